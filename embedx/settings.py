@@ -1,0 +1,99 @@
+"""Settings: each is declared once, with `param`, and everything else derives from that.
+
+The command line's options, the help texts, the README's tables, the checks at the door and the record saved beside a model
+all come from the fields of the dataclasses below and of each objective's own `Settings`.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from embedx.errors import EmbedxError
+
+
+def param(
+    default: Any,
+    meaning: str,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    choices: Sequence[str] | None = None,
+) -> Any:
+    """A dataclass field that declares a setting: its default, its meaning and its range (inclusive unless `above`)."""
+    limits = {"at_least": at_least, "above": above, "at_most": at_most, "choices": choices}
+    return dataclasses.field(default=default, metadata={"meaning": meaning, **limits})
+
+
+def option_name(field_name: str) -> str:
+    """`min_count` as the user types it: `--min-count`."""
+    return "--" + field_name.replace("_", "-")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Base of every settings class: checks each value against the range its `param` declares."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            check(field, getattr(self, field.name))
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any]) -> Self:
+        """The settings of this class among `options`; those not given keep their defaults."""
+        return cls(**{f.name: options[f.name] for f in dataclasses.fields(cls) if f.name in options})
+
+    def record(self) -> dict[str, Any]:
+        """The values as plain JSON types, to be saved beside a model."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
+
+
+def check(field: dataclasses.Field[Any], value: Any) -> None:
+    """Raise `EmbedxError` unless `value` lies in the range that `field` declares; None is in range where it is the default."""
+    if value is None and field.default is None:
+        return
+    limits = field.metadata
+    name = option_name(field.name)
+    if limits["choices"] is not None and value not in limits["choices"]:
+        raise EmbedxError(f"{name} {value}: choose one of {', '.join(limits['choices'])}")
+    for limit, holds, words in (
+        ("at_least", lambda bound: value >= bound, "must be at least"),
+        ("above", lambda bound: value > bound, "must be above"),
+        ("at_most", lambda bound: value <= bound, "must be at most"),
+    ):
+        bound = limits[limit]
+        if bound is not None and not (value == value and holds(bound)):
+            raise EmbedxError(f"{name} {value}: {words} {bound}")
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSettings(Settings):
+    """How text becomes tokens. Together with the sources these settings key the token cache."""
+
+    tokenizer: str = param(
+        "whitespace",
+        "what a word is: `whitespace` splits at white space only; `words` keeps runs of Unicode letters, marks and digits",
+        choices=("whitespace", "words"),
+    )
+    lowercase: bool = param(False, "turn letters into lower case")
+    on_bad_utf8: str = param(
+        "replace",
+        "bytes that are not UTF-8: `replace` each by U+FFFD, `skip` them, or stop with an `error`",
+        choices=("replace", "skip", "error"),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class VocabularySettings(Settings):
+    """Which of the counted tokens are words of the model. Changing these re-reads no text."""
+
+    min_count: int = param(5, "leave out words seen fewer times than this", at_least=1)
+    max_vocab: int | None = param(None, "keep at most this many words, the most frequent ones", at_least=1)
+    sample: float = param(
+        1e-4,
+        "subsampling: a word whose share f of the corpus exceeds this is kept with probability sqrt(t/f) + t/f; 0 keeps all",
+        at_least=0.0,
+        at_most=1.0,
+    )
