@@ -1,0 +1,69 @@
+"""Exported vectors, read back by us and by gensim."""
+
+import numpy as np
+import pytest
+
+from embedx import export, formats, model
+from embedx.errors import EmbedxError
+from tests.test_formats import Notes
+
+
+def toy(words=None, dim=7):
+    rng = np.random.default_rng(3)
+    words = words or [f"w{i}" for i in range(40)] + ["naïve", "a\u00a0b"]
+    vectors = rng.integers(0, 2**32, (len(words), dim), np.uint32).view(np.float32)  # every kind of float32 there is
+    return model.WordVectors(words, {"input": np.where(np.isfinite(vectors), vectors, np.float32(-0.0))})
+
+
+@pytest.mark.parametrize("name", ["out", "out.gz", "out.xz", "out.bin.bz2"])
+@pytest.mark.parametrize("format", export.FORMATS)
+def test_exported_vectors_are_read_back_bit_for_bit(tmp_path, monkeypatch, format, name):
+    monkeypatch.setattr(model, "BLOCK_FLOATS", 100)
+    vectors = toy()
+    words, back = formats.read(export.export(vectors, format, tmp_path / name))
+    assert words == vectors.words
+    assert back.tobytes() == vectors.vectors.tobytes()
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # gensim leaves a file open
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("format", export.FORMATS)
+def test_gensim_reads_them_too(tmp_path, format):
+    keyed_vectors = pytest.importorskip("gensim.models").KeyedVectors
+    vectors = toy()
+    out = export.export(vectors, format, tmp_path / "out")
+    back = keyed_vectors.load_word2vec_format(str(out), binary=format == "word2vec-binary", no_header=format == "glove")
+    assert back.index_to_key == vectors.words
+    assert back.vectors.tobytes() == vectors.vectors.tobytes()
+
+
+def test_white_space_in_words_is_replaced_unless_two_words_would_become_one(tmp_path):
+    notes = Notes()
+    out = export.export(toy(["new york", "a\tb", "c"]), "word2vec", tmp_path / "out", progress=notes)
+    assert formats.read(out)[0] == ["new_york", "a_b", "c"]
+    assert notes.notes == ["white space within 2 words is written as `_`"]
+    with pytest.raises(EmbedxError, match="'new york' would be written as 'new_york', which is another word"):
+        export.export(toy(["new york", "new_york"]), "word2vec", tmp_path / "other")
+    with pytest.raises(EmbedxError, match="the empty word"):
+        export.export(toy(["", "a"]), "word2vec", tmp_path / "other")
+
+
+def test_an_existing_file_stays_unless_told_otherwise(tmp_path):
+    out = tmp_path / "out"
+    out.write_text("years of work")
+    with pytest.raises(EmbedxError, match="out: exists already; add --overwrite, or choose another name"):
+        export.export(toy(), "word2vec", out)
+    assert out.read_text() == "years of work"
+    export.export(toy(), "word2vec", out, overwrite=True)
+    assert formats.read(out)[0] == toy().words
+    with pytest.raises(EmbedxError, match="is a folder; give the name of a file"):
+        export.export(toy(), "word2vec", tmp_path, overwrite=True)
+
+
+def test_a_failing_export_leaves_nothing(tmp_path):
+    with pytest.raises(EmbedxError, match="cannot be written: No such file or directory"):
+        export.export(toy(), "word2vec", tmp_path / "nowhere" / "out")
+    with pytest.raises(EmbedxError, match="--format word3vec: choose one of word2vec, word2vec-binary, glove"):
+        export.export(toy(), "word3vec", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,135 @@
+"""Vector files as other programs write them, whole and broken."""
+
+import bz2
+import gzip
+import lzma
+
+import numpy as np
+import pytest
+
+from embedx import formats, model
+from embedx.errors import EmbedxError
+
+WORDS = ["the", "naïve", "a\u00a0b", "</s>", "42"]
+VECTORS = np.array([[0.1, -2.5], [1e-20, 3e20], [7, 8], [0, -0.0], [1 / 3, 2 / 3]], np.float32)
+
+
+class Notes:
+    """Keeps the notes it is given."""
+
+    def __init__(self):
+        self.notes = []
+
+    def start(self, title, total, unit): ...
+    def update(self, done, **facts): ...
+    def finish(self): ...
+
+    def note(self, message):
+        self.notes.append(message)
+
+
+def text(header=True, end="\n"):
+    lines = [f"{word} {' '.join(map(str, vector))}" for word, vector in zip(WORDS, VECTORS, strict=True)]
+    return (f"5 2{end.strip(' ')}" * header + "".join(line + end for line in lines)).encode()
+
+
+def binary(end=b"\n"):
+    rows = zip(WORDS, VECTORS, strict=True)
+    return b"5 2\n" + b"".join(word.encode() + b" " + vector.tobytes() + end for word, vector in rows)
+
+
+LAYOUTS = {
+    "word2vec text": text(),
+    "word2vec.c and fastText end lines by a space": text(end=" \n"),
+    "lines end as on Windows": text(end="\r\n"),
+    "no newline at the end": text()[:-1],
+    "blank lines at the end": text() + b"\n\n",
+    "glove": text(header=False),
+    "glove, Windows": text(header=False, end="\r\n"),
+    "word2vec binary": binary(),
+    "word2vec binary of gensim": binary(end=b""),
+}
+
+
+def write(tmp_path, content, name="vectors"):
+    file = tmp_path / name
+    file.write_bytes(content)
+    return file
+
+
+@pytest.mark.parametrize("block", [1, 7, 1 << 22])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_layout_is_read_bit_for_bit(tmp_path, monkeypatch, layout, block):
+    monkeypatch.setattr(formats, "BLOCK_BYTES", block)
+    words, vectors = formats.read(write(tmp_path, LAYOUTS[layout]))
+    assert words == WORDS
+    assert vectors.dtype == np.float32
+    assert vectors.tobytes() == VECTORS.tobytes()
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("layout", ["word2vec text", "word2vec binary"])
+def test_compression_is_recognised_whatever_the_name(tmp_path, compress, layout):
+    vectors = model.load(write(tmp_path, compress(LAYOUTS[layout]), "vectors.txt"))
+    np.testing.assert_array_equal(vectors.vectors, VECTORS)
+    vectors = model.load(write(tmp_path, LAYOUTS[layout], "not-compressed.gz"))
+    np.testing.assert_array_equal(vectors.vectors, VECTORS)
+
+
+def test_words_with_spaces_of_glove(tmp_path):
+    content = b"the 0.5 1.5\n. . . 2 3\nat name@domain.com 4 5\n"
+    words, vectors = formats.read(write(tmp_path, content))
+    assert words == ["the", ". . .", "at name@domain.com"]
+    np.testing.assert_array_equal(vectors, [[0.5, 1.5], [2, 3], [4, 5]])
+
+
+def test_a_word_cut_within_a_letter_is_still_read(tmp_path):
+    words, _ = formats.read(write(tmp_path, b"2 1\nna\xc3 1\nb 2\n"))
+    assert words == ["na\ufffd", "b"]
+
+
+def test_the_first_of_two_equal_words_wins(tmp_path):
+    notes = Notes()
+    words, vectors = formats.read(write(tmp_path, b"4 1\na 1\nb 2\na 3\na 4\n"), notes)
+    assert words == ["a", "b"]
+    np.testing.assert_array_equal(vectors, [[1], [2]])
+    assert [note.partition(": ")[2] for note in notes.notes] == ["2 words occur twice; the first vector of each is kept"]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", ":1: neither a header"),
+        (b"Once upon a time\nthere was a corpus\n", ":1: neither a header `words dim` nor a word with its vector"),
+        (b"2 2\na 1 2\nb 3\n", ":3: 1 numbers after the word 'b', not 2; mend or delete the line"),
+        (b"2 2\na 1 2 3\nb 3 4\n", ":2: 3 numbers after the word 'a', not 2"),
+        (b"a 1 2\nb 3 4\nc d 5\n", ":3: 2 numbers after the word 'c', not 2|:3: 'd' in the vector of 'c' is not a number"),
+        (b"a 1 2\nb 3 4 5\n", ":2: 3 numbers after the word 'b', not 2"),
+        (b"2 2\na 1 2\nb 3 4x\n", ":3: '4x' in the vector of 'b' is not a number"),
+        (b"2 2\na 1 2x\nb 3 4\n", ":2: '2x' in the vector of 'a' is not a number"),
+        (b"2 2\na 1 2\nb nan 4\n", ":3: 'nan' in the vector of 'b' is not finite"),
+        (b"2 2\na 1 2\nb 1e99 4\n", ":3: '1e99' in the vector of 'b' is not finite"),
+        (b"2 2\na 1 2\n 3 4\n", ":3: no word before the vector"),
+        (b"3 2\na 1 2\nb 3 4\n", "promises 3 words, but 2 follow; the file is cut short"),
+        (b"1 2\na 1 2\nb 3 4\n", "promises 1 words, but 2 follow"),
+        (b"0 2\n", "holds no word"),
+        (b"2 0\na\nb\n", ":1: the header says 0 dimensions"),
+        (binary()[:-4], "ends within word 5 of 5; the file is cut short"),
+        (binary() + b"more", "goes on after the 5 words"),
+        (b"2 2\na " + np.array([1, np.nan, 0], np.float32).tobytes(), "ends within word 2 of 2"),
+        (b"1 2\na " + np.array([1, np.nan], np.float32).tobytes(), "the vector of 'a' is not finite"),
+        (b"999999999999 100000\na " + bytes(4), ":1: .* do not fit into memory|ends within word 1"),
+        (b"\x80\x05\x95", "gensim's own format; .*save_word2vec_format"),
+        (b"\xba\x16\x4f\x2f\x0c", "fastText .bin model; give the .vec file"),
+        (gzip.compress(text())[:-9], "cannot be read"),
+        (gzip.compress(text())[:20], "cannot be read"),
+    ],
+)
+def test_a_broken_file_is_an_error_with_place_and_remedy(tmp_path, content, complaint):
+    with pytest.raises(EmbedxError, match=complaint):
+        formats.read(write(tmp_path, content))
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(EmbedxError, match="nowhere: no such file or model folder"):
+        model.load(tmp_path / "nowhere")

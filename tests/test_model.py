@@ -1,0 +1,259 @@
+"""The model folder as its users meet it: saved, loaded, queried, overwritten, damaged."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from embedx import model
+from embedx.errors import EmbedxError
+
+
+def toy(n=50, dim=6, seed=1):
+    """Arguments of `save`: padded tables such as the trainer has, an int64 state, decreasing counts."""
+    rng = np.random.default_rng(seed)
+    padded = rng.normal(size=(2, n, 16)).astype(np.float32)
+    return {
+        "words": [f"w{i}" for i in range(n)],
+        "counts": np.arange(n, 0, -1) * 10,
+        "arrays": {"input": padded[0, :, :dim], "output": padded[1, :, :dim], "output_bias": padded[1, :, dim]},
+        "settings": {"dim": dim, "sample": 1e-4},
+        "facts": {"objective": "ns", "final_loss": np.float32(0.5)},
+    }
+
+
+def test_what_was_saved_is_loaded(tmp_path):
+    given = toy()
+    folder = model.save(tmp_path / "deep" / "a.ns.embedx", **given)
+    loaded = model.load(folder)
+    assert loaded.words == given["words"]
+    np.testing.assert_array_equal(loaded.counts, given["counts"])
+    for name, array in given["arrays"].items():
+        np.testing.assert_array_equal(loaded.arrays[name], array)
+        mapped = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        assert mapped.flags.c_contiguous
+        assert mapped.dtype == np.float32
+    assert loaded.settings == given["settings"]
+    assert loaded.facts["final_loss"] == 0.5
+    assert loaded.facts["objective"] == "ns"
+    np.testing.assert_array_equal(loaded.output_vectors, given["arrays"]["output"])
+    assert sorted(p.name for p in folder.parent.iterdir()) == ["a.ns.embedx"]
+
+
+def test_large_arrays_are_written_by_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr(model, "BLOCK_FLOATS", 20)
+    given = toy(n=53)
+    loaded = model.load(model.save(tmp_path / "m", **given))
+    np.testing.assert_array_equal(loaded.vectors, given["arrays"]["input"])
+    np.testing.assert_allclose(loaded._norms, np.linalg.norm(given["arrays"]["input"], axis=1), rtol=1e-6)
+
+
+def test_vectors_are_memory_mapped(tmp_path):
+    loaded = model.load(model.save(tmp_path / "m", **toy()))
+    assert isinstance(loaded.vectors.base, np.memmap)
+    with pytest.raises(ValueError, match="read-only"):
+        loaded.vectors[0, 0] = 1
+
+
+def test_any_word_survives(tmp_path):
+    words = ["a\tb", "c\nd", "e\rf", "back\\slash", "\\t", "\\\\n", "naïve", "\u00a0", "\u2028", "\x85", " ", "", "🙂", "\\"]
+    given = {**toy(n=len(words)), "words": words}
+    assert model.load(model.save(tmp_path / "m", **given)).words == words
+
+
+def test_counts_may_be_unknown(tmp_path):
+    assert model.load(model.save(tmp_path / "m", **{**toy(), "counts": None})).counts is None
+
+
+def test_biases_alone_are_a_model(tmp_path):
+    given = toy(n=3, dim=0)
+    assert model.load(model.save(tmp_path / "m", **given)).vectors.shape == (3, 0)
+
+
+def test_a_query_with_an_unknown_word_is_told_what_is_near(tmp_path):
+    given = {**toy(n=4), "words": ["Paris", "colour", "walk", "zebra"]}
+    vectors = model.load(model.save(tmp_path / "m", **given))
+    with pytest.raises(KeyError, match=re.escape("paris: not among the 4 words of the model; did you mean Paris?")):
+        vectors["paris"]
+    with pytest.raises(EmbedxError, match="did you mean colour"):
+        vectors.index("color")
+    with pytest.raises(EmbedxError, match=r"qqq: not among the 4 words of the model$"):
+        vectors.similarity("walk", "qqq")
+    assert "paris" not in vectors
+    assert "Paris" in vectors
+    assert len(vectors) == 4
+
+
+def test_vectors_by_word_and_by_list():
+    vectors = model.WordVectors(["a", "b"], {"input": np.eye(2, dtype=np.float32)})
+    np.testing.assert_array_equal(vectors["b"], [0, 1])
+    np.testing.assert_array_equal(vectors[["b", "a"]], [[0, 1], [1, 0]])
+    assert vectors.output_vectors is None
+
+
+def test_neighbours_are_those_of_gensim():
+    gensim = pytest.importorskip("gensim.models")
+    given = toy(n=500, dim=10)
+    ours = model.WordVectors(given["words"], given["arrays"])
+    theirs = gensim.KeyedVectors(10)
+    theirs.add_vectors(given["words"], ours.vectors)
+    for positive, negative in ((["w3"], []), (["w3", "w400"], ["w7"]), ([ours["w1"], "w2"], [])):
+        expected = theirs.most_similar(positive, negative, topn=7)
+        found = ours.most_similar(positive, negative, top_k=7)
+        assert [word for word, _ in found] == [word for word, _ in expected]
+        np.testing.assert_allclose([s for _, s in found], [s for _, s in expected], atol=1e-6)
+    assert ours.analogy("w7", "w3", "w400", 7) == ours.most_similar(["w3", "w400"], ["w7"], 7)
+    assert ours.similarity("w3", "w9") == pytest.approx(theirs.similarity("w3", "w9"), abs=1e-6)
+
+
+def test_neighbours_of_few_words_and_of_zero_vectors():
+    vectors = model.WordVectors(["a", "b", "zero"], {"input": np.array([[3, 0], [1, 1], [0, 0]], np.float32)})
+    assert vectors.most_similar("a", top_k=10) == [("b", pytest.approx(0.5**0.5)), ("zero", 0.0)]
+    assert vectors.most_similar("zero", top_k=1) == [("a", 0.0)]
+    assert vectors.similarity("a", "zero") == 0.0
+    assert vectors.most_similar("a", top_k=0) == []
+
+
+def test_an_existing_model_stays_unless_told_otherwise(tmp_path):
+    folder = model.save(tmp_path / "m", **toy(seed=1))
+    with pytest.raises(EmbedxError, match="exists already; add --overwrite, or choose another --output"):
+        model.save(folder, **toy(seed=2))
+    new = toy(seed=2)
+    model.save(folder, **new, overwrite=True)
+    np.testing.assert_array_equal(model.load(folder).vectors, new["arrays"]["input"])
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_model_can_be_saved_over_the_files_it_is_mapped_from(tmp_path):
+    folder = model.save(tmp_path / "m", **toy())
+    loaded = model.load(folder)
+    expected = loaded.vectors.copy()
+    model.save(folder, words=loaded.words, counts=loaded.counts, arrays=loaded.arrays, settings={}, facts={}, overwrite=True)
+    np.testing.assert_array_equal(model.load(folder).vectors, expected)
+
+
+def test_overwriting_spares_what_is_not_a_model(tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.txt").write_text("years of work")
+    with pytest.raises(EmbedxError, match="not a model folder, so it is not overwritten"):
+        model.save(tmp_path / "thesis", **toy(), overwrite=True)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(EmbedxError, match="not a model folder, so it is not overwritten"):
+        model.check_output(tmp_path / "file", overwrite=True)
+    with pytest.raises(EmbedxError, match="cannot be written to; choose another --output"):
+        model.check_output(tmp_path / "file" / "below", overwrite=False)
+
+
+def test_a_failing_save_leaves_the_old_model_and_no_rubbish(tmp_path, monkeypatch):
+    folder = model.save(tmp_path / "m", **toy(seed=1))
+    before = model.load(folder).vectors.copy()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(model, "write_bytes", full)
+    with pytest.raises(EmbedxError, match="cannot write the model: No space left on device"):
+        model.save(folder, **toy(seed=2), overwrite=True)
+    np.testing.assert_array_equal(model.load(folder).vectors, before)
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+def test_killed_between_the_renames_the_old_model_is_still_found(tmp_path):
+    folder = model.save(tmp_path / "m", **toy(seed=1))
+    before = model.load(folder).vectors.copy()
+    folder.rename(tmp_path / "m.replaced")
+    np.testing.assert_array_equal(model.load(folder).vectors, before)
+    with pytest.raises(EmbedxError, match="exists already"):
+        model.check_output(folder, overwrite=False)
+    new = toy(seed=2)
+    model.save(folder, **new, overwrite=True)
+    np.testing.assert_array_equal(model.load(folder).vectors, new["arrays"]["input"])
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+SAVE_FOREVER = """
+import sys, numpy as np
+from pathlib import Path
+from embedx import model
+step = 0
+while True:
+    step += 1
+    model.save(Path(sys.argv[1]), words=["a", "b"], counts=None, settings={}, facts={"step": step}, overwrite=True,
+               arrays={"input": np.full((2, 1000), step, np.float32), "output": np.full((2, 1000), step, np.float32)})
+    print(step, flush=True)
+"""
+
+
+def test_killed_at_any_time_a_whole_model_remains(tmp_path):
+    folder = tmp_path / "m"
+    rng = np.random.default_rng(5)
+    for _ in range(5):
+        process = subprocess.Popen([sys.executable, "-c", SAVE_FOREVER, str(folder)], stdout=subprocess.PIPE)
+        process.stdout.readline()
+        time.sleep(rng.uniform(0, 0.02))
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        loaded = model.load(folder)
+        for name in ("input", "output"):
+            assert (loaded.arrays[name] == loaded.facts["step"]).all()
+
+
+def cut(file: Path):
+    os.truncate(file, file.stat().st_size - 3)
+
+
+def edit(file: Path, old: bytes, new: bytes):
+    content = file.read_bytes()
+    assert old in content
+    file.write_bytes(content.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (lambda m: (m / "output.npy").unlink(), "output.npy: missing; restore the folder"),
+        (lambda m: cut(m / "input.npy"), "input.npy: damaged .*; restore the folder"),
+        (lambda m: (m / "input.npy").write_bytes(b""), "input.npy: damaged .*; restore the folder"),
+        (lambda m: np.save(m / "input.npy", np.zeros((3, 6), np.float32)), r"holds float32 \(3, 6\), but model.json says"),
+        (lambda m: np.save(m / "input.npy", np.zeros((50, 6))), r"holds float64 \(50, 6\), but model.json says"),
+        (lambda m: np.save(m / "input.npy", np.array([{}], object), allow_pickle=True), "input.npy: damaged"),
+        (lambda m: (m / "vocabulary.tsv").unlink(), "vocabulary.tsv: missing; restore the folder"),
+        (lambda m: cut(m / "vocabulary.tsv"), "vocabulary.tsv: cut short within its last line"),
+        (lambda m: edit(m / "vocabulary.tsv", b"w0\t500\n", b""), "vocabulary.tsv: 49 words, but input.npy has 50 rows"),
+        (lambda m: edit(m / "vocabulary.tsv", b"w1\t490", b"w1\tx"), "vocabulary.tsv:2: no count after the word"),
+        (lambda m: edit(m / "vocabulary.tsv", b"w1\t", b"w0\t"), "vocabulary.tsv: some word stands there twice"),
+        (lambda m: edit(m / "vocabulary.tsv", b"w1\t", b"\xff\t"), "vocabulary.tsv: damaged"),
+        (lambda m: cut(m / "model.json"), "model.json: damaged"),
+        (lambda m: (m / "model.json").write_text("[]"), "model.json: damaged"),
+        (lambda m: edit(m / "model.json", b'"format": 1', b'"format": 2'), "model.json: format 2, .*; upgrade embedx"),
+        (lambda m: edit(m / "model.json", b'"skipgram"', b'"classify"'), "model.json: a model of the task 'classify'"),
+        (lambda m: (m / "model.json").unlink(), r"not a model folder \(it has no model.json\)"),
+    ],
+)
+def test_damage_is_named_with_a_remedy(tmp_path, damage, complaint):
+    folder = model.save(tmp_path / "m", **toy())
+    damage(folder)
+    with pytest.raises(EmbedxError, match=complaint):
+        model.load(folder)
+
+
+def test_the_description_is_plain_json(tmp_path):
+    folder = model.save(tmp_path / "m", **toy())
+    description = json.loads((folder / "model.json").read_text())
+    assert description["task"] == "skipgram"
+    assert description["arrays"]["input"] == {"shape": [50, 6], "dtype": "float32"}
+    assert (folder / "vocabulary.tsv").read_text().startswith("w0\t500\nw1\t490\n")
+
+
+def test_no_query_or_export_needs_gensim_or_numba():
+    code = (
+        "import sys, embedx.model, embedx.formats, embedx.export; print([m for m in ('gensim', 'numba') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
