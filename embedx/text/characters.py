@@ -1,0 +1,69 @@
+"""What each character means to a tokeniser: part of a word (perhaps lower-cased) or a separator.
+
+Two tables say it. `plain`, by byte, serves ASCII. All other characters go through a two-stage table of differences
+(character -> what to append to the word), whose blocks of 128 are mostly alike and stored once.
+"""
+
+import functools
+import sys
+import unicodedata
+from typing import NamedTuple
+
+import numpy as np
+
+from embedx.settings import TextSettings
+
+# Entries of `plain` that are not the byte to append to the word.
+SEPARATES, LINE_END, NOT_ASCII = 0, -1, -2
+# The entry of `differences` for a separator; no difference of two characters is as large.
+SEPARATOR = 1 << 24
+BLOCK_BITS = 7
+# Python's lower() gives two characters for this one alone (U+0130): "i" and U+0307.
+DOTTED_CAPITAL_I, DOT_ABOVE = 0x130, 0x307
+
+
+class Characters(NamedTuple):
+    """The tables of one tokeniser."""
+
+    plain: np.ndarray  # int64 (256,): the byte to append to the word, or SEPARATES, LINE_END, NOT_ASCII
+    blocks: np.ndarray  # int64 (0x110000 / 128,): row of `differences` for each block of 128 characters
+    differences: np.ndarray  # int64 (n, 128): what to add to a character before it is appended, or SEPARATOR
+
+
+def in_word(character: str, tokenizer: str) -> bool:
+    """Whether the character belongs to a word; NUL never does."""
+    if tokenizer == "words":
+        return unicodedata.category(character)[0] in "LMN"
+    return not character.isspace() and character != "\0"
+
+
+def lowered(character: str) -> int:
+    """The first character of the lower-case mapping; no context is looked at, so a capital sigma is always σ, never ς."""
+    return ord(character.lower()[0])
+
+
+@functools.cache
+def tables(settings: TextSettings) -> Characters:
+    """The tables for these settings, from the Unicode data of this Python."""
+    rows: dict[bytes, int] = {}
+    differences: list[np.ndarray] = []
+    blocks = np.zeros((sys.maxunicode + 1) >> BLOCK_BITS, np.int64)
+    for block in range(len(blocks)):
+        first = block << BLOCK_BITS
+        row = np.array([_difference(c, settings) for c in range(first, first + (1 << BLOCK_BITS))], np.int64)
+        blocks[block] = rows.setdefault(row.tobytes(), len(rows))
+        if len(rows) > len(differences):
+            differences.append(row)
+    plain = np.full(256, NOT_ASCII, np.int64)
+    for byte in range(128):
+        difference = differences[blocks[0]][byte]
+        plain[byte] = SEPARATES if difference == SEPARATOR else byte + difference
+    plain[ord("\n")] = LINE_END
+    return Characters(plain, blocks, np.stack(differences))
+
+
+def _difference(code: int, settings: TextSettings) -> int:
+    character = chr(code)
+    if not in_word(character, settings.tokenizer):
+        return SEPARATOR
+    return lowered(character) - code if settings.lowercase else 0

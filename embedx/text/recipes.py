@@ -1,0 +1,112 @@
+"""Recipes: corpora known by name, each a `NAME.toml` that says what it is, where it comes from and how to read it.
+
+They are looked for in the working directory, in the user's configuration folder and among those that come with embedx,
+in this order. `corpora/README.md` explains the fields.
+"""
+
+import glob
+import importlib.resources
+import importlib.util
+import os
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from embedx.errors import EmbedxError
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The content of one `NAME.toml`; only `kind` and `reader` are required."""
+
+    name: str
+    folder: Path  # where the TOML file lies
+    kind: str = "text"
+    reader: str = "text"
+    about: str = ""
+    package: str = ""  # an installed Python package that holds the files
+    files: list[str] = field(default_factory=list)  # paths or globs, alternatives: the first that is there is read
+    urls: list[str] = field(default_factory=list)
+    unpack: str = ""  # what to do with the download before it can be read
+    sha256: str = ""
+    size: int | None = None  # bytes of the text
+    words: int | None = None
+    cut_off: bool = False
+    licence: str = ""
+    citation: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)  # values of TextSettings that suit this corpus
+
+    def find_files(self) -> list[str]:
+        """Where its files are on this machine; `EmbedxError` says how to get them if they are not here."""
+        for place in self._places():
+            for pattern in self.files:
+                if found := sorted(glob.glob(os.path.join(glob.escape(str(place)), pattern), recursive=True)):
+                    return found
+        raise EmbedxError(f"{self.name}: {self._remedy()}")
+
+    def _places(self) -> list[Path]:
+        if self.package:
+            # Only locates the package; importing it could take seconds.
+            spec = importlib.util.find_spec(self.package)
+            return [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
+        return [Path(), self.folder]
+
+    def _remedy(self) -> str:
+        if self.package:
+            return (
+                f"comes with the Python package {self.package}, which is not installed or lacks it; pip install {self.package}"
+            )
+        wanted = " or ".join(self.files)
+        fetch = f"fetch {self.urls[0]}, " if self.urls else ""
+        unpack = f"unpack it ({self.unpack}), " if self.unpack else ""
+        return f"not on this machine; {fetch}{unpack}then put {wanted} into the working directory or name its path instead"
+
+
+def find_recipe(name: str) -> Recipe | None:
+    """The recipe of that name, None if there is none."""
+    if Path(name).name != name:
+        return None
+    for folder in _folders():
+        file = folder / f"{name}.toml"
+        if file.is_file():
+            return _load(file)
+    return None
+
+
+def recipe_names() -> list[str]:
+    """The names of all recipes that can be found."""
+    return sorted({file.stem for folder in _folders() for file in folder.glob("*.toml") if _is_recipe(file)})
+
+
+def _folders() -> Iterator[Path]:
+    yield Path()
+    yield Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "embedx"
+    package = Path(str(importlib.resources.files("embedx")))
+    for folder in (package / "_corpora", package.parent / "corpora"):  # in a wheel; in a checkout
+        if folder.is_dir():
+            yield folder
+            return
+
+
+def _is_recipe(file: Path) -> bool:
+    """Other programs keep TOML files in working directories too: a recipe says its kind and reader."""
+    try:
+        content = tomllib.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return "kind" in content and "reader" in content
+
+
+def _load(file: Path) -> Recipe:
+    try:
+        content = tomllib.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise EmbedxError(f"{file}: not a readable recipe ({error}); compare it with corpora/README.md") from error
+    known = {f.name for f in fields(Recipe)} - {"name", "folder"}
+    if unknown := sorted(content.keys() - known):
+        raise EmbedxError(f"{file}: unknown field {', '.join(unknown)}; a recipe has {', '.join(sorted(known))}")
+    if content.get("reader") not in ("text", "wikipedia"):
+        raise EmbedxError(f'{file}: reader = {content.get("reader")!r}; choose "text" or "wikipedia"')
+    return Recipe(name=file.stem, folder=file.parent, **content)

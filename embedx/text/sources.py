@@ -1,0 +1,134 @@
+"""What the user names on the command line, resolved to the sources that will be read, in the order given.
+
+Nothing is opened here, and numba is not imported, so that help and error messages are quick.
+"""
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from embedx.errors import EmbedxError
+from embedx.text.recipes import Recipe, find_recipe, recipe_names
+
+STANDARD_INPUT = "-"
+# How Wikimedia names its dumps, "enwiki-20240301-pages-articles1.xml-p1p41242.bz2"; only for defaults, content decides later.
+DUMP_NAME = re.compile(r"wik\w+-.*pages-(articles|meta)|wik.*\.xml\b")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file, URL or standard input."""
+
+    name: str  # as the user knows it, for messages
+    reader: str  # "text" or "wikipedia"
+    fingerprint: dict[str, Any] | None  # what identifies its content for the token cache; None: not to be cached
+    location: str = ""  # path or URL to open, where it is not the name
+    cut_off: bool = False  # a dump that is known to end in the middle
+
+    @property
+    def address(self) -> str:
+        return self.location or self.name
+
+    @property
+    def size(self) -> int | None:
+        """Bytes as stored, None when not known before reading."""
+        return self.fingerprint.get("size") if self.fingerprint else None
+
+
+def resolve(corpora: Sequence[str]) -> list[Source]:
+    """The sources named by paths, globs, directories, URLs, `-` and recipes; one that is named twice is read once."""
+    if not corpora:
+        raise EmbedxError("no corpus: name a file, a directory, a URL, a recipe, or - for standard input")
+    sources: dict[str, Source] = {}
+    for corpus in corpora:
+        for source in _resolve_one(corpus):
+            key = source.address if is_url(source.address) else os.path.realpath(source.address)
+            sources.setdefault(key, source)
+    return list(sources.values())
+
+
+def recipe_defaults(corpora: Sequence[str]) -> dict[str, Any]:
+    """The `TextSettings` that suit what is named, where all agree: those of a recipe, or of a Wikipedia dump."""
+    defaults = [_defaults_of(corpus) for corpus in corpora]
+    return defaults[0] if defaults and all(d == defaults[0] for d in defaults) else {}
+
+
+def is_url(name: str) -> bool:
+    return "://" in name
+
+
+def _resolve_one(corpus: str) -> list[Source]:
+    if corpus == STANDARD_INPUT:
+        return [Source(corpus, "text", None)]
+    if is_url(corpus):
+        return [Source(corpus, _reader(corpus), {"url": corpus})]
+    if os.path.isdir(corpus):
+        return _in_directory(corpus)
+    if os.path.exists(corpus):
+        return [_file(corpus)]
+    if glob.has_magic(corpus):
+        return _matching(corpus)
+    if recipe := find_recipe(corpus):
+        return _of_recipe(recipe)
+    raise EmbedxError(f"{corpus}: no such file or directory, and no recipe of that name; recipes: {', '.join(recipe_names())}")
+
+
+def _in_directory(folder: str) -> list[Source]:
+    """Its files and those of its subdirectories, but no hidden ones, in the order of their names."""
+    found = []
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [os.path.join(parent, name) for name in sorted(files) if not name.startswith(".")]
+    if not found:
+        raise EmbedxError(f"{folder}: a directory without files; name the one that holds the text")
+    return [_file(path) for path in found]
+
+
+def _matching(pattern: str) -> list[Source]:
+    found = [path for path in sorted(glob.glob(pattern, recursive=True)) if os.path.isfile(path)]
+    if not found:
+        raise EmbedxError(f"{pattern}: no file matches; check the pattern with ls, and quote it if it has spaces")
+    return [_file(path) for path in found]
+
+
+def _file(path: str) -> Source:
+    status = os.stat(path)
+    if not os.path.isfile(path):  # a pipe, as in <(zcat ...), gives its content once
+        return Source(path, "text", None)
+    identity = {"path": os.path.realpath(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+    return Source(path, _reader(path), identity)
+
+
+def _of_recipe(recipe: Recipe) -> list[Source]:
+    paths = recipe.find_files()
+    several = len(paths) > 1
+    return [
+        Source(path if several else recipe.name, recipe.reader, _file(path).fingerprint, path, recipe.cut_off) for path in paths
+    ]
+
+
+def _reader(name: str) -> str:
+    return "wikipedia" if DUMP_NAME.search(name.rsplit("/", 1)[-1]) else "text"
+
+
+def _defaults_of(corpus: str) -> dict[str, Any]:
+    if not is_url(corpus) and not os.path.exists(corpus) and (recipe := find_recipe(corpus)):
+        return recipe.settings
+    return {"tokenizer": "words", "lowercase": True} if _reader(corpus) == "wikipedia" else {}
+
+
+def total_size(sources: Iterable[Source]) -> int | None:
+    """Bytes to read, as stored; None when a source does not tell."""
+    sizes = [source.size for source in sources]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+def current_fingerprint(source: Source) -> dict[str, Any] | None:
+    """The fingerprint the source has now: another one means that it was changed while it was read."""
+    if source.fingerprint is None or "path" not in source.fingerprint:
+        return source.fingerprint
+    return _file(source.address).fingerprint if Path(source.address).exists() else None

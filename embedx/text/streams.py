@@ -1,0 +1,241 @@
+"""A source as blocks of UTF-8 text: opened once, unpacked by what it holds rather than by its name, read ahead in a thread."""
+
+import bz2
+import codecs
+import gzip
+import io
+import itertools
+import lzma
+import queue
+import re
+import sys
+import threading
+import urllib.request
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple, Self
+from xml.parsers.expat import ExpatError
+
+from embedx.errors import EmbedxError
+from embedx.text.sources import STANDARD_INPUT, Source, is_url
+from embedx.text.wikipedia import paragraphs
+
+BLOCK_BYTES = 1 << 18
+BLOCKS_AHEAD = 8  # enough to even out the speeds of the two threads
+ZSTD_INPUT_BYTES = 1 << 12  # a zstd decompressor's output has no limit, so its input gets one
+
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+NOT_TEXT = {
+    b"PK\x03\x04": "a zip archive; unzip it",
+    b"7z\xbc\xaf\x27\x1c": "a 7z archive; unpack it",
+    b"Rar!": "a rar archive; unpack it",
+    b"\x04\x22\x4d\x18": "lz4 data; unpack it with lz4 -d",
+    b"%PDF-": "a PDF; convert it with pdftotext",
+    b"PAR1": "a Parquet file; write its text column to a plain file",
+    b"\x93NUMPY": "a NumPy array; embedx train reads text",
+}
+TAR_MAGIC, TAR_MAGIC_PLACE = b"ustar", 257
+# Longest first, because the mark of UTF-16 LE begins that of UTF-32 LE.
+BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+DUMP_START = re.compile(r"\s*(<\?xml[^>]*>\s*)?<mediawiki\b")
+# Text in an 8-bit encoding, or with damaged places, stays well below this; about half of random bytes is not UTF-8.
+MOST_UNREADABLE = 0.3
+FEWEST_BYTES_TO_JUDGE = 64
+DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, UnicodeError, ExpatError)
+
+
+class Counted(io.RawIOBase):
+    """Passes on what it reads from `file` and counts it: progress is measured in bytes as stored."""
+
+    def __init__(self, file: Any, expected: int | None = None, keep_open: bool = False) -> None:
+        self.file = file
+        self.expected = expected
+        self.keep_open = keep_open
+        self.count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.file.read(len(buffer))
+        buffer[: len(data)] = data
+        self.count += len(data)
+        if not data and self.expected is not None and self.count < self.expected:
+            raise OSError(f"the connection ended after {self.count} of {self.expected} bytes")
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed and not self.keep_open:
+            self.file.close()
+        super().close()
+
+
+def open_source(source: Source) -> Counted:
+    """Open it, for the one and only time; `EmbedxError` if that fails."""
+    address = source.address
+    try:
+        if address == STANDARD_INPUT:
+            return Counted(sys.stdin.buffer, keep_open=True)
+        if not is_url(address):
+            return Counted(open(address, "rb", buffering=0))
+        if address.startswith(("http://", "https://")):
+            # Not through smart_open, which needs the package requests for it.
+            response = urllib.request.urlopen(address)
+            return Counted(response, response.length)
+        import smart_open  # here because it takes a while to import
+
+        return Counted(smart_open.open(address, "rb", compression="disable"))
+    except Exception as error:  # every kind of storage has its own
+        raise EmbedxError(f"{source.name}: cannot be opened ({_reason(error)}); check the name and your rights") from error
+
+
+def text_blocks(source: Source, file: Counted) -> Iterator[bytes]:
+    """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times BLOCK_BYTES at most."""
+    try:
+        blocks = _unpacked(source, io.BufferedReader(file, BLOCK_BYTES))
+        head = next(blocks, b"")
+        blocks = itertools.chain([head], blocks)
+        encoding = next((name for mark, name in BYTE_ORDER_MARKS if head.startswith(mark)), "utf-8")
+        if source.reader == "wikipedia" or DUMP_START.match(head.decode(encoding, "ignore").lstrip("\ufeff")):
+            yield from paragraphs(blocks, source.cut_off)
+        elif encoding != "utf-8":
+            yield from _recoded(blocks, encoding)
+        else:
+            _check_is_text(source, head)
+            yield from blocks
+    except DAMAGED as error:
+        if isinstance(error, EOFError):
+            raise EmbedxError(
+                f"{source.name}: ends too early, the compressed data are cut off; fetch or copy it again"
+            ) from error
+        if isinstance(error, ExpatError):
+            raise EmbedxError(f"{source.name}: not a whole Wikipedia dump ({error}); fetch or copy it again") from error
+        raise EmbedxError(f"{source.name}: cannot be read ({_reason(error)}); fetch or copy it again") from error
+
+
+def _unpacked(source: Source, file: BinaryIO | io.BufferedReader) -> Iterator[bytes]:
+    magic = file.peek(512)[:512] if isinstance(file, io.BufferedReader) else b""
+    for start, kind in NOT_TEXT.items():
+        if magic.startswith(start):
+            raise EmbedxError(f"{source.name}: {kind}")
+    if magic.startswith(ZSTD_MAGIC):
+        yield from _zstd_blocks(source, file)
+        return
+    stream: Any = file
+    if magic.startswith(b"\x1f\x8b"):
+        stream = gzip.GzipFile(fileobj=file)
+    elif re.match(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", magic):
+        stream = bz2.BZ2File(file)
+    elif magic.startswith(b"\xfd7zXZ\0"):
+        stream = lzma.LZMAFile(file)  # noqa: SIM115 (the source is closed where it was opened)
+    while block := stream.read(BLOCK_BYTES):
+        yield block
+
+
+def _zstd_blocks(source: Source, file: Any) -> Iterator[bytes]:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise EmbedxError(f"{source.name}: reading .zst needs zstandard; pip install embedx[zstd]") from error
+    unpack = None
+    try:
+        while data := file.read(ZSTD_INPUT_BYTES):
+            while data:
+                unpack = unpack or zstandard.ZstdDecompressor().decompressobj()
+                if block := unpack.decompress(data):
+                    yield block
+                data = b""
+                if unpack.eof:  # another frame may follow
+                    data, unpack = unpack.unused_data, None
+    except zstandard.ZstdError as error:
+        raise OSError(str(error)) from error
+    if unpack is not None:
+        raise EOFError
+
+
+def _recoded(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    for block in blocks:
+        yield decoder.decode(block).encode("utf-8")
+    decoder.decode(b"", final=True)
+
+
+def _check_is_text(source: Source, head: bytes) -> None:
+    if head[TAR_MAGIC_PLACE:].startswith(TAR_MAGIC):
+        raise EmbedxError(f"{source.name}: a tar archive; unpack it with tar -x and name the files")
+    text = head.decode("utf-8", "replace")
+    unreadable = text.count("\ufffd") + text.count("\0")
+    if len(head) >= FEWEST_BYTES_TO_JUDGE and unreadable > MOST_UNREADABLE * len(text):
+        raise EmbedxError(
+            f"{source.name}: not UTF-8 text: {unreadable / len(text):.0%} of its first characters cannot be read; "
+            "if it is text, convert it with iconv -t UTF-8"
+        )
+
+
+def _reason(error: BaseException) -> str:
+    return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__
+
+
+class Block(NamedTuple):
+    """A piece of the text of sources[source]; an empty one ends it."""
+
+    source: int
+    data: bytes
+    stored: int  # bytes read from all sources so far, as stored
+
+
+class ReadAhead:
+    """Iterates over the blocks of all sources; reading and unpacking go on in a thread, a few blocks ahead."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._queue: queue.Queue[Block | BaseException | None] = queue.Queue(BLOCKS_AHEAD)
+        self._stopped = threading.Event()
+        # A daemon, because a read from a terminal or a slow server cannot be interrupted.
+        self._thread = threading.Thread(target=self._run, args=(sources,), daemon=True, name="embedx-reader")
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stopped.set()
+
+    def __iter__(self) -> Iterator[Block]:
+        while (item := self._queue.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    def _run(self, sources: Sequence[Source]) -> None:
+        try:
+            done = 0
+            for number, source in enumerate(sources):
+                with open_source(source) as file:
+                    for block in text_blocks(source, file):
+                        if block:
+                            self._put(Block(number, block, done + file.count))
+                    done += file.count
+                self._put(Block(number, b"", done))
+            self._put(None)
+        except Stopped:
+            pass
+        except BaseException as error:  # to be raised where the blocks are wanted
+            self._put(error)
+
+    def _put(self, item: Block | BaseException | None) -> None:
+        while not self._stopped.is_set():
+            try:
+                return self._queue.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+        raise Stopped
+
+
+class Stopped(Exception):
+    """Nobody wants the blocks any more."""

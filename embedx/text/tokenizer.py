@@ -1,0 +1,328 @@
+"""From bytes of UTF-8 to word numbers: the compiled scanner, and `Tokenizer`, which feeds it and keeps its tables.
+
+The scanner is an automaton that can stop after any byte. It appends the characters of the current word, lower-cased if
+wanted, to the end of `letters`, where all different words lie one after the other. At a separator the word is looked up in an
+open-addressing hash table: a known word is taken off the end of `letters` again, a new one stays there and gets the next
+number. So a word may be as long as memory allows, and cutting the text anywhere changes nothing.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from embedx.compiled import kernel
+from embedx.errors import EmbedxError
+from embedx.settings import TextSettings
+from embedx.text.characters import (
+    BLOCK_BITS,
+    DOT_ABOVE,
+    DOTTED_CAPITAL_I,
+    LINE_END,
+    NOT_ASCII,
+    SEPARATOR,
+    tables,
+)
+
+END_OF_SENTENCE = -1
+BLOCK_BYTES = 1 << 18  # a block, its tokens and the table's busy part fit into a core's own cache together
+MAX_TYPES = 2**31 - 1  # a word's number is an int32, and 31 bits of a slot
+
+# What the scanner remembers between calls, by place in `state`, int64.
+END, HASH, TYPES, EMITTED, LINE_ENDED, BAD, FIRST_BAD, OFFSET, CUT_OFF, STATE_WIDTH = range(10)
+
+BYTE_ORDER_MARK, REPLACEMENT = 0xFEFF, 0xFFFD
+ON_BAD = {"replace": 0, "skip": 1, "error": 2}
+SKIP, ERROR = ON_BAD["skip"], ON_BAD["error"]
+
+# FNV-1a's offset basis (lower 32 bits) and 32-bit prime, but 38 bits kept: the product then just fits into an int64.
+HASH_START, HASH_PRIME, HASH_MASK = 0x811C9DC5, 0x01000193, (1 << 38) - 1
+# A slot is -1 or the upper 32 bits of the word's hash followed by its number.
+TAG_SHIFT, NUMBER_BITS = 6, 31
+NUMBER_MASK = (1 << NUMBER_BITS) - 1
+
+
+@kernel
+def mixed(h, byte):  # type: ignore[no-untyped-def]
+    return ((h ^ byte) * HASH_PRIME) & HASH_MASK
+
+
+@kernel
+def home_slot(h, slots):  # type: ignore[no-untyped-def]
+    return (h ^ (h >> 19)) & (len(slots) - 1)
+
+
+@kernel
+def decoded(data, p, n):  # type: ignore[no-untyped-def]
+    """The character at data[p] and its width; (-1, width) if ill-formed, its width as Python's decoder replaces it;
+    (-1, 0) if data[:n] ends before the character does. Well-formed: Unicode 15, table 3-7."""
+    lead = np.int64(data[p])
+    low, high = 0x80, 0xBF  # range of the second byte
+    if 0xC2 <= lead <= 0xDF:
+        width, code = 2, lead & 0x1F
+    elif 0xE0 <= lead <= 0xEF:
+        width, code = 3, lead & 0x0F
+        if lead == 0xE0:
+            low = 0xA0
+        elif lead == 0xED:
+            high = 0x9F
+    elif 0xF0 <= lead <= 0xF4:
+        width, code = 4, lead & 0x07
+        if lead == 0xF0:
+            low = 0x90
+        elif lead == 0xF4:
+            high = 0x8F
+    else:
+        return np.int64(-1), 1
+    for i in range(1, width):
+        if p + i >= n:
+            return np.int64(-1), 0
+        byte = np.int64(data[p + i])
+        if byte < low or byte > high:
+            return np.int64(-1), i
+        low, high = 0x80, 0xBF
+        code = (code << 6) | (byte & 0x3F)
+    return code, width
+
+
+@kernel
+def appended(letters, end, h, code):  # type: ignore[no-untyped-def]
+    """Append the character to `letters` as UTF-8; its new end and the hash."""
+    if code < 0x80:
+        width, mark, shift = 1, 0, 0
+    elif code < 0x800:
+        width, mark, shift = 2, 0xC0, 6
+    elif code < 0x10000:
+        width, mark, shift = 3, 0xE0, 12
+    else:
+        width, mark, shift = 4, 0xF0, 18
+    for _ in range(width):
+        byte = mark | ((code >> shift) & (0x7F if mark == 0 else 0x3F))
+        letters[end] = byte
+        end += 1
+        h = mixed(h, byte)
+        mark = 0x80
+        shift -= 6
+    return end, h
+
+
+@kernel
+def find_slot(letters, starts, slots, start, end, h):  # type: ignore[no-untyped-def]
+    """Where the word letters[start:end] is, or should go, in the table."""
+    place = home_slot(h, slots)
+    tag = h >> TAG_SHIFT
+    while slots[place] >= 0:
+        entry = slots[place]
+        if entry >> NUMBER_BITS == tag:
+            number = entry & NUMBER_MASK
+            other = starts[number]
+            if starts[number + 1] - other == end - start:
+                i = start
+                while i < end and letters[i] == letters[other]:
+                    i += 1
+                    other += 1
+                if i == end:
+                    return place
+        place = (place + 1) & (len(slots) - 1)
+    return place
+
+
+@kernel
+def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, starts, counts, slots, out):  # type: ignore[no-untyped-def]
+    """Tokenise data[p:] into `out`; returns how far it came: to the end, a character cut off there (unless `last`), bad UTF-8
+    that is an error, or a point where `out`, the table or the list of words is full. Updates `state` and the tables."""
+    n = len(data)
+    end = state[END]
+    h = state[HASH]
+    types = state[TYPES]
+    emitted = state[EMITTED]
+    line_ended = state[LINE_ENDED]
+    while p < n:
+        letter = plain[data[p]]
+        if letter > 0:
+            letters[end] = letter
+            end += 1
+            h = mixed(h, letter)
+            p += 1
+            continue
+        width = 1
+        if letter == NOT_ASCII:
+            code, width = decoded(data, p, n)
+            if width == 0:
+                if not last:
+                    state[CUT_OFF] = 1
+                    break
+                width = n - p
+            if code < 0:
+                if state[BAD] == 0:
+                    state[FIRST_BAD] = state[OFFSET] + p
+                state[BAD] += 1
+                if on_bad == ERROR:
+                    break
+                if on_bad == SKIP:
+                    p += width
+                    continue
+                code = np.int64(REPLACEMENT)
+            elif code == BYTE_ORDER_MARK and state[OFFSET] + p == 0:
+                p += width
+                continue
+            difference = differences[blocks[code >> BLOCK_BITS], code & ((1 << BLOCK_BITS) - 1)]
+            if difference != SEPARATOR:
+                end, h = appended(letters, end, h, code + difference)
+                if code == DOTTED_CAPITAL_I and difference != 0:
+                    end, h = appended(letters, end, h, DOT_ABOVE)
+                p += width
+                continue
+        start = starts[types]
+        if end > start:
+            if emitted + 2 > len(out) or types + 2 > len(starts) or 2 * types >= len(slots):
+                break
+            place = find_slot(letters, starts, slots, start, end, h)
+            if slots[place] >= 0:
+                number = slots[place] & NUMBER_MASK
+                end = start
+            else:
+                number = types
+                slots[place] = ((h >> TAG_SHIFT) << NUMBER_BITS) | number
+                types += 1
+                starts[types] = end
+            h = np.int64(HASH_START)
+            counts[number] += 1
+            if line_ended:
+                out[emitted] = END_OF_SENTENCE
+                emitted += 1
+                line_ended = np.int64(0)
+            out[emitted] = number
+            emitted += 1
+        if letter == LINE_END and types > 0:
+            line_ended = np.int64(1)
+        p += width
+    state[END] = end
+    state[HASH] = h
+    state[TYPES] = types
+    state[EMITTED] = emitted
+    state[LINE_ENDED] = line_ended
+    return p
+
+
+@kernel
+def enter_all(letters, starts, types, slots):  # type: ignore[no-untyped-def]
+    """Enter the first `types` words into the empty table `slots`."""
+    for number in range(types):
+        h = np.int64(HASH_START)
+        for i in range(starts[number], starts[number + 1]):
+            h = mixed(h, np.int64(letters[i]))
+        place = home_slot(h, slots)
+        while slots[place] >= 0:
+            place = (place + 1) & (len(slots) - 1)
+        slots[place] = ((h >> TAG_SHIFT) << NUMBER_BITS) | number
+
+
+class Tokenizer:
+    """Numbers words in order of first appearance and counts them, over any number of sources.
+
+    `feed` and `finish_source` yield the tokens as int32 arrays that are valid until the next is asked for.
+    """
+
+    def __init__(self, settings: TextSettings) -> None:
+        self.characters = tables(settings)
+        self.on_bad = ON_BAD[settings.on_bad_utf8]
+        self.state = np.zeros(STATE_WIDTH, np.int64)
+        self.state[HASH] = HASH_START
+        self.letters = np.zeros(1 << 16, np.uint8)
+        self.starts = np.zeros((1 << 12) + 1, np.int64)  # word i is letters[starts[i]:starts[i + 1]]
+        self._counts = np.zeros(1 << 12, np.int64)
+        self.slots = np.full(1 << 13, -1, np.int64)
+        self.out = np.zeros(1 << 16, np.int32)
+        self.cut_off = b""  # the first bytes of a character whose others are in the next block
+
+    @property
+    def n_types(self) -> int:
+        return int(self.state[TYPES])
+
+    @property
+    def counts(self) -> np.ndarray:
+        """How often each word was seen, int64 (n_types,)."""
+        return self._counts[: self.n_types]
+
+    @property
+    def word_letters(self) -> np.ndarray:
+        """All words in UTF-8, one after the other, uint8."""
+        return self.letters[: self.starts[self.n_types]]
+
+    @property
+    def word_starts(self) -> np.ndarray:
+        """Where each word begins, and the last one ends, int64 (n_types + 1,)."""
+        return self.starts[: self.n_types + 1]
+
+    @property
+    def bad(self) -> int:
+        """Ill-formed UTF-8 sequences in the current source."""
+        return int(self.state[BAD])
+
+    @property
+    def first_bad(self) -> int:
+        """Byte offset of the first of them."""
+        return int(self.state[FIRST_BAD])
+
+    def feed(self, block: bytes) -> Iterator[np.ndarray]:
+        """The tokens that end within the next block of the current source."""
+        for first in range(0, len(block), BLOCK_BYTES):
+            yield from self._scan(self.cut_off + block[first : first + BLOCK_BYTES], last=False)
+
+    def start_source(self) -> None:
+        """The next block fed is the first of another source."""
+        self.state[[BAD, FIRST_BAD, OFFSET]] = 0
+
+    def finish_source(self) -> Iterator[np.ndarray]:
+        """The tokens left at the end of a source, which ends a sentence."""
+        yield from self._scan(self.cut_off, last=True)
+        yield from self._scan(b"\n", last=True)
+
+    def _scan(self, block: bytes, last: bool) -> Iterator[np.ndarray]:
+        data = np.frombuffer(block, np.uint8)
+        p = 0
+        while True:
+            self._make_room(len(data) - p)
+            p = scan(
+                data, p, last, self.on_bad, *self.characters,
+                self.state, self.letters, self.starts, self._counts, self.slots, self.out,
+            )  # fmt: skip
+            if emitted := int(self.state[EMITTED]):
+                self.state[EMITTED] = 0
+                yield self.out[:emitted]
+            if self.bad and self.on_bad == ERROR:
+                raise BadUtf8Error(self.first_bad)
+            if p == len(data) or self.state[CUT_OFF]:
+                break
+        self.cut_off = block[p:]
+        self.state[OFFSET] += p
+        self.state[CUT_OFF] = 0
+
+    def _make_room(self, n_bytes: int) -> None:
+        """Grow whatever may become full. A byte appends at most three (one bad byte as U+FFFD)."""
+        end, types = int(self.state[END]), self.n_types
+        if end + 3 * n_bytes > len(self.letters):
+            self.letters = grown(self.letters, end + 3 * n_bytes)
+        if types + 2 > len(self.starts):
+            if types >= MAX_TYPES:
+                raise EmbedxError(f"more than {MAX_TYPES} different words: clean the text, or try --tokenizer words")
+            self.starts = grown(self.starts, types + 2)
+            self._counts = grown(self._counts, len(self.starts) - 1)
+        if 2 * types >= len(self.slots):
+            self.slots = np.full(2 * len(self.slots), -1, np.int64)
+            enter_all(self.letters, self.starts, types, self.slots)
+
+
+class BadUtf8Error(Exception):
+    """Bytes that are not UTF-8, and the settings say that this is an error."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(f"not UTF-8 at byte {offset}")
+        self.offset = offset
+
+
+def grown(array: np.ndarray, needed: int) -> np.ndarray:
+    """A copy with room for `needed` elements or half as many again, whichever is more; the new ones are 0."""
+    new = np.zeros(max(needed, len(array) * 3 // 2), array.dtype)
+    new[: len(array)] = array
+    return new

@@ -1,0 +1,67 @@
+"""The words of a model: which of the counted tokens are kept, in which order, and how often each is subsampled."""
+
+import functools
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from embedx.errors import EmbedxError
+from embedx.settings import VocabularySettings
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words by decreasing count, equal counts by first appearance."""
+
+    words: list[str]
+    counts: np.ndarray  # int64 (n_words,)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @functools.cached_property
+    def n_tokens(self) -> int:
+        """How many tokens of the corpus are one of these words."""
+        return int(self.counts.sum())
+
+    @functools.cached_property
+    def index(self) -> dict[str, int]:
+        """The number of each word."""
+        return {word: number for number, word in enumerate(self.words)}
+
+    def keep_probability(self, sample: float) -> np.ndarray:
+        """Chance of each token to be kept by subsampling, float32 (n_words,).
+
+        min(1, sqrt(t/f) + t/f) with t = `sample` and f = the word's share of the kept tokens, as word2vec.c has it
+        (Mikolov et al. 2013, eq. 5, states 1 - sqrt(t/f) for leaving out instead). 0 keeps all.
+        """
+        if sample == 0:
+            return np.ones(len(self), np.float32)
+        ratio = sample * self.n_tokens / self.counts
+        return np.minimum(1.0, np.sqrt(ratio) + ratio).astype(np.float32)
+
+
+class Counted(Protocol):
+    """What `select` needs of an encoded corpus."""
+
+    @property
+    def words(self) -> list[str]: ...
+    @property
+    def counts(self) -> np.ndarray: ...
+
+
+def select(corpus: Counted, settings: VocabularySettings) -> tuple[Vocabulary, np.ndarray]:
+    """The words that the settings keep, and the remap int32 (n_types,) from provisional ids to theirs, -1 if left out."""
+    counts = corpus.counts
+    order = np.argsort(-counts, kind="stable")
+    kept = order[: np.count_nonzero(counts >= settings.min_count)][: settings.max_vocab]
+    if len(kept) == 0:
+        raise EmbedxError(
+            f"no word is seen {settings.min_count} times; the most frequent one is seen {counts.max(initial=0)} times: "
+            "lower --min-count, or give more text"
+        )
+    remap = np.full(len(counts), -1, np.int32)
+    remap[kept] = np.arange(len(kept), dtype=np.int32)
+    words = corpus.words
+    return Vocabulary([words[i] for i in kept], counts[kept]), remap
