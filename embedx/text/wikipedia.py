@@ -1,7 +1,169 @@
-"""A Wikipedia dump (MediaWiki XML) as plain text, one paragraph a line."""
+"""A Wikipedia dump (MediaWiki XML) as plain text: the articles, one paragraph a line.
 
+Serial and without a wikitext grammar: a few regular expressions and a scanner for what nests. Templates go as a whole, so do
+tables, references, formulas and captions; links, headings and list items leave their text.
+"""
+
+import html
+import re
 from collections.abc import Iterable, Iterator
+from xml.parsers import expat
+
+FILE_NAMESPACE, CATEGORY_NAMESPACE = "6", "14"
+# A redirect in any language: "#REDIRECT [[...", "#пренасочване [[..."; an item of a numbered list has a space after "#".
+REDIRECT = re.compile(r"\s*#\w+\s*:?\s*\[\[")
+
+# Elements that hold no prose.
+HIDDEN_TAGS = (
+    "ref|nowiki|math|chem|ce|gallery|source|syntaxhighlight|code|pre|timeline|imagemap|score|hiero|graph|mapframe|templatedata|"
+    "noinclude|includeonly|table|references"
+)
+HIDDEN = re.compile(
+    rf"<!--.*?(?:-->|\Z)|<({HIDDEN_TAGS})\b(?:[^<>\"]|\"[^\"<]*\")*?(?:/>|>.*?</\1\s*>)", re.DOTALL | re.IGNORECASE
+)
+TEMPLATE_EDGE = re.compile(r"(?P<open>\{\{)|(?P<close>\}\})")
+TABLE_EDGE = re.compile(r"^[ \t:*#]*(?:(?P<open>\{\|)|(?P<close>\|\}))", re.MULTILINE)
+EXTERNAL_LINK = re.compile(
+    r"\[(?:[a-z]+:)?//[^\s\]\[]*[ \t]*([^\]\[\n]*)\]|\[mailto:[^\s\]]*[ \t]*([^\]\[\n]*)\]", re.IGNORECASE
+)
+BARE_URL = re.compile(r"\b(?:https?|ftp)://[^\s\]\[<>|]+", re.IGNORECASE)
+INNERMOST_LINK = re.compile(r"\[\[((?:[^\[\]]|\[(?!\[)|\](?!\]))*)\]\]")  # single brackets may stand in it
+MEDIA_FILE = re.compile(r"\.(?:jpe?g|png|svg|gif|tiff?|ogg|oga|ogv|webm|webp|pdf|djvu|mid)$", re.IGNORECASE)
+LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):", re.IGNORECASE)  # [[de:Baum]] is a link beside the article
+BREAKING_TAG = re.compile(r"</?(?:br|p|div|li|ul|ol|dd|dt|dl|tr|td|th|hr|blockquote|center|h[1-6])\b[^<>]*>", re.IGNORECASE)
+TAG = re.compile(r"</?[a-z][^<>]*>", re.IGNORECASE)
+QUOTES = re.compile(r"''+")
+SWITCH = re.compile(r"__\w+?__")
+HEADING = re.compile(r"^(=+)(.*?)\1\s*$")
+LINE_START = re.compile(r"^(?:[*#:;]+|-{4,})\s*")
+EMPTY_BRACKETS = re.compile(r"\(\s*(?:[,;:]\s*)*\)")
+LETTER_OR_DIGIT = re.compile(r"\w")
+UNBALANCED = re.compile(r"\{\{|\}\}|\[\[|\]\]")
 
 
-def paragraphs(blocks: Iterable[bytes], cut_off: bool) -> Iterator[bytes]:
-    yield from blocks
+def paragraphs(blocks: Iterable[bytes], cut_off: bool = False) -> Iterator[bytes]:
+    """The articles of a dump given as blocks of XML, as blocks of UTF-8. One page at a time is held in memory.
+
+    Only pages of the main namespace that are no redirects. `ExpatError` if it is not well-formed to the end, which a dump that
+    is known to be `cut_off` need not be.
+    """
+    reader = DumpReader()
+    for block in blocks:
+        reader.parser.Parse(block, False)
+        yield from reader.take()
+    try:
+        reader.parser.Parse(b"", True)
+    except expat.ExpatError:
+        if not cut_off:
+            raise
+    yield from reader.take()
+
+
+class DumpReader:
+    """Collects the plain text of the articles while `parser` is fed with XML, whatever its namespace or encoding."""
+
+    def __init__(self) -> None:
+        self.parser = expat.ParserCreate()
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._text
+        self._namespaces: dict[str, str] = {}  # key by lower-case name, as the dump declares them
+        self._key = ""
+        self._wanted: list[str] | None = None  # the text of the element being read, if it is one we want
+        self._page: dict[str, str] = {}
+        self._done: list[bytes] = []
+
+    def take(self) -> Iterator[bytes]:
+        """What was completed since the last call."""
+        yield from self._done
+        self._done.clear()
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if name in ("namespace", "title", "ns", "text"):
+            self._key = attributes.get("key", "")
+            self._wanted = []
+        elif name == "page":
+            self._page = {}
+        elif name == "redirect":
+            self._page["redirect"] = ""
+
+    def _text(self, text: str) -> None:
+        if self._wanted is not None:
+            self._wanted.append(text)
+
+    def _end(self, name: str) -> None:
+        if self._wanted is not None:
+            content = "".join(self._wanted)
+            self._wanted = None
+            if name == "namespace":
+                self._namespaces[content.lower()] = self._key
+            else:
+                self._page[name] = content  # of several revisions the last one
+        elif name == "page" and self._is_article():
+            self._done.append(plain_text(self._page.get("text", ""), self._hidden_links()).encode("utf-8", "replace"))
+            self._page = {}
+
+    def _is_article(self) -> bool:
+        prefix = self._page.get("title", "").partition(":")[0].lower()
+        namespace = self._page.get("ns") or self._namespaces.get(prefix, "0")  # dumps before 2012 have no <ns>
+        redirects = "redirect" in self._page or REDIRECT.match(self._page.get("text", ""))
+        return namespace == "0" and not redirects
+
+    def _hidden_links(self) -> frozenset[str]:
+        local = {name for name, key in self._namespaces.items() if key in (FILE_NAMESPACE, CATEGORY_NAMESPACE)}
+        return frozenset(local | {"file", "image", "media", "category"})
+
+
+def plain_text(wikitext: str, hidden_links: frozenset[str] = frozenset({"file", "image", "media", "category"})) -> str:
+    """The prose of a page, one paragraph a line; links into the namespaces `hidden_links` (lower-case) are left out."""
+
+    def shown(link: re.Match[str]) -> str:
+        target, _, label = link[1].partition("|")
+        namespace = target.partition(":")[0].strip().lower() if ":" in target else ""
+        if namespace in hidden_links or MEDIA_FILE.search(target.strip()) or (not label and LANGUAGE.match(target)):
+            return ""
+        return label.rpartition("|")[2] or target.lstrip(":")
+
+    text = HIDDEN.sub("", wikitext)
+    text = without_nested(text, TEMPLATE_EDGE)
+    text = without_nested(text, TABLE_EDGE)
+    text = EXTERNAL_LINK.sub(lambda link: link[1] or link[2] or "", text)
+    found = 1
+    while found:  # from the inside out, because captions have links in them
+        text, found = INNERMOST_LINK.subn(shown, text)
+    text = TAG.sub("", BREAKING_TAG.sub("\n", text))
+    text = BARE_URL.sub("", SWITCH.sub("", QUOTES.sub("", text)))
+    text = EMPTY_BRACKETS.sub("", UNBALANCED.sub(" ", html.unescape(text)))
+    lines = (_plain_line(line) for line in text.split("\n"))
+    return "".join(line + "\n" for line in lines if line)
+
+
+def without_nested(text: str, edge: re.Pattern[str]) -> str:
+    """`text` without what stands between matching edges; an edge without its counterpart stays."""
+    opened: list[int] = []
+    pieces: list[tuple[int, int]] = []  # outermost (start, end), in order
+    for match in edge.finditer(text):
+        if match["open"]:
+            opened.append(match.start())
+        elif opened:
+            start = opened.pop()
+            while pieces and pieces[-1][0] >= start:
+                pieces.pop()
+            pieces.append((start, match.end()))
+    kept = []
+    end = 0
+    for start, next_end in pieces:
+        kept.append(text[end:start])
+        end = next_end
+    return "".join(kept) + text[end:]
+
+
+def _plain_line(line: str) -> str:
+    line = line.strip()
+    if line.startswith(("|", "!")):  # left of a table that does not end
+        return ""
+    if heading := HEADING.match(line):
+        line = heading[2]
+    line = " ".join(LINE_START.sub("", line).split())
+    return line if LETTER_OR_DIGIT.search(line) else ""
