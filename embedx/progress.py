@@ -4,19 +4,23 @@ The library reports through `Progress`; where the reports go is the caller's cho
 """
 
 import json
-import sys
 import time
+from pathlib import Path
 from typing import Any, Protocol, TextIO
+
+from embedx.errors import EmbedxError
 
 
 class Progress(Protocol):
     """What the library tells while it works."""
 
+    interval: float  # seconds between updates that are worth the trouble
+
     def start(self, title: str, total: float | None, unit: str) -> None:
         """A stage begins; `total` is how many `unit`s it has, None when that is not known."""
 
     def update(self, done: float, **facts: Any) -> None:
-        """`done` units of the stage are finished; `facts` (loss, learning_rate, ...) belong to the last interval."""
+        """`done` units of the stage are finished; `facts` (loss, learning_rate, ...) belong to the interval since the last."""
 
     def note(self, message: str) -> None:
         """Something the user should know, one line."""
@@ -28,7 +32,107 @@ class Progress(Protocol):
 class Silent:
     """Says nothing."""
 
+    interval = 10.0
+
     def start(self, title: str, total: float | None, unit: str) -> None: ...
     def update(self, done: float, **facts: Any) -> None: ...
     def note(self, message: str) -> None: ...
     def finish(self) -> None: ...
+
+
+class Reporter:
+    """Tells a person on `stream`, by a bar if that is a terminal and by a line an interval if not, and a program by JSON lines.
+
+    Raises `EmbedxError` when `log_json` cannot be written.
+    """
+
+    def __init__(self, stream: TextIO, log_json: Path | None = None) -> None:
+        self.stream = stream
+        self.on_terminal = stream.isatty()
+        self.interval = 0.5 if self.on_terminal else 10.0
+        self._bar: Any = None
+        try:
+            self._log = open(log_json, "a", encoding="utf-8") if log_json else None
+        except OSError as error:
+            raise EmbedxError(f"--log-json {log_json}: {error.strerror}; name a file that can be written") from error
+
+    def start(self, title: str, total: float | None, unit: str) -> None:
+        self._title, self._total, self._unit = title, total, unit
+        self._started = self._last_line = time.monotonic()
+        self._last: tuple[float, dict[str, Any]] = (0.0, {})
+        if self.on_terminal:
+            from tqdm import tqdm
+
+            self._bar = tqdm(
+                desc=title, total=total, unit=unit, unit_scale=True, file=self.stream, dynamic_ncols=True, leave=False
+            )
+
+    def update(self, done: float, **facts: Any) -> None:
+        now = time.monotonic()
+        self._last = (done, facts)
+        if self._log:
+            seconds = now - self._started
+            left = seconds * (self._total - done) / done if self._total and done else None
+            event = {"stage": self._title, "done": done, "total": self._total, "unit": self._unit}
+            event |= {"seconds": round(seconds, 3), "seconds_left": None if left is None else round(left, 1), **facts}
+            self._log.write(json.dumps(event) + "\n")
+            self._log.flush()
+        if self._bar is not None:
+            self._bar.set_postfix_str(_spoken(facts), refresh=False)
+            self._bar.update(done - self._bar.n)
+        elif now - self._last_line >= self.interval:
+            self._last_line = now
+            self._write_line(done, facts, now)
+
+    def note(self, message: str) -> None:
+        if self._bar is not None:
+            self._bar.write(message, file=self.stream)
+        else:
+            print(message, file=self.stream, flush=True)
+
+    def finish(self) -> None:
+        done, facts = self._last
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+        seconds = time.monotonic() - self._started
+        if seconds >= 2.0:
+            rate = f", {_short(done / seconds)}{self._unit}/s" if done else ""
+            self.note(f"{self._title}: {_short(done)}{self._unit} in {_clock(seconds)}{rate}" + _spoken(facts, before=", "))
+
+    def _write_line(self, done: float, facts: dict[str, Any], now: float) -> None:
+        seconds = now - self._started
+        words = [f"{self._title}:"]
+        if self._total:
+            words.append(f"{100 * done / self._total:.1f}%,")
+        if "words_per_second" not in facts:
+            words.append(f"{_short(done / seconds)}{self._unit}/s,")
+        if facts:
+            words.append(_spoken(facts) + ",")
+        words.append(f"{_clock(seconds)} passed")
+        if self._total and done:
+            words[-1] += f", {_clock(seconds * (self._total - done) / done)} left"
+        print(*words, file=self.stream, flush=True)
+
+
+def _spoken(facts: dict[str, Any], before: str = "") -> str:
+    """`loss 2.31, learning_rate 0.0125`."""
+    words = [f"{name.replace('_', ' ')} {_short(value)}" for name, value in facts.items() if value is not None]
+    return before + ", ".join(words) if words else ""
+
+
+def _short(value: Any) -> str:
+    """A number as a person would say it."""
+    if not isinstance(value, int | float):
+        return str(value)
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{value / (1e3 if letter == 'k' else size):.2f}{letter}"
+    return f"{value:.4g}"
+
+
+def _clock(seconds: float) -> str:
+    """Seconds as `1:02:03` or `2:03`."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"

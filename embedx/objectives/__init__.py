@@ -1,0 +1,19 @@
+"""The registry of objectives: one line each. `contract` says what an objective is, its own file what it computes."""
+
+from embedx.errors import EmbedxError
+from embedx.objectives.contract import Objective
+from embedx.objectives.ns import NegativeSampling
+
+OBJECTIVES: dict[str, type[Objective]] = {
+    objective.name: objective
+    for objective in (
+        NegativeSampling,
+    )
+}  # fmt: skip
+
+
+def find(name: str) -> type[Objective]:
+    """The objective called `name`."""
+    if name not in OBJECTIVES:
+        raise EmbedxError(f"--objective {name}: no such objective; choose one of {', '.join(OBJECTIVES)}")
+    return OBJECTIVES[name]

@@ -1,0 +1,21 @@
+"""embedx: word embeddings and classifiers with huge label sets, in one engine whose output layer is a flag."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from embedx.errors import EmbedxError
+    from embedx.model import WordVectors, load
+    from embedx.skipgram import SkipGram
+
+__all__ = ["EmbedxError", "SkipGram", "WordVectors", "load"]
+
+_HOME = {"EmbedxError": "errors", "SkipGram": "skipgram", "WordVectors": "model", "load": "model"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that reading a model needs numpy alone and `embedx --help` nothing at all."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'embedx' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"embedx.{_HOME[name]}"), name)

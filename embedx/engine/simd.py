@@ -1,0 +1,187 @@
+"""Sixteen float32 at a time: the vector type that the tile kernels are written with.
+
+LLVM's own vectoriser needs to guess; here the width, the register tile and the order of the sum are written down, and LLVM
+maps the sixteen lanes to whatever the machine has (one AVX-512 register, two AVX, four SSE or NEON). Each function below is
+also plain Python over numpy rows, which is what runs under NUMBA_DISABLE_JIT=1.
+
+A matrix is float32, C-contiguous along its rows; `column` is in floats and must leave sixteen of them.
+"""
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, register_model
+
+LANES = 16
+
+_VECTOR = ir.VectorType(ir.FloatType(), LANES)
+_QUARTER = ir.VectorType(ir.FloatType(), 4)
+_INDEX = ir.IntType(32)
+
+
+class Float32x16(types.Type):  # type: ignore[misc]
+    """numba's name for a value held in a vector register."""
+
+    def __init__(self) -> None:
+        super().__init__(name="float32x16")
+
+
+float32x16 = Float32x16()
+
+
+@register_model(Float32x16)
+class _Float32x16Model(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager, numba_type):  # type: ignore[no-untyped-def]
+        super().__init__(manager, numba_type, _VECTOR)
+
+
+def padded(n: int) -> int:
+    """`n` rounded up to a whole number of lanes: the stride of a table with rows of `n` floats."""
+    return -(-n // LANES) * LANES
+
+
+def aligned_zeros(rows: int, dim: int) -> np.ndarray:
+    """float32 (rows, padded(dim)) of zeros whose rows each start on a 64-byte boundary, so that none shares a cache line."""
+    stride = padded(dim)
+    memory = np.zeros(rows * stride + LANES, dtype=np.float32)
+    start = -(memory.ctypes.data // 4) % LANES
+    return memory[start : start + rows * stride].reshape(rows, stride)
+
+
+if numba.config.DISABLE_JIT:
+
+    def load(matrix, row, column):  # type: ignore[no-untyped-def]
+        return matrix[row, column : column + LANES].copy()
+
+    def store(matrix, row, column, vector):  # type: ignore[no-untyped-def]
+        matrix[row, column : column + LANES] = vector
+
+    def store_sums(matrix, row, column, vectors):  # type: ignore[no-untyped-def]
+        for i, vector in enumerate(vectors):
+            matrix[row + i // 4, column + i % 4] = vector.sum()
+
+    def zeros():  # type: ignore[no-untyped-def]
+        return np.zeros(LANES, dtype=np.float32)
+
+    def splat(x):  # type: ignore[no-untyped-def]
+        return np.full(LANES, x, dtype=np.float32)
+
+    def add(a, b):  # type: ignore[no-untyped-def]
+        return a + b
+
+    def multiply_add(a, b, c):  # type: ignore[no-untyped-def]
+        return a * b + c
+
+    def prefetch(matrix, row, column):  # type: ignore[no-untyped-def]
+        return None
+
+else:
+
+    def _address(context, builder, array_type, array, row, column, of):  # type: ignore[no-untyped-def]
+        view = context.make_array(array_type)(context, builder, array)
+        row_bytes = builder.mul(row, builder.extract_value(view.strides, 0))
+        offset = builder.add(row_bytes, builder.shl(column, ir.Constant(column.type, 2)))
+        start = builder.ptrtoint(view.data, offset.type)
+        return builder.inttoptr(builder.add(start, offset), of.as_pointer())
+
+    def _lanes(lanes):  # type: ignore[no-untyped-def]
+        return ir.Constant(ir.VectorType(_INDEX, len(lanes)), list(lanes))
+
+    @intrinsic
+    def load(_typing, matrix, row, column):  # type: ignore[no-untyped-def]
+        """The sixteen floats of `matrix[row]` from `column` on."""
+
+        def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            address = _address(context, builder, signature.args[0], *arguments, of=_VECTOR)
+            return builder.load(address, align=4)
+
+        return float32x16(matrix, types.intp, types.intp), emit
+
+    @intrinsic
+    def store(_typing, matrix, row, column, vector):  # type: ignore[no-untyped-def]
+        """Write a vector to `matrix[row]` from `column` on."""
+
+        def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            address = _address(context, builder, signature.args[0], *arguments[:3], of=_VECTOR)
+            builder.store(arguments[3], address, align=4)
+            return context.get_dummy_value()
+
+        return types.void(matrix, types.intp, types.intp, float32x16), emit
+
+    @intrinsic
+    def store_sums(_typing, matrix, row, column, vectors):  # type: ignore[no-untyped-def]
+        """Write `matrix[row + i, column + j] = sum of vectors[4 * i + j]` for i, j below 4.
+
+        The sixteen sums are formed together: each of four rounds adds pairs of vectors crosswise and leaves half as many.
+        """
+
+        def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            vectors = [builder.extract_value(arguments[3], i) for i in range(LANES)]
+            step = 1
+            while len(vectors) > 1:
+                first_halves = [lane if lane // step % 2 == 0 else LANES + lane - step for lane in range(LANES)]
+                second_halves = [lane + step if lane // step % 2 == 0 else LANES + lane for lane in range(LANES)]
+                vectors = [
+                    builder.fadd(
+                        builder.shuffle_vector(a, b, _lanes(first_halves)),
+                        builder.shuffle_vector(a, b, _lanes(second_halves)),
+                    )
+                    for a, b in zip(vectors[::2], vectors[1::2], strict=True)
+                ]
+                step *= 2
+            for i in range(4):
+                quarter = builder.shuffle_vector(vectors[0], vectors[0], _lanes(range(4 * i, 4 * i + 4)))
+                at_row = builder.add(arguments[1], ir.Constant(arguments[1].type, i))
+                address = _address(context, builder, signature.args[0], arguments[0], at_row, arguments[2], of=_QUARTER)
+                builder.store(quarter, address, align=4)
+            return context.get_dummy_value()
+
+        return types.void(matrix, types.intp, types.intp, vectors), emit
+
+    @intrinsic
+    def zeros(_typing):  # type: ignore[no-untyped-def]
+        """Sixteen zeros."""
+        return float32x16(), lambda context, builder, signature, arguments: ir.Constant(_VECTOR, [0.0] * LANES)
+
+    @intrinsic
+    def splat(_typing, x):  # type: ignore[no-untyped-def]
+        """Sixteen copies of a float32."""
+
+        def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            nothing = ir.Constant(_VECTOR, ir.Undefined)
+            one = builder.insert_element(nothing, arguments[0], ir.Constant(_INDEX, 0))
+            return builder.shuffle_vector(one, nothing, _lanes([0] * LANES))
+
+        return float32x16(types.float32), emit
+
+    @intrinsic
+    def add(_typing, a, b):  # type: ignore[no-untyped-def]
+        """a + b, lane by lane."""
+        return float32x16(float32x16, float32x16), lambda context, builder, signature, arguments: builder.fadd(*arguments)
+
+    @intrinsic
+    def multiply_add(_typing, a, b, c):  # type: ignore[no-untyped-def]
+        """a * b + c, lane by lane, in one instruction where the machine has it."""
+
+        def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            product = builder.fmul(arguments[0], arguments[1], flags=("contract",))
+            return builder.fadd(product, arguments[2], flags=("contract",))
+
+        return float32x16(float32x16, float32x16, float32x16), emit
+
+    @intrinsic
+    def prefetch(_typing, matrix, row, column):  # type: ignore[no-untyped-def]
+        """Ask for the cache line of `matrix[row, column]`, soon to be read; it has no other effect."""
+
+        def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            byte = ir.IntType(8)
+            address = _address(context, builder, signature.args[0], *arguments, of=byte)
+            kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), _INDEX, _INDEX, _INDEX])
+            llvm_prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+            read, all_levels, data = _INDEX(0), _INDEX(3), _INDEX(1)
+            builder.call(llvm_prefetch, [address, read, all_levels, data])
+            return context.get_dummy_value()
+
+        return types.void(matrix, types.intp, types.intp), emit

@@ -1,0 +1,196 @@
+"""Runs stretches of data through a training kernel: threads, learning rate, progress, clean ends and the divergence guard.
+
+The trainer knows neither text nor objectives. It is given `train`, a plain function that trains one stretch with one worker's
+scratch and returns what happened; it decides which stretch is next, at which rate, and when to stop.
+"""
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from embedx.errors import DivergedError
+from embedx.progress import Progress
+
+
+@dataclass
+class Tally:
+    """What was done: float64 sums, exact in the order they were added."""
+
+    loss: float = 0.0
+    pairs: int = 0
+    words: int = 0  # words of the vocabulary read, before subsampling
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(self.loss + other.loss, self.pairs + other.pairs, self.words + other.words)
+
+    def since(self, earlier: "Tally") -> "Tally":
+        return Tally(self.loss - earlier.loss, self.pairs - earlier.pairs, self.words - earlier.words)
+
+    @property
+    def mean_loss(self) -> float | None:
+        """Loss per pair, in nats; None if there was no pair."""
+        return self.loss / self.pairs if self.pairs else None
+
+
+@dataclass
+class Outcome:
+    """How a run ended."""
+
+    tally: Tally
+    seconds: float
+    epochs: float  # passes over the data, a fraction when it ended early
+    final_loss: float | None  # mean per pair over the last twentieth of the run
+    interrupted_by: BaseException | None = None  # the KeyboardInterrupt that ended it early, if one did
+
+
+@dataclass
+class Schedule:
+    """How long to train, and the learning rate on the way: from `learning_rate` linearly to zero at the end.
+
+    The end is `epochs` passes over `n_stretches` stretches of `n_words` words or, if `time_budget` seconds are given, the bell.
+    """
+
+    learning_rate: float
+    n_stretches: int
+    n_words: int
+    epochs: int
+    time_budget: float | None = None
+
+    @property
+    def n_steps(self) -> float:
+        return math.inf if self.time_budget else self.n_stretches * self.epochs
+
+    def share_done(self, steps: int, seconds: float) -> float:
+        """How much of the run is over, 0 to 1."""
+        return min(seconds / self.time_budget, 1.0) if self.time_budget else steps / self.n_steps
+
+    def rate(self, share_done: float) -> float:
+        return self.learning_rate * (1.0 - share_done)
+
+
+def usable_cores() -> int:
+    """How many cores this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS and Windows
+        return os.cpu_count() or 1
+
+
+Train = Callable[[Any, int, int, float], Tally]  # (scratch, epoch, stretch, learning rate) -> what happened
+
+
+def run(train: Train, scratches: Sequence[Any], schedule: Schedule, progress: Progress) -> Outcome:
+    """Train to the end of the schedule with one thread for each of `scratches`.
+
+    Ctrl-C (any KeyboardInterrupt) ends it after the stretches under way, and is reported in the outcome.
+    Raises `DivergedError` when a stretch's loss is not finite, and whatever `train` raises.
+    """
+    work = _Work(train, schedule)
+    workers = [threading.Thread(target=work.go_on, args=(scratch,), daemon=True) for scratch in scratches]
+    interrupted_by: BaseException | None = None
+    if schedule.time_budget:
+        progress.start("training", schedule.time_budget, "s")
+    else:
+        progress.start("training", schedule.n_words * schedule.epochs, " words")
+    try:
+        for worker in workers:
+            worker.start()
+        reports = _Reports(work, progress)
+        while any(worker.is_alive() for worker in workers):
+            work.over.wait(progress.interval)
+            reports.tell()
+    except KeyboardInterrupt as interrupt:
+        interrupted_by = interrupt
+    finally:
+        work.stop = True
+        for worker in workers:
+            if worker.ident is not None:
+                worker.join()
+        progress.finish()
+    if work.error is not None:
+        raise work.error
+    seconds = time.monotonic() - work.started
+    return Outcome(work.tally, seconds, work.steps_done / schedule.n_stretches, work.last_loss(), interrupted_by)
+
+
+@dataclass
+class _Work:
+    """What the workers share; everything that changes does so under `lock`."""
+
+    train: Train
+    schedule: Schedule
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    over: threading.Event = field(default_factory=threading.Event)  # a worker found nothing left to do
+    started: float = field(default_factory=time.monotonic)
+    stop: bool = False
+    next_step: int = 0
+    steps_done: int = 0
+    learning_rate: float = 0.0
+    tally: Tally = field(default_factory=Tally)
+    twentieths: list[Tally] = field(default_factory=lambda: [Tally() for _ in range(21)])  # by share of the run done
+    error: BaseException | None = None
+
+    def go_on(self, scratch: Any) -> None:
+        """A worker's life: take the next stretch, train it, add it to the tally."""
+        try:
+            while (step := self._take()) is not None:
+                number, share, rate = step
+                epoch, stretch = divmod(number, self.schedule.n_stretches)
+                done = self.train(scratch, epoch, stretch, rate)
+                with self.lock:
+                    self.tally += done
+                    self.twentieths[int(20 * share)] += done
+                    self.steps_done += 1
+                if not math.isfinite(done.loss):
+                    raise DivergedError(
+                        f"the loss is no longer finite after {self.tally.words:,} words at learning rate {rate:.4g}; "
+                        f"try a smaller --learning-rate, {self.schedule.learning_rate / 4:.3g} say"
+                    )
+        except BaseException as error:
+            with self.lock:
+                self.error = self.error or error
+                self.stop = True
+        finally:
+            self.over.set()
+
+    def _take(self) -> tuple[int, float, float] | None:
+        """The next stretch, the share of the run that is over and the learning rate there; None at the end."""
+        with self.lock:
+            share = self.schedule.share_done(self.next_step, time.monotonic() - self.started)
+            if self.stop or share >= 1.0:
+                return None
+            number = self.next_step
+            self.next_step += 1
+            self.learning_rate = self.schedule.rate(share)
+            return number, share, self.learning_rate
+
+    def last_loss(self) -> float | None:
+        """The mean loss per pair over the last twentieth of the run in which there was any pair."""
+        return next((tally.mean_loss for tally in reversed(self.twentieths) if tally.pairs), None)
+
+
+class _Reports:
+    """Tells `progress` what happened since it was last told."""
+
+    def __init__(self, work: _Work, progress: Progress) -> None:
+        self.work, self.progress = work, progress
+        self.told, self.told_at = Tally(), work.started
+
+    def tell(self) -> None:
+        with self.work.lock:
+            tally, rate = self.work.tally, self.work.learning_rate
+        now = time.monotonic()
+        news = tally.since(self.told)
+        if news.words == 0:
+            return
+        self.progress.update(
+            min(now - self.work.started, self.work.schedule.time_budget) if self.work.schedule.time_budget else tally.words,
+            words_per_second=round(news.words / max(now - self.told_at, 1e-9)),
+            loss=news.mean_loss,
+            learning_rate=rate,
+        )
+        self.told, self.told_at = tally, now

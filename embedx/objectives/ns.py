@@ -1,0 +1,52 @@
+"""Negative sampling: tell the word that was there from `negatives` words drawn from a noise distribution q.
+
+Mikolov et al. 2013, "Distributed representations of words and phrases", eq. 4, written as a loss:
+    loss = softplus(-z_y) + negatives · E_q[softplus(z_k)]
+    ∂loss/∂z_y = -σ(-z_y)          ∂loss/∂z_k = weight · times_k · σ(z_k)
+where the expectation is a mean over the words drawn, so weight = negatives / number of draws. Draws that hit the positive
+count as noise like any other: only then is the optimum exactly z_k = log p(k | h) - log(negatives · q_k), which
+`log_probability` inverts (Bamler & Mandt 2020, theorem 1).
+"""
+
+import dataclasses
+
+import numpy as np
+
+from embedx.compiled import kernel
+from embedx.engine.maths import sigmoid, softplus
+from embedx.objectives.contract import Objective, log_softmax
+from embedx.settings import Settings, param
+
+
+@kernel
+def coefficients(z, label, times, loge, state, noise, numbers, e, n, key, visits, lr, h2):
+    """Loss of example e; overwrites its scores z[e, :n] by ∂loss/∂z."""
+    weight = numbers[0]
+    loss = np.float32(0)
+    for k in range(n):
+        score = z[e, k]
+        noise_weight = weight * times[e, k]
+        loss += label[e, k] * softplus(-score) + noise_weight * softplus(score)
+        z[e, k] = noise_weight * sigmoid(score) - label[e, k] * sigmoid(-score)
+    return loss
+
+
+@dataclasses.dataclass(frozen=True)
+class NegativeSamplingSettings(Settings):
+    negatives: int = param(5, "noise words that each positive is told from", at_least=1)
+
+
+class NegativeSampling(Objective):
+    name = "ns"
+    title = "negative sampling"
+    paper = "Mikolov et al. 2013"
+    Settings = NegativeSamplingSettings
+    coefficients = staticmethod(coefficients)
+    multi_positive = True
+    keeps_hits = True
+
+    def numbers(self, n_draws: int) -> np.ndarray:
+        return np.array([self.settings.negatives / n_draws], dtype=np.float32)
+
+    def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
+        return log_softmax(z + log_noise)
