@@ -1,0 +1,313 @@
+"""Word-vector evaluation gives gensim's numbers, says how they came about, and survives what users feed it."""
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from embedx import export, model
+from embedx.errors import EmbedxError
+from embedx.evaluation import words
+from embedx.model import WordVectors
+from tests.test_formats import Notes
+
+gensim_models = pytest.importorskip("gensim.models")
+from gensim.test.utils import datapath  # noqa: E402
+
+
+def toy(seed=0, dim=8, share=0.9, cased=True):
+    """Vectors for most words of the test sets: relations are offsets, some words have more spellings, are equal or zero."""
+    rng = np.random.default_rng(seed)
+    *pairs, questions = words.default_tests()
+    vectors = {word.lower(): rng.normal(size=dim) for test in pairs for item in test.words for word in item}
+    offsets = {section: rng.normal(size=dim) for section in dict.fromkeys(questions.sections)}
+    for section, (a, b, _, _) in zip(questions.sections, questions.words, strict=True):
+        vectors.setdefault(a.lower(), rng.normal(size=dim))
+        vectors.setdefault(b.lower(), vectors[a.lower()] + offsets[section] + 0.3 * rng.normal(size=dim))
+    for word in list(vectors) if cased else ():
+        if rng.random() < 0.3:
+            for variant in (word.upper(), word.capitalize()):
+                vectors[variant] = vectors[word] + 0.1 * rng.normal(size=dim)
+    vocabulary = [word for word in vectors if rng.random() < share]
+    rng.shuffle(vocabulary)
+    table = np.array([vectors[word] for word in vocabulary], np.float32)
+    table[10:20] = table[20:30]  # ties
+    table[40:50] = table[50:60] * np.float32(1 + 3e-7)  # ties but for rounding
+    table[100] = 0
+    return WordVectors(vocabulary, {"input": table})
+
+
+def as_gensim(vectors):
+    keyed = gensim_models.KeyedVectors(vectors.vectors.shape[1])
+    keyed.add_vectors(vectors.words, vectors.vectors)
+    return keyed
+
+
+def some_questions(tmp_path, n=400, seed=0):
+    """A file with a sample of Google's questions, and some odd ones."""
+    rng = np.random.default_rng(seed)
+    test = words.default_tests()[2]
+    lines = [": odd", "boy boy girl girl", "boy girl boy girl", "boy girl girl boy", "Boy GIRL brother sister", ": sample"]
+    lines += [" ".join(test.words[i]) for i in rng.choice(len(test), n, replace=False)]
+    file = tmp_path / "questions.txt"
+    file.write_text("\n".join(lines))
+    return file
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", ["wordsim353.tsv", "simlex999.txt"])
+def test_pairs_are_scored_as_gensim_scores_the_file(name, seed):
+    vectors = toy(seed)
+    pearson, spearman, oov = as_gensim(vectors).evaluate_word_pairs(datapath(name))
+    [answers] = words.score(vectors, [words.read_pairs(Path(datapath(name)))])
+    used = answers.used
+    assert answers.score == pytest.approx(spearman[0], abs=1e-12)
+    assert answers.details["pearson"] == pytest.approx(pearson[0], abs=1e-12)
+    assert 100 * (1 - used.mean()) == pytest.approx(oov, abs=1e-9)
+    assert 0 < used.sum() < len(used)
+    assert stats.spearmanr(answers.test.gold[used], answers.values[used])[0] == pytest.approx(spearman[0], abs=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:(invalid value|divide by zero)")  # gensim divides by the norm of the zero vector
+@pytest.mark.parametrize("candidates", [40, 700, 30_000])
+@pytest.mark.parametrize("cased", [False, True])
+def test_analogies_are_answered_exactly_as_gensim_does(tmp_path, cased, candidates, monkeypatch):
+    monkeypatch.setattr(words, "BLOCK_FLOATS", 20_000)  # several blocks
+    file, vectors = some_questions(tmp_path), toy(cased=cased, share=1.0)
+    score, sections = as_gensim(vectors).evaluate_word_analogies(str(file), restrict_vocab=candidates)
+    test = words.read_analogies(file, candidates=candidates)
+    [answers] = words.score(vectors, [test])
+    if candidates == 40:
+        assert not answers.used.any()
+        return
+    assert answers.score == score
+    for value, kind in ((1, "correct"), (0, "incorrect")):
+        asked = sorted(tuple(word.upper() for word in test.words[i]) for i in np.flatnonzero(answers.values == value))
+        assert asked == sorted(sections[-1][kind])
+        assert asked
+    assert answers.details["sections"] == {
+        part["section"]: {"correct": len(part["correct"]), "used": len(part["correct"] + part["incorrect"])}
+        for part in sections[:-1]
+    }
+
+
+def test_nearly_all_analogies_are_answered_ahead(monkeypatch):
+    """The exactness above would also hold if gensim had to be asked every time, only ten times slower."""
+    asked = []
+    search = gensim_models.KeyedVectors.most_similar
+
+    def counted(*args, **options):
+        asked.append(args)
+        return search(*args, **options)
+
+    monkeypatch.setattr(gensim_models.KeyedVectors, "most_similar", counted)
+    test = words.default_tests()[2]
+    some = words.Analogies("some", test.sections[::20], test.words[::20])
+    [answers] = words.score(toy(dim=50, share=1.0), [some])
+    assert answers.used.sum() > 900
+    assert 0 < len(asked) < 0.1 * answers.used.sum()  # the toy's ties are left to gensim
+
+
+def test_the_most_frequent_spelling_counts(tmp_path):
+    vectors = WordVectors(["Turkey", "bird", "turkey", "goose", "duck"], {"input": np.eye(5, dtype=np.float32)})
+    vectors.vectors[0] = vectors.vectors[1]
+    file = tmp_path / "pairs.tsv"
+    file.write_text("turkey\tbird\t9\nturkey\tgoose\t1\nduck\tgoose\t5\n")
+    [answers] = words.score(vectors, [words.read_pairs(file)])
+    np.testing.assert_allclose(answers.values, [1, 0, 0])
+
+
+def models(tmp_path):
+    """The same vectors in every kind of file that MODEL may be."""
+    vectors = toy(share=0.6)
+    counts = np.arange(len(vectors), 0, -1)
+    yield model.save(tmp_path / "a.embedx", words=vectors.words, counts=counts, arrays=vectors.arrays, settings={}, facts={})
+    for format in export.FORMATS:
+        yield export.export(vectors, format, tmp_path / format)
+    keyed = as_gensim(vectors)
+    keyed.save(str(tmp_path / "keyed"))
+    yield tmp_path / "keyed"
+    keyed.expandos["count"] = counts
+    trained = gensim_models.Word2Vec(vector_size=8)
+    trained.wv = keyed
+    trained.save(str(tmp_path / "trained"))
+    yield tmp_path / "trained"
+
+
+def test_every_kind_of_model_gets_the_same_scores(tmp_path):
+    reports = [
+        words.evaluate(path, pairs=[Path(datapath("wordsim353.tsv"))], analogies=some_questions(tmp_path, 100)).as_dict()
+        for path in models(tmp_path)
+    ]
+    assert len(reports) == 6
+    for report in reports:
+        assert [{**each, "model": ""} for each in report["scores"]] == [{**each, "model": ""} for each in reports[0]["scores"]]
+    assert [each["set"] for each in reports[0]["scores"]] == ["wordsim353", "questions"]
+
+
+def test_a_report_tells_the_protocol(tmp_path):
+    path = next(models(tmp_path))
+    report = words.evaluate(path, seed=3)
+    assert [score.test for score in report.scores] == ["WordSim-353", "SimLex-999", "Google analogies"]
+    as_dict = json.loads(json.dumps(report.as_dict(), allow_nan=False))
+    for each in as_dict["scores"]:
+        assert each["used"] + each["oov"] == each["total"]
+        assert each["interval"][0] <= each["score"] <= each["interval"][1]
+        assert each["case"] == "ignored"
+    assert [each["candidates"] for each in as_dict["scores"]] == [300_000, 300_000, 30_000]
+    assert [each["total"] for each in as_dict["scores"]] == [353, 999, 19_544]
+    assert as_dict["protocol"]["seed"] == 3
+    heading, *rows = report.table().splitlines()
+    assert heading.split("  ")[0] == "set"
+    for row, score in zip(rows, report.scores, strict=True):
+        assert row.startswith(score.test)
+        assert f"{score.used:,}/{score.total:,}" in row
+        assert "ignored" in row
+
+
+def test_two_models_are_compared_on_what_both_know(tmp_path):
+    pairs = [Path(datapath("simlex999.txt"))]
+    a = export.export(toy(1, share=0.8), "word2vec-binary", tmp_path / "a")
+    b = export.export(toy(2, share=0.8), "word2vec-binary", tmp_path / "b")
+    report = words.evaluate(a, b, pairs=pairs)
+    [difference] = report.differences
+    both = [words.score(model.load(path), [words.read_pairs(pairs[0])])[0] for path in (a, b)]
+    shared = both[0].used & both[1].used
+    expected = [stats.spearmanr(each.test.gold[shared], each.values[shared])[0] for each in both]
+    assert difference.shared == shared.sum() < min(score.used for score in report.scores)
+    assert difference.difference == pytest.approx(expected[0] - expected[1], abs=1e-12)
+    assert difference.interval[0] < difference.difference < difference.interval[1]
+    assert report.as_dict()["differences"][0]["shared"] == difference.shared
+    assert "A - B" in report.table()
+    [same] = words.evaluate(a, a, pairs=pairs).differences
+    assert (same.difference, same.interval) == (0, (0, 0))
+
+
+@pytest.mark.parametrize("kind", ["pairs", "analogies"])
+def test_several_seeds_a_side_are_averaged(tmp_path, kind):
+    test = (
+        words.read_pairs(Path(datapath("wordsim353.tsv")))
+        if kind == "pairs"
+        else words.read_analogies(some_questions(tmp_path, 200))
+    )
+    a, b = ([words.score(toy(seed, share=1), [test])[0] for seed in seeds] for seeds in ((1, 2, 3), (4, 5, 6)))
+    difference = words.paired_difference(a, b)
+    mean = [np.mean([answers.score for answers in side]) for side in (a, b)]
+    assert difference.shared == len(test)
+    assert difference.difference == pytest.approx(mean[0] - mean[1], abs=1e-12)
+    assert words.paired_difference(a, b) == difference
+
+
+def test_a_vocabulary_that_lacks_most_words_is_pointed_out(tmp_path):
+    notes = Notes()
+    path = export.export(toy(share=0.4), "word2vec", tmp_path / "few")
+    report = words.evaluate(path, pairs=[Path(datapath("wordsim353.tsv"))], progress=notes)
+    assert notes.notes == report.warnings
+    assert "the score on wordsim353 rests on" in notes.notes[0]
+
+
+def test_nothing_to_score_is_said_not_a_crash(tmp_path):
+    (tmp_path / "v").write_text("2 2\nfoo 1 2\nbar 3 4\n")
+    report = words.evaluate(tmp_path / "v", tmp_path / "v")
+    assert [score["score"] for score in report.as_dict()["scores"]] == [None] * 6
+    assert report.as_dict()["differences"][0]["difference"] is None
+    assert "nothing to score on Google analogies, its vocabulary covers 0 of 19,544 items" in report.warnings[-1]
+    assert " - " in report.table()
+
+
+def test_equal_vectors_have_no_correlation(tmp_path):
+    vectors = toy()
+    vectors.vectors[:] = 1
+    [answers] = words.score(vectors, [words.read_pairs(Path(datapath("wordsim353.tsv")))])
+    assert np.isnan(answers.score)
+
+
+def test_files_in_the_layouts_that_are_about(tmp_path):
+    file = tmp_path / "set.txt"
+    for content in (
+        "love\tsex\t6.77\r\ntiger\tcat\t7.35\r\n",
+        "\ufeff# a comment\nword1\tword2\tscore\nlove\tsex\t6.77\n\ntiger\tcat\t7.35",
+        "love sex 6.77\ntiger cat 7.35\n",
+        "love\tsex\t6.77\tmore\t1\ntiger\tcat\t7.35\tmore\t2\n",
+    ):
+        file.write_text(content, encoding="utf-8", newline="")
+        pairs = words.read_pairs(file)
+        assert pairs.words == [("love", "sex"), ("tiger", "cat")]
+        np.testing.assert_array_equal(pairs.gold, [6.77, 7.35])
+    assert pairs.name == "set"
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("a\tb\t1\na\tb\n", r"set.txt:2: not a pair with its score; lines look like `tiger TAB cat TAB 7.35`"),
+        ("a\tb\t1\na\tb\tx\n", "set.txt:2: not a pair"),
+        ("a\tb\tnan\n", "set.txt:1: a word is missing or the score is not finite"),
+        ("a\t\t1\n", "set.txt:1: a word is missing"),
+        ("# nothing\n", "set.txt: holds no pairs"),
+    ],
+)
+def test_broken_pairs_are_named(tmp_path, content, complaint):
+    (tmp_path / "set.txt").write_text(content)
+    with pytest.raises(EmbedxError, match=complaint):
+        words.read_pairs(tmp_path / "set.txt")
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (": s\na b c d\na b c\n", "set.txt:3: 3 words; a question has four"),
+        (": s\n", "set.txt: holds no questions"),
+    ],
+)
+def test_broken_questions_are_named(tmp_path, content, complaint):
+    (tmp_path / "set.txt").write_text(content)
+    with pytest.raises(EmbedxError, match=complaint):
+        words.read_analogies(tmp_path / "set.txt")
+
+
+def test_what_cannot_be_opened_is_named(tmp_path):
+    with pytest.raises(EmbedxError, match="nowhere: no such file"):
+        words.read_pairs(tmp_path / "nowhere")
+    (tmp_path / "latin1").write_bytes(b"caf\xe9\tb\t1\n")
+    with pytest.raises(EmbedxError, match="latin1: cannot be read"):
+        words.read_pairs(tmp_path / "latin1")
+    (tmp_path / "pickle").write_bytes(b"\x80\x04N.")
+    with pytest.raises(EmbedxError, match="pickle: gensim finds no word vectors in it"):
+        words.evaluate(tmp_path / "pickle")
+    with pytest.raises(EmbedxError, match="--candidates 0: must be at least 1"):
+        words.evaluate(tmp_path / "pickle", candidates=0)
+
+
+def test_gensim_says_nothing_and_keeps_nothing(caplog):
+    keyed = as_gensim(toy())
+    caplog.clear()
+    level = logging.getLogger("gensim").level
+    with caplog.at_level(logging.DEBUG):
+        words.score(keyed, words.default_tests()[:2])
+    assert [record for record in caplog.records if record.name.startswith("gensim")] == []
+    assert logging.getLogger("gensim").level == level
+    assert "most_similar" not in vars(keyed)
+
+
+def test_without_gensim_the_error_says_so(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "gensim.models", None)
+    with pytest.raises(EmbedxError, match="evaluation needs gensim"):
+        words.score(WordVectors(["a"], {"input": np.ones((1, 1), np.float32)}), words.default_tests())
+
+
+def test_public_sets_are_read_whole():
+    folder = Path(os.environ.get("EMBEDX_DATA", "")) / "wordsim"
+    if "EMBEDX_DATA" not in os.environ or not folder.is_dir():
+        pytest.skip("EMBEDX_DATA does not name a folder with wordsim/")
+    sizes = {file.name: len(words.read_pairs(file)) for file in sorted(folder.glob("EN-*.txt"))}
+    assert sizes["EN-WS-353-ALL.txt"] == 353
+    assert sizes["EN-MTurk-287.txt"] == 287
+    assert sizes["EN-RG-65.txt"] == 65
+    assert len(words.read_analogies(folder / "questions-words.txt")) == 19_544
+    assert len(words.read_analogies(folder / "questions-phrases.txt")) == 3_218
