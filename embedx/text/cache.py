@@ -63,6 +63,8 @@ class EncodedCorpus:
         self.report: dict[str, Any] = about["report"]
         self.counts: np.ndarray = np.load(folder / COUNTS)  # int64 (n_types,)
         self.tokens: np.ndarray = np.memmap(folder / TOKENS, np.int32, "r")
+        if len(self.tokens) != about["n_entries"]:
+            raise ValueError(f"{folder}: {len(self.tokens)} tokens and marks instead of {about['n_entries']}")
 
     @functools.cached_property
     def words(self) -> list[str]:
@@ -252,12 +254,13 @@ class Building:
         with self._explained():
             try:
                 self.folder.rename(target)
-                self.kept = True
-                _unlock(self.lock)
             except OSError:
                 if (winner := _load(target)) is not None:
                     return winner
-                raise
+                shutil.rmtree(target)  # damaged
+                self.folder.rename(target)
+        self.kept = True
+        _unlock(self.lock)
         return EncodedCorpus(target)
 
     def keep_until_closed(self, report: dict[str, Any], settings: dict[str, Any]) -> EncodedCorpus:
@@ -268,8 +271,15 @@ class Building:
 
     def _finish(self, key: str, report: dict[str, Any], settings: dict[str, Any]) -> None:
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        about = {"key": key, "created": created, "settings": settings, "n_tokens": report["n_tokens"], "report": report}
+        about: dict[str, Any] = {
+            "key": key,
+            "created": created,
+            "settings": settings,
+            "n_tokens": report["n_tokens"],
+            "report": report,
+        }
         with self._explained():
+            about["n_entries"] = self.tokens.tell() // np.dtype(np.int32).itemsize
             self.tokens.close()
             (self.folder / ABOUT).write_text(json.dumps(about, indent=1), "utf-8")
 

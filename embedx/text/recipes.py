@@ -5,7 +5,6 @@ in this order. `corpora/README.md` explains the fields.
 """
 
 import glob
-import importlib.resources
 import importlib.util
 import os
 import tomllib
@@ -58,10 +57,11 @@ class Recipe:
             return (
                 f"comes with the Python package {self.package}, which is not installed or lacks it; pip install {self.package}"
             )
-        wanted = " or ".join(self.files)
         fetch = f"fetch {self.urls[0]}, " if self.urls else ""
         unpack = f"unpack it ({self.unpack}), " if self.unpack else ""
-        return f"not on this machine; {fetch}{unpack}then put {wanted} into the working directory or name its path instead"
+        return (
+            f"not on this machine; {fetch}{unpack}then put {self.files[0]} into the working directory or name its path instead"
+        )
 
 
 def find_recipe(name: str) -> Recipe | None:
@@ -83,7 +83,7 @@ def recipe_names() -> list[str]:
 def _folders() -> Iterator[Path]:
     yield Path()
     yield Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "embedx"
-    package = Path(str(importlib.resources.files("embedx")))
+    package = Path(__file__).parents[1]
     for folder in (package / "_corpora", package.parent / "corpora"):  # in a wheel; in a checkout
         if folder.is_dir():
             yield folder
@@ -107,6 +107,8 @@ def _load(file: Path) -> Recipe:
     known = {f.name for f in fields(Recipe)} - {"name", "folder"}
     if unknown := sorted(content.keys() - known):
         raise EmbedxError(f"{file}: unknown field {', '.join(unknown)}; a recipe has {', '.join(sorted(known))}")
+    if not content.get("files"):
+        raise EmbedxError(f'{file}: no files; add files = ["PATH"], as in corpora/README.md')
     if content.get("reader") not in ("text", "wikipedia"):
         raise EmbedxError(f'{file}: reader = {content.get("reader")!r}; choose "text" or "wikipedia"')
     return Recipe(name=file.stem, folder=file.parent, **content)

@@ -66,15 +66,21 @@ def _resolve_one(corpus: str) -> list[Source]:
         return [Source(corpus, "text", None)]
     if is_url(corpus):
         return [Source(corpus, _reader(corpus), {"url": corpus})]
+    if recipe := _recipe_meant(corpus):
+        return _of_recipe(recipe)
     if os.path.isdir(corpus):
         return _in_directory(corpus)
     if os.path.exists(corpus):
         return [_file(corpus)]
     if glob.has_magic(corpus):
         return _matching(corpus)
-    if recipe := find_recipe(corpus):
-        return _of_recipe(recipe)
     raise EmbedxError(f"{corpus}: no such file or directory, and no recipe of that name; recipes: {', '.join(recipe_names())}")
+
+
+def _recipe_meant(corpus: str) -> Recipe | None:
+    """The recipe of that name, unless something else here has the name; the recipe's own file, as fetched, may have it."""
+    recipe = None if is_url(corpus) else find_recipe(corpus)
+    return recipe if recipe and (corpus in recipe.files or not os.path.exists(corpus)) else None
 
 
 def _in_directory(folder: str) -> list[Source]:
@@ -116,7 +122,7 @@ def _reader(name: str) -> str:
 
 
 def _defaults_of(corpus: str) -> dict[str, Any]:
-    if not is_url(corpus) and not os.path.exists(corpus) and (recipe := find_recipe(corpus)):
+    if recipe := _recipe_meant(corpus):
         return recipe.settings
     return {"tokenizer": "words", "lowercase": True} if _reader(corpus) == "wikipedia" else {}
 

@@ -23,7 +23,8 @@ from embedx.text.wikipedia import paragraphs
 
 BLOCK_BYTES = 1 << 18
 BLOCKS_AHEAD = 8  # enough to even out the speeds of the two threads
-ZSTD_INPUT_BYTES = 1 << 12  # a zstd decompressor's output has no limit, so its input gets one
+# A zstd decompressor's output has no limit, so its input gets one, by what the last piece became.
+ZSTD_LEAST, ZSTD_MOST = 1 << 6, 1 << 11
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 NOT_TEXT = {
@@ -99,7 +100,7 @@ def text_blocks(source: Source, file: Counted) -> Iterator[bytes]:
     """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times BLOCK_BYTES at most."""
     try:
         blocks = _unpacked(source, io.BufferedReader(file, BLOCK_BYTES))
-        head = next(blocks, b"")
+        head = next((block for block in blocks if block), b"")
         blocks = itertools.chain([head], blocks)
         encoding = next((name for mark, name in BYTE_ORDER_MARKS if head.startswith(mark)), "utf-8")
         if source.reader == "wikipedia" or DUMP_START.match(head.decode(encoding, "ignore").lstrip("\ufeff")):
@@ -144,12 +145,14 @@ def _zstd_blocks(source: Source, file: Any) -> Iterator[bytes]:
     except ImportError as error:
         raise EmbedxError(f"{source.name}: reading .zst needs zstandard; pip install embedx[zstd]") from error
     unpack = None
+    step = ZSTD_LEAST
     try:
-        while data := file.read(ZSTD_INPUT_BYTES):
+        while data := file.read(step):
             while data:
                 unpack = unpack or zstandard.ZstdDecompressor().decompressobj()
-                if block := unpack.decompress(data):
-                    yield block
+                block = unpack.decompress(data)
+                yield block
+                step = min(max(ZSTD_LEAST, step * BLOCK_BYTES // (len(block) + 1)), ZSTD_MOST)
                 data = b""
                 if unpack.eof:  # another frame may follow
                     data, unpack = unpack.unused_data, None

@@ -27,7 +27,8 @@ EXTERNAL_LINK = re.compile(
     r"\[(?:[a-z]+:)?//[^\s\]\[]*[ \t]*([^\]\[\n]*)\]|\[mailto:[^\s\]]*[ \t]*([^\]\[\n]*)\]", re.IGNORECASE
 )
 BARE_URL = re.compile(r"\b(?:https?|ftp)://[^\s\]\[<>|]+", re.IGNORECASE)
-INNERMOST_LINK = re.compile(r"\[\[((?:[^\[\]]|\[(?!\[)|\](?!\]))*)\]\]")  # single brackets may stand in it
+# Single brackets may stand in it, one even at its end: "[[a [sic]]]".
+INNERMOST_LINK = re.compile(r"\[\[((?:[^\[\]]|\[(?!\[)|\](?!\])|\](?=\]\](?!\])))*)\]\]")
 MEDIA_FILE = re.compile(r"\.(?:jpe?g|png|svg|gif|tiff?|ogg|oga|ogv|webm|webp|pdf|djvu|mid)$", re.IGNORECASE)
 LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):", re.IGNORECASE)  # [[de:Baum]] is a link beside the article
 BREAKING_TAG = re.compile(r"</?(?:br|p|div|li|ul|ol|dd|dt|dl|tr|td|th|hr|blockquote|center|h[1-6])\b[^<>]*>", re.IGNORECASE)

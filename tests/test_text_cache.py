@@ -1,0 +1,290 @@
+"""From sources to tokens in memory: each is read once, kept, and never half-written."""
+
+import builtins
+import errno
+import gzip
+import os
+import subprocess
+import sys
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+import reference_text
+import zstandard
+
+from embedx.errors import EmbedxError
+from embedx.settings import TextSettings
+from embedx.text import cache, sources
+from embedx.text.cache import clear_caches, encode, encode_sentences, list_caches
+from embedx.text.sources import resolve
+
+TEXT = "The cat sat.\nThe dog\n\n sat on the cat \u2028 mat\n"
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "cache"
+
+
+class Notes:
+    """A Progress that remembers."""
+
+    def __init__(self):
+        self.calls, self.notes = [], []
+
+    def start(self, title, total, unit):
+        self.calls.append((title, total, unit))
+
+    def update(self, done, **facts):
+        self.calls.append((done, facts))
+
+    def note(self, message):
+        self.notes.append(message)
+
+    def finish(self):
+        self.calls.append("finish")
+
+
+def leftovers(home):
+    return [file.name for file in home.iterdir() if file.name != "lock"]
+
+
+def as_reference(corpus):
+    return corpus.tokens.tolist(), corpus.words, corpus.counts.tolist()
+
+
+def test_tokens_words_and_counts_are_those_of_the_reference(corpus, home):
+    second = corpus.with_suffix(".gz")
+    second.write_bytes(gzip.compress(b"on and on"))
+    encoded = encode(resolve([str(corpus), str(second)]), TextSettings(lowercase=True), cache_dir=home)
+    assert as_reference(encoded) == reference_text.encoded(
+        [reference_text.sentences(TEXT.encode(), lowercase=True), [["on", "and", "on"]]]
+    )
+    assert encoded.n_tokens == sum(encoded.counts) == 13
+    assert (encoded.tokens.dtype, encoded.counts.dtype) == (np.int32, np.int64)
+    assert not encoded.tokens.flags.writeable
+    assert encoded.report["bytes_read"] == corpus.stat().st_size + second.stat().st_size
+    assert [source["tokens"] for source in encoded.report["sources"]] == [10, 3]
+
+
+def test_each_source_is_opened_once_and_never_again(corpus, home, monkeypatch):
+    opened = []
+    real_open = builtins.open
+    monkeypatch.setattr(builtins, "open", lambda file, *a, **k: opened.append(str(file)) or real_open(file, *a, **k))
+    first = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    assert opened.count(str(corpus)) == 1
+    progress = Notes()
+    again = encode(resolve([str(corpus)]), TextSettings(), progress, cache_dir=home)
+    assert opened.count(str(corpus)) == 1
+    assert as_reference(again) == as_reference(first)
+    assert progress.calls == []
+    assert progress.notes == [f"10 tokens of 8 words (0.0 MB) from the token cache {first.folder}; nothing is read"]
+
+
+def test_other_settings_or_a_changed_file_are_read_again(corpus, home):
+    keys = {encode(resolve([str(corpus)]), TextSettings(), cache_dir=home).key}
+    keys.add(encode(resolve([str(corpus)]), TextSettings(lowercase=True), cache_dir=home).key)
+    keys.add(encode(resolve([str(corpus)]), TextSettings(tokenizer="words"), cache_dir=home).key)
+    keys.add(encode(resolve([str(corpus)]), TextSettings(on_bad_utf8="skip"), cache_dir=home).key)
+    corpus.write_text("Something else")
+    changed = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    assert len(keys | {changed.key}) == 5
+    assert changed.words == ["Something", "else"]
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_kept(corpus, home, monkeypatch):
+    monkeypatch.setattr(cache, "current_fingerprint", lambda source: {"size": 0})
+    encoded = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    assert encoded.key == ""
+    assert list_caches(home) == []
+    encoded.close()
+    assert leftovers(home) == []
+
+
+def test_standard_input_is_deleted_when_closed(home, monkeypatch, corpus):
+    with open(corpus) as monkeypatched:
+        monkeypatch.setattr(sys, "stdin", monkeypatched)
+        progress = Notes()
+        encoded = encode(resolve(["-"]), TextSettings(), progress, cache_dir=home)
+    assert encoded.n_tokens == 10
+    assert progress.notes == [f"10 tokens of 8 words (0.0 MB) written to {encoded.folder} for this run only"]
+    assert progress.calls[0] == ("reading", None, "B")
+    assert list_caches(home) == []
+    encoded.close()
+    assert leftovers(home) == []
+
+
+def test_progress_counts_bytes_as_stored(corpus, home):
+    packed = corpus.with_suffix(".gz")
+    packed.write_bytes(gzip.compress(TEXT.encode() * 1000))
+    progress = Notes()
+    encode(resolve([str(packed)]), TextSettings(), progress, cache_dir=home)
+    size = packed.stat().st_size
+    assert progress.calls[0] == ("reading", size, "B")
+    assert progress.calls[-2:] == [(size, {"tokens": 10_000}), "finish"]
+
+
+def test_bad_utf8_is_reported_with_file_and_byte_even_from_the_cache(corpus, home):
+    corpus.write_bytes(b"caf\xe9 au lait\xff")
+    for _ in range(2):
+        progress = Notes()
+        encoded = encode(resolve([str(corpus)]), TextSettings(), progress, cache_dir=home)
+        assert encoded.words == ["caf\ufffd", "au", "lait\ufffd"]
+        assert encoded.report["bad_utf8"] == 2
+        assert progress.notes[1] == (
+            f"{corpus}: 2 places are not UTF-8 and replaced by U+FFFD; the first is at byte 3 of the (unpacked) text"
+        )
+    assert encode(resolve([str(corpus)]), TextSettings(on_bad_utf8="skip"), cache_dir=home).words == ["caf", "au", "lait"]
+
+
+def test_bad_utf8_as_an_error_names_file_and_byte_and_leaves_nothing(corpus, home):
+    corpus.write_bytes(b"\xef\xbb\xbfcaf\xe9 au lait")
+    with pytest.raises(EmbedxError, match=rf"{corpus}: not UTF-8 at byte 6 of the \(unpacked\) text; convert it with iconv"):
+        encode(resolve([str(corpus)]), TextSettings(on_bad_utf8="error"), cache_dir=home)
+    assert leftovers(home) == []
+
+
+@pytest.mark.parametrize("data", [b"", b" \n\r\n\t", b"\xef\xbb\xbf", b"\0\0"])
+def test_a_corpus_without_words_is_an_error(corpus, home, data):
+    corpus.write_bytes(data)
+    with pytest.raises(EmbedxError, match=rf"{corpus}: no words in it; is it the right file"):
+        encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    assert leftovers(home) == []
+
+
+def test_an_error_in_a_source_leaves_nothing(corpus, home):
+    packed = corpus.with_suffix(".gz")
+    packed.write_bytes(gzip.compress(os.urandom(100_000).hex().encode())[:-10])
+    with pytest.raises(EmbedxError, match="ends too early"):
+        encode(resolve([str(corpus), str(packed)]), TextSettings(), cache_dir=home)
+    assert leftovers(home) == []
+
+
+def test_a_full_disk_is_an_error_that_names_folder_and_option(corpus, home, monkeypatch):
+    def write_tokens(self, tokens):
+        with self._explained():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(cache.Building, "write_tokens", write_tokens)
+    message = rf"{home}: the token cache cannot be written \(No space left on device\); .*--cache-dir"
+    with pytest.raises(EmbedxError, match=message):
+        encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    assert leftovers(home) == []
+
+
+def test_a_cache_folder_that_is_a_file_is_an_error(corpus):
+    with pytest.raises(EmbedxError, match=rf"{corpus}: the token cache cannot be written \(File exists\).*--cache-dir"):
+        encode(resolve([str(corpus)]), TextSettings(), cache_dir=corpus)
+
+
+def test_of_two_runs_that_build_the_same_both_go_on_with_the_first(corpus, home, monkeypatch):
+    both_have_built = threading.Barrier(2, timeout=20)
+    publish = cache.Building.publish
+
+    def publish_together(*args):
+        both_have_built.wait()
+        return publish(*args)
+
+    monkeypatch.setattr(cache.Building, "publish", publish_together)
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0].folder == found[1].folder
+    assert as_reference(found[0]) == as_reference(found[1])
+    assert leftovers(home) == [found[0].key]
+
+
+def test_what_a_killed_run_leaves_is_removed_but_not_what_a_living_one_writes(corpus, home):
+    code = (
+        "import os, sys; from pathlib import Path; import numpy as np; from embedx.text.cache import Building\n"
+        "with Building(Path(sys.argv[1])) as building:\n"
+        "    building.write_tokens(np.zeros(1000, np.int32)); os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(home)], check=False).returncode == -9
+    (killed,) = leftovers(home)
+    with cache.Building(home) as living:
+        assert not (home / killed).exists()
+        encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+        assert living.folder.is_dir()
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: os.truncate(file, 8)])
+def test_a_damaged_cache_is_built_anew(corpus, home, damage):
+    first = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    damage(first.folder / "tokens.bin")
+    again = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    assert len(again.tokens) == 12
+    assert len(list_caches(home)) == 1
+
+
+def test_caches_are_listed_and_cleared(corpus, home):
+    assert list_caches(home) == []
+    assert clear_caches(home) == 0
+    encoded = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    (kept,) = list_caches(home)
+    assert (kept.key, kept.sources, kept.tokens) == (encoded.key, [str(corpus)], 10)
+    assert clear_caches(home) == kept.bytes > 0
+    assert leftovers(home) == []
+    assert encoded.tokens[0] == 0  # what is mapped stays readable
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.ZstdCompressor().compress], ids=["plain", "gz", "zst"])
+def test_a_line_of_40_mb_needs_a_fraction_of_that_memory(tmp_path, home, pack):
+    (tmp_path / "line.txt").write_bytes(pack(b"some words on a single line " * 1_500_000))
+    tracemalloc.start()
+    encoded = encode(resolve([str(tmp_path / "line.txt")]), TextSettings(), cache_dir=home)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert encoded.n_tokens == 9_000_000
+    assert peak < 12_000_000
+
+
+def test_sentences_of_any_strings(home):
+    sentences = [["two words", "ж", ""], [], ["\ud800", "ж"], ("two words",)]
+    encoded = encode_sentences(iter(sentences), cache_dir=home)
+    assert as_reference(encoded) == reference_text.encoded([[list(s) for s in sentences if s]])
+    assert (encoded.n_tokens, encoded.key) == (6, "")
+    encoded.close()
+    assert leftovers(home) == []
+
+
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        ([], "the sentences have no words; perhaps the iterator was used up before"),
+        (["a b"], "a sentence is a list of words, not a string; split 'a b' first"),
+        ([["a", 7]], "a word is a string, not int: 7"),
+    ],
+)
+def test_sentences_that_are_none_are_errors(home, sentences, message):
+    with pytest.raises(EmbedxError, match=message):
+        encode_sentences(sentences, cache_dir=home)
+    assert leftovers(home) == []
+
+
+def test_many_sentences_are_written_in_pieces(home, monkeypatch):
+    monkeypatch.setattr(cache, "FLUSH_TOKENS", 5)
+    monkeypatch.setattr(cache, "COUNT_TOKENS", 7)
+    sentences = [[f"w{i % 3}", f"w{i % 5}"] for i in range(40)]
+    assert as_reference(encode_sentences(sentences, cache_dir=home)) == reference_text.encoded([sentences])
+
+
+def test_urls_are_kept_under_their_name():
+    (source,) = resolve(["https://example.org/corpus.gz"])
+    assert cache.cache_key([source], TextSettings())
+    assert sources.total_size([source]) is None

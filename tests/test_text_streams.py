@@ -1,0 +1,165 @@
+"""Opening, unpacking and decoding: what the user's files may be, and what is said when they are not."""
+
+import bz2
+import gzip
+import http.server
+import io
+import lzma
+import os
+import sys
+import threading
+import types
+
+import pytest
+import zstandard
+
+from embedx.errors import EmbedxError
+from embedx.text.sources import resolve
+from embedx.text.streams import ReadAhead, open_source, text_blocks
+
+TEXT = "".join(f"line {n} of the café\n" for n in range(2000)).encode()
+PACKERS = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": zstandard.ZstdCompressor(write_checksum=True).compress,
+}
+
+
+def read(path):
+    (source,) = resolve([str(path)])
+    with open_source(source) as file:
+        return b"".join(text_blocks(source, file))
+
+
+def write(path, data):
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+@pytest.mark.parametrize("name", ["corpus.{}", "corpus.txt", "corpus.xml-p10p20.{}"])
+def test_compressed_text_is_unpacked_whatever_its_name(tmp_path, suffix, name):
+    assert read(write(tmp_path / name.format(suffix), PACKERS[suffix](TEXT))) == TEXT
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_files_compressed_in_several_pieces_are_read_to_the_end(tmp_path, suffix):
+    pack = PACKERS[suffix]
+    assert read(write(tmp_path / "corpus", pack(TEXT) + pack(b"") + pack(TEXT))) == TEXT * 2
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_truncated_compressed_file_is_an_error(tmp_path, suffix):
+    path = write(tmp_path / f"corpus.{suffix}", PACKERS[suffix](os.urandom(5000).hex().encode())[:-100])
+    with pytest.raises(EmbedxError, match=rf"corpus\.{suffix}: ends too early, the compressed data are cut off; fetch or copy"):
+        read(path)
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_damaged_compressed_file_is_an_error(tmp_path, suffix):
+    data = bytearray(PACKERS[suffix](os.urandom(5000).hex().encode()))
+    data[200:210] = bytes(255 - byte for byte in data[200:210])
+    with pytest.raises(
+        EmbedxError, match=rf"corpus\.{suffix}: (cannot be read \(.+\)|ends too early.*); fetch or copy it again"
+    ):
+        read(write(tmp_path / f"corpus.{suffix}", bytes(data)))
+
+
+def test_zst_without_zstandard_names_the_extra(tmp_path, monkeypatch):
+    path = write(tmp_path / "corpus.zst", PACKERS["zst"](TEXT))
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(EmbedxError, match=r"corpus\.zst: reading \.zst needs zstandard; pip install embedx\[zstd\]"):
+        read(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_text_that_says_it_is_utf16_or_utf32_is_converted(tmp_path, encoding):
+    text = TEXT.decode() if encoding == "utf-16" else "\ufeff" + TEXT.decode()
+    assert read(write(tmp_path / "corpus.txt", text.encode(encoding))) == TEXT
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"PK\x03\x04" + bytes(100), "a zip archive; unzip it"),
+        (b"%PDF-1.4 ...", "a PDF; convert it with pdftotext"),
+        (b"name" + bytes(253) + b"ustar\0" + bytes(300), "a tar archive; unpack it with tar -x"),
+        (bytes(range(256)) * 4, "not UTF-8 text: .*%.* iconv"),
+        ("текст ".encode("koi8-r") * 100, "not UTF-8 text: .*%.* iconv"),
+        ("text ".encode("utf-16-le") * 100, "not UTF-8 text: .*%.* iconv"),
+    ],
+)
+def test_what_is_not_text_is_an_error_that_says_what_it_seems_to_be(tmp_path, data, message):
+    with pytest.raises(EmbedxError, match=f"corpus: {message}"):
+        read(write(tmp_path / "corpus", data))
+
+
+def test_latin1_text_with_some_accents_is_read(tmp_path):
+    data = "voilà une phrase française".encode("latin-1") * 10
+    assert read(write(tmp_path / "corpus.txt", data)) == data
+
+
+def test_missing_rights_and_vanished_files_are_errors(tmp_path):
+    (source,) = resolve([str(write(tmp_path / "corpus.txt", TEXT))])
+    (tmp_path / "corpus.txt").unlink()
+    with pytest.raises(EmbedxError, match=r"corpus\.txt: cannot be opened \(No such file or directory\)"):
+        open_source(source)
+
+
+def test_standard_input_is_read(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(gzip.compress(TEXT))))
+    assert read("-") == TEXT
+    assert not sys.stdin.buffer.closed
+
+
+@pytest.fixture
+def server():
+    """A web server of one file that is 1000 bytes longer than what `cut.txt` delivers."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            if self.path == "/missing.txt":
+                return self.send_error(404)
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(TEXT) + 1000 * (self.path == "/cut.txt")))
+            self.end_headers()
+            return self.wfile.write(TEXT)
+
+        def log_message(self, *_): ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+        thread.join()
+
+
+def test_url_is_read(server):
+    assert read(f"{server}/corpus.txt") == TEXT
+
+
+def test_url_that_fails_is_an_error(server):
+    with pytest.raises(EmbedxError, match=r"/missing\.txt: cannot be opened \(.*404.*\)"):
+        read(f"{server}/missing.txt")
+    with pytest.raises(EmbedxError, match=r"/cut\.txt: cannot be read \(the connection ended after \d+ of \d+ bytes\)"):
+        read(f"{server}/cut.txt")
+    with pytest.raises(EmbedxError, match=r"nosuchscheme://x/y: cannot be opened"):
+        read("nosuchscheme://x/y")
+
+
+def test_reading_ahead_gives_the_blocks_of_all_sources_in_order(tmp_path):
+    first, second = write(tmp_path / "1.txt", TEXT), write(tmp_path / "2.gz", gzip.compress(b"second"))
+    with ReadAhead(resolve([str(first), str(second)])) as blocks:
+        read_ahead = list(blocks)
+    assert [(block.source, block.data) for block in read_ahead] == [(0, TEXT), (0, b""), (1, b"second"), (1, b"")]
+    assert read_ahead[-1].stored == first.stat().st_size + second.stat().st_size
+
+
+def test_reader_stops_when_nobody_wants_its_blocks(tmp_path):
+    path = write(tmp_path / "long.txt", b"word " * 2_000_000)
+    with ReadAhead(resolve([str(path)])) as blocks:
+        next(iter(blocks))
+    blocks._thread.join(timeout=5)
+    assert not blocks._thread.is_alive()

@@ -1,0 +1,124 @@
+"""The compiled tokeniser says the same as the naive one, wherever the text is cut."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+import reference_text
+
+from embedx.errors import EmbedxError
+from embedx.settings import TextSettings
+from embedx.text import tokenizer
+from embedx.text.characters import tables
+from embedx.text.tokenizer import BadUtf8Error, Tokenizer
+
+# Whatever ends, joins, lower-cases or breaks words, next to ordinary letters.
+PIECES = [
+    *(c.encode() for c in "aB7 \n'_-éßΣİȺ日𝒳\t\x0b\x1c\x85\xa0\u2028\u3000\u0301\ufeff\u200b\U0001f600"),
+    b"\r\n", b"\r", b"\0", b"  ", b"word", b"WORD",
+    b"\xff", b"\x80", b"\xc0\x80", b"\xe2\x82", b"\xed\xa0\x80", b"\xf0\x90\x80", b"\xf4\x90\x80\x80", b"\xc3",
+]  # fmt: skip
+ALL_SETTINGS = [
+    TextSettings(tokenizer=name, lowercase=lower, on_bad_utf8=bad)
+    for name in ("whitespace", "words")
+    for lower in (False, True)
+    for bad in ("replace", "skip")
+]
+
+
+def tokenized(sources, settings, block_bytes=1 << 18):
+    """Tokens, words and counts of some sources, fed in blocks of that many bytes."""
+    scanner = Tokenizer(settings)
+    tokens = []
+    for data in sources:
+        scanner.start_source()
+        for start in range(0, len(data), block_bytes):
+            for array in scanner.feed(data[start : start + block_bytes]):
+                tokens += array.tolist()
+        for array in scanner.finish_source():
+            tokens += array.tolist()
+    letters = scanner.word_letters.tobytes()
+    starts = scanner.word_starts.tolist()
+    words = [letters[a:b].decode() for a, b in itertools.pairwise(starts)]
+    return tokens, words, scanner.counts.tolist()
+
+
+def expected(sources, settings):
+    return reference_text.encoded([reference_text.sentences(data, **settings.record()) for data in sources])
+
+
+@pytest.mark.parametrize("settings", ALL_SETTINGS, ids=lambda s: f"{s.tokenizer}-{s.lowercase}-{s.on_bad_utf8}")
+def test_random_text_in_blocks_of_any_size_is_tokenised_as_the_reference_does(settings):
+    rng = random.Random(str(settings))
+    for _ in range(150):
+        sources = [b"".join(rng.choices(PIECES, k=rng.randrange(25))) for _ in range(rng.randrange(1, 4))]
+        for block_bytes in (1, 7, 1 << 18):
+            assert tokenized(sources, settings, block_bytes) == expected(sources, settings), sources
+
+
+@pytest.mark.parametrize("tokenizer_name", ["whitespace", "words"])
+def test_every_character_is_classified_and_lowered_as_python_does(tokenizer_name):
+    settings = TextSettings(tokenizer=tokenizer_name, lowercase=True)
+    codes = [*range(0xD800), *range(0xE000, 0x20000), *range(0x20000, 0x110000, 61)]
+    data = "".join(f"a{chr(c)}b\n" for c in codes).encode()
+    assert tokenized([data], settings) == expected([data], settings)
+
+
+def test_tables_are_compact():
+    for settings in ALL_SETTINGS:
+        assert sum(table.nbytes for table in tables(settings)) < 400_000
+
+
+def test_a_word_longer_than_many_blocks_is_one_word():
+    word = b"x" * 1_000_000 + "é".encode() * 100_000
+    tokens, words, counts = tokenized([word + b" short " + word], TextSettings())
+    assert tokens == [0, 1, 0]
+    assert words == [word.decode(), "short"]
+    assert counts == [2, 1]
+
+
+def test_tables_grow_with_the_number_of_words():
+    rng = np.random.default_rng(3)
+    data = b" ".join(b"%x" % n for n in rng.integers(0, 100_000, 300_000))
+    assert tokenized([data], TextSettings()) == expected([data], TextSettings())
+
+
+def test_two_words_with_the_same_hash_stay_apart():
+    first, second = b"urahjeia", b"xyzfrssr"
+    assert hash_of(first) == hash_of(second)
+    tokens, words, counts = tokenized([first + b" " + second + b" " + first], TextSettings())
+    assert tokens == [0, 1, 0]
+    assert words == [first.decode(), second.decode()]
+    assert counts == [2, 1]
+
+
+def hash_of(word):
+    h = tokenizer.HASH_START
+    for byte in word:
+        h = tokenizer.mixed(h, byte)
+    return h
+
+
+@pytest.mark.parametrize("block_bytes", [1, 3, 100])
+def test_bad_utf8_that_is_an_error_tells_its_offset_in_the_source(block_bytes):
+    with pytest.raises(BadUtf8Error) as caught:
+        tokenized([b"good \xc3\xa9", b"\xef\xbb\xbf caf\xe9 bar"], TextSettings(on_bad_utf8="error"), block_bytes)
+    assert caught.value.offset == 7
+
+
+def test_bad_utf8_is_counted_per_source():
+    scanner = Tokenizer(TextSettings())
+    list(scanner.feed(b"a\xffb \xe2\x82 c\xf0"))
+    list(scanner.finish_source())
+    assert (scanner.bad, scanner.first_bad) == (3, 1)
+    scanner.start_source()
+    list(scanner.feed(b"fine"))
+    list(scanner.finish_source())
+    assert scanner.bad == 0
+
+
+def test_more_words_than_numbers_is_an_error(monkeypatch):
+    monkeypatch.setattr(tokenizer, "MAX_TYPES", 5000)
+    with pytest.raises(EmbedxError, match="more than 5000 different words"):
+        tokenized([b" ".join(b"%d" % n for n in range(10_000))], TextSettings())

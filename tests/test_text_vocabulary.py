@@ -1,0 +1,44 @@
+"""Which words are kept, in which order, and how often."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from embedx.errors import EmbedxError
+from embedx.settings import VocabularySettings
+from embedx.text.vocabulary import Vocabulary, select
+
+CORPUS = SimpleNamespace(words=["rare", "b", "a", "often", "c"], counts=np.array([1, 5, 5, 40, 3]))
+
+
+def test_words_come_by_count_and_equal_counts_by_first_appearance():
+    vocabulary, remap = select(CORPUS, VocabularySettings(min_count=3))
+    assert vocabulary.words == ["often", "b", "a", "c"]
+    assert vocabulary.counts.tolist() == [40, 5, 5, 3]
+    assert vocabulary.n_tokens == 53
+    assert vocabulary.index == {"often": 0, "b": 1, "a": 2, "c": 3}
+    assert remap.tolist() == [-1, 1, 2, 0, 3]
+    assert remap.dtype == np.int32
+
+
+def test_at_most_max_vocab_words_are_kept():
+    vocabulary, remap = select(CORPUS, VocabularySettings(min_count=1, max_vocab=2))
+    assert vocabulary.words == ["often", "b"]
+    assert remap.tolist() == [-1, 1, -1, 0, -1]
+
+
+def test_no_word_often_enough_is_an_error_that_tells_the_largest_count():
+    with pytest.raises(
+        EmbedxError, match="no word is seen 41 times; the most frequent one is seen 40 times: lower --min-count"
+    ):
+        select(CORPUS, VocabularySettings(min_count=41))
+
+
+def test_keep_probability_is_word2vecs():
+    vocabulary = Vocabulary(["the", "cat", "sat"], np.array([900, 90, 10]))
+    keep = vocabulary.keep_probability(0.01)
+    # word2vec.c: (sqrt(count / (sample * total)) + 1) * (sample * total) / count, total = 1000
+    assert keep == pytest.approx([(np.sqrt(90) + 1) / 90, (np.sqrt(9) + 1) / 9, 1.0])
+    assert keep.dtype == np.float32
+    assert vocabulary.keep_probability(0).tolist() == [1, 1, 1]

@@ -1,0 +1,120 @@
+"""Dumps become the prose of their articles."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+from embedx.errors import EmbedxError
+from embedx.settings import TextSettings
+from embedx.text.cache import encode
+from embedx.text.sources import resolve
+from embedx.text.wikipedia import paragraphs, plain_text
+
+PAGES = """<?xml version="1.0"?>
+<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" version="0.10">
+  <siteinfo><namespaces>
+    <namespace key="0" /><namespace key="1">Talk</namespace><namespace key="6">Datei</namespace>
+  </namespaces></siteinfo>
+  <page><title>Tree</title><ns>0</ns><revision>
+    <comment>&lt;text&gt;not this&lt;/text&gt;</comment>
+    <text xml:space="preserve">A '''tree''' is a [[plant]]&lt;ref&gt;Source&lt;/ref&gt;.
+
+[[Datei:Tree.jpg|thumb|A [[big]] tree]]
+Élan &amp;amp; vigour.</text></revision></page>
+  <page><title>Trees</title><ns>0</ns><redirect title="Tree" /><revision><text>#REDIRECT [[Tree]] gone</text></revision></page>
+  <page><title>Talk:Tree</title><ns>1</ns><revision><text>Talk is gone</text></revision></page>
+  <page><title>Talk:Old</title><revision><text>Talk without ns is gone</text></revision></page>
+  <page><title>Arbre</title><revision><text>#пренасочване [[Tree]]</text></revision></page>
+  <page><title>Part 2: more</title><revision><text>Second article</text></revision></page>
+</mediawiki>
+"""
+PROSE = "A tree is a plant.\nÉlan & vigour.\nSecond article\n"
+
+
+@pytest.mark.parametrize("block_bytes", [1, 7, 1 << 18])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_articles_but_no_redirects_or_talk(block_bytes, encoding):
+    data = PAGES.encode(encoding)
+    blocks = (data[i : i + block_bytes] for i in range(0, len(data), block_bytes))
+    assert b"".join(paragraphs(blocks)).decode() == PROSE
+
+
+@pytest.mark.parametrize("prefix", ["", "\ufeff"])
+def test_a_dump_is_known_by_its_content(tmp_path, prefix):
+    (tmp_path / "anything.txt").write_text(prefix + PAGES, "utf-8")
+    encoded = encode(resolve([str(tmp_path / "anything.txt")]), TextSettings(tokenizer="words"), cache_dir=tmp_path / "cache")
+    assert encoded.words[:5] == ["A", "tree", "is", "a", "plant"]
+    assert encoded.tokens.tolist().count(-1) == 2
+
+
+def test_a_dump_that_ends_too_early_is_an_error_unless_the_recipe_says_so(tmp_path):
+    start = PAGES[: PAGES.index("Second")]
+    path = tmp_path / "xywiki-latest-pages-articles.xml"
+    path.write_text(start, "utf-8")
+    with pytest.raises(
+        EmbedxError, match=r"articles\.xml: not a whole Wikipedia dump \(.*line \d+.*\); fetch or copy it again"
+    ):
+        encode(resolve([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
+    assert b"".join(paragraphs([start.encode()], cut_off=True)).decode() == "A tree is a plant.\nÉlan & vigour.\n"
+
+
+@pytest.mark.parametrize(
+    ("wikitext", "prose"),
+    [
+        ("'''Bold''', ''italic'' and '''''both''''' words", "Bold, italic and both words"),
+        ("see [[tree]], [[tree|trees]]s and [[a|b|c]]", "see tree, treess and c"),
+        (
+            "a [http://x.org/a?b=c label here], [//x.org], [mailto:a@b mail] and http://bare.org/x_(y) end",
+            "a label here, , mail and end",
+        ),
+        ("{{Infobox\n| a = {{nested|{{deep}}}}\n|}}Text{{cite}} goes on", "Text goes on"),
+        ("before\n{| class=x\n| cell\n{|\n| inner\n|}\n|}\nafter", "before\nafter"),
+        ("unbalanced {{ stays readable [[ so", "unbalanced stays readable so"),
+        ("closed {{x}} then }} open {{ {{y}} end", "closed then open end"),
+        ("{| \n| a table without end\n! head\nText", "Text"),
+        ("[[File:A.jpg|thumb|with [[link]] and [http://x y] and [sic]]] text", "text"),
+        (
+            "[[Category:Trees]] [[:Category:Trees|kept]] [[de:Baum]] [[wikt:tree|tree]] [[Картинка:Tree.jpg|мини|текст]]",
+            "kept tree",
+        ),
+        ('text<ref name=a/> and<ref name="b/c">{{cite}} hidden</ref> more<!-- no\nno --> end<!-- open', "text and more end"),
+        ("<nowiki>[[gone]]</nowiki>formula <math>x < y</math> H<sub>2</sub>O<br/>next", "formula H2O\nnext"),
+        ("<gallery>\nFile:A.jpg|x\n</gallery><code>gone</code>stays", "stays"),
+        (
+            "== Heading ==\n=== Sub [[link]] ===\n* item\n## two\n: indented\n----\n__NOTOC__\n",
+            "Heading\nSub link\nitem\ntwo\nindented",
+        ),
+        ("5&nbsp;km &ndash; &lt;b&gt; R&amp;D (, ) x", "5 km \u2013 <b> R&D x"),
+        ("One\n\n\n.\n \nTwo", "One\nTwo"),
+    ],
+)
+def test_wikitext_becomes_prose(wikitext, prose):
+    assert plain_text(wikitext) == prose + "\n"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("gensim") is None, reason="gensim, which brings the sample, is not installed")
+def test_the_sample_leaves_no_markup(tmp_path):
+    encoded = encode(resolve(["wikipedia-sample"]), TextSettings(lowercase=True), cache_dir=tmp_path)
+    assert encoded.n_tokens > 400_000
+    assert encoded.words[:6] == ["anarchism", "is", "a", "political", "philosophy", "that"]
+    counts = dict(zip(encoded.words, encoded.counts.tolist(), strict=True))
+    assert counts["philosophy"] > 100
+    residue = [word for word in counts if any(mark in word for mark in ("{{", "}}", "[[", "]]", "</", "''", "&nbsp", "http:"))]
+    assert residue == []
+
+
+@pytest.mark.skipif("EMBEDX_DATA" not in os.environ, reason="EMBEDX_DATA does not name the folder of real data")
+@pytest.mark.parametrize(
+    ("name", "n_tokens", "first"),
+    [
+        ("bgwiki-latest-pages-articles-shortened.xml.bz2", 1200, "григорианският"),  # UTF-16
+        ("enwiki-table-markup.xml.bz2", 17_000, "the"),  # no <siteinfo>
+    ],
+)
+def test_unusual_dumps_are_read(tmp_path, name, n_tokens, first):
+    path = Path(os.environ["EMBEDX_DATA"]) / "corpora" / "wikidump" / name
+    encoded = encode(resolve([str(path)]), TextSettings(tokenizer="words", lowercase=True), cache_dir=tmp_path)
+    assert encoded.n_tokens == pytest.approx(n_tokens, rel=0.1)
+    assert encoded.words[0] == first
