@@ -51,7 +51,9 @@ def read(path: str | Path, progress: Progress | None = None) -> tuple[list[str],
         with opened(name) as stream:
             layout = detect(name, stream.read(HEAD_BYTES))
         with opened(name) as stream:
-            words, vectors = (read_binary if layout.binary else read_text)(name, stream, layout)
+            progress.start("Reading vectors", layout.words, "words")
+            words, vectors = (read_binary if layout.binary else read_text)(name, stream, layout, progress)
+            progress.finish()
     except FileNotFoundError:
         raise EmbedxError(f"{name}: no such file or model folder") from None
     except (OSError, EOFError) as error:
@@ -110,7 +112,7 @@ def numeric(field: bytes) -> bool:
 # ---- text
 
 
-def read_text(name: str, stream: BinaryIO, layout: Layout) -> tuple[list[str], np.ndarray]:
+def read_text(name: str, stream: BinaryIO, layout: Layout, progress: Progress) -> tuple[list[str], np.ndarray]:
     words: list[str] = []
     blocks = [np.empty((0, layout.dim), np.float32)]
     number = 1  # of the line to be read next
@@ -122,6 +124,7 @@ def read_text(name: str, stream: BinaryIO, layout: Layout) -> tuple[list[str], n
         words += block_words
         blocks.append(block)
         number += len(lines)
+        progress.update(len(words))
     if layout.words not in (None, len(words)):
         raise EmbedxError(
             f"{name}: the first line promises {layout.words:,} words, but {len(words):,} follow; "
@@ -180,7 +183,7 @@ def parse_line(where: str, line: bytes, layout: Layout) -> tuple[str, list[float
 # ---- binary
 
 
-def read_binary(name: str, stream: BinaryIO, layout: Layout) -> tuple[list[str], np.ndarray]:
+def read_binary(name: str, stream: BinaryIO, layout: Layout, progress: Progress) -> tuple[list[str], np.ndarray]:
     stream.readline()
     count, dim = layout.words or 0, layout.dim
     try:
@@ -201,6 +204,7 @@ def read_binary(name: str, stream: BinaryIO, layout: Layout) -> tuple[list[str],
                 raise EmbedxError(
                     f"{name}: ends within word {row + 1:,} of {count:,}; the file is cut short: write or fetch it again"
                 )
+            progress.update(row)
             chunk, at = chunk[at:] + more, 0
             gap = chunk.find(b" ")
         words.append(chunk[at:gap].lstrip(b"\n").decode("utf-8", "replace"))  # word2vec.c ends vectors by a newline

@@ -58,3 +58,9 @@ def test_without_variation_there_is_no_correlation_and_no_interval():
     statistic = bootstrap.spearman(np.ones(5), np.arange(5.0))
     assert np.isnan(bootstrap.point(statistic, 5))
     assert np.isnan(bootstrap.interval(statistic, 5, 0)).all()
+
+
+def test_resamples_without_variation_do_not_spoil_the_interval():
+    """Of three items, one resample in nine draws the same item three times."""
+    low, high = bootstrap.interval(bootstrap.spearman(np.array([1.0, 2, 3]), np.array([1.0, 3, 2])), 3, seed=0)
+    assert -1 <= low < high <= 1

@@ -1,5 +1,6 @@
 """Word-vector evaluation gives gensim's numbers, says how they came about, and survives what users feed it."""
 
+import itertools
 import json
 import logging
 import os
@@ -94,6 +95,28 @@ def test_analogies_are_answered_exactly_as_gensim_does(tmp_path, cased, candidat
         part["section"]: {"correct": len(part["correct"]), "used": len(part["correct"] + part["incorrect"])}
         for part in sections[:-1]
     }
+
+
+@pytest.mark.filterwarnings("ignore:(invalid value|divide by zero)")
+def test_odd_vocabularies_are_treated_exactly_as_by_gensim(tmp_path):
+    """gensim looks at five answers only, which may all be spellings of a word asked with; it never answers a zero vector."""
+    rng = np.random.default_rng(0)
+    file = tmp_path / "questions.txt"
+    for spellings, words_asked in ((7, "boy girl man woman"), (3, "boy girl man woman"), (0, "boy girl man woman")):
+        near = ["".join(letters) for letters in itertools.product("gG", "iI", "rR", "l")][1 : spellings + 1]
+        vocabulary = ["zero", "boy", "girl", "man", "woman", *near, "other"]
+        girl, other = np.array([1.0, 2, 0]), np.array([-3.0, -3, 1])
+        table = np.array([[0, 0, 0], [1, 0, 0], girl, [1, 0.1, 0], [1, 0.4, 0.5], *[girl] * len(near), other], np.float32)
+        table[5:-1] += 0.01 * rng.normal(size=(len(near), 3)).astype(np.float32)
+        if not spellings:
+            table[4] = [-1, -1, 1]  # even the best answer points away from the query
+        file.write_text(f": s\n{words_asked}\nzero girl man woman\nboy zero man woman\n" + f"{words_asked}\n" * 3)
+        vectors = WordVectors(vocabulary, {"input": table})
+        score, sections = as_gensim(vectors).evaluate_word_analogies(str(file))
+        [answers] = words.score(vectors, [words.read_analogies(file)])
+        assert answers.score == score
+        assert sorted(answers.values.tolist()) == [0.0] * len(sections[-1]["incorrect"]) + [1.0] * len(sections[-1]["correct"])
+        assert answers.values[0] == (spellings < 5)
 
 
 def test_nearly_all_analogies_are_answered_ahead(monkeypatch):
@@ -287,11 +310,10 @@ def test_what_cannot_be_opened_is_named(tmp_path):
 def test_gensim_says_nothing_and_keeps_nothing(caplog):
     keyed = as_gensim(toy())
     caplog.clear()
-    level = logging.getLogger("gensim").level
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.DEBUG, logger="gensim"):
         words.score(keyed, words.default_tests()[:2])
+        assert logging.getLogger("gensim").level == logging.DEBUG
     assert [record for record in caplog.records if record.name.startswith("gensim")] == []
-    assert logging.getLogger("gensim").level == level
     assert "most_similar" not in vars(keyed)
 
 

@@ -1,5 +1,7 @@
 """Exported vectors, read back by us and by gensim."""
 
+import gzip
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,12 @@ def test_exported_vectors_are_read_back_bit_for_bit(tmp_path, monkeypatch, forma
     assert words == vectors.words
     assert back.tobytes() == vectors.vectors.tobytes()
     assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_the_suffix_tells_the_compression(tmp_path):
+    plain = export.export(toy(), "word2vec", tmp_path / "out").read_bytes()
+    packed = export.export(toy(), "word2vec", tmp_path / "out.gz").read_bytes()
+    assert gzip.decompress(packed) == plain
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # gensim leaves a file open
@@ -61,9 +69,18 @@ def test_an_existing_file_stays_unless_told_otherwise(tmp_path):
         export.export(toy(), "word2vec", tmp_path, overwrite=True)
 
 
-def test_a_failing_export_leaves_nothing(tmp_path):
+def test_a_failing_export_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(EmbedxError, match="cannot be written: No such file or directory"):
         export.export(toy(), "word2vec", tmp_path / "nowhere" / "out")
     with pytest.raises(EmbedxError, match="--format word3vec: choose one of word2vec, word2vec-binary, glove"):
         export.export(toy(), "word3vec", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+    def full(*_):
+        yield b"40 7\n"
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(export, "pieces", full)
+    with pytest.raises(EmbedxError, match="cannot be written: No space left on device"):
+        export.export(toy(), "word2vec", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

@@ -15,13 +15,19 @@ VECTORS = np.array([[0.1, -2.5], [1e-20, 3e20], [7, 8], [0, -0.0], [1 / 3, 2 / 3
 
 
 class Notes:
-    """Keeps the notes it is given."""
+    """Keeps what it is told."""
 
     def __init__(self):
         self.notes = []
+        self.stages = []
+        self.done = []
 
-    def start(self, title, total, unit): ...
-    def update(self, done, **facts): ...
+    def start(self, title, total, unit):
+        self.stages.append((title, total, unit))
+
+    def update(self, done, **facts):
+        self.done.append(done)
+
     def finish(self): ...
 
     def note(self, message):
@@ -67,6 +73,16 @@ def test_each_layout_is_read_bit_for_bit(tmp_path, monkeypatch, layout, block):
     assert vectors.tobytes() == VECTORS.tobytes()
 
 
+@pytest.mark.parametrize(("layout", "total"), [("word2vec text", 5), ("glove", None), ("word2vec binary", 5)])
+def test_a_long_file_shows_its_progress(tmp_path, monkeypatch, layout, total):
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 16)
+    notes = Notes()
+    formats.read(write(tmp_path, LAYOUTS[layout]), notes)
+    assert notes.stages == [("Reading vectors", total, "words")]
+    assert len(notes.done) > 3
+    assert notes.done == sorted(notes.done)
+
+
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
 @pytest.mark.parametrize("layout", ["word2vec text", "word2vec binary"])
 def test_compression_is_recognised_whatever_the_name(tmp_path, compress, layout):
@@ -81,6 +97,12 @@ def test_words_with_spaces_of_glove(tmp_path):
     words, vectors = formats.read(write(tmp_path, content))
     assert words == ["the", ". . .", "at name@domain.com"]
     np.testing.assert_array_equal(vectors, [[0.5, 1.5], [2, 3], [4, 5]])
+
+
+def test_a_glove_file_may_begin_with_such_a_word(tmp_path):
+    words, vectors = formats.read(write(tmp_path, b". . . 2 3 \r\nthe 0.5 1.5 \r\n"))
+    assert words == [". . .", "the"]
+    np.testing.assert_array_equal(vectors, [[2, 3], [0.5, 1.5]])
 
 
 def test_a_word_cut_within_a_letter_is_still_read(tmp_path):
@@ -128,6 +150,13 @@ def test_the_first_of_two_equal_words_wins(tmp_path):
 def test_a_broken_file_is_an_error_with_place_and_remedy(tmp_path, content, complaint):
     with pytest.raises(EmbedxError, match=complaint):
         formats.read(write(tmp_path, content))
+
+
+def test_the_line_is_counted_over_blocks_and_blank_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 50)
+    lines = ["100 1", *(f"w{i} {i}" for i in range(30)), "", "w30 3O"]
+    with pytest.raises(EmbedxError, match=":33: '3O' in the vector of 'w30' is not a number"):
+        formats.read(write(tmp_path, "\n".join(lines).encode()))
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -82,6 +83,8 @@ def test_a_query_with_an_unknown_word_is_told_what_is_near(tmp_path):
     vectors = model.load(model.save(tmp_path / "m", **given))
     with pytest.raises(KeyError, match=re.escape("paris: not among the 4 words of the model; did you mean Paris?")):
         vectors["paris"]
+    with pytest.raises(KeyError, match="did you mean walk"):
+        vectors["WALK"]
     with pytest.raises(EmbedxError, match="did you mean colour"):
         vectors.index("color")
     with pytest.raises(EmbedxError, match=r"qqq: not among the 4 words of the model$"):
@@ -165,6 +168,23 @@ def test_a_failing_save_leaves_the_old_model_and_no_rubbish(tmp_path, monkeypatc
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
+def test_a_rename_that_fails_gives_the_old_model_back(tmp_path, monkeypatch):
+    folder = model.save(tmp_path / "m", **toy(seed=1))
+    before = model.load(folder).vectors.copy()
+    rename = Path.rename
+
+    def fails(source, target):
+        if ".partial-" in source.name:
+            raise OSError(5, "Input/output error")
+        return rename(source, target)
+
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(EmbedxError, match="cannot write the model: Input/output error"):
+        model.save(folder, **toy(seed=2), overwrite=True)
+    np.testing.assert_array_equal(model.load(folder).vectors, before)
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
 def test_killed_between_the_renames_the_old_model_is_still_found(tmp_path):
     folder = model.save(tmp_path / "m", **toy(seed=1))
     before = model.load(folder).vectors.copy()
@@ -224,6 +244,7 @@ def edit(file: Path, old: bytes, new: bytes):
         (lambda m: np.save(m / "input.npy", np.zeros((3, 6), np.float32)), r"holds float32 \(3, 6\), but model.json says"),
         (lambda m: np.save(m / "input.npy", np.zeros((50, 6))), r"holds float64 \(50, 6\), but model.json says"),
         (lambda m: np.save(m / "input.npy", np.array([{}], object), allow_pickle=True), "input.npy: damaged"),
+        (lambda m: (m / "input.npy").write_bytes(pickle.dumps([1])), "input.npy: damaged .*pickle"),
         (lambda m: (m / "vocabulary.tsv").unlink(), "vocabulary.tsv: missing; restore the folder"),
         (lambda m: cut(m / "vocabulary.tsv"), "vocabulary.tsv: cut short within its last line"),
         (lambda m: edit(m / "vocabulary.tsv", b"w0\t500\n", b""), "vocabulary.tsv: 49 words, but input.npy has 50 rows"),

@@ -217,9 +217,8 @@ def score(vectors: "WordVectors | Any", tests: Sequence[Test] | None = None, pro
 
 def open_vectors(path: str | Path, progress: Progress) -> "WordVectors | Any":
     """The word vectors of whatever `embedx.model.load` reads, and of gensim's own files, which only gensim can open."""
-    path = Path(path)
-    if path.is_file():
-        with path.open("rb") as file:
+    if Path(path).is_file():
+        with Path(path).open("rb") as file:
             pickled = file.read(1) == b"\x80"
         if pickled:
             try:
@@ -254,9 +253,9 @@ def folded(words: list[str]) -> dict[str, str]:
 def search_ahead(vectors: Any, questions: list[tuple[str, ...]], candidates: int, progress: Progress) -> None:
     """Replace `vectors.most_similar` by one that gives gensim's answers to `questions` from a few large matrix products.
 
-    gensim asks one question at a time, which takes ten times as long. The two add up their products in different orders, so
-    where the best two answers are closer than rounding can tell, gensim's own search is left to decide: the answers are
-    the same, always.
+    gensim searches for one question at a time, which takes several times as long. The two add up their products in
+    different orders, so where the best two answers are closer than rounding can tell, gensim's own search is left to
+    decide: the answers are the same, always.
     """
     words = vectors.index_to_key[:candidates]
     rows: dict[str, list[int]] = {}  # of all words with the same upper-case form, most frequent first
