@@ -30,18 +30,6 @@ class Characters(NamedTuple):
     differences: np.ndarray  # int64 (n, 128): what to add to a character before it is appended, or SEPARATOR
 
 
-def in_word(character: str, tokenizer: str) -> bool:
-    """Whether the character belongs to a word; NUL never does."""
-    if tokenizer == "words":
-        return unicodedata.category(character)[0] in "LMN"
-    return not character.isspace() and character != "\0"
-
-
-def lowered(character: str) -> int:
-    """The first character of the lower-case mapping; no context is looked at, so a capital sigma is always σ, never ς."""
-    return ord(character.lower()[0])
-
-
 @functools.cache
 def tables(settings: TextSettings) -> Characters:
     """The tables for these settings, from the Unicode data of this Python."""
@@ -50,7 +38,7 @@ def tables(settings: TextSettings) -> Characters:
     blocks = np.zeros((sys.maxunicode + 1) >> BLOCK_BITS, np.int64)
     for block in range(len(blocks)):
         first = block << BLOCK_BITS
-        row = np.array([_difference(c, settings) for c in range(first, first + (1 << BLOCK_BITS))], np.int64)
+        row = _row("".join(map(chr, range(first, first + (1 << BLOCK_BITS)))), settings)
         blocks[block] = rows.setdefault(row.tobytes(), len(rows))
         if len(rows) > len(differences):
             differences.append(row)
@@ -62,8 +50,16 @@ def tables(settings: TextSettings) -> Characters:
     return Characters(plain, blocks, np.stack(differences))
 
 
-def _difference(code: int, settings: TextSettings) -> int:
-    character = chr(code)
-    if not in_word(character, settings.tokenizer):
-        return SEPARATOR
-    return lowered(character) - code if settings.lowercase else 0
+def _row(characters: str, settings: TextSettings) -> np.ndarray:
+    """The row of `differences` for these characters."""
+    if settings.tokenizer == "words":
+        in_word = [category[0] in "LMN" for category in map(unicodedata.category, characters)]
+    else:
+        in_word = [not c.isspace() and c != "\0" for c in characters]
+    row = np.where(in_word, 0, SEPARATOR)
+    if settings.lowercase and characters.lower() != characters:
+        for i, c in enumerate(characters):
+            if in_word[i]:
+                # Each by itself; the context that str.lower() looks at would make a capital sigma that ends a word ς.
+                row[i] = ord(c.lower()[0]) - ord(c)
+    return row

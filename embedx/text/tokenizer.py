@@ -28,27 +28,38 @@ BLOCK_BYTES = 1 << 18  # a block, its tokens and the table's busy part fit into 
 MAX_TYPES = 2**31 - 1  # a word's number is an int32, and 31 bits of a slot
 
 # What the scanner remembers between calls, by place in `state`, int64.
-END, HASH, TYPES, EMITTED, LINE_ENDED, BAD, FIRST_BAD, OFFSET, CUT_OFF, STATE_WIDTH = range(10)
+END, KEY, TYPES, EMITTED, LINE_ENDED, BAD, FIRST_BAD, OFFSET, CUT_OFF, STATE_WIDTH = range(10)
 
 BYTE_ORDER_MARK, REPLACEMENT = 0xFEFF, 0xFFFD
 ON_BAD = {"replace": 0, "skip": 1, "error": 2}
 SKIP, ERROR = ON_BAD["skip"], ON_BAD["error"]
 
-# FNV-1a's offset basis (lower 32 bits) and 32-bit prime, but 38 bits kept: the product then just fits into an int64.
+# A word of up to seven bytes is its own signature in the hash table; a longer one has a flag and a hash there, and its bytes
+# are compared. 0 is an empty slot: no word has a zero byte.
+SHORT, SHORT_MASK, LONG = 7, (1 << 56) - 1, 1 << 56
+# FNV-1a's offset basis (lower 32 bits) and 32-bit prime, but 38 bits kept: products then just fit into an int64.
 HASH_START, HASH_PRIME, HASH_MASK = 0x811C9DC5, 0x01000193, (1 << 38) - 1
-# A slot is -1 or the upper 32 bits of the word's hash followed by its number.
-TAG_SHIFT, NUMBER_BITS = 6, 31
-NUMBER_MASK = (1 << NUMBER_BITS) - 1
+SPREAD = 0x9E3779  # the golden ratio's first 24 bits, odd: spreads signatures over the slots (Knuth, TAOCP 3, 6.4)
 
 
 @kernel
-def mixed(h, byte):  # type: ignore[no-untyped-def]
-    return ((h ^ byte) * HASH_PRIME) & HASH_MASK
+def packed(key, byte):  # type: ignore[no-untyped-def]
+    """The last seven bytes of a word as a number."""
+    return ((key << 8) | byte) & SHORT_MASK
 
 
 @kernel
-def home_slot(h, slots):  # type: ignore[no-untyped-def]
-    return (h ^ (h >> 19)) & (len(slots) - 1)
+def long_signature(letters, start, end):  # type: ignore[no-untyped-def]
+    h = np.int64(HASH_START)
+    for i in range(start, end):
+        h = ((h ^ np.int64(letters[i])) * HASH_PRIME) & HASH_MASK
+    return LONG | h
+
+
+@kernel
+def home_slot(signature, slots):  # type: ignore[no-untyped-def]
+    folded = (signature ^ (signature >> 25)) & HASH_MASK
+    return ((folded * SPREAD) >> 18) & (len(slots) - 1)
 
 
 @kernel
@@ -85,8 +96,8 @@ def decoded(data, p, n):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def appended(letters, end, h, code):  # type: ignore[no-untyped-def]
-    """Append the character to `letters` as UTF-8; its new end and the hash."""
+def appended(letters, end, key, code):  # type: ignore[no-untyped-def]
+    """Append the character to `letters` as UTF-8; its new end and `packed`."""
     if code < 0x80:
         width, mark, shift = 1, 0, 0
     elif code < 0x800:
@@ -99,23 +110,22 @@ def appended(letters, end, h, code):  # type: ignore[no-untyped-def]
         byte = mark | ((code >> shift) & (0x7F if mark == 0 else 0x3F))
         letters[end] = byte
         end += 1
-        h = mixed(h, byte)
+        key = packed(key, byte)
         mark = 0x80
         shift -= 6
-    return end, h
+    return end, key
 
 
 @kernel
-def find_slot(letters, starts, slots, start, end, h):  # type: ignore[no-untyped-def]
+def find_slot(letters, starts, slots, start, end, signature):  # type: ignore[no-untyped-def]
     """Where the word letters[start:end] is, or should go, in the table."""
-    place = home_slot(h, slots)
-    tag = h >> TAG_SHIFT
-    while slots[place] >= 0:
-        entry = slots[place]
-        if entry >> NUMBER_BITS == tag:
-            number = entry & NUMBER_MASK
-            other = starts[number]
-            if starts[number + 1] - other == end - start:
+    place = home_slot(signature, slots)
+    while slots[place, 0] != 0:
+        if slots[place, 0] == signature:
+            if signature < LONG:
+                return place
+            other = starts[slots[place, 1]]
+            if starts[slots[place, 1] + 1] - other == end - start:
                 i = start
                 while i < end and letters[i] == letters[other]:
                     i += 1
@@ -132,7 +142,7 @@ def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, star
     that is an error, or a point where `out`, the table or the list of words is full. Updates `state` and the tables."""
     n = len(data)
     end = state[END]
-    h = state[HASH]
+    key = state[KEY]
     types = state[TYPES]
     emitted = state[EMITTED]
     line_ended = state[LINE_ENDED]
@@ -141,7 +151,7 @@ def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, star
         if letter > 0:
             letters[end] = letter
             end += 1
-            h = mixed(h, letter)
+            key = packed(key, letter)
             p += 1
             continue
         width = 1
@@ -167,25 +177,27 @@ def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, star
                 continue
             difference = differences[blocks[code >> BLOCK_BITS], code & ((1 << BLOCK_BITS) - 1)]
             if difference != SEPARATOR:
-                end, h = appended(letters, end, h, code + difference)
+                end, key = appended(letters, end, key, code + difference)
                 if code == DOTTED_CAPITAL_I and difference != 0:
-                    end, h = appended(letters, end, h, DOT_ABOVE)
+                    end, key = appended(letters, end, key, DOT_ABOVE)
                 p += width
                 continue
         start = starts[types]
         if end > start:
             if emitted + 2 > len(out) or types + 2 > len(starts) or 2 * types >= len(slots):
                 break
-            place = find_slot(letters, starts, slots, start, end, h)
-            if slots[place] >= 0:
-                number = slots[place] & NUMBER_MASK
+            signature = key if end - start <= SHORT else long_signature(letters, start, end)
+            place = find_slot(letters, starts, slots, start, end, signature)
+            if slots[place, 0] != 0:
+                number = slots[place, 1]
                 end = start
             else:
                 number = types
-                slots[place] = ((h >> TAG_SHIFT) << NUMBER_BITS) | number
+                slots[place, 0] = signature
+                slots[place, 1] = number
                 types += 1
                 starts[types] = end
-            h = np.int64(HASH_START)
+            key = np.int64(0)
             counts[number] += 1
             if line_ended:
                 out[emitted] = END_OF_SENTENCE
@@ -197,7 +209,7 @@ def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, star
             line_ended = np.int64(1)
         p += width
     state[END] = end
-    state[HASH] = h
+    state[KEY] = key
     state[TYPES] = types
     state[EMITTED] = emitted
     state[LINE_ENDED] = line_ended
@@ -205,16 +217,15 @@ def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, star
 
 
 @kernel
-def enter_all(letters, starts, types, slots):  # type: ignore[no-untyped-def]
-    """Enter the first `types` words into the empty table `slots`."""
-    for number in range(types):
-        h = np.int64(HASH_START)
-        for i in range(starts[number], starts[number + 1]):
-            h = mixed(h, np.int64(letters[i]))
-        place = home_slot(h, slots)
-        while slots[place] >= 0:
-            place = (place + 1) & (len(slots) - 1)
-        slots[place] = ((h >> TAG_SHIFT) << NUMBER_BITS) | number
+def enter_all(old, slots):  # type: ignore[no-untyped-def]
+    """Enter the words of the table `old` into the empty table `slots`."""
+    for entry in range(len(old)):
+        if old[entry, 0] != 0:
+            place = home_slot(old[entry, 0], slots)
+            while slots[place, 0] != 0:
+                place = (place + 1) & (len(slots) - 1)
+            slots[place, 0] = old[entry, 0]
+            slots[place, 1] = old[entry, 1]
 
 
 class Tokenizer:
@@ -227,11 +238,10 @@ class Tokenizer:
         self.characters = tables(settings)
         self.on_bad = ON_BAD[settings.on_bad_utf8]
         self.state = np.zeros(STATE_WIDTH, np.int64)
-        self.state[HASH] = HASH_START
         self.letters = np.zeros(1 << 16, np.uint8)
         self.starts = np.zeros((1 << 12) + 1, np.int64)  # word i is letters[starts[i]:starts[i + 1]]
         self._counts = np.zeros(1 << 12, np.int64)
-        self.slots = np.full(1 << 13, -1, np.int64)
+        self.slots = np.zeros((1 << 13, 2), np.int64)  # signature and number of each word
         self.out = np.zeros(1 << 16, np.int32)
         self.cut_off = b""  # the first bytes of a character whose others are in the next block
 
@@ -309,8 +319,9 @@ class Tokenizer:
             self.starts = grown(self.starts, types + 2)
             self._counts = grown(self._counts, len(self.starts) - 1)
         if 2 * types >= len(self.slots):
-            self.slots = np.full(2 * len(self.slots), -1, np.int64)
-            enter_all(self.letters, self.starts, types, self.slots)
+            slots = np.zeros((2 * len(self.slots), 2), np.int64)
+            enter_all(self.slots, slots)
+            self.slots = slots
 
 
 class BadUtf8Error(Exception):
