@@ -34,6 +34,14 @@ def test_directories_are_read_with_their_subdirectories_but_no_hidden_files(here
     assert names(".") == ["./a.txt", "./b.txt", "./sub/c.txt.gz"]
 
 
+def test_a_directory_with_a_broken_link_is_an_error_and_pipes_in_it_are_left_out(here):
+    os.mkfifo("sub/pipe")
+    assert names("sub") == ["sub/c.txt.gz"]
+    os.symlink("nowhere", "sub/link")
+    with pytest.raises(EmbedxError, match=r"sub/link: cannot be opened \(No such file or directory\); repair or remove it"):
+        names("sub")
+
+
 def test_globs_are_sorted_and_may_be_recursive(here):
     assert names("*.txt") == ["a.txt", "b.txt"]
     assert names("**/*.gz") == ["sub/c.txt.gz"]

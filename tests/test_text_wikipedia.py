@@ -49,6 +49,15 @@ def test_a_dump_is_known_by_its_content(tmp_path, prefix):
     assert encoded.tokens.tolist().count(-1) == 2
 
 
+def test_a_file_named_like_a_dump_must_be_one(tmp_path):
+    path = tmp_path / "xywiki-latest-pages-articles.xml.txt"
+    path.write_text("plain text")
+    with pytest.raises(
+        EmbedxError, match=r"articles\.xml\.txt: no Wikipedia dump, as its name or recipe says: it does not begin"
+    ):
+        encode(resolve([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
+
+
 def test_a_dump_that_ends_too_early_is_an_error_unless_the_recipe_says_so(tmp_path):
     start = PAGES[: PAGES.index("Second")]
     path = tmp_path / "xywiki-latest-pages-articles.xml"

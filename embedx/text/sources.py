@@ -15,7 +15,7 @@ from embedx.errors import EmbedxError
 from embedx.text.recipes import Recipe, find_recipe, recipe_names
 
 STANDARD_INPUT = "-"
-# How Wikimedia names its dumps, "enwiki-20240301-pages-articles1.xml-p1p41242.bz2"; only for defaults, content decides later.
+# How Wikimedia names its dumps: "enwiki-20240301-pages-articles1.xml-p1p41242.bz2".
 DUMP_NAME = re.compile(r"wik\w+-.*pages-(articles|meta)|wik.*\.xml\b")
 
 
@@ -25,7 +25,7 @@ class Source:
 
     name: str  # as the user knows it, for messages
     reader: str  # "text" or "wikipedia"
-    fingerprint: dict[str, Any] | None  # what identifies its content for the token cache; None: not to be cached
+    fingerprint: dict[str, Any] | None  # identifies its content for the token cache (a URL's is its name); None: not cached
     location: str = ""  # path or URL to open, where it is not the name
     cut_off: bool = False  # a dump that is known to end in the middle
 
@@ -89,6 +89,7 @@ def _in_directory(folder: str) -> list[Source]:
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         found += [os.path.join(parent, name) for name in sorted(files) if not name.startswith(".")]
+    found = [path for path in found if os.path.isfile(path) or not os.path.exists(path)]  # a socket or pipe is no text
     if not found:
         raise EmbedxError(f"{folder}: a directory without files; name the one that holds the text")
     return [_file(path) for path in found]
@@ -102,7 +103,10 @@ def _matching(pattern: str) -> list[Source]:
 
 
 def _file(path: str) -> Source:
-    status = os.stat(path)
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise EmbedxError(f"{path}: cannot be opened ({error.strerror}); repair or remove it") from error
     if not os.path.isfile(path):  # a pipe, as in <(zcat ...), gives its content once
         return Source(path, "text", None)
     identity = {"path": os.path.realpath(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns}

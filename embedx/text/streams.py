@@ -44,7 +44,8 @@ BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-DUMP_START = re.compile(r"\s*(<\?xml[^>]*>\s*)?<mediawiki\b")
+DUMP_START = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<mediawiki\b", re.DOTALL)
+DUMP_START_BYTES = 4096
 # Text in an 8-bit encoding, or with damaged places, stays well below this; about half of random bytes is not UTF-8.
 MOST_UNREADABLE = 0.3
 FEWEST_BYTES_TO_JUDGE = 64
@@ -64,12 +65,11 @@ class Counted(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self.file.read(len(buffer))
-        buffer[: len(data)] = data
-        self.count += len(data)
-        if not data and self.expected is not None and self.count < self.expected:
+        n: int = self.file.readinto(buffer)
+        self.count += n
+        if not n and self.expected is not None and self.count < self.expected:
             raise OSError(f"the connection ended after {self.count} of {self.expected} bytes")
-        return len(data)
+        return n
 
     def close(self) -> None:
         if not self.closed and not self.keep_open:
@@ -103,8 +103,12 @@ def text_blocks(source: Source, file: Counted) -> Iterator[bytes]:
         head = next((block for block in blocks if block), b"")
         blocks = itertools.chain([head], blocks)
         encoding = next((name for mark, name in BYTE_ORDER_MARKS if head.startswith(mark)), "utf-8")
-        if source.reader == "wikipedia" or DUMP_START.match(head.decode(encoding, "ignore").lstrip("\ufeff")):
+        if DUMP_START.match(head[:DUMP_START_BYTES].decode(encoding, "ignore").lstrip("\ufeff")):
             yield from paragraphs(blocks, source.cut_off)
+        elif source.reader == "wikipedia":
+            raise EmbedxError(
+                f"{source.name}: no Wikipedia dump, as its name or recipe says: it does not begin with <mediawiki>"
+            )
         elif encoding != "utf-8":
             yield from _recoded(blocks, encoding)
         else:
