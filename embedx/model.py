@@ -150,8 +150,11 @@ class WordVectors:
         if variants:
             return variants[:3]
         # difflib takes seconds for a large vocabulary; those that begin alike and are about as long are few.
-        near = [o for o in self.words[:200_000] if o[:1].casefold() == folded[:1] and abs(len(o) - len(word)) <= 2]
-        return difflib.get_close_matches(word, near, n=3, cutoff=0.75)
+        near: dict[str, str] = {}
+        for other in self.words[:200_000]:
+            if other[:1].casefold() == folded[:1] and abs(len(other) - len(word)) <= 2:
+                near.setdefault(other.casefold(), other)
+        return [near[match] for match in difflib.get_close_matches(folded, near, n=3, cutoff=0.75)]
 
 
 def unit(vector: np.ndarray) -> np.ndarray:

@@ -15,7 +15,6 @@ from embedx import export, model
 from embedx.errors import EmbedxError
 from embedx.evaluation import words
 from embedx.model import WordVectors
-from tests.test_formats import Notes
 
 gensim_models = pytest.importorskip("gensim.models")
 from gensim.test.utils import datapath  # noqa: E402
@@ -227,11 +226,9 @@ def test_several_seeds_a_side_are_averaged(tmp_path, kind):
 
 
 def test_a_vocabulary_that_lacks_most_words_is_pointed_out(tmp_path):
-    notes = Notes()
     path = export.export(toy(share=0.4), "word2vec", tmp_path / "few")
-    report = words.evaluate(path, pairs=[Path(datapath("wordsim353.tsv"))], progress=notes)
-    assert notes.notes == report.warnings
-    assert "the score on wordsim353 rests on" in notes.notes[0]
+    [warning] = words.evaluate(path, pairs=[Path(datapath("wordsim353.tsv"))]).warnings
+    assert "the score on wordsim353 rests on" in warning
 
 
 def test_nothing_to_score_is_said_not_a_crash(tmp_path):
@@ -304,7 +301,7 @@ def test_what_cannot_be_opened_is_named(tmp_path):
     with pytest.raises(EmbedxError, match="pickle: gensim finds no word vectors in it"):
         words.evaluate(tmp_path / "pickle")
     with pytest.raises(EmbedxError, match="--candidates 0: must be at least 1"):
-        words.evaluate(tmp_path / "pickle", candidates=0)
+        words.evaluate(tmp_path / "pickle", restrict_vocab=0)
 
 
 def test_gensim_says_nothing_and_keeps_nothing(caplog):

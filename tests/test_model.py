@@ -87,6 +87,8 @@ def test_a_query_with_an_unknown_word_is_told_what_is_near(tmp_path):
         vectors["WALK"]
     with pytest.raises(EmbedxError, match="did you mean colour"):
         vectors.index("color")
+    with pytest.raises(EmbedxError, match="did you mean Paris"):
+        vectors.index("pariss")
     with pytest.raises(EmbedxError, match=r"qqq: not among the 4 words of the model$"):
         vectors.similarity("walk", "qqq")
     assert "paris" not in vectors
