@@ -176,7 +176,8 @@ def clear_caches(cache_dir: Path | None = None) -> int:
     home = cache_dir or default_folder()
     if not home.is_dir():
         return 0
-    freed = _sweep(home)
+    with _explained(home):
+        freed = _sweep(home)
     for file in list(home.glob(f"*/{ABOUT}")):
         if not file.parent.name.startswith(BUILDING):
             freed += _bytes_in(file.parent)
@@ -210,7 +211,7 @@ class Building:
         self.kept = False
 
     def __enter__(self) -> Self:
-        with self._explained():
+        with _explained(self.home):
             self.home.mkdir(parents=True, exist_ok=True)
             _sweep(self.home)
             with _alone(self.home):  # nobody may sweep it before it is locked
@@ -226,14 +227,14 @@ class Building:
 
     def write_tokens(self, tokens: np.ndarray) -> None:
         """Append int32 tokens."""
-        with self._explained():
+        with _explained(self.home):
             view = memoryview(tokens.tobytes())
             while view:
                 view = view[self.tokens.write(view) :]
 
     def write_words(self, letters: bytes, starts: np.ndarray, counts: np.ndarray) -> None:
         """The words, and how often each was seen."""
-        with self._explained():
+        with _explained(self.home):
             (self.folder / LETTERS).write_bytes(letters)
             np.save(self.folder / STARTS, starts)
             np.save(self.folder / COUNTS, counts)
@@ -251,7 +252,7 @@ class Building:
         """The finished corpus under its key; if another run was quicker with the same, that one's."""
         self._finish(key, report, settings)
         target = self.home / key
-        with self._explained():
+        with _explained(self.home):
             try:
                 self.folder.rename(target)
             except OSError:
@@ -278,20 +279,10 @@ class Building:
             "n_tokens": report["n_tokens"],
             "report": report,
         }
-        with self._explained():
+        with _explained(self.home):
             about["n_entries"] = self.tokens.tell() // np.dtype(np.int32).itemsize
             self.tokens.close()
             (self.folder / ABOUT).write_text(json.dumps(about, indent=1), "utf-8")
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise EmbedxError(
-                f"{self.home}: the token cache cannot be written ({error.strerror or error}); "
-                "make room there or choose another folder with --cache-dir"
-            ) from error
 
 
 def _read(sources: Sequence[Source], settings: TextSettings, progress: Progress, building: Building) -> dict[str, Any]:
@@ -383,6 +374,18 @@ def _sweep(home: Path) -> int:
                     freed += _bytes_in(folder)
                 _remove(folder, lock)
     return freed
+
+
+@contextlib.contextmanager
+def _explained(home: Path) -> Iterator[None]:
+    """Turn what the system says when writing fails into an `EmbedxError` with a remedy."""
+    try:
+        yield
+    except OSError as error:
+        raise EmbedxError(
+            f"{home}: the token cache cannot be written ({error.strerror or error}); "
+            "make room there or choose another folder with --cache-dir"
+        ) from error
 
 
 def _remove(folder: Path, lock: int | None) -> None:
