@@ -206,7 +206,9 @@ def test_two_models_are_compared_on_what_both_know(tmp_path):
     assert difference.interval[0] < difference.difference < difference.interval[1]
     assert report.as_dict()["differences"][0]["shared"] == difference.shared
     assert "A - B" in report.table()
-    [same] = words.evaluate(a, a, pairs=pairs).differences
+    report = words.evaluate(a, a, pairs=pairs)
+    assert [line.split()[1] for line in report.table().splitlines() if line.startswith("simlex999")][:2] == ["A", "B"]
+    [same] = report.differences
     assert (same.difference, same.interval) == (0, (0, 0))
 
 

@@ -436,8 +436,8 @@ class Report:
         """The same for people."""
         several = len(self.models) > 1
         rows = [["set", *["model"] * several, "measure", "score", "95 % interval", "used/total", "OOV", "case", "candidates"]]
-        for s in self.scores:
-            which = ["AB"[self.models.index(s.model)]] if several else []
+        for i, s in enumerate(self.scores):
+            which = ["AB"[i % 2]] if several else []  # the two scores of a set follow each other
             score, ends = shown(s.measure, s.score), shown(s.measure, *s.interval)
             used = [f"{s.used:,}/{s.total:,}", f"{s.total - s.used:,}", "ignored", f"{s.candidates:,}"]
             rows.append([s.test, *which, s.measure, score, ends, *used])
