@@ -1,7 +1,7 @@
 """`kernel`, the one decorator for compiled functions, and where their machine code is kept between runs.
 
-Machine code is cached in a folder named by a hash of this package's sources, because numba looks only at the file a function
-stands in and does not notice edits in the helpers it calls from other files.
+Machine code is cached in a folder named by a hash of the sources that hold kernels, because numba looks only at the file a
+function stands in and does not notice edits in the helpers it calls from other files.
 """
 
 import hashlib
@@ -27,7 +27,9 @@ def _sources_hash() -> str:
     package = Path(__file__).parent
     digest = hashlib.sha256(numba.__version__.encode())
     for file in sorted(package.rglob("*.py")):
-        digest.update(file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes())
+        source = file.read_bytes()
+        if b"numba" in source or b"embedx.compiled" in source:
+            digest.update(file.relative_to(package).as_posix().encode() + b"\0" + source)
     return digest.hexdigest()[:16]
 
 

@@ -5,7 +5,8 @@ all come from the fields of the dataclasses below and of each objective's own `S
 """
 
 import dataclasses
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,15 +21,37 @@ def param(
     above: float | None = None,
     at_most: float | None = None,
     choices: Sequence[str] | None = None,
+    parse: Callable[[str], Any] | None = None,
 ) -> Any:
-    """A dataclass field that declares a setting: its default, its meaning and its range (inclusive unless `above`)."""
-    limits = {"at_least": at_least, "above": above, "at_most": at_most, "choices": choices}
+    """A dataclass field that declares a setting: default, meaning, range (inclusive unless `above`), how to read it if typed."""
+    limits = {"at_least": at_least, "above": above, "at_most": at_most, "choices": choices, "parse": parse}
     return dataclasses.field(default=default, metadata={"meaning": meaning, **limits})
 
 
 def option_name(field_name: str) -> str:
     """`min_count` as the user types it: `--min-count`."""
     return "--" + field_name.replace("_", "-")
+
+
+def spoken(value: Any) -> str:
+    """A setting's value as the user would type it."""
+    if value is None:
+        return ""
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def seconds(duration: str) -> float:
+    """`90`, `90s`, `10m`, `2h` or `1h30m` in seconds. Raises `EmbedxError` for anything else."""
+    parts = re.fullmatch(r"(?:(\d+\.?\d*)h)?(?:(\d+\.?\d*)m)?(?:(\d+\.?\d*)s?)?", duration.strip())
+    if not parts or not any(parts.groups()):
+        raise EmbedxError(f"{duration}: not a time; write 90s, 10m, 2h or 1h30m")
+    hours, minutes, rest = (float(part or 0) for part in parts.groups())
+    return 3600 * hours + 60 * minutes + rest
+
+
+def settings_of(group: "type[Settings]") -> list[str]:
+    """The names of the settings that a class declares."""
+    return [field.name for field in dataclasses.fields(group)]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,7 @@ from embedx.errors import DivergedError, EmbedxError
 from embedx.objectives.contract import COEFFICIENTS, Objective
 from embedx.progress import Progress, Silent
 from embedx.samplers.alias import AliasTable, alias_table
-from embedx.settings import Settings, TextSettings, VocabularySettings, param
+from embedx.settings import Settings, TextSettings, VocabularySettings, param, seconds
 from embedx.text import cache, sources
 from embedx.text.vocabulary import Vocabulary, select
 
@@ -47,7 +47,9 @@ class SkipGramSettings(Settings):
         None, "noise words drawn for each set; by default as many as --negatives, and at least --share", at_least=1, at_most=512
     )
     threads: int | None = param(None, "worker threads; by default one for each usable core", at_least=1)
-    time_budget: float | None = param(None, "train for this long instead of --epochs: seconds, or 90s, 10m, 2h", above=0.0)
+    time_budget: float | None = param(
+        None, "train for this long instead of --epochs: 90s, 10m, 2h; the rate reaches zero at the bell", above=0.0, parse=seconds
+    )
     seed: int = param(1, "every random choice derives from this", at_least=0)
 
 
@@ -190,9 +192,9 @@ def load_kernels(objective: Objective, like: tuple[Any, ...], progress: Progress
         progress.note("compiling kernels, once for this version on this machine: about 20 seconds")
     objective.coefficients.compile(COEFFICIENTS)
     signature = (types.FunctionType(COEFFICIENTS), *(typeof(argument) for argument in like))
-    if signature not in engine.train_stretch.overloads:
-        engine.train_stretch.enable_caching()
-        engine.train_stretch.compile(signature)
+    engine.train_stretch.disable_compile(False)
+    engine.train_stretch.compile(signature)
+    engine.train_stretch.disable_compile()  # else a call would compile again for this very `coefficients`, uncached
 
 
 def _check_finite(tables: engine.Tables, settings: SkipGramSettings) -> None:

@@ -27,8 +27,8 @@ _A1, _A2, _A3, _A4, _A5, _A6 = (_F(1 / n) for n in range(3, 15, 2))
 
 
 def exp(x):  # type: ignore[no-untyped-def]
-    """e to the x."""
-    return np.exp(x)
+    """e to the x; in float32 held at the ends of the range of normal numbers."""
+    return np.exp(np.clip(x, _SMALLEST, _LARGEST) if isinstance(x, np.float32) else x)
 
 
 def log1p(x):  # type: ignore[no-untyped-def]

@@ -138,7 +138,7 @@ def train_stretch(coefficients, tables, stream, sampler, log_expected, numbers, 
     n_pairs = 0
     now, ahead = scratch.now, scratch.ahead
     drawn = np.uint64(0)
-    centre, context, drawn = _plan_block(plan, sampler, scratch, n_words, first, last, first, noise_key, drawn, now)
+    centre, context, drawn = _plan_block(plan, sampler, scratch, n_words, first, last, 0, noise_key, drawn, now)
     while now.sizes[1] > 0:
         centre, context, drawn = _plan_block(plan, sampler, scratch, n_words, centre, last, context, noise_key, drawn, ahead)
         _ask_for(tables.inputs, ahead.inputs, ahead.sizes[0])

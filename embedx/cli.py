@@ -1,0 +1,261 @@
+"""The command line: each command builds settings, calls one function of the library and prints what came back.
+
+Results go to standard output, everything else to standard error. Exit codes: 0; 1 our bug; 2 the user's mistake; 3 diverged;
+130 and 143 interrupted by Ctrl-C and SIGTERM.
+"""
+
+import dataclasses
+import inspect
+import json
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from embedx.errors import EmbedxError
+from embedx.progress import Reporter
+from embedx.settings import Settings, TextSettings, VocabularySettings, option_name, spoken
+
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, or word2vec text or binary, or fastText .vec")]
+TopK = Annotated[int, typer.Option("--top-k", min=1, help="how many words to list")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace what is there, once the new is complete")]
+CacheDir = Annotated[Path | None, typer.Option("--cache-dir", help="where encoded corpora are kept")]
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: ends a run as Ctrl-C does."""
+
+
+def main() -> None:
+    """The console script."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        application(sys.argv[1:])(prog_name="embedx")
+    except EmbedxError as error:
+        print(f"embedx: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt as interrupt:
+        print("embedx: interrupted", file=sys.stderr)
+        sys.exit(interrupted_code(interrupt))
+
+
+def _terminate(signal_number: int, frame: object) -> None:
+    raise Terminated
+
+
+def interrupted_code(interrupt: BaseException) -> int:
+    """128 + the signal's number, as shells have it."""
+    return 128 + (signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT)
+
+
+def application(arguments: Sequence[str]) -> typer.Typer:
+    """All commands. Only the one that `arguments` name gets options that take an import of numba to find."""
+    app = typer.Typer(
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        help="Word embeddings in one engine whose output layer is a flag.",
+    )
+    app.callback()(version_option)
+    app.command("train")(with_settings(train, train_settings()) if "train" in arguments[:1] else train)
+    app.command("eval")(evaluate)
+    app.command("nn")(nearest)
+    app.command("analogy")(analogy)
+    app.command("export")(export)
+    stored = typer.Typer(help="Corpora encoded by earlier runs: list them, or clear them all.", no_args_is_help=True)
+    stored.command("list")(cache_list)
+    stored.command("clear")(cache_clear)
+    app.add_typer(stored, name="cache")
+    return app
+
+
+def version_option(version: Annotated[bool, typer.Option("--version", help="print the version and stop")] = False) -> None:
+    if version:
+        from embedx.model import installed_version
+
+        print(f"embedx {installed_version()}")
+        raise typer.Exit
+
+
+# ---- settings as options
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """A setting on the command line: its field, and the objectives that take it (all, if empty)."""
+
+    field: dataclasses.Field[Any]
+    objectives: dict[str, Any] = dataclasses.field(default_factory=dict)  # name: default there
+
+    def parameter(self) -> inspect.Parameter:
+        """As typer wants it. Not typed means None, so that what was typed can be told from a default."""
+        limits, default = self.field.metadata, spoken(self.field.default)
+        if self.objectives:
+            default = ", ".join(f"{name} {spoken(value)}" for name, value in self.objectives.items())
+        choices = f" ({'|'.join(limits['choices'])})" if limits["choices"] else ""
+        text = f"{limits['meaning']}{choices}" + (f"  [default: {default}]" if default else "")
+        kind = self.field.type if isinstance(self.field.type, type) else next(iter(self.field.type.__args__))  # type: ignore[union-attr]
+        flag = option_name(self.field.name)
+        if kind is bool:
+            option = typer.Option(f"{flag}/--no-{flag[2:]}", help=text, show_default=False)
+        elif limits["parse"]:
+            option = typer.Option(flag, help=text, parser=limits["parse"], show_default=False)
+        else:
+            option = typer.Option(flag, help=text, show_default=False)
+        return inspect.Parameter(
+            self.field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+        )
+
+
+def train_settings() -> dict[str, Option]:
+    """Every option of `embedx train` that is a setting: the task's own, then those of the objectives."""
+    from embedx.objectives import OBJECTIVES
+    from embedx.skipgram import SkipGramSettings
+
+    groups: tuple[type[Settings], ...] = (SkipGramSettings, VocabularySettings, TextSettings)
+    options = {field.name: Option(field) for group in groups for field in dataclasses.fields(group)}
+    for name, objective in OBJECTIVES.items():
+        for field in dataclasses.fields(objective.Settings):
+            options.setdefault(field.name, Option(field)).objectives[name] = field.default
+    return options
+
+
+def with_settings(command: Callable[..., None], options: dict[str, Option]) -> Callable[..., None]:
+    """The command with each option added to its signature; it gets those that were typed as `typed`, by name."""
+
+    def run(**arguments: Any) -> None:
+        typed = {name: arguments.pop(name) for name in options}
+        arguments["typed"] = {name: value for name, value in typed.items() if value is not None}
+        command(**arguments)
+
+    own = [p for p in inspect.signature(command).parameters.values() if p.name != "typed"]
+    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+    run.__signature__ = inspect.Signature([*own, *(option.parameter() for option in options.values())])  # type: ignore[attr-defined]
+    run.__doc__ = command.__doc__
+    run.__annotations__ = {p.name: p.annotation for p in run.__signature__.parameters.values()}  # type: ignore[attr-defined]
+    return run
+
+
+# ---- commands
+
+
+def train(
+    corpora: Annotated[
+        list[str], typer.Argument(metavar="CORPUS...", help="files, globs, directories, URLs, a recipe's name, - for standard input")
+    ],
+    objective: Annotated[str, typer.Option("--objective", help="the output layer")] = "ns",
+    output: Annotated[Path | None, typer.Option("--output", help="folder to write; by default CORPUS.OBJECTIVE.embedx")] = None,
+    overwrite: Overwrite = False,
+    cache_dir: CacheDir = None,
+    log_json: Annotated[Path | None, typer.Option("--log-json", help="append a JSON object for each interval to this file")] = None,
+    as_json: Json = False,
+    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
+) -> None:
+    """Train word vectors on text."""
+    from embedx import commands
+
+    reporter = Reporter(sys.stderr, log_json)
+    folder, trained = commands.train(corpora, objective, typed or {}, output, overwrite, cache_dir, reporter)
+    facts = trained.vectors.facts
+    if as_json:
+        print(json.dumps({"model": str(folder), **facts, "settings": trained.vectors.settings}))
+    else:
+        loss = "no pair was seen" if facts["final_loss"] is None else f"loss {facts['final_loss']:.4f}"
+        print(f"{folder}\t{facts['words']:,} words, {loss}, {facts['words_per_second']:,} words/s")
+    if trained.outcome.interrupted_by is not None:
+        raise typer.Exit(interrupted_code(trained.outcome.interrupted_by))
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="model folder, word2vec, .vec or gensim file")],
+    other: Annotated[str | None, typer.Argument(metavar="[OTHER]", help="a second model, to be compared pair by pair")] = None,
+    pairs: Annotated[list[Path] | None, typer.Option("--pairs", help="word pairs with scores, instead of the packaged sets")] = None,
+    analogies: Annotated[Path | None, typer.Option("--analogies", help="questions in sections, in the layout of Google's")] = None,
+    candidates: Annotated[int, typer.Option("--candidates", min=1, help="analogies: answers are sought among so many words")] = 30000,
+    seed: Annotated[int, typer.Option("--seed", help="of the bootstrap")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Score word vectors on word similarity and analogies, by gensim."""
+    from embedx.evaluation import words
+
+    report = words.evaluate(
+        model, other, pairs=pairs or (), analogies=analogies, restrict_vocab=candidates, seed=seed, progress=Reporter(sys.stderr)
+    )
+    for warning in report.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(json.dumps(report.as_dict()) if as_json else report.table())
+
+
+def nearest(
+    model: Model,
+    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="each is looked up for itself")],
+    top_k: TopK = 10,
+    as_json: Json = False,
+) -> None:
+    """List the words nearest to each WORD: word, neighbour, cosine."""
+    from embedx import load
+
+    vectors = load(model)
+    found = {word: vectors.most_similar(word, top_k=top_k) for word in words}
+    if as_json:
+        print(json.dumps({word: [{"word": w, "cosine": c} for w, c in rows] for word, rows in found.items()}))
+    else:
+        for word, rows in found.items():
+            for neighbour, cosine in rows:
+                print(f"{word}\t{neighbour}\t{cosine:.4f}")
+
+
+def analogy(
+    model: Model,
+    a: Annotated[str, typer.Argument(metavar="A")],
+    b: Annotated[str, typer.Argument(metavar="B")],
+    c: Annotated[str, typer.Argument(metavar="C")],
+    top_k: TopK = 10,
+    as_json: Json = False,
+) -> None:
+    """A is to B as C is to what? List the answers: word, cosine."""
+    from embedx import load
+
+    rows = load(model).analogy(a, b, c, top_k)
+    if as_json:
+        print(json.dumps([{"word": word, "cosine": cosine} for word, cosine in rows]))
+    else:
+        for word, cosine in rows:
+            print(f"{word}\t{cosine:.4f}")
+
+
+def export(
+    model: Model,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="file to write; .gz, .bz2, .xz compress")],
+    format: Annotated[str, typer.Option("--format", help="word2vec, word2vec-binary or glove")] = "word2vec",
+    overwrite: Overwrite = False,
+) -> None:
+    """Write word vectors in another program's format."""
+    from embedx import export as exporting
+    from embedx import load
+
+    print(exporting.export(load(model), format, out, overwrite, Reporter(sys.stderr)))
+
+
+def cache_list(cache_dir: CacheDir = None, as_json: Json = False) -> None:
+    """List encoded corpora: key, tokens, megabytes, sources."""
+    from embedx.text.cache import list_caches
+
+    corpora = list_caches(cache_dir)
+    if as_json:
+        print(json.dumps([dataclasses.asdict(corpus) for corpus in corpora]))
+    else:
+        for corpus in corpora:
+            print(f"{corpus.key}\t{corpus.tokens:,} tokens\t{corpus.bytes / 1e6:.1f} MB\t{' '.join(corpus.sources)}")
+
+
+def cache_clear(cache_dir: CacheDir = None) -> None:
+    """Delete all encoded corpora."""
+    from embedx.text.cache import clear_caches
+
+    print(f"freed {clear_caches(cache_dir) / 1e6:.1f} MB")

@@ -1,0 +1,133 @@
+"""The small parts of the engine: vectors, tiles, functions, random numbers, alias tables."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from embedx.compiled import kernel
+from embedx.engine import maths, random, tiles
+from embedx.engine.simd import aligned_zeros, padded
+from embedx.samplers.alias import alias_table, draw
+
+
+@kernel
+def apply_exp(x, out):
+    for i in range(x.size):
+        out[i] = maths.exp(x[i])
+
+
+@kernel
+def apply_sigmoid(x, out):
+    for i in range(x.size):
+        out[i] = maths.sigmoid(x[i])
+
+
+@kernel
+def apply_softplus(x, out):
+    for i in range(x.size):
+        out[i] = maths.softplus(x[i])
+
+
+@kernel
+def fill_with_draws(table, key, out):
+    for i in range(out.size):
+        out[i] = draw(table, key, np.uint64(i))
+
+
+@pytest.mark.parametrize(
+    ("apply", "truth"),
+    [(apply_exp, np.exp), (apply_sigmoid, lambda x: 1 / (1 + np.exp(-x))), (apply_softplus, lambda x: np.logaddexp(0, x))],
+)
+def test_float32_functions_are_exact_to_a_few_units_in_the_last_place(apply, truth):
+    x = np.linspace(-87, 88, 100_001, dtype=np.float32)
+    out = np.empty_like(x)
+    apply(x, out)
+    assert np.max(np.abs(out / truth(x.astype(np.float64)) - 1)) < 5e-7
+
+
+@pytest.mark.parametrize("apply", [apply_exp, apply_sigmoid, apply_softplus])
+def test_functions_stay_finite_far_outside_float32s_exponent(apply):
+    x = np.array([-1e4, -200, 200, 1e4], dtype=np.float32)
+    out = np.empty_like(x)
+    apply(x, out)
+    assert np.isfinite(out).all()
+
+
+def test_a_nan_is_not_hidden_by_fast_math():
+    out = np.zeros(1, dtype=np.float32)
+    apply_softplus(np.array([math.nan], dtype=np.float32), out)
+    assert math.isnan(out[0])
+
+
+def test_float64_functions_are_exact_for_checking_gradients():
+    x = np.linspace(-30, 30, 1001)
+    out = np.empty_like(x)
+    apply_sigmoid(x, out)
+    np.testing.assert_allclose(out, 1 / (1 + np.exp(-x)), rtol=1e-15)
+
+
+@pytest.mark.parametrize("dim", [1, 16, 30, 100, 129, 300])
+@pytest.mark.parametrize(("n_h", "n_w"), [(4, 4), (28, 48)])
+def test_tiles_are_matrix_products(dim, n_h, n_w):
+    rng = np.random.default_rng(dim)
+    h, w = aligned_zeros(n_h, dim), aligned_zeros(n_w, dim)
+    h[:, :dim], w[:, :dim] = rng.standard_normal((n_h, dim)), rng.standard_normal((n_w, dim))
+    z = np.full((n_h, padded(n_w)), np.nan, dtype=np.float32)
+    tiles.scores(h, n_h, w, n_w, z)
+    np.testing.assert_allclose(z[:, :n_w], h.astype(np.float64) @ w.T, atol=1e-4)
+    sums = aligned_zeros(n_h, dim)
+    tiles.weighted_sums(z, n_h, w, n_w, sums)
+    np.testing.assert_allclose(sums, z[:, :n_w].astype(np.float64) @ w, atol=2e-3)
+    transposed = aligned_zeros(n_w, dim)
+    tiles.weighted_sums_transposed(z, n_w, h, n_h, transposed)
+    np.testing.assert_allclose(transposed, z[:, :n_w].T.astype(np.float64) @ h, atol=2e-3)
+
+
+def test_rows_start_on_cache_lines():
+    table = aligned_zeros(5, 100)
+    assert table.shape == (5, 112)
+    assert all(row.ctypes.data % 64 == 0 for row in table)
+
+
+def test_random_bits_are_splitmix64():
+    published = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821]
+    assert [int(random.bits(np.uint64(1234567), np.uint64(i))) for i in range(5)] == published
+
+
+def test_streams_of_different_places_differ():
+    keys = {int(random.stream_key(seed, epoch, block)) for seed in range(4) for epoch in range(4) for block in range(50)}
+    assert len(keys) == 800
+
+
+def test_low_and_high_half_are_uniform_and_independent():
+    words = np.array([random.bits(np.uint64(5), np.uint64(i)) for i in range(20_000)])
+    low = np.array([random.low_half_below(np.uint64(w), 5) for w in words])
+    high = np.array([int(random.high_half(np.uint64(w))) >> 30 for w in words])
+    table = np.histogram2d(low, high, bins=(5, 4))[0]
+    assert stats.chisquare(table.ravel()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("weights", [[1.0], [3, 1], [0, 5, 1, 0], list(1 / np.arange(1, 2000))])
+def test_an_alias_table_holds_exactly_the_wanted_distribution(weights):
+    weights = np.array(weights, dtype=np.float64)
+    table = alias_table(weights)
+    held = table.keep.astype(np.float64)
+    np.add.at(held, table.other, 1 - table.keep.astype(np.float64))
+    np.testing.assert_allclose(held / len(weights), weights / weights.sum(), atol=1e-7 / len(weights))
+
+
+def test_draws_follow_the_weights():
+    weights = np.array([5.0, 1, 0, 2, 8])
+    draws = np.empty(100_000, dtype=np.int64)
+    fill_with_draws(alias_table(weights), np.uint64(3), draws)
+    counts = np.bincount(draws, minlength=5)
+    assert counts[2] == 0
+    assert stats.chisquare(counts[weights > 0], weights[weights > 0] / weights.sum() * draws.size).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("weights", [[0.0, 0.0], [1.0, -1.0], [np.nan, 1.0]])
+def test_weights_that_are_no_distribution_are_refused(weights):
+    with pytest.raises(ValueError, match="finite and not negative"):
+        alias_table(np.array(weights))
