@@ -189,10 +189,13 @@ def test_a_cache_folder_that_is_a_file_is_an_error(corpus):
 def test_of_two_runs_that_build_the_same_both_go_on_with_the_first(corpus, home, monkeypatch):
     both_have_built = threading.Barrier(2, timeout=20)
     publish = cache.Building.publish
+    published = set()
 
     def publish_together(*args):
         both_have_built.wait()
-        return publish(*args)
+        corpus = publish(*args)
+        published.add((corpus.folder / "tokens.bin").stat().st_ino)
+        return corpus
 
     monkeypatch.setattr(cache.Building, "publish", publish_together)
     found = []
@@ -206,6 +209,7 @@ def test_of_two_runs_that_build_the_same_both_go_on_with_the_first(corpus, home,
         thread.join()
     assert found[0].folder == found[1].folder
     assert as_reference(found[0]) == as_reference(found[1])
+    assert len(published) == 1
     assert leftovers(home) == [found[0].key]
 
 

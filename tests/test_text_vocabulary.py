@@ -22,6 +22,12 @@ def test_words_come_by_count_and_equal_counts_by_first_appearance():
     assert remap.dtype == np.int32
 
 
+def test_the_order_of_many_equal_counts_is_kept():
+    counts = np.random.default_rng(2).integers(1, 5, 2000)
+    _, remap = select(SimpleNamespace(words=[str(n) for n in range(2000)], counts=counts), VocabularySettings(min_count=1))
+    assert np.argsort(remap).tolist() == sorted(range(2000), key=lambda n: -counts[n])
+
+
 def test_at_most_max_vocab_words_are_kept():
     vocabulary, remap = select(CORPUS, VocabularySettings(min_count=1, max_vocab=2))
     assert vocabulary.words == ["often", "b"]
