@@ -123,6 +123,15 @@ def test_standard_input_is_deleted_when_closed(home, monkeypatch, corpus):
     assert leftovers(home) == []
 
 
+def test_a_temporary_corpus_that_nobody_closes_is_deleted_all_the_same(home):
+    code = (
+        "import sys; from pathlib import Path; from embedx.text.cache import encode_sentences\n"
+        "corpus = encode_sentences([['a']], cache_dir=Path(sys.argv[1])); assert corpus.folder.is_dir()"
+    )
+    subprocess.run([sys.executable, "-c", code, str(home)], check=True)
+    assert leftovers(home) == []
+
+
 def test_progress_counts_bytes_as_stored(corpus, home):
     packed = corpus.with_suffix(".gz")
     packed.write_bytes(gzip.compress(TEXT.encode() * 1000))

@@ -8,6 +8,7 @@ import lzma
 import os
 import sys
 import threading
+import time
 import types
 
 import pytest
@@ -161,5 +162,7 @@ def test_reader_stops_when_nobody_wants_its_blocks(tmp_path):
     path = write(tmp_path / "long.txt", b"word " * 2_000_000)
     with ReadAhead(resolve([str(path)])) as blocks:
         next(iter(blocks))
+        while not blocks._queue.full():
+            time.sleep(0.01)
     blocks._thread.join(timeout=5)
     assert not blocks._thread.is_alive()

@@ -17,7 +17,8 @@ from embedx.text.tokenizer import BadUtf8Error, Tokenizer
 PIECES = [
     *(c.encode() for c in "aB7 \n'_-éßΣİȺ日𝒳\t\x0b\x1c\x85\xa0\u2028\u3000\u0301\ufeff\u200b\U0001f600"),
     b"\r\n", b"\r", b"\0", b"  ", b"word", b"WORD",
-    b"\xff", b"\x80", b"\xc0\x80", b"\xe0\x80\x80", b"\xf0\x80\x80\x80", b"\xe2\x82", b"\xed\xa0\x80", b"\xf0\x90\x80", b"\xf4\x90\x80\x80", b"\xc3",
+    b"\xff", b"\x80", b"\xc0\x80", b"\xe0\x80\x80", b"\xf0\x80\x80\x80", b"\xe2\x82", b"\xed\xa0\x80", b"\xf0\x90\x80",
+    b"\xf4\x90\x80\x80", b"\xc3",
 ]  # fmt: skip
 ALL_SETTINGS = [
     TextSettings(tokenizer=name, lowercase=lower, on_bad_utf8=bad)

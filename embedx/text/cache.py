@@ -23,6 +23,7 @@ import os
 import shutil
 import tempfile
 import unicodedata
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,15 +57,16 @@ class EncodedCorpus:
 
     def __init__(self, folder: Path, lock: int | None = None) -> None:
         self.folder = folder
-        self._lock = lock  # of a temporary folder
         about = json.loads((folder / "about.json").read_text("utf-8"))
-        self.key: str = about["key"]  # "" for a temporary corpus, which `close` deletes
+        self.key: str = about["key"]  # "" for a temporary corpus
         self.n_tokens: int = about["n_tokens"]  # without the marks between sentences
         self.report: dict[str, Any] = about["report"]
         self.counts: np.ndarray = np.load(folder / COUNTS)  # int64 (n_types,)
         self.tokens: np.ndarray = np.memmap(folder / TOKENS, np.int32, "r")
         if len(self.tokens) != about["n_entries"]:
             raise ValueError(f"{folder}: {len(self.tokens)} tokens and marks instead of {about['n_entries']}")
+        # At the latest when the program ends.
+        self._delete = weakref.finalize(self, _remove, folder, lock) if not self.key else None
 
     @functools.cached_property
     def words(self) -> list[str]:
@@ -76,9 +78,8 @@ class EncodedCorpus:
     def close(self) -> None:
         """Let go of the files; those of a temporary corpus are deleted."""
         self.tokens = np.empty(0, np.int32)
-        if not self.key:
-            _remove(self.folder, self._lock)
-            self._lock = None
+        if self._delete:
+            self._delete()
 
     def __enter__(self) -> Self:
         return self
@@ -298,7 +299,7 @@ def _read(sources: Sequence[Source], settings: TextSettings, progress: Progress,
             n_tokens += int(np.count_nonzero(tokens != END_OF_SENTENCE))
 
     progress.start("reading", total_size(sources), "B")
-    stored = 0
+    stored = n_before = 0
     with ReadAhead(sources) as blocks:
         for number, data, stored in blocks:
             source = sources[number]
@@ -307,8 +308,8 @@ def _read(sources: Sequence[Source], settings: TextSettings, progress: Progress,
                     write(tokenizer.feed(data))
                 else:
                     write(tokenizer.finish_source())
-                    before = sum(report["tokens"] for report in reports)
-                    reports.append(_source_report(source, tokenizer, n_tokens - before))
+                    reports.append(_source_report(source, tokenizer, n_tokens - n_before))
+                    n_before = n_tokens
                     tokenizer.start_source()
             except BadUtf8Error as error:
                 raise EmbedxError(
