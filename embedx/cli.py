@@ -74,12 +74,20 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     return app
 
 
-def version_option(version: Annotated[bool, typer.Option("--version", help="print the version and stop")] = False) -> None:
-    if version:
+def print_version(wanted: bool) -> None:
+    if wanted:
         from embedx.model import installed_version
 
         print(f"embedx {installed_version()}")
         raise typer.Exit
+
+
+def version_option(
+    version: Annotated[
+        bool, typer.Option("--version", help="print the version and stop", is_eager=True, callback=print_version)
+    ] = False,
+) -> None:
+    pass
 
 
 # ---- settings as options
@@ -146,13 +154,16 @@ def with_settings(command: Callable[..., None], options: dict[str, Option]) -> C
 
 def train(
     corpora: Annotated[
-        list[str], typer.Argument(metavar="CORPUS...", help="files, globs, directories, URLs, a recipe's name, - for standard input")
+        list[str],
+        typer.Argument(metavar="CORPUS...", help="files, globs, directories, URLs, a recipe's name, - for standard input"),
     ],
     objective: Annotated[str, typer.Option("--objective", help="the output layer")] = "ns",
     output: Annotated[Path | None, typer.Option("--output", help="folder to write; by default CORPUS.OBJECTIVE.embedx")] = None,
     overwrite: Overwrite = False,
     cache_dir: CacheDir = None,
-    log_json: Annotated[Path | None, typer.Option("--log-json", help="append a JSON object for each interval to this file")] = None,
+    log_json: Annotated[
+        Path | None, typer.Option("--log-json", help="append a JSON object for each interval to this file")
+    ] = None,
     as_json: Json = False,
     typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
 ) -> None:
@@ -174,9 +185,15 @@ def train(
 def evaluate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="model folder, word2vec, .vec or gensim file")],
     other: Annotated[str | None, typer.Argument(metavar="[OTHER]", help="a second model, to be compared pair by pair")] = None,
-    pairs: Annotated[list[Path] | None, typer.Option("--pairs", help="word pairs with scores, instead of the packaged sets")] = None,
-    analogies: Annotated[Path | None, typer.Option("--analogies", help="questions in sections, in the layout of Google's")] = None,
-    candidates: Annotated[int, typer.Option("--candidates", min=1, help="analogies: answers are sought among so many words")] = 30000,
+    pairs: Annotated[
+        list[Path] | None, typer.Option("--pairs", help="word pairs with scores, instead of the packaged sets")
+    ] = None,
+    analogies: Annotated[
+        Path | None, typer.Option("--analogies", help="questions in sections, in the layout of Google's")
+    ] = None,
+    candidates: Annotated[
+        int, typer.Option("--candidates", min=1, help="analogies: answers are sought among so many words")
+    ] = 30000,
     seed: Annotated[int, typer.Option("--seed", help="of the bootstrap")] = 0,
     as_json: Json = False,
 ) -> None:
@@ -184,7 +201,7 @@ def evaluate(
     from embedx.evaluation import words
 
     report = words.evaluate(
-        model, other, pairs=pairs or (), analogies=analogies, restrict_vocab=candidates, seed=seed, progress=Reporter(sys.stderr)
+        model, other, pairs=pairs or (), analogies=analogies, candidates=candidates, seed=seed, progress=Reporter(sys.stderr)
     )
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)

@@ -40,7 +40,8 @@ def train(
     vocabulary = VocabularySettings.from_options(typed)
     objective = found(found.Settings.from_options(typed))
     progress.note(f"embedx train {' '.join(corpora)} --objective {objective_name} --output {folder}")
-    progress.note(" ".join(f"{name}={spoken(value)}" for name, value in resolved(settings, objective.settings, text, vocabulary)))
+    used = resolved(settings, objective.settings, text, vocabulary)
+    progress.note(" ".join(f"{name}={spoken(value)}" for name, value in used if value is not None))
     trained = skipgram.train(
         corpora, objective, settings, text=text, vocabulary=vocabulary, progress=progress, cache_dir=cache_dir
     )
@@ -53,7 +54,9 @@ def check_applies(typed: dict[str, Any], objective_name: str) -> None:
         takers = [other for other, each in objectives.OBJECTIVES.items() if name in settings_of(each.Settings)]
         shared = any(name in settings_of(group) for group in (SkipGramSettings, TextSettings, VocabularySettings))
         if takers and objective_name not in takers and not shared:
-            raise EmbedxError(f"{option_name(name)} does not apply to --objective {objective_name}; taken by {', '.join(takers)}")
+            raise EmbedxError(
+                f"{option_name(name)} does not apply to --objective {objective_name}; taken by {', '.join(takers)}"
+            )
 
 
 def default_output(corpora: Sequence[str], objective_name: str) -> Path:

@@ -52,7 +52,7 @@ class Reporter:
         self.interval = 0.5 if self.on_terminal else 10.0
         self._bar: Any = None
         try:
-            self._log = open(log_json, "a", encoding="utf-8") if log_json else None
+            self._log = open(log_json, "a", encoding="utf-8") if log_json else None  # noqa: SIM115 (lives as long as the run)
         except OSError as error:
             raise EmbedxError(f"--log-json {log_json}: {error.strerror}; name a file that can be written") from error
 

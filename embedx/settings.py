@@ -5,6 +5,7 @@ all come from the fields of the dataclasses below and of each objective's own `S
 """
 
 import dataclasses
+import operator
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ def param(
     choices: Sequence[str] | None = None,
     parse: Callable[[str], Any] | None = None,
 ) -> Any:
-    """A dataclass field that declares a setting: default, meaning, range (inclusive unless `above`), how to read it if typed."""
+    """A dataclass field that declares a setting: default, meaning, range (inclusive unless `above`), how to read it typed."""
     limits = {"at_least": at_least, "above": above, "at_most": at_most, "choices": choices, "parse": parse}
     return dataclasses.field(default=default, metadata={"meaning": meaning, **limits})
 
@@ -37,7 +38,9 @@ def spoken(value: Any) -> str:
     """A setting's value as the user would type it."""
     if value is None:
         return ""
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def seconds(duration: str) -> float:
@@ -82,13 +85,12 @@ def check(field: dataclasses.Field[Any], value: Any) -> None:
     if limits["choices"] is not None and value not in limits["choices"]:
         raise EmbedxError(f"{name} {value}: choose one of {', '.join(limits['choices'])}")
     for limit, holds, words in (
-        ("at_least", lambda bound: value >= bound, "must be at least"),
-        ("above", lambda bound: value > bound, "must be above"),
-        ("at_most", lambda bound: value <= bound, "must be at most"),
+        ("at_least", operator.ge, "must be at least"),
+        ("above", operator.gt, "must be above"),
+        ("at_most", operator.le, "must be at most"),
     ):
-        bound = limits[limit]
-        if bound is not None and not (value == value and holds(bound)):
-            raise EmbedxError(f"{name} {value}: {words} {bound}")
+        if limits[limit] is not None and not holds(value, limits[limit]):
+            raise EmbedxError(f"{name} {value}: {words} {limits[limit]}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,16 +1,15 @@
 """The task of word vectors: from corpora to a trained model, one call.
 
-    corpora -> encoded tokens -> vocabulary -> [engine: blocks of skip-gram pairs] -> model
+corpora -> encoded tokens -> vocabulary -> [engine: blocks of skip-gram pairs] -> model
 """
 
 import dataclasses
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from numba import types, typeof
+from numba import typeof, types
 
 from embedx import model, objectives
 from embedx.compiled import is_cached
@@ -22,7 +21,7 @@ from embedx.errors import DivergedError, EmbedxError
 from embedx.objectives.contract import COEFFICIENTS, Objective
 from embedx.progress import Progress, Silent
 from embedx.samplers.alias import AliasTable, alias_table
-from embedx.settings import Settings, TextSettings, VocabularySettings, param, seconds
+from embedx.settings import Settings, TextSettings, VocabularySettings, param, seconds, settings_of
 from embedx.text import cache, sources
 from embedx.text.vocabulary import Vocabulary, select
 
@@ -41,14 +40,20 @@ class SkipGramSettings(Settings):
     sampler: str = param("unigram", "what noise words are drawn by: their count, or evenly", choices=("unigram", "uniform"))
     sampler_exponent: float = param(0.75, "the power of the count that `unigram` draws by", at_least=0.0, at_most=1.0)
     share: int = param(
-        16, "consecutive words whose windows share one set of noise words; 0 draws afresh for every pair", at_least=0, at_most=256
+        16,
+        "consecutive words whose windows share one set of noise words; 0 draws afresh for every pair",
+        at_least=0,
+        at_most=256,
     )
     draws: int | None = param(
         None, "noise words drawn for each set; by default as many as --negatives, and at least --share", at_least=1, at_most=512
     )
     threads: int | None = param(None, "worker threads; by default one for each usable core", at_least=1)
     time_budget: float | None = param(
-        None, "train for this long instead of --epochs: 90s, 10m, 2h; the rate reaches zero at the bell", above=0.0, parse=seconds
+        None,
+        "train for this long instead of --epochs: 90s, 10m, 2h; the rate reaches zero at the bell",
+        above=0.0,
+        parse=seconds,
     )
     seed: int = param(1, "every random choice derives from this", at_least=0)
 
@@ -61,8 +66,11 @@ class Trained:
     outcome: trainer.Outcome
 
 
+Corpora = str | Path | Sequence[str | Path] | Iterable[Sequence[str]]  # names of corpora, or sentences as lists of tokens
+
+
 def train(
-    corpora: Sequence[str] | Iterable[Sequence[str]],
+    corpora: Corpora,
     objective: Objective,
     settings: SkipGramSettings,
     *,
@@ -90,19 +98,17 @@ def train(
     return Trained(model.WordVectors(words.words, arrays, counts=words.counts, settings=record, facts=facts), outcome)
 
 
-def encode(
-    corpora: Sequence[str] | Iterable[Sequence[str]], text: TextSettings, progress: Progress, cache_dir: Path | None
-) -> cache.EncodedCorpus:
+def encode(corpora: Corpora, text: TextSettings, progress: Progress, cache_dir: Path | None) -> cache.EncodedCorpus:
     """The corpora as provisional token ids; read now, or found in the token cache."""
     if isinstance(corpora, str | Path):
-        corpora = [str(corpora)]
-    if isinstance(corpora, Sequence) and all(isinstance(corpus, str | Path) for corpus in corpora):
-        return cache.encode(sources.resolve([str(corpus) for corpus in corpora]), text, progress, cache_dir)
-    return cache.encode_sentences(corpora, progress, cache_dir)
+        corpora = [corpora]
+    if isinstance(corpora, Sequence) and (names := [str(name) for name in corpora if isinstance(name, str | Path)]):
+        return cache.encode(sources.resolve(names), text, progress, cache_dir)
+    return cache.encode_sentences(cast(Iterable[Sequence[str]], corpora), progress, cache_dir)
 
 
 def new_tables(n_words: int, objective: Objective, settings: SkipGramSettings) -> engine.Tables:
-    """Parameters before training: inputs uniform in ±1/(2 dim), each number drawn for itself; outputs zero, as word2vec.c has it.
+    """Parameters before training: inputs uniform in ±1/(2 dim), each number drawn for itself; outputs zero.
 
     Raises `EmbedxError` when they do not fit in memory.
     """
@@ -247,19 +253,21 @@ class SkipGram:
 
     def __init__(self, objective: str = "ns", *, cache_dir: str | Path | None = None, **options: Any) -> None:
         found = objectives.find(objective)
-        groups = (SkipGramSettings, TextSettings, VocabularySettings, found.Settings)
-        known = {field.name for group in groups for field in dataclasses.fields(group)}
+        groups: tuple[type[Settings], ...] = (SkipGramSettings, TextSettings, VocabularySettings, found.Settings)
+        known = {name for group in groups for name in settings_of(group)}
         if unknown := options.keys() - known:
             raise TypeError(f"SkipGram takes no {', '.join(sorted(unknown))}; its settings are {', '.join(sorted(known))}")
-        self.settings, self.text, self.vocabulary = (group.from_options(options) for group in groups[:3])
+        self.settings = SkipGramSettings.from_options(options)
+        self.text = TextSettings.from_options(options)
+        self.vocabulary = VocabularySettings.from_options(options)
         self.objective = found(found.Settings.from_options(options))
         self.cache_dir = Path(cache_dir) if cache_dir else None
 
-    def fit(self, corpora: str | Path | Sequence[str | Path] | Iterable[Sequence[str]]) -> "SkipGram":
+    def fit(self, corpora: Corpora) -> "SkipGram":
         """Train; the result is `self.model`. Raises `EmbedxError`; Ctrl-C keeps the model so far and is raised again."""
         trained = train(
             corpora, self.objective, self.settings, text=self.text, vocabulary=self.vocabulary, cache_dir=self.cache_dir
-        )  # type: ignore[arg-type]
+        )
         self.model, self.outcome = trained.vectors, trained.outcome
         if self.outcome.interrupted_by is not None:
             raise self.outcome.interrupted_by

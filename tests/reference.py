@@ -43,9 +43,8 @@ def pairs_of(kept, start, stop):
     pairs = []
     for i, (position, centre, sentence, reach) in enumerate(kept):
         if start <= position < stop:
-            for j in range(max(i - reach, 0), min(i + reach + 1, len(kept))):
-                if j != i and kept[j][2] == sentence:
-                    pairs.append((kept[j][1], centre, i))
+            around = [j for j in range(max(i - reach, 0), min(i + reach + 1, len(kept))) if j != i]
+            pairs += [(kept[j][1], centre, i) for j in around if kept[j][2] == sentence]
     return pairs
 
 

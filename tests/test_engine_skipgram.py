@@ -7,9 +7,9 @@ import reference
 from embedx.engine import skipgram as engine
 from embedx.engine.random import stream_key
 from embedx.objectives.ns import NegativeSampling, NegativeSamplingSettings
+from embedx.progress import Silent
 from embedx.samplers.alias import alias_table, draw
 from embedx.skipgram import SkipGramSettings, load_kernels
-from embedx.progress import Silent
 
 K, DIM, WINDOW = 12, 10, 3
 OBJECTIVE = NegativeSampling(NegativeSamplingSettings(negatives=4))

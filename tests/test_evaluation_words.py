@@ -303,7 +303,7 @@ def test_what_cannot_be_opened_is_named(tmp_path):
     with pytest.raises(EmbedxError, match="pickle: gensim finds no word vectors in it"):
         words.evaluate(tmp_path / "pickle")
     with pytest.raises(EmbedxError, match="--candidates 0: must be at least 1"):
-        words.evaluate(tmp_path / "pickle", restrict_vocab=0)
+        words.evaluate(tmp_path / "pickle", candidates=0)
 
 
 def test_gensim_says_nothing_and_keeps_nothing(caplog):

@@ -26,12 +26,12 @@ _C2, _C3, _C4, _C5, _C6, _C7 = (_F(1 / math.factorial(n)) for n in range(2, 8))
 _A1, _A2, _A3, _A4, _A5, _A6 = (_F(1 / n) for n in range(3, 15, 2))
 
 
-def exp(x):  # type: ignore[no-untyped-def]
+def exp(x):
     """e to the x; in float32 held at the ends of the range of normal numbers."""
     return np.exp(np.clip(x, _SMALLEST, _LARGEST) if isinstance(x, np.float32) else x)
 
 
-def log1p(x):  # type: ignore[no-untyped-def]
+def log1p(x):
     """log(1 + x) for 0 <= x <= 1."""
     return np.log1p(x)
 
@@ -39,10 +39,10 @@ def log1p(x):  # type: ignore[no-untyped-def]
 if not numba.config.DISABLE_JIT:
 
     @intrinsic
-    def _two_to_the(_typing, n):  # type: ignore[no-untyped-def]
+    def _two_to_the(_typing, n):
         """2.0 ** n for an int32 n between -126 and 127, by writing the exponent's bits."""
 
-        def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        def emit(context, builder, signature, arguments):
             word = ir.IntType(32)
             bits = builder.shl(builder.add(arguments[0], word(127)), word(23))
             return builder.bitcast(bits, ir.FloatType())
@@ -50,11 +50,11 @@ if not numba.config.DISABLE_JIT:
         return types.float32(types.int32), emit
 
     @overload(exp)
-    def _compiled_exp(x):  # type: ignore[no-untyped-def]
+    def _compiled_exp(x):
         if x != types.float32:
             return lambda x: math.exp(x)
 
-        def exp32(x):  # type: ignore[no-untyped-def]
+        def exp32(x):
             held = min(max(x, _SMALLEST), _LARGEST)
             n = np.floor(held * _LOG2_E + _HALF)
             r = held - n * _LN2_HIGH - n * _LN2_LOW
@@ -68,11 +68,11 @@ if not numba.config.DISABLE_JIT:
         return exp32
 
     @overload(log1p)
-    def _compiled_log1p(x):  # type: ignore[no-untyped-def]
+    def _compiled_log1p(x):
         if x != types.float32:
             return lambda x: math.log1p(x)
 
-        def log1p32(x):  # type: ignore[no-untyped-def]
+        def log1p32(x):
             s = x / (_TWO + x)
             t = s * s
             p = _A6 * t + _A5
@@ -86,13 +86,13 @@ if not numba.config.DISABLE_JIT:
 
 
 @register_jitable
-def sigmoid(x):  # type: ignore[no-untyped-def]
+def sigmoid(x):
     """1 / (1 + e^-x), without overflow on either side."""
     e = exp(-abs(x))
     return (_ONE if x >= 0 else e) / (_ONE + e)
 
 
 @register_jitable
-def softplus(x):  # type: ignore[no-untyped-def]
+def softplus(x):
     """log(1 + e^x), without overflow: -log of sigmoid(-x)."""
     return max(x, _ZERO) + log1p(exp(-abs(x)))

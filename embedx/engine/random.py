@@ -17,7 +17,7 @@ _TO_UNIT = 2.0**-53
 
 if numba.config.DISABLE_JIT:
 
-    def bits(key, counter):  # type: ignore[no-untyped-def]
+    def bits(key, counter):
         """As below; numpy warns where a product of two integers wraps, which is the point here."""
         with np.errstate(over="ignore"):
             return _mixed(key, np.uint64(counter))

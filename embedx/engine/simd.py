@@ -33,7 +33,7 @@ float32x16 = Float32x16()
 
 @register_model(Float32x16)
 class _Float32x16Model(models.PrimitiveModel):  # type: ignore[misc]
-    def __init__(self, manager, numba_type):  # type: ignore[no-untyped-def]
+    def __init__(self, manager, numba_type):
         super().__init__(manager, numba_type, _VECTOR)
 
 
@@ -52,72 +52,74 @@ def aligned_zeros(rows: int, dim: int) -> np.ndarray:
 
 if numba.config.DISABLE_JIT:
 
-    def load(matrix, row, column):  # type: ignore[no-untyped-def]
+    def load(matrix, row, column):
         return matrix[row, column : column + LANES].copy()
 
-    def store(matrix, row, column, vector):  # type: ignore[no-untyped-def]
+    def store(matrix, row, column, vector):
         matrix[row, column : column + LANES] = vector
 
-    def store_sums(matrix, row, column, vectors):  # type: ignore[no-untyped-def]
+    def store_sums(matrix, row, column, vectors):
         for i, vector in enumerate(vectors):
             matrix[row + i // 4, column + i % 4] = vector.sum()
 
-    def zeros():  # type: ignore[no-untyped-def]
+    def zeros():
         return np.zeros(LANES, dtype=np.float32)
 
-    def splat(x):  # type: ignore[no-untyped-def]
+    def splat(x):
         return np.full(LANES, x, dtype=np.float32)
 
-    def add(a, b):  # type: ignore[no-untyped-def]
+    def add(a, b):
         return a + b
 
-    def multiply_add(a, b, c):  # type: ignore[no-untyped-def]
+    def multiply_add(a, b, c):
         return a * b + c
 
-    def prefetch(matrix, row, column):  # type: ignore[no-untyped-def]
+    def prefetch(matrix, row, column):
         return None
 
 else:
 
-    def _address(context, builder, array_type, array, row, column, of):  # type: ignore[no-untyped-def]
+    def _address(context, builder, array_type, place, kind):
+        """Pointer of `kind` to the place (array, row, column, ...)."""
+        array, row, column = place[:3]
         view = context.make_array(array_type)(context, builder, array)
         row_bytes = builder.mul(row, builder.extract_value(view.strides, 0))
         offset = builder.add(row_bytes, builder.shl(column, ir.Constant(column.type, 2)))
         start = builder.ptrtoint(view.data, offset.type)
-        return builder.inttoptr(builder.add(start, offset), of.as_pointer())
+        return builder.inttoptr(builder.add(start, offset), kind.as_pointer())
 
-    def _lanes(lanes):  # type: ignore[no-untyped-def]
+    def _lanes(lanes):
         return ir.Constant(ir.VectorType(_INDEX, len(lanes)), list(lanes))
 
     @intrinsic
-    def load(_typing, matrix, row, column):  # type: ignore[no-untyped-def]
+    def load(_typing, matrix, row, column):
         """The sixteen floats of `matrix[row]` from `column` on."""
 
-        def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-            address = _address(context, builder, signature.args[0], *arguments, of=_VECTOR)
+        def emit(context, builder, signature, arguments):
+            address = _address(context, builder, signature.args[0], arguments, _VECTOR)
             return builder.load(address, align=4)
 
         return float32x16(matrix, types.intp, types.intp), emit
 
     @intrinsic
-    def store(_typing, matrix, row, column, vector):  # type: ignore[no-untyped-def]
+    def store(_typing, matrix, row, column, vector):
         """Write a vector to `matrix[row]` from `column` on."""
 
-        def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-            address = _address(context, builder, signature.args[0], *arguments[:3], of=_VECTOR)
+        def emit(context, builder, signature, arguments):
+            address = _address(context, builder, signature.args[0], arguments, _VECTOR)
             builder.store(arguments[3], address, align=4)
             return context.get_dummy_value()
 
         return types.void(matrix, types.intp, types.intp, float32x16), emit
 
     @intrinsic
-    def store_sums(_typing, matrix, row, column, vectors):  # type: ignore[no-untyped-def]
+    def store_sums(_typing, matrix, row, column, vectors):
         """Write `matrix[row + i, column + j] = sum of vectors[4 * i + j]` for i, j below 4.
 
         The sixteen sums are formed together: each of four rounds adds pairs of vectors crosswise and leaves half as many.
         """
 
-        def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        def emit(context, builder, signature, arguments):
             vectors = [builder.extract_value(arguments[3], i) for i in range(LANES)]
             step = 1
             while len(vectors) > 1:
@@ -134,22 +136,22 @@ else:
             for i in range(4):
                 quarter = builder.shuffle_vector(vectors[0], vectors[0], _lanes(range(4 * i, 4 * i + 4)))
                 at_row = builder.add(arguments[1], ir.Constant(arguments[1].type, i))
-                address = _address(context, builder, signature.args[0], arguments[0], at_row, arguments[2], of=_QUARTER)
+                address = _address(context, builder, signature.args[0], (arguments[0], at_row, arguments[2]), _QUARTER)
                 builder.store(quarter, address, align=4)
             return context.get_dummy_value()
 
         return types.void(matrix, types.intp, types.intp, vectors), emit
 
     @intrinsic
-    def zeros(_typing):  # type: ignore[no-untyped-def]
+    def zeros(_typing):
         """Sixteen zeros."""
         return float32x16(), lambda context, builder, signature, arguments: ir.Constant(_VECTOR, [0.0] * LANES)
 
     @intrinsic
-    def splat(_typing, x):  # type: ignore[no-untyped-def]
+    def splat(_typing, x):
         """Sixteen copies of a float32."""
 
-        def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        def emit(context, builder, signature, arguments):
             nothing = ir.Constant(_VECTOR, ir.Undefined)
             one = builder.insert_element(nothing, arguments[0], ir.Constant(_INDEX, 0))
             return builder.shuffle_vector(one, nothing, _lanes([0] * LANES))
@@ -157,27 +159,27 @@ else:
         return float32x16(types.float32), emit
 
     @intrinsic
-    def add(_typing, a, b):  # type: ignore[no-untyped-def]
+    def add(_typing, a, b):
         """a + b, lane by lane."""
         return float32x16(float32x16, float32x16), lambda context, builder, signature, arguments: builder.fadd(*arguments)
 
     @intrinsic
-    def multiply_add(_typing, a, b, c):  # type: ignore[no-untyped-def]
+    def multiply_add(_typing, a, b, c):
         """a * b + c, lane by lane, in one instruction where the machine has it."""
 
-        def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        def emit(context, builder, signature, arguments):
             product = builder.fmul(arguments[0], arguments[1], flags=("contract",))
             return builder.fadd(product, arguments[2], flags=("contract",))
 
         return float32x16(float32x16, float32x16, float32x16), emit
 
     @intrinsic
-    def prefetch(_typing, matrix, row, column):  # type: ignore[no-untyped-def]
+    def prefetch(_typing, matrix, row, column):
         """Ask for the cache line of `matrix[row, column]`, soon to be read; it has no other effect."""
 
-        def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        def emit(context, builder, signature, arguments):
             byte = ir.IntType(8)
-            address = _address(context, builder, signature.args[0], *arguments, of=byte)
+            address = _address(context, builder, signature.args[0], arguments, byte)
             kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), _INDEX, _INDEX, _INDEX])
             llvm_prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
             read, all_levels, data = _INDEX(0), _INDEX(3), _INDEX(1)

@@ -18,9 +18,9 @@ import numpy as np
 
 from embedx.compiled import kernel
 from embedx.engine.random import bits, high_half, low_half_below
-from embedx.engine.simd import LANES, add, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, zeros
+from embedx.engine.simd import LANES, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, zeros
 from embedx.engine.tiles import TILE, scores, weighted_sums, weighted_sums_transposed
-from embedx.samplers.alias import AliasTable, draw
+from embedx.samplers.alias import draw
 
 END_OF_SENTENCE = -1
 LEFT_OUT = -1
@@ -375,7 +375,7 @@ def _each_pair(coefficients, tables, log_expected, numbers, plan, scratch, block
                     times[e, 0] = times[e, 1 + k] if plan.keeps_hits else 0
                     times[e, 1 + k] = 0
             e += 1
-    scratch.z[j, :_whole_tiles(n_candidates)] = 0
+    scratch.z[j, : _whole_tiles(n_candidates)] = 0
     loss = 0.0
     e = 0
     for i in range(n_centres):

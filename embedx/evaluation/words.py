@@ -457,23 +457,23 @@ def evaluate(
     *,
     pairs: Sequence[Path] = (),
     analogies: Path | None = None,
-    restrict_vocab: int = ANALOGY_CANDIDATES,
+    candidates: int = ANALOGY_CANDIDATES,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Report:
     """Score one model, or two with the difference between them, on the files given; without any, on the default tests.
 
-    restrict_vocab  how many words, from the most frequent, analogies know and are answered with; gensim's name for it
-    seed            of the resampling; the same for both models
+    candidates  how many words, from the most frequent, analogies know and are answered with
+    seed        of the resampling; the same for both models
     """
-    if restrict_vocab < 1:
-        raise EmbedxError(f"--candidates {restrict_vocab}: must be at least 1")
+    if candidates < 1:
+        raise EmbedxError(f"--candidates {candidates}: must be at least 1")
     progress = progress or Silent()
     tests: list[Test] = [read_pairs(Path(path)) for path in pairs]
     if analogies is not None:
         tests.append(read_analogies(Path(analogies)))
     tests = [
-        dataclasses.replace(test, candidates=restrict_vocab) if isinstance(test, Analogies) else test
+        dataclasses.replace(test, candidates=candidates) if isinstance(test, Analogies) else test
         for test in tests or default_tests()
     ]
     paths = [model_path] if other_path is None else [model_path, other_path]

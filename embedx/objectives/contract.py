@@ -20,9 +20,9 @@ serves them all by an indirect call:
     key      row of `state`: the input word (skip-gram) or the example (classification); visits: how often it was seen before
     lr, h2   learning rate and |h|², for objectives whose step is not a gradient
 
-An example is one (input, positive) pair; an objective with `multi_positive` gets all positives of an input at once instead, each
-draw then counted once for each of them. A row that is both positive and drawn is one row with both weights if the objective
-`keeps_hits`; otherwise it keeps only its label. Rows may have neither weight, and must then get coefficient 0.
+An example is one (input, positive) pair; an objective with `multi_positive` gets all positives of an input at once instead,
+each draw then counted once for each of them. A row that is both positive and drawn is one row with both weights if the
+objective `keeps_hits`; otherwise it keeps only its label. Rows may have neither weight, and must then get coefficient 0.
 """
 
 from typing import Any, ClassVar
@@ -66,7 +66,7 @@ class Objective:
         return np.zeros(1, dtype=np.float32)
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
-        """log p(k | h), float (..., K), from the scores of all rows and the log of the noise distribution, both float (..., K)."""
+        """log p(k | h), float (..., K), from the scores of all rows (..., rows) and the log of the noise distribution (K,)."""
         return log_softmax(z)
 
 

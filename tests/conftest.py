@@ -1,0 +1,41 @@
+"""Shared by all tests: one kernel cache for the whole run, a token cache of their own, small corpora."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _private_token_cache(tmp_path_factory):
+    """Tests never read or clear the user's encoded corpora; kernels stay where they are, so that they compile once."""
+    from embedx.text import cache
+
+    folder = tmp_path_factory.mktemp("tokens")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache, "default_folder", lambda: folder)
+        yield
+
+
+@pytest.fixture(scope="session")
+def two_topics(tmp_path_factory) -> Path:
+    """A corpus of 4,000 sentences, each about cats or about cars, so that what ought to be near is known."""
+    rng = random.Random(0)
+    topics = (["cat", "dog", "purr", "fur", "paw", "tail"], ["car", "truck", "engine", "wheel", "road", "fuel"])
+    common = ["the", "a", "and", "is"]
+    path = tmp_path_factory.mktemp("corpus") / "two-topics.txt"
+    with open(path, "w") as out:
+        for _ in range(4000):
+            topic = rng.choice(topics)
+            out.write(" ".join(rng.choice(topic + common) for _ in range(rng.randint(4, 20))) + "\n")
+    return path
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The real corpora and word sets, where the environment variable EMBEDX_DATA says they are."""
+    folder = os.environ.get("EMBEDX_DATA")
+    if not folder:
+        pytest.skip("EMBEDX_DATA is not set: the real corpora are not here")
+    return Path(folder)

@@ -1,0 +1,213 @@
+"""The commands as a user types them, in processes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import embedx
+
+COMMAND = [sys.executable, "-m", "embedx"]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A folder to work in, with a cache of its own for tokens; kernels are shared with the other tests."""
+    return tmp_path_factory.mktemp("home")
+
+
+def embedx_run(home, *arguments, check=True, **options):
+    """Run a command in `home`; its completed process."""
+    done = subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment(home),
+        **options,
+    )
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def environment(home):
+    from embedx.compiled import KERNEL_FOLDER
+
+    return os.environ | {"EMBEDX_CACHE_DIR": str(home / "cache"), "NUMBA_CACHE_DIR": os.path.dirname(KERNEL_FOLDER)}
+
+
+@pytest.fixture(scope="module")
+def trained(home, two_topics):
+    """`embedx train` on the two-topic corpus: (home, model folder, the completed process)."""
+    done = embedx_run(home, "train", two_topics, "--dim", 20, "--epochs", 5, "--sample", 0, "--threads", 2, "--json")
+    return home, home / "two-topics.ns.embedx", done
+
+
+def test_train_prints_one_json_object_and_progress_goes_elsewhere(trained):
+    _, folder, done = trained
+    told = json.loads(done.stdout)
+    assert told["model"] == str(folder)
+    assert told["objective"] == "ns"
+    assert told["settings"]["dim"] == 20
+    assert told["words_trained"] == 5 * told["corpus_tokens"]
+    assert 0 < told["final_loss"] < 3
+    assert "dim=20" in done.stderr
+    assert "vocabulary: 16 words" in done.stderr
+
+
+def test_words_of_one_topic_are_nearest_to_each_other(trained):
+    home, folder, _ = trained
+    lines = embedx_run(home, "nn", folder, "cat", "truck", "--top-k", 3).stdout.splitlines()
+    neighbours = [line.split("\t")[:2] for line in lines]
+    assert {n for word, n in neighbours if word == "cat"} <= {"dog", "purr", "fur", "paw", "tail"}
+    assert {n for word, n in neighbours if word == "truck"} <= {"car", "engine", "wheel", "road", "fuel"}
+    spoken = json.loads(embedx_run(home, "nn", folder, "cat", "--top-k", 1, "--json").stdout)
+    assert spoken["cat"][0]["word"] == neighbours[0][1]
+
+
+def test_the_summary_is_one_line_with_the_path(home, two_topics):
+    done = embedx_run(home, "train", two_topics, "--dim", 4, "--epochs", 1, "--output", "small")
+    (line,) = done.stdout.splitlines()
+    assert line.startswith(f"{home / 'small'}\t16 words, loss ")
+
+
+def test_a_second_process_compiles_nothing_and_reads_nothing(trained, two_topics):
+    home, _, first = trained
+    again = embedx_run(home, "train", two_topics, "--dim", 12, "--epochs", 1, "--output", "again", "--max-vocab", 9)
+    assert "written to the token cache" in first.stderr
+    assert "from the token cache" in again.stderr
+    assert "compiling" not in again.stderr
+    probe = (
+        "import sys; from embedx.cli import main; sys.argv = ['embedx', *sys.argv[1:]]\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "from embedx.engine.skipgram import train_stretch; from embedx.objectives.ns import coefficients\n"
+        "print(sum(sum(k.stats.cache_misses.values()) for k in (train_stretch, coefficients)))\n"
+        "print('gensim' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe, "train", str(two_topics), "--epochs", "1", "--output", "probed"],
+        cwd=home, capture_output=True, text=True, timeout=300, env=environment(home),
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-2:] == ["0", "False"], done.stderr
+
+
+def test_export_nn_and_analogy_accept_what_they_write(trained):
+    home, folder, _ = trained
+    embedx_run(home, "export", folder, "--format", "word2vec", "vectors.txt")
+    embedx_run(home, "export", folder, "--format", "word2vec-binary", "vectors.bin")
+    answers = [embedx_run(home, "analogy", name, "cat", "dog", "car").stdout for name in (folder, "vectors.txt", "vectors.bin")]
+    assert answers[0] == answers[1] == answers[2]
+    from gensim.models import KeyedVectors
+
+    ours = embedx.load(folder)
+    theirs = KeyedVectors.load_word2vec_format(str(home / "vectors.bin"), binary=True)
+    assert theirs.index_to_key == ours.words
+    np.testing.assert_array_equal(theirs.vectors, ours.vectors)
+
+
+def test_help_imports_nothing_heavy(home):
+    probe = (
+        "import sys; sys.argv = ['embedx', '--help']\nfrom embedx.cli import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print([m for m in ('numba', 'numpy', 'scipy', 'gensim', 'smart_open') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_training_from_standard_input(home, two_topics):
+    done = embedx_run(home, "train", "-", "--dim", 4, "--epochs", 1, "--json", input=two_topics.read_text())
+    assert json.loads(done.stdout)["words"] == 16
+    assert (home / "stdin.ns.embedx").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.txt"], "nowhere.txt: no such file or directory"),
+        (["CORPUS", "--objective", "magic"], "--objective magic: no such objective; choose one of ns"),
+        (["CORPUS", "--dim", "0"], "--dim 0: must be at least 1"),
+        (["CORPUS", "--tokenizer", "letters"], "--tokenizer letters: choose one of whitespace, words"),
+        (["CORPUS", "--min-count", "1000000"], "lower --min-count"),
+        (["CORPUS", "--time-budget", "soon"], "soon: not a time; write 90s, 10m, 2h or 1h30m"),
+        (["CORPUS", "--time-budget", "5m", "--epochs", "3"], "--epochs and --time-budget both say when to stop"),
+        (["CORPUS", "--log-json", "no/such/folder/log"], "--log-json no/such/folder/log: "),
+    ],
+)
+def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(home, two_topics, arguments, message):
+    arguments = [two_topics if a == "CORPUS" else a for a in arguments]
+    done = embedx_run(home, "train", *arguments, "--output", "mistake", check=False)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert not list(home.glob("mistake*"))
+
+
+def test_an_existing_model_is_kept_unless_overwrite_is_given(trained, two_topics):
+    home, folder, _ = trained
+    before = (folder / "input.npy").read_bytes()
+    done = embedx_run(home, "train", two_topics, "--epochs", 1, check=False)
+    assert done.returncode == 2
+    assert "--overwrite" in done.stderr.splitlines()[-1]
+    assert (folder / "input.npy").read_bytes() == before
+
+
+def test_divergence_ends_with_code_3_and_advice(home, two_topics):
+    done = embedx_run(home, "train", two_topics, "--learning-rate", 1e30, "--output", "diverged", check=False)
+    assert done.returncode == 3
+    assert "try a smaller --learning-rate" in done.stderr.splitlines()[-1]
+    assert not (home / "diverged").exists()
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_leaves_a_model_that_loads(home, two_topics, sent, code):
+    name = f"interrupted-{code}"
+    process = subprocess.Popen(
+        [*COMMAND, "train", two_topics, "--epochs", "1000000", "--dim", "8", "--output", name, "--log-json", f"{name}.log"],
+        cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(home),
+    )  # fmt: skip
+    try:
+        for line in process.stderr:
+            if line.startswith("training"):  # the first interval's report
+                break
+        process.send_signal(sent)
+        out, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == code
+    assert out.startswith(str(home / name))
+    model = embedx.load(home / name)
+    assert model.facts["interrupted"]
+    assert np.isfinite(model.vectors).all()
+    events = [json.loads(line) for line in (home / f"{name}.log").read_text().splitlines()]
+    training = [event for event in events if event["stage"] == "training"]
+    assert training[0]["words_per_second"] > 0
+    assert 0 < training[0]["loss"] < 5
+    assert training[0]["seconds_left"] > 0
+
+
+def test_time_budget_is_kept(home, two_topics):
+    started = time.monotonic()
+    done = embedx_run(home, "train", two_topics, "--time-budget", "2s", "--output", "timed", "--json")
+    told = json.loads(done.stdout)
+    assert 2 <= told["seconds"] <= time.monotonic() - started
+    assert told["epochs"] > 1
+
+
+def test_cache_list_and_clear(home, two_topics):
+    embedx_run(home, "train", two_topics, "--dim", 4, "--epochs", 1, "--output", "cached", "--cache-dir", "mine")
+    assert two_topics.name in embedx_run(home, "cache", "list", "--cache-dir", "mine").stdout
+    assert "freed" in embedx_run(home, "cache", "clear", "--cache-dir", "mine").stdout
+    assert embedx_run(home, "cache", "list", "--cache-dir", "mine").stdout == ""
+
+
+def test_version(home):
+    assert embedx_run(home, "--version").stdout.startswith("embedx 0.")
