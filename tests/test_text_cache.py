@@ -301,3 +301,15 @@ def test_urls_are_kept_under_their_name():
     (source,) = resolve(["https://example.org/corpus.gz"])
     assert cache.cache_key([source], TextSettings())
     assert sources.total_size([source]) is None
+
+
+@pytest.mark.skipif("EMBEDX_DATA" not in os.environ, reason="EMBEDX_DATA does not name the folder of real data")
+@pytest.mark.parametrize("settings", [TextSettings(), TextSettings(tokenizer="words", lowercase=True)])
+def test_real_shards_are_encoded_as_the_reference_does(home, settings):
+    shards = resolve([os.path.join(os.environ["EMBEDX_DATA"], "corpora", "lm1b")])
+    assert len(shards) > 1
+    expected = []
+    for shard in shards:
+        with gzip.open(shard.address) as file:
+            expected.append(reference_text.sentences(file.read(), **settings.record()))
+    assert as_reference(encode(shards, settings, cache_dir=home)) == reference_text.encoded(expected)

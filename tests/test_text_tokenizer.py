@@ -3,6 +3,7 @@
 import itertools
 import random
 
+import numba
 import numpy as np
 import pytest
 import reference_text
@@ -111,6 +112,13 @@ def test_bad_utf8_is_counted_per_source():
     list(scanner.feed(b"fine"))
     list(scanner.finish_source())
     assert scanner.bad == 0
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_the_scanner_is_compiled_once():
+    for settings in ALL_SETTINGS:
+        tokenized([b"some", "text é".encode()], settings, 3)
+    assert len(tokenizer.scan.signatures) == 1
 
 
 def test_more_words_than_numbers_is_an_error(monkeypatch):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,13 @@ def test_a_dump_that_ends_too_early_is_an_error_unless_the_recipe_says_so(tmp_pa
 )
 def test_wikitext_becomes_prose(wikitext, prose):
     assert plain_text(wikitext) == prose + "\n"
+
+
+@pytest.mark.parametrize("markup", ["<ref>", "[[", "{{", "{|\n", "[http://x ", "<!--", "[[a|", '<ref name="', "''", "(, "])
+def test_markup_that_never_ends_takes_no_longer_than_other_text(markup):
+    started = time.process_time()
+    plain_text(markup * 20_000)
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.skipif(importlib.util.find_spec("gensim") is None, reason="gensim, which brings the sample, is not installed")

@@ -18,9 +18,10 @@ HIDDEN_TAGS = (
     "ref|nowiki|math|chem|ce|gallery|source|syntaxhighlight|code|pre|timeline|imagemap|score|hiero|graph|mapframe|templatedata|"
     "noinclude|includeonly|table|references"
 )
-HIDDEN = re.compile(
-    rf"<!--.*?(?:-->|\Z)|<({HIDDEN_TAGS})\b(?:[^<>\"]|\"[^\"<]*\")*?(?:/>|>.*?</\1\s*>)", re.DOTALL | re.IGNORECASE
-)
+COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+ATTRIBUTES = r"\b(?:[^<>\"]|\"[^\"<]*\")*?"
+HIDDEN_EMPTY = re.compile(rf"<(?:{HIDDEN_TAGS}){ATTRIBUTES}/>", re.IGNORECASE)
+HIDDEN_EDGE = re.compile(rf"(?P<open><(?:{HIDDEN_TAGS}){ATTRIBUTES}>)|(?P<close></(?:{HIDDEN_TAGS})\s*>)", re.IGNORECASE)
 TEMPLATE_EDGE = re.compile(r"(?P<open>\{\{)|(?P<close>\}\})")
 TABLE_EDGE = re.compile(r"^[ \t:*#]*(?:(?P<open>\{\|)|(?P<close>\|\}))", re.MULTILINE)
 EXTERNAL_LINK = re.compile(
@@ -126,7 +127,8 @@ def plain_text(wikitext: str, hidden_links: frozenset[str] = frozenset({"file", 
             return ""
         return label.rpartition("|")[2] or target.lstrip(":")
 
-    text = HIDDEN.sub("", wikitext)
+    text = HIDDEN_EMPTY.sub("", COMMENT.sub("", wikitext))
+    text = without_nested(text, HIDDEN_EDGE)
     text = without_nested(text, TEMPLATE_EDGE)
     text = without_nested(text, TABLE_EDGE)
     text = EXTERNAL_LINK.sub(lambda link: link[1] or link[2] or "", text)
