@@ -160,7 +160,10 @@ def _run(
 ) -> trainer.Outcome:
     """Train the tables in place."""
     draws = n_draws(objective, settings)
-    plan = engine.Plan(settings.window, settings.share, draws, objective.multi_positive, objective.keeps_hits)
+    plan = engine.Plan(
+        settings.window, settings.share, draws,
+        objective.multi_positive, objective.keeps_hits, objective.uses_loge, objective.uses_norm,
+    )  # fmt: skip
     noise = noise_distribution(words.counts, settings)
     sampler: AliasTable = alias_table(noise)
     log_expected = np.log(draws * noise).astype(np.float32)

@@ -37,7 +37,7 @@ class Setup:
         noise = rng.uniform(0.5, 1.5, K)
         self.sampler = alias_table(noise)
         self.log_expected = np.log(draws * noise / noise.sum()).astype(np.float32)
-        self.plan = engine.Plan(WINDOW, share, draws, multi_positive, True)
+        self.plan = engine.Plan(WINDOW, share, draws, multi_positive, True, False, False)
         self.key, self.noise_key = stream_key(1, 0), stream_key(1, 0, 7)
         self.numbers = OBJECTIVE.numbers(draws)
 

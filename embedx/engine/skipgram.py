@@ -22,6 +22,8 @@ from embedx.engine.simd import LANES, aligned_zeros, load, multiply_add, padded,
 from embedx.engine.tiles import TILE, scores, weighted_sums, weighted_sums_transposed
 from embedx.samplers.alias import draw
 
+LOOP = 2 * LANES  # scores are padded to this: what LLVM takes in one turn of a vectorised loop, so that none is left over
+SLOTS = 512
 END_OF_SENTENCE = -1
 LEFT_OUT = -1
 
@@ -51,6 +53,8 @@ class Plan(NamedTuple):
     n_draws: int
     multi_positive: bool
     keeps_hits: bool
+    uses_loge: bool
+    uses_norm: bool
 
 
 class Block(NamedTuple):
@@ -59,8 +63,9 @@ class Block(NamedTuple):
     sizes: np.ndarray  # int64 (3,)
     inputs: np.ndarray  # int32 (max inputs,)
     candidates: np.ndarray  # int32 (max candidates,)
-    drawn: np.ndarray  # float32 (max candidates,): how often each candidate was drawn as noise; 0 for centres
+    drawn: np.ndarray  # float32 (1, max candidates): how often each candidate was drawn as noise; 0 for centres
     pair: np.ndarray  # float32 (max inputs, max candidates): 1 where an input and a centre are a pair
+    count: np.ndarray  # int64 (max inputs,): the pairs of each input
 
 
 class Scratch(NamedTuple):
@@ -71,6 +76,7 @@ class Scratch(NamedTuple):
     reach: np.ndarray  # int32: how far each one's window reaches
     now: Block
     ahead: Block
+    drawn_at: np.ndarray  # int64 (SLOTS,): the last draw of a row with this remainder; tells cheaply that a row is new
     h: np.ndarray  # float32 (max inputs, stride)
     w: np.ndarray  # float32 (max candidates, stride)
     h_gradient: np.ndarray  # like h
@@ -85,11 +91,16 @@ class Scratch(NamedTuple):
     pair_loge: np.ndarray
 
 
+@kernel
+def _whole_loops(n):
+    return (n + LOOP - 1) // LOOP * LOOP
+
+
 def new_scratch(plan: Plan, n_tokens: int, dim: int, noise_width: int) -> Scratch:
     """Memory for a worker that trains stretches of up to `n_tokens` tokens."""
     centres = max(plan.share, 1)
     n_inputs = -(-(centres + 2 * plan.window) // TILE) * TILE
-    n_candidates = padded(centres + plan.n_draws)
+    n_candidates = _whole_loops(centres + plan.n_draws)
     capacity = n_tokens + 2 * plan.window
 
     def matrix(rows: int, columns: int) -> np.ndarray:
@@ -100,17 +111,19 @@ def new_scratch(plan: Plan, n_tokens: int, dim: int, noise_width: int) -> Scratc
             sizes=np.zeros(3, dtype=np.int64),
             inputs=np.zeros(n_inputs, dtype=np.int32),
             candidates=np.zeros(n_candidates, dtype=np.int32),
-            drawn=np.zeros(n_candidates, dtype=np.float32),
+            drawn=matrix(1, n_candidates),
             pair=matrix(n_inputs, n_candidates),
+            count=np.zeros(n_inputs, dtype=np.int64),
         )
 
-    pairs, competing = min(centres, 2 * plan.window + 1), padded(1 + plan.n_draws)
+    pairs, competing = min(centres, 2 * plan.window + 1), _whole_loops(1 + plan.n_draws)
     return Scratch(
         words=np.zeros(capacity, dtype=np.int32),
         sentence=np.zeros(capacity, dtype=np.int32),
         reach=np.zeros(capacity, dtype=np.int32),
         now=block(),
         ahead=block(),
+        drawn_at=np.full(SLOTS, -1, dtype=np.int64),
         h=aligned_zeros(n_inputs, dim),
         w=aligned_zeros(n_candidates, dim),
         h_gradient=aligned_zeros(n_inputs, dim),
@@ -137,7 +150,8 @@ def train_stretch(coefficients, tables, stream, sampler, log_expected, numbers, 
     loss = 0.0
     n_pairs = 0
     now, ahead = scratch.now, scratch.ahead
-    drawn = np.uint64(0)
+    scratch.drawn_at[:] = -1
+    drawn = 0
     centre, context, drawn = _plan_block(plan, sampler, scratch, n_words, first, last, 0, noise_key, drawn, now)
     while now.sizes[1] > 0:
         centre, context, drawn = _plan_block(plan, sampler, scratch, n_words, centre, last, context, noise_key, drawn, ahead)
@@ -212,22 +226,38 @@ def _plan_block(plan, sampler, scratch, n_words, centre, last, context, key, dra
     n_centres = max(n_centres, 0)
     n_noise = 0
     if n_centres > 0:
+        _clear(block.drawn, 0, block.drawn.shape[1])
+        first_draw = drawn
         for _ in range(plan.n_draws):
-            n_noise = _add_noise(draw(sampler, key, drawn), n_centres, n_noise, block)
-            drawn += np.uint64(1)
+            row = draw(sampler, key, np.uint64(drawn))
+            n_noise = _add_noise(row, n_centres, n_noise, block, scratch.drawn_at, first_draw, drawn)
+            drawn += 1
     block.sizes[0], block.sizes[1], block.sizes[2] = n_inputs, n_centres, n_noise
     return centre, context, drawn
 
 
 @kernel
-def _add_noise(row, n_centres, n_noise, block):
-    """Count one draw of `row`; return the number of distinct noise rows."""
-    for k in range(n_centres, n_centres + n_noise):
-        if block.candidates[k] == row:
-            block.drawn[k] += np.float32(1)
-            return n_noise
+def _clear(matrix, row, n):
+    """Write zeros to matrix[row, :n]; n is a whole number of lanes."""
+    for k in range(0, n, LANES):
+        store(matrix, row, k, zeros())
+
+
+@kernel
+def _add_noise(row, n_centres, n_noise, block, drawn_at, first_draw, this_draw):
+    """Count one draw of `row`; return the number of distinct noise rows.
+
+    Only when a row with the same remainder was drawn for this block is it sought among the rows.
+    """
+    slot = row % SLOTS
+    if drawn_at[slot] >= first_draw:
+        for k in range(n_centres, n_centres + n_noise):
+            if block.candidates[k] == row:
+                block.drawn[0, k] += np.float32(1)
+                return n_noise
+    drawn_at[slot] = this_draw
     block.candidates[n_centres + n_noise] = row
-    block.drawn[n_centres + n_noise] = 1
+    block.drawn[0, n_centres + n_noise] = 1
     return n_noise + 1
 
 
@@ -238,14 +268,15 @@ def _group_inputs(window, scratch, n_words, centre, n_centres, block):
     end = min(centre + n_centres + window, n_words)
     for j in range(end - begin):
         block.inputs[j] = scratch.words[begin + j]
-        block.pair[j, :] = 0
+        block.count[j] = 0
+        _clear(block.pair, j, _whole_lanes(n_centres))
     for i in range(n_centres):
         y = centre + i
         block.candidates[i] = scratch.words[y]
-        block.drawn[i] = 0
         for x in range(max(y - scratch.reach[y], 0), min(y + scratch.reach[y] + 1, n_words)):
             if x != y and scratch.sentence[x] == scratch.sentence[y]:
                 block.pair[x - begin, i] = 1
+                block.count[x - begin] += 1
     return end - begin
 
 
@@ -262,8 +293,8 @@ def _next_pair(scratch, n_words, centre, last, context, block):
             if x != centre and scratch.sentence[x] == scratch.sentence[centre]:
                 block.inputs[0] = scratch.words[x]
                 block.candidates[0] = scratch.words[centre]
-                block.drawn[0] = 0
                 block.pair[0, 0] = 1
+                block.count[0] = 1
                 return centre, x + 1, 1, 1
             x += 1
         centre += 1
@@ -291,18 +322,15 @@ def _train_block(coefficients, tables, log_expected, numbers, plan, scratch, blo
     loss = 0.0
     n_pairs = 0
     for j in range(n_inputs):
-        count = 0
-        for i in range(n_centres):
-            count += block.pair[j, i] > 0
-        n_pairs += count
-        if count == 0:
-            scratch.z[j, :n_w] = 0
+        n_pairs += block.count[j]
+        if block.count[j] == 0:
+            _clear(scratch.z, j, _whole_lanes(n_w))
         elif plan.multi_positive:
-            loss += _all_pairs(coefficients, tables, log_expected, numbers, scratch, block, j, count, n_w, lr)
+            loss += _all_pairs(coefficients, tables, log_expected, numbers, plan, scratch, block, j, lr)
         else:
             loss += _each_pair(coefficients, tables, log_expected, numbers, plan, scratch, block, j, lr)
     for j in range(n_inputs, n_h):
-        scratch.z[j, :n_w] = 0
+        _clear(scratch.z, j, _whole_lanes(n_w))
     weighted_sums(scratch.z, n_h, scratch.w, n_candidates, scratch.h_gradient)
     weighted_sums_transposed(scratch.z, n_w, scratch.h, n_inputs, scratch.w_gradient)
     _descend(tables.inputs, block.inputs, n_inputs, scratch.h_gradient, lr)
@@ -313,6 +341,11 @@ def _train_block(coefficients, tables, log_expected, numbers, plan, scratch, blo
 @kernel
 def _whole_tiles(n):
     return (n + TILE - 1) // TILE * TILE
+
+
+@kernel
+def _whole_lanes(n):
+    return (n + LANES - 1) // LANES * LANES
 
 
 @kernel
@@ -337,19 +370,21 @@ def _descend(table, rows, n, gradient, lr):
 
 
 @kernel
-def _all_pairs(coefficients, tables, log_expected, numbers, scratch, block, j, count, n_w, lr):
-    """Coefficients of input j with all its positives at once; each draw counts once for each of the `count` positives."""
+def _all_pairs(coefficients, tables, log_expected, numbers, plan, scratch, block, j, lr):
+    """Coefficients of input j with all its positives at once; each draw counts once for each of them."""
     n_candidates = block.sizes[1] + block.sizes[2]
-    for k in range(n_candidates):
-        scratch.times[j, k] = block.drawn[k] * np.float32(count)
-        scratch.loge[j, k] = log_expected[block.candidates[k]]
-    for k in range(n_candidates, n_w):
-        scratch.times[j, k] = 0
+    n = min(_whole_loops(n_candidates), scratch.z.shape[1])
+    count = splat(np.float32(block.count[j]))
+    for k in range(0, n, LANES):
+        store(scratch.times, j, k, multiply_add(count, load(block.drawn, 0, k), zeros()))
+    if plan.uses_loge:
+        for k in range(n_candidates):
+            scratch.loge[j, k] = log_expected[block.candidates[k]]
     key = np.int64(block.inputs[j])
-    visits = _visit(tables, key, count)
+    visits = _visit(tables, key, block.count[j])
     return coefficients(
         scratch.z, block.pair, scratch.times, scratch.loge, tables.state, scratch.noise, numbers,
-        j, n_w, key, visits, lr, _squared_norm(scratch.h, j),
+        j, n, key, visits, lr, _squared_norm(plan, scratch.h, j),
     )  # fmt: skip
 
 
@@ -359,7 +394,7 @@ def _each_pair(coefficients, tables, log_expected, numbers, plan, scratch, block
     n_centres, n_noise = block.sizes[1], block.sizes[2]
     n_candidates = n_centres + n_noise
     key = np.int64(block.inputs[j])
-    h2 = _squared_norm(scratch.h, j)
+    h2 = _squared_norm(plan, scratch.h, j)
     z, label, times, loge = scratch.pair_z, scratch.pair_label, scratch.pair_times, scratch.pair_loge
     e = 0
     for i in range(n_centres):
@@ -369,13 +404,13 @@ def _each_pair(coefficients, tables, log_expected, numbers, plan, scratch, block
             for k in range(n_noise):
                 z[e, 1 + k] = scratch.z[j, n_centres + k]
                 label[e, 1 + k] = 0
-                times[e, 1 + k] = block.drawn[n_centres + k]
+                times[e, 1 + k] = block.drawn[0, n_centres + k]
                 loge[e, 1 + k] = log_expected[block.candidates[n_centres + k]]
                 if block.candidates[n_centres + k] == positive:
                     times[e, 0] = times[e, 1 + k] if plan.keeps_hits else 0
                     times[e, 1 + k] = 0
             e += 1
-    scratch.z[j, : _whole_tiles(n_candidates)] = 0
+    _clear(scratch.z, j, _whole_lanes(n_candidates))
     loss = 0.0
     e = 0
     for i in range(n_centres):
@@ -402,9 +437,11 @@ def _visit(tables, key, n):
 
 
 @kernel
-def _squared_norm(h, j):
-    """|h_j|²."""
+def _squared_norm(plan, h, j):
+    """|h_j|², or 0 if the objective does not use it."""
     total = np.float32(0)
+    if not plan.uses_norm:
+        return total
     for d in range(h.shape[1]):
         total += h[j, d] * h[j, d]
     return total

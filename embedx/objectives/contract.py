@@ -51,6 +51,8 @@ class Objective:
     coefficients: ClassVar[Any]
     multi_positive: ClassVar[bool] = False
     keeps_hits: ClassVar[bool] = False
+    uses_loge: ClassVar[bool] = True  # False saves filling it
+    uses_norm: ClassVar[bool] = False  # h2 is 0 unless this is True
     state_width: ClassVar[int] = 0
     noise_width: ClassVar[int] = 0
 

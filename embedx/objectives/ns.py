@@ -44,6 +44,7 @@ class NegativeSampling(Objective):
     coefficients = staticmethod(coefficients)
     multi_positive = True
     keeps_hits = True
+    uses_loge = False
 
     def numbers(self, n_draws: int) -> np.ndarray:
         return np.array([self.settings.negatives / n_draws], dtype=np.float32)

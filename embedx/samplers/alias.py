@@ -28,18 +28,15 @@ def alias_table(weights: np.ndarray) -> AliasTable:
     scaled = probability * (probability.size / total)
     keep = np.ones(probability.size, dtype=np.float32)
     other = np.arange(probability.size, dtype=np.int32)
-    _pair_up(scaled, keep, other)
+    _pair_up(scaled, keep, other, np.empty(keep.size, dtype=np.int32), np.empty(keep.size, dtype=np.int32))
     return AliasTable(keep, other)
 
 
 @kernel
-def _pair_up(scaled, keep, other):
-    """Fill `keep` and `other`; `scaled` (probabilities times n) is used up. Each light column is topped up by a heavy one."""
-    n = scaled.size
-    light = np.empty(n, dtype=np.int32)
-    heavy = np.empty(n, dtype=np.int32)
+def _pair_up(scaled, keep, other, light, heavy):
+    """Fill `keep` and `other`: each light column is topped up by a heavy one. Uses up `scaled`, the probabilities times n."""
     n_light = n_heavy = 0
-    for k in range(n):
+    for k in range(scaled.size):
         if scaled[k] < 1.0:
             light[n_light] = k
             n_light += 1
