@@ -47,10 +47,19 @@ def kernel(function: Callable[..., Any]) -> Any:
     Kernels allocate nothing. That lets numba leave out reference counting, whose atomic increments, one for each array of each
     call, would otherwise take more than half of the training kernel's time.
     """
+    return _compiled(function)
+
+
+def kernel_part(function: Callable[..., Any]) -> Any:
+    """A `kernel` that becomes part of its callers: for functions of many arrays, which cost more to pass than to use."""
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     users_folder = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = KERNEL_FOLDER
     try:
-        return numba.njit(nogil=True, cache=True, fastmath=FAST_MATH, error_model="numpy", _nrt=False)(function)
+        return numba.njit(nogil=True, cache=True, fastmath=FAST_MATH, error_model="numpy", _nrt=False, **options)(function)
     finally:
         numba.config.CACHE_DIR = users_folder
 

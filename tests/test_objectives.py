@@ -21,8 +21,9 @@ def call(objective: Objective, coefficients, z, label, times, dtype=np.float64):
     state = np.zeros((3, objective.state_width), dtype)
     noise = np.random.default_rng(0).uniform(0.01, 0.99, (2, max(objective.noise_width, 1))).astype(dtype)
     numbers = objective.numbers(5).astype(dtype)
-    loss = coefficients(*rows, state, noise, numbers, 1, N, 2, 0, dtype(0.1), dtype(1.0))
-    assert not rows[0][0].any(), "another example's scores were touched"
+    key, visits, norm = np.array([1, 2]), np.array([3, 0]), np.ones(2, dtype)
+    loss = coefficients(*rows, state, noise, numbers, key, visits, norm, 2, N, dtype(0.1))
+    assert not rows[0][0].any(), "an example without weights got coefficients"
     return float(loss), rows[0][1]
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.compiled import kernel
+from embedx.compiled import kernel, kernel_part
 from embedx.engine.random import bits, high_half, low_half_below
 from embedx.engine.simd import LANES, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, zeros
 from embedx.engine.tiles import TILE, scores, weighted_sums, weighted_sums_transposed
@@ -89,9 +89,12 @@ class Scratch(NamedTuple):
     pair_label: np.ndarray
     pair_times: np.ndarray
     pair_loge: np.ndarray
+    key: np.ndarray  # int64 (max examples,): of each example that is handed to the objective
+    visits: np.ndarray  # int64 (max examples,)
+    norm: np.ndarray  # float32 (max examples,): |h|²
 
 
-@kernel
+@kernel_part
 def _whole_loops(n):
     return (n + LOOP - 1) // LOOP * LOOP
 
@@ -136,6 +139,9 @@ def new_scratch(plan: Plan, n_tokens: int, dim: int, noise_width: int) -> Scratc
         pair_label=matrix(pairs, competing),
         pair_times=matrix(pairs, competing),
         pair_loge=matrix(pairs, competing),
+        key=np.zeros(max(n_inputs, pairs), dtype=np.int64),
+        visits=np.zeros(max(n_inputs, pairs), dtype=np.int64),
+        norm=np.zeros(max(n_inputs, pairs), dtype=np.float32),
     )
 
 
@@ -167,7 +173,7 @@ def train_stretch(coefficients, tables, stream, sampler, log_expected, numbers, 
     return loss, n_pairs, n_tokens
 
 
-@kernel
+@kernel_part
 def _keep_words(stream, window, start, stop, key, scratch):
     """Write the words of tokens[start:stop] that survive subsampling, with up to `window` more on each side of the stretch.
 
@@ -201,7 +207,7 @@ def _keep_words(stream, window, start, stop, key, scratch):
     return first, last, n
 
 
-@kernel
+@kernel_part
 def _is_kept(stream, position, key):
     """Whether the token at `position` is a word of the vocabulary and survives subsampling."""
     token = stream.tokens[position]
@@ -210,7 +216,7 @@ def _is_kept(stream, position, key):
     return high_half(bits(key, np.uint64(position))) <= np.uint64(stream.keep[token])
 
 
-@kernel
+@kernel_part
 def _plan_block(plan, sampler, scratch, n_words, centre, last, context, key, drawn, block):
     """Fill `block` with the rows of the next block and return where the one after begins and how much noise was drawn.
 
@@ -236,14 +242,14 @@ def _plan_block(plan, sampler, scratch, n_words, centre, last, context, key, dra
     return centre, context, drawn
 
 
-@kernel
+@kernel_part
 def _clear(matrix, row, n):
     """Write zeros to matrix[row, :n]; n is a whole number of lanes."""
     for k in range(0, n, LANES):
         store(matrix, row, k, zeros())
 
 
-@kernel
+@kernel_part
 def _add_noise(row, n_centres, n_noise, block, drawn_at, first_draw, this_draw):
     """Count one draw of `row`; return the number of distinct noise rows.
 
@@ -261,7 +267,7 @@ def _add_noise(row, n_centres, n_noise, block, drawn_at, first_draw, this_draw):
     return n_noise + 1
 
 
-@kernel
+@kernel_part
 def _group_inputs(window, scratch, n_words, centre, n_centres, block):
     """Write the rows and pairs of the centres at words[centre:centre + n_centres]; return the number of inputs."""
     begin = max(centre - window, 0)
@@ -280,7 +286,7 @@ def _group_inputs(window, scratch, n_words, centre, n_centres, block):
     return end - begin
 
 
-@kernel
+@kernel_part
 def _next_pair(scratch, n_words, centre, last, context, block):
     """Write the first pair at or after (centre, context); return where to go on, and the numbers of inputs and centres.
 
@@ -302,7 +308,7 @@ def _next_pair(scratch, n_words, centre, last, context, block):
     return centre, context, 0, 0
 
 
-@kernel
+@kernel_part
 def _ask_for(table, rows, n):
     """Prefetch rows[:n] of a table."""
     for r in range(n):
@@ -310,7 +316,7 @@ def _ask_for(table, rows, n):
             prefetch(table, np.int64(rows[r]), d)
 
 
-@kernel
+@kernel_part
 def _train_block(coefficients, tables, log_expected, numbers, plan, scratch, block, lr):
     """Train on one planned block; return its summed loss and its number of pairs."""
     n_inputs, n_centres = block.sizes[0], block.sizes[1]
@@ -319,36 +325,33 @@ def _train_block(coefficients, tables, log_expected, numbers, plan, scratch, blo
     _gather(tables.inputs, block.inputs, n_inputs, n_h, scratch.h)
     _gather(tables.outputs, block.candidates, n_candidates, n_w, scratch.w)
     scores(scratch.h, n_h, scratch.w, n_w, scratch.z)
-    loss = 0.0
-    n_pairs = 0
-    for j in range(n_inputs):
-        n_pairs += block.count[j]
-        if block.count[j] == 0:
-            _clear(scratch.z, j, _whole_lanes(n_w))
-        elif plan.multi_positive:
-            loss += _all_pairs(coefficients, tables, log_expected, numbers, plan, scratch, block, j, lr)
-        else:
-            loss += _each_pair(coefficients, tables, log_expected, numbers, plan, scratch, block, j, lr)
-    for j in range(n_inputs, n_h):
-        _clear(scratch.z, j, _whole_lanes(n_w))
+    if plan.multi_positive:
+        loss = _all_pairs(coefficients, tables, log_expected, numbers, plan, scratch, block, lr)
+    else:
+        loss = 0.0
+        for j in range(n_inputs):
+            loss += _pairs_of_input(coefficients, tables, log_expected, numbers, plan, scratch, block, j, lr)
     weighted_sums(scratch.z, n_h, scratch.w, n_candidates, scratch.h_gradient)
     weighted_sums_transposed(scratch.z, n_w, scratch.h, n_inputs, scratch.w_gradient)
     _descend(tables.inputs, block.inputs, n_inputs, scratch.h_gradient, lr)
     _descend(tables.outputs, block.candidates, n_candidates, scratch.w_gradient, lr)
+    n_pairs = 0
+    for j in range(n_inputs):
+        n_pairs += block.count[j]
     return loss, n_pairs
 
 
-@kernel
+@kernel_part
 def _whole_tiles(n):
     return (n + TILE - 1) // TILE * TILE
 
 
-@kernel
+@kernel_part
 def _whole_lanes(n):
     return (n + LANES - 1) // LANES * LANES
 
 
-@kernel
+@kernel_part
 def _gather(table, rows, n, n_padded, out):
     """Copy table[rows[:n]] to out[:n] and write zeros up to n_padded."""
     for r in range(n):
@@ -359,7 +362,7 @@ def _gather(table, rows, n, n_padded, out):
             store(out, r, d, zeros())
 
 
-@kernel
+@kernel_part
 def _descend(table, rows, n, gradient, lr):
     """Add -lr · gradient[r] to table[rows[r]] for r < n: added, so that a row named twice, or by two threads, gets both."""
     step = splat(np.float32(-lr))
@@ -369,79 +372,68 @@ def _descend(table, rows, n, gradient, lr):
             store(table, row, d, multiply_add(step, load(gradient, r, d), load(table, row, d)))
 
 
-@kernel
-def _all_pairs(coefficients, tables, log_expected, numbers, plan, scratch, block, j, lr):
-    """Coefficients of input j with all its positives at once; each draw counts once for each of them."""
-    n_candidates = block.sizes[1] + block.sizes[2]
+@kernel_part
+def _all_pairs(coefficients, tables, log_expected, numbers, plan, scratch, block, lr):
+    """Turn all scores into coefficients at once; an input's draws count once for each of its positives. Return the loss."""
+    n_inputs, n_candidates = block.sizes[0], block.sizes[1] + block.sizes[2]
     n = min(_whole_loops(n_candidates), scratch.z.shape[1])
-    count = splat(np.float32(block.count[j]))
-    for k in range(0, n, LANES):
-        store(scratch.times, j, k, multiply_add(count, load(block.drawn, 0, k), zeros()))
-    if plan.uses_loge:
-        for k in range(n_candidates):
-            scratch.loge[j, k] = log_expected[block.candidates[k]]
-    key = np.int64(block.inputs[j])
-    visits = _visit(tables, key, block.count[j])
+    for j in range(n_inputs):
+        count = splat(np.float32(block.count[j]))
+        for k in range(0, n, LANES):
+            store(scratch.times, j, k, multiply_add(count, load(block.drawn, 0, k), zeros()))
+        if plan.uses_loge:
+            for k in range(n_candidates):
+                scratch.loge[j, k] = log_expected[block.candidates[k]]
+        _visit(plan, tables, scratch, j, np.int64(block.inputs[j]), block.count[j], j)
     return coefficients(
         scratch.z, block.pair, scratch.times, scratch.loge, tables.state, scratch.noise, numbers,
-        j, n, key, visits, lr, _squared_norm(plan, scratch.h, j),
+        scratch.key, scratch.visits, scratch.norm, n_inputs, n, lr,
     )  # fmt: skip
 
 
-@kernel
-def _each_pair(coefficients, tables, log_expected, numbers, plan, scratch, block, j, lr):
-    """Coefficients of input j one positive at a time, each against all the noise; summed over its pairs into z[j]."""
+@kernel_part
+def _pairs_of_input(coefficients, tables, log_expected, numbers, plan, scratch, block, j, lr):
+    """Turn the scores of input j into coefficients, one positive at a time, each against all the noise. Return the loss."""
     n_centres, n_noise = block.sizes[1], block.sizes[2]
-    n_candidates = n_centres + n_noise
-    key = np.int64(block.inputs[j])
-    h2 = _squared_norm(plan, scratch.h, j)
     z, label, times, loge = scratch.pair_z, scratch.pair_label, scratch.pair_times, scratch.pair_loge
-    e = 0
+    n_pairs = 0
     for i in range(n_centres):
         if block.pair[j, i] > 0:
+            e = n_pairs
             positive = block.candidates[i]
             z[e, 0], label[e, 0], times[e, 0], loge[e, 0] = scratch.z[j, i], 1, 0, log_expected[positive]
             for k in range(n_noise):
-                z[e, 1 + k] = scratch.z[j, n_centres + k]
-                label[e, 1 + k] = 0
-                times[e, 1 + k] = block.drawn[0, n_centres + k]
-                loge[e, 1 + k] = log_expected[block.candidates[n_centres + k]]
-                if block.candidates[n_centres + k] == positive:
+                drawn = block.candidates[n_centres + k]
+                z[e, 1 + k], label[e, 1 + k], times[e, 1 + k] = scratch.z[j, n_centres + k], 0, block.drawn[0, n_centres + k]
+                loge[e, 1 + k] = log_expected[drawn]
+                if drawn == positive:
                     times[e, 0] = times[e, 1 + k] if plan.keeps_hits else 0
                     times[e, 1 + k] = 0
-            e += 1
-    _clear(scratch.z, j, _whole_lanes(n_candidates))
-    loss = 0.0
+            _visit(plan, tables, scratch, e, np.int64(block.inputs[j]), 1, j)
+            n_pairs += 1
+    loss = coefficients(
+        z, label, times, loge, tables.state, scratch.noise, numbers,
+        scratch.key, scratch.visits, scratch.norm, n_pairs, 1 + n_noise, lr,
+    )  # fmt: skip
+    _clear(scratch.z, j, _whole_lanes(n_centres + n_noise))
     e = 0
     for i in range(n_centres):
         if block.pair[j, i] > 0:
-            visits = _visit(tables, key, 1)
-            loss += coefficients(
-                z, label, times, loge, tables.state, scratch.noise, numbers, e, 1 + n_noise, key, visits, lr, h2
-            )
-            scratch.z[j, i] += z[e, 0]
+            scratch.z[j, i] = z[e, 0]
             for k in range(n_noise):
                 scratch.z[j, n_centres + k] += z[e, 1 + k]
             e += 1
     return loss
 
 
-@kernel
-def _visit(tables, key, n):
-    """How often `key` was visited before; counts `n` more visits if anything is kept per key."""
-    if tables.state.shape[1] == 0:
-        return 0
-    before = tables.visits[key]
-    tables.visits[key] += n
-    return before
-
-
-@kernel
-def _squared_norm(plan, h, j):
-    """|h_j|², or 0 if the objective does not use it."""
-    total = np.float32(0)
-    if not plan.uses_norm:
-        return total
-    for d in range(h.shape[1]):
-        total += h[j, d] * h[j, d]
-    return total
+@kernel_part
+def _visit(plan, tables, scratch, e, key, n, j):
+    """Tell example e its key, how often that was visited before, and the norm of h_j; count n more visits."""
+    scratch.key[e] = key
+    if tables.state.shape[1] > 0:
+        scratch.visits[e] = tables.visits[key]
+        tables.visits[key] += n
+    if plan.uses_norm:
+        scratch.norm[e] = 0
+        for d in range(scratch.h.shape[1]):
+            scratch.norm[e] += scratch.h[j, d] * scratch.h[j, d]

@@ -4,21 +4,22 @@
     loss, c_k = ∂loss/∂z_k     what `coefficients` makes of them
     w_k -= lr · c_k · h        h -= lr · Σ_k c_k w_k: the engine's business
 
-`coefficients` is one compiled function for one example, with this signature for every objective, so that one compiled engine
-serves them all by an indirect call:
+`coefficients` is one compiled function with this signature for every objective, so that one compiled engine serves them all by
+an indirect call. It is handed the examples of a block, a row of each matrix for each example:
 
-    coefficients(z, label, times, loge, state, noise, numbers, e, n, key, visits, lr, h2) -> loss
+    coefficients(z, label, times, loge, state, noise, numbers, key, visits, norm, n_examples, n, lr) -> summed loss, float64
 
-    z        float32 (examples, >= n)  scores of example e in z[e, :n]; overwritten by ∂loss/∂z
-    label    like z   weight of a positive, 0 for every other row (on the path of a tree: the bit)
-    times    like z   how often the row was drawn as noise
-    loge     like z   log of the expected number of draws; 1 / e^loge is the weight that makes a sum over draws unbiased
-    state    float32 (keys, state_width)   what the objective keeps per key; row `key` is this example's, updated in place
-    noise    float32 (examples, >= noise_width)  fresh uniform numbers in (0, 1)
-    numbers  float32  constants of the run, from `Objective.numbers`
-    e, n     which example, and how many rows compete in it
-    key      row of `state`: the input word (skip-gram) or the example (classification); visits: how often it was seen before
-    lr, h2   learning rate and |h|², for objectives whose step is not a gradient
+    z        float32 (>= n_examples, >= n)  scores; overwritten by ∂loss/∂z
+    label    like z    weight of a positive, 0 for every other row (on the path of a tree: the bit)
+    times    like z    how often the row was drawn as noise
+    loge     like z    log of the expected number of draws; 1 / e^loge is the weight that makes a sum over draws unbiased
+    state    float32 (keys, state_width)  what the objective keeps per key, updated in place
+    noise    float32 (>= n_examples, >= noise_width)  fresh uniform numbers in (0, 1)
+    numbers  float32   constants of the run, from `Objective.numbers`
+    key      int64 (>= n_examples,)  each example's row of `state`: the input word (skip-gram) or the row (classification)
+    visits   int64 (>= n_examples,)  how often that key was seen before
+    norm     float32 (>= n_examples,)  |h|², for objectives whose step is not a gradient
+    lr       float32   learning rate
 
 An example is one (input, positive) pair; an objective with `multi_positive` gets all positives of an input at once instead,
 each draw then counted once for each of them. A row that is both positive and drawn is one row with both weights if the
@@ -34,10 +35,11 @@ from embedx.settings import Settings
 
 _MATRIX = types.Array(types.float32, 2, "C")
 _VECTOR = types.Array(types.float32, 1, "C")
+_NUMBERS = types.Array(types.int64, 1, "C")
 
-COEFFICIENTS = types.float32(
+COEFFICIENTS = types.float64(
     _MATRIX, _MATRIX, _MATRIX, _MATRIX, _MATRIX, _MATRIX, _VECTOR,
-    types.int64, types.int64, types.int64, types.int64, types.float32, types.float32,
+    _NUMBERS, _NUMBERS, _VECTOR, types.int64, types.int64, types.float32,
 )  # fmt: skip
 
 
@@ -52,7 +54,7 @@ class Objective:
     multi_positive: ClassVar[bool] = False
     keeps_hits: ClassVar[bool] = False
     uses_loge: ClassVar[bool] = True  # False saves filling it
-    uses_norm: ClassVar[bool] = False  # h2 is 0 unless this is True
+    uses_norm: ClassVar[bool] = False  # True asks for `norm` to be filled
     state_width: ClassVar[int] = 0
     noise_width: ClassVar[int] = 0
 

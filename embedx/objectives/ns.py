@@ -19,16 +19,19 @@ from embedx.settings import Settings, param
 
 
 @kernel
-def coefficients(z, label, times, loge, state, noise, numbers, e, n, key, visits, lr, h2):
-    """Loss of example e; overwrites its scores z[e, :n] by ∂loss/∂z."""
+def coefficients(z, label, times, loge, state, noise, numbers, key, visits, norm, n_examples, n, lr):
+    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
     weight = numbers[0]
-    loss = np.float32(0)
-    for k in range(n):
-        score = z[e, k]
-        noise_weight = weight * times[e, k]
-        loss += label[e, k] * softplus(-score) + noise_weight * softplus(score)
-        z[e, k] = noise_weight * sigmoid(score) - label[e, k] * sigmoid(-score)
-    return loss
+    total = 0.0
+    for e in range(n_examples):
+        loss = np.float32(0)
+        for k in range(n):
+            score = z[e, k]
+            noise_weight = weight * times[e, k]
+            loss += label[e, k] * softplus(-score) + noise_weight * softplus(score)
+            z[e, k] = noise_weight * sigmoid(score) - label[e, k] * sigmoid(-score)
+        total += loss
+    return total
 
 
 @dataclasses.dataclass(frozen=True)
