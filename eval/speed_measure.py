@@ -1,0 +1,297 @@
+"""One measurement in a process of its own, for `speed.py`: takes a job, its files and the clock; prints one line of JSON.
+
+    python speed_measure.py JOB FILES BEGAN      JOB and FILES are JSON objects, BEGAN is time.time() of the caller
+
+A job names its kind (one of KINDS below) and holds every setting that the result depends on; FILES maps the names that jobs
+use for files to paths. Nothing heavy is imported before the job is known, because start-up is one of the things measured.
+Times are of the wall clock. What a tool spends on importing itself counts in whole commands only.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Job = dict[str, Any]
+Files = dict[str, str]
+
+
+# ---- training
+
+
+def train(job: Job, files: Files) -> dict[str, Any]:
+    """Seconds before training (reading, counting, first parameters) and of training; peak memory; scores if wanted."""
+    with tempfile.TemporaryDirectory() as scratch:
+        vectors, before, training, peak = TRAINERS[job["tool"]](job, files, Path(scratch))
+    result = {"before": before, "training": training, "total": before + training, "peak_rss": peak}
+    return result | scores(vectors) if job["score"] else result
+
+
+Trained = tuple[Any, float, float, int]  # vectors, seconds before training, seconds of training, peak memory in bytes
+
+
+def train_gensim(job: Job, files: Files, scratch: Path) -> Trained:
+    model = gensim_model(job)
+    begun = time.perf_counter()
+    feed = gensim_feed(job["feed"], files)
+    model.build_vocab(**feed)
+    ready = time.perf_counter()
+    model.train(**feed, total_examples=model.corpus_count, total_words=model.corpus_total_words, epochs=model.epochs)
+    return model.wv, ready - begun, time.perf_counter() - ready, peak_rss()
+
+
+def gensim_model(job: Job) -> Any:
+    """An untrained model, without vocabulary."""
+    from gensim.models import Word2Vec
+
+    return Word2Vec(
+        sg=1, hs=0, negative=job["negatives"], vector_size=job["dim"], window=job["window"], sample=job["sample"],
+        min_count=job["min_count"], epochs=job["epochs"], alpha=job["alpha"], workers=job["threads"], seed=job["seed"],
+    )  # fmt: skip
+
+
+def gensim_feed(name: str, files: Files) -> dict[str, Any]:
+    """The corpus as gensim takes it, in one of the ways its documentation names."""
+    from gensim.models import word2vec
+
+    if name == "corpus_file":
+        return {"corpus_file": files["lines"]}
+    if name == "Text8Corpus":
+        return {"corpus_iterable": word2vec.Text8Corpus(files["text"])}
+    sentences = word2vec.LineSentence(files["lines"])
+    if name == "LineSentence":
+        return {"corpus_iterable": sentences}
+    return {"corpus_iterable": [[sys.intern(word) for word in sentence] for sentence in sentences]}  # "lists in memory"
+
+
+def train_fasttext(job: Job, files: Files, scratch: Path) -> Trained:
+    """fastText does both stages in one call, so what comes before training is measured by a second call with no epoch."""
+    import fasttext
+
+    from embedx import WordVectors
+
+    def run(epochs: int) -> tuple[Any, float]:
+        begun = time.perf_counter()
+        model = fasttext.train_unsupervised(
+            files["lines"], model="skipgram", loss="ns", dim=job["dim"], ws=job["window"], epoch=epochs, lr=job["alpha"],
+            minCount=job["min_count"], minn=0, maxn=0, neg=job["negatives"], t=job["sample"], thread=job["threads"], verbose=0,
+        )  # fmt: skip
+        return model, time.perf_counter() - begun
+
+    model, total = run(job["epochs"])
+    peak = peak_rss()
+    before = run(0)[1]
+    return WordVectors(model.words, {"input": model.get_input_matrix()}), before, total - before, peak
+
+
+def train_embedx(job: Job, files: Files, scratch: Path) -> Trained:
+    begun = time.perf_counter()
+    vectors, watch = run_embedx(job, files[job["file"]], scratch)
+    started, ended = watch.stages["training"]
+    return vectors, started - begun, ended - started, peak_rss()
+
+
+def run_embedx(job: Job, corpus: str, scratch: Path) -> tuple[Any, "Stopwatch"]:
+    """Train with an empty token cache; the vectors, and when each stage began and ended."""
+    from embedx import SkipGram, skipgram
+
+    options = {name: job[name] for name in EMBEDX_OPTIONS} | job["options"]
+    run, watch = SkipGram(**options), Stopwatch()
+    trained = skipgram.train(
+        [corpus], run.objective, run.settings, text=run.text, vocabulary=run.vocabulary, progress=watch, cache_dir=scratch
+    )
+    return trained.vectors, watch
+
+
+EMBEDX_OPTIONS = ("dim", "window", "sample", "min_count", "epochs", "negatives", "threads", "seed")
+TRAINERS = {"gensim": train_gensim, "fasttext": train_fasttext, "embedx": train_embedx}
+
+
+class Stopwatch:
+    """An embedx Progress that notes when each stage begins and ends, on both clocks."""
+
+    interval = 10.0
+
+    def __init__(self) -> None:
+        self.stages: dict[str, tuple[float, float]] = {}
+        self.began_at: dict[str, float] = {}  # time.time(), which processes share
+
+    def start(self, title: str, total: float | None, unit: str) -> None:
+        self.title = title
+        self.began_at[title] = time.time()
+        self.stages[title] = (time.perf_counter(), float("nan"))
+
+    def finish(self) -> None:
+        self.stages[self.title] = (self.stages[self.title][0], time.perf_counter())
+
+    def update(self, done: float, **facts: Any) -> None: ...
+    def note(self, message: str) -> None: ...
+
+
+def scores(vectors: Any) -> dict[str, Any]:
+    """Scores on the default tests, and the answers to every item, from which differences are computed later."""
+    from speed_records import packed
+
+    from embedx.evaluation import words
+
+    answers = words.score(vectors)
+    return {"scores": {each.test.name: each.score for each in answers}, "answers": [packed(each.values) for each in answers]}
+
+
+# ---- reading
+
+
+def feed(job: Job, files: Files) -> dict[str, Any]:
+    """Seconds to read the corpus and count its words; embedx also encodes and stores it."""
+    return {"seconds": FEEDERS[job["tool"]](job, files)}
+
+
+def feed_embedx(job: Job, files: Files) -> float:
+    from embedx.progress import Silent
+    from embedx.settings import TextSettings, VocabularySettings
+    from embedx.skipgram import encode
+    from embedx.text.vocabulary import select
+
+    with tempfile.TemporaryDirectory() as scratch:
+        begun = time.perf_counter()
+        with encode([files[job["file"]]], TextSettings(), Silent(), Path(scratch)) as corpus:
+            select(corpus, VocabularySettings(min_count=job["min_count"]))
+            return time.perf_counter() - begun
+
+
+def feed_gensim(job: Job, files: Files) -> float:
+    model = gensim_model(job)
+    packed = {"text": files["gz"], "lines": files["gz"]} if job["file"] == "gz" else files
+    begun = time.perf_counter()
+    model.build_vocab(**gensim_feed(job["feed"], packed))
+    return time.perf_counter() - begun
+
+
+def feed_wc(job: Job, files: Files) -> float:
+    command = {"text": 'wc -w < "$0"', "gz": 'gzip -dc "$0" | wc -w'}[job["file"]]
+    return timed(["sh", "-c", command, files[job["file"]]], {"LC_ALL": "C"})
+
+
+FEEDERS = {"embedx": feed_embedx, "gensim": feed_gensim, "wc": feed_wc}
+
+
+# ---- whole commands
+
+
+def command(job: Job, files: Files) -> dict[str, Any]:
+    """Seconds of a command from its start to its end."""
+    with tempfile.TemporaryDirectory() as scratch:
+        return {"seconds": COMMANDS[job["tool"]](job, files, Path(scratch))}
+
+
+def command_embedx(job: Job, files: Files, scratch: Path) -> float:
+    """`embedx train` with an empty token cache, or one that an earlier run has filled; kernels compiled before, or not."""
+    settings = {name: job[name] for name in EMBEDX_OPTIONS} | job["options"]
+    options = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    caches = ["--cache-dir", str(scratch / "tokens")]
+    train = [sys.executable, "-m", "embedx", "train", files[job["file"]], *options, *caches, "--overwrite", "--output"]
+    if job["tokens"] == "warm":
+        timed([*train, str(scratch / "first")], {})
+    cold = {"NUMBA_CACHE_DIR": str(scratch / "kernels")} if job["kernels"] == "cold" else {}
+    return timed([*train, str(scratch / "model")], cold)
+
+
+def command_gensim(job: Job, files: Files, scratch: Path) -> float:
+    """A script that builds the vocabulary, trains and saves; it is this file, asked for a `script`."""
+    script = job | {"kind": "script"}
+    where = files | {"output": str(scratch / "vectors.kv")}
+    return timed([sys.executable, __file__, json.dumps(script), json.dumps(where), "0"], {})
+
+
+def script(job: Job, files: Files) -> dict[str, Any]:
+    train_gensim(job, files, Path())[0].save(files["output"])
+    return {}
+
+
+def command_help(job: Job, files: Files, scratch: Path) -> float:
+    return timed([sys.executable, "-m", "embedx", "--help"], {})
+
+
+COMMANDS = {"embedx": command_embedx, "gensim": command_gensim, "embedx --help": command_help}
+
+
+def timed(arguments: list[str], environment: dict[str, str]) -> float:
+    """Seconds that a command takes; if it fails, so do we, with what it said."""
+    begun = time.perf_counter()
+    done = subprocess.run(arguments, env=os.environ | environment, capture_output=True, text=True)
+    seconds = time.perf_counter() - begun
+    if done.returncode:
+        sys.exit(f"{arguments[:4]}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+    return seconds
+
+
+def first_block(job: Job, files: Files) -> dict[str, Any]:
+    """Seconds from the start of this process to the first block trained, on a corpus too small to matter."""
+    with tempfile.TemporaryDirectory() as scratch:
+        _, watch = run_embedx(job, files[job["file"]], Path(scratch))
+    return {"seconds": watch.began_at["training"] - float(files["began"])}
+
+
+# ---- memory
+
+
+def memory(job: Job, files: Files) -> dict[str, Any]:
+    """Peak of the memory that is not file-backed while embedx reads, trains and saves, and what the model itself needs."""
+    from embedx import skipgram
+
+    with tempfile.TemporaryDirectory() as scratch, watched_memory() as peak:
+        vectors, _ = run_embedx(job, files[job["file"]], Path(scratch))
+        skipgram.save(vectors, Path(scratch) / "model")
+    matrices = sum(4 * array.shape[0] * array.shape[1] for array in vectors.arrays.values())
+    vocabulary = sum(map(sys.getsizeof, vectors.words)) + vectors.counts.nbytes
+    return {
+        "anonymous": peak[0], "peak_rss": peak_rss(), "matrices": matrices, "vocabulary": vocabulary,
+        "words": len(vectors), "corpus_bytes": os.path.getsize(files[job["file"]]),
+    }  # fmt: skip
+
+
+@contextlib.contextmanager
+def watched_memory() -> Iterator[list[int]]:
+    """The largest RssAnon seen so far, in bytes, as the one element of a list; looked at a hundred times a second."""
+    peak, over = [status("RssAnon")], threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.01):
+            peak[0] = max(peak[0], status("RssAnon"))
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield peak
+    finally:
+        over.set()
+        watcher.join()
+
+
+def status(field: str) -> int:
+    """A field of /proc/self/status in bytes; Linux only."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field + ":"))
+
+
+def peak_rss() -> int:
+    """The most memory this process ever had resident, file-backed pages included, in bytes."""
+    if sys.platform == "linux":
+        return status("VmHWM")  # getrusage would count the parent's too, inherited when the process was forked
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+KINDS = {"train": train, "feed": feed, "command": command, "script": script, "first block": first_block, "memory": memory}
+
+if __name__ == "__main__":
+    job, files = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+    print(json.dumps(KINDS[job["kind"]](job, files | {"began": sys.argv[3]})))
