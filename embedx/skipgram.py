@@ -26,7 +26,13 @@ from embedx.text import cache, sources
 from embedx.text.vocabulary import Vocabulary, select
 
 STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
-INITIAL, RANDOM_STRETCH = 1, 2  # what the random numbers of a seed are for
+INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
+# A drawn word stands for negatives × pairs / draws of a block's pairs and moves by all of them at once. Word similarity and
+# analogies are best up to 15 (learning rate 0.04, 100 MB of Wikipedia), suffer at 30, and training diverges at 60.
+PAIRS_PER_DRAW = 15
+# Nor may a block bring more than this many pairs to the most frequent word's row, which matters for vocabularies of some dozen
+# words: there a block of 16 centres holds each of them many times.
+PAIRS_PER_ROW = 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,17 +42,17 @@ class SkipGramSettings(Settings):
     dim: int = param(100, "numbers in a word's vector", at_least=1)
     window: int = param(5, "the context reaches up to this many kept words to each side; drawn anew for each word", at_least=1)
     epochs: int = param(5, "passes over the corpus", at_least=1)
-    learning_rate: float = param(0.05, "step size at the start; falls linearly to zero over the run", above=0.0)
+    learning_rate: float = param(0.04, "step size at the start; falls linearly to zero over the run", above=0.0)
     sampler: str = param("unigram", "what noise words are drawn by: their count, or evenly", choices=("unigram", "uniform"))
     sampler_exponent: float = param(0.75, "the power of the count that `unigram` draws by", at_least=0.0, at_most=1.0)
     share: int = param(
         16,
         "consecutive words whose windows share one set of noise words; 0 draws afresh for every pair",
         at_least=0,
-        at_most=256,
+        at_most=64,
     )
     draws: int | None = param(
-        None, "noise words drawn for each set; by default as many as --negatives, and at least --share", at_least=1, at_most=512
+        None, "noise words drawn for each set; by default one for every 15 pairs times --negatives", at_least=1, at_most=1024
     )
     threads: int | None = param(None, "worker threads; by default one for each usable core", at_least=1)
     time_budget: float | None = param(
@@ -140,12 +146,26 @@ def noise_distribution(counts: np.ndarray, settings: SkipGramSettings) -> np.nda
     return np.asarray(weights / weights.sum())
 
 
-def n_draws(objective: Objective, settings: SkipGramSettings) -> int:
-    """How many noise words are drawn for each set."""
+def n_draws(objective: Objective, settings: SkipGramSettings, share: int) -> int:
+    """How many noise words are drawn for each set: `draws`, or as many as keep a drawn word's step small."""
     if settings.draws is not None:
         return settings.draws
-    negatives = objective.settings.negatives
-    return int(max(negatives, settings.share)) if settings.share > 1 else int(negatives)
+    negatives = int(objective.settings.negatives)
+    pairs = share * (settings.window + 1)
+    return max(negatives, -(-negatives * pairs // PAIRS_PER_DRAW))
+
+
+def safe_share(
+    words: Vocabulary, noise: np.ndarray, objective: Objective, settings: SkipGramSettings, sample: float, progress: Progress
+) -> int:
+    """`share`, or less where the vocabulary is so small that a block would move one row too far at once."""
+    kept = words.counts * words.keep_probability(sample)
+    most = max(float(kept.max() / kept.sum()), float(noise.max()))
+    pairs = (settings.window + 1) * (1 + objective.settings.negatives) * most  # that one centre brings to the likeliest row
+    share = min(settings.share, max(1, int(PAIRS_PER_ROW / pairs)))
+    if share < settings.share:
+        progress.note(f"small vocabulary: noise words are shared by {share} consecutive words instead of {settings.share}")
+    return share
 
 
 def _run(
@@ -159,12 +179,13 @@ def _run(
     progress: Progress,
 ) -> trainer.Outcome:
     """Train the tables in place."""
-    draws = n_draws(objective, settings)
+    noise = noise_distribution(words.counts, settings)
+    share = safe_share(words, noise, objective, settings, sample, progress)
+    draws = n_draws(objective, settings, share)
     plan = engine.Plan(
-        settings.window, settings.share, draws,
+        settings.window, share, draws,
         objective.multi_positive, objective.keeps_hits, objective.uses_loge, objective.uses_norm,
     )  # fmt: skip
-    noise = noise_distribution(words.counts, settings)
     sampler: AliasTable = alias_table(noise)
     log_expected = np.log(draws * noise).astype(np.float32)
     numbers = objective.numbers(draws)

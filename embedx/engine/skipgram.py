@@ -18,7 +18,7 @@ import numpy as np
 
 from embedx.compiled import kernel, kernel_part
 from embedx.engine.random import bits, high_half, low_half_below
-from embedx.engine.simd import LANES, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, zeros
+from embedx.engine.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store, zeros
 from embedx.engine.tiles import TILE, scores, weighted_sums, weighted_sums_transposed
 from embedx.samplers.alias import draw
 
@@ -65,7 +65,7 @@ class Block(NamedTuple):
     candidates: np.ndarray  # int32 (max candidates,)
     drawn: np.ndarray  # float32 (1, max candidates): how often each candidate was drawn as noise; 0 for centres
     pair: np.ndarray  # float32 (max inputs, max candidates): 1 where an input and a centre are a pair
-    count: np.ndarray  # int64 (max inputs,): the pairs of each input
+    n_pairs: np.ndarray  # int64 (max inputs,): the pairs of each input
 
 
 class Scratch(NamedTuple):
@@ -116,7 +116,7 @@ def new_scratch(plan: Plan, n_tokens: int, dim: int, noise_width: int) -> Scratc
             candidates=np.zeros(n_candidates, dtype=np.int32),
             drawn=matrix(1, n_candidates),
             pair=matrix(n_inputs, n_candidates),
-            count=np.zeros(n_inputs, dtype=np.int64),
+            n_pairs=np.zeros(n_inputs, dtype=np.int64),
         )
 
     pairs, competing = min(centres, 2 * plan.window + 1), _whole_loops(1 + plan.n_draws)
@@ -274,7 +274,7 @@ def _group_inputs(window, scratch, n_words, centre, n_centres, block):
     end = min(centre + n_centres + window, n_words)
     for j in range(end - begin):
         block.inputs[j] = scratch.words[begin + j]
-        block.count[j] = 0
+        block.n_pairs[j] = 0
         _clear(block.pair, j, _whole_lanes(n_centres))
     for i in range(n_centres):
         y = centre + i
@@ -282,7 +282,7 @@ def _group_inputs(window, scratch, n_words, centre, n_centres, block):
         for x in range(max(y - scratch.reach[y], 0), min(y + scratch.reach[y] + 1, n_words)):
             if x != y and scratch.sentence[x] == scratch.sentence[y]:
                 block.pair[x - begin, i] = 1
-                block.count[x - begin] += 1
+                block.n_pairs[x - begin] += 1
     return end - begin
 
 
@@ -300,7 +300,7 @@ def _next_pair(scratch, n_words, centre, last, context, block):
                 block.inputs[0] = scratch.words[x]
                 block.candidates[0] = scratch.words[centre]
                 block.pair[0, 0] = 1
-                block.count[0] = 1
+                block.n_pairs[0] = 1
                 return centre, x + 1, 1, 1
             x += 1
         centre += 1
@@ -337,7 +337,7 @@ def _train_block(coefficients, tables, log_expected, numbers, plan, scratch, blo
     _descend(tables.outputs, block.candidates, n_candidates, scratch.w_gradient, lr)
     n_pairs = 0
     for j in range(n_inputs):
-        n_pairs += block.count[j]
+        n_pairs += block.n_pairs[j]
     return loss, n_pairs
 
 
@@ -378,13 +378,13 @@ def _all_pairs(coefficients, tables, log_expected, numbers, plan, scratch, block
     n_inputs, n_candidates = block.sizes[0], block.sizes[1] + block.sizes[2]
     n = min(_whole_loops(n_candidates), scratch.z.shape[1])
     for j in range(n_inputs):
-        count = splat(np.float32(block.count[j]))
+        count = splat(np.float32(block.n_pairs[j]))
         for k in range(0, n, LANES):
             store(scratch.times, j, k, multiply_add(count, load(block.drawn, 0, k), zeros()))
         if plan.uses_loge:
             for k in range(n_candidates):
                 scratch.loge[j, k] = log_expected[block.candidates[k]]
-        _visit(plan, tables, scratch, j, np.int64(block.inputs[j]), block.count[j], j)
+        _visit(plan, tables, scratch, j, np.int64(block.inputs[j]), block.n_pairs[j], j)
     return coefficients(
         scratch.z, block.pair, scratch.times, scratch.loge, tables.state, scratch.noise, numbers,
         scratch.key, scratch.visits, scratch.norm, n_inputs, n, lr,

@@ -22,7 +22,7 @@ from embedx.settings import Settings, param
 def coefficients(z, label, times, loge, state, noise, numbers, key, visits, norm, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
     weight = numbers[0]
-    total = 0.0
+    total = np.float64(0)
     for e in range(n_examples):
         loss = np.float32(0)
         for k in range(n):
