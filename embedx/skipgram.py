@@ -4,6 +4,7 @@ corpora -> encoded tokens -> vocabulary -> [engine: blocks of skip-gram pairs] -
 """
 
 import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -28,8 +29,8 @@ from embedx.text.vocabulary import Vocabulary, select
 STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
 INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
 # A drawn word stands for negatives × pairs / draws of a block's pairs and moves by all of them at once. Word similarity and
-# analogies are best up to 15 (learning rate 0.04, 100 MB of Wikipedia), suffer at 30, and training diverges at 60.
-PAIRS_PER_DRAW = 15
+# analogies are best up to 8 (learning rate 0.04, 100 MB of Wikipedia), slightly worse at 15, worse at 30; 60 diverges.
+PAIRS_PER_DRAW = 7.5
 # Nor may a block bring more than this many pairs to the most frequent word's row, which matters for vocabularies of some dozen
 # words: there a block of 16 centres holds each of them many times.
 PAIRS_PER_ROW = 30
@@ -46,13 +47,13 @@ class SkipGramSettings(Settings):
     sampler: str = param("unigram", "what noise words are drawn by: their count, or evenly", choices=("unigram", "uniform"))
     sampler_exponent: float = param(0.75, "the power of the count that `unigram` draws by", at_least=0.0, at_most=1.0)
     share: int = param(
-        16,
+        8,
         "consecutive words whose windows share one set of noise words; 0 draws afresh for every pair",
         at_least=0,
         at_most=64,
     )
     draws: int | None = param(
-        None, "noise words drawn for each set; by default one for every 15 pairs times --negatives", at_least=1, at_most=1024
+        None, "noise words drawn for each set; by default enough to keep each one's step small", at_least=1, at_most=1024
     )
     threads: int | None = param(None, "worker threads; by default one for each usable core", at_least=1)
     time_budget: float | None = param(
@@ -152,7 +153,7 @@ def n_draws(objective: Objective, settings: SkipGramSettings, share: int) -> int
         return settings.draws
     negatives = int(objective.settings.negatives)
     pairs = share * (settings.window + 1)
-    return max(negatives, -(-negatives * pairs // PAIRS_PER_DRAW))
+    return max(negatives, math.ceil(negatives * pairs / PAIRS_PER_DRAW))
 
 
 def safe_share(

@@ -1,0 +1,153 @@
+"""Word vectors from Python, and what a user counts on whatever the corpus looks like."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+
+import embedx
+from embedx import skipgram
+from embedx.errors import EmbedxError
+from embedx.progress import Reporter
+from embedx.settings import TextSettings
+from embedx.skipgram import SkipGramSettings
+
+
+def sentences_of(path):
+    return [line.split() for line in path.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def fitted(two_topics):
+    return embedx.SkipGram(objective="ns", dim=16, epochs=5, sample=0, threads=1).fit(two_topics)
+
+
+def test_words_of_one_topic_are_nearest(fitted):
+    assert {word for word, _ in fitted.model.most_similar("cat", top_k=3)} <= {"dog", "purr", "fur", "paw", "tail"}
+    assert fitted.model.similarity("car", "truck") > fitted.model.similarity("car", "cat")
+
+
+def test_a_file_and_its_sentences_give_the_same_vectors(fitted, two_topics):
+    from_lists = embedx.SkipGram(dim=16, epochs=5, sample=0, threads=1).fit(sentences_of(two_topics))
+    from_generator = embedx.SkipGram(dim=16, epochs=5, sample=0, threads=1).fit(s for s in sentences_of(two_topics))
+    assert from_lists.model.words == fitted.model.words
+    np.testing.assert_array_equal(from_lists.model.vectors, fitted.model.vectors)
+    np.testing.assert_array_equal(from_generator.model.vectors, fitted.model.vectors)
+
+
+def test_another_seed_gives_other_vectors(fitted, two_topics):
+    other = embedx.SkipGram(dim=16, epochs=5, sample=0, threads=1, seed=2).fit(two_topics)
+    assert not np.array_equal(other.model.vectors, fitted.model.vectors)
+
+
+def test_what_is_saved_is_what_was_trained(fitted, tmp_path):
+    loaded = embedx.load(fitted.save(tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.vectors, fitted.model.vectors)
+    np.testing.assert_array_equal(loaded.output_vectors, fitted.model.output_vectors)
+    assert isinstance(loaded.vectors, np.memmap)
+    assert loaded.words == fitted.model.words
+    assert loaded.settings["negatives"] == 5
+    assert loaded.settings["sample"] == 0
+    assert loaded.facts["final_loss"] == pytest.approx(fitted.outcome.final_loss)
+
+
+def test_the_final_loss_is_a_mean_per_pair(fitted):
+    """With vectors of zero it would be (1 + negatives) log 2 = 4.16; here every pair tells one of two topics."""
+    assert 1.5 < fitted.outcome.final_loss < 6 * np.log(2)
+    assert fitted.outcome.tally.mean_loss > fitted.outcome.final_loss
+
+
+def test_every_word_is_seen_once_an_epoch(fitted):
+    assert fitted.outcome.tally.words == 5 * fitted.model.counts.sum()
+
+
+def test_sixteen_threads_learn_what_one_learns(two_topics):
+    many = embedx.SkipGram(dim=16, epochs=5, sample=0, threads=16).fit(two_topics)
+    assert many.outcome.tally.words == 5 * many.model.counts.sum()
+    assert {word for word, _ in many.model.most_similar("cat", top_k=3)} <= {"dog", "purr", "fur", "paw", "tail"}
+
+
+@pytest.mark.parametrize(
+    "options", [{"share": 0}, {"share": 1}, {"share": 8, "draws": 3}, {"sampler": "uniform"}, {"window": 1}]
+)
+def test_every_way_of_sampling_learns_the_topics(two_topics, options):
+    model = embedx.SkipGram(**({"dim": 16, "epochs": 4, "sample": 0} | options)).fit(two_topics).model
+    assert {word for word, _ in model.most_similar("truck", top_k=3)} <= {"car", "engine", "wheel", "road", "fuel"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"window": 10, "negatives": 15}, {"share": 64}, {"dim": 300}, {"sample": 1e-3, "epochs": 50}, {"negatives": 50}],
+)
+def test_a_tiny_vocabulary_does_not_diverge(two_topics, options):
+    model = embedx.SkipGram(**({"epochs": 3, "sample": 0} | options)).fit(two_topics).model
+    assert np.isfinite(model.vectors).all()
+
+
+def test_a_corpus_without_any_pair_trains_to_nothing_and_says_no_loss():
+    fitted = embedx.SkipGram(min_count=1).fit([["a"], ["b"], ["a"]])
+    assert fitted.outcome.final_loss is None
+    assert fitted.model.words == ["a", "b"]
+
+
+def test_a_vocabulary_of_one_word():
+    assert embedx.SkipGram(min_count=1).fit([["a", "a", "a"]]).model.words == ["a"]
+
+
+def test_tokens_may_hold_spaces(tmp_path):
+    fitted = embedx.SkipGram(min_count=1, dim=4).fit([["New York", "is\ta", "city\n"]] * 3)
+    assert set(embedx.load(fitted.save(tmp_path / "odd")).words) == {"New York", "is\ta", "city\n"}
+
+
+def test_an_unknown_setting_is_told_with_those_that_exist():
+    with pytest.raises(TypeError, match="SkipGram takes no negative; its settings are .*negatives"):
+        embedx.SkipGram(negative=5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dim": 0}, "--dim 0: must be at least 1"),
+        ({"learning_rate": float("nan")}, "--learning-rate nan: must be above 0"),
+        ({"sample": 2.0}, "--sample 2.0: must be at most 1"),
+        ({"objective": "magic"}, "--objective magic: no such objective; choose one of ns"),
+    ],
+)
+def test_settings_out_of_range_are_refused(options, message):
+    with pytest.raises(EmbedxError, match=message):
+        embedx.SkipGram(**options)
+
+
+def test_tables_that_do_not_fit_are_refused_with_advice(monkeypatch):
+    def no_memory(rows, dim):
+        raise MemoryError
+
+    monkeypatch.setattr(skipgram, "aligned_zeros", no_memory)
+    with pytest.raises(EmbedxError, match=r"two tables of 10 words × 4 numbers need 0.0 GB, .*lower --dim or --max-vocab"):
+        skipgram.new_tables(10, embedx.objectives.find("ns")(None), SkipGramSettings(dim=4))
+
+
+def test_initial_vectors_never_repeat():
+    """word2vec.c's generator repeats rows every 512 words at dimension 128."""
+    tables = skipgram.new_tables(70_000, embedx.objectives.find("ns")(None), SkipGramSettings(dim=16))
+    assert len(np.unique(tables.inputs[:, :16], axis=0)) == 70_000
+    assert np.abs(tables.inputs).max() <= 0.5 / 16
+
+
+def test_progress_on_a_log_is_lines_and_json(two_topics, tmp_path):
+    stream = io.StringIO()
+    reporter = Reporter(stream, tmp_path / "log")
+    reporter.interval = 0.05
+    objective = embedx.objectives.find("ns")
+    settings = SkipGramSettings(dim=50, epochs=200, threads=1)
+    skipgram.train([str(two_topics)], objective(objective.Settings()), settings, text=TextSettings(), progress=reporter)
+    lines = [line for line in stream.getvalue().splitlines() if line.startswith("training")]
+    assert len(lines) > 2
+    assert all("loss" in line and "learning rate" in line and "passed" in line for line in lines[:-1])
+    assert "\r" not in stream.getvalue()
+    events = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    training = [event for event in events if event["stage"] == "training"]
+    assert training[-1]["done"] == training[-1]["total"]
+    rates = [event["learning_rate"] for event in training]
+    assert rates == sorted(rates, reverse=True)
