@@ -170,8 +170,8 @@ def train(
     """Train word vectors on text."""
     from embedx import commands
 
-    reporter = Reporter(sys.stderr, log_json)
-    folder, trained = commands.train(corpora, objective, typed or {}, output, overwrite, cache_dir, reporter)
+    with Reporter(sys.stderr, log_json) as reporter:
+        folder, trained = commands.train(corpora, objective, typed or {}, output, overwrite, cache_dir, reporter)
     facts = trained.vectors.facts
     if as_json:
         print(json.dumps({"model": str(folder), **facts, "settings": trained.vectors.settings}))

@@ -6,7 +6,7 @@ The library reports through `Progress`; where the reports go is the caller's cho
 import json
 import time
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol, Self, TextIO
 
 from embedx.errors import EmbedxError
 
@@ -55,6 +55,13 @@ class Reporter:
             self._log = open(log_json, "a", encoding="utf-8") if log_json else None  # noqa: SIM115 (lives as long as the run)
         except OSError as error:
             raise EmbedxError(f"--log-json {log_json}: {error.strerror}; name a file that can be written") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._log:
+            self._log.close()
 
     def start(self, title: str, total: float | None, unit: str) -> None:
         self._title, self._total, self._unit = title, total, unit

@@ -45,7 +45,7 @@ def test_what_is_saved_is_what_was_trained(fitted, tmp_path):
     loaded = embedx.load(fitted.save(tmp_path / "model"))
     np.testing.assert_array_equal(loaded.vectors, fitted.model.vectors)
     np.testing.assert_array_equal(loaded.output_vectors, fitted.model.output_vectors)
-    assert isinstance(loaded.vectors, np.memmap)
+    assert isinstance(loaded.vectors.base, np.memmap)
     assert loaded.words == fitted.model.words
     assert loaded.settings["negatives"] == 5
     assert loaded.settings["sample"] == 0
@@ -101,7 +101,7 @@ def test_tokens_may_hold_spaces(tmp_path):
 
 
 def test_an_unknown_setting_is_told_with_those_that_exist():
-    with pytest.raises(TypeError, match="SkipGram takes no negative; its settings are .*negatives"):
+    with pytest.raises(TypeError, match=r"SkipGram takes no negative; its settings are .*negatives"):
         embedx.SkipGram(negative=5)
 
 
@@ -137,11 +137,11 @@ def test_initial_vectors_never_repeat():
 
 def test_progress_on_a_log_is_lines_and_json(two_topics, tmp_path):
     stream = io.StringIO()
-    reporter = Reporter(stream, tmp_path / "log")
-    reporter.interval = 0.05
     objective = embedx.objectives.find("ns")
     settings = SkipGramSettings(dim=50, epochs=200, threads=1)
-    skipgram.train([str(two_topics)], objective(objective.Settings()), settings, text=TextSettings(), progress=reporter)
+    with Reporter(stream, tmp_path / "log") as reporter:
+        reporter.interval = 0.05
+        skipgram.train([str(two_topics)], objective(objective.Settings()), settings, text=TextSettings(), progress=reporter)
     lines = [line for line in stream.getvalue().splitlines() if line.startswith("training")]
     assert len(lines) > 2
     assert all("loss" in line and "learning rate" in line and "passed" in line for line in lines[:-1])
