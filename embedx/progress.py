@@ -105,7 +105,8 @@ class Reporter:
         seconds = time.monotonic() - self._started
         if seconds >= 2.0:
             rate = f", {_short(done / seconds)}{self._unit}/s" if done else ""
-            self.note(f"{self._title}: {_short(done)}{self._unit} in {_clock(seconds)}{rate}" + _spoken(facts, before=", "))
+            lasting = {name: value for name, value in facts.items() if name != "words_per_second"}
+            self.note(f"{self._title}: {_short(done)}{self._unit} in {_clock(seconds)}{rate}" + _spoken(lasting, before=", "))
 
     def _write_line(self, done: float, facts: dict[str, Any], now: float) -> None:
         seconds = now - self._started

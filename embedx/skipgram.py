@@ -96,8 +96,10 @@ def train(
     with encode(corpora, text, progress, cache_dir) as corpus:
         words, remap = select(corpus, vocabulary)
         progress.note(f"vocabulary: {len(words):,} words, {words.n_tokens:,} of {corpus.n_tokens:,} tokens")
+        noise = noise_distribution(words.counts, settings)
+        settings = resolved(settings, objective, words.counts * words.keep_probability(vocabulary.sample), noise, progress)
         tables = new_tables(len(words), objective, settings)
-        outcome = _run(corpus, words, remap, tables, objective, settings, vocabulary.sample, progress)
+        outcome = _run(corpus, words, remap, noise, tables, objective, settings, vocabulary.sample, progress)
         _check_finite(tables, settings)
         facts = _facts(corpus, words, objective, settings, outcome)
     arrays = {"input": tables.inputs[:, : settings.dim], "output": tables.outputs[:, : settings.dim]}
@@ -147,44 +149,40 @@ def noise_distribution(counts: np.ndarray, settings: SkipGramSettings) -> np.nda
     return np.asarray(weights / weights.sum())
 
 
-def n_draws(objective: Objective, settings: SkipGramSettings, share: int) -> int:
-    """How many noise words are drawn for each set: `draws`, or as many as keep a drawn word's step small."""
-    if settings.draws is not None:
-        return settings.draws
+def resolved(
+    settings: SkipGramSettings, objective: Objective, kept_counts: np.ndarray, noise: np.ndarray, progress: Progress
+) -> SkipGramSettings:
+    """The settings with nothing left open: what `share`, `draws` and `threads` come to for this vocabulary on this machine.
+
+    kept_counts  float (n_words,)  how often each word is expected to survive subsampling
+    noise        float (n_words,)  the noise distribution
+    """
     negatives = int(objective.settings.negatives)
-    pairs = share * (settings.window + 1)
-    return max(negatives, math.ceil(negatives * pairs / PAIRS_PER_DRAW))
-
-
-def safe_share(
-    words: Vocabulary, noise: np.ndarray, objective: Objective, settings: SkipGramSettings, sample: float, progress: Progress
-) -> int:
-    """`share`, or less where the vocabulary is so small that a block would move one row too far at once."""
-    kept = words.counts * words.keep_probability(sample)
-    most = max(float(kept.max() / kept.sum()), float(noise.max()))
-    pairs = (settings.window + 1) * (1 + objective.settings.negatives) * most  # that one centre brings to the likeliest row
-    share = min(settings.share, max(1, int(PAIRS_PER_ROW / pairs)))
+    likeliest = max(float(kept_counts.max() / kept_counts.sum()), float(noise.max()))
+    pairs_of_centre = (settings.window + 1) * (1 + negatives) * likeliest  # that one centre brings to the likeliest row
+    share = min(settings.share, max(1, int(PAIRS_PER_ROW / pairs_of_centre)))
     if share < settings.share:
         progress.note(f"small vocabulary: noise words are shared by {share} consecutive words instead of {settings.share}")
-    return share
+    draws = max(negatives, math.ceil(negatives * share * (settings.window + 1) / PAIRS_PER_DRAW))
+    threads = settings.threads or trainer.usable_cores()
+    return dataclasses.replace(settings, share=share, draws=settings.draws or draws, threads=threads)
 
 
 def _run(
     corpus: cache.EncodedCorpus,
     words: Vocabulary,
     remap: np.ndarray,
+    noise: np.ndarray,
     tables: engine.Tables,
     objective: Objective,
     settings: SkipGramSettings,
     sample: float,
     progress: Progress,
 ) -> trainer.Outcome:
-    """Train the tables in place."""
-    noise = noise_distribution(words.counts, settings)
-    share = safe_share(words, noise, objective, settings, sample, progress)
-    draws = n_draws(objective, settings, share)
+    """Train the tables in place; `settings` are resolved."""
+    draws, n_threads = settings.draws or 0, settings.threads or 0
     plan = engine.Plan(
-        settings.window, share, draws,
+        settings.window, settings.share, draws,
         objective.multi_positive, objective.keeps_hits, objective.uses_loge, objective.uses_norm,
     )  # fmt: skip
     sampler: AliasTable = alias_table(noise)
@@ -193,7 +191,6 @@ def _run(
     keep = np.zeros(len(remap), dtype=np.uint32)
     keep[remap >= 0] = np.minimum(words.keep_probability(sample).astype(np.float64) * 2**32, 2**32 - 1)[remap[remap >= 0]]
     stream = engine.Stream(corpus.tokens, remap, keep)
-    n_threads = settings.threads or trainer.usable_cores()
     scratches = [engine.new_scratch(plan, STRETCH, settings.dim, objective.noise_width) for _ in range(n_threads)]
 
     def train_one(scratch: engine.Scratch, epoch: int, stretch: int, rate: float) -> trainer.Tally:
