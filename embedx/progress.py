@@ -104,9 +104,10 @@ class Reporter:
             self._bar = None
         seconds = time.monotonic() - self._started
         if seconds >= 2.0:
-            rate = f", {_short(done / seconds)}{self._unit}/s" if done else ""
+            amount = "" if self._unit == "s" else f"{_short(done)}{self._unit} in "
+            rate = f", {_short(done / seconds)}{self._unit}/s" if amount and done else ""
             lasting = {name: value for name, value in facts.items() if name != "words_per_second"}
-            self.note(f"{self._title}: {_short(done)}{self._unit} in {_clock(seconds)}{rate}" + _spoken(lasting, before=", "))
+            self.note(f"{self._title}: {amount}{_clock(seconds)}{rate}" + _spoken(lasting, before=", "))
 
     def _write_line(self, done: float, facts: dict[str, Any], now: float) -> None:
         seconds = now - self._started
