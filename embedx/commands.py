@@ -7,6 +7,7 @@ from typing import Any
 
 from embedx import model, objectives, skipgram
 from embedx.errors import EmbedxError
+from embedx.interrupts import to_the_end
 from embedx.progress import Progress
 from embedx.settings import Settings, TextSettings, VocabularySettings, option_name, settings_of, spoken
 from embedx.skipgram import SkipGramSettings
@@ -45,7 +46,7 @@ def train(
     trained = skipgram.train(
         corpora, objective, settings, text=text, vocabulary=vocabulary, progress=progress, cache_dir=cache_dir
     )
-    return skipgram.save(trained.vectors, folder, overwrite), trained
+    return to_the_end(lambda: skipgram.save(trained.vectors, folder, overwrite)), trained
 
 
 def check_applies(typed: dict[str, Any], objective_name: str) -> None:

@@ -1,7 +1,7 @@
 """`kernel`, the one decorator for compiled functions, and where their machine code is kept between runs.
 
-Machine code is cached in a folder named by a hash of the sources that hold kernels, because numba looks only at the file a
-function stands in and does not notice edits in the helpers it calls from other files.
+Machine code is cached in a folder named by a hash of this package's sources, because numba looks only at the file a function
+stands in and does not notice edits in the helpers it calls, or the constants it takes, from other files.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import llvmlite
 import numba
 
 # Vectorises as well as full fast-math, but leaves NaN and infinity alone, so that a diverged run can be seen.
@@ -25,11 +26,9 @@ def cache_home() -> Path:
 
 def _sources_hash() -> str:
     package = Path(__file__).parent
-    digest = hashlib.sha256(numba.__version__.encode())
+    digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
     for file in sorted(package.rglob("*.py")):
-        source = file.read_bytes()
-        if b"numba" in source or b"embedx.compiled" in source:
-            digest.update(file.relative_to(package).as_posix().encode() + b"\0" + source)
+        digest.update(file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -47,7 +46,7 @@ def kernel(function: Callable[..., Any]) -> Any:
     Kernels allocate nothing. That lets numba leave out reference counting, whose atomic increments, one for each array of each
     call, would otherwise take more than half of the training kernel's time.
     """
-    return _compiled(function)
+    return _compiled(function, forceinline=False)  # said aloud, because it is otherwise inherited from the first caller
 
 
 def kernel_part(function: Callable[..., Any]) -> Any:

@@ -3,6 +3,7 @@
 The library reports through `Progress`; where the reports go is the caller's choice. `Silent` is the default of the Python API.
 """
 
+import contextlib
 import json
 import time
 from pathlib import Path
@@ -82,8 +83,7 @@ class Reporter:
             left = seconds * (self._total - done) / done if self._total and done else None
             event = {"stage": self._title, "done": done, "total": self._total, "unit": self._unit}
             event |= {"seconds": round(seconds, 3), "seconds_left": None if left is None else round(left, 1), **facts}
-            self._log.write(json.dumps(event) + "\n")
-            self._log.flush()
+            self._log_event(event)
         if self._bar is not None:
             self._bar.set_postfix_str(_spoken(facts), refresh=False)
             self._bar.update(done - self._bar.n)
@@ -95,7 +95,7 @@ class Reporter:
         if self._bar is not None:
             self._bar.write(message, file=self.stream)
         else:
-            print(message, file=self.stream, flush=True)
+            self._print(message)
 
     def finish(self) -> None:
         done, facts = self._last
@@ -121,7 +121,21 @@ class Reporter:
         words.append(f"{_clock(seconds)} passed")
         if self._total and done:
             words[-1] += f", {_clock(seconds * (self._total - done) / done)} left"
-        print(*words, file=self.stream, flush=True)
+        self._print(" ".join(words))
+
+    def _print(self, line: str) -> None:
+        """Training goes on when nobody can listen any more: a closed pipe, a full disk."""
+        with contextlib.suppress(OSError):
+            print(line, file=self.stream, flush=True)
+
+    def _log_event(self, event: dict[str, Any]) -> None:
+        assert self._log is not None
+        try:
+            self._log.write(json.dumps(event) + "\n")
+            self._log.flush()
+        except OSError as error:
+            self._log = None
+            self.note(f"warning: --log-json ends here: {error.strerror}")
 
 
 def _spoken(facts: dict[str, Any], before: str = "") -> str:

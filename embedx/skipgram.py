@@ -19,6 +19,7 @@ from embedx.engine import trainer
 from embedx.engine.random import stream_key
 from embedx.engine.simd import aligned_zeros
 from embedx.errors import DivergedError, EmbedxError
+from embedx.interrupts import to_the_end
 from embedx.objectives.contract import COEFFICIENTS, Objective
 from embedx.progress import Progress, Silent
 from embedx.samplers.alias import AliasTable, alias_table
@@ -31,6 +32,7 @@ INITIAL = 2**32  # the place of the initial vectors among a seed's random number
 # A drawn word stands for negatives × pairs / draws of a block's pairs and moves by all of them at once. Word similarity and
 # analogies are best up to 8 (learning rate 0.04, 100 MB of Wikipedia), slightly worse at 15, worse at 30; 60 diverges.
 PAIRS_PER_DRAW = 7.5
+MOST_DRAWS = 1024
 # Nor may a block bring more than this many pairs to the most frequent word's row, which matters for vocabularies of some dozen
 # words: there a block of 16 centres holds each of them many times.
 PAIRS_PER_ROW = 30
@@ -53,7 +55,7 @@ class SkipGramSettings(Settings):
         at_most=64,
     )
     draws: int | None = param(
-        None, "noise words drawn for each set; by default enough to keep each one's step small", at_least=1, at_most=1024
+        None, "noise words drawn for each set; by default enough to keep each one's step small", at_least=1, at_most=MOST_DRAWS
     )
     threads: int | None = param(None, "worker threads; by default one for each usable core", at_least=1)
     time_budget: float | None = param(
@@ -100,7 +102,7 @@ def train(
         settings = resolved(settings, objective, words.counts * words.keep_probability(vocabulary.sample), noise, progress)
         tables = new_tables(len(words), objective, settings)
         outcome = _run(corpus, words, remap, noise, tables, objective, settings, vocabulary.sample, progress)
-        _check_finite(tables, settings)
+        to_the_end(lambda: _check(tables, settings, outcome, progress))
         facts = _facts(corpus, words, objective, settings, outcome)
     arrays = {"input": tables.inputs[:, : settings.dim], "output": tables.outputs[:, : settings.dim]}
     record = settings.record() | objective.settings.record() | text.record() | vocabulary.record()
@@ -163,7 +165,7 @@ def resolved(
     share = min(settings.share, max(1, int(PAIRS_PER_ROW / pairs_of_centre)))
     if share < settings.share:
         progress.note(f"small vocabulary: noise words are shared by {share} consecutive words instead of {settings.share}")
-    draws = max(negatives, math.ceil(negatives * share * (settings.window + 1) / PAIRS_PER_DRAW))
+    draws = min(max(negatives, math.ceil(negatives * share * (settings.window + 1) / PAIRS_PER_DRAW)), MOST_DRAWS)
     threads = settings.threads or trainer.usable_cores()
     return dataclasses.replace(settings, share=share, draws=settings.draws or draws, threads=threads)
 
@@ -225,7 +227,13 @@ def load_kernels(objective: Objective, like: tuple[Any, ...], progress: Progress
     engine.train_stretch.disable_compile()  # else a call would compile again for this very `coefficients`, uncached
 
 
-def _check_finite(tables: engine.Tables, settings: SkipGramSettings) -> None:
+def _check(tables: engine.Tables, settings: SkipGramSettings, outcome: trainer.Outcome, progress: Progress) -> None:
+    """Raise `DivergedError` if a parameter is not finite; note it if the loss rose instead of falling."""
+    if outcome.first_loss and outcome.final_loss and outcome.final_loss > 1.5 * outcome.first_loss:
+        progress.note(
+            f"warning: the loss rose from {outcome.first_loss:.4g} to {outcome.final_loss:.4g}; "
+            f"try a smaller --learning-rate than {settings.learning_rate:g}"
+        )
     for table in (tables.inputs, tables.outputs):
         for start in range(0, len(table), 65536):
             if not np.isfinite(table[start : start + 65536]).all():

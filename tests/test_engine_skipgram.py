@@ -9,7 +9,7 @@ from embedx.engine.random import stream_key
 from embedx.objectives.ns import NegativeSampling, NegativeSamplingSettings
 from embedx.progress import Silent
 from embedx.samplers.alias import alias_table, draw
-from embedx.skipgram import SkipGramSettings, load_kernels
+from embedx.skipgram import load_kernels
 
 K, DIM, WINDOW = 12, 10, 3
 OBJECTIVE = NegativeSampling(NegativeSamplingSettings(negatives=4))
@@ -40,14 +40,14 @@ class Setup:
         self.plan = engine.Plan(WINDOW, share, draws, multi_positive, True, False, False)
         self.key, self.noise_key = stream_key(1, 0), stream_key(1, 0, 7)
         self.numbers = OBJECTIVE.numbers(draws)
+        self.scratch = engine.new_scratch(self.plan, n_tokens, DIM, 0)
 
     def exact_tables(self):
         return self.tables.inputs[:, :DIM].astype(np.float64), self.tables.outputs[:, :DIM].astype(np.float64)
 
     def train(self, start, stop, lr=0.1):
-        scratch = engine.new_scratch(self.plan, 200, DIM, 0)
         arguments = (
-            self.tables, self.stream, self.sampler, self.log_expected, self.numbers, self.plan, scratch,
+            self.tables, self.stream, self.sampler, self.log_expected, self.numbers, self.plan, self.scratch,
             start, stop, np.float32(lr), self.key, self.noise_key,
         )  # fmt: skip
         load_kernels(OBJECTIVE, arguments, Silent())
@@ -61,12 +61,10 @@ class Setup:
         return [int(draw(self.sampler, self.noise_key, np.uint64(first + i))) for i in range(n)]
 
 
-@pytest.mark.parametrize(("share", "draws"), [(0, 4), (1, 4), (1, 9), (4, 6), (5, 20), (64, 3)])
-@pytest.mark.parametrize("multi_positive", [True, False])
-def test_the_kernel_does_what_the_formula_says(share, draws, multi_positive):
-    setup = Setup(share, draws, multi_positive)
+def assert_trains_as_the_reference(setup, start, stop, lr=0.1):
+    """Train on tokens[start:stop] by the kernel and by the naive reference; the tables must agree."""
+    share, draws = setup.plan.share, setup.plan.n_draws
     inputs, outputs = setup.exact_tables()
-    start, stop = 10, 100
     pairs = reference.pairs_of(setup.kept(), start, stop)
     centres = [i for i, (position, *_) in enumerate(setup.kept()) if start <= position < stop]
     if share == 0:
@@ -77,13 +75,27 @@ def test_the_kernel_does_what_the_formula_says(share, draws, multi_positive):
     expected = 0.0
     for number, block in enumerate(blocks):
         noise = setup.noise(draws, first=draws * number)
-        expected += reference.ns_update(inputs, outputs, [pair[:2] for pair in block], noise, 4, 0.1)
-    loss, n_pairs, n_words = setup.train(start, stop)
-    assert n_pairs == len(pairs) > 200
+        expected += reference.ns_update(inputs, outputs, [pair[:2] for pair in block], noise, 4, lr)
+    loss, n_pairs, n_words = setup.train(start, stop, lr)
+    assert n_pairs == len(pairs)
     assert n_words == sum(setup.stream.word[t] >= 0 for t in setup.stream.tokens[start:stop] if t >= 0)
     assert loss == pytest.approx(expected, rel=1e-5)
     np.testing.assert_allclose(setup.tables.inputs[:, :DIM], inputs, atol=1e-5)
     np.testing.assert_allclose(setup.tables.outputs[:, :DIM], outputs, atol=1e-5)
+
+
+@pytest.mark.parametrize(("share", "draws"), [(0, 4), (1, 4), (1, 9), (4, 6), (5, 20), (64, 3)])
+@pytest.mark.parametrize("multi_positive", [True, False])
+def test_the_kernel_does_what_the_formula_says(share, draws, multi_positive):
+    assert_trains_as_the_reference(Setup(share, draws, multi_positive), 10, 100)
+
+
+@pytest.mark.parametrize("share", [17, 20, 40])
+def test_a_short_block_after_longer_ones_remembers_nothing_of_them(share):
+    """A worker's memory is used again and again; where a longer block had centres, a shorter one has noise."""
+    setup = Setup(share, draws=20)
+    for stop in range(120, 60, -5):
+        assert_trains_as_the_reference(setup, 0, stop, lr=0.001)
 
 
 @pytest.mark.parametrize("stretch", [1, 7, 50, 120])
@@ -145,5 +157,8 @@ def test_one_engine_serves_every_objective_with_one_signature():
         assert len(engine.train_stretch.overloads) == 1
 
 
-def test_default_settings_are_within_their_ranges():
-    SkipGramSettings()
+def test_a_long_run_of_words_left_out_is_walked_through_once():
+    """Stretches without a centre return at once, however far the next kept word is."""
+    setup = Setup(n_tokens=2000)
+    setup.stream.word[:] = engine.LEFT_OUT
+    assert [setup.train(start, start + 100)[:3] for start in range(0, 2000, 100)] == [(0.0, 0, 0)] * 20

@@ -18,7 +18,9 @@ def commands():
     """Every `embedx …` line of the README's shell blocks."""
     blocks = re.findall(r"```(?:bash|console)\n(.*?)```", README, re.DOTALL)
     lines = [part.strip() for block in blocks for line in block.splitlines() for part in re.split(r"&&|\|", line)]
-    return [shlex.split(line.removeprefix("$ "), comments=True) for line in lines if re.match(r"(\$ )?embedx \w+ .*[^:]$", line)]
+    return [
+        shlex.split(line.removeprefix("$ "), comments=True) for line in lines if re.match(r"(\$ )?embedx \w+ .*[^:]$", line)
+    ]
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)

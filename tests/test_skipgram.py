@@ -9,7 +9,7 @@ import pytest
 import embedx
 from embedx import skipgram
 from embedx.errors import EmbedxError
-from embedx.progress import Reporter
+from embedx.progress import Reporter, Silent
 from embedx.settings import TextSettings
 from embedx.skipgram import SkipGramSettings
 
@@ -98,6 +98,21 @@ def test_a_vocabulary_of_one_word():
 def test_tokens_may_hold_spaces(tmp_path):
     fitted = embedx.SkipGram(min_count=1, dim=4).fit([["New York", "is\ta", "city\n"]] * 3)
     assert set(embedx.load(fitted.save(tmp_path / "odd")).words) == {"New York", "is\ta", "city\n"}
+
+
+@pytest.mark.parametrize("options", [{"share": 64, "window": 30}, {"negatives": 2000}, {"share": 0}])
+def test_what_the_defaults_resolve_to_is_within_range(options):
+    fitted = embedx.SkipGram(min_count=1, epochs=1, **options)
+    counts = np.ones(100_000)
+    used = skipgram.resolved(fitted.settings, fitted.objective, counts, counts / counts.sum(), Silent())
+    assert 1 <= used.draws <= 1024
+    assert used.threads >= 1
+
+
+def test_a_model_records_the_settings_as_used(fitted):
+    assert fitted.model.settings["draws"] >= 5
+    assert fitted.model.settings["threads"] == 1
+    assert fitted.model.settings["share"] < 8  # sixteen words: see safe sharing
 
 
 def test_an_unknown_setting_is_told_with_those_that_exist():

@@ -1,5 +1,6 @@
 """The trainer alone, with a made-up kernel: what it trains, at which rate, and how it ends."""
 
+import signal
 import threading
 import time
 
@@ -78,9 +79,12 @@ def test_a_worker_that_fails_ends_the_run_with_its_error():
 def test_ctrl_c_ends_after_the_stretches_under_way_and_is_told():
     class Impatient(Silent):
         interval = 0.05
+        pressed = False
 
         def update(self, done, **facts):
-            raise KeyboardInterrupt
+            if not self.pressed:
+                self.pressed = True
+                raise KeyboardInterrupt
 
     kernel = Recorder(seconds=0.01)
     outcome = run(kernel, [0, 1], Schedule(0.1, 1000, 100_000, 5), Impatient())
@@ -88,6 +92,23 @@ def test_ctrl_c_ends_after_the_stretches_under_way_and_is_told():
     assert outcome.tally.words == 100 * len(kernel.calls)
     assert len(kernel.calls) < 1000
     assert outcome.final_loss == 2.0
+
+
+def test_more_interrupts_while_ending_lose_nothing():
+    class Hammering(Silent):
+        interval = 0.05
+        delays = (0.0, 0.02, 0.04)
+
+        def update(self, done, **facts):
+            for delay in self.delays:
+                threading.Timer(delay, signal.raise_signal, [signal.SIGINT]).start()
+            self.delays = ()
+            time.sleep(0.01)
+
+    kernel = Recorder(seconds=0.1)
+    outcome = run(kernel, [0, 1], Schedule(0.1, 1000, 100_000, 5), Hammering())
+    assert isinstance(outcome.interrupted_by, KeyboardInterrupt)
+    assert outcome.tally.words == 100 * len(kernel.calls)
 
 
 def test_progress_tells_the_mean_loss_of_the_interval_alone():

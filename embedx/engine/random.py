@@ -7,7 +7,7 @@ two rounds of mixing. Any two runs that ask for the same place get the same numb
 import numba
 import numpy as np
 
-from embedx.compiled import kernel
+from embedx.compiled import kernel_part
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -24,13 +24,13 @@ if numba.config.DISABLE_JIT:
 
 else:
 
-    @kernel
+    @kernel_part
     def bits(key, counter):
         """64 random bits: number `counter` of the stream `key`, both uint64."""
         return _mixed(key, counter)
 
 
-@kernel
+@kernel_part
 def _mixed(key, counter):
     x = key + (counter + _ONE) * _GOLDEN
     x = (x ^ (x >> _S30)) * _MIX1
@@ -38,19 +38,19 @@ def _mixed(key, counter):
     return x ^ (x >> _S31)
 
 
-@kernel
+@kernel_part
 def uniform(key, counter):
     """A float64 in [0, 1) with 53 random bits."""
     return np.float64(bits(key, counter) >> _S11) * _TO_UNIT
 
 
-@kernel
+@kernel_part
 def high_half(random_bits):
     """The upper 32 of 64 random bits."""
     return random_bits >> _S32
 
 
-@kernel
+@kernel_part
 def low_half_below(random_bits, n):
     """An int64 in [0, n) from the lower 32 of 64 random bits; biased by less than n / 2**32."""
     return np.int64(((random_bits & _LOW) * np.uint64(n)) >> _S32)

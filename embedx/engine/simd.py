@@ -68,9 +68,6 @@ if numba.config.DISABLE_JIT:
     def splat(x):
         return np.full(LANES, x, dtype=np.float32)
 
-    def add(a, b):
-        return a + b
-
     def multiply_add(a, b, c):
         return a * b + c
 
@@ -157,11 +154,6 @@ else:
             return builder.shuffle_vector(one, nothing, _lanes([0] * LANES))
 
         return float32x16(types.float32), emit
-
-    @intrinsic
-    def add(_typing, a, b):
-        """a + b, lane by lane."""
-        return float32x16(float32x16, float32x16), lambda context, builder, signature, arguments: builder.fadd(*arguments)
 
     @intrinsic
     def multiply_add(_typing, a, b, c):

@@ -152,7 +152,7 @@ def train_stretch(coefficients, tables, stream, sampler, log_expected, numbers, 
     `key` decides which words are kept and how wide their windows are, by position in the corpus alone; `noise_key` what is
     drawn. `lr` multiplies every update. Words just outside the stretch serve as context only.
     """
-    first, last, n_words = _keep_words(stream, plan.window, start, stop, key, scratch)
+    first, last, n_words, n_seen = _keep_words(stream, plan.window, start, stop, key, scratch)
     loss = 0.0
     n_pairs = 0
     now, ahead = scratch.now, scratch.ahead
@@ -167,19 +167,24 @@ def train_stretch(coefficients, tables, stream, sampler, log_expected, numbers, 
         loss += block_loss
         n_pairs += block_pairs
         now, ahead = ahead, now
-    n_tokens = 0
-    for position in range(start, stop):
-        n_tokens += stream.tokens[position] >= 0 and stream.word[stream.tokens[position]] >= 0
-    return loss, n_pairs, n_tokens
+    return loss, n_pairs, n_seen
 
 
 @kernel_part
 def _keep_words(stream, window, start, stop, key, scratch):
     """Write the words of tokens[start:stop] that survive subsampling, with up to `window` more on each side of the stretch.
 
-    Return where the centres begin and end in `scratch.words`, and how many words were written.
+    Return where the centres begin and end in `scratch.words`, how many words were written, and how many tokens of the stretch
+    are words at all. Without any centre nothing is written: a long run of words left out is walked through only once.
     """
     tokens = stream.tokens
+    n_seen = n_kept = 0
+    for position in range(start, stop):
+        if tokens[position] != END_OF_SENTENCE and stream.word[tokens[position]] != LEFT_OUT:
+            n_seen += 1
+            n_kept += _is_kept(stream, position, key)
+    if n_kept == 0:
+        return 0, 0, 0, n_seen
     left = start
     found = 0
     while left > 0 and tokens[left - 1] != END_OF_SENTENCE and found < window:
@@ -204,7 +209,7 @@ def _keep_words(stream, window, start, stop, key, scratch):
         position += 1
         if position <= stop:
             last = n
-    return first, last, n
+    return first, last, n, n_seen
 
 
 @kernel_part
@@ -226,10 +231,9 @@ def _plan_block(plan, sampler, scratch, n_words, centre, last, context, key, dra
     if plan.share == 0:
         centre, context, n_inputs, n_centres = _next_pair(scratch, n_words, centre, last, context, block)
     else:
-        n_centres = min(plan.share, last - centre)
-        n_inputs = _group_inputs(plan.window, scratch, n_words, centre, n_centres, block) if n_centres > 0 else 0
-        centre += max(n_centres, 0)
-    n_centres = max(n_centres, 0)
+        n_centres = max(min(plan.share, last - centre), 0)
+        n_inputs = _group_inputs(plan.share, scratch, n_words, centre, n_centres, block) if n_centres > 0 else 0
+        centre += n_centres
     n_noise = 0
     if n_centres > 0:
         _clear(block.drawn, 0, block.drawn.shape[1])
@@ -268,14 +272,19 @@ def _add_noise(row, n_centres, n_noise, block, drawn_at, first_draw, this_draw):
 
 
 @kernel_part
-def _group_inputs(window, scratch, n_words, centre, n_centres, block):
-    """Write the rows and pairs of the centres at words[centre:centre + n_centres]; return the number of inputs."""
-    begin = max(centre - window, 0)
-    end = min(centre + n_centres + window, n_words)
+def _group_inputs(share, scratch, n_words, centre, n_centres, block):
+    """Write the rows and pairs of the centres at words[centre:centre + n_centres]; return the number of inputs.
+
+    Pairs are cleared as far as any block writes them: a shorter block's noise stands where a longer one's centres stood.
+    """
+    begin, end = centre, centre + n_centres
+    for y in range(centre, centre + n_centres):
+        begin = min(begin, max(y - scratch.reach[y], 0))
+        end = max(end, min(y + scratch.reach[y] + 1, n_words))
     for j in range(end - begin):
         block.inputs[j] = scratch.words[begin + j]
         block.n_pairs[j] = 0
-        _clear(block.pair, j, _whole_lanes(n_centres))
+        _clear(block.pair, j, _whole_lanes(share))
     for i in range(n_centres):
         y = centre + i
         block.candidates[i] = scratch.words[y]
@@ -376,7 +385,7 @@ def _descend(table, rows, n, gradient, lr):
 def _all_pairs(coefficients, tables, log_expected, numbers, plan, scratch, block, lr):
     """Turn all scores into coefficients at once; an input's draws count once for each of its positives. Return the loss."""
     n_inputs, n_candidates = block.sizes[0], block.sizes[1] + block.sizes[2]
-    n = min(_whole_loops(n_candidates), scratch.z.shape[1])
+    n = _whole_loops(n_candidates)
     for j in range(n_inputs):
         count = splat(np.float32(block.n_pairs[j]))
         for k in range(0, n, LANES):

@@ -4,7 +4,7 @@ A block multiplies a few dozen rows, far below the size where calling BLAS pays.
 and blocks to whole tiles with rows of zeros, so that no loop has a remainder.
 """
 
-from embedx.compiled import kernel
+from embedx.compiled import kernel, kernel_part
 from embedx.engine.simd import LANES, load, multiply_add, splat, store, store_sums, zeros
 
 TILE = 4
@@ -21,7 +21,7 @@ def scores(h, n_h, w, n_w, z):
             _score_tile(h, i, w, k, z)
 
 
-@kernel
+@kernel_part
 def _score_tile(h, i, w, k, z):
     """Overwrite z[i:i+4, k:k+4]: sixteen sums kept in registers along the whole row."""
     s00, s01, s02, s03 = zeros(), zeros(), zeros(), zeros()
@@ -106,14 +106,14 @@ def weighted_sums_transposed(c, n_out, rows, n_rows, out):
             _store_quad(out, k, d, a0, a1, a2, a3)
 
 
-@kernel
+@kernel_part
 def _store_pairs(out, i, d, a0, b0, a1, b1, a2, b2, a3, b3):
     """Write four rows of 32 floats."""
     _store_quad(out, i, d, a0, a1, a2, a3)
     _store_quad(out, i, d + LANES, b0, b1, b2, b3)
 
 
-@kernel
+@kernel_part
 def _store_quad(out, i, d, a0, a1, a2, a3):
     """Write four rows of 16 floats."""
     store(out, i, d, a0)

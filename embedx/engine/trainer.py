@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from embedx.errors import DivergedError
+from embedx.interrupts import to_the_end
 from embedx.progress import Progress
 
 
 @dataclass
 class Tally:
-    """What was done: float64 sums, exact in the order they were added."""
+    """What was done, summed in float64."""
 
     loss: float = 0.0
     pairs: int = 0
@@ -43,7 +44,8 @@ class Outcome:
     tally: Tally
     seconds: float
     epochs: float  # passes over the data, a fraction when it ended early
-    final_loss: float | None  # mean per pair over the last twentieth of the run
+    first_loss: float | None  # mean per pair over the first twentieth of the run
+    final_loss: float | None  # and over the last
     interrupted_by: BaseException | None = None  # the KeyboardInterrupt that ended it early, if one did
 
 
@@ -91,6 +93,7 @@ def run(train: Train, scratches: Sequence[Any], schedule: Schedule, progress: Pr
     """
     work = _Work(train, schedule)
     workers = [threading.Thread(target=work.go_on, args=(scratch,), daemon=True) for scratch in scratches]
+    reports = _Reports(work, progress)
     interrupted_by: BaseException | None = None
     if schedule.time_budget:
         progress.start("training", schedule.time_budget, "s")
@@ -99,22 +102,29 @@ def run(train: Train, scratches: Sequence[Any], schedule: Schedule, progress: Pr
     try:
         for worker in workers:
             worker.start()
-        reports = _Reports(work, progress)
-        while any(worker.is_alive() for worker in workers):
-            work.over.wait(progress.interval)
-            reports.tell()
+        for worker in workers:
+            while worker.is_alive():
+                worker.join(progress.interval)
+                reports.tell()
     except KeyboardInterrupt as interrupt:
         interrupted_by = interrupt
     finally:
         work.stop = True
-        for worker in workers:
-            if worker.ident is not None:
-                worker.join()
-        progress.finish()
+        to_the_end(lambda: _end(workers, reports, progress))
     if work.error is not None:
         raise work.error
     seconds = time.monotonic() - work.started
-    return Outcome(work.tally, seconds, work.steps_done / schedule.n_stretches, work.last_loss(), interrupted_by)
+    losses = [tally.mean_loss for tally in work.twentieths if tally.pairs] or [None]
+    return Outcome(work.tally, seconds, work.steps_done / schedule.n_stretches, losses[0], losses[-1], interrupted_by)
+
+
+def _end(workers: Sequence[threading.Thread], reports: "_Reports", progress: Progress) -> None:
+    """Wait for the stretches under way and tell what they did."""
+    for worker in workers:
+        if worker.ident is not None:
+            worker.join()
+    reports.tell()
+    progress.finish()
 
 
 @dataclass
@@ -124,14 +134,13 @@ class _Work:
     train: Train
     schedule: Schedule
     lock: threading.Lock = field(default_factory=threading.Lock)
-    over: threading.Event = field(default_factory=threading.Event)  # a worker found nothing left to do
     started: float = field(default_factory=time.monotonic)
     stop: bool = False
     next_step: int = 0
     steps_done: int = 0
     learning_rate: float = 0.0
     tally: Tally = field(default_factory=Tally)
-    twentieths: list[Tally] = field(default_factory=lambda: [Tally() for _ in range(21)])  # by share of the run done
+    twentieths: list[Tally] = field(default_factory=lambda: [Tally() for _ in range(20)])  # by share of the run done
     error: BaseException | None = None
 
     def go_on(self, scratch: Any) -> None:
@@ -141,21 +150,19 @@ class _Work:
                 number, share, rate = step
                 epoch, stretch = divmod(number, self.schedule.n_stretches)
                 done = self.train(scratch, epoch, stretch, rate)
-                with self.lock:
-                    self.tally += done
-                    self.twentieths[int(20 * share)] += done
-                    self.steps_done += 1
                 if not math.isfinite(done.loss):
                     raise DivergedError(
                         f"the loss is no longer finite after {self.tally.words:,} words at learning rate {rate:.4g}; "
                         f"try a smaller --learning-rate, {self.schedule.learning_rate / 4:.3g} say"
                     )
+                with self.lock:
+                    self.tally += done
+                    self.twentieths[int(20 * share)] += done
+                    self.steps_done += 1
         except BaseException as error:
             with self.lock:
                 self.error = self.error or error
                 self.stop = True
-        finally:
-            self.over.set()
 
     def _take(self) -> tuple[int, float, float] | None:
         """The next stretch, the share of the run that is over and the learning rate there; None at the end."""
@@ -167,10 +174,6 @@ class _Work:
             self.next_step += 1
             self.learning_rate = self.schedule.rate(share)
             return number, share, self.learning_rate
-
-    def last_loss(self) -> float | None:
-        """The mean loss per pair over the last twentieth of the run in which there was any pair."""
-        return next((tally.mean_loss for tally in reversed(self.twentieths) if tally.pairs), None)
 
 
 class _Reports:

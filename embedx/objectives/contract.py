@@ -22,8 +22,9 @@ an indirect call. It is handed the examples of a block, a row of each matrix for
     lr       float32   learning rate
 
 An example is one (input, positive) pair; an objective with `multi_positive` gets all positives of an input at once instead,
-each draw then counted once for each of them. A row that is both positive and drawn is one row with both weights if the
-objective `keeps_hits`; otherwise it keeps only its label. Rows may have neither weight, and must then get coefficient 0.
+each draw then counted once for each of them; a row that is both positive and drawn may then stand twice, once with each weight,
+so its loss must be a sum over rows. Otherwise such a row stands once, with both weights if the objective `keeps_hits` and with
+its label alone if not. Rows may have neither weight, and must then get coefficient 0.
 """
 
 from typing import Any, ClassVar

@@ -2,7 +2,7 @@
 
 Mikolov et al. 2013, "Distributed representations of words and phrases", eq. 4, written as a loss:
     loss = softplus(-z_y) + negatives · E_q[softplus(z_k)]
-    ∂loss/∂z_y = -σ(-z_y)          ∂loss/∂z_k = weight · times_k · σ(z_k)
+    ∂loss/∂z_y = σ(z_y) - 1        ∂loss/∂z_k = weight · times_k · σ(z_k)
 where the expectation is a mean over the words drawn, so weight = negatives / number of draws. Draws that hit the positive
 count as noise like any other: only then is the optimum exactly z_k = log p(k | h) - log(negatives · q_k), which
 `log_probability` inverts (Bamler & Mandt 2020, theorem 1).
@@ -29,7 +29,7 @@ def coefficients(z, label, times, loge, state, noise, numbers, key, visits, norm
             score = z[e, k]
             noise_weight = weight * times[e, k]
             loss += label[e, k] * softplus(-score) + noise_weight * softplus(score)
-            z[e, k] = noise_weight * sigmoid(score) - label[e, k] * sigmoid(-score)
+            z[e, k] = (label[e, k] + noise_weight) * sigmoid(score) - label[e, k]
         total += loss
     return total
 

@@ -1,14 +1,14 @@
 """Draws from any fixed distribution in constant time: Walker's alias method, built by Vose's algorithm (1991).
 
-Exact up to the 53 bits of a float64: column k is kept with its own probability and gives way to one alias otherwise, and one
-uniform number chooses both the column and, with the bits left over, between the two.
+Column k is kept with its own probability, a float32, and gives way to one alias otherwise; one uniform number with 53 bits
+chooses both the column and, with the bits left over, between the two.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from embedx.compiled import kernel
+from embedx.compiled import kernel, kernel_part
 from embedx.engine.random import uniform
 
 
@@ -55,7 +55,7 @@ def _pair_up(scaled, keep, other, light, heavy):
             n_light += 1
 
 
-@kernel
+@kernel_part
 def draw(table, key, counter):
     """One draw: number `counter` of the stream `key`."""
     x = uniform(key, counter) * table.keep.size
