@@ -97,15 +97,15 @@ def test_ctrl_c_ends_after_the_stretches_under_way_and_is_told():
 def test_more_interrupts_while_ending_lose_nothing():
     class Hammering(Silent):
         interval = 0.05
-        delays = (0.0, 0.02, 0.04)
+        delays = (0.0, 0.005, 0.01)
 
         def update(self, done, **facts):
             for delay in self.delays:
                 threading.Timer(delay, signal.raise_signal, [signal.SIGINT]).start()
             self.delays = ()
-            time.sleep(0.01)
+            time.sleep(0.001)
 
-    kernel = Recorder(seconds=0.1)
+    kernel = Recorder(seconds=0.2)
     outcome = run(kernel, [0, 1], Schedule(0.1, 1000, 100_000, 5), Hammering())
     assert isinstance(outcome.interrupted_by, KeyboardInterrupt)
     assert outcome.tally.words == 100 * len(kernel.calls)
