@@ -32,7 +32,8 @@ class Terminated(KeyboardInterrupt):
 
 def main() -> None:
     """The console script."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, _interrupt)
     try:
         application(sys.argv[1:])(prog_name="embedx")
     except EmbedxError as error:
@@ -43,8 +44,11 @@ def main() -> None:
         sys.exit(interrupted_code(interrupt))
 
 
-def _terminate(signal_number: int, frame: object) -> None:
-    raise Terminated
+def _interrupt(signal_number: int, frame: object) -> None:
+    """Ends the run; further signals change nothing, so that impatience cannot lose what is being saved."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    raise Terminated if signal_number == signal.SIGTERM else KeyboardInterrupt
 
 
 def interrupted_code(interrupt: BaseException) -> int:

@@ -15,12 +15,15 @@ def to_the_end(work: Callable[[], Result]) -> Result:
     """
     results: list[Result] = []
     errors: list[BaseException] = []
+    over = threading.Event()
 
     def attempt() -> None:
         try:
             results.append(work())
         except BaseException as error:
             errors.append(error)
+        finally:
+            over.set()
 
     worker = threading.Thread(target=attempt)
     while not worker.ident:
@@ -28,12 +31,10 @@ def to_the_end(work: Callable[[], Result]) -> Result:
             worker.start()
         except KeyboardInterrupt:
             continue
-    while True:
+    while not over.is_set():
         try:
-            while worker.is_alive():
-                worker.join(0.05)  # not for ever: a signal that another thread caught is only noticed between two waits
-            break
-        except KeyboardInterrupt:
+            over.wait(0.05)  # not for ever, so that a signal which another thread caught is noticed; nor Thread.join, which
+        except KeyboardInterrupt:  # takes a running thread for ended when it is interrupted (until Python 3.13)
             continue
     if errors:
         raise errors[0]

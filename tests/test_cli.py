@@ -178,7 +178,9 @@ def test_an_interrupted_run_leaves_a_model_that_loads(home, two_topics, sent, co
         for line in process.stderr:
             if line.startswith("training"):  # the first interval's report
                 break
-        process.send_signal(sent)
+        for _ in range(3):  # impatience loses nothing
+            process.send_signal(sent)
+            time.sleep(0.002)
         out, _ = process.communicate(timeout=60)
     finally:
         process.kill()

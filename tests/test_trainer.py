@@ -1,5 +1,6 @@
 """The trainer alone, with a made-up kernel: what it trains, at which rate, and how it ends."""
 
+import os
 import signal
 import threading
 import time
@@ -8,6 +9,7 @@ import pytest
 
 from embedx.engine.trainer import Schedule, Tally, run
 from embedx.errors import DivergedError
+from embedx.interrupts import to_the_end
 from embedx.progress import Silent
 
 
@@ -94,21 +96,28 @@ def test_ctrl_c_ends_after_the_stretches_under_way_and_is_told():
     assert outcome.final_loss == 2.0
 
 
-def test_more_interrupts_while_ending_lose_nothing():
-    class Hammering(Silent):
-        interval = 0.05
-        delays = (0.0, 0.005, 0.01)
+def test_work_goes_to_its_end_however_often_ctrl_c_is_pressed():
+    pressed = []
 
-        def update(self, done, **facts):
-            for delay in self.delays:
-                threading.Timer(delay, signal.raise_signal, [signal.SIGINT]).start()
-            self.delays = ()
-            time.sleep(0.001)
+    def press():
+        for _ in range(3):
+            time.sleep(0.05)
+            pressed.append(True)
+            os.kill(os.getpid(), signal.SIGINT)
 
-    kernel = Recorder(seconds=0.2)
-    outcome = run(kernel, [0, 1], Schedule(0.1, 1000, 100_000, 5), Hammering())
-    assert isinstance(outcome.interrupted_by, KeyboardInterrupt)
-    assert outcome.tally.words == 100 * len(kernel.calls)
+    def work():
+        threading.Thread(target=press).start()
+        while len(pressed) < 3:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        return "saved"
+
+    assert to_the_end(work) == "saved"
+
+
+def test_an_error_of_such_work_is_raised():
+    with pytest.raises(ZeroDivisionError):
+        to_the_end(lambda: 1 / 0)
 
 
 def test_progress_tells_the_mean_loss_of_the_interval_alone():

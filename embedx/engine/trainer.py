@@ -91,7 +91,7 @@ def run(train: Train, scratches: Sequence[Any], schedule: Schedule, progress: Pr
     Ctrl-C (any KeyboardInterrupt) ends it after the stretches under way, and is reported in the outcome.
     Raises `DivergedError` when a stretch's loss is not finite, and whatever `train` raises.
     """
-    work = _Work(train, schedule)
+    work = _Work(train, schedule, n_workers=len(scratches))
     workers = [threading.Thread(target=work.go_on, args=(scratch,), daemon=True) for scratch in scratches]
     reports = _Reports(work, progress)
     interrupted_by: BaseException | None = None
@@ -102,10 +102,8 @@ def run(train: Train, scratches: Sequence[Any], schedule: Schedule, progress: Pr
     try:
         for worker in workers:
             worker.start()
-        for worker in workers:
-            while worker.is_alive():
-                worker.join(progress.interval)
-                reports.tell()
+        while not work.over.wait(progress.interval):
+            reports.tell()
     except KeyboardInterrupt as interrupt:
         interrupted_by = interrupt
     finally:
@@ -133,7 +131,9 @@ class _Work:
 
     train: Train
     schedule: Schedule
+    n_workers: int  # that still have something to do
     lock: threading.Lock = field(default_factory=threading.Lock)
+    over: threading.Event = field(default_factory=threading.Event)  # the last worker has left
     started: float = field(default_factory=time.monotonic)
     stop: bool = False
     next_step: int = 0
@@ -163,6 +163,11 @@ class _Work:
             with self.lock:
                 self.error = self.error or error
                 self.stop = True
+        finally:
+            with self.lock:
+                self.n_workers -= 1
+                if self.n_workers == 0:
+                    self.over.set()
 
     def _take(self) -> tuple[int, float, float] | None:
         """The next stretch, the share of the run that is over and the learning rate there; None at the end."""
