@@ -185,7 +185,7 @@ def _run(
     draws, n_threads = settings.draws or 0, settings.threads or 0
     plan = engine.Plan(
         settings.window, settings.share, draws,
-        objective.multi_positive, objective.keeps_hits, objective.uses_loge, objective.uses_norm,
+        objective.additive, objective.keeps_hits, objective.uses_loge, objective.uses_norm,
     )  # fmt: skip
     sampler: AliasTable = alias_table(noise)
     log_expected = np.log(draws * noise).astype(np.float32)
@@ -193,7 +193,7 @@ def _run(
     keep = np.zeros(len(remap), dtype=np.uint32)
     keep[remap >= 0] = np.minimum(words.keep_probability(sample).astype(np.float64) * 2**32, 2**32 - 1)[remap[remap >= 0]]
     stream = engine.Stream(corpus.tokens, remap, keep)
-    scratches = [engine.new_scratch(plan, STRETCH, settings.dim, objective.noise_width) for _ in range(n_threads)]
+    scratches = [engine.new_scratch(plan, STRETCH, settings.dim, objective.uniforms_width) for _ in range(n_threads)]
 
     def train_one(scratch: engine.Scratch, epoch: int, stretch: int, rate: float) -> trainer.Tally:
         start, stop = stretch * STRETCH, min((stretch + 1) * STRETCH, len(corpus.tokens))

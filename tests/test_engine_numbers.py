@@ -96,6 +96,20 @@ def test_random_bits_are_splitmix64():
     assert [int(random.bits(np.uint64(1234567), np.uint64(i))) for i in range(5)] == published
 
 
+def test_open_uniforms_touch_neither_end():
+    @kernel
+    def ends(n):
+        least, most = np.float32(1), np.float32(0)
+        for i in range(n):
+            u = random.open_uniform(np.uint64(1), np.uint64(i))
+            least, most = min(least, u), max(most, u)
+        return least, most
+
+    least, most = ends(200_000) if not hasattr(ends, "py_func") else ends(20_000_000)
+    assert 0 < least < 1e-4
+    assert 1 - 1e-4 < most < 1
+
+
 def test_streams_of_different_places_differ():
     keys = {int(random.stream_key(seed, epoch, block)) for seed in range(4) for epoch in range(4) for block in range(50)}
     assert len(keys) == 800

@@ -18,7 +18,7 @@ OBJECTIVE = NegativeSampling(NegativeSamplingSettings(negatives=4))
 class Setup:
     """A corpus of 3 sentences over 12 words (and 2 left out), random tables, and one way of forming blocks."""
 
-    def __init__(self, share=1, draws=4, multi_positive=True, seed=0, n_tokens=120, keep_all=False):
+    def __init__(self, share=1, draws=4, additive=True, seed=0, n_tokens=120, keep_all=False):
         rng = np.random.default_rng(seed)
         tokens = rng.integers(0, K + 2, n_tokens).astype(np.int32)
         tokens[[n_tokens // 3, n_tokens // 2]] = engine.END_OF_SENTENCE
@@ -37,7 +37,7 @@ class Setup:
         noise = rng.uniform(0.5, 1.5, K)
         self.sampler = alias_table(noise)
         self.log_expected = np.log(draws * noise / noise.sum()).astype(np.float32)
-        self.plan = engine.Plan(WINDOW, share, draws, multi_positive, True, False, False)
+        self.plan = engine.Plan(WINDOW, share, draws, additive, True, False, False)
         self.key, self.noise_key = stream_key(1, 0), stream_key(1, 0, 7)
         self.numbers = OBJECTIVE.numbers(draws)
         self.scratch = engine.new_scratch(self.plan, n_tokens, DIM, 0)
@@ -85,9 +85,9 @@ def assert_trains_as_the_reference(setup, start, stop, lr=0.1):
 
 
 @pytest.mark.parametrize(("share", "draws"), [(0, 4), (1, 4), (1, 9), (4, 6), (5, 20), (64, 3)])
-@pytest.mark.parametrize("multi_positive", [True, False])
-def test_the_kernel_does_what_the_formula_says(share, draws, multi_positive):
-    assert_trains_as_the_reference(Setup(share, draws, multi_positive), 10, 100)
+@pytest.mark.parametrize("additive", [True, False])
+def test_the_kernel_does_what_the_formula_says(share, draws, additive):
+    assert_trains_as_the_reference(Setup(share, draws, additive), 10, 100)
 
 
 @pytest.mark.parametrize("share", [17, 20, 40])
@@ -150,9 +150,24 @@ def test_subsampling_keeps_the_share_that_it_says():
     assert kept / eligible == pytest.approx(0.3, abs=0.01)
 
 
+@pytest.mark.parametrize("additive", [True, False])
+def test_random_numbers_for_the_objective_are_fresh_for_every_example(additive):
+    setup = Setup(share=4, additive=additive)
+    setup.scratch = engine.new_scratch(setup.plan, 120, DIM, uniforms_width=2)
+    setup.train(0, 60)
+    first = setup.scratch.uniforms.copy()
+    used = first[first[:, 0] > 0]
+    assert len(used) >= 4
+    assert (used < 1).all()
+    assert len(np.unique(used)) == used.size
+    setup.noise_key = stream_key(1, 0, 8)
+    setup.train(0, 60)
+    assert not np.isin(setup.scratch.uniforms[: len(used)], used).any()
+
+
 def test_one_engine_serves_every_objective_with_one_signature():
     Setup(share=2).train(0, 50)
-    Setup(share=9, draws=5, multi_positive=False).train(0, 50)
+    Setup(share=9, draws=5, additive=False).train(0, 50)
     if hasattr(engine.train_stretch, "overloads"):
         assert len(engine.train_stretch.overloads) == 1
 

@@ -11,7 +11,7 @@ from embedx.compiled import kernel_part
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_S11, _S27, _S30, _S31, _S32 = (np.uint64(s) for s in (11, 27, 30, 31, 32))
+_S11, _S27, _S30, _S31, _S32, _S41 = (np.uint64(s) for s in (11, 27, 30, 31, 32, 41))
 _ONE, _LOW = np.uint64(1), np.uint64(0xFFFFFFFF)
 _TO_UNIT = 2.0**-53
 
@@ -42,6 +42,12 @@ def _mixed(key, counter):
 def uniform(key, counter):
     """A float64 in [0, 1) with 53 random bits."""
     return np.float64(bits(key, counter) >> _S11) * _TO_UNIT
+
+
+@kernel_part
+def open_uniform(key, counter):
+    """A float32 in (0, 1), neither end included: the middle of one of 2^23 equal steps."""
+    return np.float32((np.float64(bits(key, counter) >> _S41) + 0.5) * 2.0**-23)
 
 
 @kernel_part

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.compiled import kernel, kernel_part
-from embedx.engine.random import bits, high_half, low_half_below
+from embedx.engine.random import bits, high_half, low_half_below, open_uniform
 from embedx.engine.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store, zeros
 from embedx.engine.tiles import TILE, scores, weighted_sums, weighted_sums_transposed
 from embedx.samplers.alias import draw
@@ -51,7 +51,7 @@ class Plan(NamedTuple):
     window: int
     share: int
     n_draws: int
-    multi_positive: bool
+    additive: bool
     keeps_hits: bool
     uses_loge: bool
     uses_norm: bool
@@ -84,11 +84,12 @@ class Scratch(NamedTuple):
     z: np.ndarray  # float32 (max inputs, max candidates): scores, then coefficients
     times: np.ndarray  # like z
     loge: np.ndarray  # like z
-    noise: np.ndarray  # float32 (max inputs, noise_width)
+    uniforms: np.ndarray  # float32 (max examples, uniforms_width)
     pair_z: np.ndarray  # the same four for the pairs of one input, (max centres, 1 + max noise)
     pair_label: np.ndarray
     pair_times: np.ndarray
     pair_loge: np.ndarray
+    clock: np.ndarray  # uint64 (2,): key and counter of the stream that `uniforms` come from
     key: np.ndarray  # int64 (max examples,): of each example that is handed to the objective
     visits: np.ndarray  # int64 (max examples,)
     norm: np.ndarray  # float32 (max examples,): |h|²
@@ -99,7 +100,7 @@ def _whole_loops(n):
     return (n + LOOP - 1) // LOOP * LOOP
 
 
-def new_scratch(plan: Plan, n_tokens: int, dim: int, noise_width: int) -> Scratch:
+def new_scratch(plan: Plan, n_tokens: int, dim: int, uniforms_width: int) -> Scratch:
     """Memory for a worker that trains stretches of up to `n_tokens` tokens."""
     centres = max(plan.share, 1)
     n_inputs = -(-(centres + 2 * plan.window) // TILE) * TILE
@@ -134,11 +135,12 @@ def new_scratch(plan: Plan, n_tokens: int, dim: int, noise_width: int) -> Scratc
         z=matrix(n_inputs, n_candidates),
         times=matrix(n_inputs, n_candidates),
         loge=matrix(n_inputs, n_candidates),
-        noise=matrix(n_inputs, max(noise_width, 1)),
+        uniforms=matrix(max(n_inputs, pairs), uniforms_width),
         pair_z=matrix(pairs, competing),
         pair_label=matrix(pairs, competing),
         pair_times=matrix(pairs, competing),
         pair_loge=matrix(pairs, competing),
+        clock=np.zeros(2, dtype=np.uint64),
         key=np.zeros(max(n_inputs, pairs), dtype=np.int64),
         visits=np.zeros(max(n_inputs, pairs), dtype=np.int64),
         norm=np.zeros(max(n_inputs, pairs), dtype=np.float32),
@@ -157,6 +159,7 @@ def train_stretch(coefficients, tables, stream, sampler, log_expected, numbers, 
     n_pairs = 0
     now, ahead = scratch.now, scratch.ahead
     scratch.drawn_at[:] = -1
+    scratch.clock[0], scratch.clock[1] = bits(noise_key, np.uint64(2**63)), np.uint64(0)
     drawn = 0
     centre, context, drawn = _plan_block(plan, sampler, scratch, n_words, first, last, 0, noise_key, drawn, now)
     while now.sizes[1] > 0:
@@ -334,7 +337,7 @@ def _train_block(coefficients, tables, log_expected, numbers, plan, scratch, blo
     _gather(tables.inputs, block.inputs, n_inputs, n_h, scratch.h)
     _gather(tables.outputs, block.candidates, n_candidates, n_w, scratch.w)
     scores(scratch.h, n_h, scratch.w, n_w, scratch.z)
-    if plan.multi_positive:
+    if plan.additive:
         loss = _all_pairs(coefficients, tables, log_expected, numbers, plan, scratch, block, lr)
     else:
         loss = 0.0
@@ -395,7 +398,7 @@ def _all_pairs(coefficients, tables, log_expected, numbers, plan, scratch, block
                 scratch.loge[j, k] = log_expected[block.candidates[k]]
         _visit(plan, tables, scratch, j, np.int64(block.inputs[j]), block.n_pairs[j], j)
     return coefficients(
-        scratch.z, block.pair, scratch.times, scratch.loge, tables.state, scratch.noise, numbers,
+        scratch.z, block.pair, scratch.times, scratch.loge, tables.state, scratch.uniforms, numbers,
         scratch.key, scratch.visits, scratch.norm, n_inputs, n, lr,
     )  # fmt: skip
 
@@ -421,7 +424,7 @@ def _pairs_of_input(coefficients, tables, log_expected, numbers, plan, scratch, 
             _visit(plan, tables, scratch, e, np.int64(block.inputs[j]), 1, j)
             n_pairs += 1
     loss = coefficients(
-        z, label, times, loge, tables.state, scratch.noise, numbers,
+        z, label, times, loge, tables.state, scratch.uniforms, numbers,
         scratch.key, scratch.visits, scratch.norm, n_pairs, 1 + n_noise, lr,
     )  # fmt: skip
     _clear(scratch.z, j, _whole_lanes(n_centres + n_noise))
@@ -437,8 +440,11 @@ def _pairs_of_input(coefficients, tables, log_expected, numbers, plan, scratch, 
 
 @kernel_part
 def _visit(plan, tables, scratch, e, key, n, j):
-    """Tell example e its key, how often that was visited before, and the norm of h_j; count n more visits."""
+    """Tell example e its key, how often that was visited before, random numbers and the norm of h_j; count n more visits."""
     scratch.key[e] = key
+    for d in range(scratch.uniforms.shape[1]):
+        scratch.uniforms[e, d] = open_uniform(scratch.clock[0], scratch.clock[1])
+        scratch.clock[1] += np.uint64(1)
     if tables.state.shape[1] > 0:
         scratch.visits[e] = tables.visits[key]
         tables.visits[key] += n

@@ -3,9 +3,11 @@
 Mikolov et al. 2013, "Distributed representations of words and phrases", eq. 4, written as a loss:
     loss = softplus(-z_y) + negatives · E_q[softplus(z_k)]
     ∂loss/∂z_y = σ(z_y) - 1        ∂loss/∂z_k = weight · times_k · σ(z_k)
-where the expectation is a mean over the words drawn, so weight = negatives / number of draws. Draws that hit the positive
-count as noise like any other: only then is the optimum exactly z_k = log p(k | h) - log(negatives · q_k), which
-`log_probability` inverts (Bamler & Mandt 2020, theorem 1).
+where the expectation is a mean over the words drawn, so weight = negatives / number of draws: thirty words drawn for a whole
+block, say, stand for the five negatives of each of its pairs. Draws that hit the positive count as noise like any other, which
+word2vec.c does not let them. Only then is the optimum over free scores exactly z_k = log p(k | h) - log(negatives · q_k)
+(Levy & Goldberg 2014; Bamler & Mandt 2020, theorem 1), which `log_probability` inverts; p is the distribution of the pairs that
+are trained on, after subsampling and with near words more often.
 """
 
 import dataclasses
@@ -19,7 +21,7 @@ from embedx.settings import Settings, param
 
 
 @kernel
-def coefficients(z, label, times, loge, state, noise, numbers, key, visits, norm, n_examples, n, lr):
+def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
     weight = numbers[0]
     total = np.float64(0)
@@ -45,8 +47,9 @@ class NegativeSampling(Objective):
     paper = "Mikolov et al. 2013"
     Settings = NegativeSamplingSettings
     coefficients = staticmethod(coefficients)
-    multi_positive = True
+    additive = True
     keeps_hits = True
+    stable = True
     uses_loge = False
 
     def numbers(self, n_draws: int) -> np.ndarray:
