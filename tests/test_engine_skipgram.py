@@ -157,12 +157,12 @@ def test_random_numbers_for_the_objective_are_fresh_for_every_example(additive):
     setup.train(0, 60)
     first = setup.scratch.uniforms.copy()
     used = first[first[:, 0] > 0]
-    assert len(used) >= 4
+    assert len(used) >= 3
     assert (used < 1).all()
     assert len(np.unique(used)) == used.size
     setup.noise_key = stream_key(1, 0, 8)
     setup.train(0, 60)
-    assert not np.isin(setup.scratch.uniforms[: len(used)], used).any()
+    assert not np.isin(setup.scratch.uniforms, used).any()
 
 
 def test_one_engine_serves_every_objective_with_one_signature():
