@@ -67,7 +67,7 @@ class Plan:
         self.settings = SETTINGS | ({"epochs": 2} if options.quick else {})
         self.seeds = range(1, options.seeds + 1)
         self.thread_seeds = range(1, options.thread_seeds + 1)
-        self.repetitions, self.many = (1, 1) if options.quick else (3, 5)
+        self.repetitions, self.many = (1, 1) if options.quick else (options.repetitions, options.turns)
         self.one_line = records.environment["corpus"]["one line"]
         self.feeds = [feed for feed in GENSIM_FEEDS if self.one_line or feed != "Text8Corpus"]
         self.has_fasttext = "fasttext" in records.environment["versions"]
@@ -404,6 +404,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--corpus", type=Path, help=f"text, plain or .gz; by default $EMBEDX_DATA/{DEFAULT_CORPUS}")
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="all by default")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each contender whose quality is measured (3)")
+    parser.add_argument("--repetitions", type=int, default=3, help="timings of whole commands, and with fewer threads (3)")
+    parser.add_argument("--turns", type=int, default=5, help="timings of what takes seconds: feed, start (5)")
     parser.add_argument("--thread-seeds", type=int, default=1, help="runs in the section threads (1)")
     parser.add_argument("--quick", action="store_true", help="2 MB, two epochs, one run; to the temporary folder")
     parser.add_argument("--output", type=Path, help="the page (eval/results/speed.md); a .png goes beside it")
