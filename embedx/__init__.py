@@ -12,6 +12,10 @@ __all__ = ["EmbedxError", "SkipGram", "WordVectors", "load"]
 _HOME = {"EmbedxError": "errors", "SkipGram": "skipgram", "WordVectors": "model", "load": "model"}
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """Import on first use, so that reading a model needs numpy alone and `embedx --help` nothing at all."""
     if name not in _HOME:

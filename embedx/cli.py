@@ -23,7 +23,10 @@ Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, or word2vec text or binary, or fastText .vec")]
 TopK = Annotated[int, typer.Option("--top-k", min=1, help="how many words to list")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace what is there, once the new is complete")]
-CacheDir = Annotated[Path | None, typer.Option("--cache-dir", help="where encoded corpora are kept")]
+CacheDir = Annotated[
+    Path | None,
+    typer.Option("--cache-dir", help="where encoded corpora are kept; by default $EMBEDX_CACHE_DIR or the user's cache folder"),
+]
 
 
 class Terminated(KeyboardInterrupt):
@@ -162,7 +165,9 @@ def train(
         typer.Argument(metavar="CORPUS...", help="files, globs, directories, URLs, a recipe's name, - for standard input"),
     ],
     objective: Annotated[str, typer.Option("--objective", help="the output layer")] = "ns",
-    output: Annotated[Path | None, typer.Option("--output", help="folder to write; by default CORPUS.OBJECTIVE.embedx")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="folder to write; by default CORPUS.OBJECTIVE.embedx for the first corpus")
+    ] = None,
     overwrite: Overwrite = False,
     cache_dir: CacheDir = None,
     log_json: Annotated[
@@ -253,14 +258,17 @@ def analogy(
 def export(
     model: Model,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="file to write; .gz, .bz2, .xz compress")],
-    format: Annotated[str, typer.Option("--format", help="word2vec, word2vec-binary or glove")] = "word2vec",
+    format: Annotated[
+        str | None,
+        typer.Option("--format", help="word2vec, word2vec-binary or glove; by default word2vec-binary for .bin, else word2vec"),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Write word vectors in another program's format."""
     from embedx import export as exporting
     from embedx import load
 
-    print(exporting.export(load(model), format, out, overwrite, Reporter(sys.stderr)))
+    print(exporting.export(load(model), format or exporting.usual_format(out), out, overwrite, Reporter(sys.stderr)))
 
 
 def cache_list(cache_dir: CacheDir = None, as_json: Json = False) -> None:

@@ -33,16 +33,18 @@ def train(
     check_applies(typed, objective_name)
     if "epochs" in typed and "time_budget" in typed:
         raise EmbedxError("--epochs and --time-budget both say when to stop; give one of them")
+    resolve(corpora)  # a mistyped name is told before anything else is done
     folder = output or default_output(corpora, objective_name)
     model.check_output(folder, overwrite)
-    resolve(corpora)  # a mistyped name is told before anything else is done
     settings = SkipGramSettings.from_options(typed)
     text = TextSettings.from_options(recipe_defaults(corpora) | typed)
     vocabulary = VocabularySettings.from_options(typed)
     objective = found(found.Settings.from_options(typed))
     progress.note(f"embedx train {' '.join(corpora)} --objective {objective_name} --output {folder}")
-    used = resolved(settings, objective.settings, text, vocabulary)
-    progress.note(" ".join(f"{name}={spoken(value)}" for name, value in used if value is not None))
+    used = dict(resolved(settings, objective.settings, text, vocabulary))
+    if settings.time_budget:
+        del used["epochs"]
+    progress.note(" ".join(f"{name}={spoken(value)}" for name, value in used.items() if value is not None))
     trained = skipgram.train(
         corpora, objective, settings, text=text, vocabulary=vocabulary, progress=progress, cache_dir=cache_dir
     )
@@ -61,7 +63,7 @@ def check_applies(typed: dict[str, Any], objective_name: str) -> None:
 
 
 def default_output(corpora: Sequence[str], objective_name: str) -> Path:
-    """`corpus.ns.embedx` in the working folder for `…/corpus.txt.gz`."""
+    """`corpus.ns.embedx` in the working folder for `…/corpus.txt.gz`, and for several corpora the name of the first."""
     if corpora[0] == STANDARD_INPUT:
         return Path(f"stdin.{objective_name}.embedx")
     path = Path(os.path.basename(corpora[0].rstrip("/")) or "corpus")

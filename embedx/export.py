@@ -46,6 +46,11 @@ FORMATS = {
 }
 
 
+def usual_format(out: Path) -> str:
+    """What a file of this name is expected to hold: binary for .bin, compressed or not, and text otherwise."""
+    return "word2vec-binary" if ".bin" in out.suffixes[-2:] else "word2vec"
+
+
 def export(model: WordVectors, format: str, out: Path, overwrite: bool = False, progress: Progress | None = None) -> Path:
     """Write the word vectors of `model` to the file `out`, compressed if its suffix says so, and return its path.
 
@@ -60,6 +65,8 @@ def export(model: WordVectors, format: str, out: Path, overwrite: bool = False, 
     progress = progress or Silent()
     words = writable(model.words, progress)
     partial = out.with_name(f"{out.name}.partial-{secrets.token_hex(4)}")
+    if out.suffix == ".zst":
+        raise EmbedxError(f"{out}: .zst is not written; use .gz, .bz2 or .xz, or no suffix")
     suffix = out.suffix if out.suffix in compression.get_supported_extensions() else "disable"
     try:
         with smart_open.open(str(partial), "wb", compression=suffix) as stream:

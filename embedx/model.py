@@ -78,6 +78,9 @@ class WordVectors:
         """The output rows, float32 (outputs, dim), or None where the file holds none."""
         return self.arrays.get("output")
 
+    def __repr__(self) -> str:
+        return f"WordVectors({len(self):,} words, dim {self.vectors.shape[1]})"
+
     def __len__(self) -> int:
         return len(self.words)
 

@@ -47,7 +47,7 @@ def seconds(duration: str) -> float:
     """`90`, `90s`, `10m`, `2h` or `1h30m` in seconds. Raises `EmbedxError` for anything else."""
     parts = re.fullmatch(r"(?:(\d+\.?\d*)h)?(?:(\d+\.?\d*)m)?(?:(\d+\.?\d*)s?)?", duration.strip())
     if not parts or not any(parts.groups()):
-        raise EmbedxError(f"{duration}: not a time; write 90s, 10m, 2h or 1h30m")
+        raise EmbedxError(f"--time-budget {duration}: not a time; write 90s, 10m, 2h or 1h30m")
     hours, minutes, rest = (float(part or 0) for part in parts.groups())
     return 3600 * hours + 60 * minutes + rest
 
@@ -99,7 +99,7 @@ class TextSettings(Settings):
 
     tokenizer: str = param(
         "whitespace",
-        "what a word is: `whitespace` splits at white space only; `words` keeps runs of Unicode letters, marks and digits",
+        "what a word is: `whitespace` splits at white space only; `words` keeps runs of Unicode letters, marks and digits, so that `isn't` is `isn` and `t`",
         choices=("whitespace", "words"),
     )
     lowercase: bool = param(False, "turn letters into lower case")

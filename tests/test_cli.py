@@ -101,7 +101,7 @@ def test_a_second_process_compiles_nothing_and_reads_nothing(trained, two_topics
 def test_export_nn_and_analogy_accept_what_they_write(trained):
     home, folder, _ = trained
     embedx_run(home, "export", folder, "--format", "word2vec", "vectors.txt")
-    embedx_run(home, "export", folder, "--format", "word2vec-binary", "vectors.bin")
+    embedx_run(home, "export", folder, "vectors.bin")  # the name says that it is to be binary
     answers = [embedx_run(home, "analogy", name, "cat", "dog", "car").stdout for name in (folder, "vectors.txt", "vectors.bin")]
     assert answers[0] == answers[1] == answers[2]
     from gensim.models import KeyedVectors
@@ -122,6 +122,14 @@ def test_help_imports_nothing_heavy(home):
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_export_refuses_what_it_cannot_write(trained):
+    home, folder, _ = trained
+    done = embedx_run(home, "export", folder, "vectors.txt.zst", check=False)
+    assert done.returncode == 2
+    assert "vectors.txt.zst: .zst is not written; use .gz, .bz2 or .xz, or no suffix" in done.stderr.splitlines()[-1]
+    assert not list(home.glob("vectors.txt.zst*"))
+
+
 def test_training_from_standard_input(home, two_topics):
     done = embedx_run(home, "train", "-", "--dim", 4, "--epochs", 1, "--json", input=two_topics.read_text())
     assert json.loads(done.stdout)["words"] == 16
@@ -136,7 +144,7 @@ def test_training_from_standard_input(home, two_topics):
         (["CORPUS", "--dim", "0"], "--dim 0: must be at least 1"),
         (["CORPUS", "--tokenizer", "letters"], "--tokenizer letters: choose one of whitespace, words"),
         (["CORPUS", "--min-count", "1000000"], "lower --min-count"),
-        (["CORPUS", "--time-budget", "soon"], "soon: not a time; write 90s, 10m, 2h or 1h30m"),
+        (["CORPUS", "--time-budget", "soon"], "--time-budget soon: not a time; write 90s, 10m, 2h or 1h30m"),
         (["CORPUS", "--time-budget", "5m", "--epochs", "3"], "--epochs and --time-budget both say when to stop"),
         (["CORPUS", "--log-json", "no/such/folder/log"], "--log-json no/such/folder/log: "),
     ],

@@ -152,7 +152,7 @@ class _Work:
                 done = self.train(scratch, epoch, stretch, rate)
                 if not math.isfinite(done.loss):
                     raise DivergedError(
-                        f"the loss is no longer finite after {self.tally.words:,} words at learning rate {rate:.4g}; "
+                        f"the loss is not finite after {self.tally.words + done.words:,} words at learning rate {rate:.4g}; "
                         f"try a smaller --learning-rate, {self.schedule.learning_rate / 4:.3g} say"
                     )
                 with self.lock:

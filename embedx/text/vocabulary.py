@@ -58,7 +58,7 @@ def select(corpus: Counted, settings: VocabularySettings) -> tuple[Vocabulary, n
     kept = order[: np.count_nonzero(counts >= settings.min_count)][: settings.max_vocab]
     if len(kept) == 0:
         raise EmbedxError(
-            f"no word is seen {settings.min_count} times; the most frequent one is seen {counts.max(initial=0)} times: "
+            f"no word is seen {settings.min_count} times, the most frequent one {counts.max(initial=0)}; "
             "lower --min-count, or give more text"
         )
     remap = np.full(len(counts), -1, np.int32)
