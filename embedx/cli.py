@@ -25,7 +25,7 @@ TopK = Annotated[int, typer.Option("--top-k", min=1, help="how many words to lis
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace what is there, once the new is complete")]
 CacheDir = Annotated[
     Path | None,
-    typer.Option("--cache-dir", help="where encoded corpora are kept; by default $EMBEDX_CACHE_DIR or the user's cache folder"),
+    typer.Option("--cache-dir", help="where encoded corpora are kept; by default $EMBEDX_CACHE_DIR, ~/.cache/embedx"),
 ]
 
 
@@ -165,9 +165,7 @@ def train(
         typer.Argument(metavar="CORPUS...", help="files, globs, directories, URLs, a recipe's name, - for standard input"),
     ],
     objective: Annotated[str, typer.Option("--objective", help="the output layer")] = "ns",
-    output: Annotated[
-        Path | None, typer.Option("--output", help="folder to write; by default CORPUS.OBJECTIVE.embedx for the first corpus")
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="folder to write; by default CORPUS.OBJECTIVE.embedx")] = None,
     overwrite: Overwrite = False,
     cache_dir: CacheDir = None,
     log_json: Annotated[

@@ -99,7 +99,8 @@ class TextSettings(Settings):
 
     tokenizer: str = param(
         "whitespace",
-        "what a word is: `whitespace` splits at white space only; `words` keeps runs of Unicode letters, marks and digits, so that `isn't` is `isn` and `t`",
+        "what a word is: `whitespace` splits at white space only; `words` keeps runs of Unicode letters, marks and digits, "
+        "so that `isn't` is `isn` and `t`",
         choices=("whitespace", "words"),
     )
     lowercase: bool = param(False, "turn letters into lower case")
