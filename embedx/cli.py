@@ -29,8 +29,10 @@ CacheDir = Annotated[
 ]
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: ends a run as Ctrl-C does."""
+UsageError: Any = typer.BadParameter.__mro__[1]  # typer does not name the base of its complaints about what was typed
+
+
+_received: list[int] = []  # the signal that ended the run
 
 
 def main() -> None:
@@ -38,25 +40,28 @@ def main() -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _interrupt)
     try:
-        application(sys.argv[1:])(prog_name="embedx")
+        code = application(sys.argv[1:])(prog_name="embedx", standalone_mode=False)
     except EmbedxError as error:
         print(f"embedx: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt as interrupt:
+    except UsageError as error:
+        message = error.format_message()  # a whole page of help where the command is missing
+        print(message if "\n" in message else f"embedx: {message.rstrip('.')}; --help tells more", file=sys.stderr)
+        sys.exit(2)
+    except (KeyboardInterrupt, typer.Abort):
+        code = None
+    if _received:  # whatever typer made of it
         print("embedx: interrupted", file=sys.stderr)
-        sys.exit(interrupted_code(interrupt))
+        sys.exit(128 + _received[0])
+    sys.exit(code)
 
 
 def _interrupt(signal_number: int, frame: object) -> None:
-    """Ends the run; further signals change nothing, so that impatience cannot lose what is being saved."""
+    """End the run, by SIGTERM as by Ctrl-C. Further signals change nothing: impatience cannot lose what is being saved."""
+    _received.append(signal_number)
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
-    raise Terminated if signal_number == signal.SIGTERM else KeyboardInterrupt
-
-
-def interrupted_code(interrupt: BaseException) -> int:
-    """128 + the signal's number, as shells have it."""
-    return 128 + (signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT)
+    raise KeyboardInterrupt
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:
@@ -185,8 +190,6 @@ def train(
     else:
         loss = "no pair was seen" if facts["final_loss"] is None else f"loss {facts['final_loss']:.4f}"
         print(f"{folder}\t{facts['words']:,} words, {loss}, {facts['words_per_second']:,} words/s")
-    if trained.outcome.interrupted_by is not None:
-        raise typer.Exit(interrupted_code(trained.outcome.interrupted_by))
 
 
 def evaluate(

@@ -159,6 +159,49 @@ def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(home, two
     assert not list(home.glob("mistake*"))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "x", "--epochs", "many"], "--epochs"),
+        (["train", "x", "--vector-size", "5"], "--vector-size"),
+        (["train"], "CORPUS"),
+        (["trian"], "trian"),
+        (["nn", "x", "word", "--top-k", "0"], "--top-k"),
+    ],
+)
+def test_a_mistyped_option_gets_one_line_too(home, arguments, message):
+    done = embedx_run(home, *arguments, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("embedx: ")
+    assert message in line
+
+
+def test_without_a_command_the_help_is_shown(home):
+    done = embedx_run(home, check=False)
+    assert done.returncode == 2
+    assert "Commands:" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_before_training_leaves_nothing(home, sent, code):
+    process = subprocess.Popen(
+        [*COMMAND, "train", "-", "--output", "never"],
+        cwd=home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(home),
+    )  # fmt: skip
+    try:
+        for _ in range(2):
+            process.stderr.readline()  # the settings: it is about to read
+        time.sleep(1)
+        process.send_signal(sent)
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == code
+    assert told.splitlines()[-1] == "embedx: interrupted"
+    assert not (home / "never").exists()
+
+
 def test_an_existing_model_is_kept_unless_overwrite_is_given(trained, two_topics):
     home, folder, _ = trained
     before = (folder / "input.npy").read_bytes()
