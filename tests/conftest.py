@@ -1,6 +1,5 @@
 """Shared by all tests: one kernel cache for the whole run, a token cache of their own, small corpora."""
 
-import os
 import random
 from pathlib import Path
 
@@ -30,12 +29,3 @@ def two_topics(tmp_path_factory) -> Path:
             topic = rng.choice(topics)
             out.write(" ".join(rng.choice(topic + common) for _ in range(rng.randint(4, 20))) + "\n")
     return path
-
-
-@pytest.fixture(scope="session")
-def data() -> Path:
-    """The real corpora and word sets, where the environment variable EMBEDX_DATA says they are."""
-    folder = os.environ.get("EMBEDX_DATA")
-    if not folder:
-        pytest.skip("EMBEDX_DATA is not set: the real corpora are not here")
-    return Path(folder)
