@@ -1,0 +1,71 @@
+"""Labelled data as everything after the readers sees it: features, and the labels of each row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Which labels each row has, in the order of the file: those of row i are ids[offsets[i]:offsets[i + 1]]."""
+
+    offsets: np.ndarray  # int64 (n_rows + 1,)
+    ids: np.ndarray  # int32 (n_labels_in_all,)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return self.ids[self.offsets[row] : self.offsets[row + 1]]
+
+    @property
+    def n_of_row(self) -> np.ndarray:
+        """How many labels each row has, int64 (n_rows,)."""
+        return np.diff(self.offsets)
+
+    def rows(self, chosen: np.ndarray) -> "Labels":
+        """The labels of these rows, in this order."""
+        sizes = self.n_of_row[chosen]
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        places = np.repeat(self.offsets[:-1][chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
+        return Labels(offsets, self.ids[places])
+
+    @classmethod
+    def single(cls, ids: np.ndarray) -> "Labels":
+        """One label for each row."""
+        return cls(np.arange(len(ids) + 1, dtype=np.int64), np.asarray(ids, dtype=np.int32))
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[Sequence[int]]) -> "Labels":
+        """From one list of ids for each row."""
+        offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+        return cls(offsets, np.array([label for row in rows for label in row], dtype=np.int32))
+
+
+@dataclass(frozen=True)
+class Labeled:
+    """A data set, or one half of it."""
+
+    features: Any  # float32, (n_rows, n_features): np.ndarray or scipy.sparse.csr_matrix with sorted, distinct columns
+    labels: Labels
+    n_labels: int
+    names: list[str] | None = None  # of the labels, by id
+    vocabulary: list[str] | None = None  # of the features, where they are words
+
+    def __len__(self) -> int:
+        return int(self.features.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        return int(self.features.shape[1])
+
+    @property
+    def is_sparse(self) -> bool:
+        return isinstance(self.features, csr_matrix)
+
+    def rows(self, chosen: np.ndarray) -> "Labeled":
+        """These rows, in this order."""
+        return Labeled(self.features[chosen], self.labels.rows(chosen), self.n_labels, self.names, self.vocabulary)
