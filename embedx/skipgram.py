@@ -93,6 +93,8 @@ def train(
     Raises `EmbedxError` for what the user can mend and `DivergedError` when training leaves the finite numbers. Ctrl-C ends the
     training early with what was learned so far; the outcome tells.
     """
+    if settings.sampler not in objective.samplers or objective.takes == "set":
+        raise EmbedxError(f"--objective {objective.name}: `embedx classify` has it; word vectors are trained by ns")
     progress = progress or Silent()
     text, vocabulary = text or TextSettings(), vocabulary or VocabularySettings()
     with encode(corpora, text, progress, cache_dir) as corpus:
@@ -159,7 +161,7 @@ def resolved(
     kept_counts  float (n_words,)  how often each word is expected to survive subsampling
     noise        float (n_words,)  the noise distribution
     """
-    negatives = int(objective.settings.negatives)
+    negatives = objective.negatives
     likeliest = max(float(kept_counts.max() / kept_counts.sum()), float(noise.max()))
     pairs_of_centre = (settings.window + 1) * (1 + negatives) * likeliest  # that one centre brings to the likeliest row
     share = min(settings.share, max(1, int(PAIRS_PER_ROW / pairs_of_centre)))
@@ -185,11 +187,11 @@ def _run(
     draws, n_threads = settings.draws or 0, settings.threads or 0
     plan = engine.Plan(
         settings.window, settings.share, draws,
-        objective.additive, objective.keeps_hits, objective.uses_loge, objective.uses_norm,
+        objective.takes == "sum", objective.keeps_hits, objective.uses_loge, objective.uses_norm,
     )  # fmt: skip
     sampler: AliasTable = alias_table(noise)
     log_expected = np.log(draws * noise).astype(np.float32)
-    numbers = objective.numbers(draws)
+    numbers = objective.numbers(draws, len(words))
     keep = np.zeros(len(remap), dtype=np.uint32)
     keep[remap >= 0] = np.minimum(words.keep_probability(sample).astype(np.float64) * 2**32, 2**32 - 1)[remap[remap >= 0]]
     stream = engine.Stream(corpus.tokens, remap, keep)

@@ -6,13 +6,14 @@ import reference
 
 from embedx.engine import skipgram as engine
 from embedx.engine.random import stream_key
-from embedx.objectives.ns import NegativeSampling, NegativeSamplingSettings
+from embedx.objectives.contract import SampledSettings
+from embedx.objectives.ns import NegativeSampling
 from embedx.progress import Silent
 from embedx.samplers.alias import alias_table, draw
 from embedx.skipgram import load_kernels
 
 K, DIM, WINDOW = 12, 10, 3
-OBJECTIVE = NegativeSampling(NegativeSamplingSettings(negatives=4))
+OBJECTIVE = NegativeSampling(SampledSettings(negatives=4))
 
 
 class Setup:
@@ -39,7 +40,7 @@ class Setup:
         self.log_expected = np.log(draws * noise / noise.sum()).astype(np.float32)
         self.plan = engine.Plan(WINDOW, share, draws, additive, True, False, False)
         self.key, self.noise_key = stream_key(1, 0), stream_key(1, 0, 7)
-        self.numbers = OBJECTIVE.numbers(draws)
+        self.numbers = OBJECTIVE.numbers(draws, 10)
         self.scratch = engine.new_scratch(self.plan, n_tokens, DIM, 0)
 
     def exact_tables(self):

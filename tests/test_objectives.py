@@ -5,8 +5,8 @@ import pytest
 import reference
 
 from embedx.objectives import OBJECTIVES
-from embedx.objectives.contract import Objective
-from embedx.objectives.ns import NegativeSampling, NegativeSamplingSettings
+from embedx.objectives.contract import Objective, SampledSettings
+from embedx.objectives.ns import NegativeSampling
 
 N = 7
 EVERY = pytest.mark.parametrize("objective", [each(each.Settings()) for each in OBJECTIVES.values()], ids=list(OBJECTIVES))
@@ -19,7 +19,7 @@ def call(objective: Objective, coefficients, z, label, times, dtype=np.float64):
         row[1] = value
     state = np.zeros((3, objective.state_width), dtype)
     uniforms = np.random.default_rng(0).uniform(0.01, 0.99, (2, objective.uniforms_width)).astype(dtype)
-    numbers = objective.numbers(5).astype(dtype)
+    numbers = objective.numbers(5, N).astype(dtype)
     key, visits, norm = np.array([1, 2]), np.array([3, 0]), np.ones(2, dtype)
     loss = coefficients(*rows, state, uniforms, numbers, key, visits, norm, 2, N, dtype(0.1))
     assert not rows[0][0].any(), "an example without weights got coefficients"
@@ -29,14 +29,14 @@ def call(objective: Objective, coefficients, z, label, times, dtype=np.float64):
 def example(objective, seed=0):
     """Scores, labels and times; if the objective keeps hits, the positive was drawn once too."""
     z = np.random.default_rng(seed).normal(0, 1.5, N)
-    label = np.array([1.0, 1 if objective.additive else 0, 0, 0, 0, 0, 0])
+    label = np.array([1.0, 1 if objective.takes == "sum" else 0, 0, 0, 0, 0, 0])
     times = np.array([1.0 if objective.keeps_hits else 0, 0, 1, 2, 1, 0, 1])
     return z, label, times
 
 
 @EVERY
 def test_declarations_go_together(objective):
-    assert objective.keeps_hits or not objective.additive
+    assert objective.keeps_hits or objective.takes != "sum"
 
 
 @EVERY
@@ -84,7 +84,7 @@ def test_probabilities_sum_to_one(objective):
 
 
 def ns(**settings):
-    return NegativeSampling(NegativeSamplingSettings(**settings))
+    return NegativeSampling(SampledSettings(**settings))
 
 
 def test_ns_is_the_papers_formula():
@@ -94,7 +94,7 @@ def test_ns_is_the_papers_formula():
 
 
 def test_ns_noise_weighs_as_much_however_many_words_are_drawn():
-    few, many = ns(negatives=5).numbers(40), ns(negatives=10).numbers(40)
+    few, many = ns(negatives=5).numbers(40, 100), ns(negatives=10).numbers(40, 100)
     assert (few[0], many[0]) == (pytest.approx(5 / 40), pytest.approx(10 / 40))
 
 

@@ -126,7 +126,7 @@ def test_an_unknown_setting_is_told_with_those_that_exist():
         ({"dim": 0}, "--dim 0: must be at least 1"),
         ({"learning_rate": float("nan")}, "--learning-rate nan: must be above 0"),
         ({"sample": 2.0}, "--sample 2.0: must be at most 1"),
-        ({"objective": "magic"}, "--objective magic: no such objective; choose one of ns"),
+        ({"objective": "magic"}, "--objective magic: no such objective; choose one of "),
     ],
 )
 def test_settings_out_of_range_are_refused(options, message):

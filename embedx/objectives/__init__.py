@@ -3,10 +3,12 @@
 from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.objectives.ns import NegativeSampling
+from embedx.objectives.softmax import Softmax
 
 OBJECTIVES: dict[str, type[Objective]] = {
     objective.name: objective
     for objective in (
+        Softmax,
         NegativeSampling,
     )
 }  # fmt: skip

@@ -5,7 +5,7 @@
     w_k -= lr · c_k · h        h -= lr · Σ_k c_k w_k: the engine's business
 
 `coefficients` is one compiled function with this signature for every objective, so that one compiled engine serves them all by
-an indirect call. It is handed the examples of a block, a row of each matrix for each example, a column for each candidate:
+an indirect call. It is handed some examples, a row of each matrix for each example, a column for each candidate:
 
     coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr) -> summed loss, float64
 
@@ -22,30 +22,61 @@ an indirect call. It is handed the examples of a block, a row of each matrix for
     norm      float32 (>= n_examples,)  |h|², for objectives whose step is not a gradient
     lr        float32   learning rate, by which the engine multiplies the coefficients afterwards
 
-Examples are to be taken in order, for several may share a key. A candidate with neither label nor times holds whatever was
-there before: it gets coefficient 0 and must stay out of sums and maxima. An example without any weight leaves its state alone.
+The same function is compiled for float64 too, where a full batch is brought to its optimum: constants are written as float32
+or integers and helpers take both. Examples are to be taken in order, for several may share a key. A candidate with neither
+label nor times holds whatever was there before: it gets coefficient 0 and must stay out of sums and maxima. An example without
+any weight leaves its state alone and gets no coefficients.
 
-An example is one (input, positive) pair. An objective whose loss is a sum over candidates may declare `additive` instead, and
-gets all positives of an input at once: every draw then counts once for each of them, and an output row may stand several
-times, as centres that repeat and as noise. Otherwise each row stands once, and one that is both the positive and drawn has both
-weights if the objective `keeps_hits`, its label alone if not.
+What an example is, an objective says by `takes`:
+
+    "pair"  one positive and its candidates, each row once. A row that is both the positive and drawn has both weights if the
+            objective `keeps_hits`, its label alone if not
+    "set"   all positives of an input, each row once, with hits as above; the draws count once
+    "sum"   all positives of an input, for a loss that is a sum over candidates: every draw counts once for each positive, and a
+            row may stand several times, as centres that repeat and as noise. Requires `keeps_hits`
+
+Which rows compete is the task's `--sampler`, among those that an objective names in `samplers`:
+
+    "unigram", "uniform"   draws: `times` and `loge` tell how many and how many to expect
+    "all"                  every row, with times 1 and loge 0
+    "path"                 the nodes on the way to the positive in the objective's tree
 """
 
-from typing import Any, ClassVar
+import dataclasses
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numba import types
 
-from embedx.settings import Settings
+from embedx.settings import Settings, param
 
-_MATRIX = types.Array(types.float32, 2, "C")
-_VECTOR = types.Array(types.float32, 1, "C")
-_NUMBERS = types.Array(types.int64, 1, "C")
 
-COEFFICIENTS = types.float64(
-    _MATRIX, _MATRIX, _MATRIX, _MATRIX, _MATRIX, _MATRIX, _VECTOR,
-    _NUMBERS, _NUMBERS, _VECTOR, types.int64, types.int64, types.float32,
-)  # fmt: skip
+def _signature(real: Any) -> Any:
+    """The signature of `coefficients` in float32 or float64."""
+    matrix, vector = types.Array(real, 2, "C"), types.Array(real, 1, "C")
+    numbers = types.Array(types.int64, 1, "C")
+    return types.float64(
+        matrix, matrix, matrix, matrix, matrix, matrix, vector, numbers, numbers, vector, types.int64, types.int64, real
+    )
+
+
+COEFFICIENTS = _signature(types.float32)
+COEFFICIENTS_64 = _signature(types.float64)
+
+
+class Paths(NamedTuple):
+    """A tree over classes: the nodes met on the way to class k, and which way to turn, are those at offsets[k]:offsets[k+1]."""
+
+    offsets: np.ndarray  # int64 (n_classes + 1,)
+    nodes: np.ndarray  # int32: output rows
+    bits: np.ndarray  # float32: 1 or 0
+
+
+@dataclasses.dataclass(frozen=True)
+class SampledSettings(Settings):
+    """Settings of every objective that meets drawn rows."""
+
+    negatives: int = param(5, "classes drawn as noise for each positive", at_least=1)
 
 
 class Objective:
@@ -54,9 +85,13 @@ class Objective:
     name: ClassVar[str]  # what the user types after --objective
     title: ClassVar[str]
     paper: ClassVar[str]
+    formula: ClassVar[str] = ""  # of the loss, in a line
+    advice: ClassVar[str] = ""  # when to choose it, in a line
     Settings: ClassVar[type[Settings]] = Settings
     coefficients: ClassVar[Any]
-    additive: ClassVar[bool] = False  # the loss is a sum over candidates; requires keeps_hits
+    kind: ClassVar[Literal["gradient", "step"]] = "gradient"  # "step": z is overwritten by a step divided by lr
+    takes: ClassVar[Literal["pair", "set", "sum"]] = "pair"
+    samplers: ClassVar[tuple[str, ...]] = ("unigram", "uniform", "all")  # the first is the default
     keeps_hits: ClassVar[bool] = False
     stable: ClassVar[bool] = False  # finite at any score
     uses_loge: ClassVar[bool] = True  # False saves filling it
@@ -67,13 +102,29 @@ class Objective:
     def __init__(self, settings: Any) -> None:
         self.settings = settings
 
+    @property
+    def negatives(self) -> int:
+        """How many draws the user wants for each positive; 0 for objectives that draw nothing."""
+        return int(getattr(self.settings, "negatives", 0))
+
+    def prepare(self, counts: np.ndarray) -> None:
+        """Fit what depends on how often each class occurs, int64 (n_classes,): a tree. Called before training and on loading."""
+
+    def paths(self) -> Paths | None:
+        """The tree, for objectives that take the sampler "path"."""
+        return None
+
     def n_rows(self, n_classes: int) -> int:
         """How many output rows score `n_classes` classes."""
         return n_classes
 
-    def numbers(self, n_draws: int) -> np.ndarray:
+    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
         """float32: constants that `coefficients` needs, given how many noise rows are drawn for an example."""
         return np.zeros(1, dtype=np.float32)
+
+    def settle(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+        """The best state in closed form for examples that meet all rows, float64 (n, state_width), from z and label, (n, K)."""
+        return np.zeros((len(z), self.state_width))
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         """log p(k | h), float (..., K), from the scores of all rows (..., rows) and the log of the noise

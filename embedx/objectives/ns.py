@@ -10,14 +10,11 @@ word2vec.c does not let them. Only then is the optimum over free scores exactly 
 are trained on, after subsampling and with near words more often.
 """
 
-import dataclasses
-
 import numpy as np
 
 from embedx.compiled import kernel
 from embedx.engine.maths import sigmoid, softplus
-from embedx.objectives.contract import Objective, log_softmax
-from embedx.settings import Settings, param
+from embedx.objectives.contract import Objective, SampledSettings, log_softmax
 
 
 @kernel
@@ -36,24 +33,21 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
     return total
 
 
-@dataclasses.dataclass(frozen=True)
-class NegativeSamplingSettings(Settings):
-    negatives: int = param(5, "noise words that each positive is told from", at_least=1)
-
-
 class NegativeSampling(Objective):
     name = "ns"
     title = "negative sampling"
     paper = "Mikolov et al. 2013"
-    Settings = NegativeSamplingSettings
+    formula = "softplus(-z_y) + m E_q[softplus(z_k)]"
+    advice = "word vectors: the fastest, and the best on word similarity"
+    Settings = SampledSettings
     coefficients = staticmethod(coefficients)
-    additive = True
+    takes = "sum"
     keeps_hits = True
     stable = True
     uses_loge = False
 
-    def numbers(self, n_draws: int) -> np.ndarray:
-        return np.array([self.settings.negatives / n_draws], dtype=np.float32)
+    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
+        return np.array([self.negatives / n_draws], dtype=np.float32)
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         return log_softmax(z + log_noise)

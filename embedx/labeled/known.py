@@ -1,0 +1,95 @@
+"""What training data fix for all later data: how many features and labels there are, and what they are called."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from embedx.errors import EmbedxError
+from embedx.labeled.files import Lines, source_of
+from embedx.progress import Silent
+
+WHOLE = re.compile(r"[+-]?[0-9]+")
+MOST_IDS = 2**31 - 1  # ids are int32
+
+
+@dataclass(frozen=True)
+class Known:
+    """Given when reading test data, so that ids mean there what they mean in the training data."""
+
+    n_features: int
+    n_labels: int
+    names: list[str] | None = None  # of the labels, by id
+    vocabulary: list[str] | None = None  # of the features, where they are words
+    by_name: bool = False  # files say labels by name, to be looked up in `names`; otherwise by id
+    first_feature: int = 0  # the id of the first feature in headerless files: 1 if the training file counts from 1
+
+
+class Numbering(dict[bytes, int]):
+    """Numbers words in the order in which they are first looked up."""
+
+    def __missing__(self, word: bytes) -> int:
+        self[word] = number = len(self)
+        return number
+
+
+def settled(found: Iterable[bytes], by_name: bool | None, known: list[str] | None, file: str) -> tuple[np.ndarray, list[str] | None]:
+    """The ids of the different labels found, int32, and the names of all labels, None if they are said by id.
+
+    Named labels get the ids of the known names, new ones those after them. Where none are known, numbers are sorted and other
+    names keep the order in which they were found; +1 and 1 are the same. `by_name` None: by id if all are whole numbers.
+    """
+    labels = [_plain(label, file) for label in found]
+    if by_name is None:
+        by_name = not all(label.isdecimal() for label in labels)
+    if not by_name:
+        return np.array([_as_id(label, file) for label in labels], np.int32), None
+    names = list(dict.fromkeys([*map(_unsigned, known or []), *labels]))
+    if known is None and all(WHOLE.fullmatch(name) for name in names):
+        names.sort(key=int)
+    ids = {name: number for number, name in enumerate(names)}
+    return np.array([ids[label] for label in labels], np.int32), names if known is None else known
+
+
+def read_names(file: str) -> list[str]:
+    """The names of labels (or features) by id: one a line, or lines `ID TAB ... TAB NAME` with ids from 0 in order."""
+    lines = Lines(source_of(file), Silent())
+    names: list[str] = []
+    for chunk in lines:
+        for line in decoded(lines, chunk).split("\n")[:-1]:
+            columns = line.rstrip("\r").split("\t")
+            if len(columns) > 1 and columns[0] != str(len(names)):
+                raise lines.error(
+                    len(names) + 1, f'id "{columns[0]}" instead of {len(names)}; number the lines from 0, in order'
+                )
+            names.append(columns[-1].strip())
+    return names
+
+
+def decoded(lines: Lines, chunk: bytes) -> str:
+    """The chunk just given as a string."""
+    try:
+        return chunk.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = lines.line + chunk.count(b"\n", 0, error.start)
+        raise lines.error(line, "not UTF-8; convert the file with iconv -t UTF-8") from error
+
+
+def _plain(label: bytes, file: str) -> str:
+    try:
+        return _unsigned(label.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise EmbedxError(f"{file}: label {label!r} is not UTF-8; convert the file with iconv -t UTF-8") from error
+
+
+def _unsigned(label: str) -> str:
+    return str(int(label)) if len(label) < 20 and WHOLE.fullmatch(label) else label
+
+
+def _as_id(label: str, file: str) -> int:
+    if not (label.isdecimal() and label.isascii()):
+        raise EmbedxError(f'{file}: label "{label}" is no id; the labels of the training data are whole numbers from 0')
+    if len(label) > 10 or int(label) >= MOST_IDS:
+        raise EmbedxError(f"{file}: label {label} is too large; ids count from 0 and stay below {MOST_IDS}")
+    return int(label)
