@@ -94,6 +94,8 @@ class Objective:
     samplers: ClassVar[tuple[str, ...]] = ("unigram", "uniform", "all")  # the first is the default
     keeps_hits: ClassVar[bool] = False
     stable: ClassVar[bool] = False  # finite at any score
+    unbiased: ClassVar[bool] = False  # at a fixed state, expected coefficients over draws are those of sampler "all"
+    bound: ClassVar[bool] = False  # -loss with all rows never exceeds the exact softmax's log-probability
     uses_loge: ClassVar[bool] = True  # False saves filling it
     uses_norm: ClassVar[bool] = False  # True asks for `norm` to be filled
     state_width: ClassVar[int] = 0
