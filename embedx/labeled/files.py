@@ -92,23 +92,30 @@ class Lines:
 
     def _read(self, source: Source, progress: Progress) -> Iterator[bytes]:
         progress.start("reading", source.size, "B")
-        pieces: list[bytes] = []  # of a line that goes on, or of empty lines
+        pieces: list[bytes] = []  # of a line that goes on, or empty lines, which may be the last
         is_first = True
         with ReadAhead([source]) as blocks:
             for _, block, stored in blocks:
                 if is_first:
                     block = block.removeprefix(UTF8_MARK)
                     is_first = False
-                end = block.rfind(b"\n", 0, len(block.rstrip(b"\r\n"))) + 1
-                if end:
-                    yield b"".join([*pieces, block[:end]])
-                    pieces = []
-                pieces.append(block[end:])
+                pieces.append(block)
+                if b"\n" in block:
+                    text = b"".join(pieces)
+                    end = _end_of_lines(text)
+                    pieces = [text[end:]]
+                    if end:
+                        yield text[:end]
                 progress.update(stored)
         last = b"".join(pieces)
-        # With nothing but line ends in a block, earlier pieces may hold whole lines too.
-        text = last.rstrip(b"\r\n")
-        self.n_empty_at_end = max(last[len(text) :].count(b"\n") - bool(text), 0)
-        if text:
-            yield text + b"\n"
+        if last.strip(b"\r\n"):
+            yield last + b"\n"
+        else:
+            self.n_empty_at_end = last.count(b"\n")
         progress.finish()
+
+
+def _end_of_lines(text: bytes) -> int:
+    """Where the last line ends that is finished and not empty; 0 if there is none."""
+    n = len(text.rstrip(b"\r\n"))
+    return (text.find(b"\n", n) + 1 or text.rfind(b"\n", 0, n) + 1) if n else 0

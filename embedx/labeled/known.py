@@ -34,7 +34,9 @@ class Numbering(dict[bytes, int]):
         return number
 
 
-def settled(found: Iterable[bytes], by_name: bool | None, known: list[str] | None, file: str) -> tuple[np.ndarray, list[str] | None]:
+def settled(
+    found: Iterable[bytes], by_name: bool | None, known: list[str] | None, file: str
+) -> tuple[np.ndarray, list[str] | None]:
     """The ids of the different labels found, int32, and the names of all labels, None if they are said by id.
 
     Named labels get the ids of the known names, new ones those after them. Where none are known, numbers are sorted and other

@@ -220,6 +220,7 @@ class _Reader:
         self.lowest = lowest  # feature
         self.highest = highest
         self.highest_label = highest_label  # None: labels are names
+        self.n_features = self.n_labels = 0  # read so far
         self.names = Numbering()
         self.columns: list[np.ndarray] = []
         self.values: list[np.ndarray] = []
@@ -245,7 +246,9 @@ class _Reader:
                 break
             word = chunk[p : p + 200].split(None, 1)[0]  # more digits than that make no number
             if p + len(word) < len(data) and len(word) == 200:
-                raise self.lines.error(line + int(state[ROWS]), f'feature "{word[:20].decode()}..." is too long; write ID:VALUE')
+                raise self.lines.error(
+                    line + int(state[ROWS]), f'feature "{word[:20].decode("utf-8", "replace")}..." is too long; write ID:VALUE'
+                )
             place = state[FEATURES]
             columns[place], values[place] = self._feature(word.decode("utf-8", "replace"), line + int(state[ROWS]))
             state[FEATURES] += 1
@@ -255,8 +258,10 @@ class _Reader:
             self.labels.append(np.array([self.names[chunk[a:b]] for a, b in spans.tolist()], np.int32))
         else:
             self.labels.append(self._ids(data, spans, label_row_ends, line))
-        self.row_ends.append(row_ends + self.row_ends[-1][-1])
-        self.label_row_ends.append(label_row_ends + self.label_row_ends[-1][-1])
+        self.row_ends.append(row_ends + self.n_features)
+        self.label_row_ends.append(label_row_ends + self.n_labels)
+        self.n_features += int(state[FEATURES])
+        self.n_labels += int(state[LABELS])
         self.columns.append(columns[: state[FEATURES]])
         self.values.append(values[: state[FEATURES]])
         return n_rows
@@ -314,7 +319,9 @@ def _label_fault(label: str, highest: int) -> str:
         return f'label "{label}", but the header says that there are 0 labels; correct the header, ROWS FEATURES LABELS'
     if not label.isdecimal():
         return f'label "{label}" is not a whole number from 0 to {highest}; write ids, separated by commas without blanks'
-    return f"label {label} is not below {highest + 1}, the number of labels in the header; correct one of them (ids count from 0)"
+    return (
+        f"label {label} is not below {highest + 1}, the number of labels in the header; correct one of them (ids count from 0)"
+    )
 
 
 def _joined(arrays: list[np.ndarray], dtype: type) -> np.ndarray:

@@ -1,0 +1,227 @@
+"""`read`: labelled data from whatever file holds them, told apart by content.
+
+    XC sparse     ROWS FEATURES LABELS, then lines `l1,l2,... f:v f:v ...`, ids from 0
+    XC, one file  DATA@SPLIT or DATA@SPLIT:COLUMN: the rows of DATA numbered, from 1, in a column of the file SPLIT
+    LIBSVM        the same lines without a header; labels are names; features count from 1, or from 0 if feature 0 occurs
+    fastText      `__label__a __label__b some words`; a feature is how often its word stands in the line
+    dense         .npy or IDX, flattened to (rows, features); values as they are
+    sparse .npz   of scipy.sparse.save_npz
+
+The last two need a file of labels: .npy or IDX integers, an indicator matrix as .npz, or one line of text for each row.
+Text may be compressed (.gz, .bz2, .xz, .zst), remote, or standard input.
+"""
+
+import os
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse
+
+from embedx.compiled import kernel
+from embedx.errors import EmbedxError
+from embedx.labeled.arrays import features_in, is_binary, label_ids_in, read_array
+from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.files import Lines, head_of, source_of
+from embedx.labeled.known import Known, Numbering, decoded, read_names, settled
+from embedx.labeled.sparse import HEADER, check_libsvm, read_libsvm, read_xc
+from embedx.labeled.words import is_fasttext, read_bags
+from embedx.progress import Progress, Silent
+from embedx.text.sources import STANDARD_INPUT
+
+__all__ = ["Known", "read", "read_names", "read_training"]
+
+SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d+))?")
+IDX_NAME = re.compile(r"idx\d-")
+SILENT = Silent()
+
+
+def read(source: str, labels: str | None = None, *, progress: Progress = SILENT, like: Known | None = None) -> Labeled:
+    """The rows in `source`, with the labels in the file `labels` if it has none of its own; they may also have none at all.
+
+    `like` is what `read_training` told. Features not in it are dropped. Labels not in it are kept: they get ids of at least
+    its `n_labels`, while `n_labels` and `names` of the result stay those of the training data.
+    """
+    return _read(source, labels, progress, like)[0]
+
+
+def read_training(source: str, labels: str | None = None, *, progress: Progress = SILENT) -> tuple[Labeled, Known]:
+    """What `read` gives, which must have labels, and what test data are read like."""
+    data, known = _read(source, labels, progress, None)
+    if not len(data.labels.ids):
+        raise EmbedxError(f"{source}: no row has a label; name the file of the labels with --train-labels")
+    return data, known
+
+
+def _read(source: str, labels: str | None, progress: Progress, like: Known | None) -> tuple[Labeled, Known]:
+    if source == labels == STANDARD_INPUT:
+        raise EmbedxError("-: standard input cannot be both the features and the labels; name a file for one of them")
+    name, split, column = _split_named(source)
+    data, known = _features(name, progress, like)
+    if labels is not None:
+        if len(data.labels.ids):
+            raise EmbedxError(f"{name}: has labels of its own; leave out the file of labels, {labels}")
+        data, known = _with_labels(data, known, labels, progress, like)
+    if split:
+        data = data.rows(_split_rows(split, column, len(data)))
+    return data, known
+
+
+def _split_named(source: str) -> tuple[str, str, int]:
+    """(data file, split file, column) as `source` names them; no split is ""."""
+    match = SPLIT.fullmatch(source)
+    if not match or os.path.exists(source) or re.fullmatch(r"\w+://[^/]*", match["data"]):  # the last has a user's name
+        return source, "", 0
+    if os.path.exists(with_colon := source[match.start("split") :]):
+        return match["data"], with_colon, 1
+    return match["data"], match["split"], int(match["column"] or 1)
+
+
+def _features(name: str, progress: Progress, like: Known | None) -> tuple[Labeled, Known]:
+    """The rows of one file, and what is known after it."""
+    source = source_of(name)
+    head = head_of(source)
+    if is_binary(head):
+        features = features_in(name, read_array(source, head))
+        none = Labels(np.zeros(features.shape[0] + 1, np.int64), np.empty(0, np.int32))
+        return _finished(name, features, none, Known(features.shape[1], 0), like, progress)
+    if head and IDX_NAME.search(os.path.basename(name)):
+        raise EmbedxError(f"{name}: no IDX file: it begins with {head[:4].hex(' ')}, not 00 00 TYPE DIMENSIONS; fetch it again")
+    lines = Lines(source, progress)
+    if like and like.vocabulary is not None and HEADER.fullmatch(lines.first_line):
+        raise EmbedxError(f"{name}: features are numbered, but those of the training data are words; give lines of words")
+    if (like and like.vocabulary is not None) or is_fasttext(lines):
+        return _of_words(lines, progress, like)
+    return _of_sparse_text(lines, progress, like)
+
+
+def _of_words(lines: Lines, progress: Progress, like: Known | None) -> tuple[Labeled, Known]:
+    if like and like.vocabulary is None:
+        raise EmbedxError(f"{lines.name}: features are words, but those of the training data are numbered; write ID:VALUE")
+    bags = read_bags(lines, like.vocabulary if like else None)
+    ids, names = settled(bags.found, like.by_name if like else True, like.names if like else None, lines.name)
+    known = Known(len(bags.vocabulary), len(names or []), names, bags.vocabulary, by_name=True)
+    return _finished(lines.name, bags.features, Labels(bags.offsets, ids[bags.labels]), known, like, progress)
+
+
+def _of_sparse_text(lines: Lines, progress: Progress, like: Known | None) -> tuple[Labeled, Known]:
+    has_header = HEADER.fullmatch(lines.first_line) is not None
+    by_name = like.by_name if like else not has_header
+    if has_header:
+        rows, first_feature = read_xc(lines, by_name), 0
+    else:
+        check_libsvm(lines)
+        rows, first_feature = read_libsvm(lines, like.first_feature if like else None, by_name)
+    ids, names, n_labels = rows.labels, None, rows.n_labels
+    if by_name:
+        id_of, names = settled(rows.found, by_name, like.names if like else None, lines.name)
+        ids, n_labels = id_of[ids], len(names or [])
+    known = Known(rows.features.shape[1], n_labels, names, None, by_name, first_feature)
+    return _finished(lines.name, rows.features, Labels(rows.offsets, ids), known, like, progress)
+
+
+def _finished(
+    name: str, features: Any, labels: Labels, known: Known, like: Known | None, progress: Progress
+) -> tuple[Labeled, Known]:
+    """In the form that is promised, and with the features of the training data."""
+    if issparse(features):
+        if like:
+            features = _cut(name, features, like.n_features, progress)
+        features.sum_duplicates()
+    elif like and features.shape[1] != like.n_features:
+        raise EmbedxError(f"{name}: {features.shape[1]} features, but the training data have {like.n_features}; give the same")
+    known = like or known
+    return Labeled(features, _distinct(labels), known.n_labels, known.names, known.vocabulary), known
+
+
+def _cut(name: str, features: csr_matrix, n_features: int, progress: Progress) -> csr_matrix:
+    """With this many features: those beyond are dropped."""
+    n_values = features.nnz
+    features.resize(features.shape[0], n_features)
+    if dropped := n_values - features.nnz:
+        progress.note(
+            f"{name}: {dropped:,} values dropped, whose feature ids are not below {n_features:,} as in the training data"
+        )
+    return features
+
+
+def _with_labels(data: Labeled, known: Known, file: str, progress: Progress, like: Known | None) -> tuple[Labeled, Known]:
+    """The same rows with the labels in the file."""
+    source = source_of(file)
+    head = head_of(source)
+    names = like.names if like else None
+    by_name = like.by_name if like else False
+    if is_binary(head):
+        offsets, ids, n_labels = label_ids_in(file, read_array(source, head))
+        if by_name:
+            found, places = np.unique(ids, return_inverse=True)
+            ids = settled([b"%d" % label for label in found.tolist()], by_name, names, file)[0][places]
+    else:
+        offsets, numbers, found_names = _label_lines(Lines(source, progress), len(data))
+        id_of, names = settled(found_names, like.by_name if like else None, names, file)
+        ids = id_of[numbers]
+        by_name = names is not None
+        n_labels = len(names) if names is not None else int(ids.max(initial=-1)) + 1
+    if len(offsets) - 1 != len(data):
+        raise EmbedxError(f"{file}: labels of {len(offsets) - 1} rows, but the features have {len(data)}; are they of one set?")
+    known = like or replace(known, n_labels=max(n_labels, known.n_labels), names=names, by_name=by_name)
+    labels = _distinct(Labels(offsets, ids))
+    return Labeled(data.features, labels, known.n_labels, known.names, known.vocabulary), known
+
+
+def _label_lines(lines: Lines, n_rows: int) -> tuple[np.ndarray, np.ndarray, list[bytes]]:
+    """(offsets, numbers, different labels) of a text with a line of labels for each row, which may be empty."""
+    numbering = Numbering()
+    numbers: list[int] = []
+    sizes: list[int] = []
+    for chunk in lines:
+        decoded(lines, chunk)
+        for line in chunk.replace(b",", b" ").split(b"\n")[:-1]:
+            labels = line.split()
+            sizes.append(len(labels))
+            numbers += map(numbering.__getitem__, labels)
+    sizes += [0] * min(n_rows - len(sizes), lines.n_empty_at_end)
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), np.array(numbers, np.int32), list(numbering)
+
+
+def _split_rows(file: str, column: int, n_rows: int) -> np.ndarray:
+    """The rows, from 0, that a column of a split file names from 1."""
+    lines = Lines(source_of(file), SILENT)
+    rows: list[int] = []
+    for chunk in lines:
+        for number, line in enumerate(chunk.split(b"\n")[:-1], lines.line):
+            words = line.split()
+            if not 1 <= column <= len(words):
+                raise lines.error(number, f"no column {column}, there are {len(words)}; choose one of them after the colon")
+            word = words[column - 1].decode("utf-8", "replace")
+            if not (word.isdecimal() and 1 <= int(word) <= n_rows):
+                raise lines.error(number, f'"{word}" is no row of the data, which has rows 1 to {n_rows}; is it their split?')
+            rows.append(int(word) - 1)
+    return np.array(rows, np.int64)
+
+
+def _distinct(labels: Labels) -> Labels:
+    """Each label once in a row, at its first place."""
+    offsets, ids = labels.offsets.copy(), labels.ids.copy()
+    return Labels(offsets, ids[: collapse(offsets, ids)])
+
+
+@kernel
+def collapse(offsets, ids):  # type: ignore[no-untyped-def]
+    """Keep in `ids`, and in `offsets`, the first of equal ids in each row; how many there are then."""
+    kept = 0
+    start = offsets[0]
+    for row in range(len(offsets) - 1):
+        end = offsets[row + 1]
+        offsets[row] = kept
+        for i in range(start, end):
+            j = offsets[row]
+            while j < kept and ids[j] != ids[i]:
+                j += 1
+            if j == kept:
+                ids[kept] = ids[i]
+                kept += 1
+        start = end
+    offsets[len(offsets) - 1] = kept
+    return kept
