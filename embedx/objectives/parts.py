@@ -1,7 +1,17 @@
-"""What several objectives do alike: find the positive, age a state's learning rate, log σ of many scores."""
+"""What several objectives do alike: find the positive, weigh a draw, age the rate of a state, log σ of many scores."""
+
+import dataclasses
 
 import numpy as np
 from numba.extending import register_jitable
+
+from embedx.compiled import kernel_part
+from embedx.engine.maths import exp
+from embedx.objectives.contract import SampledSettings
+from embedx.settings import param
+
+# Exponents are held here where a score may exceed its normaliser, so that weights of 1e12 cannot take float32 to infinity.
+LARGEST_EXPONENT = np.float32(60)
 
 
 @register_jitable
@@ -13,6 +23,73 @@ def positive(label, e, n):
     return -1
 
 
+@register_jitable
+def importance(times, loge):
+    """times / e^loge, the weight that makes a sum over the draws an unbiased sum over all rows; 0 for what was not drawn."""
+    return times * exp(-loge) if times > 0 else np.float32(0)
+
+
+@register_jitable
+def rate(visits):
+    """How far a state moves at its next visit: all the way at the first; after that as Ruiz et al. 2018, (1 + visits)^-0.9."""
+    return np.float32((1.0 + visits) ** -0.9)
+
+
 def log_sigmoid(z: np.ndarray) -> np.ndarray:
     """log σ(z) of an array, without overflow on either side."""
     return np.asarray(np.minimum(z, 0) - np.log1p(np.exp(-np.abs(z))))
+
+
+@kernel_part
+def log_sums(z, times, loge, e, n, y):
+    """log Σ_k e^{z_k} over all rows as the draws estimate it, and over the rows seen; y is the column of e's positive."""
+    largest = z[e, y]
+    for k in range(n):
+        largest = max(largest, z[e, k] if times[e, k] > 0 else largest)
+    estimate = exp(z[e, y] - largest)
+    seen = estimate
+    for k in range(n):
+        mass = exp(z[e, k] - largest) if times[e, k] > 0 else np.float32(0)
+        estimate += importance(times[e, k], loge[e, k]) * mass
+        seen += mass
+    return largest + np.log(estimate), largest + np.log(seen)
+
+
+@kernel_part
+def double_sum(z, label, times, loge, e, n, y, u, relative):
+    """The loss u - z_y - 1 + e^{-u} (e^{z_y} + Σ_k weight_k e^{z_k}) of example e; overwrites its scores by ∂loss/∂z.
+
+    It never falls below log Z - z_y, Z = Σ_k e^{z_k} over all rows, and equals it at u = log Z (log a ≤ u - 1 + a e^{-u}). With
+    `relative` 1, u stands for log Z - z_y and is held fixed as that, so that z_y pulls at the other terms; with 0 for log Z.
+    """
+    origin = relative * z[e, y]
+    own = exp(min(z[e, y] - origin - u, LARGEST_EXPONENT))
+    loss = u - (z[e, y] - origin) - 1 + own
+    others = z[e, y] * 0
+    weight = label[e, y]
+    for k in range(n):
+        share = importance(times[e, k], loge[e, k]) * exp(min(z[e, k] - origin - u, LARGEST_EXPONENT))
+        others += share
+        z[e, k] = weight * share
+    z[e, y] = weight * (-others if relative > 0 else own - 1)
+    return weight * (loss + others)
+
+
+def settled_log_sum(z: np.ndarray, label: np.ndarray, *, relative: bool) -> np.ndarray:
+    """The best state for `double_sum` when all rows are met: log Z, (n, 1), less the positive's score if `relative`."""
+    own = np.take_along_axis(z, label.argmax(axis=1)[:, None], axis=1)
+    largest = z.max(axis=1, keepdims=True)
+    log_z = largest + np.log(np.exp(z - largest).sum(axis=1, keepdims=True))
+    return np.asarray(log_z - own if relative else log_z, dtype=np.float64)
+
+
+@dataclasses.dataclass(frozen=True)
+class DoubleSumSettings(SampledSettings):
+    """Settings of every descent on the double sum over examples and classes."""
+
+    double_sum: str = param(
+        "raman",
+        "what is kept of an input: `raman` log Z, right for any; `proposed` log Z - z_y, right where an input always meets the "
+        "same positive",
+        choices=("raman", "proposed"),
+    )

@@ -1,0 +1,62 @@
+"""Hierarchical softmax: a class is reached by a path of binary decisions, each a logistic regression at a node of a tree.
+
+Morin & Bengio 2005, "Hierarchical probabilistic neural network language model"; Huffman's tree as in Mikolov et al. 2013:
+    log p(y | h) = Σ_k log σ(±z_k)       k over the nodes on the way to y, + where the bit is 1
+    loss = Σ_k bit_k · softplus(-z_k) + (1 - bit_k) · softplus(z_k)        ∂loss/∂z_k = σ(z_k) - bit_k
+An example costs about log K scores instead of K. The probabilities sum to one by construction, and with free scores reach any
+distribution. (In word2vec.c the signs are the other way round, which changes nothing.)
+"""
+
+import numpy as np
+
+from embedx.compiled import kernel
+from embedx.engine.maths import sigmoid, softplus
+from embedx.objectives.contract import Objective, Paths
+from embedx.objectives.huffman import Tree, follow, huffman
+from embedx.objectives.parts import log_sigmoid
+
+
+@kernel
+def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
+    total = np.float64(0)
+    for e in range(n_examples):
+        loss = np.float32(0)
+        for k in range(n):
+            score = z[e, k]
+            loss += label[e, k] * softplus(-score) + times[e, k] * softplus(score)
+            z[e, k] = (label[e, k] + times[e, k]) * sigmoid(score) - label[e, k]
+        total += loss
+    return total
+
+
+class HierarchicalSoftmax(Objective):
+    name = "hs"
+    title = "hierarchical softmax"
+    paper = "Morin & Bengio 2005"
+    formula = "sum_(k on the path) bit softplus(-z_k) + (1 - bit) softplus(z_k)"
+    advice = "probabilities at log K cost, without noise; best when rare classes matter little"
+    coefficients = staticmethod(coefficients)
+    samplers = ("path",)
+    stable = True
+    uses_loge = False
+    tree: Tree
+
+    def prepare(self, counts: np.ndarray) -> None:
+        self.tree = huffman(counts)
+
+    def paths(self) -> Paths:
+        return Paths(*follow(self.tree))
+
+    def n_rows(self, n_classes: int) -> int:
+        return max(n_classes - 1, 1)
+
+    def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
+        tree = self.tree
+        if len(tree.leaf_turn) == 1:
+            return np.zeros_like(z)
+        right = log_sigmoid(z)
+        turns = np.stack([right - z, right], axis=-1).reshape(*z.shape[:-1], -1)
+        for first, end in zip(tree.levels[1:-1], tree.levels[2:], strict=True):
+            turns[..., 2 * first : 2 * end] += np.repeat(turns[..., tree.turn[first:end]], 2, axis=-1)
+        return np.asarray(turns[..., tree.leaf_turn])

@@ -1,0 +1,85 @@
+"""Huffman's tree, built from sorted counts with two queues in linear time, laid out by levels.
+
+`turn` says where a leaf or a node hangs: 2 · row of its parent + bit. Rows number the inner nodes from the root, row 0, level
+by level, so that those that most examples meet lie together.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from embedx.compiled import kernel
+
+
+class Tree(NamedTuple):
+    """Where every leaf and every inner node hangs. With one class there is a row, but nothing hangs on it."""
+
+    leaf_turn: np.ndarray  # int64 (n_classes,)
+    turn: np.ndarray  # int64 (n_rows,): of the inner nodes; the root's is -1
+    depth: np.ndarray  # int64 (n_classes,): turns to take from the root
+    levels: np.ndarray  # int64 (n_levels + 1,): the inner nodes of a level are levels[i]:levels[i + 1]
+
+
+@kernel
+def _merge(mass, turn, n_leaves):
+    """Join the two lightest until one is left; leaves, sorted, come first in `mass` and `turn`, then nodes as they are made.
+
+    Nodes are made in order of their mass, hence two queues suffice (van Leeuwen 1976). Among equals a leaf goes first, then the
+    older node, which gives the flattest of the best trees.
+    """
+    leaf, node = 0, n_leaves
+    for made in range(n_leaves, 2 * n_leaves - 1):
+        row = 2 * n_leaves - 2 - made
+        mass[made] = 0
+        for bit in range(2):
+            if leaf < n_leaves and (node == made or mass[leaf] <= mass[node]):
+                child = leaf
+                leaf += 1
+            else:
+                child = node
+                node += 1
+            turn[child] = 2 * row + bit
+            mass[made] += mass[child]
+
+
+@kernel
+def _descend(turn, depth):
+    """Write each inner node's depth; parents come before their children."""
+    for row in range(1, len(turn)):
+        depth[row] = depth[turn[row] >> 1] + 1
+
+
+@kernel
+def _follow(leaf_turn, turn, offsets, nodes, bits):
+    """Write each leaf's path from the root to offsets[k]:offsets[k + 1]."""
+    for k in range(len(leaf_turn)):
+        hangs = leaf_turn[k]
+        for i in range(offsets[k + 1] - 1, offsets[k] - 1, -1):
+            nodes[i] = hangs >> 1
+            bits[i] = hangs & 1
+            hangs = turn[hangs >> 1]
+
+
+def huffman(counts: np.ndarray) -> Tree:
+    """The tree whose expected depth under `counts`, int64 (n_classes,), is least; ties by number."""
+    n = len(counts)
+    order = np.argsort(counts, kind="stable")
+    mass = np.zeros(2 * n - 1, dtype=np.int64)
+    mass[:n] = counts[order]
+    turn = np.full(2 * n - 1, -1, dtype=np.int64)
+    _merge(mass, turn, n)
+    inner = turn[n:][::-1].copy() if n > 1 else turn  # rows are numbered from the last node made
+    leaf_turn = np.empty(n, dtype=np.int64)
+    leaf_turn[order] = turn[:n]
+    depth = np.zeros(len(inner), dtype=np.int64)
+    _descend(inner, depth)
+    levels = np.searchsorted(depth, np.arange(depth[-1] + 2))
+    return Tree(leaf_turn, inner, depth[leaf_turn >> 1] + 1 if n > 1 else np.zeros(1, dtype=np.int64), levels)
+
+
+def follow(tree: Tree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """offsets, nodes and bits of the way to every leaf, as in `contract.Paths`."""
+    offsets = np.concatenate([[0], np.cumsum(tree.depth)])
+    nodes, bits = np.empty(offsets[-1], dtype=np.int32), np.empty(offsets[-1], dtype=np.float32)
+    _follow(tree.leaf_turn, tree.turn, offsets, nodes, bits)
+    return offsets, nodes, bits

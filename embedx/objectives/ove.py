@@ -1,0 +1,52 @@
+"""One-vs-each: a product of pairwise probabilities that bounds the softmax from below.
+
+Titsias 2016, "One-vs-each approximation to softmax", eq. 4 and 15 with gradient 16, the other classes subsampled:
+    loss = Σ_k weight_k · softplus(z_k - z_y),     k over the draws that are not y, weight_k = times_k / e^loge_k
+    ∂loss/∂z_k = weight_k · σ(z_k - z_y)           ∂loss/∂z_y = -Σ_k ∂loss/∂z_k
+With free scores its optimum is that of maximum likelihood, z_k = log p_k + c (proposition 2). With inputs it is not quite: all
+other classes pull by themselves, where in the softmax they share one unit of probability.
+"""
+
+import numpy as np
+
+from embedx.compiled import kernel
+from embedx.engine.maths import sigmoid, softplus
+from embedx.objectives.contract import Objective, SampledSettings
+from embedx.objectives.parts import importance, positive
+
+
+@kernel
+def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
+    total = np.float64(0)
+    for e in range(n_examples):
+        y = positive(label, e, n)
+        if y < 0:
+            z[e, :n] = 0
+            continue
+        scale, score = label[e, y], z[e, y]
+        loss = np.float32(0)
+        pull = np.float32(0)
+        for k in range(n):
+            weight = importance(times[e, k], loge[e, k])
+            gap = z[e, k] - score if times[e, k] > 0 else np.float32(0)
+            loss += weight * softplus(gap)
+            z[e, k] = scale * weight * sigmoid(gap)
+            pull += z[e, k]
+        z[e, y] = -pull
+        total += scale * loss
+    return total
+
+
+class OneVsEach(Objective):
+    name = "ove"
+    title = "one-vs-each"
+    paper = "Titsias 2016"
+    formula = "sum_(k≠y) softplus(z_k - z_y)"
+    advice = "a stable bound without state: the safe choice when classes are too many for the softmax"
+    Settings = SampledSettings
+    coefficients = staticmethod(coefficients)
+    samplers = ("uniform", "unigram", "all")
+    stable = True
+    unbiased = True
+    bound = True
