@@ -1,15 +1,21 @@
 """The registry of objectives: one line each. `contract` says what an objective is, its own file what it computes."""
 
 from embedx.errors import EmbedxError
+from embedx.objectives.ar import AugmentReduce
 from embedx.objectives.contract import Objective
 from embedx.objectives.ns import NegativeSampling
+from embedx.objectives.sgd_double_sum import SgdDoubleSum
 from embedx.objectives.softmax import Softmax
+from embedx.objectives.umax import Umax
 
 OBJECTIVES: dict[str, type[Objective]] = {
     objective.name: objective
     for objective in (
         Softmax,
         NegativeSampling,
+        AugmentReduce,
+        Umax,
+        SgdDoubleSum,
     )
 }  # fmt: skip
 

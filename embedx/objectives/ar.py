@@ -1,0 +1,86 @@
+"""Augment and reduce for the softmax: a running estimate of each example's normaliser makes the loss a sum over classes.
+
+Ruiz et al. 2018, eq. 8, written as a loss, with η = Z / e^{z_y} and Z = Σ_k e^{z_k}, and algorithm 1:
+    loss = log η - 1 + (1 + Σ_k weight_k e^{z_k - z_y}) / η                   sum over the rows drawn, weight = times / e^loge
+    local step      η <- (1 - a) η + a (1 + Σ_k weight_k e^{z_k - z_y})       a = (1 + visits)^-decay
+It equals the exact loss at the true η and exceeds it elsewhere. It augments the model by ε, the noise in the positive's utility
+z_y + ε, whose posterior is Gumbel(log η); `augment noise` keeps log η and moves the scores at a fixed η:
+    ∂loss/∂z_k = weight_k e^{z_k - z_y} / η                                   ∂loss/∂z_y = -Σ_k ∂loss/∂z_k
+To augment by the utility t = z_y + ε itself is the same bound: its posterior is Gumbel(u), u = log Z, hence log η = u - z_y and
+    loss = u - z_y - 1 + e^{-u} (e^{z_y} + Σ_k weight_k e^{z_k})
+    ∂loss/∂z_k = weight_k e^{z_k - u}                                         ∂loss/∂z_y = e^{z_y - u} - 1
+now at a fixed u. The two differ by ∂loss/∂u, which the local step brings to zero in expectation. But Z knows nothing of y: a
+key that meets many positives, such as the input word of a skip-gram, has one Z and a different η with each. Hence the default.
+
+All is done with logarithms. The paper's local step may leave η far below what was just seen, and then e^{z_k - u} overflows;
+`threshold` holds it up as U-max does (Fagan & Iyengar 2018), which bounds the coefficients by weight · e^threshold.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from embedx.compiled import kernel
+from embedx.objectives.contract import Objective, SampledSettings
+from embedx.objectives.parts import double_sum, log_sums, positive, settled_log_sum
+from embedx.settings import param
+
+
+@kernel
+def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state[:, 0] is log Z or log η."""
+    relative, threshold, decay = numbers[0], numbers[1], numbers[2]
+    total = np.float64(0)
+    for e in range(n_examples):
+        y = positive(label, e, n)
+        if y < 0:
+            z[e, :n] = 0
+            continue
+        estimate, seen = log_sums(z, times, loge, e, n, y)
+        origin = relative * z[e, y]
+        u = estimate - origin
+        if visits[e] > 0:
+            rate = (1 + visits[e]) ** -decay
+            before = state[key[e], 0]
+            largest = max(before, u)
+            u = largest + np.log((1 - rate) * np.exp(before - largest) + rate * np.exp(u - largest))
+        state[key[e], 0] = max(u, seen - origin - threshold)
+        total += double_sum(z, label, times, loge, e, n, y, state[key[e], 0], relative)
+    return total
+
+
+@dataclasses.dataclass(frozen=True)
+class AugmentSettings(SampledSettings):
+    """Settings of augment and reduce for the softmax."""
+
+    augment: str = param(
+        "utility",
+        "what is kept of an input: `utility`, right for any; `noise`, as in the paper, right where an input always meets the "
+        "same positive",
+        choices=("utility", "noise"),
+    )
+    decay: float = param(0.9, "the local step is (1 + visits)^-decay", at_least=0.0, at_most=1.0)
+    threshold: float = param(
+        1.0, "nats that a normaliser may stay below what was seen; 1e9 lets it, as in the paper", at_least=0.0
+    )
+
+
+class AugmentReduce(Objective):
+    name = "ar"
+    title = "augment and reduce"
+    paper = "Ruiz et al. 2018"
+    formula = "u - z_y - 1 + e^-u (e^z_y + K-1/m sum_k e^z_k)"
+    advice = "probabilities of a softmax over many classes, each input seen many times"
+    Settings = AugmentSettings
+    coefficients = staticmethod(coefficients)
+    stable = True
+    unbiased = True
+    bound = True
+    state_width = 1
+
+    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
+        relative = self.settings.augment == "noise"
+        return np.array([relative, self.settings.threshold, self.settings.decay], dtype=np.float32)
+
+    def settle(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+        return settled_log_sum(z, label, relative=self.settings.augment == "noise")

@@ -1,0 +1,53 @@
+"""Plain stochastic gradient descent on the double sum, the baseline that U-max and implicit SGD were made to mend.
+
+Raman et al. 2016, "DS-MLR", and Fagan & Iyengar 2018, eq. 6-8; loss, coefficients and what u stands for as in `umax`:
+    step     u -= lr · (1 - e^{z_y - u} - Σ_k ∂loss/∂z_k),  u = max(u, z_y)       ∂loss/∂z_k = weight_k e^{z_k - u}
+Nothing raises u when a score passes it, and e^{z_k - u} with its weight of (K-1)/m can be any number: unless the learning rate
+is tiny, the run diverges. It is here to be compared with. Exponents are held at 60, where the damage is long done, so that a
+diverged run shows in its loss rather than as NaN. A first visit starts at the draws' own estimate of the normaliser, as `umax`.
+"""
+
+import numpy as np
+
+from embedx.compiled import kernel
+from embedx.objectives.contract import Objective
+from embedx.objectives.parts import LARGEST_EXPONENT, DoubleSumSettings, double_sum, log_sums, positive, settled_log_sum
+
+
+@kernel
+def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state[:, 0] is log Z or log η."""
+    relative = numbers[0]
+    total = np.float64(0)
+    for e in range(n_examples):
+        y = positive(label, e, n)
+        if y < 0:
+            z[e, :n] = 0
+            continue
+        estimate, _ = log_sums(z, times, loge, e, n, y)
+        origin = relative * z[e, y]
+        least = z[e, y] - origin
+        u = max(state[key[e], 0] if visits[e] > 0 else estimate - origin, least)
+        slope = label[e, y] * (1 - np.exp(min(estimate - origin - u, LARGEST_EXPONENT)))
+        state[key[e], 0] = max(u - lr * slope, least)
+        total += double_sum(z, label, times, loge, e, n, y, u, relative)
+    return total
+
+
+class SgdDoubleSum(Objective):
+    name = "sgd-double-sum"
+    title = "SGD on the double sum"
+    paper = "Raman et al. 2016"
+    formula = "u - z_y - 1 + e^-u (e^z_y + K-1/m sum_k e^z_k)"
+    advice = "only as the baseline of umax and implicit: it diverges unless the learning rate is tiny"
+    Settings = DoubleSumSettings
+    coefficients = staticmethod(coefficients)
+    unbiased = True
+    bound = True
+    state_width = 1
+
+    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
+        return np.array([self.settings.double_sum == "proposed"], dtype=np.float32)
+
+    def settle(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+        return settled_log_sum(z, label, relative=self.settings.double_sum == "proposed")

@@ -1,0 +1,77 @@
+"""U-max: the softmax as a double sum over examples and classes, descended in the scores and in u, an estimate of log Z.
+
+Fagan & Iyengar 2018, "Unbiased scalable softmax optimization", eq. 6 and algorithm 1:
+    loss = u - 1 + e^{-u} + Σ_k weight_k e^{z_k - z_y - u}      u stands for log η = log Σ_k e^{z_k - z_y}, weight as in `ar`
+    raise    u = log(e^{z_y} + Σ_k e^{z_k}) - z_y over the rows seen, if u is below that by more than `threshold`
+    step     u -= lr · (1 - e^{-u} - Σ_k ∂loss/∂z_k),  u = max(u, 0)       ∂loss/∂z_k = weight_k e^{z_k - z_y - u}
+                                                                           ∂loss/∂z_y = -Σ_k ∂loss/∂z_k
+That is `double_sum proposed`. Raman et al. 2016 let u stand for log Z = z_y + log η (eq. 8 of the former): everything above
+shifted by z_y, but at a fixed u the positive is pulled otherwise,
+    loss = u - z_y - 1 + e^{z_y - u} + Σ_k weight_k e^{z_k - u}
+    ∂loss/∂z_k = weight_k e^{z_k - u}                                      ∂loss/∂z_y = e^{z_y - u} - 1
+Both are the bound of augment and reduce (`ar`), where their difference is worked out. A key that meets several positives has
+one log Z and many η, so `raman` is right for every task and the default; `proposed` for keys with one positive, rows of a data
+set. Of `proposed` u is kept from visit to visit as log η, of `raman` as log Z. As published, scores and u step from one place.
+
+Three things are ours. A first visit starts at the draws' own estimate of the normaliser, which is the paper's log K when all
+scores are 0. A step up stops there too: beyond, the same draws would pull u back. Without that, rows of weight (K-1)/m lift u
+by hundreds in one step, from which it returns by lr at each visit; the paper projects onto a bound that takes the optimum's
+norm to compute. And the learning rate is that of the scores, without the N of eq. 7.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from embedx.compiled import kernel
+from embedx.objectives.contract import Objective
+from embedx.objectives.parts import LARGEST_EXPONENT, DoubleSumSettings, double_sum, log_sums, positive, settled_log_sum
+from embedx.settings import param
+
+
+@kernel
+def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state[:, 0] is log Z or log η."""
+    relative, threshold = numbers[0], numbers[1]
+    total = np.float64(0)
+    for e in range(n_examples):
+        y = positive(label, e, n)
+        if y < 0:
+            z[e, :n] = 0
+            continue
+        estimate, seen = log_sums(z, times, loge, e, n, y)
+        origin = relative * z[e, y]
+        estimate, seen, least = estimate - origin, seen - origin, z[e, y] - origin
+        u = state[key[e], 0] if visits[e] > 0 else estimate
+        u = max(seen if u < seen - threshold else u, least)
+        slope = label[e, y] * (1 - np.exp(min(estimate - u, LARGEST_EXPONENT)))
+        state[key[e], 0] = max(min(u - lr * slope, max(u, estimate)), least)
+        total += double_sum(z, label, times, loge, e, n, y, u, relative)
+    return total
+
+
+@dataclasses.dataclass(frozen=True)
+class UmaxSettings(DoubleSumSettings):
+    """Settings of U-max."""
+
+    threshold: float = param(1.0, "nats that a normaliser may stay below what was seen", at_least=0.0)
+
+
+class Umax(Objective):
+    name = "umax"
+    title = "U-max"
+    paper = "Fagan & Iyengar 2018"
+    formula = "u - z_y - 1 + e^-u (e^z_y + K-1/m sum_k e^z_k)"
+    advice = "as ar, with inputs seen few times: u follows the learning rate, not the visits"
+    Settings = UmaxSettings
+    coefficients = staticmethod(coefficients)
+    stable = True
+    unbiased = True
+    bound = True
+    state_width = 1
+
+    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
+        return np.array([self.settings.double_sum == "proposed", self.settings.threshold], dtype=np.float32)
+
+    def settle(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+        return settled_log_sum(z, label, relative=self.settings.double_sum == "proposed")

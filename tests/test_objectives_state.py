@@ -1,0 +1,211 @@
+"""Objectives that keep a state by example or input word: the papers' steps, bounds and optima."""
+
+import itertools
+
+import numpy as np
+import pytest
+import reference_state
+
+from embedx.objectives import OBJECTIVES
+from embedx.objectives.contract import log_softmax
+
+K = 6
+HELD = 2**50  # so many visits, and lr 0, that no state moves
+NORMALISERS = ("ar", "umax", "sgd-double-sum")  # those whose state is log Z or log η
+RELATIVE = {"ar": {"augment": "noise"}, "umax": {"double_sum": "proposed"}, "sgd-double-sum": {"double_sum": "proposed"}}
+
+
+def make(name, **settings):
+    kind = OBJECTIVES[name]
+    return kind(kind.Settings(**settings))
+
+
+def run(objective, z, y, weights, *, state=0.0, visits=HELD, lr=0.0, norm=1.0, uniforms=0.5, dtype=np.float64, plain=False):
+    """One example that meets all rows of z, drawn with the given weights: loss, coefficients, the state it leaves."""
+    n = len(z)
+    scores = np.array([z], dtype)
+    label, times = np.eye(n, dtype=dtype)[[y]], (np.array([weights]) > 0).astype(dtype)
+    times[0, y] = 0
+    loge = -np.log(np.where(times > 0, [weights], 1)).astype(dtype)
+    kept = np.full((1, objective.state_width), 0, dtype)
+    kept[0] = state
+    fresh = np.full((1, objective.uniforms_width), 0, dtype)
+    fresh[0] = uniforms
+    coefficients = objective.coefficients.py_func if plain else objective.coefficients
+    numbers = objective.numbers(n - 1, n).astype(dtype)
+    key, visits, norm = np.zeros(1, np.int64), np.array([visits]), np.array([norm], dtype)
+    loss = coefficients(scores, label, times, loge, kept, fresh, numbers, key, visits, norm, 1, n, dtype(lr))
+    return float(loss), scores[0], kept[0]
+
+
+def scores(seed=0, size=1.5):
+    return np.random.default_rng(seed).normal(0, size, K)
+
+
+def sampled_weights(sampled, n_classes=K):
+    weights = np.zeros(n_classes)
+    weights[list(sampled)] = (n_classes - 1) / len(sampled)
+    return weights
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ar_is_algorithm_1(seed):
+    z, y, sampled = scores(seed), 1, (0, 3, 5)
+    eta, gradient = reference_state.augment_reduce_step(4.0, (1 + 7) ** -0.9, z, y, sampled, K)
+    ar = make("ar", augment="noise", threshold=1e9)
+    _, slopes, state = run(ar, z, y, sampled_weights(sampled), state=np.log(4), visits=7)
+    assert np.exp(state[0]) == pytest.approx(eta)
+    np.testing.assert_allclose(slopes, gradient, atol=1e-12)
+
+
+def test_ar_by_utility_takes_the_same_local_step_and_pulls_the_same_rivals():
+    z, y, sampled = scores(4), 1, (0, 3, 5)
+    eta, gradient = reference_state.augment_reduce_step(4.0, (1 + 7) ** -0.9, z, y, sampled, K)
+    _, slopes, state = run(make("ar", threshold=1e9), z, y, sampled_weights(sampled), state=np.log(4) + z[y], visits=7)
+    assert np.exp(state[0] - z[y]) == pytest.approx(eta)
+    np.testing.assert_allclose(slopes[list(sampled)], gradient[list(sampled)], atol=1e-12)
+
+
+def test_ar_loss_is_the_papers_bound():
+    z = scores(1)
+    loss, _, _ = run(make("ar", augment="noise"), z, 2, np.ones(K), state=np.log(9.0))
+    assert -loss == pytest.approx(reference_state.augment_reduce_elbo(9.0, z, 2))
+
+
+def test_ar_forgets_what_was_there_before_the_first_visit():
+    z = scores(2)
+    _, _, state = run(make("ar"), z, 0, np.ones(K), state=1234.0, visits=0)
+    assert state[0] == pytest.approx(np.log(np.exp(z).sum()))
+
+
+@pytest.mark.parametrize("threshold", [0.0, 1.0])
+def test_ar_never_believes_the_normaliser_far_below_what_it_saw(threshold):
+    z = scores(3)
+    seen = np.log(np.exp(z[[0, 2, 4]]).sum())
+    _, slopes, state = run(make("ar", threshold=threshold), z, 0, sampled_weights((2, 4)), state=-50.0)
+    assert state[0] == pytest.approx(seen - threshold)
+    assert slopes.max() <= (K - 1) / 2 * np.exp(threshold)
+
+
+@pytest.mark.parametrize("u", [0.3, 2.0, 5.0])
+def test_umax_is_the_papers_algorithm(u):
+    z, y, sampled = scores(5), 2, (0, 1, 4)
+    after, gradient = reference_state.umax_step(u, 0.01, 1.0, z, y, sampled, K)
+    _, slopes, state = run(make("umax", double_sum="proposed"), z, y, sampled_weights(sampled), state=u, visits=3, lr=0.01)
+    assert state[0] == pytest.approx(after)
+    np.testing.assert_allclose(slopes, gradient, atol=1e-12)
+
+
+def test_umax_starts_at_the_papers_log_k():
+    _, _, state = run(make("umax"), np.zeros(K), 2, sampled_weights((0, 1)), visits=0)
+    assert state[0] == pytest.approx(np.log(K))
+
+
+def test_umax_does_not_step_up_past_what_its_draws_ask_for():
+    z = np.zeros(K)
+    _, _, state = run(make("umax"), z, 0, 1e5 * np.ones(K), state=2.0, visits=3, lr=1.0)
+    assert state[0] == pytest.approx(np.log(1 + 5e5))
+
+
+def test_sgd_on_the_double_sum_is_ramans():
+    z, y, sampled = scores(6), 2, (0, 1, 4)
+    after, gradient = reference_state.raman_step(2.5, 0.01, z, y, sampled, K)
+    _, slopes, state = run(make("sgd-double-sum"), z, y, sampled_weights(sampled), state=2.5, visits=3, lr=0.01)
+    assert state[0] == pytest.approx(after)
+    np.testing.assert_allclose(slopes, gradient, atol=1e-12)
+
+
+def test_plain_descent_may_leave_the_normaliser_far_below_a_score():
+    """What U-max was made to mend."""
+    z = np.array([0.0, 20, 0, 0, 0, 0])
+    _, wild, _ = run(make("sgd-double-sum"), z, 0, np.ones(K), state=1.0)
+    _, tame, _ = run(make("umax"), z, 0, np.ones(K), state=1.0)
+    assert wild.max() > 1e8
+    assert tame.max() <= np.e
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("name", NORMALISERS)
+def test_bound_is_tight_at_the_settled_state_and_below_elsewhere(name, relative):
+    objective = make(name, **(RELATIVE[name] if relative else {}))
+    z, y = scores(7), 3
+    exact = -log_softmax(z)[y]
+    best = objective.settle(z[None], np.eye(K)[[y]])[0]
+    loss, slopes, _ = run(objective, z, y, np.ones(K), state=best)
+    assert loss == pytest.approx(exact)
+    np.testing.assert_allclose(slopes, np.exp(log_softmax(z)) - np.eye(K)[y], atol=1e-12)
+    for shift in (-0.9, 0.5, 3.0):
+        assert run(objective, z, y, np.ones(K), state=best + shift)[0] > exact + 0.05
+
+
+@pytest.mark.parametrize("name", ["ar", "sgd-double-sum"])
+@pytest.mark.parametrize("relative", [False, True])
+def test_ar_umax_and_double_sum_have_one_gradient_at_one_state(name, relative):
+    z, weights = scores(8), sampled_weights((0, 2))
+    settings = RELATIVE if relative else {key: {} for key in RELATIVE}
+    _, one, _ = run(make(name, **settings[name]), z, 1, weights, state=3.0)
+    _, other, _ = run(make("umax", **settings["umax"]), z, 1, weights, state=3.0)
+    np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("name", NORMALISERS)
+def test_gradient_at_a_fixed_state(name, relative):
+    objective = make(name, **(RELATIVE[name] if relative else {}))
+    z, weights, y = scores(9), sampled_weights((0, 2, 3)), 1
+    _, slopes, _ = run(objective, z, y, weights, state=3.0)
+    for k in range(K):
+        step = 1e-5 * np.eye(K)[k]
+        up, down = (run(objective, z + s, y, weights, state=3.0)[0] for s in (step, -step))
+        assert slopes[k] == pytest.approx((up - down) / 2e-5, abs=1e-8)
+
+
+def expected_coefficients(objective, z, y, n_draws, replace, **held):
+    """The mean of the coefficients over all equally likely draws of `n_draws` rows: of all rows, or of those that are not y."""
+    if replace:
+        draws = list(itertools.product(range(K), repeat=n_draws))
+        expected = n_draws / K
+    else:
+        draws = list(itertools.combinations([k for k in range(K) if k != y], n_draws))
+        expected = n_draws / (K - 1)
+    total = np.zeros(K)
+    for drawn in draws:
+        weights = np.bincount(drawn, minlength=K) / expected
+        weights[y] = 0
+        total += run(objective, z, y, weights, **held)[1]
+    return total / len(draws)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("name", NORMALISERS)
+def test_coefficients_are_unbiased(name, replace):
+    objective, z, y = make(name), scores(10), 4
+    held = {"state": objective.settle(z[None], np.eye(K)[[y]])[0] + 0.3}
+    exact = run(objective, z, y, np.ones(K), **held)[1]
+    np.testing.assert_allclose(expected_coefficients(objective, z, y, 2, replace, **held), exact, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", [name for name in NORMALISERS if OBJECTIVES[name].stable])
+def test_float32_stays_finite_whatever_the_gap(name):
+    for gap in (-1e4, -50, 50, 500, 1e4):
+        z = np.array([0, gap, gap - 1, 0, -gap, 0])
+        for settings in ({}, RELATIVE[name], {"threshold": 1e9}):
+            for state in (0.0, 500.0, -500.0):
+                loss, slopes, left = run(
+                    make(name, **settings), z, 0, 1e6 * np.ones(K), state=state, visits=2, lr=0.1, dtype=np.float32
+                )
+                assert np.isfinite(loss)
+                assert np.isfinite(slopes).all()
+                assert np.isfinite(left).all()
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("name", NORMALISERS)
+def test_compiled_equals_plain_python_after_the_first_visit(name, relative):
+    objective, z = make(name, **(RELATIVE[name] if relative else {})), scores(11)
+    at = {"state": 1.7, "visits": 4, "lr": 0.1}
+    loss, slopes, state = run(objective, z, 2, sampled_weights((0, 3)), dtype=np.float32, **at)
+    exact_loss, exact_slopes, exact_state = run(objective, z, 2, sampled_weights((0, 3)), plain=True, **at)
+    assert loss == pytest.approx(exact_loss, rel=1e-5)
+    np.testing.assert_allclose(slopes, exact_slopes, atol=1e-5)
+    np.testing.assert_allclose(state, exact_state, atol=1e-5)
