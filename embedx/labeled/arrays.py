@@ -44,7 +44,7 @@ def features_in(name: str, array: Any) -> Any:
         raise EmbedxError(
             f"{name}: {array.ndim} dimensions of {array.dtype}; features are numbers in rows and columns, (ROWS, FEATURES)"
         )
-    if not len(array) if not issparse(array) else not array.shape[0]:
+    if not array.shape[0]:
         raise EmbedxError(f"{name}: no rows; is it the right file?")
     with np.errstate(over="ignore"):
         if issparse(array):
@@ -52,8 +52,6 @@ def features_in(name: str, array: Any) -> Any:
             values = features.data
         else:
             features = values = np.ascontiguousarray(array.reshape(len(array), -1), np.float32)
-            if isinstance(array, np.memmap) and np.shares_memory(features, array):
-                features = array.reshape(len(array), -1)
     _check_finite(name, values)
     return features
 

@@ -297,8 +297,7 @@ class _Reader:
         if int(number) < self.lowest:
             raise self.lines.error(line, f"feature id {number}, but the training data count from {self.lowest}; renumber one")
         if int(number) > self.highest:
-            limit = f"{self.highest + 1}, the number of features" + (" in the header" if self.highest + 1 < MOST_IDS else "")
-            raise self.lines.error(line, f"feature id {number} is not below {limit}; correct one of them (ids count from 0)")
+            raise self.lines.error(line, f"feature id {number} is not below {_limit(self.highest, 'features')}")
         with np.errstate(over="ignore"):
             value = np.float32(float(text))
         if not np.isfinite(value):
@@ -316,12 +315,16 @@ def _feature_fault(word: str) -> str:
 
 def _label_fault(label: str, highest: int) -> str:
     if highest < 0:
-        return f'label "{label}", but the header says that there are 0 labels; correct the header, ROWS FEATURES LABELS'
+        return f"label {label}, but the header says that there are 0 labels; correct the header, ROWS FEATURES LABELS"
     if not label.isdecimal():
         return f'label "{label}" is not a whole number from 0 to {highest}; write ids, separated by commas without blanks'
-    return (
-        f"label {label} is not below {highest + 1}, the number of labels in the header; correct one of them (ids count from 0)"
-    )
+    return f"label {label} is not below {_limit(highest, 'labels')}"
+
+
+def _limit(highest: int, of_what: str) -> str:
+    if highest == MOST_IDS - 1:
+        return f"{MOST_IDS}, the most {of_what} there can be; number them anew"
+    return f"{highest + 1}, the number of {of_what} in the header; correct one of them (ids count from 0)"
 
 
 def _joined(arrays: list[np.ndarray], dtype: type) -> np.ndarray:

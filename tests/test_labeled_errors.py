@@ -1,0 +1,197 @@
+"""What is said of labelled data that cannot be read: one line with the file, the line and what to do."""
+
+import gzip
+import io
+import re
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix, save_npz
+
+from embedx.errors import EmbedxError
+from embedx.labeled.read import Known, read, read_names
+
+SPARSE_LIKE = Known(3, 2)
+NAMED_LIKE = Known(3, 2, ["a", "b"], by_name=True, first_feature=1)
+WORDS_LIKE = Known(2, 1, ["a"], ["x", "y"], by_name=True)
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content, name="train.txt"):
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(tmp_path / name)
+
+    return write
+
+
+def message_of(*arguments, **options):
+    with pytest.raises(EmbedxError) as caught:
+        read(*arguments, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def npy(array):
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"train.txt: an empty file; is it the right one, and was it copied whole\?"),
+        ("\n\r\n", r"train.txt: an empty file"),
+        ("2 3 2\n0 0:1\n1 a:b\n", r'train.txt:3: feature "a:b" is not NUMBER:NUMBER; write ID:VALUE, as in 17:0.5'),
+        ("1 3 2\n0 0:1:2\n", r'train.txt:2: feature "0:1:2" is not NUMBER:NUMBER'),
+        ("1 3 2\n0 0:1e\n", r'feature "0:1e" is not NUMBER:NUMBER'),
+        ("1 3 2\n0 0:1_0\n", r'feature "0:1_0" is not NUMBER:NUMBER'),
+        ("1 3 2\n0 0:\n", r'feature "0:" is not NUMBER:NUMBER'),
+        ("1 3 2\n0 :1\n", r'feature ":1" is not NUMBER:NUMBER'),
+        ("1 3 2\n0 0:0x10\n", r'feature "0:0x10" is not NUMBER:NUMBER'),
+        ("1 3 2\n0 1.5:1\n", r'feature "1.5:1" is not NUMBER:NUMBER'),
+        ("1 3 2\n0 0:١\n", r'feature "0:١" is not NUMBER:NUMBER'),
+        (b"1 3 2\n0 0:\xff\n", r'feature "0:�" is not NUMBER:NUMBER'),
+        ("1 3 2\n0 0:" + "1" * 300 + "\n", r'train.txt:2: feature "0:1{18}..." is too long; write ID:VALUE'),
+        ("1 3 2\n0 0:1 1\n", r'train.txt:2: "1" has no colon; a line is LABEL,LABEL,... and then ID:VALUE'),
+        ("1 3 2\n0, 1 0:1\n", r'train.txt:2: "1" has no colon'),
+        ("1 3 2\n0 0:nan\n", r'train.txt:2: feature "0:nan" is not finite; leave it out or put a number in its place'),
+        ("1 3 2\n0 0:-Inf\n", r'feature "0:-Inf" is not finite'),
+        ("1 3 2\n0 0:1e39\n", r"train.txt:2: value 1e39 of feature 0 is too large for a float32; scale the values down"),
+        ("1 3 2\n0 0:3.4028236e38\n", r"value 3.4028236e38 of feature 0 is too large"),
+        ("1 3 2\n0 -1:1\n", r"train.txt:2: feature id -1 is negative; ids count from 0 \(in LIBSVM files also from 1\)"),
+        ("1 3 2\n0 3:1\n", r"train.txt:2: feature id 3 is not below 3, the number of features in the header; correct one"),
+        ("1 3 2\n0 99999999999999999999:1\n", r"feature id 99999999999999999999 is not below 3"),
+        ("0 99999999999:1\n", r"train.txt:1: feature id 99999999999 is not below 2147483647, the most features there can be"),
+        ("2 3 2\n0 0:1\n2 0:1\n", r"train.txt:3: label 2 is not below 2, the number of labels in the header; correct one"),
+        ("1 3 2\n0,-1 0:1\n", r'train.txt:2: label "-1" is not a whole number from 0 to 1; write ids, separated by commas'),
+        ("1 3 2\ncat 0:1\n", r'train.txt:2: label "cat" is not a whole number from 0 to 1'),
+        ("1 3 0\n0 0:1\n", r"train.txt:2: label 0, but the header says that there are 0 labels; correct the header"),
+        ("1 0 1\n0 0:1\n", r"train.txt:2: feature id 0 is not below 0, the number of features in the header"),
+        ("3 3 2\n0 0:1\n1 0:1\n", r"train.txt:3: the last of 2 rows, but the header says 3; copy the file again or correct it"),
+        ("1 3 2\n", r"train.txt:1: the last of 0 rows, but the header says 1"),
+        ("1 3 2\n0 0:1\n1 0:1\n", r"train.txt:3: one row more than the 1 that the header says; correct the header, line 1"),
+        ("0 3 2\n", r"train.txt:1: a header that says 0 rows; is it the right file\?"),
+        ("1 3 3000000000\n0 0:1\n", r"train.txt:1: more than 2147483647 features or labels; correct the header"),
+        ("1 cat\n", r"train.txt:1: no known format; begin with a header ROWS FEATURES LABELS, write lines LABEL ID:VALUE"),
+        ("some words\n", r"train.txt:1: no known format"),
+        ("10 20\n0 0:1\n", r"train.txt:1: no known format"),
+        (b"\xe9 1:1\n", r"train.txt: label b'\\xe9' is not UTF-8; convert the file with iconv -t UTF-8"),
+        (b"__label__a x\n__label__b \xe9\n", r"train.txt:2: not UTF-8; convert the file with iconv -t UTF-8"),
+    ],
+)
+def test_malformed_text_is_an_error_of_one_line(write, text, message):
+    assert re.search(message, message_of(write(text)))
+
+
+def test_the_line_is_right_far_into_a_file(write):
+    rows = "".join(f"1 {n % 10}:0.5\n" for n in range(100_000))
+    assert "train.txt:100002: feature" in message_of(write(f"100001 10 2\n{rows}0 1:x\n"))
+    assert "train.txt:100002: label 2 is" in message_of(write(f"100001 10 2\n{rows}2 1:1\n"))
+    labels = "".join("__label__a é\n" for _ in range(50_000)).encode()
+    assert "train.txt:50001: not UTF-8" in message_of(write(labels + b"x \xff\n"))
+
+
+def test_files_that_cannot_be_opened_are_named(tmp_path, write):
+    assert re.search(
+        "missing.txt: cannot be opened .*; check the name and your rights", message_of(str(tmp_path / "missing.txt"))
+    )
+    assert re.search("a directory; name the one file that holds the rows", message_of(str(tmp_path)))
+    train = write("1 3 2\n 0:1\n")
+    assert re.search("missing.txt: cannot be opened", message_of(train, str(tmp_path / "missing.txt")))
+    assert re.search("missing.txt: cannot be opened", message_of(f"{train}@{tmp_path}/missing.txt"))
+    with pytest.raises(EmbedxError, match=r"missing.txt: cannot be opened"):
+        read_names(str(tmp_path / "missing.txt"))
+    assert message_of("-", "-") == ("-: standard input cannot be both the features and the labels; name a file for one of them")
+
+
+def test_cut_off_files_are_named(write):
+    text = ("1 3 2\n0 " + " ".join(f"0:{n / 7}" for n in range(999))).encode()
+    assert "train.txt.gz: ends too early" in message_of(write(gzip.compress(text)[:-50], "train.txt.gz"))
+    images = bytes([0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 2]) + bytes(8)
+    message = message_of(write(images[:-1], "images-idx3-ubyte"))
+    assert "images-idx3-ubyte: 23 bytes, but its IDX header says 24; fetch or copy it again" in message
+    big = gzip.compress(bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 16, 0, 0]) + np.random.default_rng(0).bytes(1 << 20))
+    message = message_of(write(big[:-1000], "images.gz"))
+    assert re.search(r"images.gz: cut off or damaged \(.*\); fetch or copy it again", message)
+    assert re.search(
+        r"x.npy: no readable array of numpy.save \(.*\); write it again", message_of(write(npy(np.eye(9))[:-8], "x.npy"))
+    )
+
+
+def test_arrays_that_are_no_features_say_so(write, tmp_path):
+    assert "x.npy: 1 dimensions of float64; features are numbers in rows and columns" in message_of(
+        write(npy(np.ones(3)), "x.npy")
+    )
+    assert "x.npy: 2 dimensions of complex128" in message_of(write(npy(np.ones((2, 2), complex)), "x.npy"))
+    assert "x.npy: no readable array of numpy.save" in message_of(write(npy(np.array([[None]])), "x.npy"))
+    bad = np.zeros((5000, 1000), np.float32)
+    bad[4999, 7] = np.nan
+    assert "x.npy: row 5000, feature 7 is not a finite float32; mend or scale it" in message_of(write(npy(bad), "x.npy"))
+    assert "row 2, feature 0 is not a finite float32" in message_of(write(npy(np.array([[0, 1], [1e39, 0]])), "x.npy"))
+    np.savez(tmp_path / "x.npz", x=np.eye(2))
+    assert "x.npz: no readable sparse matrix of scipy.sparse.save_npz" in message_of(str(tmp_path / "x.npz"))
+    save_npz(tmp_path / "x.npz", csr_matrix(np.array([[np.inf]])))
+    assert "x.npz: value 1 is not a finite float32" in message_of(str(tmp_path / "x.npz"))
+    message = message_of(write(b"\1\2\3\4" + bytes(99), "train-images-idx3-ubyte"))
+    assert "no IDX file: it begins with 01 02 03 04, not 00 00 TYPE DIMENSIONS; fetch it again" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "message"),
+    [
+        ("y.npy", npy(np.array([0, 1])), r"y.npy: labels of 2 rows, but the features have 3; are they of one set\?"),
+        ("y.txt", b"1\n2\n", r"y.txt: labels of 2 rows, but the features have 3"),
+        ("y.txt", b"1\n2\n3\n4\n", r"y.txt: labels of 4 rows, but the features have 3"),
+        ("y.npy", npy(np.array([0, -1, 1])), r"y.npy: label -1 of row 2; number the labels from 0"),
+        ("y.npy", npy(np.array([0, 1, 2.0])), r"y.npy: 1 dimensions of float64; labels are integers \(ROWS,\), or a sparse"),
+        ("y.npy", npy(np.eye(3, dtype=int)), r"y.npy: 2 dimensions of int64; labels are integers"),
+        ("y.txt", b"1\n2\n99999999999\n", r"y.txt: label 99999999999 is too large; ids count from 0"),
+        ("y.txt", b"", r"y.txt: an empty file"),
+        ("y.txt", b"a\n\xff\nb\n", r"y.txt:2: not UTF-8"),
+    ],
+)
+def test_labels_that_do_not_fit_say_so(write, name, labels, message):
+    assert re.search(message, message_of(write(npy(np.eye(3)), "x.npy"), write(labels, name)))
+
+
+def test_a_file_with_labels_takes_no_others(write):
+    message = message_of(write("1 3 2\n0 0:1\n"), write("1\n", "y.txt"))
+    assert re.search(r"train.txt: has labels of its own; leave out the file of labels, .*y.txt", message)
+
+
+@pytest.mark.parametrize(
+    ("split", "column", "message"),
+    [
+        ("1\n3\n", "", r'split.txt:2: "3" is no row of the data, which has rows 1 to 2; is it their split\?'),
+        ("1\n0\n", "", r'split.txt:2: "0" is no row of the data'),
+        ("1 2\nx 1\n", "", r'split.txt:2: "x" is no row of the data'),
+        ("1 2\n2 1\n", ":3", r"split.txt:1: no column 3, there are 2; choose one of them after the colon"),
+        ("1 2\n2\n", ":2", r"split.txt:2: no column 2, there are 1"),
+    ],
+)
+def test_splits_that_do_not_fit_say_so(write, split, column, message):
+    data = write("2 3 2\n0 0:1\n1 0:1\n")
+    assert re.search(message, message_of(f"{data}@{write(split, 'split.txt')}{column}"))
+
+
+@pytest.mark.parametrize(
+    ("like", "text", "message"),
+    [
+        (WORDS_LIKE, "1 3 2\n0 0:1\n", r"train.txt: features are numbered, but those of the training data are words"),
+        (SPARSE_LIKE, "__label__a x\n", r"train.txt: features are words, but those of the training data are numbered"),
+        (SPARSE_LIKE, "cat 0:1\n", r'train.txt:1: label "cat" is not a whole number from 0 to 2147483646'),
+        (NAMED_LIKE, "a 1:1\nb 0:1\n", r"train.txt:2: feature id 0, but the training data count from 1; renumber one"),
+    ],
+)
+def test_test_data_of_another_kind_say_so(write, like, text, message):
+    assert re.search(message, message_of(write(text), like=like))
+
+
+def test_arrays_of_another_width_say_so(write):
+    assert "x.npy: 4 features, but the training data have 3; give the same" in message_of(
+        write(npy(np.eye(4)), "x.npy"), like=SPARSE_LIKE
+    )
+    message = message_of(write(npy(np.eye(3)), "x.npy"), write("0\ncat\n1\n", "y.txt"), like=SPARSE_LIKE)
+    assert 'y.txt: label "cat" is no id; the labels of the training data are whole numbers from 0' in message

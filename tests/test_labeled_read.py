@@ -1,0 +1,394 @@
+"""Labelled data in every format: what the user's files say is what comes out, and with which ids."""
+
+import bz2
+import functools
+import gzip
+import http.server
+import io
+import lzma
+import os
+import struct
+import sys
+import threading
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csc_matrix, csr_matrix, save_npz
+
+from embedx.errors import EmbedxError
+from embedx.labeled.files import Lines, source_of
+from embedx.labeled.read import Known, read, read_names, read_training
+from embedx.progress import Silent
+
+PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.ZstdCompressor().compress}
+needs_data = pytest.mark.skipif("EMBEDX_DATA" not in os.environ, reason="EMBEDX_DATA does not name the folder of real data")
+DATA = Path(os.environ.get("EMBEDX_DATA", "")) / "xc"
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file, text or bytes, and give its name."""
+
+    def write(content, name="train.txt"):
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(tmp_path / name)
+
+    return write
+
+
+class Notes(Silent):
+    """Remembers what it was told."""
+
+    def __init__(self):
+        self.notes, self.done, self.stages = [], [], []
+
+    def start(self, title, total, unit):
+        self.stages.append((title, total, unit))
+
+    def update(self, done, **facts):
+        self.done.append(done)
+
+    def note(self, message):
+        self.notes.append(message)
+
+    def finish(self):
+        self.stages.append("finished")
+
+
+def label_rows(data):
+    return [data.labels[row].tolist() for row in range(len(data))]
+
+
+def naive_xc(text):
+    """(labels, {feature: value}) of each row, in plain Python."""
+    rows = []
+    for line in text.split("\n")[1:]:
+        labels, _, features = line.partition(" ")
+        pairs = [pair.split(":") for pair in features.split()]
+        rows.append(([int(x) for x in labels.split(",") if x], {int(f): np.float32(float(v)) for f, v in pairs}))
+    return rows
+
+
+# XC sparse ------------------------------------------------------------------------------------------------------------------
+
+
+def test_xc_rows_may_lack_labels_or_features(write):
+    data = read(write("5 4 3\n2,0 0:1 3:0.5\n 1:2\n1:-3 2:1e2\n1\n\n"))
+    assert data.features.toarray().tolist() == [[1, 0, 0, 0.5], [0, 2, 0, 0], [0, -3, 100, 0], [0] * 4, [0] * 4]
+    assert label_rows(data) == [[2, 0], [], [], [1], []]
+    assert (data.n_features, data.n_labels, data.names, data.vocabulary) == (4, 3, None, None)
+    assert data.features.dtype == np.float32
+    assert data.labels.ids.dtype == np.int32
+    assert data.labels.offsets.dtype == np.int64
+
+
+def test_columns_are_sorted_and_summed_and_labels_kept_once_in_their_order(write):
+    data = read(write("2 9 9\n7,3,7,1,3 5:1 2:2 5:4\n3,3 1:1\n"))
+    assert data.features.indices.tolist() == [2, 5, 1]
+    assert data.features.data.tolist() == [2, 5, 1]
+    assert data.features.has_canonical_format
+    assert label_rows(data) == [[7, 3, 1], [3]]
+
+
+@pytest.mark.parametrize(
+    "text", ["2 3 2\r\n1 0:1\r\n0 2:2\r\n", "\ufeff2 3 2\n1 0:1\n0 2:2", "2\t3\t2 \n1\t0:1  \n 0   2:2\n\n\n"]
+)
+def test_line_ends_byte_order_mark_and_blanks_do_not_matter(write, text):
+    data = read(write(text))
+    assert data.features.toarray().tolist() == [[1, 0, 0], [0, 0, 2]]
+    assert label_rows(data) == [[1], [0]]
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_compressed_files_are_unpacked(write, suffix):
+    rows = "".join(f"{n % 7} {n % 50}:{n}\n" for n in range(60_000))
+    data = read(write(PACKERS[suffix](f"60000 50 7\n{rows}".encode()), f"train.txt.{suffix}"))
+    assert data.features.data.tolist() == list(range(60_000))
+    assert data.labels.ids.tolist() == [n % 7 for n in range(60_000)]
+
+
+@pytest.mark.parametrize("block", [b"2 3 2\n1 0:1\n0 2:2\n\n", b"\n\n2 2 2\n0 1:1\n1\n"])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 11])
+def test_lines_are_the_same_however_the_text_is_cut(write, monkeypatch, block, size):
+    monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", size)
+    lines = Lines(source_of(write(block)), Silent())
+    chunks = list(lines)
+    assert b"".join(chunks) == block.rstrip(b"\n") + b"\n"
+    assert all(chunk.endswith(b"\n") for chunk in chunks)
+    assert lines.n_empty_at_end == (len(block) - len(block.rstrip(b"\n"))) - 1
+
+
+DIGITS = st.text("0123456789", min_size=1, max_size=25)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.floats(width=32, allow_nan=False, allow_infinity=False).map(repr),
+            st.floats(-1e30, 1e30).map(repr),
+            st.tuples(DIGITS, DIGITS, st.integers(-60, 12)).map(lambda x: f"{x[0]}.{x[1]}e{x[2]}"),
+            st.integers(2**24, 2**27).map(str),  # many of these lie in the middle between two float32
+            st.sampled_from(["1.", ".5", "+3", "-0.25E+1", "1e-400", "16777217", "3.4028235e38", "1e-45", "00012.50"]),
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
+def test_values_are_to_the_last_bit_what_python_reads(write, texts):
+    data = read(write(f"1 {len(texts)} 1\n0 " + " ".join(f"{n}:{text}" for n, text in enumerate(texts))))
+    assert data.features.data.tolist() == [float(np.float32(float(text))) for text in texts]
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 99), unique=True, max_size=4),
+        st.dictionaries(st.integers(0, 199), st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=6),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(ROWS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_what_is_written_as_xc_is_read_back(write, rows):
+    lines = [",".join(map(str, labels)) + "".join(f" {f}:{v!r}" for f, v in features.items()) for labels, features in rows]
+    data = read(write(f"{len(rows)} 200 100\n" + "".join(line + "\n" for line in lines)))
+    dense = np.zeros((len(rows), 200), np.float32)
+    for row, (_, features) in enumerate(rows):
+        dense[row, list(features)] = list(features.values())
+    np.testing.assert_array_equal(data.features.toarray(), dense)
+    assert label_rows(data) == [labels for labels, _ in rows]
+
+
+def test_split_files_choose_rows_from_one(write):
+    data = write("4 2 4\n" + "".join(f"{n} 0:{n}\n" for n in range(4)), "data.txt")
+    split = write("4 1\n2 3\n", "split.txt")
+    assert label_rows(read(f"{data}@{split}")) == [[3], [1]]
+    assert label_rows(read(f"{data}@{split}:2")) == [[0], [2]]
+    assert label_rows(read(f"{data}@" + write("2\n", "split:2"))) == [[1]]  # a colon in its name
+    assert label_rows(read(write(Path(data).read_text(), "me@home.txt"))) == [[0], [1], [2], [3]]
+
+
+def test_test_data_get_the_features_and_labels_of_the_training_data(write):
+    _, known = read_training(write("1 3 2\n0 0:1\n"))
+    notes = Notes()
+    data = read(write("2 9 5\n4,1 2:1 3:1 8:1\n 7:1\n", "test.txt"), like=known, progress=notes)
+    assert data.features.toarray().tolist() == [[0, 0, 1], [0, 0, 0]]
+    assert label_rows(data) == [[4, 1], []]
+    assert data.n_labels == 2
+    assert len(notes.notes) == 1
+    assert "test.txt: 3 values dropped, whose feature ids are not below 3 as in the training data" in notes.notes[0]
+    assert read(write("1 2 1\n0 1:1\n", "test.txt"), like=known).n_features == 3
+
+
+def test_progress_is_in_stored_bytes(write):
+    notes = Notes()
+    file = write(gzip.compress(b"1 2 1\n0 1:1\n"), "train.txt.gz")
+    read(file, progress=notes)
+    size = os.path.getsize(file)
+    assert notes.stages == [("reading", size, "B"), "finished"]
+    assert notes.done[-1] == size
+
+
+def test_standard_input_is_read_once(write, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(b"1 2 1\n0 1:1\n")))
+    assert read("-").features.toarray().tolist() == [[0, 1]]
+
+
+def test_remote_files_are_read(write, tmp_path):
+    write(gzip.compress(b"2 2 1\n0 1:1\n0 0:3\n"), "train.txt.gz")
+    np.save(tmp_path / "x.npy", np.eye(2, dtype=np.float32))
+    handler = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=tmp_path)) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        site = f"http://127.0.0.1:{server.server_port}"
+        assert read(f"{site}/train.txt.gz").features.toarray().tolist() == [[0, 1], [3, 0]]
+        assert label_rows(read(f"{site}/train.txt.gz@{write('2', 'split.txt')}")) == [[0]]
+        assert read(f"{site}/x.npy").features.tolist() == [[1, 0], [0, 1]]
+        with pytest.raises(EmbedxError, match=r"nothing.txt: cannot be opened \(.*\); check the name and your rights"):
+            read(f"{site}/nothing.txt")
+        server.shutdown()
+
+
+# LIBSVM ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_libsvm_counts_from_one_unless_there_is_a_zero(write):
+    from_one, known = read_training(write("1 1:5 3:2\n2 2:1\n"))
+    assert from_one.features.toarray().tolist() == [[5, 0, 2], [0, 1, 0]]
+    assert known.first_feature == 1
+    from_zero, known = read_training(write("1 1:5 3:2\n2 0:1\n"))
+    assert from_zero.features.toarray().tolist() == [[0, 5, 0, 2], [1, 0, 0, 0]]
+    assert known.first_feature == 0
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "ids"),
+    [
+        (["+1", "-1", "1"], ["-1", "1"], [[1], [0], [1]]),
+        (["10", "9", "2"], ["2", "9", "10"], [[2], [1], [0]]),
+        (["cat,dog", "ant", "dog"], ["cat", "dog", "ant"], [[0, 1], [2], [1]]),
+        (["b", "7", "café"], ["b", "7", "café"], [[0], [1], [2]]),
+    ],
+)
+def test_libsvm_labels_are_names(write, labels, names, ids):
+    data = read(write("".join(f"{label} 1:1\n" for label in labels)))
+    assert data.names == names
+    assert label_rows(data) == ids
+    assert data.n_labels == len(names)
+
+
+def test_libsvm_test_data_follow_the_training_data(write):
+    _, known = read_training(write("a 1:1 4:1\nb 2:1\n"))
+    data = read(write("b,new,a 2:1 4:3 5:1\n3:1\nnewer 1:1\n", "test.txt"), like=known)
+    assert data.features.toarray().tolist() == [[0, 1, 0, 3], [0, 0, 1, 0], [1, 0, 0, 0]]
+    assert label_rows(data) == [[1, 2, 0], [], [3]]
+    assert data.names == ["a", "b"]
+    assert data.n_labels == 2
+
+
+def test_libsvm_without_labels_is_data_to_predict_but_not_to_train(write):
+    file = write("1:1 2:1\n 2:2\n")
+    assert label_rows(read(file)) == [[], []]
+    assert read(file, like=Known(3, 2, first_feature=1)).features.toarray().tolist() == [[1, 1, 0], [0, 2, 0]]
+    with pytest.raises(EmbedxError, match=r"train.txt: no row has a label; name the file of the labels with --train-labels"):
+        read_training(file)
+
+
+def test_labels_by_id_are_ids_in_a_headerless_test_file_too(write):
+    _, known = read_training(write("1 3 9\n8 0:1\n"))
+    assert label_rows(read(write("7,2 0:1\n", "test.txt"), like=known)) == [[7, 2]]
+
+
+# fastText -------------------------------------------------------------------------------------------------------------------
+
+
+def test_fasttext_lines_are_bags_of_words(write):
+    data, known = read_training(write("__label__a __label__b x y x\n\nz __label__b\n"))
+    assert data.features.toarray().tolist() == [[2, 1, 0], [0, 0, 0], [0, 0, 1]]
+    assert data.features.has_canonical_format
+    assert (data.vocabulary, data.names) == (["x", "y", "z"], ["a", "b"])
+    assert label_rows(data) == [[0, 1], [], [1]]
+    test = read(write("unseen z z x\n__label__c __label__b\n", "test.txt"), like=known)
+    assert test.features.toarray().tolist() == [[1, 0, 2], [0, 0, 0]]
+    assert label_rows(test) == [[], [2, 1]]
+    assert (test.n_labels, test.vocabulary) == (2, known.vocabulary)
+
+
+def test_fasttext_is_known_by_a_label_anywhere_at_the_beginning(write):
+    assert read(write("good film __label__a\n")).vocabulary == ["good", "film"]
+    assert read(write("no label\n__label__a film\n")).n_labels == 1
+
+
+# Dense and sparse arrays ----------------------------------------------------------------------------------------------------
+
+
+def idx(array, code=0x08):
+    return bytes([0, 0, code, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+def test_float32_arrays_are_mapped_not_copied(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(6, dtype=np.float32).reshape(3, 2))
+    np.save(tmp_path / "y.npy", np.array([0, 2, 1]))
+    data = read(str(tmp_path / "x.npy"), str(tmp_path / "y.npy"))
+    assert isinstance(data.features, np.memmap) or isinstance(data.features.base, np.memmap)
+    assert data.features.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert label_rows(data) == [[0], [2], [1]]
+    assert data.n_labels == 3
+    assert not data.is_sparse
+
+
+@pytest.mark.parametrize("dtype", ["f8", ">f4", "u1", "i4", "?"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_other_arrays_become_float32(write, dtype, pack):
+    out = io.BytesIO()
+    np.save(out, np.array([[[0, 1], [1, 0]]], dtype))
+    data = read(write(pack(out.getvalue()), "x.npy"))
+    assert data.features.dtype == np.dtype("f4")
+    assert data.features.tolist() == [[0, 1, 1, 0]]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_idx_files_are_images_and_labels(write, pack):
+    images = np.arange(12, dtype=np.uint8).reshape(3, 2, 2) * 20
+    file = write(pack(idx(images)), "images-idx3-ubyte")
+    data = read(file, write(pack(idx(np.array([9, 0, 4], np.uint8))), "labels-idx1-ubyte"))
+    assert data.features.tolist() == images.reshape(3, 4).tolist()
+    assert (label_rows(data), data.n_labels) == ([[9], [0], [4]], 10)
+    data = read(write(idx(np.array([[1, 2]], ">i2"), 0x0B), "x-idx2-short"))
+    assert data.features.tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize("kind", [csr_matrix, csc_matrix])
+def test_scipy_matrices_are_features_and_indicators(tmp_path, kind):
+    save_npz(tmp_path / "x.npz", kind(np.array([[0, 1.5], [2, 0]])))
+    save_npz(tmp_path / "y.npz", kind(np.array([[1, 0, 1], [0, 0, 0]])))
+    data = read(str(tmp_path / "x.npz"), str(tmp_path / "y.npz"))
+    assert data.features.toarray().tolist() == [[0, 1.5], [2, 0]]
+    assert data.features.dtype == np.float32
+    assert data.is_sparse
+    assert (label_rows(data), data.n_labels) == ([[0, 2], []], 3)
+
+
+def test_lines_of_labels_are_ids_if_all_are_numbers_and_names_otherwise(write, tmp_path):
+    np.save(tmp_path / "x.npy", np.eye(3, dtype=np.float32))
+    x = str(tmp_path / "x.npy")
+    data = read(x, write("3,1\n\n7 1\n"))
+    assert (label_rows(data), data.n_labels, data.names) == ([[3, 1], [], [7, 1]], 8, None)
+    data, known = read_training(x, write("cat dog\r\n7\n\n"))
+    assert (label_rows(data), data.names) == ([[0, 1], [2], []], ["cat", "dog", "7"])
+    assert label_rows(read(x, write("7,dog\nemu\n\n"), like=known)) == [[2, 1], [3], []]
+    np.save(tmp_path / "y.npy", [7, 1, 7])  # looked up like other names
+    assert label_rows(read(x, str(tmp_path / "y.npy"), like=known)) == [[2], [3], [2]]
+    assert label_rows(read(write("3 2 0\n 0:1\n 1:1\n\n", "x.txt"), write("b\na\nb\n"))) == [[0], [1], [0]]
+
+
+# Names ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_names_are_lines_or_the_last_column(write):
+    assert read_names(write("cat\nbig dog\r\ncafé\n")) == ["cat", "big dog", "café"]
+    assert read_names(write("0\t12\tcat\n1\t7\tbig dog\n")) == ["cat", "big dog"]
+    with pytest.raises(EmbedxError, match=r'train.txt:2: id "2" instead of 1; number the lines from 0, in order'):
+        read_names(write("0\tcat\n2\tdog\n"))
+
+
+# Real data ------------------------------------------------------------------------------------------------------------------
+
+
+@needs_data
+@pytest.mark.parametrize(
+    "name", ["bibtex/train.txt.gz", "bibtex/test.txt.gz", "omniglot/test.txt.gz", "eurlex-4.3k/dev.txt.gz"]
+)
+def test_real_files_are_read_as_the_naive_parser_reads_them(name):
+    text = gzip.decompress((DATA / name).read_bytes()).decode().rstrip("\n")
+    data, rows = read(str(DATA / name)), naive_xc(text)
+    assert [len(data), data.n_features, data.n_labels] == list(map(int, text.split("\n", 1)[0].split()))
+    assert label_rows(data) == [labels for labels, _ in rows]
+    assert data.features.indices.tolist() == [f for _, features in rows for f in features]
+    assert data.features.data.tolist() == [v for _, features in rows for v in features.values()]
+
+
+@needs_data
+def test_real_split_files_divide_the_rows():
+    parts = [read(f"{DATA}/bibtex/Bibtex_data.txt.gz@{DATA}/bibtex/Bibtex_{part}Split.txt.gz:3") for part in ("tr", "tst")]
+    whole = read(f"{DATA}/bibtex/Bibtex_data.txt.gz")
+    assert [len(part) for part in parts] == [4880, 2515]
+    assert sum(part.features.nnz for part in parts) == whole.features.nnz
+    assert sum(len(part.labels.ids) for part in parts) == len(whole.labels.ids)
+
+
+@needs_data
+def test_real_digits_and_names():
+    data = read(f"{DATA}/mnist/t10k-images-idx3-ubyte.gz", f"{DATA}/mnist/t10k-labels-idx1-ubyte.gz")
+    assert data.features.shape == (10_000, 784)
+    assert data.features.max() == 255
+    assert data.labels.ids[:5].tolist() == [7, 2, 1, 0, 4]
+    assert read_names(f"{DATA}/eurlex-4.3k/labels.tsv.gz")[1] == "State trading"
