@@ -2,8 +2,14 @@
 
 from embedx.errors import EmbedxError
 from embedx.objectives.ar import AugmentReduce
+from embedx.objectives.bouchard import Bouchard
 from embedx.objectives.contract import Objective
+from embedx.objectives.hs import HierarchicalSoftmax
+from embedx.objectives.nce import NoiseContrastive
 from embedx.objectives.ns import NegativeSampling
+from embedx.objectives.ova import OneVsAll
+from embedx.objectives.ove import OneVsEach
+from embedx.objectives.sampled_softmax import SampledSoftmax
 from embedx.objectives.sgd_double_sum import SgdDoubleSum
 from embedx.objectives.softmax import Softmax
 from embedx.objectives.umax import Umax
@@ -13,7 +19,13 @@ OBJECTIVES: dict[str, type[Objective]] = {
     for objective in (
         Softmax,
         NegativeSampling,
+        HierarchicalSoftmax,
         AugmentReduce,
+        OneVsEach,
+        OneVsAll,
+        NoiseContrastive,
+        SampledSoftmax,
+        Bouchard,
         Umax,
         SgdDoubleSum,
     )
