@@ -1,5 +1,8 @@
 """The naive truth, straight from the papers: slow, obvious, float64. Kernels are compared with these."""
 
+import heapq
+import itertools
+
 import numpy as np
 
 from embedx.engine.random import bits
@@ -18,6 +21,65 @@ def ns_loss(z, label, times, negatives, n_draws):
     positives = np.sum(label * softplus(-z))
     noise = negatives * np.sum(times * softplus(z)) / n_draws
     return positives + noise
+
+
+def nce_loss(z, label, times, log_q, negatives, n_draws):
+    """Mnih & Teh 2012, eq. 8, negated: logistic regression with log-odds z - log(negatives q)."""
+    return ns_loss(z - np.log(negatives) - log_q, label, times, negatives, n_draws)
+
+
+def softmax_loss(z, y):
+    """-log of Titsias 2016, eq. 1."""
+    return -np.log(np.exp(z[y]) / np.sum(np.exp(z)))
+
+
+def ove_loss(z, y, weight):
+    """Titsias 2016, eq. 15, negated, each other class with its weight."""
+    return sum(weight[k] * -np.log(sigmoid(z[y] - z[k])) for k in range(len(z)) if k != y)
+
+
+def grouped_loss(z, y, groups):
+    """Titsias 2016, eq. 6, negated: y against each group of other classes."""
+    return sum(-np.log(np.exp(z[y]) / (np.exp(z[y]) + np.sum(np.exp(z[group])))) for group in groups)
+
+
+def bouchard_loss(z, y, weight, alpha):
+    """Titsias 2016, eq. 12, negated, each other class with its weight."""
+    product = np.prod([(1 + np.exp(z[k] - alpha)) ** (1 if k == y else weight[k]) for k in range(len(z))])
+    return -np.log(np.exp(z[y] - alpha) / product)
+
+
+def ova_loss(z, label, weight):
+    """A logistic regression for each class: label of them positive, weight of them not."""
+    return sum(-label[k] * np.log(sigmoid(z[k])) - weight[k] * np.log(1 - sigmoid(z[k])) for k in range(len(z)))
+
+
+def sampled_softmax_loss(z, y, times, loge, complementary):
+    """Jean et al. 2015, eq. 8-10: the softmax over y and the draws, one by one, with corrected scores."""
+    own = np.exp(z[y] if complementary else z[y] - loge[y])
+    draws = [np.exp(z[k] - loge[k]) for k in range(len(z)) for _ in range(int(times[k]))]
+    return -np.log(own / (own + sum(draws)))
+
+
+# ---- trees
+
+
+def huffman_depths(counts):
+    """The depth of each class in a tree made by joining the two lightest until one is left."""
+    depths = np.zeros(len(counts), dtype=int)
+    heap = [(int(count), k, [k]) for k, count in enumerate(counts)]
+    heapq.heapify(heap)
+    while len(heap) > 1:
+        (left, _, below), (right, first, others) = heapq.heappop(heap), heapq.heappop(heap)
+        depths[below + others] += 1
+        heapq.heappush(heap, (left + right, first, below + others))
+    return depths
+
+
+def tree_log_probability(z, offsets, nodes, bits):
+    """Morin & Bengio 2005: the log of the product of the decisions on the way to each class, one class after the other."""
+    ways = [range(start, end) for start, end in itertools.pairwise(offsets)]
+    return np.array([sum(np.log(sigmoid(z[nodes[i]] if bits[i] else -z[nodes[i]])) for i in way) for way in ways])
 
 
 # ---- skip-gram, one pair at a time

@@ -1,95 +1,421 @@
 """What holds for every objective, over the registry; then what theory says of each."""
 
+import dataclasses
+import itertools
+
 import numpy as np
 import pytest
 import reference
+from scipy.optimize import minimize
 
 from embedx.objectives import OBJECTIVES
-from embedx.objectives.contract import Objective, SampledSettings
+from embedx.objectives.bouchard import Bouchard
+from embedx.objectives.contract import SampledSettings
+from embedx.objectives.hs import HierarchicalSoftmax
+from embedx.objectives.huffman import huffman
+from embedx.objectives.nce import NoiseContrastive
 from embedx.objectives.ns import NegativeSampling
+from embedx.objectives.ova import OneVsAll
+from embedx.objectives.ove import OneVsEach
+from embedx.objectives.sampled_softmax import SampledSoftmax, SampledSoftmaxSettings
+from embedx.objectives.softmax import Softmax
 
-N = 7
-EVERY = pytest.mark.parametrize("objective", [each(each.Settings()) for each in OBJECTIVES.values()], ids=list(OBJECTIVES))
-
-
-def call(objective: Objective, coefficients, z, label, times, dtype=np.float64):
-    """Loss and coefficients of one example, which stands in row 1 of two; the other has no weights."""
-    rows = [np.zeros((2, N), dtype) for _ in range(4)]
-    for row, value in zip(rows, (z, label, times, np.log(np.linspace(0.2, 0.8, N))), strict=True):
-        row[1] = value
-    state = np.zeros((3, objective.state_width), dtype)
-    uniforms = np.random.default_rng(0).uniform(0.01, 0.99, (2, objective.uniforms_width)).astype(dtype)
-    numbers = objective.numbers(5, N).astype(dtype)
-    key, visits, norm = np.array([1, 2]), np.array([3, 0]), np.ones(2, dtype)
-    loss = coefficients(*rows, state, uniforms, numbers, key, visits, norm, 2, N, dtype(0.1))
-    assert not rows[0][0].any(), "an example without weights got coefficients"
-    return float(loss), rows[0][1]
+N = 7  # candidates
+K = 6  # classes, where outcomes are enumerated
+FROZEN = 2**50  # visits after which no state moves
+GARBAGE = 1e30  # what stands where a candidate has no weight
 
 
-def example(objective, seed=0):
-    """Scores, labels and times; if the objective keeps hits, the positive was drawn once too."""
-    z = np.random.default_rng(seed).normal(0, 1.5, N)
-    label = np.array([1.0, 1 if objective.takes == "sum" else 0, 0, 0, 0, 0, 0])
-    times = np.array([1.0 if objective.keeps_hits else 0, 0, 1, 2, 1, 0, 1])
-    return z, label, times
+def variants():
+    """Every objective with its default settings, and with each setting that is a choice changed."""
+    for name, objective in OBJECTIVES.items():
+        yield name, objective(objective.Settings())
+        for field in dataclasses.fields(objective.Settings):
+            others = [not field.default] if isinstance(field.default, bool) else field.metadata["choices"] or []
+            for other in set(others) - {field.default}:
+                yield f"{name}-{field.name}={other}", objective(objective.Settings(**{field.name: other}))
+
+
+ALL = dict(variants())
+
+
+def each(holds=lambda objective: True):
+    """Run a test for each objective that declares what `holds` asks for."""
+    chosen = {name: objective for name, objective in ALL.items() if holds(objective)}
+    return pytest.mark.parametrize("objective", list(chosen.values()), ids=list(chosen))
+
+
+EVERY = each()
+
+
+def answer(
+    objective, z, label, times, loge, state=None, visits=FROZEN, key=None, lr=0.0, dtype=np.float64, n_draws=5, n_classes=N,
+    uniforms=None, plain=False,
+):  # fmt: skip
+    """Loss, coefficients and state afterwards. Where a row has no weight, garbage stands; `plain` runs it as Python."""
+    z, label, times, loge = (np.atleast_2d(np.array(a, dtype=np.float64)) for a in (z, label, times, loge))
+    n_examples, n = z.shape
+    rows = [np.zeros((n_examples + 1, n + 2), dtype) for _ in range(4)]
+    weighed = (label > 0) | (times > 0)
+    for row, value in zip(rows, (np.where(weighed, z, GARBAGE), label, times, loge), strict=True):
+        row[:n_examples, :n] = value
+    key = np.arange(n_examples) if key is None else np.array(key)
+    state = np.zeros((key.max() + 1, objective.state_width), dtype) if state is None else state.astype(dtype)
+    if uniforms is None:
+        uniforms = np.random.default_rng(0).uniform(0.01, 0.99, (n_examples, objective.uniforms_width))
+    numbers = objective.numbers(n_draws, n_classes).astype(dtype)
+    visits = np.broadcast_to(np.array(visits, dtype=np.int64), n_examples).copy()
+    norm = np.linspace(0.5, 2, n_examples).astype(dtype)
+    coefficients = objective.coefficients
+    if plain:
+        coefficients = getattr(coefficients, "py_func", coefficients)
+    with np.errstate(all="ignore"):  # garbage may overflow before it is dropped
+        loss = coefficients(*rows, state, uniforms.astype(dtype), numbers, key, visits, norm, n_examples, n, dtype(lr))
+    return float(loss), rows[0][:n_examples, :n], state
+
+
+def examples(objective, n=4, seed=0):
+    """z, label, times and loge (n, N) of examples such as the objective takes; in each some column has no weight."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(0, 1.5, (n, N))
+    label, times = np.zeros((n, N)), np.zeros((n, N))
+    for e in range(n):
+        if "path" in objective.samplers:
+            depth = rng.integers(1, N)
+            label[e, :depth] = rng.integers(0, 2, depth)
+            times[e, :depth] = 1 - label[e, :depth]
+            continue
+        times[e] = 1 if objective.samplers == ("all",) else rng.choice([0, 1, 1, 2], N)
+        places = rng.permutation(N)
+        times[e, places[3]] = 0
+        times[e, places[4]] = 1
+        for place, weight in zip(places, {"pair": [1], "set": [1, 0.5], "sum": [1, 2]}[objective.takes], strict=False):
+            label[e, place] = weight
+            times[e, place] = 1 if objective.keeps_hits else 0
+    loge = np.where((label > 0) | (times > 0), np.log(rng.uniform(0.2, 0.8, (n, N))), 0) if objective.uses_loge else 0 * z
+    return z, label, times, loge
+
+
+def settled(objective, z, label, times):
+    """A sensible state: near the best one for the candidates that take part."""
+    best = objective.settle(np.where((label > 0) | (times > 0), z, -30.0), label)
+    assert best.shape == (len(z), objective.state_width)
+    return best + 0.3
+
+
+# ---- the contract
 
 
 @EVERY
 def test_declarations_go_together(objective):
     assert objective.keeps_hits or objective.takes != "sum"
+    assert objective.formula
+    assert objective.advice
+    assert set(objective.samplers) <= {"unigram", "uniform", "all", "path"}
 
 
-@EVERY
+@each(lambda objective: objective.kind == "gradient")
 def test_coefficients_are_the_gradient_of_the_loss(objective):
-    z, label, times = example(objective)
-    plain = getattr(objective.coefficients, "py_func", objective.coefficients)
-    _, slopes = call(objective, plain, z, label, times)
-    for k in range(N):
-        step = np.eye(N)[k] * 1e-6
-        up, _ = call(objective, plain, z + step, label, times)
-        down, _ = call(objective, plain, z - step, label, times)
-        assert slopes[k] == pytest.approx((up - down) / 2e-6, abs=1e-8)
+    z, label, times, loge = examples(objective)
+    state = settled(objective, z, label, times)
+    _, slopes, after = answer(objective, z, label, times, loge, state)
+    np.testing.assert_allclose(after, state, atol=1e-9, err_msg="a state that was seen often moved at learning rate 0")
+    for place in np.ndindex(*z.shape):
+        step = np.zeros_like(z)
+        step[place] = 1e-5
+        up, _, _ = answer(objective, z + step, label, times, loge, state)
+        down, _, _ = answer(objective, z - step, label, times, loge, state)
+        assert slopes[place] == pytest.approx((up - down) / 2e-5, abs=2e-8)
 
 
 @EVERY
-def test_compiled_equals_plain_python(objective):
-    z, label, times = example(objective, seed=1)
-    plain = getattr(objective.coefficients, "py_func", objective.coefficients)
-    exact_loss, exact = call(objective, plain, z, label, times)
-    loss, slopes = call(objective, objective.coefficients, z.astype(np.float32), label, times, np.float32)
-    assert loss == pytest.approx(exact_loss, rel=1e-5)
-    np.testing.assert_allclose(slopes, exact, atol=1e-5)
+@pytest.mark.parametrize("visits", [0, 3])
+def test_compiled_equals_plain_python(objective, visits):
+    z, label, times, loge = examples(objective, seed=1)
+    state = settled(objective, z, label, times)
+    exact = answer(objective, z, label, times, loge, state, visits, lr=0.1, plain=True)
+    for dtype, tolerance in ((np.float64, 1e-9), (np.float32, 1e-4)):
+        compiled = answer(objective, z, label, times, loge, state, visits, lr=0.1, dtype=dtype)
+        for ours, truth in zip(compiled, exact, strict=True):
+            np.testing.assert_allclose(ours, truth, rtol=tolerance, atol=tolerance)
 
 
 @EVERY
-def test_candidates_without_weight_get_no_coefficient(objective):
-    _, slopes = call(objective, objective.coefficients, *(a.astype(np.float32) for a in example(objective)), np.float32)
-    assert slopes[5] == 0
+@pytest.mark.parametrize("visits", [0, 3])
+def test_what_has_no_weight_gets_no_coefficient_and_moves_no_state(objective, visits):
+    z, label, times, loge = examples(objective)
+    label[1], times[1], loge[1] = 0, 0, 0
+    state = settled(objective, z, label, times)
+    _, slopes, after = answer(objective, z, label, times, loge, state, visits, lr=0.1, dtype=np.float32)
+    assert not slopes[(label == 0) & (times == 0)].any()
+    assert (slopes[0] != 0).any()
+    np.testing.assert_array_equal(after[1], state[1].astype(np.float32))
 
 
 @EVERY
-def test_coefficients_are_finite_at_extreme_scores_where_the_objective_says_so(objective):
-    _, label, times = example(objective)
-    for size in (-1e4, 1e4):
-        z = np.array([size, -size, size, 0, -size, size, 0])
-        loss, slopes = call(objective, objective.coefficients, z, label, times, np.float32)
-        assert (np.isfinite(loss) and np.isfinite(slopes).all()) or not objective.stable
+def test_examples_in_one_call_are_answered_as_if_one_by_one_though_they_share_a_key(objective):
+    z, label, times, loge = examples(objective, seed=2)
+    keys, visits = [2, 0, 2, 2], [0, 5, 1, 2]
+    uniforms = np.random.default_rng(3).uniform(0.1, 0.9, (4, objective.uniforms_width))
+    state = np.full((3, objective.state_width), 0.5)
+    loss, slopes, after = answer(objective, z, label, times, loge, state, visits, keys, 0.1, uniforms=uniforms)
+    norm = np.linspace(0.5, 2, 4)
+    total = 0.0
+    for e, norm_of_e in enumerate(norm):
+        rows = [np.where((label[e : e + 1] > 0) | (times[e : e + 1] > 0), z[e : e + 1], GARBAGE)]
+        rows += [a[e : e + 1].copy() for a in (label, times, loge)]
+        total += objective.coefficients(
+            *rows, state, uniforms[e : e + 1], objective.numbers(5, N).astype(float), np.array(keys[e : e + 1]),
+            np.array(visits[e : e + 1]), np.array([norm_of_e]), 1, N, np.float64(0.1),
+        )  # fmt: skip
+        np.testing.assert_allclose(slopes[e], rows[0][0], rtol=1e-12, atol=1e-14)
+    assert loss == pytest.approx(total, rel=1e-12)
+    np.testing.assert_allclose(after, state, rtol=1e-12)
+
+
+@each(lambda objective: objective.stable)
+def test_everything_is_finite_at_extreme_scores(objective):
+    rng = np.random.default_rng(4)
+    _, label, times, loge = examples(objective, n=30)
+    state = None
+    for visits in (0, 1, 50):
+        z = 1e4 * rng.choice([-1.0, 0.0, 1.0], label.shape)
+        z[::3] = 1e4 * np.where(label[::3] > 0, -1, 1)  # the positive far below all others
+        z[1::3] = 1e4 * np.where(label[1::3] > 0, 1, -1)
+        loss, slopes, state = answer(objective, z, label, times, loge - 5, state, visits, lr=0.5, dtype=np.float32)
+        assert np.isfinite(loss)
+        assert np.isfinite(slopes).all()
+        assert np.isfinite(state).all()
 
 
 @EVERY
-def test_probabilities_sum_to_one(objective):
+@pytest.mark.parametrize("n_classes", [1, 2, 6])
+def test_probabilities_sum_to_one(objective, n_classes):
     rng = np.random.default_rng(2)
-    log_p = objective.log_probability(rng.normal(size=(3, objective.n_rows(6))), np.log(np.full(6, 1 / 6)))
-    np.testing.assert_allclose(np.exp(log_p).sum(axis=-1), 1)
+    objective.prepare(rng.integers(0, 9, n_classes))
+    z, noise = rng.normal(0, 2, (2, 3, objective.n_rows(n_classes))), rng.dirichlet(np.ones(n_classes))
+    log_p = objective.log_probability(z, np.log(noise))
+    assert log_p.shape == (2, 3, n_classes)
+    np.testing.assert_allclose(np.exp(log_p).sum(axis=-1), 1, rtol=1e-6)
+
+
+# ---- what draws do on average: every outcome of two draws among six classes
+
+UNIFORM, UNIGRAM = np.full(K, 1 / K), np.array([0.3, 0.25, 0.2, 0.12, 0.08, 0.05])
+
+
+def positives(objective):
+    """Labels (K,) of an input."""
+    return np.array([0, 0, 1, 0, 0.5, 0] if objective.takes == "set" else [0, 0, 1.0, 0, 0, 0])
+
+
+def outcomes(objective, label, q):
+    """probability (n,), times (n, K) and loge (K,) of two draws from q, or without replacement from the others if q is None."""
+    if q is None:
+        others = np.flatnonzero(label == 0)
+        pairs = list(itertools.combinations(others, 2))
+        times = np.array([[float(k in pair) for k in range(K)] for pair in pairs])
+        return np.full(len(pairs), 1 / len(pairs)), times, np.full(K, np.log(2 / len(others)))
+    pairs = list(itertools.product(range(K), repeat=2))
+    times = np.array([[float(pair.count(k)) for k in range(K)] for pair in pairs])
+    if not objective.keeps_hits:
+        times[:, label > 0] = 0
+    return np.array([q[i] * q[j] for i, j in pairs]), times, np.log(2 * q)
+
+
+def expected_and_exact(objective, q):
+    """(loss, coefficients) expected over the draws, and of sampler "all", at the same scores and the same settled state."""
+    label = positives(objective)
+    z = np.random.default_rng(5).normal(0, 1.2, K)
+    state = objective.settle(z[None], label[None])
+    uniforms = np.full((1, objective.uniforms_width), 0.6)
+    probability, times, loge = outcomes(objective, label, q)
+    loss, slopes = 0.0, np.zeros(K)
+    for p, drawn in zip(probability, times, strict=True):
+        shown = np.where((label > 0) | (drawn > 0), loge, 0)
+        one, coefficients, _ = answer(
+            objective, z, label, drawn, shown, state, n_draws=2, n_classes=K, uniforms=uniforms
+        )  # fmt: skip
+        loss, slopes = loss + p * one, slopes + p * coefficients[0]
+    everything = np.ones(K) if objective.keeps_hits else (label == 0).astype(float)
+    exact, wanted, _ = answer(
+        objective, z, label, everything, np.zeros(K), state, n_draws=K, n_classes=K, uniforms=uniforms
+    )  # fmt: skip
+    return (loss, slopes), (exact, wanted[0])
+
+
+@each(lambda objective: objective.unbiased)
+@pytest.mark.parametrize("q", [UNIFORM, UNIGRAM, None], ids=["uniform", "unigram", "others without replacement"])
+def test_draws_are_unbiased(objective, q):
+    (loss, slopes), (exact, wanted) = expected_and_exact(objective, q)
+    np.testing.assert_allclose(slopes, wanted, atol=1e-10)
+    assert loss == pytest.approx(exact, abs=1e-10)
+
+
+@each(lambda objective: objective.keeps_hits)
+def test_with_noise_in_the_loss_all_rows_are_the_expectation_under_uniform_noise(objective):
+    (loss, slopes), (exact, wanted) = expected_and_exact(objective, UNIFORM)
+    np.testing.assert_allclose(slopes, wanted, atol=1e-7)  # numbers are float32
+    assert loss == pytest.approx(exact, abs=1e-6)
+
+
+@pytest.mark.parametrize("complementary", [False, True])
+@pytest.mark.parametrize("q", [UNIFORM, UNIGRAM], ids=["uniform", "unigram"])
+def test_sampled_softmax_takes_the_loss_too_small_and_the_positive_too_likely(complementary, q):
+    """Jensen: the expected logarithm of the sum is below the logarithm of the expected sum; so for its reciprocal, above."""
+    objective = SampledSoftmax(SampledSoftmaxSettings(complementary=complementary))
+    (loss, slopes), (exact, wanted) = expected_and_exact(objective, q)
+    assert loss < exact - 0.01
+    assert slopes[2] > wanted[2] + 0.01
+
+
+# ---- bounds
+
+
+def exact_losses(z, y):
+    return np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(z)), y]
+
+
+def all_rows(objective, z, y, state):
+    """The losses, one by one, with all rows."""
+    label, n = np.eye(z.shape[1])[y], z.shape[1]
+    rows = zip(z, label, 1 - label, np.zeros_like(z), state[:, None], strict=True)
+    return np.array([answer(objective, *row, n_draws=n, n_classes=n)[0] for row in rows])
+
+
+def some_scores(n=20, k=K, size=2.0, seed=6):
+    rng = np.random.default_rng(seed)
+    return rng.normal(0, size, (n, k)), rng.integers(0, k, n)
+
+
+@each(lambda objective: objective.bound)
+def test_bounds_are_never_below_the_exact_loss_and_tightest_where_they_settle(objective):
+    z, y = some_scores()
+    best = objective.settle(z, np.eye(K)[y])
+    losses = all_rows(objective, z, y, best)
+    assert (losses >= exact_losses(z, y) - 1e-9).all()
+    for column in range(objective.state_width):
+        for step in (-0.1, 0.1, 1.0):
+            moved = best.copy()
+            moved[:, column] += step
+            assert (all_rows(objective, z, y, moved) >= losses - 1e-9).all()
+
+
+def test_one_vs_each_is_below_every_grouping_and_all_are_below_the_softmax():
+    """Titsias 2016, eq. 6: merging the others into groups tightens the bound, up to the exact loss with one group."""
+    rng = np.random.default_rng(7)
+    z, y = some_scores()
+    losses = all_rows(OneVsEach(SampledSettings()), z, y, np.zeros((20, 0)))
+    for e in range(20):
+        others = rng.permutation(np.delete(np.arange(K), y[e]))
+        cuts = np.sort(rng.choice(np.arange(1, K - 1), rng.integers(0, K - 2), replace=False))
+        grouped = reference.grouped_loss(z[e], y[e], np.split(others, cuts))
+        assert losses[e] >= grouped - 1e-12
+        assert grouped >= reference.softmax_loss(z[e], y[e]) - 1e-12
+
+
+def test_bouchard_at_the_positives_score_exceeds_one_vs_each_by_log_two():
+    z, y = some_scores()
+    levels = z[np.arange(20), y][:, None]
+    difference = all_rows(BOUCHARD, z, y, levels) - all_rows(OneVsEach(SampledSettings()), z, y, np.zeros((20, 0)))
+    np.testing.assert_allclose(difference, np.log(2))
+
+
+def test_one_vs_all_is_bouchards_bound_at_zero():
+    z, y = some_scores()
+    np.testing.assert_allclose(
+        all_rows(OneVsAll(SampledSettings()), z, y, np.zeros((20, 0))), all_rows(BOUCHARD, z, y, np.zeros((20, 1)))
+    )
+
+
+# ---- the optimum with free scores
+
+P = np.array([0.35, 0.25, 0.2, 0.1, 0.07, 0.03])
+Q = np.array([0.1, 0.1, 0.2, 0.1, 0.2, 0.3])
+
+
+def fitted(objective, p, q, n_draws=4):
+    """log_probability at the scores that minimise the expected loss, when classes occur with p and noise with q, no inputs."""
+    n_classes = len(p)
+    objective.prepare((1000 * p).astype(np.int64))
+    label, times, loge = np.eye(n_classes), np.zeros((n_classes, n_classes)), np.zeros((n_classes, n_classes))
+    if paths := objective.paths():
+        label = np.zeros((n_classes, objective.n_rows(n_classes)))
+        times, loge = label.copy(), label.copy()
+        for k in range(n_classes):
+            way = slice(paths.offsets[k], paths.offsets[k + 1])
+            label[k, paths.nodes[way]], times[k, paths.nodes[way]] = paths.bits[way], 1 - paths.bits[way]
+    elif objective.samplers == ("all",):
+        times = 1 - label
+    else:
+        times[:], loge[:] = n_draws * q, np.log(n_draws * q)  # as often as expected
+        if not objective.keeps_hits:
+            times *= 1 - label
+
+    def expected(z):
+        loss, slope = 0.0, np.zeros(len(z))
+        for k in range(n_classes):
+            state = objective.settle(z[None], np.eye(n_classes)[k : k + 1])
+            one, c, _ = answer(objective, z, label[k], times[k], loge[k], state, n_draws=n_draws, n_classes=n_classes)
+            loss, slope = loss + p[k] * one, slope + p[k] * c[0]
+        return loss, slope
+
+    found = minimize(expected, np.zeros(label.shape[1]), jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-9})
+    return objective.log_probability(found.x, np.log(q)), found.x
+
+
+CONSISTENT = ["softmax", "ns", "hs", "ar", "ove", "ova", "nce", "umax"]
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name.split("-")[0] in CONSISTENT and "-double" not in name])
+def test_the_optimum_over_free_scores_is_the_distribution(name):
+    log_p, _ = fitted(ALL[name], P, Q)
+    np.testing.assert_allclose(np.exp(log_p), P, atol=2e-5)
+
+
+def test_nce_normalises_itself():
+    _, z = fitted(NCE, P, Q)
+    np.testing.assert_allclose(np.exp(z), P, atol=1e-5)
+
+
+def test_bouchard_exaggerates_so_that_two_classes_have_twice_their_log_odds():
+    """Titsias 2016, proposition 3."""
+    _, z = fitted(BOUCHARD, np.array([0.8, 0.2]), np.array([0.5, 0.5]))
+    assert z[0] - z[1] == pytest.approx(2 * np.log(0.8 / 0.2), abs=1e-4)
+
+
+def test_for_two_classes_one_vs_each_and_a_tree_are_logistic_regression():
+    z, y = some_scores(k=2)
+    np.testing.assert_allclose(all_rows(OneVsEach(SampledSettings()), z, y, np.zeros((20, 0))), exact_losses(z, y), rtol=1e-9)
+    tree = HierarchicalSoftmax(HierarchicalSoftmax.Settings())
+    tree.prepare(np.array([5, 3]))
+    paths = tree.paths()
+    assert list(paths.nodes) == [0, 0]
+    log_p = tree.log_probability(z[:, :1], np.zeros(2))
+    sign = np.where(paths.bits[y] > 0, 1, -1)
+    np.testing.assert_allclose(-log_p[np.arange(20), y], reference.softplus(-sign * z[:, 0]))
+
+
+# ---- each one's formula
 
 
 def ns(**settings):
     return NegativeSampling(SampledSettings(**settings))
 
 
+NCE = NoiseContrastive(SampledSettings())
+BOUCHARD = Bouchard(SampledSettings())
+
+
+def one(objective, seed=3):
+    """One example, (N,) each, and the column of its first positive."""
+    z, label, times, loge = (a[0] for a in examples(objective, seed=seed))
+    return z, label, times, loge, int(label.argmax())
+
+
 def test_ns_is_the_papers_formula():
-    z, label, times = example(ns(), seed=3)
-    loss, _ = call(ns(), NegativeSampling.coefficients, z.astype(np.float32), label, times, np.float32)
+    z, label, times, loge, _ = one(ns())
+    loss, _, _ = answer(ns(), z, label, times, loge, dtype=np.float32)
     assert loss == pytest.approx(reference.ns_loss(z, label, times, negatives=5, n_draws=5), rel=1e-6)
 
 
@@ -98,19 +424,153 @@ def test_ns_noise_weighs_as_much_however_many_words_are_drawn():
     assert (few[0], many[0]) == (pytest.approx(5 / 40), pytest.approx(10 / 40))
 
 
-def test_ns_is_at_its_optimum_where_theorem_1_says():
-    """At z = log p - log(negatives q) the expected coefficients, over positives and draws, vanish; hits included."""
-    p = np.array([0.5, 0.3, 0.15, 0.05, 0, 0, 0])
-    q = np.array([0.1, 0.2, 0.3, 0.4, 0, 0, 0])
-    z = np.zeros(N)
-    z[:4] = np.log(p[:4]) - np.log(5 * q[:4])
-    expected = np.zeros(N)
-    for positive in range(4):
-        for drawn in range(4):
-            label, times = np.eye(N)[positive], 5 * np.eye(N)[drawn]  # five draws, in expectation each of them `drawn`
-            _, slopes = call(ns(), NegativeSampling.coefficients, z.astype(np.float32), label, times, np.float32)
-            expected += p[positive] * q[drawn] * slopes
-    np.testing.assert_allclose(expected, 0, atol=1e-6)
-    recovered = np.exp(ns().log_probability(z[:4], np.log(q[:4])))
-    np.testing.assert_allclose(recovered, p[:4], atol=1e-6)
-    assert np.abs(np.exp(z[:4]) / np.exp(z[:4]).sum() - p[:4]).max() > 0.1  # without removing log q it is far off
+def test_ns_is_far_off_without_removing_the_noise():
+    _, z = fitted(ns(), P, Q)
+    assert np.abs(np.exp(z) / np.exp(z).sum() - P).max() > 0.05
+
+
+@pytest.mark.parametrize("n_draws", [5, 40])
+def test_nce_is_the_papers_formula_however_many_words_are_drawn(n_draws):
+    z, label, times, loge, _ = one(NCE)
+    loss, _, _ = answer(NCE, z, label, times, loge, n_draws=n_draws)
+    log_q = loge - np.log(n_draws)
+    assert loss == pytest.approx(reference.nce_loss(z, label, times, log_q, negatives=5, n_draws=n_draws), rel=1e-6)
+
+
+def test_nce_with_all_rows_expects_the_noise_to_be_uniform():
+    z = np.linspace(-2, 2, K)
+    label = np.eye(K)[2]
+    loss, _, _ = answer(NCE, z, label, np.ones(K), np.zeros(K), n_draws=K, n_classes=K)
+    exact = reference.nce_loss(z, label, np.ones(K), np.log(UNIFORM), negatives=5, n_draws=K)
+    assert loss == pytest.approx(exact, rel=1e-6)
+
+
+def test_one_vs_each_is_the_papers_formula():
+    objective = OneVsEach(SampledSettings())
+    z, label, times, loge, y = one(objective)
+    loss, _, _ = answer(objective, z, label, times, loge)
+    assert loss == pytest.approx(reference.ove_loss(z, y, times / np.exp(loge)))
+
+
+def test_one_vs_all_is_logistic_regression_for_each_class():
+    objective = OneVsAll(SampledSettings())
+    z, label, times, loge, _ = one(objective)
+    loss, _, _ = answer(objective, z, label, times, loge)
+    assert loss == pytest.approx(reference.ova_loss(z, label, times / np.exp(loge)))
+
+
+@pytest.mark.parametrize("complementary", [False, True])
+def test_sampled_softmax_is_the_softmax_among_the_draws(complementary):
+    objective = SampledSoftmax(SampledSoftmaxSettings(complementary=complementary))
+    z, label, times, loge, y = one(objective)
+    loss, _, _ = answer(objective, z, label, times, loge)
+    assert loss == pytest.approx(reference.sampled_softmax_loss(z, y, times, loge, complementary))
+
+
+@pytest.mark.parametrize("complementary", [False, True])
+def test_sampled_softmax_of_all_rows_is_exact(complementary):
+    z, y = some_scores()
+    objective = SampledSoftmax(SampledSoftmaxSettings(complementary=complementary))
+    np.testing.assert_allclose(all_rows(objective, z, y, np.zeros((20, 0))), exact_losses(z, y))
+
+
+def test_softmax_is_the_papers_formula():
+    z, y = some_scores()
+    losses = all_rows(Softmax(Softmax.Settings()), z, y, np.zeros((20, 0)))
+    np.testing.assert_allclose(losses, [reference.softmax_loss(z[e], y[e]) for e in range(20)])
+
+
+# ---- Bouchard's level
+
+
+def test_bouchard_is_the_papers_formula():
+    z, label, times, loge, y = one(BOUCHARD)
+    loss, _, _ = answer(BOUCHARD, z, label, times, loge, np.array([[0.7]]))
+    assert loss == pytest.approx(reference.bouchard_loss(z, y, times / np.exp(loge), 0.7))
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0, 30.0, 1e4])
+def test_the_settled_level_is_crossed_by_one_class_in_sum(size):
+    z, y = some_scores(k=50, size=size)
+    alpha = BOUCHARD.settle(z, np.eye(50)[y])
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(reference.sigmoid(z - alpha).sum(axis=1), 1, atol=1e-11)
+
+
+def test_the_level_of_two_classes_is_their_mean():
+    z, y = some_scores(k=2)
+    np.testing.assert_allclose(BOUCHARD.settle(z, np.eye(2)[y])[:, 0], z.mean(axis=1), atol=1e-7)
+
+
+def test_with_one_class_bouchards_bound_is_exact():
+    alpha = BOUCHARD.settle(np.array([[3.0]]), np.ones((1, 1)))
+    assert answer(BOUCHARD, [[3.0]], [[1.0]], [[0.0]], [[0.0]], alpha)[0] == pytest.approx(0, abs=1e-12)
+
+
+def test_the_level_finds_its_place_from_two_draws_at_a_time():
+    rng = np.random.default_rng(8)
+    z, label, visits = rng.normal(0, 2, K), np.eye(K)[0], 30_000
+    times = rng.multinomial(2, UNIGRAM, visits) * (label == 0)
+    shape = np.ones((visits, 1))
+    _, _, state = answer(
+        BOUCHARD, shape * z, shape * label, times, shape * np.log(2 * UNIGRAM), np.zeros((1, 1)), np.arange(visits),
+        np.zeros(visits, dtype=np.int64),
+    )  # fmt: skip
+    assert state[0, 0] == pytest.approx(BOUCHARD.settle(z[None], label[None])[0, 0], abs=0.05)
+
+
+def test_a_rare_class_of_great_weight_moves_the_level_by_its_logarithm():
+    """The weight of 10^5, once in as many visits, would throw a plain gradient step as far as that."""
+    _, _, state = answer(BOUCHARD, [0.0, 5.0], [1, 0], [0, 1], [0, np.log(1e-5)], np.zeros((1, 1)), 9, lr=0.1)
+    assert 5 < state[0, 0] < np.log(1e5)
+
+
+# ---- trees
+
+
+COUNTS = {
+    "one class": [4],
+    "two": [3, 5],
+    "equal": [7] * 13,
+    "some never seen": [0, 9, 0, 0, 4, 1, 0, 1],
+    "never seen": [0] * 9,
+    "powers of two": [2**k for k in range(40)],
+    "Zipf": [10**6 // k for k in range(1, 300)],
+}
+
+
+@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
+def test_the_tree_is_the_best_there_is(counts):
+    counts = np.array(counts)
+    tree = huffman(counts)
+    assert counts @ tree.depth == counts @ reference.huffman_depths(counts)
+    assert np.sum(0.5**tree.depth) == 1  # Kraft's equality: every turn leads somewhere
+    assert len(tree.turn) == max(len(counts) - 1, 1)
+
+
+@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
+def test_probabilities_multiply_along_the_paths(counts):
+    objective = HierarchicalSoftmax(HierarchicalSoftmax.Settings())
+    objective.prepare(np.array(counts))
+    paths = objective.paths()
+    z = np.random.default_rng(9).normal(size=objective.n_rows(len(counts)))
+    wanted = reference.tree_log_probability(z, *paths)
+    np.testing.assert_allclose(objective.log_probability(z, np.zeros(len(counts))), wanted, atol=1e-12)
+    assert (paths.nodes.dtype, paths.bits.dtype, paths.offsets.dtype) == (np.int32, np.float32, np.int64)
+    assert (paths.nodes[paths.offsets[:-1][np.diff(paths.offsets) > 0]] == 0).all()  # all ways start at the root
+
+
+def test_frequent_classes_are_near_the_root_and_classes_never_seen_do_not_make_a_comb():
+    depth = huffman(np.array([1000, 10] + [0] * 1024)).depth
+    assert (depth[0], depth[1]) == (1, 2)
+    assert depth.max() == 12
+
+
+def test_the_loss_of_a_tree_is_minus_the_log_probability():
+    objective = HierarchicalSoftmax(HierarchicalSoftmax.Settings())
+    objective.prepare(np.array(COUNTS["Zipf"]))
+    paths, z = objective.paths(), np.random.default_rng(10).normal(size=298)
+    way = slice(paths.offsets[77], paths.offsets[78])
+    bits = paths.bits[way]
+    loss, _, _ = answer(objective, z[paths.nodes[way]], bits, 1 - bits, 0 * bits)
+    assert loss == pytest.approx(-objective.log_probability(z, np.zeros(299))[77])
