@@ -1,0 +1,268 @@
+"""Scores of classifiers with huge label sets, block of test rows by block: accuracy, likelihood, P@k, nDCG@k and PSP@k.
+
+A row may have several labels, one, or none. A classifier knows the labels 0 .. n_labels - 1; ids from n_labels on occur in
+test rows only, and it cannot name them. With y the labels of a row and best_1, best_2, ... the classifier's answers:
+
+    accuracy        share of the labelled rows with best_1 in y
+    log_likelihood  mean over rows of the mean over known l in y of log p(l). Left out: rows without labels, n_without_labels,
+                    and rows of whose labels none is known, n_unknown
+    p@k             mean over all rows of |{best_1 .. best_k} ∩ y| / k
+    ndcg@k          mean over all rows of Σ_{i<=k} [best_i in y] / log2(i + 1), divided by the same sum for a perfect answer,
+                    which has its hits at i <= min(k, |y|)
+    psp@k           Σ over rows of Σ_{i<=k} [best_i in y] w(best_i), divided by Σ over rows of the k largest w(l), l in y;
+                    w(l) = 1 + C (n_l + B)^-A, one over the propensity of a label that n_l of N training rows have;
+                    C = (log N - 1) (B + 1)^A
+
+An unknown label is a miss: it counts in |y|, and in psp@k as a label with n_l = 0. A row without labels is a miss too, at 0 in
+p@k and ndcg@k, but is left out of accuracy and likelihood. Propensities are those of Jain, Prabhu & Varma 2016, eq. 1; psp@k
+as a ratio of sums and the place of rows without labels are those of the tools of the Extreme Classification Repository
+(pyxclib), so that the numbers compare with the published ones.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from embedx.errors import DivergedError, EmbedxError
+from embedx.labeled.data import Labels
+
+BLOCK_FLOATS = 1 << 18  # in work at a time, so that they stay in the processor's cache
+LEAST_LOG_LIKELIHOOD = -26.0  # of an example, in the code of augment & reduce (Ruiz et al. 2018)
+TEMPERATURES = (1e-3, 1e3)  # between which the fit looks
+FEW_NATS = 1e-8  # of log-likelihood: a step that gains less is the last one
+PASSES = 20  # of the fit; five to eight are usual
+LEAST_SCORE = -1e6  # below the best; at any of the TEMPERATURES its exponential is 0, as that of -inf
+
+
+class LabelMetrics:
+    """The metrics above, of all rows added so far.
+
+    n_labels      known to the classifier
+    label_counts  in how many training rows each of them is, int (n_labels,); psp@k is measured only with these, which
+                  need n_train, the number of training rows
+    ks            the k of p@k, ndcg@k and psp@k
+    propensity    A and B; the literature has (0.55, 1.5), for Wikipedia (0.5, 0.4), for Amazon (0.6, 2.6)
+    """
+
+    def __init__(
+        self,
+        n_labels: int,
+        label_counts: np.ndarray | None = None,
+        n_train: int | None = None,
+        ks: tuple[int, ...] = (1, 3, 5),
+        propensity: tuple[float, float] = (0.55, 1.5),
+    ) -> None:
+        self.n_labels = n_labels
+        self.ks = ks
+        self.weights: np.ndarray | None = None
+        if label_counts is not None:
+            if n_train is None:
+                raise ValueError("label_counts without n_train")
+            self.weights = inverse_propensity(label_counts, n_train, *propensity)
+        self.has_likelihood = False
+        self.counts: defaultdict[str, int] = defaultdict(int)  # of rows
+        self.sums: defaultdict[str, float] = defaultdict(float)  # over rows
+
+    def add(self, log_p: np.ndarray | None, scores: np.ndarray, labels: Labels) -> None:
+        """Take in a block of rows.
+
+        log_p   float (B, n_labels): log-probabilities, finite or -inf; None if the classifier has none
+        scores  float (B, n_labels): rank the labels; of equal ones the lower id comes first
+        labels  of these rows, each once in a row
+        """
+        for matrix in (scores, log_p):
+            if matrix is not None and matrix.shape != (len(labels), self.n_labels):
+                raise ValueError(f"block of {matrix.shape} for {len(labels)} rows and {self.n_labels} labels")
+        top, _ = top_k(scores, max(1, *self.ks))
+        hit = self._hits(top, labels)
+        self._add_counts(labels)
+        self.counts["hits"] += int(np.count_nonzero(hit[:, 0]))
+        self._add_precision(hit)
+        self._add_ndcg(hit, labels)
+        if self.weights is not None:
+            self._add_propensity_scored(hit, top, labels, self.weights)
+        if log_p is not None:
+            self._add_likelihood(log_p, labels)
+
+    def result(self) -> dict[str, float]:
+        """Each measure by its name; not a number where no row enters it.
+
+        With label_counts also psp@k, and with log_p also
+
+            log_likelihood
+            log_likelihood_clamped         the same with each row's at least -26, as augment & reduce prints it
+            log_likelihood_standard_error  of log_likelihood, by the choice of test rows
+        """
+        counts, sums = self.counts, self.sums
+        n, without = counts["n"], counts["n_without_labels"]
+        measures: dict[str, float] = {
+            "n": n,
+            "n_without_labels": without,
+            "n_unknown": counts["n_unknown"],
+            "accuracy": ratio(counts["hits"], n - without),
+        }
+        if self.has_likelihood:
+            m = counts["likelihood"]
+            mean = ratio(sums["log_p"], m)
+            variance = ratio(sums["log_p²"] - m * mean * mean, m - 1)
+            measures["log_likelihood"] = mean
+            measures["log_likelihood_clamped"] = ratio(sums["clamped"], m)
+            # rounding may leave less than nothing of equal values; nan, where a row has log p = -inf, is to stay
+            measures["log_likelihood_standard_error"] = math.nan if math.isnan(variance) else math.sqrt(max(0.0, variance) / m)
+        measures |= {f"p@{k}": ratio(sums[f"p@{k}"], n) for k in self.ks}
+        measures |= {f"ndcg@{k}": ratio(sums[f"ndcg@{k}"], n) for k in self.ks}
+        if self.weights is not None:
+            measures |= {f"psp@{k}": ratio(sums[f"psp@{k}"], sums[f"best psp@{k}"]) for k in self.ks}
+        return measures
+
+    def _hits(self, top: np.ndarray, labels: Labels) -> np.ndarray:
+        """Which of the answers are among the row's labels, bool like top."""
+        known = labels.ids < self.n_labels
+        has = row_of_label(labels)[known] * self.n_labels + labels.ids[known]
+        return np.isin(np.arange(len(labels))[:, None] * self.n_labels + top, has)
+
+    def _add_counts(self, labels: Labels) -> None:
+        labelled = labels.n_of_row > 0
+        knows = np.bincount(row_of_label(labels)[labels.ids < self.n_labels], minlength=len(labels)) > 0
+        self.counts["n"] += len(labels)
+        self.counts["n_without_labels"] += int(np.count_nonzero(~labelled))
+        self.counts["n_unknown"] += int(np.count_nonzero(labelled & ~knows))
+
+    def _add_precision(self, hit: np.ndarray) -> None:
+        for k in self.ks:
+            self.sums[f"p@{k}"] += np.count_nonzero(hit[:, :k]) / k
+
+    def _add_ndcg(self, hit: np.ndarray, labels: Labels) -> None:
+        for k in self.ks:
+            gain = 1 / np.log2(np.arange(2, k + 2))
+            ideal = np.cumsum(gain)[np.clip(labels.n_of_row, 1, k) - 1]
+            found = hit[:, :k]
+            self.sums[f"ndcg@{k}"] += float((found @ gain[: found.shape[1]] / ideal).sum())
+
+    def _add_propensity_scored(self, hit: np.ndarray, top: np.ndarray, labels: Labels, weights: np.ndarray) -> None:
+        gain = np.where(hit, weights[top], 0.0)
+        row = row_of_label(labels)
+        own = weights[np.minimum(labels.ids, self.n_labels)]
+        own = own[np.lexsort((-own, row))]  # the largest of each row first
+        rank = np.arange(len(row)) - labels.offsets[row]
+        for k in self.ks:
+            self.sums[f"psp@{k}"] += float(gain[:, :k].sum())
+            self.sums[f"best psp@{k}"] += float(own[rank < k].sum())
+
+    def _add_likelihood(self, log_p: np.ndarray, labels: Labels) -> None:
+        self.has_likelihood = True
+        _, means = label_means(log_p, labels)
+        self.counts["likelihood"] += len(means)
+        self.sums["log_p"] += float(means.sum())
+        self.sums["log_p²"] += float((means * means).sum())
+        self.sums["clamped"] += float(np.maximum(means, LEAST_LOG_LIKELIHOOD).sum())
+
+
+def top_k(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and values of the k highest scores of each row, best first: int32 and float, both (B, min(k, K)).
+
+    scores  float (B, K); of equal ones the lower id comes first, and what is not a number counts as -inf
+    """
+    n, width = scores.shape
+    k = min(k, width)
+    ids = np.empty((n, k), dtype=np.int32)
+    values = np.empty((n, k), dtype=scores.dtype)
+    for rows in blocks_of_rows(n, width):
+        block = np.fmax(scores[rows], -np.inf)
+        least = np.partition(block, width - k, axis=1)[:, width - k, None]
+        row, column = np.nonzero(block >= least)  # at least k in each row, more if several equal the k-th; ids ascend
+        value = block[row, column]
+        order = np.lexsort((-value, row))  # stable
+        first = np.searchsorted(row, np.arange(len(block)))
+        best = order[first[:, None] + np.arange(k)]
+        ids[rows], values[rows] = column[best], value[best]
+    return ids, values
+
+
+def inverse_propensity(label_counts: np.ndarray, n_train: int, a: float, b: float) -> np.ndarray:
+    """1 + C (n_l + B)^-A for each label and, at the end, for one that is in no training row: float64 (n_labels + 1,)."""
+    c = (math.log(n_train) - 1) * (b + 1) ** a
+    return np.asarray(1 + c * (np.append(label_counts, 0) + b) ** -a)
+
+
+def fit_temperature(blocks: Callable[[], Iterable[tuple[np.ndarray, Labels]]]) -> float:
+    """The T within TEMPERATURES by which to multiply scores so that log_softmax(T z) is most likely on validation data.
+
+    blocks  called for each pass over the data, gives the scores or log-probabilities z of some rows, float (B, K), and their
+            labels. Likelihood as in `LabelMetrics`: unknown labels and rows without a known one are left out
+
+    The likelihood is concave in T. Its slope is brought to 0 by Newton's method on log T, with a bisection wherever a step
+    would leave the interval in which the slope is known to change its sign. Where the likelihood grows without end, as on rows
+    that all rank their label first, the fit ends when it hardly grows any more.
+
+    Raises EmbedxError if no row has a known label, DivergedError if scores are not finite; -inf is allowed off the labels.
+    """
+    low, high = np.log(TEMPERATURES)
+    at = 0.0
+    for _ in range(PASSES):
+        temperature = math.exp(at)
+        slope, variance = derivatives(blocks(), temperature)
+        if slope == 0:
+            break
+        low, high = (at, high) if slope > 0 else (low, at)
+        step = slope / (temperature * variance) if variance > 0 else math.copysign(math.inf, slope)
+        if not low < at + step < high:
+            at = 0.5 * (low + high)
+            continue
+        at += step
+        if 0.5 * temperature * slope * step < FEW_NATS:
+            break
+    return math.exp(at)
+
+
+def derivatives(blocks: Iterable[tuple[np.ndarray, Labels]], temperature: float) -> tuple[float, float]:
+    """Slope of the mean log-likelihood of log_softmax(T z) in T, and minus its second derivative.
+
+    With p = softmax(T z) these are the means over rows of z_label - Σ p z and of the variance Σ p z² - (Σ p z)².
+    """
+    slope = variance = 0.0
+    n = 0
+    for z, labels in blocks:
+        chosen, of_label = label_means(z, labels)
+        n += len(chosen)
+        for rows in blocks_of_rows(len(chosen), z.shape[1]):
+            block = z[chosen[rows]].astype(np.float64)
+            best = block.max(axis=1)
+            if not np.isfinite(best).all() or not np.isfinite(of_label[rows]).all():
+                raise DivergedError("no temperature to fit: some scores of validation rows are not finite; try a smaller --lr")
+            block = np.maximum(block - best[:, None], LEAST_SCORE)
+            p = np.exp(temperature * block)
+            p /= p.sum(axis=1, keepdims=True)
+            mean = np.einsum("ij,ij->i", p, block)
+            slope += float((of_label[rows] - best - mean).sum())
+            variance += float((np.einsum("ij,ij,ij->i", p, block, block) - mean * mean).sum())
+    if n == 0:
+        raise EmbedxError("no temperature to fit: not one validation row has a label that training has seen")
+    return slope / n, variance / n
+
+
+def label_means(values: np.ndarray, labels: Labels) -> tuple[np.ndarray, np.ndarray]:
+    """The rows with a known label, int64 (n,), and the mean of each one's values at its known labels, float64 (n,)."""
+    known = labels.ids < values.shape[1]
+    row = row_of_label(labels)[known]
+    sums = np.bincount(row, weights=values[row, labels.ids[known]], minlength=len(labels))
+    n = np.bincount(row, minlength=len(labels))
+    chosen = np.flatnonzero(n)
+    return chosen, sums[chosen] / n[chosen]
+
+
+def row_of_label(labels: Labels) -> np.ndarray:
+    """To which row each of labels.ids belongs, int64."""
+    return np.repeat(np.arange(len(labels)), labels.n_of_row)
+
+
+def blocks_of_rows(n: int, width: int) -> Iterator[slice]:
+    """Slices that cut n rows into blocks of about BLOCK_FLOATS numbers."""
+    step = max(1, BLOCK_FLOATS // width)
+    return (slice(start, start + step) for start in range(0, n, step))
+
+
+def ratio(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else math.nan

@@ -1,0 +1,271 @@
+"""The metrics against their definitions, one row and one label at a time."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+
+from embedx.errors import DivergedError, EmbedxError
+from embedx.evaluation import labels as evaluation
+from embedx.evaluation.labels import LabelMetrics, fit_temperature, top_k
+from embedx.labeled.data import Labels
+from embedx.objectives.contract import log_softmax
+
+# ---- the definitions
+
+
+def ranking(scores):
+    return sorted(range(len(scores)), key=lambda label: (-scores[label], label))
+
+
+def propensity(count, n_train, a=0.55, b=1.5):
+    c = (math.log(n_train) - 1) * (b + 1) ** a
+    return 1 / (1 + c * math.exp(-a * math.log(count + b)))
+
+
+def dcg(hits):
+    return sum(hit / math.log2(place + 1) for place, hit in enumerate(hits, start=1))
+
+
+def average(values):
+    return sum(values) / len(values) if values else math.nan
+
+
+def standard_error(values):
+    if len(values) < 2 or -math.inf in values:
+        return math.nan
+    return np.std(values, ddof=1) / math.sqrt(len(values))
+
+
+def naive(log_p, scores, truth, counts, n_train, ks):
+    n_labels = len(counts)
+    likelihoods = [average([row[label] for label in y if label < n_labels]) for row, y in zip(log_p, truth, strict=True)]
+    likelihoods = [value for value in likelihoods if not math.isnan(value)]
+    answers = [ranking(row) for row in scores]
+    expected = {
+        "n": len(truth),
+        "n_without_labels": sum(not y for y in truth),
+        "n_unknown": sum(bool(y) and min(y) >= n_labels for y in truth),
+        "accuracy": average([answer[0] in y for answer, y in zip(answers, truth, strict=True) if y]),
+        "log_likelihood": average(likelihoods),
+        "log_likelihood_clamped": average([max(value, -26.0) for value in likelihoods]),
+        "log_likelihood_standard_error": standard_error(likelihoods),
+    }
+    for k in ks:
+        precisions, ndcgs, gained, best = [], [], 0.0, 0.0
+        for answer, y in zip(answers, truth, strict=True):
+            hits = [label in y for label in answer[:k]]
+            precisions.append(sum(hits) / k)
+            ndcgs.append(dcg(hits) / dcg([1] * min(k, len(y))) if y else 0.0)
+            weight = {label: 1 / propensity(counts[label] if label < n_labels else 0, n_train) for label in [*y, *answer]}
+            gained += sum(weight[label] for label in answer[:k] if label in y)
+            best += sum(sorted((weight[label] for label in y), reverse=True)[:k])
+        expected |= {
+            f"p@{k}": average(precisions),
+            f"ndcg@{k}": average(ndcgs),
+            f"psp@{k}": gained / best if best else math.nan,
+        }
+    return expected
+
+
+# ---- cases
+
+
+@st.composite
+def cases(draw):
+    """Few labels with few distinct scores, so that many are equal; rows without labels and labels that are unknown."""
+    n_labels, n = draw(st.integers(1, 6)), draw(st.integers(1, 8))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    levels = draw(st.sampled_from([1, 2, 3, 1000]))
+    scores = rng.integers(0, levels, (n, n_labels)).astype(np.float32) / 8
+    log_p = log_softmax(rng.normal(size=(n, n_labels)) * draw(st.sampled_from([1, 30])))
+    log_p[rng.random(log_p.shape) < draw(st.sampled_from([0, 0.1]))] = -np.inf
+    unknown = draw(st.integers(0, 3))
+    truth = [np.flatnonzero(rng.random(n_labels + unknown) < rng.choice([0, 0.3, 0.7])).tolist() for _ in range(n)]
+    cut = draw(st.integers(0, n))
+    return log_p, scores, truth, rng.integers(0, 50, n_labels), cut
+
+
+def measured(log_p, scores, truth, counts, cuts=(), n_train=60, ks=(1, 3, 5)):
+    metrics = LabelMetrics(len(counts), counts, n_train, ks)
+    ends = [0, *cuts, len(truth)]
+    for start, end in itertools.pairwise(ends):
+        metrics.add(log_p[start:end], scores[start:end], Labels.of_rows(truth[start:end]))
+    return metrics.result()
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases())
+def test_metrics_are_their_definitions_in_one_block_or_two(case):
+    log_p, scores, truth, counts, cut = case
+    expected = naive(log_p, scores, truth, counts, 60, (1, 3, 5))
+    for cuts in [(), (cut,)]:
+        result = measured(log_p, scores, truth, counts, cuts)
+        assert result.keys() == expected.keys()
+        # a variance by way of squares keeps half the digits where it is nothing
+        error = "log_likelihood_standard_error"
+        assert result.pop(error) == pytest.approx(expected[error], rel=1e-9, abs=1e-6, nan_ok=True)
+        assert result == pytest.approx({name: expected[name] for name in result}, rel=1e-12, nan_ok=True)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(), st.integers(1, 8), st.sampled_from([1, 12, 1 << 18]))
+def test_top_k_are_the_first_of_the_ranking(case, k, block_floats):
+    _, scores, *_ = case
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation, "BLOCK_FLOATS", block_floats)
+        ids, values = top_k(scores, k)
+    assert ids.tolist() == [ranking(row)[:k] for row in scores]
+    assert ids.dtype == np.int32
+    np.testing.assert_array_equal(values, np.take_along_axis(scores, ids.astype(np.int64), axis=1))
+
+
+def test_scores_that_are_no_numbers_come_last():
+    ids, values = top_k(np.array([[np.nan, 1, -np.inf, 2], [np.nan] * 4]), 3)
+    assert ids.tolist() == [[3, 1, 0], [0, 1, 2]]
+    assert values[1].tolist() == [-np.inf] * 3
+
+
+def test_a_perfect_ranker_reaches_one():
+    """With at least k labels in each row p@k does too; psp@k as labels are ranked by their weights."""
+    rng = np.random.default_rng(0)
+    counts = rng.permutation(np.arange(1, 41))
+    truth = [sorted(rng.choice(40, size=rng.integers(5, 9), replace=False).tolist()) for _ in range(30)]
+    scores = np.array([[(label in y) - counts[label] / 100 for label in range(40)] for y in truth])
+    result = measured(log_softmax(scores), scores, truth, counts, n_train=200)
+    perfect = [name for name in result if "@" in name]
+    assert len(perfect) == 9
+    assert [result[name] for name in ["accuracy", *perfect]] == pytest.approx([1] * 10, abs=1e-12)
+
+
+def test_a_label_never_seen_in_training_is_a_miss_as_rare_as_can_be():
+    log_p = np.log([[0.5, 0.25, 0.25]] * 3)
+    result = measured(log_p, log_p, [[0, 7], [7], []], np.array([10, 5, 5]), n_train=20, ks=(1, 2))
+    seen, unseen = 1 / propensity(10, 20), 1 / propensity(0, 20)
+    assert (result["n"], result["n_unknown"], result["n_without_labels"]) == (3, 1, 1)
+    assert result["accuracy"] == 1 / 2
+    assert result["log_likelihood"] == pytest.approx(math.log(0.5))
+    assert result["p@1"] == pytest.approx(1 / 3)
+    assert result["ndcg@2"] == pytest.approx(1 / (1 + 1 / math.log2(3)) / 3)
+    assert result["psp@2"] == pytest.approx(seen / (seen + unseen + unseen))
+
+
+def test_other_propensities():
+    a, b = 0.6, 2.6
+    metrics = LabelMetrics(2, np.array([30, 2]), 40, ks=(1,), propensity=(a, b))
+    metrics.add(None, np.array([[1.0, 0.0]]), Labels.of_rows([[0, 1]]))
+    assert metrics.result()["psp@1"] == pytest.approx(propensity(2, 40, a, b) / propensity(30, 40, a, b))
+
+
+def test_impossible_labels_are_clamped_but_not_forgotten():
+    log_p = np.array([[0.0, -np.inf], [0.0, -30.0]])
+    result = measured(log_p, log_p, [[0], [1]], np.array([3, 3]))
+    assert (result["log_likelihood"], result["log_likelihood_clamped"]) == (-15.0, -13.0)
+    result = measured(log_p, log_p, [[1], [1]], np.array([3, 3]))
+    assert (result["log_likelihood"], result["log_likelihood_clamped"]) == (-np.inf, -26.0)
+    assert math.isnan(result["log_likelihood_standard_error"])
+
+
+@pytest.mark.parametrize("n", range(2, 12))
+def test_equal_likelihoods_have_no_error(n):
+    log_p = np.log(np.full((n, 10), 0.1))  # some n leave a negative variance to rounding
+    result = measured(log_p, log_p, [[0]] * n, np.ones(10))
+    assert result["log_likelihood_standard_error"] == pytest.approx(0, abs=1e-7)
+
+
+def test_only_what_can_be_measured_is_reported():
+    metrics = LabelMetrics(2, ks=(1,))
+    assert metrics.result().keys() == {"n", "n_without_labels", "n_unknown", "accuracy", "p@1", "ndcg@1"}
+    assert math.isnan(metrics.result()["accuracy"])
+    metrics.add(None, np.array([[0.0, 1.0]]), Labels.single(np.array([1])))
+    assert metrics.result()["accuracy"] == 1
+    assert "log_likelihood" not in metrics.result()
+
+
+def test_blocks_of_another_shape_are_refused():
+    metrics = LabelMetrics(3)
+    with pytest.raises(ValueError, match=r"block of \(2, 4\) for 2 rows and 3 labels"):
+        metrics.add(None, np.zeros((2, 4)), Labels.of_rows([[0], [1]]))
+    with pytest.raises(ValueError, match="without n_train"):
+        LabelMetrics(3, np.ones(3))
+
+
+# ---- temperature
+
+
+def validation(seed, scale, n=300, n_labels=20):
+    """Scores of which softmax(z / scale) is the truth, some rows with several labels, none, or an unknown one."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, n_labels)) * 2
+    drawn = (z + rng.gumbel(size=z.shape)).argsort(axis=1)[:, ::-1]
+    truth = [drawn[row, : rng.choice([0, 1, 1, 1, 2])].tolist() + [n_labels + 3] * rng.choice([0, 0, 1]) for row in range(n)]
+    return (z * scale).astype(np.float32), truth
+
+
+def likelihood(temperature, z, truth):
+    n_labels = z.shape[1]
+    log_p = log_softmax(temperature * z.astype(np.float64))
+    known = [[label for label in y if label < n_labels] for y in truth]
+    return average([average([row[label] for label in y]) for row, y in zip(log_p, known, strict=True) if y])
+
+
+def blocks_of(z, truth, size=70):
+    """The rows in blocks, and a list that grows by one whenever they are asked for."""
+    passes = []
+
+    def blocks():
+        passes.append(1)
+        for start in range(0, len(truth), size):
+            yield z[start : start + size], Labels.of_rows(truth[start : start + size])
+
+    return blocks, passes
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.3, 1.0, 4.0, 100.0])
+@pytest.mark.parametrize("shift", [0.0, 50.0])
+def test_the_temperature_is_scipys(scale, shift, monkeypatch):
+    monkeypatch.setattr(evaluation, "BLOCK_FLOATS", 500)
+    z, truth = validation(seed=round(10 * scale), scale=scale)
+    blocks, passes = blocks_of(z + np.float32(shift * scale), truth)
+    best = minimize_scalar(
+        lambda log_t: -likelihood(math.exp(log_t), z, truth), bounds=(-7, 7), method="bounded", options={"xatol": 1e-9}
+    )
+    fitted = fit_temperature(blocks)
+    assert fitted == pytest.approx(math.exp(best.x), rel=1e-4)
+    assert fitted * scale == pytest.approx(1, rel=0.3)
+    assert len(passes) <= 10
+
+
+def test_probabilities_of_zero_do_not_disturb_the_temperature():
+    z, truth = validation(seed=5, scale=0.5)
+    ruled_out = np.full((len(z), 3), -np.inf, dtype=np.float32)
+    truth = [[label + 3 for label in y] for y in truth]
+    expected = fit_temperature(blocks_of(z, [[label - 3 for label in y] for y in truth])[0])
+    assert fit_temperature(blocks_of(np.hstack([ruled_out, z]), truth)[0]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("z", "at_least", "at_most"),
+    [
+        ([[0.0, 0.0], [3.0, 3.0]], 1.0, 1.0),  # any is as good
+        ([[1.0, 0.0], [2.0, 0.0]], 10.0, 1e3),  # the more the better
+        ([[0.0, 1.0], [0.0, 2.0]], 1e-3, 2e-3),  # the less the better
+        ([[1e6, 0.0], [0.0, 1e6]], 1e-3, 2e-3),  # and from far away
+    ],
+)
+def test_a_temperature_without_a_finite_optimum_stays_within_bounds(z, at_least, at_most):
+    blocks, passes = blocks_of(np.array(z), [[0], [0]])
+    assert at_least <= fit_temperature(blocks) <= at_most
+    assert len(passes) <= evaluation.PASSES
+
+
+def test_a_temperature_needs_known_labels_and_finite_scores():
+    with pytest.raises(EmbedxError, match="not one validation row has a label that training has seen"):
+        fit_temperature(blocks_of(np.zeros((2, 3)), [[], [5]])[0])
+    for bad in (np.nan, np.inf, -np.inf):
+        with pytest.raises(DivergedError, match="not finite"):
+            fit_temperature(blocks_of(np.array([[bad, 0.0, 1.0]]), [[0]])[0])
