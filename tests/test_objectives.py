@@ -89,7 +89,7 @@ def examples(objective, n=4, seed=0):
         places = rng.permutation(N)
         times[e, places[3]] = 0
         times[e, places[4]] = 1
-        for place, weight in zip(places, {"pair": [1], "set": [1, 0.5], "sum": [1, 2]}[objective.takes], strict=False):
+        for place, weight in zip(places, {"pair": [1.5], "set": [1, 0.5], "sum": [1, 2]}[objective.takes], strict=False):
             label[e, place] = weight
             times[e, place] = 1 if objective.keeps_hits else 0
     loge = np.where((label > 0) | (times > 0), np.log(rng.uniform(0.2, 0.8, (n, N))), 0) if objective.uses_loge else 0 * z
@@ -150,6 +150,16 @@ def test_what_has_no_weight_gets_no_coefficient_and_moves_no_state(objective, vi
     assert not slopes[(label == 0) & (times == 0)].any()
     assert (slopes[0] != 0).any()
     np.testing.assert_array_equal(after[1], state[1].astype(np.float32))
+
+
+@each(lambda objective: objective.state_width)
+def test_a_first_visit_reads_nothing_from_the_state(objective):
+    z, label, times, loge = examples(objective)
+    of_zeros, of_garbage = (
+        answer(objective, z, label, times, loge, np.full((4, objective.state_width), value), 0, lr=0.1) for value in (0, 1e9)
+    )
+    for ours, same in zip(of_zeros, of_garbage, strict=True):
+        np.testing.assert_array_equal(ours, same)
 
 
 @EVERY
@@ -449,7 +459,7 @@ def test_one_vs_each_is_the_papers_formula():
     objective = OneVsEach(SampledSettings())
     z, label, times, loge, y = one(objective)
     loss, _, _ = answer(objective, z, label, times, loge)
-    assert loss == pytest.approx(reference.ove_loss(z, y, times / np.exp(loge)))
+    assert loss == pytest.approx(label[y] * reference.ove_loss(z, y, times / np.exp(loge)))
 
 
 def test_one_vs_all_is_logistic_regression_for_each_class():
@@ -464,7 +474,7 @@ def test_sampled_softmax_is_the_softmax_among_the_draws(complementary):
     objective = SampledSoftmax(SampledSoftmaxSettings(complementary=complementary))
     z, label, times, loge, y = one(objective)
     loss, _, _ = answer(objective, z, label, times, loge)
-    assert loss == pytest.approx(reference.sampled_softmax_loss(z, y, times, loge, complementary))
+    assert loss == pytest.approx(label[y] * reference.sampled_softmax_loss(z, y, times, loge, complementary))
 
 
 @pytest.mark.parametrize("complementary", [False, True])
@@ -486,7 +496,7 @@ def test_softmax_is_the_papers_formula():
 def test_bouchard_is_the_papers_formula():
     z, label, times, loge, y = one(BOUCHARD)
     loss, _, _ = answer(BOUCHARD, z, label, times, loge, np.array([[0.7]]))
-    assert loss == pytest.approx(reference.bouchard_loss(z, y, times / np.exp(loge), 0.7))
+    assert loss == pytest.approx(label[y] * reference.bouchard_loss(z, y, times / np.exp(loge), 0.7))
 
 
 @pytest.mark.parametrize("size", [0.0, 1.0, 30.0, 1e4])
