@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import reference_state
+from scipy import optimize, special
 
 from embedx.objectives import OBJECTIVES
 from embedx.objectives.contract import log_softmax
@@ -209,3 +210,130 @@ def test_compiled_equals_plain_python_after_the_first_visit(name, relative):
     assert loss == pytest.approx(exact_loss, rel=1e-5)
     np.testing.assert_allclose(slopes, exact_slopes, atol=1e-5)
     np.testing.assert_allclose(state, exact_state, atol=1e-5)
+
+
+@pytest.mark.parametrize("double_sum", ["raman", "proposed"])
+@pytest.mark.parametrize(
+    ("gap", "drawn", "lr", "norm"), [(1, 1, 0.5, 3.0), (3, 3, 0.05, 0.7), (30, 2, 2.0, 1.0), (-20, 5, 1.0, 9.0)]
+)
+def test_implicit_minimises_the_proximal_objective(double_sum, gap, drawn, lr, norm):
+    z, y = scores(12), 0
+    z[1] += gap
+    weights, before = sampled_weights(range(1, 1 + drawn)), 1.5 if double_sum == "proposed" else z[y] + 1.5
+    implicit = make("implicit", double_sum=double_sum)
+    _, step, state = run(implicit, z, y, weights, state=before, visits=5, lr=lr, norm=norm)
+
+    def proximal(x):
+        return reference_state.proximal_objective(x[0], x[1:], before, z, y, weights, lr, norm, double_sum == "proposed")
+
+    end = np.concatenate([state, z - lr * norm * step])
+    found = optimize.minimize(proximal, end + 0.1, method="BFGS", options={"gtol": 1e-7})
+    np.testing.assert_allclose(end, found.x, atol=1e-4)
+    assert proximal(end) <= found.fun + 1e-12 * abs(found.fun)
+
+
+def gradient_at_the_end(double_sum, u, z, y, weights):
+    """∂loss/∂z and ∂loss/∂u of the double sum."""
+    if double_sum == "proposed":
+        gradient = weights * np.exp(np.where(weights > 0, z - z[y] - u, 0))
+        gradient[y] = -gradient.sum()
+        return gradient, 1 - np.exp(-u) + gradient[y]
+    gradient = weights * np.exp(np.where(weights > 0, z - u, 0))
+    gradient[y] = np.exp(z[y] - u) - 1
+    return gradient, -gradient.sum()
+
+
+@pytest.mark.parametrize("double_sum", ["raman", "proposed"])
+def test_implicit_step_is_the_gradient_at_its_own_end(double_sum):
+    rng = np.random.default_rng(13)
+    for gap in (-50, -1, 0, 5, 50, 500, 1e4):
+        for drawn in (1, 4):
+            z, y = rng.normal(0, 1, K), 5
+            z[0] += gap
+            weights, lr, norm = 1e3 * sampled_weights(range(drawn)), 10 ** rng.uniform(-3, 1), 10 ** rng.uniform(-2, 1)
+            before = 0.5 if double_sum == "proposed" else z[y] + 0.5
+            implicit = make("implicit", double_sum=double_sum)
+            at = {"state": before, "visits": 5, "lr": lr, "norm": norm}
+            _, step, (u,) = run(implicit, z, y, weights, **at)
+            gradient, slope = gradient_at_the_end(double_sum, u, z - lr * norm * step, y, weights)
+            np.testing.assert_allclose(step, gradient, rtol=1e-10 * (1 + abs(gap)), atol=1e-12)
+            assert u == pytest.approx(before - lr * slope, rel=1e-10)
+            loss, rounded, state = run(implicit, z, y, weights, dtype=np.float32, **at)
+            assert np.isfinite(loss)
+            np.testing.assert_allclose(rounded, step, rtol=1e-5, atol=1e-5 * np.abs(step).max())
+            assert state[0] == pytest.approx(u, rel=1e-5)
+
+
+@pytest.mark.parametrize("gap", [-50.0, 0.0, 20.0, 500.0, 1e4])
+@pytest.mark.parametrize("double_sum", ["raman", "proposed"])
+def test_implicit_steps_are_bounded_by_the_gap(double_sum, gap):
+    """Proposition 2: the step grows like the gap, where that of plain descent grows like its exponential."""
+    z = np.array([0.0, gap])
+    _, step, _ = run(make("implicit", double_sum=double_sum), z, 0, np.full(2, 1e6), state=1.0, visits=3, lr=1.0, norm=1.0)
+    assert np.abs(step).max() <= abs(gap) + np.log(1e6) + 2
+
+
+def test_implicit_with_the_papers_single_class_is_its_equation_14():
+    z, q, lr, before, weight = np.array([0.4, 1.9]), 2.5, 0.3, 1.1, 7.0
+    at = {"state": before, "visits": 1, "lr": lr, "norm": q}
+    _, step, (u,) = run(make("implicit", double_sum="proposed"), z, 0, np.full(2, weight), **at)
+    a = special.lambertw(np.exp(z[1] - z[0] - u + np.log(2 * lr * weight * q))).real
+    assert lr * q * step[1] == pytest.approx(a / 2)
+    assert lr * q * step[0] == pytest.approx(-a / 2)
+    assert 2 * lr * (1 - np.exp(-u)) + 2 * (u - before) - a / q == pytest.approx(0, abs=1e-12)
+
+
+def test_implicit_without_a_step_is_the_gradient():
+    z, weights = scores(14), sampled_weights((0, 2))
+    for double_sum in ("raman", "proposed"):
+        for norm in (0.0, 1.0):
+            at = {"state": 3.0, "visits": 5}
+            _, step, state = run(make("implicit", double_sum=double_sum), z, 1, weights, norm=norm, **at)
+            _, gradient, _ = run(make("umax", double_sum=double_sum), z, 1, weights, **at)
+            np.testing.assert_allclose(step, gradient, rtol=1e-9)
+            assert state[0] == pytest.approx(3.0, abs=1e-12)
+
+
+FREE_SCORES = {
+    "ar": {},
+    "ar by noise": {"augment": "noise"},
+    "umax": {},
+    "umax proposed": {"double_sum": "proposed"},
+    "implicit": {},
+    "implicit proposed": {"double_sum": "proposed"},
+    "sgd-double-sum": {},
+    "sgd-double-sum proposed": {"double_sum": "proposed"},
+}
+
+
+@pytest.mark.parametrize("case", FREE_SCORES)
+def test_sampled_steps_reach_maximum_likelihood(case):
+    """Scores free for each of two inputs: the optimum is the distribution of the labels. Every example keeps its own state."""
+    rng = np.random.default_rng(15)
+    labels = np.array([[0] * 6 + [1] * 3 + [2], [3] * 2 + [0] * 2 + [1] * 6])
+    truth = np.array([np.bincount(row, minlength=4) / 10 for row in labels])
+    objective = make(case.split()[0], **FREE_SCORES[case])
+    first_rate = 0.5 if objective.stable else 0.1  # the baseline diverges at 0.5
+    numbers = objective.numbers(1, 4)
+    z, state, visits = np.zeros((2, 4), np.float32), np.zeros((20, 1), np.float32), np.zeros(20, np.int64)
+    mean, counted = np.zeros((2, 4)), 0
+    none = np.zeros((1, 0), np.float32)
+    steps = 30_000
+    examples, draws = rng.integers(20, size=steps), rng.integers(1, 4, size=steps)
+    label, times, loge = (np.zeros((1, 4), np.float32) for _ in range(3))
+    key, visit, norm = np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1, np.float32)
+    for i in range(steps):
+        row, y = divmod(examples[i], 10)[0], labels.flat[examples[i]]
+        rate = np.float32(first_rate / (1 + i / 100) ** 0.7)
+        slopes = z[row : row + 1].copy()
+        label[:], times[:] = 0, 0
+        label[0, y] = times[0, (y + draws[i]) % 4] = 1
+        loge[:] = -np.log(3)
+        key[0], visit[0] = examples[i], visits[examples[i]]
+        objective.coefficients(slopes, label, times, loge, state, none, numbers, key, visit, norm, 1, 4, rate)
+        z[row] -= rate * slopes[0]
+        visits[examples[i]] += 1
+        if i > steps // 2:
+            mean += np.exp(log_softmax(z.astype(np.float64)))
+            counted += 1
+    np.testing.assert_allclose(mean / counted, truth, atol=0.04)

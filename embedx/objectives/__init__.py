@@ -5,6 +5,7 @@ from embedx.objectives.ar import AugmentReduce
 from embedx.objectives.bouchard import Bouchard
 from embedx.objectives.contract import Objective
 from embedx.objectives.hs import HierarchicalSoftmax
+from embedx.objectives.implicit import Implicit
 from embedx.objectives.nce import NoiseContrastive
 from embedx.objectives.ns import NegativeSampling
 from embedx.objectives.ova import OneVsAll
@@ -22,6 +23,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
         HierarchicalSoftmax,
         AugmentReduce,
         OneVsEach,
+        Implicit,
         OneVsAll,
         NoiseContrastive,
         SampledSoftmax,

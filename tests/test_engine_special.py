@@ -1,0 +1,97 @@
+"""Special functions of the engine, compared with SciPy's."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special
+
+from embedx.compiled import kernel
+from embedx.engine import maths
+
+
+@kernel
+def apply_lambert_w_exp(x, out):
+    for i in range(x.size):
+        out[i] = maths.lambert_w_exp(x[i])
+
+
+@kernel
+def apply_log_ndtr(x, out):
+    for i in range(x.size):
+        out[i] = maths.log_ndtr(x[i])
+
+
+@kernel
+def apply_hazard(x, out):
+    for i in range(x.size):
+        out[i] = maths.hazard(x[i])
+
+
+@kernel
+def apply_ndtri(x, out):
+    for i in range(x.size):
+        out[i] = maths.ndtri(x[i])
+
+
+def compiled(apply, x):
+    out = np.empty_like(x)
+    apply(x, out)
+    return out
+
+
+def plain(apply, x):
+    out = np.empty_like(x)
+    apply.py_func(x, out)
+    return out
+
+
+def worst(got, truth):
+    return np.max(np.abs(got / truth - 1))
+
+
+def hazard(x):
+    """φ/Φ by the scaled complementary error function, good on either side."""
+    left = math.sqrt(2 / math.pi) / special.erfcx(-np.minimum(x, 0) / math.sqrt(2))
+    return np.where(x < 0, left, np.exp(-x * x / 2) / math.sqrt(2 * math.pi) / special.ndtr(np.maximum(x, 0)))
+
+
+LOGARITHMS = np.concatenate([np.linspace(-30, 30, 2001), np.linspace(30, 5000, 501)])
+
+
+@pytest.mark.parametrize("evaluate", [compiled, plain])
+def test_lambert_w_solves_its_equation_in_the_log_domain(evaluate):
+    w = evaluate(apply_lambert_w_exp, LOGARITHMS)
+    assert np.max(np.abs(w + np.log(w) - LOGARITHMS) / np.maximum(1, np.abs(LOGARITHMS))) < 1e-14
+    usual = LOGARITHMS < 600
+    assert worst(w[usual], special.lambertw(np.exp(LOGARITHMS[usual])).real) < 1e-12
+
+
+def test_lambert_w_in_float32():
+    t = LOGARITHMS.astype(np.float32)
+    assert worst(compiled(apply_lambert_w_exp, t), compiled(apply_lambert_w_exp, t.astype(np.float64))) < 1e-6
+    assert np.isfinite(compiled(apply_lambert_w_exp, np.array([-1e4, 1e8], np.float32))).all()
+
+
+GAPS = np.concatenate([np.linspace(-40, 8, 4001), [-1e4, -300.5, -4.0, 0.0]])
+
+
+@pytest.mark.parametrize(("apply", "truth"), [(apply_log_ndtr, special.log_ndtr), (apply_hazard, hazard)])
+@pytest.mark.parametrize("evaluate", [compiled, plain])
+def test_log_of_the_normal_distribution_function_and_its_slope(apply, truth, evaluate):
+    assert worst(evaluate(apply, GAPS), truth(GAPS)) < 2e-13
+
+
+@pytest.mark.parametrize(("apply", "truth"), [(apply_log_ndtr, special.log_ndtr), (apply_hazard, hazard)])
+def test_the_same_in_float32(apply, truth):
+    x = GAPS.astype(np.float32)
+    exact = truth(x.astype(np.float64))
+    got = compiled(apply, x)
+    assert worst(got[x < 1], exact[x < 1]) < 2e-6
+    assert np.max(np.abs(got - exact)[x > 0]) < 2e-7
+
+
+def test_quantiles_of_the_normal_distribution():
+    p = np.concatenate([np.linspace(1e-6, 1 - 1e-6, 1000), 10.0 ** -np.arange(1, 300)])
+    for evaluate in (compiled, plain):
+        assert worst(evaluate(apply_ndtri, p), special.ndtri(p)) < 1e-13
