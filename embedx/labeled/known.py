@@ -51,7 +51,7 @@ def settled(
     if known is None and all(WHOLE.fullmatch(name) for name in names):
         names.sort(key=int)
     ids = {name: number for number, name in enumerate(names)}
-    return np.array([ids[label] for label in labels], np.int32), names if known is None else known
+    return np.array([ids[label] for label in labels], np.int32), names
 
 
 def read_names(file: str) -> list[str]:

@@ -1,5 +1,6 @@
 """fastText's lines, `__label__a __label__b some words here`, as bags of words: a feature is how often its word stands there."""
 
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -29,14 +30,13 @@ def is_fasttext(lines: Lines) -> bool:
 def read_bags(lines: Lines, vocabulary: list[str] | None) -> Bags:
     """The lines as bags of these words, or of all; words and labels are separated by white space, labels stand anywhere."""
     numbering = Numbering({word.encode("utf-8"): number for number, word in enumerate(vocabulary or [])})
-    number_of = numbering.__getitem__
     pieces: list[np.ndarray] = []
     sizes: list[int] = []
     for chunk in lines:
         decoded(lines, chunk)
         rows = [line.split() for line in chunk.split(b"\n")[:-1]]
         sizes += map(len, rows)
-        pieces += [np.fromiter((number_of(word) for row in rows for word in row), np.int32)]
+        pieces.append(np.fromiter(map(numbering.__getitem__, chain.from_iterable(rows)), np.int32))
     tokens = np.concatenate(pieces)
     del pieces
     types = list(numbering)
