@@ -62,6 +62,9 @@ if numba.config.DISABLE_JIT:
         for i, vector in enumerate(vectors):
             matrix[row + i // 4, column + i % 4] = vector.sum()
 
+    def sum_of(vector):
+        return vector.sum()
+
     def zeros():
         return np.zeros(LANES, dtype=np.float32)
 
@@ -70,6 +73,12 @@ if numba.config.DISABLE_JIT:
 
     def multiply_add(a, b, c):
         return a * b + c
+
+    def divide(a, b):
+        return a / b
+
+    def square_root(a):
+        return np.sqrt(a)
 
     def prefetch(matrix, row, column):
         return None
@@ -140,6 +149,21 @@ else:
         return types.void(matrix, types.intp, types.intp, vectors), emit
 
     @intrinsic
+    def sum_of(_typing, vector):
+        """The sum of the sixteen floats."""
+
+        def emit(context, builder, signature, arguments):
+            total = arguments[0]
+            half = LANES // 2
+            while half:
+                other = builder.shuffle_vector(total, total, _lanes([(lane + half) % LANES for lane in range(LANES)]))
+                total = builder.fadd(total, other)
+                half //= 2
+            return builder.extract_element(total, ir.Constant(_INDEX, 0))
+
+        return types.float32(float32x16), emit
+
+    @intrinsic
     def zeros(_typing):
         """Sixteen zeros."""
         return float32x16(), lambda context, builder, signature, arguments: ir.Constant(_VECTOR, [0.0] * LANES)
@@ -164,6 +188,26 @@ else:
             return builder.fadd(product, arguments[2], flags=("contract",))
 
         return float32x16(float32x16, float32x16, float32x16), emit
+
+    @intrinsic
+    def divide(_typing, a, b):
+        """a / b, lane by lane."""
+
+        def emit(context, builder, signature, arguments):
+            return builder.fdiv(*arguments)
+
+        return float32x16(float32x16, float32x16), emit
+
+    @intrinsic
+    def square_root(_typing, a):
+        """The square roots of numbers that are not negative."""
+
+        def emit(context, builder, signature, arguments):
+            kind = ir.FunctionType(_VECTOR, [_VECTOR])
+            root = cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{LANES}f32")
+            return builder.call(root, arguments)
+
+        return float32x16(float32x16), emit
 
     @intrinsic
     def prefetch(_typing, matrix, row, column):

@@ -1,0 +1,136 @@
+"""Labelled examples as the kernels of classification see them, and the rows by which a step groups its gradients."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from embedx.compiled import kernel_part
+from embedx.engine.optimizers import descend, pay_row
+from embedx.engine.simd import LANES, aligned_zeros, load, multiply_add, splat, store, zeros
+from embedx.labeled.data import Labeled, Labels
+
+
+class Examples(NamedTuple):
+    """Features, dense or sparse, and labels. The half that is not used is empty."""
+
+    dense: np.ndarray  # float32 (n, n_features)
+    offsets: np.ndarray  # int64 (n + 1,): the features of example i are those at offsets[i]:offsets[i + 1]
+    columns: np.ndarray  # int32
+    values: np.ndarray  # float32
+    label_offsets: np.ndarray  # int64 (n + 1,)
+    label_ids: np.ndarray  # int32
+
+
+def examples_of(features: object, labels: Labels) -> Examples:
+    """The arrays of a data set, without copying where they have the kernels' types already."""
+    data = Labeled(features, labels, 0)
+    empty = np.zeros((0, 0), dtype=np.float32)
+    if data.is_sparse:
+        dense = empty
+        offsets, columns, values = data.features.indptr, data.features.indices, data.features.data
+    else:
+        dense = np.ascontiguousarray(data.features, dtype=np.float32)
+        offsets, columns, values = np.zeros(1), np.zeros(0), np.zeros(0)
+    return Examples(
+        np.asarray(dense),
+        np.ascontiguousarray(offsets, dtype=np.int64),
+        np.ascontiguousarray(columns, dtype=np.int32),
+        np.ascontiguousarray(values, dtype=np.float32),
+        np.ascontiguousarray(labels.offsets, dtype=np.int64),
+        np.ascontiguousarray(labels.ids, dtype=np.int32),
+    )
+
+
+@kernel_part
+def copy_features(examples, i, out, e):
+    """Overwrite out[e, :n_features] by the dense features of example i."""
+    for d in range(examples.dense.shape[1]):
+        out[e, d] = examples.dense[i, d]
+
+
+@kernel_part
+def sum_rows(examples, i, table, n, optimizer, clock, out, e):
+    """Overwrite out[e] by the weighted sum of the rows that the features of example i name: its hidden layer."""
+    stride = out.shape[1]
+    for d in range(0, stride, LANES):
+        store(out, e, d, zeros())
+    for f in range(examples.offsets[i], examples.offsets[i + 1]):
+        row = np.int64(examples.columns[f])
+        pay_row(table, row, n, optimizer, clock)
+        value = splat(examples.values[f])
+        for d in range(0, stride, LANES):
+            store(out, e, d, multiply_add(value, load(table.rows, row, d), load(out, e, d)))
+
+
+class Groups(NamedTuple):
+    """The entries of a step by the row that they belong to: a chain for each row."""
+
+    first: np.ndarray  # int64 (n_rows,): the first entry of a row, -1 for none
+    following: np.ndarray  # int64 (n_entries,): the next entry of the same row, -1 at the end
+    touched: np.ndarray  # int32 (n_entries,): the rows that have entries
+
+
+def new_groups(n_rows: int, n_entries: int) -> Groups:
+    return Groups(
+        np.full(n_rows, -1, dtype=np.int64), np.zeros(n_entries, dtype=np.int64), np.zeros(n_entries, dtype=np.int32)
+    )
+
+
+@kernel_part
+def put(groups, row, entry, n_touched):
+    """Add an entry to its row; return the number of rows that have entries."""
+    if groups.first[row] < 0:
+        groups.touched[n_touched] = row
+        n_touched += 1
+    groups.following[entry] = groups.first[row]
+    groups.first[row] = entry
+    return n_touched
+
+
+# ---- the hidden layer's own steps
+
+
+class FeatureScratch(NamedTuple):
+    """A worker's memory for the steps of the features' rows."""
+
+    groups: Groups  # the features' values in a minibatch, by feature
+    value: np.ndarray  # float32 (max values,)
+    example: np.ndarray  # int32 (max values,): the example in the minibatch that a value belongs to
+    gradient: np.ndarray  # float32 (1, stride)
+
+
+def new_feature_scratch(examples: Examples, n_features: int, batch_size: int, dim: int) -> FeatureScratch:
+    """Memory for minibatches of any examples; none if `n_features` is 0."""
+    n_values = int(np.sort(np.diff(examples.offsets))[::-1][:batch_size].sum()) if n_features else 0
+    return FeatureScratch(
+        new_groups(n_features, n_values),
+        np.zeros(n_values, dtype=np.float32),
+        np.zeros(n_values, dtype=np.int32),
+        aligned_zeros(1, dim),
+    )
+
+
+@kernel_part
+def descend_features(table, examples, optimizer, n, scratch, h_gradient, order, begin, end, rate):
+    """Each feature's row takes its step along what its examples ask of their h[:n], times the feature's values."""
+    groups, g = scratch.groups, scratch.gradient
+    n_touched = 0
+    n_values = 0
+    for e in range(end - begin):
+        i = order[begin + e]
+        for f in range(examples.offsets[i], examples.offsets[i + 1]):
+            n_touched = put(groups, np.int64(examples.columns[f]), n_values, n_touched)
+            scratch.value[n_values], scratch.example[n_values] = examples.values[f], e
+            n_values += 1
+    for t in range(n_touched):
+        row = np.int64(groups.touched[t])
+        for d in range(0, g.shape[1], LANES):
+            store(g, 0, d, zeros())
+        entry = groups.first[row]
+        while entry >= 0:
+            x, e = splat(scratch.value[entry]), np.int64(scratch.example[entry])
+            for d in range(0, g.shape[1], LANES):
+                store(g, 0, d, multiply_add(x, load(h_gradient, e, d), load(g, 0, d)))
+            entry = groups.following[entry]
+        descend(table, row, 0, g, 0, 0, n, optimizer, rate)
+        groups.first[row] = -1

@@ -1,0 +1,200 @@
+"""Training where every output row competes and each minds its own business: a loss that is a sum over rows, sparse features.
+
+Then tiles of 32 output rows can be trained one after another, each over a whole stretch of minibatches, while its parameters
+stay in the core's own cache. The updates are those of columns.AllRows to the last bit but for the order of sums.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from embedx.compiled import kernel, kernel_part
+from embedx.engine.examples import Examples, Groups, put
+from embedx.engine.optimizers import Optimizer, clock_of, descend, pay, step_size
+from embedx.engine.simd import LANES, load, multiply_add, splat, store, zeros
+
+WIDTH = 2 * LANES
+
+
+class Scratch(NamedTuple):
+    """One worker's own memory."""
+
+    z: np.ndarray  # float32 (batch_size, WIDTH)
+    label: np.ndarray
+    times: np.ndarray
+    loge: np.ndarray
+    state: np.ndarray  # float32 (1, 0), as are the next two: such objectives have neither state nor noise
+    uniforms: np.ndarray
+    norm: np.ndarray  # float32 (batch_size,)
+    key: np.ndarray  # int64 (batch_size,)
+    gradient: np.ndarray  # float32 (dim, WIDTH); zero between steps
+    decayed: np.ndarray  # float64 (dim,): the clock when the tile's part of a row last paid its weight decay
+
+
+class Steps(NamedTuple):
+    """The minibatches of a stretch, and the features that each touches: touched[offsets[b]:offsets[b + 1]]."""
+
+    offsets: np.ndarray  # int64 (n_steps + 1,)
+    touched: np.ndarray  # int32
+
+
+def new_scratch(batch_size: int, dim: int) -> Scratch:
+    def matrix() -> np.ndarray:
+        return np.zeros((batch_size, WIDTH), dtype=np.float32)
+
+    return Scratch(
+        matrix(), matrix(), matrix(), matrix(),
+        np.zeros((1, 0), dtype=np.float32), np.zeros((batch_size, 0), dtype=np.float32),
+        np.zeros(batch_size, dtype=np.float32), np.zeros(batch_size, dtype=np.int64),
+        np.zeros((dim, WIDTH), dtype=np.float32), np.zeros(dim, dtype=np.float64),
+    )  # fmt: skip
+
+
+@kernel
+def find_touched(examples, order, start, stop, batch_size, groups, steps):
+    """Fill `steps` for the examples order[start:stop]."""
+    n_all = 0
+    step = 0
+    for begin in range(start, stop, batch_size):
+        n = 0
+        entry = 0
+        for e in range(begin, min(begin + batch_size, stop)):
+            for f in range(examples.offsets[order[e]], examples.offsets[order[e] + 1]):
+                n = put(groups, np.int64(examples.columns[f]), entry, n)
+                entry += 1
+        for k in range(n):
+            groups.first[groups.touched[k]] = -1
+            steps.touched[n_all + k] = groups.touched[k]
+        n_all += n
+        step += 1
+        steps.offsets[step] = n_all
+
+
+@kernel
+def train_tiles(
+    coefficients, examples, steps, table, numbers, optimizer, scratch, order, start, stop, batch_size, sum_over,
+    bias_row, n_rows, first, last, keeps_hits, lr, clock,
+):  # fmt: skip
+    """Train table columns first:last, whole tiles, on the examples order[start:stop]; return the summed loss."""
+    loss = 0.0
+    for t in range(first, last, WIDTH):
+        now = clock
+        scratch.decayed[:] = now
+        step = 0
+        for begin in range(start, stop, batch_size):
+            end = min(begin + batch_size, stop)
+            _pay_touched(table, optimizer, scratch, steps, step, t, now)
+            _scores(examples, table, scratch, order, begin, end, bias_row, t)
+            _mark(examples, scratch, order, begin, end, n_rows, t, keeps_hits)
+            loss += coefficients(
+                scratch.z, scratch.label, scratch.times, scratch.loge, scratch.state, scratch.uniforms, numbers,
+                scratch.key, scratch.key, scratch.norm, end - begin, WIDTH, np.float32(lr),
+            )  # fmt: skip
+            _unmark(examples, scratch, order, begin, end, t)
+            _sum_gradients(examples, scratch, order, begin, end, bias_row, np.float32(sum_over / (end - begin)))
+            rate = step_size(optimizer, lr)
+            for k in range(steps.offsets[step], steps.offsets[step + 1]):
+                _step(table, np.int64(steps.touched[k]), t, scratch, optimizer, rate)
+            if bias_row >= 0:
+                _step(table, bias_row, t, scratch, optimizer, rate)
+            now += clock_of(optimizer, lr)
+            step += 1
+        if optimizer.l2 > 0:
+            for row in range(table.rows.shape[0]):
+                if row != bias_row and now > scratch.decayed[row]:
+                    pay(table, row, t, t + WIDTH, optimizer, now - scratch.decayed[row])
+    return loss
+
+
+@kernel_part
+def _pay_touched(table, optimizer, scratch, steps, step, t, now):
+    """Have the tile's part of the rows of a step pay the weight decay that is due."""
+    if optimizer.l2 > 0:
+        for k in range(steps.offsets[step], steps.offsets[step + 1]):
+            row = np.int64(steps.touched[k])
+            if now > scratch.decayed[row]:
+                pay(table, row, t, t + WIDTH, optimizer, now - scratch.decayed[row])
+                scratch.decayed[row] = now
+
+
+@kernel_part
+def _scores(examples, table, scratch, order, begin, end, bias_row, t):
+    """The scores of a minibatch with the tile; two features at a time, so that four sums are under way at once."""
+    for e in range(begin, end):
+        f, last = examples.offsets[order[e]], examples.offsets[order[e] + 1]
+        a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
+        if bias_row >= 0:
+            a0, b0 = load(table.rows, bias_row, t), load(table.rows, bias_row, t + LANES)
+        while f + 1 < last:
+            row, x = np.int64(examples.columns[f]), splat(examples.values[f])
+            a0 = multiply_add(x, load(table.rows, row, t), a0)
+            b0 = multiply_add(x, load(table.rows, row, t + LANES), b0)
+            row, x = np.int64(examples.columns[f + 1]), splat(examples.values[f + 1])
+            a1 = multiply_add(x, load(table.rows, row, t), a1)
+            b1 = multiply_add(x, load(table.rows, row, t + LANES), b1)
+            f += 2
+        if f < last:
+            row, x = np.int64(examples.columns[f]), splat(examples.values[f])
+            a0 = multiply_add(x, load(table.rows, row, t), a0)
+            b0 = multiply_add(x, load(table.rows, row, t + LANES), b0)
+        one = splat(np.float32(1))
+        store(scratch.z, e - begin, 0, multiply_add(one, a0, a1))
+        store(scratch.z, e - begin, LANES, multiply_add(one, b0, b1))
+
+
+@kernel_part
+def _mark(examples, scratch, order, begin, end, n_rows, t, keeps_hits):
+    """Write the labels of a minibatch that lie in the tile; every row of it competes."""
+    one = splat(np.float32(1))
+    for e in range(end - begin):
+        store(scratch.times, e, 0, one)
+        store(scratch.times, e, LANES, one)
+        for k in range(n_rows - t, WIDTH):
+            scratch.times[e, k] = 0
+        i = order[begin + e]
+        for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
+            k = examples.label_ids[at] - t
+            if 0 <= k < WIDTH:
+                scratch.label[e, k] = 1
+                if not keeps_hits:
+                    scratch.times[e, k] = 0
+        if examples.label_offsets[i] == examples.label_offsets[i + 1]:
+            store(scratch.times, e, 0, zeros())
+            store(scratch.times, e, LANES, zeros())
+
+
+@kernel_part
+def _unmark(examples, scratch, order, begin, end, t):
+    """Clear the labels that were marked."""
+    for e in range(end - begin):
+        i = order[begin + e]
+        for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
+            k = examples.label_ids[at] - t
+            if 0 <= k < WIDTH:
+                scratch.label[e, k] = 0
+
+
+@kernel_part
+def _sum_gradients(examples, scratch, order, begin, end, bias_row, scale):
+    """Add what a minibatch asks of the tile to scratch.gradient."""
+    g = scratch.gradient
+    nothing = zeros()
+    for e in range(begin, end):
+        a = multiply_add(splat(scale), load(scratch.z, e - begin, 0), nothing)
+        b = multiply_add(splat(scale), load(scratch.z, e - begin, LANES), nothing)
+        for f in range(examples.offsets[order[e]], examples.offsets[order[e] + 1]):
+            row, x = np.int64(examples.columns[f]), splat(examples.values[f])
+            store(g, row, 0, multiply_add(x, a, load(g, row, 0)))
+            store(g, row, LANES, multiply_add(x, b, load(g, row, LANES)))
+        if bias_row >= 0:
+            one = splat(np.float32(1))
+            store(g, bias_row, 0, multiply_add(one, a, load(g, bias_row, 0)))
+            store(g, bias_row, LANES, multiply_add(one, b, load(g, bias_row, LANES)))
+
+
+@kernel_part
+def _step(table, row, t, scratch, optimizer, rate):
+    """One step of the tile's part of a feature's row; its gradient is zero afterwards."""
+    descend(table, row, t, scratch.gradient, row, 0, WIDTH, optimizer, rate)
+    store(scratch.gradient, row, 0, zeros())
+    store(scratch.gradient, row, LANES, zeros())
