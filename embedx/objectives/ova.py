@@ -6,7 +6,7 @@ that are no positive may be sampled:
     ∂loss/∂z_k = (label_k + weight_k) · σ(z_k) - label_k
 σ(z_k) estimates the probability that k is among the labels, however many these are; the sum over k is their expected number.
 Where a distribution is asked for, they are divided by it: exact if every input has one label, a convention otherwise. With one
-label the loss is Bouchard's bound at alpha = 0.
+label the loss is Bouchard's bound at alpha = 0. At scores of 0 its K classes push by 1/2 each: mind the learning rate.
 """
 
 import numpy as np
