@@ -1,6 +1,9 @@
 """Naive versions of the objectives that keep a state, one step each, straight from the papers in float64."""
 
+import itertools
+
 import numpy as np
+from scipy import integrate, stats
 
 
 def augment_reduce_step(eta, alpha, scores, y, sampled, n_classes):
@@ -58,3 +61,76 @@ def proximal_objective(u, scores_moved, u0, scores, y, weights, lr, squared_norm
     else:
         loss = u - z[y] + np.exp(z[y] - u) + sum(weights[k] * np.exp(z[k] - u) for k in range(len(z)) if k != y)
     return 2 * lr * loss + (u - u0) ** 2 + np.sum((z - scores) ** 2) / squared_norm
+
+
+def general_augment_reduce_step(mu, gamma, rate, draws, law, scores, y, sampled, n_classes, entropy=True):
+    """Ruiz et al. 2018, algorithm 2 and eq. 9, for one observation: the new μ, γ and the gradient of -ELBO by the scores.
+
+    `law` has the derivatives of log φ and of log Φ; `draws` are the two standard variates, for the local and the global step.
+    """
+    scale = (n_classes - 1) / len(sampled)
+    sigma = np.log1p(np.exp(gamma))
+    noise = mu + sigma * draws[0]
+    slope = law.slope(noise) + scale * sum(law.slope_cdf(noise + scores[y] - scores[k]) for k in sampled)
+    mu += rate * slope
+    gamma += rate * (slope * draws[0] + (1 / sigma if entropy else 0)) * (1 - np.exp(-sigma))
+    noise = mu + np.log1p(np.exp(gamma)) * draws[1]
+    gradient = np.zeros(n_classes)
+    for k in sampled:
+        pull = scale * law.slope_cdf(noise + scores[y] - scores[k])
+        gradient[k] += pull
+        gradient[y] -= pull
+    return mu, gamma, gradient
+
+
+class Normal:
+    quantile = staticmethod(stats.norm.ppf)
+    log_density = staticmethod(stats.norm.logpdf)
+    log_cdf = staticmethod(stats.norm.logcdf)
+
+    @staticmethod
+    def slope(x):
+        return -x
+
+    @staticmethod
+    def slope_cdf(x):
+        return np.exp(stats.norm.logpdf(x) - stats.norm.logcdf(x))
+
+
+class Logistic:
+    quantile = staticmethod(stats.logistic.ppf)
+    log_density = staticmethod(stats.logistic.logpdf)
+    log_cdf = staticmethod(stats.logistic.logcdf)
+
+    @staticmethod
+    def slope(x):
+        return 1 - 2 * stats.logistic.cdf(x)
+
+    @staticmethod
+    def slope_cdf(x):
+        return stats.logistic.sf(x)
+
+
+def log_probability(law, scores, y):
+    """log of eq. 5, by SciPy's adaptive quadrature around the peak of the integrand."""
+
+    def log_integrand(t):
+        return law.log_density(t - scores[y]) + law.log_cdf(t - np.delete(scores, y)).sum()
+
+    nodes = np.linspace(scores.min() - 10, scores.max() + 10, 2001)
+    heights = [log_integrand(t) for t in nodes]
+    top, peak = max(heights), nodes[np.argmax(heights)]
+    pieces = np.concatenate([[-100, -40], np.arange(-25, 26, 5), [40, 100]]) + peak
+    total = 0.0
+    for left, right in itertools.pairwise(pieces):
+        total += integrate.quad(lambda t: np.exp(log_integrand(t) - top), left, right, epsabs=1e-14, epsrel=1e-11)[0]
+    return top + np.log(total)
+
+
+def elbo(law, mu, sigma, scores, y):
+    """Eq. 7 with q of location mu and scale sigma over the winner's utility, by quadrature in the standard variate."""
+    x = np.linspace(-60, 60, 24_001)
+    log_q = law.log_density(x)
+    t = mu + sigma * x
+    joint = law.log_density(t - scores[y]) + sum(law.log_cdf(t - scores[k]) for k in range(len(scores)) if k != y)
+    return np.sum(np.exp(log_q) * (joint - log_q + np.log(sigma))) * (x[1] - x[0])

@@ -7,7 +7,7 @@ import pytest
 import reference_state
 from scipy import optimize, special
 
-from embedx.objectives import OBJECTIVES
+from embedx.objectives import OBJECTIVES, utility
 from embedx.objectives.contract import log_softmax
 
 K = 6
@@ -318,7 +318,7 @@ def test_sampled_steps_reach_maximum_likelihood(case):
     z, state, visits = np.zeros((2, 4), np.float32), np.zeros((20, 1), np.float32), np.zeros(20, np.int64)
     mean, counted = np.zeros((2, 4)), 0
     none = np.zeros((1, 0), np.float32)
-    steps = 30_000
+    steps = 15_000
     examples, draws = rng.integers(20, size=steps), rng.integers(1, 4, size=steps)
     label, times, loge = (np.zeros((1, 4), np.float32) for _ in range(3))
     key, visit, norm = np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1, np.float32)
@@ -337,3 +337,129 @@ def test_sampled_steps_reach_maximum_likelihood(case):
             mean += np.exp(log_softmax(z.astype(np.float64)))
             counted += 1
     np.testing.assert_allclose(mean / counted, truth, atol=0.04)
+
+
+LAWS = pytest.mark.parametrize(
+    ("name", "law"),
+    [("ar-probit", reference_state.Normal), ("ar-logistic", reference_state.Logistic)],
+    ids=["probit", "logistic"],
+)
+
+
+@LAWS
+@pytest.mark.parametrize("entropy", [True, False])
+def test_ar_beyond_the_softmax_is_algorithm_2(name, law, entropy):
+    z, y, sampled, uniforms = scores(16), 1, (0, 3, 5), (0.8, 0.15)
+    objective = make(name, augment="noise", entropy=entropy)
+    mu, gamma, gradient = reference_state.general_augment_reduce_step(
+        0.4, 0.2, 0.01 * 4**-0.9, law.quantile(uniforms), law, z, y, sampled, K, entropy
+    )
+    _, slopes, state = run(objective, z, y, sampled_weights(sampled), state=(0.4, 0.2), visits=3, uniforms=uniforms)
+    np.testing.assert_allclose(state, [mu, gamma], rtol=1e-7)  # the rate is a float32
+    np.testing.assert_allclose(slopes, gradient, atol=1e-8)
+
+
+@LAWS
+def test_the_law_of_the_utility_takes_the_same_local_step(name, law):
+    z, weights = scores(17), sampled_weights((0, 3, 5))
+    at = {"visits": 3, "uniforms": (0.8, 0.15)}
+    _, of_noise, noise = run(make(name, augment="noise"), z, 1, weights, state=(0.4, 0.2), **at)
+    _, of_utility, utility = run(make(name), z, 1, weights, state=(0.4 + z[1], 0.2), **at)
+    np.testing.assert_allclose(utility - [z[1], 0], noise)
+    np.testing.assert_allclose(of_utility[[0, 3, 5]], of_noise[[0, 3, 5]])
+
+
+def standard_nodes(law):
+    """Uniforms and weights whose quantiles are a Gauss quadrature for the law."""
+    if law is reference_state.Normal:
+        x, weight = np.polynomial.hermite_e.hermegauss(20)
+        return special.ndtr(x), weight / weight.sum()
+    x = np.linspace(-30, 30, 121)
+    return special.expit(x), 0.5 * special.expit(x) * special.expit(-x)
+
+
+def mean_loss(objective, law, z, y, state):
+    nodes, weight = standard_nodes(law)
+    return sum(
+        w * run(objective, z, y, np.ones(K), state=state, uniforms=(0.5, u))[0] for u, w in zip(nodes, weight, strict=True)
+    )
+
+
+@LAWS
+def test_expected_loss_is_the_bound_and_never_below_the_exact_loss(name, law):
+    objective, z, y = make(name), scores(18), 3
+    exact = -objective.log_probability(z, np.zeros(K))[y]
+    for gamma in (-1.0, 0.5):
+        loss = mean_loss(objective, law, z, y, (1.3, gamma))
+        assert loss == pytest.approx(-reference_state.elbo(law, 1.3, np.log1p(np.exp(gamma)), z, y), abs=1e-6)
+        assert loss > exact
+    best = objective.settle(z[None], np.eye(K)[[y]])[0]
+    assert exact < mean_loss(objective, law, z, y, best) < exact + 0.05
+    for place in np.ndindex(2):
+        for move in (-0.1, 0.1):
+            assert mean_loss(objective, law, z, y, best + move * np.eye(2)[place]) > mean_loss(objective, law, z, y, best)
+
+
+@LAWS
+def test_local_steps_climb_the_bound_entropy_included(name, law):
+    """On average over the draws a step is the gradient of the ELBO by μ and γ."""
+    z, y, at, small = scores(19), 2, np.array([0.9, 0.3]), 1e-3
+    objective = make(name, local_rate=small, local_decay=0.0)
+    nodes, weight = standard_nodes(law)
+    step = sum(
+        w * (run(objective, z, y, np.ones(K), state=at, visits=1, uniforms=(u, 0.5))[2] - at)
+        for u, w in zip(nodes, weight, strict=True)
+    )
+
+    def elbo(state):
+        return reference_state.elbo(law, state[0], np.log1p(np.exp(state[1])), z, y)
+
+    for i in range(2):
+        slope = (elbo(at + 1e-4 * np.eye(2)[i]) - elbo(at - 1e-4 * np.eye(2)[i])) / 2e-4
+        assert step[i] / small == pytest.approx(slope, abs=1e-3)
+
+
+@LAWS
+def test_a_single_heavy_draw_moves_a_law_by_one_at_most(name, law):
+    z = np.array([0.0, 5.0, 0, 0, 0, 0])
+    _, _, state = run(make(name), z, 0, np.full(K, 1e6), state=(0.0, 0.5), visits=1, uniforms=(0.9, 0.5))
+    assert np.abs(state - [0.0, 0.5]).max() <= 1
+
+
+@LAWS
+def test_the_first_law_is_close_to_the_best_when_all_rows_are_seen(name, law):
+    z, y = scores(20), 2
+    objective = make(name, local_rate=0.0)
+    _, _, first = run(objective, z, y, np.ones(K), visits=0)
+    loss, exact = mean_loss(objective, law, z, y, first), -objective.log_probability(z, np.zeros(K))[y]
+    assert exact < loss < exact + 0.2
+
+
+@LAWS
+@pytest.mark.parametrize("n_classes", [3, 10, 50])
+@pytest.mark.parametrize("gap", [1, 20])
+def test_probabilities_are_scipys_quadrature_for_the_likely_and_the_unlikely(name, law, n_classes, gap):
+    z = np.random.default_rng(21).uniform(0, gap, n_classes)
+    z[:2] = 0, gap
+    log_p = make(name).log_probability(z, np.zeros(n_classes))
+    for y in (0, 1, 2):
+        assert log_p[y] == pytest.approx(reference_state.log_probability(law, z, y), rel=1e-9, abs=1e-9)
+    assert np.exp(log_p).sum() == pytest.approx(1, abs=1e-9)
+
+
+def test_many_classes_are_met_in_blocks(monkeypatch):
+    z = scores(22)
+    for name in ("ar-probit", "ar-logistic"):
+        whole = make(name).log_probability(z, np.zeros(K))
+        with monkeypatch.context() as patch:
+            patch.setattr(utility, "MOST_VALUES", 500)
+            np.testing.assert_allclose(make(name).log_probability(z, np.zeros(K)), whole, rtol=1e-12)
+
+
+def test_two_classes_of_noise_have_a_closed_form():
+    """The difference of two normals is normal; that of two logistics has this distribution function."""
+    for d in (-3.0, 0.7, 6.0):
+        z = np.array([d, 0.0])
+        assert np.exp(make("ar-probit").log_probability(z, z)[0]) == pytest.approx(special.ndtr(d / np.sqrt(2)))
+        logistic = (1 - np.exp(-d) - d * np.exp(-d)) / (1 - np.exp(-d)) ** 2
+        assert np.exp(make("ar-logistic").log_probability(z, z)[0]) == pytest.approx(logistic)

@@ -2,6 +2,8 @@
 
 from embedx.errors import EmbedxError
 from embedx.objectives.ar import AugmentReduce
+from embedx.objectives.ar_logistic import AugmentReduceLogistic
+from embedx.objectives.ar_probit import AugmentReduceProbit
 from embedx.objectives.bouchard import Bouchard
 from embedx.objectives.contract import Objective
 from embedx.objectives.hs import HierarchicalSoftmax
@@ -30,6 +32,8 @@ OBJECTIVES: dict[str, type[Objective]] = {
         Bouchard,
         Umax,
         SgdDoubleSum,
+        AugmentReduceProbit,
+        AugmentReduceLogistic,
     )
 }  # fmt: skip
 

@@ -3,7 +3,7 @@
 Fagan & Iyengar 2018, eq. 9 and appendix F: for one example and its draws, with the loss of `umax`, the new rows W and u are
     argmin  2 lr · loss(z(W), u) + (u - u_0)² + |W - W_0|²
 Rows move along h, so a score moves by q = lr |h|² times minus its coefficient c_k = ∂loss/∂z_k at the END of the step. The
-engine is given these c. With Lambert's function W, for which x = W(e^t) has x + log x = t, and the shift a_k = q c_k of score k:
+engine is given these c. With Lambert's function W, x = W(e^t) where x + log x = t, and the shift a_k = q c_k of score k:
 
 `double_sum raman`, u = log Z. Given the new u every score is on its own:
     c_k = weight_k e^{z_k - a_k - u}                     so  a_k = W(q weight_k e^{z_k - u})

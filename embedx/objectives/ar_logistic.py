@@ -1,0 +1,117 @@
+"""Augment and reduce for the multinomial logistic: utilities with logistic noise instead of the softmax's Gumbel noise.
+
+Ruiz et al. 2018, section 3.2 and algorithm 2; the model and the bound are in `utility`, here with q logistic, σ the sigmoid:
+    loss = -log σ(t - z_y) σ(z_y - t) - Σ_k weight_k log σ(t - z_k) - log β - 2     t = μ + β x from q, weight = times / e^loge
+    ∂loss/∂z_k = weight_k σ(z_k - t)              ∂loss/∂z_y = 1 - 2σ(t - z_y), or -Σ_k ∂loss/∂z_k at a fixed law of the noise
+    local step, at another x    s = 1 - 2σ(t - z_y) + Σ_k weight_k σ(z_k - t)
+                                μ += rate · s          γ += rate · (s x + 1/β) · dβ/dγ,  β = softplus(γ)
+    rate = local_rate (1 + visits)^-local_decay
+The 1/β is the gradient of the entropy, which the authors' code leaves out. With t = z_y it would be one-vs-each. A first visit
+starts where the log joint of what was seen would peak if all σ were exponentials, μ = log(2e^{z_y} + Σ_k weight_k e^{z_k}),
+above the peak and close when there are many classes, with β from the curvature there; the paper starts at μ = 0, β = 1. Local
+steps are at most 1 long.
+"""
+
+import numpy as np
+
+from embedx.compiled import kernel, kernel_part
+from embedx.engine.maths import sigmoid, softplus
+from embedx.objectives import utility
+from embedx.objectives.contract import Objective
+from embedx.objectives.parts import importance, log_sigmoid, log_sums, positive
+
+_TWO = np.float32(2)
+
+
+@kernel_part
+def joint_slope(z, times, loge, e, n, y, t):
+    """The derivative of the log joint by t, where it is t."""
+    slope = 1 - _TWO * sigmoid(t - z[e, y])
+    for k in range(n):
+        slope += importance(times[e, k], loge[e, k]) * sigmoid(z[e, k] - t)
+    return slope
+
+
+@kernel_part
+def first_law(z, times, loge, e, n, y):
+    """Where the log joint about peaks, and the scale with which a logistic density curves like it there."""
+    estimate, _ = log_sums(z, times, loge, e, n, y)
+    t = estimate + softplus(z[e, y] - estimate)
+    win = sigmoid(t - z[e, y])
+    bend = _TWO * win * (1 - win)
+    for k in range(n):
+        win = sigmoid(t - z[e, k])
+        bend += importance(times[e, k], loge[e, k]) * win * (1 - win)
+    return t, 1 / np.sqrt(_TWO * bend)
+
+
+@kernel
+def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state is (μ, γ)."""
+    relative = numbers[0]
+    total = np.float64(0)
+    for e in range(n_examples):
+        y = positive(label, e, n)
+        if y < 0:
+            z[e, :n] = 0
+            continue
+        origin = relative * z[e, y]
+        place = key[e]
+        if visits[e] == 0:
+            mode, scale = first_law(z, times, loge, e, n, y)
+            state[place, 0] = mode - origin
+            state[place, 1] = utility.unscaled(scale)
+        x = np.log(uniforms[e, 0]) - np.log1p(-uniforms[e, 0])
+        t = origin + state[place, 0] + softplus(state[place, 1]) * x
+        utility.local_step(state, place, visits[e], numbers, joint_slope(z, times, loge, e, n, y, t), x)
+        scale = softplus(state[place, 1])
+        t = origin + state[place, 0] + scale * (np.log(uniforms[e, 1]) - np.log1p(-uniforms[e, 1]))
+        own = z[e, y]
+        loss = softplus(own - t) + softplus(t - own) - np.log(scale) - 2
+        pull = own * 0
+        for k in range(n):
+            weight = importance(times[e, k], loge[e, k])
+            loss += weight * softplus(z[e, k] - t)
+            z[e, k] = weight * sigmoid(z[e, k] - t)
+            pull += z[e, k]
+            z[e, k] *= label[e, y]
+        z[e, y] = label[e, y] * (-pull if relative > 0 else 1 - _TWO * sigmoid(t - own))
+        total += label[e, y] * loss
+    return total
+
+
+class AugmentReduceLogistic(Objective):
+    name = "ar-logistic"
+    title = "augment and reduce, multinomial logistic"
+    paper = "Ruiz et al. 2018"
+    formula = "-E_q[log s(t - z_y) s(z_y - t) + K-1/m sum_k log s(t - z_k)] - H[q]"
+    advice = "logistic noise instead of Gumbel's: tails on both sides, so that a class far behind keeps a chance"
+    Settings = utility.UtilitySettings
+    coefficients = staticmethod(coefficients)
+    stable = True
+    unbiased = True
+    state_width = 2
+    uniforms_width = 2
+
+    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
+        return np.asarray(self.settings.numbers())
+
+    def settle(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+        """Found numerically, to some ten digits."""
+        x = np.linspace(-40, 40, 161)
+        weight = 0.5 * np.exp(log_density(x))
+        location, scale = utility.settle(
+            z, label, z.max(axis=1), x, weight, lambda gap: -np.tanh(gap / 2), lambda gap: np.exp(log_sigmoid(-gap))
+        )
+        if self.settings.augment == "noise":
+            location -= z[np.arange(len(z)), label.argmax(axis=1)]
+        return np.column_stack([location, utility.unscaled(scale)])
+
+    def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
+        """By quadrature. The tails fall like e^-|t|, hence the wide range."""
+        return utility.log_probability(z, log_density, log_sigmoid, lambda scores: float(scores.min()) - 40, right=40, step=0.4)
+
+
+def log_density(x: np.ndarray) -> np.ndarray:
+    """The log of the logistic density."""
+    return np.asarray(log_sigmoid(x) + log_sigmoid(-x))

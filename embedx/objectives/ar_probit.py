@@ -1,0 +1,137 @@
+"""Augment and reduce for the multinomial probit: utilities with normal noise instead of the softmax's Gumbel noise.
+
+Ruiz et al. 2018, section 3.2 and algorithm 2; the model and the bound are in `utility`, here with q normal and Φ, φ:
+    loss = (t - z_y)²/2 - Σ_k weight_k log Φ(t - z_k) - log σ - 1/2        t = μ + σ x from q, x normal, weight = times / e^loge
+    ∂loss/∂z_k = weight_k φ/Φ(t - z_k)                 ∂loss/∂z_y = z_y - t, or -Σ_k ∂loss/∂z_k at a fixed law of the noise
+    local step, at another x    s = z_y - t + Σ_k weight_k φ/Φ(t - z_k)
+                                μ += rate · s          γ += rate · (s x + 1/σ) · dσ/dγ,  σ = softplus(γ)
+    rate = local_rate (1 + visits)^-local_decay
+The 1/σ is the gradient of the entropy, which the authors' code leaves out. A first visit starts at the mode and the curvature
+of the log joint that was seen, where the paper starts at μ = 0, σ = 1; local steps are at most 1 long.
+"""
+
+import numpy as np
+from numba.extending import register_jitable
+from scipy import special
+
+from embedx.compiled import kernel, kernel_part
+from embedx.engine.maths import hazard, log_ndtr, log_normal_density, ndtri, softplus
+from embedx.objectives import utility
+from embedx.objectives.contract import Objective
+from embedx.objectives.parts import importance, positive
+
+LOG_TAU_E_HALF = np.float32(0.5 * np.log(2 * np.pi) + 0.5)  # the entropy of a standard normal
+
+
+@register_jitable
+def lead(z, times, e, k, t):
+    """How far t is ahead of score k; 0 where that is not drawn, for its score may be anything."""
+    return t - z[e, k] if times[e, k] > 0 else np.float32(0)
+
+
+@kernel_part
+def joint_slope(z, times, loge, e, n, y, t):
+    """The derivative of the log joint by t, where it is t."""
+    slope = z[e, y] - t
+    for k in range(n):
+        slope += importance(times[e, k], loge[e, k]) * hazard(lead(z, times, e, k, t))
+    return slope
+
+
+@kernel_part
+def laplace(z, times, loge, e, n, y):
+    """The mode of the log joint and the standard deviation that its curvature there suggests.
+
+    The derivative is falling and convex (the hazard is convex), so Newton's method goes left of the mode, then climbs to it.
+    """
+    t, bend = z[e, y], z[e, y]
+    for _ in range(60):
+        bend = z[e, y] * 0 + 1
+        for k in range(n):
+            gap = lead(z, times, e, k, t)
+            pull = hazard(gap)
+            bend += importance(times[e, k], loge[e, k]) * pull * (gap + pull)
+        step = joint_slope(z, times, loge, e, n, y, t) / bend
+        t += step
+        if abs(step) < np.float32(1e-5):
+            break
+    return t, 1 / np.sqrt(bend)
+
+
+@kernel
+def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state is (μ, γ)."""
+    relative = numbers[0]
+    total = np.float64(0)
+    real = z.dtype.type
+    for e in range(n_examples):
+        y = positive(label, e, n)
+        if y < 0:
+            z[e, :n] = 0
+            continue
+        origin = relative * z[e, y]
+        place = key[e]
+        if visits[e] == 0:
+            mode, scale = laplace(z, times, loge, e, n, y)
+            state[place, 0] = mode - origin
+            state[place, 1] = utility.unscaled(scale)
+        x = real(ndtri(uniforms[e, 0]))
+        t = origin + state[place, 0] + softplus(state[place, 1]) * x
+        utility.local_step(state, place, visits[e], numbers, joint_slope(z, times, loge, e, n, y, t), x)
+        scale = softplus(state[place, 1])
+        t = origin + state[place, 0] + scale * real(ndtri(uniforms[e, 1]))
+        own = z[e, y]
+        loss = -log_normal_density(t - own) - np.log(scale) - LOG_TAU_E_HALF
+        pull = own * 0
+        for k in range(n):
+            weight = importance(times[e, k], loge[e, k])
+            gap = lead(z, times, e, k, t)
+            loss -= weight * log_ndtr(gap)
+            z[e, k] = weight * hazard(gap)
+            pull += z[e, k]
+            z[e, k] *= label[e, y]
+        z[e, y] = label[e, y] * (-pull if relative > 0 else own - t)
+        total += label[e, y] * loss
+    return total
+
+
+class AugmentReduceProbit(Objective):
+    name = "ar-probit"
+    title = "augment and reduce, multinomial probit"
+    paper = "Ruiz et al. 2018"
+    formula = "-E_q[log phi(t - z_y) + K-1/m sum_k log Phi(t - z_k)] - H[q]"
+    advice = "normal noise instead of Gumbel's: thin tails, so that a class far behind has no chance"
+    Settings = utility.UtilitySettings
+    coefficients = staticmethod(coefficients)
+    stable = True
+    unbiased = True
+    state_width = 2
+    uniforms_width = 2
+
+    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
+        return np.asarray(self.settings.numbers())
+
+    def settle(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+        """Found numerically, to some ten digits."""
+        x, weight = np.polynomial.hermite_e.hermegauss(48)
+        weight /= weight.sum()
+        location, scale = utility.settle(z, label, z.max(axis=1), x, weight, np.negative, hazards)
+        if self.settings.augment == "noise":
+            location -= z[np.arange(len(z)), label.argmax(axis=1)]
+        return np.column_stack([location, utility.unscaled(scale)])
+
+    def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
+        """By quadrature. A class far behind wins, if it does, with t about half way, hence where the nodes begin."""
+        return utility.log_probability(
+            z, log_phi, special.log_ndtr, left=lambda scores: (scores.min() + scores.max()) / 2 - 9, right=9, step=0.1
+        )
+
+
+def log_phi(x: np.ndarray) -> np.ndarray:
+    """The log of the normal density."""
+    return np.asarray(-0.5 * x * x - 0.5 * np.log(2 * np.pi))
+
+
+def hazards(x: np.ndarray) -> np.ndarray:
+    """φ/Φ of an array."""
+    return np.asarray(np.exp(log_phi(x) - special.log_ndtr(x)))

@@ -1,0 +1,116 @@
+"""What `ar-probit` and `ar-logistic` share: class y wins when its utility z_y + ε_y is the largest, whatever the noise's law.
+
+With f and F the density and distribution function of ε, and t = z_y + ε_y the winner's utility (Ruiz et al. 2018, eq. 5),
+    p(y) = ∫ f(t - z_y) Π_{k≠y} F(t - z_k) dt
+and with q a density of t of location μ and scale σ, eq. 7 is the bound
+    -log p(y) <= loss = -E_q[log f(t - z_y) + Σ_k log F(t - z_k)] - entropy of q
+The paper writes both for ε instead of t. For an example with one positive that is the same family and the same bound, μ shifted
+by z_y; only what is held fixed while the scores move differs (see `ar`). `augment utility` keeps the law of t, which is about
+the rivals more than about the positive, and so can be shared by all positives of an input word: still a bound, though looser
+than one law for each pair. `augment noise` keeps the law of ε, as the paper has it.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+from numba.extending import register_jitable
+
+from embedx.engine.maths import sigmoid, softplus
+from embedx.objectives.contract import SampledSettings
+from embedx.settings import param
+
+Function = Callable[[np.ndarray], np.ndarray]
+MOST_VALUES = 4_000_000  # held at a time by the quadrature
+
+
+@dataclasses.dataclass(frozen=True)
+class UtilitySettings(SampledSettings):
+    """Settings of augment and reduce beyond the softmax."""
+
+    augment: str = param(
+        "utility",
+        "what is kept of an input: the law of the winner's `utility`, right for any; of its `noise`, as in the paper, right "
+        "where an input always meets the same positive",
+        choices=("utility", "noise"),
+    )
+    local_rate: float = param(0.01, "the local step is local_rate (1 + visits)^-local_decay", at_least=0.0)
+    local_decay: float = param(0.9, "how fast the local step falls with an input's own visits", at_least=0.0, at_most=1.0)
+    entropy: bool = param(
+        True, "let the entropy widen the law; without it, as in the authors' code, the law shrinks to a point"
+    )
+
+    def numbers(self) -> np.ndarray:
+        """float32: augment noise or not, local_rate, local_decay, entropy or not."""
+        return np.array([self.augment == "noise", self.local_rate, self.local_decay, self.entropy], dtype=np.float32)
+
+
+@register_jitable
+def unscaled(scale):
+    """The gamma with softplus(gamma) = scale."""
+    return scale + np.log(-np.expm1(-scale))
+
+
+@register_jitable
+def local_step(state, key, visits, numbers, slope, x):
+    """Move the law in state[key], location and gamma, scale = softplus(gamma), up the bound (eq. 9).
+
+    `slope` is the derivative of the log joint where it was sampled, at location + scale · x. A step is at most 1, the unit of
+    the noise, for a single draw of weight (K-1)/m pulls that many times too hard.
+    """
+    rate = numbers[1] * (1 + visits) ** -numbers[2]
+    gamma = state[key, 1]
+    widen = (slope * x + numbers[3] / softplus(gamma)) * sigmoid(gamma)
+    state[key, 0] += min(max(rate * slope, -1), 1)
+    state[key, 1] += min(max(rate * widen, -1), 1)
+
+
+def log_probability(
+    z: np.ndarray, log_f: Function, log_cdf: Function, left: Callable[[np.ndarray], float], right: float, step: float
+) -> np.ndarray:
+    """log p(y) of all classes, float64 (..., K), by the trapezoid rule, whose error falls exponentially for such integrands.
+
+    All classes share the nodes t, `step` apart from left(z) to max z + `right`, and Σ_k log F(t - z_k).
+    """
+    rows = np.asarray(z, dtype=np.float64).reshape(-1, z.shape[-1])
+    out = np.empty_like(rows)
+    for scores, log_p in zip(rows, out, strict=True):
+        nodes = np.arange(left(scores), float(scores.max()) + right, step)[:, None]
+        n_blocks = -(-nodes.size * scores.size // MOST_VALUES)
+        blocks = np.array_split(np.arange(scores.size), n_blocks)
+        everyone = sum(log_cdf(nodes - scores[block]).sum(axis=1, keepdims=True) for block in blocks)
+        for block in blocks:
+            gaps = nodes - scores[block]
+            terms = log_f(gaps) - log_cdf(gaps) + everyone
+            largest = terms.max(axis=0)
+            log_p[block] = largest + np.log(np.exp(terms - largest).sum(axis=0) * step)
+    return out.reshape(z.shape)
+
+
+def settle(
+    z: np.ndarray, label: np.ndarray, start: np.ndarray, x: np.ndarray, weight: np.ndarray, slope: Function, slope_cdf: Function
+) -> tuple[np.ndarray, np.ndarray]:
+    """Location and scale of the law of t, each (n,), of the tightest bound for examples that meet all rows; `start` (n,).
+
+    x and weight (nodes,) are a quadrature for the standard law; slope and slope_cdf the derivatives of log f and log F. At the
+    optimum E[h'] = 0 and E[h' x] = -1/scale with h the log joint; the scale follows from the second, the location by Newton.
+    """
+    location, scale = start.copy(), np.ones(len(z))
+    positive = label.argmax(axis=1)
+    own = z[np.arange(len(z)), positive]
+
+    def joint_slope(t: np.ndarray, i: int) -> np.ndarray:
+        gaps = t[:, None] - z[i]
+        pulls = slope_cdf(gaps)
+        return np.asarray(pulls.sum(axis=1) - pulls[:, positive[i]] + slope(t - own[i]))
+
+    for i in range(len(z)):
+        for _ in range(100):
+            h = joint_slope(location[i] + scale[i] * x, i)
+            across = -(weight * h * x).sum() * scale[i]  # 1 at the optimum; also minus E[h''] · scale² for a normal law
+            move = (weight * h).sum() * scale[i] ** 2 / max(across, 1)
+            location[i] += np.clip(move, -1, 1)
+            scale[i] *= np.clip(across, 0.25, 4) ** -0.5
+            if abs(move) + abs(across - 1) < 1e-10:
+                break
+    return location, scale
