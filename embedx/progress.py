@@ -106,7 +106,7 @@ class Reporter:
         if seconds >= 2.0:
             amount = "" if self._unit == "s" else f"{_short(done)}{self._unit} in "
             rate = f", {_short(done / seconds)}{self._unit}/s" if amount and done else ""
-            lasting = {name: value for name, value in facts.items() if name != "words_per_second"}
+            lasting = {name: value for name, value in facts.items() if not name.endswith("_per_second")}
             self.note(f"{self._title}: {amount}{_clock(seconds)}{rate}" + _spoken(lasting, before=", "))
 
     def _write_line(self, done: float, facts: dict[str, Any], now: float) -> None:
@@ -114,7 +114,7 @@ class Reporter:
         words = [f"{self._title}:"]
         if self._total:
             words.append(f"{100 * done / self._total:.1f}%,")
-        if "words_per_second" not in facts:
+        if not any(name.endswith("_per_second") for name in facts):
             words.append(f"{_short(done / seconds)}{self._unit}/s,")
         if facts:
             words.append(_spoken(facts) + ",")

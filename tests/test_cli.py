@@ -140,7 +140,7 @@ def test_training_from_standard_input(home, two_topics):
     ("arguments", "message"),
     [
         (["nowhere.txt"], "nowhere.txt: no such file or directory"),
-        (["CORPUS", "--objective", "magic"], "--objective magic: no such objective; choose one of ns"),
+        (["CORPUS", "--objective", "magic"], "--objective magic: no such objective; choose one of softmax, ns"),
         (["CORPUS", "--dim", "0"], "--dim 0: must be at least 1"),
         (["CORPUS", "--tokenizer", "letters"], "--tokenizer letters: choose one of whitespace, words"),
         (["CORPUS", "--min-count", "1000000"], "lower --min-count"),

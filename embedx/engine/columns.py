@@ -154,6 +154,7 @@ class AllRows:
         n_rows: int,
         has_bias: bool,
         pairs: bool,  # the objective takes one positive at a time
+        sums: bool,  # or all of them, and the other rows once for each
         keeps_hits: bool,
         one_label: bool,
         uniforms_width: int,
@@ -162,7 +163,7 @@ class AllRows:
         threads: int,
     ) -> None:
         self.coefficients, self.layer, self.examples, self.optimizer = coefficients, layer, examples, optimizer
-        self.n_rows, self.has_bias, self.pairs, self.keeps_hits = n_rows, has_bias, pairs, keeps_hits
+        self.n_rows, self.has_bias, self.pairs, self.sums, self.keeps_hits = n_rows, has_bias, pairs, sums, keeps_hits
         self.one_label, self.uniforms_width, self.numbers, self.features = one_label, uniforms_width, numbers, features
         self.threads = threads
         self.pool = ThreadPoolExecutor(threads)
@@ -299,7 +300,7 @@ class AllRows:
         scores = z[example] if self.pairs and not (n == 1).all() else z
         label = np.zeros((n_lines, self.stride), dtype=np.float32)
         times = np.zeros_like(label)
-        times[:, : self.n_rows] = 1 if self.pairs else (n > 0)[:, None]
+        times[:, : self.n_rows] = 1 if self.pairs else (n if self.sums else n > 0)[:, None]
         label[line, labels] = 1
         if not self.keeps_hits:
             times[line, labels] = 0

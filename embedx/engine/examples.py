@@ -101,7 +101,7 @@ class FeatureScratch(NamedTuple):
 
 def new_feature_scratch(examples: Examples, n_features: int, batch_size: int, dim: int) -> FeatureScratch:
     """Memory for minibatches of any examples; none if `n_features` is 0."""
-    n_values = int(np.sort(np.diff(examples.offsets))[::-1][:batch_size].sum()) if n_features else 0
+    n_values = int(np.sort(np.diff(examples.offsets))[::-1][:batch_size].sum() if n_features else 0)
     return FeatureScratch(
         new_groups(n_features, n_values),
         np.zeros(n_values, dtype=np.float32),

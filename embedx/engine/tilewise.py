@@ -73,7 +73,7 @@ def find_touched(examples, order, start, stop, batch_size, groups, steps):
 @kernel
 def train_tiles(
     coefficients, examples, steps, table, numbers, optimizer, scratch, order, start, stop, batch_size, sum_over,
-    bias_row, n_rows, first, last, keeps_hits, lr, clock,
+    bias_row, n_rows, first, last, keeps_hits, sums, lr, clock,
 ):  # fmt: skip
     """Train table columns first:last, whole tiles, on the examples order[start:stop]; return the summed loss."""
     loss = 0.0
@@ -85,7 +85,7 @@ def train_tiles(
             end = min(begin + batch_size, stop)
             _pay_touched(table, optimizer, scratch, steps, step, t, now)
             _scores(examples, table, scratch, order, begin, end, bias_row, t)
-            _mark(examples, scratch, order, begin, end, n_rows, t, keeps_hits)
+            _mark(examples, scratch, order, begin, end, n_rows, t, keeps_hits, sums)
             loss += coefficients(
                 scratch.z, scratch.label, scratch.times, scratch.loge, scratch.state, scratch.uniforms, numbers,
                 scratch.key, scratch.key, scratch.norm, end - begin, WIDTH, np.float32(lr),
@@ -143,24 +143,22 @@ def _scores(examples, table, scratch, order, begin, end, bias_row, t):
 
 
 @kernel_part
-def _mark(examples, scratch, order, begin, end, n_rows, t, keeps_hits):
-    """Write the labels of a minibatch that lie in the tile; every row of it competes."""
-    one = splat(np.float32(1))
+def _mark(examples, scratch, order, begin, end, n_rows, t, keeps_hits, sums):
+    """Write the labels of a minibatch that lie in the tile; every row of it competes, once or for each label of the example."""
     for e in range(end - begin):
-        store(scratch.times, e, 0, one)
-        store(scratch.times, e, LANES, one)
+        i = order[begin + e]
+        n_labels = examples.label_offsets[i + 1] - examples.label_offsets[i]
+        weight = splat(np.float32(n_labels if sums else min(n_labels, 1)))
+        store(scratch.times, e, 0, weight)
+        store(scratch.times, e, LANES, weight)
         for k in range(n_rows - t, WIDTH):
             scratch.times[e, k] = 0
-        i = order[begin + e]
         for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
             k = examples.label_ids[at] - t
             if 0 <= k < WIDTH:
                 scratch.label[e, k] = 1
                 if not keeps_hits:
                     scratch.times[e, k] = 0
-        if examples.label_offsets[i] == examples.label_offsets[i + 1]:
-            store(scratch.times, e, 0, zeros())
-            store(scratch.times, e, LANES, zeros())
 
 
 @kernel_part

@@ -23,7 +23,7 @@ class Tally:
 
     loss: float = 0.0
     pairs: int = 0
-    words: int = 0  # words of the vocabulary read, before subsampling
+    words: int = 0  # words of the vocabulary read, before subsampling; or examples
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(self.loss + other.loss, self.pairs + other.pairs, self.words + other.words)
@@ -49,11 +49,17 @@ class Outcome:
     interrupted_by: BaseException | None = None  # the KeyboardInterrupt that ended it early, if one did
 
 
+SCHEDULES = ("linear", "constant", "inverse-sqrt", "inverse")
+
+
 @dataclass
 class Schedule:
-    """How long to train, and the learning rate on the way: from `learning_rate` linearly to zero at the end.
+    """How long to train, and the learning rate on the way.
 
     The end is `epochs` passes over `n_stretches` stretches of `n_words` words or, if `time_budget` seconds are given, the bell.
+    The rate starts at `learning_rate` and goes by `shape`: "linear" falls to zero at the end, "constant" stays, "inverse-sqrt"
+    is divided by the root of the number of the update, "inverse" by one plus the passes so far. On top of that it is
+    multiplied by `decay` after each `decay_every` updates, or after each pass if that is None.
     """
 
     learning_rate: float
@@ -61,6 +67,11 @@ class Schedule:
     n_words: int
     epochs: int
     time_budget: float | None = None
+    shape: str = "linear"
+    decay: float = 1.0
+    decay_every: int | None = None
+    updates: float = 1.0  # in a stretch
+    unit: str = "words"
 
     @property
     def n_steps(self) -> float:
@@ -70,8 +81,18 @@ class Schedule:
         """How much of the run is over, 0 to 1."""
         return min(seconds / self.time_budget, 1.0) if self.time_budget else steps / self.n_steps
 
-    def rate(self, share_done: float) -> float:
-        return self.learning_rate * (1.0 - share_done)
+    def rate(self, share_done: float, steps: int) -> float:
+        """The learning rate when a share of the run is done, which took so many steps."""
+        updates = steps * self.updates
+        rate = self.learning_rate
+        if self.shape == "linear":
+            rate *= 1.0 - share_done
+        elif self.shape == "inverse-sqrt":
+            rate /= math.sqrt(updates + 1)
+        elif self.shape == "inverse":
+            rate /= 1 + steps / self.n_stretches
+        times = updates // self.decay_every if self.decay_every else steps // self.n_stretches
+        return float(rate * self.decay**times)
 
 
 def usable_cores() -> int:
@@ -85,25 +106,41 @@ def usable_cores() -> int:
 Train = Callable[[Any, int, int, float], Tally]  # (scratch, epoch, stretch, learning rate) -> what happened
 
 
-def run(train: Train, scratches: Sequence[Any], schedule: Schedule, progress: Progress) -> Outcome:
+def run(
+    train: Train,
+    scratches: Sequence[Any],
+    schedule: Schedule,
+    progress: Progress,
+    after_epoch: Callable[[int, Tally, float], bool] | None = None,
+) -> Outcome:
     """Train to the end of the schedule with one thread for each of `scratches`.
 
+    `after_epoch` (number of the epoch, what it did, seconds of training so far), if given, is called while no thread trains,
+    after each epoch that was begun; training ends when it returns True. Its time is not counted.
     Ctrl-C (any KeyboardInterrupt) ends it after the stretches under way, and is reported in the outcome.
     Raises `DivergedError` when a stretch's loss is not finite, and whatever `train` raises.
     """
-    work = _Work(train, schedule, n_workers=len(scratches))
-    workers = [threading.Thread(target=work.go_on, args=(scratch,), daemon=True) for scratch in scratches]
+    work = _Work(train, schedule, pausing=after_epoch is not None)
     reports = _Reports(work, progress)
     interrupted_by: BaseException | None = None
     if schedule.time_budget:
         progress.start("training", schedule.time_budget, "s")
     else:
-        progress.start("training", schedule.n_words * schedule.epochs, " words")
+        progress.start("training", schedule.n_words * schedule.epochs, f" {schedule.unit}")
+    workers: list[threading.Thread] = []
+    epoch, before = 0, work.tally
     try:
-        for worker in workers:
-            worker.start()
-        while not work.over.wait(progress.interval):
-            reports.tell()
+        while not work.is_over():
+            work.resume(len(scratches))
+            workers = [threading.Thread(target=work.go_on, args=(scratch,), daemon=True) for scratch in scratches]
+            for worker in workers:
+                worker.start()
+            while not work.idle.wait(progress.interval):
+                reports.tell()
+            work.pause()
+            if after_epoch is not None and work.error is None:
+                work.stop = after_epoch(epoch, work.tally.since(before), work.seconds) or work.stop
+                epoch, before = epoch + 1, work.tally
     except KeyboardInterrupt as interrupt:
         interrupted_by = interrupt
     finally:
@@ -111,9 +148,8 @@ def run(train: Train, scratches: Sequence[Any], schedule: Schedule, progress: Pr
         to_the_end(lambda: _end(workers, reports, progress))
     if work.error is not None:
         raise work.error
-    seconds = time.monotonic() - work.started
     losses = [tally.mean_loss for tally in work.twentieths if tally.pairs] or [None]
-    return Outcome(work.tally, seconds, work.steps_done / schedule.n_stretches, losses[0], losses[-1], interrupted_by)
+    return Outcome(work.tally, work.seconds, work.steps_done / schedule.n_stretches, losses[0], losses[-1], interrupted_by)
 
 
 def _end(workers: Sequence[threading.Thread], reports: "_Reports", progress: Progress) -> None:
@@ -121,6 +157,7 @@ def _end(workers: Sequence[threading.Thread], reports: "_Reports", progress: Pro
     for worker in workers:
         if worker.ident is not None:
             worker.join()
+    reports.work.pause()
     reports.tell()
     progress.finish()
 
@@ -131,17 +168,36 @@ class _Work:
 
     train: Train
     schedule: Schedule
-    n_workers: int  # that still have something to do
+    pausing: bool  # at the end of each epoch
+    n_workers: int = 0  # that still have something to do
     lock: threading.Lock = field(default_factory=threading.Lock)
-    over: threading.Event = field(default_factory=threading.Event)  # the last worker has left
-    started: float = field(default_factory=time.monotonic)
+    idle: threading.Event = field(default_factory=threading.Event)  # the last worker has left
+    seconds_before: float = 0.0  # of training, until the last pause
+    resumed: float | None = None  # when the threads were let go; None while they pause
     stop: bool = False
     next_step: int = 0
+    pause_at: int = 0
     steps_done: int = 0
     learning_rate: float = 0.0
     tally: Tally = field(default_factory=Tally)
     twentieths: list[Tally] = field(default_factory=lambda: [Tally() for _ in range(20)])  # by share of the run done
     error: BaseException | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training so far, without pauses."""
+        return self.seconds_before + (time.monotonic() - self.resumed if self.resumed is not None else 0.0)
+
+    def is_over(self) -> bool:
+        return self.stop or self.error is not None or self.schedule.share_done(self.next_step, self.seconds) >= 1.0
+
+    def resume(self, n_workers: int) -> None:
+        self.n_workers, self.resumed = n_workers, time.monotonic()
+        self.pause_at = (self.next_step // self.schedule.n_stretches + 1) * self.schedule.n_stretches
+        self.idle.clear()
+
+    def pause(self) -> None:
+        self.seconds_before, self.resumed = self.seconds, None
 
     def go_on(self, scratch: Any) -> None:
         """A worker's life: take the next stretch, train it, add it to the tally."""
@@ -152,7 +208,7 @@ class _Work:
                 done = self.train(scratch, epoch, stretch, rate)
                 if not math.isfinite(done.loss):
                     raise DivergedError(
-                        f"the loss is not finite after {self.tally.words + done.words:,} words at learning rate {rate:.4g}; "
+                        f"the loss is not finite after {self.tally.words + done.words:,} {self.schedule.unit} at learning rate {rate:.4g}; "
                         f"try a smaller --learning-rate, {self.schedule.learning_rate / 4:.3g} say"
                     )
                 with self.lock:
@@ -167,17 +223,17 @@ class _Work:
             with self.lock:
                 self.n_workers -= 1
                 if self.n_workers == 0:
-                    self.over.set()
+                    self.idle.set()
 
     def _take(self) -> tuple[int, float, float] | None:
         """The next stretch, the share of the run that is over and the learning rate there; None at the end."""
         with self.lock:
-            share = self.schedule.share_done(self.next_step, time.monotonic() - self.started)
-            if self.stop or share >= 1.0:
+            share = self.schedule.share_done(self.next_step, self.seconds)
+            if self.stop or share >= 1.0 or (self.pausing and self.next_step >= self.pause_at):
                 return None
             number = self.next_step
             self.next_step += 1
-            self.learning_rate = self.schedule.rate(share)
+            self.learning_rate = self.schedule.rate(share, number)
             return number, share, self.learning_rate
 
 
@@ -186,19 +242,19 @@ class _Reports:
 
     def __init__(self, work: _Work, progress: Progress) -> None:
         self.work, self.progress = work, progress
-        self.told, self.told_at = Tally(), work.started
+        self.told, self.told_at = Tally(), 0.0
 
     def tell(self) -> None:
         with self.work.lock:
             tally, rate = self.work.tally, self.work.learning_rate
-        now = time.monotonic()
+        now = self.work.seconds
         news = tally.since(self.told)
         if news.words == 0:
             return
         self.progress.update(
-            min(now - self.work.started, self.work.schedule.time_budget) if self.work.schedule.time_budget else tally.words,
-            words_per_second=round(news.words / max(now - self.told_at, 1e-9)),
+            min(now, self.work.schedule.time_budget) if self.work.schedule.time_budget else tally.words,
             loss=news.mean_loss,
             learning_rate=rate,
+            **{f"{self.work.schedule.unit}_per_second": round(news.words / max(now - self.told_at, 1e-9))},
         )
         self.told, self.told_at = tally, now

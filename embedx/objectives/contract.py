@@ -43,6 +43,7 @@ Which rows compete is the task's `--sampler`, among those that an objective name
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -93,11 +94,13 @@ class Objective:
     takes: ClassVar[Literal["pair", "set", "sum"]] = "pair"
     samplers: ClassVar[tuple[str, ...]] = ("unigram", "uniform", "all")  # the first is the default
     keeps_hits: ClassVar[bool] = False
+    separable: ClassVar[bool] = False  # a coefficient depends on its own candidate alone
     stable: ClassVar[bool] = False  # finite at any score
     unbiased: ClassVar[bool] = False  # at a fixed state, expected coefficients over draws are those of sampler "all"
     bound: ClassVar[bool] = False  # -loss with all rows never exceeds the exact softmax's log-probability
     uses_loge: ClassVar[bool] = True  # False saves filling it
     uses_norm: ClassVar[bool] = False  # True asks for `norm` to be filled
+    defaults: ClassVar[Mapping[str, Any]] = {}  # settings of classification that suit it better than the task's own
     state_width: ClassVar[int] = 0
     uniforms_width: ClassVar[int] = 0
 

@@ -29,6 +29,7 @@ from embedx.engine.maths import lambert_w_exp
 from embedx.objectives.contract import Objective
 from embedx.objectives.parts import LARGEST_EXPONENT, DoubleSumSettings, importance, log_sums, positive, settled_log_sum
 
+ENOUGH = 1e-8  # the last step of Newton's method, whose error is about the step squared
 LEAST_SHIFT = 1e-20  # stands for lr · |h|² where that is 0: a / LEAST_SHIFT is then the gradient
 
 
@@ -53,7 +54,7 @@ def solve_raman(z, times, loge, e, n, own, before, rate, q):
         others, slope = rivals_shift(z, times, loge, e, n, np.log(q) - u)
         step = (u - before + rate * (1 - (b + others) / q)) / (1 + rate * (b / (1 + b) + slope) / q)
         u -= step
-        if abs(step) <= 1e-14 * (1 + abs(u)):
+        if abs(step) <= ENOUGH * (1 + abs(u)):
             break
     return u
 
@@ -68,7 +69,7 @@ def solve_proposed(z, times, loge, e, n, own, before, rate, q):
         left = np.exp(-max(u, 0.0))
         step = (u - before + rate * (min(u, 0.0) + 1 - left - shift / q)) / ((1 + slope) * (1 + rate * left) + rate * slope / q)
         s -= step
-        if abs(step) <= 1e-14 * (1 + abs(s)):
+        if abs(step) <= ENOUGH * (1 + abs(s)):
             break
     shift, _ = rivals_shift(z, times, loge, e, n, np.log(q) - own - s)
     return s - shift, shift

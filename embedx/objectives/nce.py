@@ -42,6 +42,7 @@ class NoiseContrastive(Objective):
     coefficients = staticmethod(coefficients)
     takes = "sum"
     keeps_hits = True
+    separable = True
     stable = True
 
     def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:

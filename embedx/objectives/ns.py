@@ -43,6 +43,7 @@ class NegativeSampling(Objective):
     coefficients = staticmethod(coefficients)
     takes = "sum"
     keeps_hits = True
+    separable = True
     stable = True
     uses_loge = False
 

@@ -42,6 +42,7 @@ class OneVsAll(Objective):
     coefficients = staticmethod(coefficients)
     takes = "set"
     samplers = ("all", "uniform", "unigram")
+    separable = True
     stable = True
     unbiased = True
     bound = True

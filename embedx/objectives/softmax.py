@@ -18,7 +18,7 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
     total = np.float64(0)
     for e in range(n_examples):
         largest = np.float32(-np.inf)
-        n_labels = label[e, 0] * 0
+        n_labels = np.float32(0)
         for k in range(n):
             competes = label[e, k] + times[e, k] > 0
             largest = max(largest, z[e, k] if competes else largest)
@@ -26,15 +26,14 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
         if n_labels == 0:
             z[e, :n] = 0
             continue
-        mass = label[e, 0] * 0
-        loss = np.float64(0)
+        mass = np.float32(0)
+        reward = np.float32(0)
         for k in range(n):
             shifted = z[e, k] - largest
-            if label[e, k] > 0:
-                loss -= label[e, k] * shifted
-            z[e, k] = exp(shifted) if label[e, k] + times[e, k] > 0 else 0
+            reward += label[e, k] * (shifted if label[e, k] > 0 else np.float32(0))
+            z[e, k] = exp(shifted) if label[e, k] + times[e, k] > 0 else np.float32(0)
             mass += z[e, k]
-        total += loss + n_labels * np.log(mass)
+        total += n_labels * np.log(mass) - reward
         scale = n_labels / mass
         for k in range(n):
             z[e, k] = scale * z[e, k] - label[e, k]

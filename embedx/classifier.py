@@ -1,0 +1,199 @@
+"""A trained classifier: scores, probabilities, the best labels, and its folder.
+
+    output.npy    float32 (rows, dim)     a row for each label (or node of a tree); dim is that of the features, or of the hidden layer
+    bias.npy      float32 (rows,)         absent without biases
+    hidden.npy    float32 (features, dim) a row for each feature, absent without hidden layer
+    maxima.npy    float32 (features,)     what columns were divided by, with --scaling column-max
+    labels.tsv    label TAB how often it occurred in training
+    features.tsv  the words that are features, for text
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from embedx import folder, objectives
+from embedx.engine.trainer import usable_cores
+from embedx.errors import EmbedxError
+from embedx.evaluation.labels import LabelMetrics, fit_temperature, top_k
+from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.known import Known
+from embedx.labeled.rules import chosen_labels, known_labels, scaled
+from embedx.objectives.contract import Objective
+from embedx.progress import Progress, Silent
+
+TASK = "classification"
+BLOCK_FLOATS = 1 << 23  # scores looked at in one go
+RECORDED = ("by_name", "first_feature")
+
+
+@dataclass
+class Classifier:
+    """What `embedx classify` leaves behind."""
+
+    objective: Objective
+    arrays: dict[str, np.ndarray]
+    known: Known
+    counts: np.ndarray  # int64 (n_labels,): how often each label occurs in the training data
+    settings: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_labels(self) -> int:
+        return len(self.counts)
+
+    def name(self, label: int) -> str:
+        """What a label is called; its number if it has no name."""
+        return self.known.names[label] if self.known.names else str(label)
+
+    # ---- scores
+
+    def prepared(self, features: Any) -> Any:
+        """Features on the scale of the training data."""
+        if features.shape[1] != self.known.n_features:
+            raise EmbedxError(f"{features.shape[1]} features where the model has {self.known.n_features}")
+        return scaled(features, self.settings.get("scaling", "none"), self.arrays.get("maxima"))
+
+    def scores(self, features: Any) -> np.ndarray:
+        """float32 (n, rows) for features on the scale of the training data; see `prepared`."""
+        h = features @ self.arrays["hidden"] if "hidden" in self.arrays else features
+        z = h @ self._weights
+        if "bias" in self.arrays:
+            z += self.arrays["bias"]
+        return np.asarray(z, dtype=np.float32)
+
+    @property
+    def _weights(self) -> np.ndarray:  # float32 (dim, rows), side by side what one feature says of all labels
+        if not hasattr(self, "_transposed"):
+            self._transposed = np.ascontiguousarray(self.arrays["output"].T)
+        return self._transposed
+
+    def log_probability(self, z: np.ndarray) -> np.ndarray:
+        """log p(label | features), (n, n_labels), from the scores of all rows."""
+        return self.objective.log_probability(z, self.log_noise)
+
+    @property
+    def log_noise(self) -> np.ndarray:
+        """log of the noise distribution, float32 (n_labels,)."""
+        noise = noise_distribution(self.counts, self.settings.get("sampler", "all"), self.settings.get("sampler_exponent", 1.0))
+        with np.errstate(divide="ignore"):
+            return np.log(noise).astype(np.float32)
+
+    def blocks(self, features: Any, progress: Progress | None = None, threads: int | None = None) -> Iterator[tuple[slice, Any]]:
+        """(rows, log-probabilities of these rows): a block at a time, in order, computed by several threads."""
+        progress, threads = progress or Silent(), threads or usable_cores()
+        n = features.shape[0]
+        size = max(1, BLOCK_FLOATS // max(len(self.arrays["output"]), 1))
+        starts = range(0, n, size)
+        _ = self._weights
+
+        def work(start: int) -> tuple[slice, np.ndarray]:
+            rows = slice(start, min(start + size, n))
+            return rows, self.log_probability(self.scores(self.prepared(features[rows])))
+
+        progress.start("predicting", n, " examples")
+        with ThreadPoolExecutor(threads) as pool:
+            for window in range(0, len(starts), threads):
+                for rows, log_p in pool.map(work, starts[window : window + threads]):
+                    yield rows, log_p
+                    progress.update(rows.stop)
+        progress.finish()
+
+    def top_k(
+        self, features: Any, k: int = 5, progress: Progress | None = None, threads: int | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """(ids int32 (n, k), probabilities float32 (n, k)) for a block of rows after another."""
+        for _, log_p in self.blocks(features, progress, threads):
+            ids, values = top_k(log_p, k)
+            yield ids, np.exp(values)
+
+    # ---- how good
+
+    def evaluate(
+        self, data: Labeled, *, temperature: float | None = None, progress: Progress | None = None, threads: int | None = None
+    ) -> dict[str, float]:
+        """The metrics of `evaluation.labels` on test data, by the label rule of the training.
+
+        With `temperature`, also the log-likelihood of log_softmax(temperature · log p).
+        """
+        labels, kept = self.tested_labels(data.labels)
+        features = data.features[kept] if len(kept) < len(data) else data.features
+        metrics = LabelMetrics(self.n_labels, self.counts, self.facts.get("examples"))
+        tempered = LabelMetrics(self.n_labels)
+        for rows, log_p in self.blocks(features, progress, threads):
+            block = labels.rows(np.arange(rows.start, rows.stop))
+            metrics.add(log_p, log_p, block)
+            if temperature is not None:
+                sharper = log_p * temperature
+                sharper -= np.logaddexp.reduce(sharper, axis=1, keepdims=True)
+                tempered.add(sharper, log_p, block)
+        result = metrics.result()
+        result["left_out"] = len(data) - len(kept)
+        if temperature is not None:
+            result["temperature"] = 1 / temperature
+            result["log_likelihood_tempered"] = tempered.result()["log_likelihood"]
+        return result
+
+    def tested_labels(self, labels: Labels) -> tuple[Labels, np.ndarray]:
+        """The labels that count of test rows, and which rows have any left, by the settings `labels` and `unseen`."""
+        drop = self.settings.get("unseen", "keep") == "drop"
+        labels = known_labels(labels, self.counts) if drop else labels
+        labels = chosen_labels(labels, self.settings.get("labels", "all"))
+        kept = np.flatnonzero(labels.n_of_row) if drop else np.arange(len(labels))
+        return (labels.rows(kept) if drop else labels), kept
+
+    def fitted_temperature(self, data: Labeled) -> float:
+        """The power of the probabilities that makes these data likeliest."""
+        labels, kept = self.tested_labels(data.labels)
+        features = data.features[kept]
+
+        def blocks() -> Iterator[tuple[np.ndarray, Labels]]:
+            for rows, log_p in self.blocks(features):
+                yield np.maximum(log_p, -1e4), labels.rows(np.arange(rows.start, rows.stop))
+
+        return fit_temperature(blocks)
+
+    # ---- the folder
+
+    def save(self, path: str | Path, overwrite: bool = False) -> Path:
+        """Write the model folder."""
+        names: dict[str, Any] = {"labels": ([self.name(k) for k in range(self.n_labels)], self.counts)}
+        if self.known.vocabulary is not None:
+            names["features"] = (self.known.vocabulary, None)
+        own = {name: getattr(self.known, name) for name in RECORDED} | {"named": self.known.names is not None}
+        facts = {**self.facts, "objective": self.objective.name, "n_features": self.known.n_features, "reader": own}
+        return folder.save(
+            Path(path), task=TASK, names=names, arrays=self.arrays, settings=self.settings, facts=facts, overwrite=overwrite
+        )
+
+
+def load(path: str | Path) -> Classifier:
+    """The classifier in a model folder. Raises `EmbedxError` for whatever is missing or damaged, or no classifier."""
+    stored = folder.read(Path(path), TASK)
+    labels, counts = stored.names["labels"]
+    found = objectives.find(stored.facts["objective"])
+    objective = found(found.Settings.from_options(stored.settings))
+    assert counts is not None
+    objective.prepare(counts)
+    reader = stored.facts["reader"]
+    vocabulary = stored.names["features"][0] if "features" in stored.names else None
+    known = Known(
+        stored.facts["n_features"], len(labels), labels if reader["named"] else None, vocabulary,
+        **{name: reader[name] for name in RECORDED},
+    )  # fmt: skip
+    return Classifier(objective, stored.arrays, known, counts, stored.settings, stored.facts)
+
+
+def noise_distribution(counts: np.ndarray, sampler: str, exponent: float) -> np.ndarray:
+    """float64 (n_labels,): the probability of each label to be drawn; one that never occurred counts as seen once."""
+    weights = np.maximum(counts, 1).astype(np.float64) ** (exponent if sampler == "unigram" else 0.0)
+    return np.asarray(weights / weights.sum())
+
+
+def is_sparse(features: Any) -> bool:
+    return isinstance(features, csr_matrix)

@@ -1,0 +1,666 @@
+"""The task of classification: from labelled data to a `Classifier`.
+
+How a run trains follows from its sampler. Where every output row competes ("all"), a step is a few large matrix products
+(engine/columns.py), or goes tile by tile when rows do not know of each other (engine/tilewise.py); where a few do, rows are
+fetched one by one (engine/rows.py). L-BFGS (engine/optimum.py) looks at all rows and all data at each step.
+"""
+
+import dataclasses
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import types, typeof
+
+from embedx.classifier import Classifier, noise_distribution
+from embedx.compiled import is_cached
+from embedx.engine import columns, optimum, rows, tilewise, trainer
+from embedx.engine.examples import Examples, examples_of, new_feature_scratch, new_groups
+from embedx.engine.optimizers import OPTIMIZERS, SGD, Optimizer, Table, clock_of, new_table, pay_all, step_size
+from embedx.engine.random import stream_key
+from embedx.errors import DivergedError, EmbedxError
+from embedx.interrupts import to_the_end
+from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.known import Known
+from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_maxima, scaled
+from embedx.objectives.contract import COEFFICIENTS, COEFFICIENTS_64, Objective, Paths
+from embedx.progress import Progress, Silent
+from embedx.samplers.alias import AliasTable, alias_table
+from embedx.settings import Settings, param, seconds
+
+STRETCH = 4096  # examples between two looks at the clock, where steps are small
+INITIAL = 2**32  # the place of the initial numbers among a seed's random numbers
+
+
+def whole_or_all(text: str) -> int:
+    """`100` as a number and `all` as 0. Raises `EmbedxError` for anything else."""
+    if text != "all" and not text.isdecimal():
+        raise EmbedxError(f"--batch-size {text}: write a number or `all`")
+    return 0 if text == "all" else int(text)
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifySettings(Settings):
+    """How classifiers train, whatever the objective. What is None is decided by the objective and the data."""
+
+    labels: str = param(
+        "all",
+        "which labels of a row count: all, the first in the file, the lowest, or one chosen anew at each visit",
+        choices=LABEL_RULES,
+    )
+    unseen: str = param("keep", "test labels that training never saw: count as mistakes, or are left out", choices=("keep", "drop"))
+    scaling: str = param("none", "features: as they are, rows of length 1, or columns divided by their maximum", choices=SCALINGS)
+    hidden: int | None = param(None, "numbers in a hidden layer, a sum of trained rows; by default there is none", at_least=1)
+    bias: str = param(
+        "zero", "biases start at zero or at the log of the labels' frequencies, or there are none", choices=("zero", "frequency", "none")
+    )
+    epochs: int = param(10, "passes over the data; iterations of lbfgs are --max-iterations", at_least=1)
+    batch_size: int | None = param(None, "examples in a step, or `all`; by default 100, and 1 for implicit", at_least=0, parse=whole_or_all)
+    optimizer: str | None = param(None, "what a row does with its gradient; by default adagrad", choices=(*OPTIMIZERS, "lbfgs"))
+    learning_rate: float | None = param(None, "step size at the start; by default the objective's own", above=0.0)
+    schedule: str = param("linear", "how the step size falls: to zero, not at all, or by 1/√updates or 1/(1 + epochs)", choices=trainer.SCHEDULES)
+    decay: float = param(1.0, "the step size is also multiplied by this after each epoch", above=0.0, at_most=1.0)
+    decay_every: int | None = param(None, "or after so many updates", at_least=1)
+    gradient_scale: str = param("mean", "a step follows the mean over its examples, or that times the number of all", choices=("mean", "sum"))
+    l2: float = param(0.0, "weight decay: l2/2 · |W|² is added to the mean loss; biases are free", at_least=0.0)
+    max_norm: float | None = param(None, "longest that an output row may become", above=0.0)
+    sampler: str | None = param(None, "which rows compete; by default the first that the objective takes", choices=("all", "unigram", "uniform", "path"))
+    sampler_exponent: float = param(0.75, "the power of the count that `unigram` draws by", at_least=0.0, at_most=1.0)
+    replacement: bool = param(False, "draws may repeat; without, `uniform` draws distinct other rows, `unigram` counts each row once")
+    validation: str | None = param(None, "data to watch while training, a file or a share of the training rows like 0.1; the best epoch is kept")
+    validation_labels: str | None = param(None, "the labels of the validation file")
+    patience: int = param(3, "epochs without improvement on the validation data after which training ends", at_least=1)
+    max_iterations: int = param(1000, "most iterations of lbfgs", at_least=1)
+    tolerance: float = param(1e-6, "lbfgs ends when no element of the gradient is larger", above=0.0)
+    threads: int | None = param(None, "worker threads; by default one for each usable core", at_least=1)
+    time_budget: float | None = param(None, "train for this long instead of --epochs: 90s, 10m, 2h", above=0.0, parse=seconds)
+    seed: int = param(1, "every random choice derives from this", at_least=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A trained classifier and how its training went."""
+
+    classifier: Classifier
+    outcome: trainer.Outcome
+
+
+def train(
+    data: Labeled,
+    objective: Objective,
+    settings: ClassifySettings,
+    *,
+    known: Known | None = None,
+    validation: Labeled | None = None,
+    weights: np.ndarray | None = None,
+    watch: Callable[[Classifier, int, float], dict[str, float]] | None = None,
+    progress: Progress | None = None,
+) -> Trained:
+    """A classifier of `data`.
+
+    known       what test data are read like; inferred when not given
+    validation  data to watch; else the share of the rows that `settings.validation` names, if it does
+    weights     float (n_rows,): how much each row counts, for lbfgs alone
+    watch       called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the history
+
+    Raises `EmbedxError` for what the user can mend and `DivergedError` when training leaves the finite numbers. Ctrl-C ends the
+    training early with what was learned so far; the outcome tells.
+    """
+    progress = progress or Silent()
+    settings = resolved(settings, objective, data)
+    if validation is None and settings.validation is not None:
+        data, validation = _split(data, settings)
+    known = known or Known(data.n_features, data.n_labels, data.names, data.vocabulary)
+    maxima = column_maxima(data.features) if settings.scaling == "column-max" else None
+    labels = chosen_labels(data.labels, settings.labels)
+    counts = np.bincount(labels.ids, minlength=data.n_labels).astype(np.int64)
+    objective.prepare(counts)
+    record = settings.record() | objective.settings.record()
+    facts = {"objective": objective.name, "examples": len(data), "labels": len(counts), "seen_labels": int((counts > 0).sum())}
+    arrays = {} if maxima is None else {"maxima": maxima}
+    classifier = Classifier(objective, arrays, known, counts, record, facts)
+    features = scaled(data.features, settings.scaling, maxima)
+    _check_memory(data, objective, settings)
+    history = _History(classifier, validation, settings, watch, progress)
+    if settings.optimizer == "lbfgs":
+        outcome = _run_lbfgs(features, labels, objective, settings, classifier, weights, history, progress)
+    else:
+        outcome = _run(features, labels, objective, settings, classifier, history, progress)
+    to_the_end(lambda: _check(classifier))
+    classifier.facts |= {
+        "final_loss": outcome.final_loss,
+        "epochs": round(outcome.epochs, 4),
+        "examples_trained": outcome.tally.words,
+        "seconds": round(outcome.seconds, 3),
+        "examples_per_second": round(outcome.tally.words / max(outcome.seconds, 1e-9)),
+        "interrupted": outcome.interrupted_by is not None,
+        "history": history.epochs,
+    }
+    return Trained(classifier, outcome)
+
+
+def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) -> ClassifySettings:
+    """The settings with nothing left open but `hidden`, `max_norm` and `decay_every`. Raises `EmbedxError` for what cannot be."""
+    sampler = settings.sampler or objective.samplers[0]
+    is_step = objective.kind == "step"
+    optimizer = settings.optimizer or ("sgd" if is_step else str(objective.defaults.get("optimizer", "adagrad")))
+    batch = settings.batch_size if settings.batch_size is not None else 1 if is_step else 100
+    rate = settings.learning_rate or float(objective.defaults.get("learning_rate", 0.1))
+    name = f"--objective {objective.name}"
+    if sampler not in objective.samplers:
+        raise EmbedxError(f"--sampler {sampler} does not apply to {name}, which takes {', '.join(objective.samplers)}")
+    if is_step and (optimizer != "sgd" or batch != 1):
+        raise EmbedxError(f"{name} takes a step of its own for each example: --optimizer sgd, --batch-size 1")
+    if is_step and settings.gradient_scale != "mean":
+        raise EmbedxError(f"{name} takes a step of its own for each example: --gradient-scale mean")
+    if is_step and sampler == "all" and data.n_labels > 1 and objective.negatives < data.n_labels - 1:
+        raise EmbedxError(f"{name} draws its rows: --sampler uniform or unigram")
+    if optimizer == "lbfgs" and "all" not in objective.samplers and objective.paths is None:
+        raise EmbedxError(f"--optimizer lbfgs does not apply to {name}")
+    if optimizer == "lbfgs" and settings.hidden:
+        raise EmbedxError("--optimizer lbfgs does not apply with --hidden; take adagrad")
+    if optimizer == "lbfgs" and settings.labels == "one":
+        raise EmbedxError("--optimizer lbfgs does not apply with --labels one; take --labels all")
+    if settings.hidden and not data.is_sparse:
+        raise EmbedxError("--hidden applies to sparse features; these are dense")
+    if optimizer == "sgd" and rate * settings.l2 >= 1:
+        raise EmbedxError(f"--l2 {settings.l2:g}: times --learning-rate {rate:g} must be below 1")
+    if optimizer == "lbfgs" and sampler != "path":
+        sampler = "all"
+    threads = settings.threads or trainer.usable_cores()
+    return dataclasses.replace(
+        settings, sampler=sampler, optimizer=optimizer, batch_size=batch or len(data), learning_rate=rate, threads=threads
+    )
+
+
+def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]:
+    """Training and validation rows, chosen at random by the share that the setting names."""
+    try:
+        share = float(settings.validation or "")
+    except ValueError:
+        raise EmbedxError(f"--validation {settings.validation}: here only a share of the rows, like 0.1") from None
+    if not 0 < share < 1:
+        raise EmbedxError(f"--validation {settings.validation}: a share lies between 0 and 1")
+    order = np.random.default_rng([settings.seed, INITIAL + 1]).permutation(len(data))
+    n = max(1, round(share * len(data)))
+    return data.rows(np.sort(order[n:])), data.rows(np.sort(order[:n]))
+
+
+def _check_memory(data: Labeled, objective: Objective, settings: ClassifySettings) -> None:
+    """Raise `EmbedxError` if the parameters will not fit, before anything is allocated."""
+    dim = (settings.hidden or data.n_features) + 1
+    n_rows = objective.n_rows(data.n_labels)
+    copies = {"sgd": 1, "lbfgs": 50}.get(settings.optimizer or "", 2)
+    need = 4 * copies * (n_rows * dim + (data.n_features * settings.hidden if settings.hidden else 0))
+    have = available_memory()
+    if need > have:
+        advice = "" if settings.hidden or not data.is_sparse else f"add --hidden 100, which needs {_gigabytes(4 * copies * 101 * (n_rows + data.n_features))}; "
+        less = "--optimizer sgd needs half; " if copies == 2 else "--optimizer adagrad needs far less; " if copies == 50 else ""
+        raise EmbedxError(
+            f"{n_rows:,} rows × {dim:,} weights with --optimizer {settings.optimizer} need {_gigabytes(need)}, more than the "
+            f"{_gigabytes(have)} there are; {advice}{less}or drop rare labels and features"
+        )
+
+
+def available_memory() -> int:
+    """Bytes of memory that can be had without swapping, as far as the system tells."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        try:
+            return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        except (AttributeError, ValueError, OSError):
+            return 2**63
+
+
+def _gigabytes(n: float) -> str:
+    return f"{n / 1e9:.1f} GB"
+
+
+# ---- by steps
+
+
+class _History:
+    """What is noted after each epoch, and the parameters of the best one."""
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        validation: Labeled | None,
+        settings: ClassifySettings,
+        watch: Callable[[Classifier, int, float], dict[str, float]] | None,
+        progress: Progress,
+    ) -> None:
+        self.classifier, self.validation, self.settings, self.watch, self.progress = classifier, validation, settings, watch, progress
+        self.epochs: list[dict[str, Any]] = []
+        self.best: dict[str, np.ndarray] | None = None
+        self.best_value, self.waited = -math.inf, 0
+
+    @property
+    def is_wanted(self) -> bool:
+        return self.validation is not None or self.watch is not None
+
+    def note(self, epoch: int, loss: float | None, seconds_passed: float) -> bool:
+        """Note an epoch whose parameters the classifier holds; whether to stop."""
+        entry: dict[str, Any] = {"epoch": epoch + 1, "seconds": round(seconds_passed, 4), "loss": loss}
+        if self.watch is not None:
+            entry |= self.watch(self.classifier, epoch, seconds_passed)
+        if self.validation is not None:
+            found = self.classifier.evaluate(self.validation)
+            single = self.settings.labels in ("first", "lowest-id") or (self.validation.labels.n_of_row <= 1).all()
+            measure = "log_likelihood" if single else "ndcg@5"
+            entry["validation"] = {name: found[name] for name in ("log_likelihood", "accuracy", "p@1", "ndcg@5") if name in found}
+            self.progress.note(f"epoch {epoch + 1}: loss {loss or 0:.4f}, validation {measure} {found[measure]:.4f}")
+            if found[measure] > self.best_value:
+                self.best_value, self.waited = found[measure], 0
+                self.best = {name: array.copy() for name, array in self.classifier.arrays.items()}
+            else:
+                self.waited += 1
+        self.epochs.append(entry)
+        return self.waited >= self.settings.patience
+
+    def restore(self) -> None:
+        """Give the classifier its best parameters back."""
+        if self.best is not None and self.waited:
+            self.classifier.arrays = self.best
+            self.classifier.__dict__.pop("_transposed", None)
+
+
+def _run(
+    features: Any,
+    labels: Labels,
+    objective: Objective,
+    settings: ClassifySettings,
+    classifier: Classifier,
+    history: _History,
+    progress: Progress,
+) -> trainer.Outcome:
+    """Train by steps on minibatches."""
+    examples = examples_of(features, labels)
+    kind = OPTIMIZERS[str(settings.optimizer)]
+    optimizer = Optimizer(kind, settings.l2, settings.max_norm or 0.0)
+    n_features, n = features.shape[1], features.shape[0]
+    n_rows = objective.n_rows(len(classifier.counts))
+    has_bias = settings.bias != "none"
+    dim = (settings.hidden or n_features) + has_bias
+    state = np.zeros((n, objective.state_width), dtype=np.float32)
+    visits = np.zeros(n if objective.state_width else 1, dtype=np.int64)
+    hidden = new_table(n_features if settings.hidden else 0, dim, optimizer)
+    if settings.hidden:
+        rng = np.random.default_rng([settings.seed, INITIAL])
+        hidden.rows[:, : settings.hidden] = rng.uniform(-1, 1, (n_features, settings.hidden)) / math.sqrt(settings.hidden)
+    start_of_bias = _first_biases(settings, classifier.counts, n, n_rows)
+    if settings.sampler == "all":
+        ways: type[_Way] = _ByTiles if _goes_by_tiles(objective, settings, examples) else _AllRows
+    else:
+        ways = _DrawnRows
+    way = ways(objective, settings, examples, optimizer, classifier.counts, hidden, n_rows, dim, state, visits)
+    if has_bias:
+        way.set_bias(start_of_bias)
+    way.load_kernels(progress)
+    clock = [0.0]
+    orders: dict[int, np.ndarray] = {}
+
+    def order_of(epoch: int) -> np.ndarray:
+        if epoch not in orders:
+            orders.clear()
+            orders[epoch] = np.random.default_rng([settings.seed, epoch]).permutation(n)
+        return orders[epoch]
+
+    def train_one(scratch: Any, epoch: int, stretch: int, rate: float) -> trainer.Tally:
+        start, stop = stretch * way.stretch, min((stretch + 1) * way.stretch, n)
+        loss, terms, passed = way.train(scratch, order_of(epoch), epoch, start, stop, rate, clock[0])
+        clock[0] += passed
+        return trainer.Tally(loss, terms, stop - start)
+
+    def hand_over() -> None:
+        way.pay(clock[0])
+        classifier.arrays |= way.arrays()
+        classifier.__dict__.pop("_transposed", None)
+
+    def after_epoch(epoch: int, tally: trainer.Tally, seconds_passed: float) -> bool:
+        hand_over()
+        return history.note(epoch, tally.mean_loss, seconds_passed)
+
+    n_stretches = -(-n // way.stretch)
+    batch = int(settings.batch_size or n)
+    schedule = trainer.Schedule(
+        float(settings.learning_rate or 0), n_stretches, n, settings.epochs, settings.time_budget, settings.schedule,
+        settings.decay, settings.decay_every, updates=-(-n // batch) / n_stretches, unit="examples",
+    )  # fmt: skip
+    outcome = trainer.run(train_one, way.scratches, schedule, progress, after_epoch if history.is_wanted else None)
+    hand_over()
+    history.restore()
+    return outcome
+
+
+def _first_biases(settings: ClassifySettings, counts: np.ndarray, n: int, n_rows: int) -> np.ndarray:
+    """float32 (n_rows,): zero, or the log of how often each label occurs, as softmax (sums to 1) or logistic rows have it."""
+    if settings.bias != "frequency" or n_rows != len(counts):
+        return np.zeros(n_rows, dtype=np.float32)
+    return np.log(np.maximum(counts, 0.5) / n).astype(np.float32)
+
+
+def _goes_by_tiles(objective: Objective, settings: ClassifySettings, examples: Examples) -> bool:
+    """Whether each output row can be trained without the others."""
+    is_sparse_linear = examples.dense.size == 0 and not settings.hidden
+    return objective.separable and is_sparse_linear and settings.labels != "one" and not settings.max_norm
+
+
+@dataclasses.dataclass
+class _Way:
+    """A way to train a stretch of examples; see the module's docstring."""
+
+    objective: Objective
+    settings: ClassifySettings
+    examples: Examples
+    optimizer: Optimizer
+    counts: np.ndarray
+    hidden: Table
+    n_rows: int
+    dim: int  # the bias included
+    state: np.ndarray
+    visits: np.ndarray
+
+    def __post_init__(self) -> None:
+        self.n = len(self.examples.label_offsets) - 1
+        self.has_bias = self.settings.bias != "none"
+        self.batch = min(int(self.settings.batch_size or self.n), self.n)
+        self.sum_over = float(self.n) if self.settings.gradient_scale == "sum" else 1.0
+        self.threads = int(self.settings.threads or 1)
+        self.prepare()
+
+    stretch: int = dataclasses.field(init=False)
+    scratches: list[Any] = dataclasses.field(init=False)
+    outputs: Table = dataclasses.field(init=False)
+
+    def prepare(self) -> None:
+        """Allocate; set `stretch`, `scratches` (one for each thread of the trainer) and `outputs`."""
+        raise NotImplementedError
+
+    def load_kernels(self, progress: Progress) -> None:
+        """Compile, or load what was compiled."""
+        raise NotImplementedError
+
+    def train(
+        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
+    ) -> tuple[float, int, float]:
+        """Train on order[start:stop]; the summed loss, the number of its terms, and what the clock of weight decay gained."""
+        raise NotImplementedError
+
+    def pay(self, clock: float) -> None:
+        """Have all rows pay the weight decay that is due."""
+        if self.optimizer.l2 > 0:
+            columns_paying = self.settings.hidden or self.examples.dense.shape[1] or self.dim - self.has_bias
+            pay_all(self.hidden, columns_paying, self.optimizer, clock)
+            self.pay_outputs(clock)
+
+    def pay_outputs(self, clock: float) -> None:
+        raise NotImplementedError
+
+    def set_bias(self, bias: np.ndarray) -> None:
+        raise NotImplementedError
+
+    def weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """Output rows float32 (n_rows, dim without bias) and biases (n_rows,)."""
+        raise NotImplementedError
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The parameters as a classifier has them."""
+        output, bias = self.weights()
+        arrays = {"output": output} | ({"bias": bias} if self.has_bias else {})
+        return arrays | ({"hidden": self.hidden.rows[:, : self.settings.hidden]} if self.settings.hidden else {})
+
+
+class _DrawnRows(_Way):
+    """A few rows for each example, by threads that share the tables."""
+
+    def prepare(self) -> None:
+        settings, objective, n_classes = self.settings, self.objective, len(self.counts)
+        self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
+        sampler = str(settings.sampler)
+        paths = objective.paths() if sampler == "path" else None
+        if paths is None:
+            paths = Paths(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
+        n_draws = min(objective.negatives, n_classes)
+        noise = noise_distribution(self.counts, sampler, settings.sampler_exponent)
+        if sampler == "path":
+            sampling = rows.PATH
+        elif settings.replacement:
+            sampling = rows.REPLACED
+        else:
+            sampling = rows.DISTINCT if sampler == "uniform" else rows.COLLAPSED
+        expected = -np.expm1(n_draws * np.log1p(-np.minimum(noise, 1 - 1e-12))) if sampling == rows.COLLAPSED else n_draws * noise
+        self.draws = rows.Draws(
+            alias_table(noise), np.log(np.maximum(expected, 1e-37)).astype(np.float32), *paths
+        )
+        self.numbers = objective.numbers(max(n_draws, 1), n_classes)
+        is_dense = self.examples.dense.size > 0
+        self.plan = rows.Plan(
+            n_features=self.examples.dense.shape[1] if is_dense else len(self.hidden.rows) or self.dim - self.has_bias,
+            dim=self.dim, has_bias=self.has_bias, is_dense=is_dense, has_hidden=bool(settings.hidden),
+            takes=rows.TAKES[objective.takes], sampling=sampling, n_draws=n_draws, n_classes=n_classes,
+            keeps_hits=objective.keeps_hits, uses_loge=objective.uses_loge, uses_norm=objective.uses_norm,
+            one_label=settings.labels == "one", batch_size=self.batch, sum_over=self.sum_over,
+        )  # fmt: skip
+        longest = int(np.diff(paths.offsets).max(initial=1))
+        self.scratches = [
+            rows.new_scratch(self.plan, self.examples, self.n_rows, longest, objective.uniforms_width) for _ in range(self.threads)
+        ]
+        self.stretch = self.batch * max(1, STRETCH // 4 // self.batch)
+        self.tables = rows.Tables(self.hidden, self.outputs, self.state, self.visits)
+
+    def load_kernels(self, progress: Progress) -> None:
+        arguments = self._arguments(self.scratches[0], np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
+        load_kernel(rows.train_stretch, self.objective, arguments, progress)
+
+    def _arguments(
+        self, scratch: Any, order: np.ndarray, start: int, stop: int, rate: float, clock: float, key: np.uint64
+    ) -> tuple[Any, ...]:
+        return (
+            self.tables, self.examples, self.draws, self.numbers, self.optimizer, self.plan, scratch, order, start, stop,
+            np.float32(rate), float(clock), key,
+        )  # fmt: skip
+
+    def train(
+        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
+    ) -> tuple[float, int, float]:
+        arguments = self._arguments(scratch, order, start, stop, rate, clock, stream_key(self.settings.seed, epoch))
+        loss, terms, after = rows.train_stretch(self.objective.coefficients, *arguments)
+        return loss, terms, after - clock
+
+    def pay_outputs(self, clock: float) -> None:
+        pay_all(self.outputs, self.dim - self.has_bias, self.optimizer, clock)
+
+    def set_bias(self, bias: np.ndarray) -> None:
+        self.outputs.rows[:, self.dim - 1] = bias
+
+    def weights(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.outputs.rows[:, : self.dim - self.has_bias], self.outputs.rows[:, self.dim - 1]
+
+
+class _AllRows(_Way):
+    """All rows for each example: large matrix products, by threads that share a step."""
+
+    def prepare(self) -> None:
+        objective, settings = self.objective, self.settings
+        stride = -(-self.n_rows // columns.TILE) * columns.TILE
+        self.outputs = new_table(self.dim, stride, self.optimizer)
+        n_features = len(self.hidden.rows) or (0 if self.examples.dense.size else self.dim - self.has_bias)
+        self.steps = columns.AllRows(
+            objective.coefficients, columns.Layer(self.hidden, self.outputs, self.state, self.visits), self.examples, self.optimizer,
+            n_rows=self.n_rows, has_bias=self.has_bias, pairs=objective.takes == "pair",
+            sums=objective.takes == "sum", keeps_hits=objective.keeps_hits,
+            one_label=settings.labels == "one", uniforms_width=objective.uniforms_width,
+            numbers=objective.numbers(self.n_rows, self.n_rows),
+            features=new_feature_scratch(self.examples, n_features, self.batch, self.dim), threads=self.threads,
+        )  # fmt: skip
+        self.scratches = [None]
+        self.stretch = self.batch
+
+    def load_kernels(self, progress: Progress) -> None:
+        compile_coefficients(self.objective, progress)
+
+    def train(
+        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
+    ) -> tuple[float, int, float]:
+        loss, terms = self.steps.step(
+            order, start, stop, rate, float(step_size(self.optimizer, rate)), clock, self.sum_over / (stop - start),
+            np.random.default_rng([self.settings.seed, epoch, start]),
+        )  # fmt: skip
+        return loss, terms, float(clock_of(self.optimizer, rate))
+
+    def pay_outputs(self, clock: float) -> None:
+        columns.pay_features(
+            self.outputs, np.arange(self.dim, dtype=np.int32), 0, self.dim - self.has_bias, self.n_rows, self.optimizer, clock
+        )
+
+    def set_bias(self, bias: np.ndarray) -> None:
+        self.outputs.rows[self.dim - 1, : self.n_rows] = bias
+
+    def weights(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.outputs.rows[: self.dim - self.has_bias, : self.n_rows].T, self.outputs.rows[self.dim - 1, : self.n_rows]
+
+
+class _ByTiles(_AllRows):
+    """All rows, none of which knows of the others: a few at a time, over a stretch of minibatches."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.stretch = self.batch * max(1, STRETCH // self.batch)
+        n_steps = self.stretch // self.batch
+        values = np.sort(np.diff(self.examples.offsets))[::-1][: self.batch].sum()
+        width = int(min(self.dim, values))
+        self.touched = tilewise.Steps(np.zeros(n_steps + 1, dtype=np.int64), np.zeros(n_steps * width, dtype=np.int32))
+        self.groups = new_groups(self.dim, int(values))
+        self.tile_scratches = [tilewise.new_scratch(self.batch, self.dim) for _ in range(self.threads)]
+        # A tile pays in full before the next one begins, so rows never owe anything between stretches.
+        self.n_tiles = self.outputs.rows.shape[1] // tilewise.WIDTH
+
+    def load_kernels(self, progress: Progress) -> None:
+        arguments = self._arguments(self.tile_scratches[0], np.arange(self.n), 0, 0, 0, 0, 0.0, 0.0)
+        load_kernel(tilewise.train_tiles, self.objective, arguments, progress)
+
+    def _arguments(
+        self, scratch: Any, order: np.ndarray, start: int, stop: int, first: int, last: int, rate: float, clock: float
+    ) -> tuple[Any, ...]:
+        bias_row = self.dim - 1 if self.has_bias else -1
+        return (
+            self.examples, self.touched, self.outputs, self.steps.numbers, self.optimizer, scratch, order, start, stop,
+            self.batch, self.sum_over, bias_row, self.n_rows, first, last, self.objective.keeps_hits,
+            self.objective.takes == "sum", np.float32(rate), float(clock),
+        )  # fmt: skip
+
+    def train(
+        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
+    ) -> tuple[float, int, float]:
+        tilewise.find_touched(self.examples, order, start, stop, self.batch, self.groups, self.touched)
+
+        def work(w: int) -> float:
+            first, last = (self.n_tiles * edge // self.threads * tilewise.WIDTH for edge in (w, w + 1))
+            arguments = self._arguments(self.tile_scratches[w], order, start, stop, first, last, rate, clock)
+            return float(tilewise.train_tiles(self.objective.coefficients, *arguments))
+
+        loss = sum(self.steps.pool.map(work, range(self.threads)))
+        chosen = order[start:stop]
+        has_labels = self.examples.label_offsets[chosen + 1] > self.examples.label_offsets[chosen]
+        n_steps = -(-(stop - start) // self.batch)
+        return loss, int(has_labels.sum()), n_steps * float(clock_of(self.optimizer, rate))
+
+    def pay_outputs(self, clock: float) -> None:
+        pass
+
+
+def compile_coefficients(objective: Objective, progress: Progress, signature: Any = COEFFICIENTS) -> None:
+    """Compile an objective's function, or load it from the disk cache."""
+    if hasattr(objective.coefficients, "compile"):
+        objective.coefficients.compile(signature)
+
+
+def load_kernel(kernel: Any, objective: Objective, like: tuple[Any, ...], progress: Progress) -> None:
+    """Compile a kernel that takes `coefficients` first, for arguments `like` these, or load it from the disk cache."""
+    if not hasattr(kernel, "compile"):  # plain Python under NUMBA_DISABLE_JIT
+        return
+    if not is_cached(kernel, objective.coefficients):
+        progress.note("compiling kernels, once for this version on this machine: about 20 seconds")
+    compile_coefficients(objective, progress)
+    kernel.disable_compile(False)
+    kernel.compile((types.FunctionType(COEFFICIENTS), *(typeof(argument) for argument in like)))
+    kernel.disable_compile()  # else a call would compile again for this very `coefficients`, uncached
+
+
+# ---- to the optimum
+
+
+def _run_lbfgs(
+    features: Any,
+    labels: Labels,
+    objective: Objective,
+    settings: ClassifySettings,
+    classifier: Classifier,
+    weights: np.ndarray | None,
+    history: _History,
+    progress: Progress,
+) -> trainer.Outcome:
+    """Train to the optimum on the whole data set."""
+    import time
+
+    n, n_features = features.shape
+    n_classes = len(classifier.counts)
+    n_rows = objective.n_rows(n_classes)
+    has_bias = settings.bias != "none"
+    paths = objective.paths() if settings.sampler == "path" else None
+    if hasattr(objective.coefficients, "compile"):
+        objective.coefficients.compile(COEFFICIENTS_64)
+    used = (labels.n_of_row > 0) * (np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64))
+
+    def label(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        marks, times = np.zeros((last - first, n_rows)), np.zeros((last - first, n_rows))
+        block = labels.rows(np.arange(first, last))
+        row = np.repeat(np.arange(last - first), block.n_of_row)
+        if paths is None:
+            marks[row, block.ids] = 1
+            times[block.n_of_row > 0] = 1
+            if not objective.keeps_hits:
+                times[row, block.ids] = 0
+        else:
+            for r, k in zip(row, block.ids, strict=True):
+                nodes, bits = (array[paths.offsets[k] : paths.offsets[k + 1]] for array in (paths.nodes, paths.bits))
+                marks[r, nodes] += bits
+                times[r, nodes] += 1 - bits
+        return marks, times
+
+    def keep(w: np.ndarray) -> None:
+        classifier.arrays["output"] = w[:n_features].T.astype(np.float32)
+        if has_bias:
+            classifier.arrays["bias"] = w[-1].astype(np.float32)
+        classifier.__dict__.pop("_transposed", None)
+
+    def after(iteration: int, loss: float) -> None:
+        progress.update(iteration, loss=loss)
+
+    start = np.zeros((n_features + has_bias, n_rows))
+    if has_bias:
+        start[-1] = _first_biases(settings, classifier.counts, n, n_rows)
+    progress.start("training", settings.max_iterations, " iterations")
+    began = time.monotonic()
+    w, loss, iterations = optimum.minimise(
+        objective, features, label, used, n_rows=n_rows, has_bias=has_bias, l2=settings.l2,
+        max_iterations=settings.max_iterations, tolerance=settings.tolerance, start=start, after=after,
+    )  # fmt: skip
+    progress.finish()
+    passed = time.monotonic() - began
+    keep(w)
+    history.note(iterations - 1, loss, passed)
+    tally = trainer.Tally(loss * n * iterations, n * iterations, n * iterations)
+    return trainer.Outcome(tally, passed, float(iterations), None, loss)
+
+
+def _check(classifier: Classifier) -> None:
+    """Raise `DivergedError` if a parameter is not finite."""
+    for name, array in classifier.arrays.items():
+        if not np.isfinite(array).all():
+            raise DivergedError(f"{name}: weights are no longer finite at the end of training; try a smaller --learning-rate")

@@ -1,0 +1,61 @@
+"""Which of a row's labels count, and on what scale its features are: decided at training, kept with the model."""
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from embedx.labeled.data import Labels
+
+LABEL_RULES = ("all", "first", "lowest-id", "one")
+SCALINGS = ("none", "l2", "column-max")
+
+
+def chosen_labels(labels: Labels, rule: str) -> Labels:
+    """The labels that count: the first of each row, that with the lowest id, or all ("one" chooses anew at each visit)."""
+    if rule not in ("first", "lowest-id"):
+        return labels
+    rows = np.flatnonzero(labels.n_of_row)
+    starts = labels.offsets[:-1][rows]
+    ids = labels.ids[starts] if rule == "first" else np.minimum.reduceat(labels.ids, starts) if len(rows) else labels.ids
+    offsets = np.concatenate([[0], np.cumsum(labels.n_of_row > 0)]).astype(np.int64)
+    return Labels(offsets, np.asarray(ids, dtype=np.int32))
+
+
+def known_labels(labels: Labels, counts: np.ndarray) -> Labels:
+    """Without the labels that no training row has; counts int64 (n_labels,)."""
+    seen = np.zeros(len(labels.ids), dtype=bool)
+    within = labels.ids < len(counts)
+    seen[within] = counts[labels.ids[within]] > 0
+    row = np.repeat(np.arange(len(labels)), labels.n_of_row)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(row[seen], minlength=len(labels)))])
+    return Labels(offsets, labels.ids[seen])
+
+
+def column_maxima(features: Any) -> np.ndarray:
+    """The largest absolute value of each feature, float32 (n_features,); 1 where it never occurs."""
+    if isinstance(features, csr_matrix):
+        largest = np.zeros(features.shape[1], dtype=np.float32)
+        np.maximum.at(largest, features.indices, np.abs(features.data))
+    else:
+        largest = np.abs(features).max(axis=0, initial=0)
+    return np.where(largest > 0, largest, np.float32(1)).astype(np.float32)
+
+
+def scaled(features: Any, scaling: str, maxima: np.ndarray | None = None) -> Any:
+    """The features on another scale: each row of length 1, or each column divided by its `maxima`; rows of zeros stay."""
+    if scaling == "none":
+        return features
+    if isinstance(features, csr_matrix):
+        if scaling == "l2":
+            row = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
+            lengths = np.sqrt(np.bincount(row, weights=features.data.astype(np.float64) ** 2, minlength=features.shape[0]))
+            divisor = np.where(lengths > 0, lengths, 1)[row]
+        else:
+            assert maxima is not None
+            divisor = maxima[features.indices]
+        return csr_matrix(((features.data / divisor).astype(np.float32), features.indices, features.indptr), features.shape)
+    if scaling == "l2":
+        lengths = np.linalg.norm(features, axis=1, keepdims=True)
+        return (features / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return (features / maxima).astype(np.float32)
