@@ -3,7 +3,7 @@
 import itertools
 
 import numpy as np
-from scipy import integrate, stats
+from scipy import integrate, special
 
 
 def augment_reduce_step(eta, alpha, scores, y, sampled, n_classes):
@@ -84,9 +84,11 @@ def general_augment_reduce_step(mu, gamma, rate, draws, law, scores, y, sampled,
 
 
 class Normal:
-    quantile = staticmethod(stats.norm.ppf)
-    log_density = staticmethod(stats.norm.logpdf)
-    log_cdf = staticmethod(stats.norm.logcdf)
+    quantile, log_cdf = special.ndtri, special.log_ndtr
+
+    @staticmethod
+    def log_density(x):
+        return -(x**2) / 2 - np.log(2 * np.pi) / 2
 
     @staticmethod
     def slope(x):
@@ -94,21 +96,23 @@ class Normal:
 
     @staticmethod
     def slope_cdf(x):
-        return np.exp(stats.norm.logpdf(x) - stats.norm.logcdf(x))
+        return np.exp(Normal.log_density(x) - Normal.log_cdf(x))
 
 
 class Logistic:
-    quantile = staticmethod(stats.logistic.ppf)
-    log_density = staticmethod(stats.logistic.logpdf)
-    log_cdf = staticmethod(stats.logistic.logcdf)
+    quantile, log_cdf = special.logit, special.log_expit
+
+    @staticmethod
+    def log_density(x):
+        return special.log_expit(x) + special.log_expit(-x)
 
     @staticmethod
     def slope(x):
-        return 1 - 2 * stats.logistic.cdf(x)
+        return 1 - 2 * special.expit(x)
 
     @staticmethod
     def slope_cdf(x):
-        return stats.logistic.sf(x)
+        return special.expit(-x)
 
 
 def log_probability(law, scores, y):

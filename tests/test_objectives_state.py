@@ -352,10 +352,10 @@ def test_one_state_serves_all_positives_of_an_input(name):
 @pytest.mark.parametrize("name", ["ar-probit", "ar-logistic"])
 def test_a_law_for_all_positives_of_an_input_costs_little_more_than_one_for_each(name):
     """Neither bound is tight, so neither reaches the shares of the labels; this says by how much."""
-    each = np.abs(learned(make(name), np.arange(20), steps=6000) - SHARES).max()
-    shared = np.abs(learned(make(name), np.arange(20) // 10, steps=6000) - SHARES).max()
-    assert each < 0.05
-    assert shared < 0.05
+    each = np.abs(learned(make(name), np.arange(20), steps=10_000) - SHARES).max()
+    shared = np.abs(learned(make(name), np.arange(20) // 10, steps=10_000) - SHARES).max()
+    assert each < 0.06
+    assert shared < 0.06
 
 
 LAWS = pytest.mark.parametrize(
