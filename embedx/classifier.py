@@ -1,11 +1,11 @@
 """A trained classifier: scores, probabilities, the best labels, and its folder.
 
-    output.npy    float32 (rows, dim)     a row for each label (or node of a tree); dim is that of the features, or of the hidden layer
-    bias.npy      float32 (rows,)         absent without biases
-    hidden.npy    float32 (features, dim) a row for each feature, absent without hidden layer
-    maxima.npy    float32 (features,)     what columns were divided by, with --scaling column-max
-    labels.tsv    label TAB how often it occurred in training
-    features.tsv  the words that are features, for text
+output.npy    float32 (rows, dim)     a row for each label (or node of a tree); dim: of the features or the hidden layer
+bias.npy      float32 (rows,)         absent without biases
+hidden.npy    float32 (features, dim) a row for each feature, absent without hidden layer
+maxima.npy    float32 (features,)     what columns were divided by, with --scaling column-max
+labels.tsv    label TAB how often it occurred in training
+features.tsv  the words that are features, for text
 """
 
 from collections.abc import Iterator
@@ -84,7 +84,9 @@ class Classifier:
         with np.errstate(divide="ignore"):
             return np.log(noise).astype(np.float32)
 
-    def blocks(self, features: Any, progress: Progress | None = None, threads: int | None = None) -> Iterator[tuple[slice, Any]]:
+    def blocks(
+        self, features: Any, progress: Progress | None = None, threads: int | None = None
+    ) -> Iterator[tuple[slice, Any]]:
         """(rows, log-probabilities of these rows): a block at a time, in order, computed by several threads."""
         progress, threads = progress or Silent(), threads or usable_cores()
         n = features.shape[0]

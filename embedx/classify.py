@@ -1,36 +1,32 @@
 """The task of classification: from labelled data to a `Classifier`.
 
-How a run trains follows from its sampler. Where every output row competes ("all"), a step is a few large matrix products
-(engine/columns.py), or goes tile by tile when rows do not know of each other (engine/tilewise.py); where a few do, rows are
-fetched one by one (engine/rows.py). L-BFGS (engine/optimum.py) looks at all rows and all data at each step.
+A run goes by steps on minibatches, in the way that suits its sampler (ways.py), or by L-BFGS to the optimum of the whole data
+set (engine/optimum.py).
 """
 
 import dataclasses
 import math
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import types, typeof
 
-from embedx.classifier import Classifier, noise_distribution
-from embedx.compiled import is_cached
-from embedx.engine import columns, optimum, rows, tilewise, trainer
-from embedx.engine.examples import Examples, examples_of, new_feature_scratch, new_groups
-from embedx.engine.optimizers import OPTIMIZERS, SGD, Optimizer, Table, clock_of, new_table, pay_all, step_size
-from embedx.engine.random import stream_key
+from embedx.classifier import Classifier
+from embedx.engine import optimum, trainer
+from embedx.engine.examples import examples_of
+from embedx.engine.optimizers import OPTIMIZERS, Optimizer, new_table
 from embedx.errors import DivergedError, EmbedxError
 from embedx.interrupts import to_the_end
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.known import Known
 from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_maxima, scaled
-from embedx.objectives.contract import COEFFICIENTS, COEFFICIENTS_64, Objective, Paths
+from embedx.objectives.contract import COEFFICIENTS_64, Objective
 from embedx.progress import Progress, Silent
-from embedx.samplers.alias import AliasTable, alias_table
 from embedx.settings import Settings, param, seconds
+from embedx.ways import way_for
 
-STRETCH = 4096  # examples between two looks at the clock, where steps are small
 INITIAL = 2**32  # the place of the initial numbers among a seed's random numbers
 
 
@@ -50,26 +46,44 @@ class ClassifySettings(Settings):
         "which labels of a row count: all, the first in the file, the lowest, or one chosen anew at each visit",
         choices=LABEL_RULES,
     )
-    unseen: str = param("keep", "test labels that training never saw: count as mistakes, or are left out", choices=("keep", "drop"))
-    scaling: str = param("none", "features: as they are, rows of length 1, or columns divided by their maximum", choices=SCALINGS)
+    unseen: str = param(
+        "keep", "test labels that training never saw: count as mistakes, or are left out", choices=("keep", "drop")
+    )
+    scaling: str = param(
+        "none", "features: as they are, rows of length 1, or columns divided by their maximum", choices=SCALINGS
+    )
     hidden: int | None = param(None, "numbers in a hidden layer, a sum of trained rows; by default there is none", at_least=1)
     bias: str = param(
-        "zero", "biases start at zero or at the log of the labels' frequencies, or there are none", choices=("zero", "frequency", "none")
+        "zero",
+        "biases start at zero or at the log of the labels' frequencies, or there are none",
+        choices=("zero", "frequency", "none"),
     )
     epochs: int = param(10, "passes over the data; iterations of lbfgs are --max-iterations", at_least=1)
-    batch_size: int | None = param(None, "examples in a step, or `all`; by default 100, and 1 for implicit", at_least=0, parse=whole_or_all)
+    batch_size: int | None = param(
+        None, "examples in a step, or `all`; by default 100, and 1 for implicit", at_least=0, parse=whole_or_all
+    )
     optimizer: str | None = param(None, "what a row does with its gradient; by default adagrad", choices=(*OPTIMIZERS, "lbfgs"))
     learning_rate: float | None = param(None, "step size at the start; by default the objective's own", above=0.0)
-    schedule: str = param("linear", "how the step size falls: to zero, not at all, or by 1/√updates or 1/(1 + epochs)", choices=trainer.SCHEDULES)
+    schedule: str = param(
+        "linear", "how the step size falls: to zero, not at all, or by 1/√updates or 1/(1 + epochs)", choices=trainer.SCHEDULES
+    )
     decay: float = param(1.0, "the step size is also multiplied by this after each epoch", above=0.0, at_most=1.0)
     decay_every: int | None = param(None, "or after so many updates", at_least=1)
-    gradient_scale: str = param("mean", "a step follows the mean over its examples, or that times the number of all", choices=("mean", "sum"))
+    gradient_scale: str = param(
+        "mean", "a step follows the mean over its examples, or that times the number of all", choices=("mean", "sum")
+    )
     l2: float = param(0.0, "weight decay: l2/2 · |W|² is added to the mean loss; biases are free", at_least=0.0)
     max_norm: float | None = param(None, "longest that an output row may become", above=0.0)
-    sampler: str | None = param(None, "which rows compete; by default the first that the objective takes", choices=("all", "unigram", "uniform", "path"))
+    sampler: str | None = param(
+        None, "which rows compete; by default the first that the objective takes", choices=("all", "unigram", "uniform", "path")
+    )
     sampler_exponent: float = param(0.75, "the power of the count that `unigram` draws by", at_least=0.0, at_most=1.0)
-    replacement: bool = param(False, "draws may repeat; without, `uniform` draws distinct other rows, `unigram` counts each row once")
-    validation: str | None = param(None, "data to watch while training, a file or a share of the training rows like 0.1; the best epoch is kept")
+    replacement: bool = param(
+        False, "draws may repeat; without, `uniform` draws distinct other rows, `unigram` counts each row once"
+    )
+    validation: str | None = param(
+        None, "data to watch while training, a file or a share of the training rows like 0.1; the best epoch is kept"
+    )
     validation_labels: str | None = param(None, "the labels of the validation file")
     patience: int = param(3, "epochs without improvement on the validation data after which training ends", at_least=1)
     max_iterations: int = param(1000, "most iterations of lbfgs", at_least=1)
@@ -142,7 +156,7 @@ def train(
 
 
 def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) -> ClassifySettings:
-    """The settings with nothing left open but `hidden`, `max_norm` and `decay_every`. Raises `EmbedxError` for what cannot be."""
+    """The settings with nothing left open but `hidden`, `max_norm`, `decay_every`. Raises `EmbedxError` for what cannot be."""
     sampler = settings.sampler or objective.samplers[0]
     is_step = objective.kind == "step"
     optimizer = settings.optimizer or ("sgd" if is_step else str(objective.defaults.get("optimizer", "adagrad")))
@@ -196,7 +210,11 @@ def _check_memory(data: Labeled, objective: Objective, settings: ClassifySetting
     need = 4 * copies * (n_rows * dim + (data.n_features * settings.hidden if settings.hidden else 0))
     have = available_memory()
     if need > have:
-        advice = "" if settings.hidden or not data.is_sparse else f"add --hidden 100, which needs {_gigabytes(4 * copies * 101 * (n_rows + data.n_features))}; "
+        advice = (
+            ""
+            if settings.hidden or not data.is_sparse
+            else f"add --hidden 100, which needs {_gigabytes(4 * copies * 101 * (n_rows + data.n_features))}; "
+        )
         less = "--optimizer sgd needs half; " if copies == 2 else "--optimizer adagrad needs far less; " if copies == 50 else ""
         raise EmbedxError(
             f"{n_rows:,} rows × {dim:,} weights with --optimizer {settings.optimizer} need {_gigabytes(need)}, more than the "
@@ -234,7 +252,13 @@ class _History:
         watch: Callable[[Classifier, int, float], dict[str, float]] | None,
         progress: Progress,
     ) -> None:
-        self.classifier, self.validation, self.settings, self.watch, self.progress = classifier, validation, settings, watch, progress
+        self.classifier, self.validation, self.settings, self.watch, self.progress = (
+            classifier,
+            validation,
+            settings,
+            watch,
+            progress,
+        )
         self.epochs: list[dict[str, Any]] = []
         self.best: dict[str, np.ndarray] | None = None
         self.best_value, self.waited = -math.inf, 0
@@ -252,7 +276,9 @@ class _History:
             found = self.classifier.evaluate(self.validation)
             single = self.settings.labels in ("first", "lowest-id") or (self.validation.labels.n_of_row <= 1).all()
             measure = "log_likelihood" if single else "ndcg@5"
-            entry["validation"] = {name: found[name] for name in ("log_likelihood", "accuracy", "p@1", "ndcg@5") if name in found}
+            entry["validation"] = {
+                name: found[name] for name in ("log_likelihood", "accuracy", "p@1", "ndcg@5") if name in found
+            }
             self.progress.note(f"epoch {epoch + 1}: loss {loss or 0:.4f}, validation {measure} {found[measure]:.4f}")
             if found[measure] > self.best_value:
                 self.best_value, self.waited = found[measure], 0
@@ -293,11 +319,9 @@ def _run(
         rng = np.random.default_rng([settings.seed, INITIAL])
         hidden.rows[:, : settings.hidden] = rng.uniform(-1, 1, (n_features, settings.hidden)) / math.sqrt(settings.hidden)
     start_of_bias = _first_biases(settings, classifier.counts, n, n_rows)
-    if settings.sampler == "all":
-        ways: type[_Way] = _ByTiles if _goes_by_tiles(objective, settings, examples) else _AllRows
-    else:
-        ways = _DrawnRows
-    way = ways(objective, settings, examples, optimizer, classifier.counts, hidden, n_rows, dim, state, visits)
+    way = way_for(objective, settings, examples)(
+        objective, settings, examples, optimizer, classifier.counts, hidden, n_rows, dim, state, visits
+    )
     if has_bias:
         way.set_bias(start_of_bias)
     way.load_kernels(progress)
@@ -344,254 +368,6 @@ def _first_biases(settings: ClassifySettings, counts: np.ndarray, n: int, n_rows
     return np.log(np.maximum(counts, 0.5) / n).astype(np.float32)
 
 
-def _goes_by_tiles(objective: Objective, settings: ClassifySettings, examples: Examples) -> bool:
-    """Whether each output row can be trained without the others."""
-    is_sparse_linear = examples.dense.size == 0 and not settings.hidden
-    return objective.separable and is_sparse_linear and settings.labels != "one" and not settings.max_norm
-
-
-@dataclasses.dataclass
-class _Way:
-    """A way to train a stretch of examples; see the module's docstring."""
-
-    objective: Objective
-    settings: ClassifySettings
-    examples: Examples
-    optimizer: Optimizer
-    counts: np.ndarray
-    hidden: Table
-    n_rows: int
-    dim: int  # the bias included
-    state: np.ndarray
-    visits: np.ndarray
-
-    def __post_init__(self) -> None:
-        self.n = len(self.examples.label_offsets) - 1
-        self.has_bias = self.settings.bias != "none"
-        self.batch = min(int(self.settings.batch_size or self.n), self.n)
-        self.sum_over = float(self.n) if self.settings.gradient_scale == "sum" else 1.0
-        self.threads = int(self.settings.threads or 1)
-        self.prepare()
-
-    stretch: int = dataclasses.field(init=False)
-    scratches: list[Any] = dataclasses.field(init=False)
-    outputs: Table = dataclasses.field(init=False)
-
-    def prepare(self) -> None:
-        """Allocate; set `stretch`, `scratches` (one for each thread of the trainer) and `outputs`."""
-        raise NotImplementedError
-
-    def load_kernels(self, progress: Progress) -> None:
-        """Compile, or load what was compiled."""
-        raise NotImplementedError
-
-    def train(
-        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
-    ) -> tuple[float, int, float]:
-        """Train on order[start:stop]; the summed loss, the number of its terms, and what the clock of weight decay gained."""
-        raise NotImplementedError
-
-    def pay(self, clock: float) -> None:
-        """Have all rows pay the weight decay that is due."""
-        if self.optimizer.l2 > 0:
-            columns_paying = self.settings.hidden or self.examples.dense.shape[1] or self.dim - self.has_bias
-            pay_all(self.hidden, columns_paying, self.optimizer, clock)
-            self.pay_outputs(clock)
-
-    def pay_outputs(self, clock: float) -> None:
-        raise NotImplementedError
-
-    def set_bias(self, bias: np.ndarray) -> None:
-        raise NotImplementedError
-
-    def weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """Output rows float32 (n_rows, dim without bias) and biases (n_rows,)."""
-        raise NotImplementedError
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The parameters as a classifier has them."""
-        output, bias = self.weights()
-        arrays = {"output": output} | ({"bias": bias} if self.has_bias else {})
-        return arrays | ({"hidden": self.hidden.rows[:, : self.settings.hidden]} if self.settings.hidden else {})
-
-
-class _DrawnRows(_Way):
-    """A few rows for each example, by threads that share the tables."""
-
-    def prepare(self) -> None:
-        settings, objective, n_classes = self.settings, self.objective, len(self.counts)
-        self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
-        sampler = str(settings.sampler)
-        paths = objective.paths() if sampler == "path" else None
-        if paths is None:
-            paths = Paths(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
-        n_draws = min(objective.negatives, n_classes)
-        noise = noise_distribution(self.counts, sampler, settings.sampler_exponent)
-        if sampler == "path":
-            sampling = rows.PATH
-        elif settings.replacement:
-            sampling = rows.REPLACED
-        else:
-            sampling = rows.DISTINCT if sampler == "uniform" else rows.COLLAPSED
-        expected = -np.expm1(n_draws * np.log1p(-np.minimum(noise, 1 - 1e-12))) if sampling == rows.COLLAPSED else n_draws * noise
-        self.draws = rows.Draws(
-            alias_table(noise), np.log(np.maximum(expected, 1e-37)).astype(np.float32), *paths
-        )
-        self.numbers = objective.numbers(max(n_draws, 1), n_classes)
-        is_dense = self.examples.dense.size > 0
-        self.plan = rows.Plan(
-            n_features=self.examples.dense.shape[1] if is_dense else len(self.hidden.rows) or self.dim - self.has_bias,
-            dim=self.dim, has_bias=self.has_bias, is_dense=is_dense, has_hidden=bool(settings.hidden),
-            takes=rows.TAKES[objective.takes], sampling=sampling, n_draws=n_draws, n_classes=n_classes,
-            keeps_hits=objective.keeps_hits, uses_loge=objective.uses_loge, uses_norm=objective.uses_norm,
-            one_label=settings.labels == "one", batch_size=self.batch, sum_over=self.sum_over,
-        )  # fmt: skip
-        longest = int(np.diff(paths.offsets).max(initial=1))
-        self.scratches = [
-            rows.new_scratch(self.plan, self.examples, self.n_rows, longest, objective.uniforms_width) for _ in range(self.threads)
-        ]
-        self.stretch = self.batch * max(1, STRETCH // 4 // self.batch)
-        self.tables = rows.Tables(self.hidden, self.outputs, self.state, self.visits)
-
-    def load_kernels(self, progress: Progress) -> None:
-        arguments = self._arguments(self.scratches[0], np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
-        load_kernel(rows.train_stretch, self.objective, arguments, progress)
-
-    def _arguments(
-        self, scratch: Any, order: np.ndarray, start: int, stop: int, rate: float, clock: float, key: np.uint64
-    ) -> tuple[Any, ...]:
-        return (
-            self.tables, self.examples, self.draws, self.numbers, self.optimizer, self.plan, scratch, order, start, stop,
-            np.float32(rate), float(clock), key,
-        )  # fmt: skip
-
-    def train(
-        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
-    ) -> tuple[float, int, float]:
-        arguments = self._arguments(scratch, order, start, stop, rate, clock, stream_key(self.settings.seed, epoch))
-        loss, terms, after = rows.train_stretch(self.objective.coefficients, *arguments)
-        return loss, terms, after - clock
-
-    def pay_outputs(self, clock: float) -> None:
-        pay_all(self.outputs, self.dim - self.has_bias, self.optimizer, clock)
-
-    def set_bias(self, bias: np.ndarray) -> None:
-        self.outputs.rows[:, self.dim - 1] = bias
-
-    def weights(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.outputs.rows[:, : self.dim - self.has_bias], self.outputs.rows[:, self.dim - 1]
-
-
-class _AllRows(_Way):
-    """All rows for each example: large matrix products, by threads that share a step."""
-
-    def prepare(self) -> None:
-        objective, settings = self.objective, self.settings
-        stride = -(-self.n_rows // columns.TILE) * columns.TILE
-        self.outputs = new_table(self.dim, stride, self.optimizer)
-        n_features = len(self.hidden.rows) or (0 if self.examples.dense.size else self.dim - self.has_bias)
-        self.steps = columns.AllRows(
-            objective.coefficients, columns.Layer(self.hidden, self.outputs, self.state, self.visits), self.examples, self.optimizer,
-            n_rows=self.n_rows, has_bias=self.has_bias, pairs=objective.takes == "pair",
-            sums=objective.takes == "sum", keeps_hits=objective.keeps_hits,
-            one_label=settings.labels == "one", uniforms_width=objective.uniforms_width,
-            numbers=objective.numbers(self.n_rows, self.n_rows),
-            features=new_feature_scratch(self.examples, n_features, self.batch, self.dim), threads=self.threads,
-        )  # fmt: skip
-        self.scratches = [None]
-        self.stretch = self.batch
-
-    def load_kernels(self, progress: Progress) -> None:
-        compile_coefficients(self.objective, progress)
-
-    def train(
-        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
-    ) -> tuple[float, int, float]:
-        loss, terms = self.steps.step(
-            order, start, stop, rate, float(step_size(self.optimizer, rate)), clock, self.sum_over / (stop - start),
-            np.random.default_rng([self.settings.seed, epoch, start]),
-        )  # fmt: skip
-        return loss, terms, float(clock_of(self.optimizer, rate))
-
-    def pay_outputs(self, clock: float) -> None:
-        columns.pay_features(
-            self.outputs, np.arange(self.dim, dtype=np.int32), 0, self.dim - self.has_bias, self.n_rows, self.optimizer, clock
-        )
-
-    def set_bias(self, bias: np.ndarray) -> None:
-        self.outputs.rows[self.dim - 1, : self.n_rows] = bias
-
-    def weights(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.outputs.rows[: self.dim - self.has_bias, : self.n_rows].T, self.outputs.rows[self.dim - 1, : self.n_rows]
-
-
-class _ByTiles(_AllRows):
-    """All rows, none of which knows of the others: a few at a time, over a stretch of minibatches."""
-
-    def prepare(self) -> None:
-        super().prepare()
-        self.stretch = self.batch * max(1, STRETCH // self.batch)
-        n_steps = self.stretch // self.batch
-        values = np.sort(np.diff(self.examples.offsets))[::-1][: self.batch].sum()
-        width = int(min(self.dim, values))
-        self.touched = tilewise.Steps(np.zeros(n_steps + 1, dtype=np.int64), np.zeros(n_steps * width, dtype=np.int32))
-        self.groups = new_groups(self.dim, int(values))
-        self.tile_scratches = [tilewise.new_scratch(self.batch, self.dim) for _ in range(self.threads)]
-        # A tile pays in full before the next one begins, so rows never owe anything between stretches.
-        self.n_tiles = self.outputs.rows.shape[1] // tilewise.WIDTH
-
-    def load_kernels(self, progress: Progress) -> None:
-        arguments = self._arguments(self.tile_scratches[0], np.arange(self.n), 0, 0, 0, 0, 0.0, 0.0)
-        load_kernel(tilewise.train_tiles, self.objective, arguments, progress)
-
-    def _arguments(
-        self, scratch: Any, order: np.ndarray, start: int, stop: int, first: int, last: int, rate: float, clock: float
-    ) -> tuple[Any, ...]:
-        bias_row = self.dim - 1 if self.has_bias else -1
-        return (
-            self.examples, self.touched, self.outputs, self.steps.numbers, self.optimizer, scratch, order, start, stop,
-            self.batch, self.sum_over, bias_row, self.n_rows, first, last, self.objective.keeps_hits,
-            self.objective.takes == "sum", np.float32(rate), float(clock),
-        )  # fmt: skip
-
-    def train(
-        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
-    ) -> tuple[float, int, float]:
-        tilewise.find_touched(self.examples, order, start, stop, self.batch, self.groups, self.touched)
-
-        def work(w: int) -> float:
-            first, last = (self.n_tiles * edge // self.threads * tilewise.WIDTH for edge in (w, w + 1))
-            arguments = self._arguments(self.tile_scratches[w], order, start, stop, first, last, rate, clock)
-            return float(tilewise.train_tiles(self.objective.coefficients, *arguments))
-
-        loss = sum(self.steps.pool.map(work, range(self.threads)))
-        chosen = order[start:stop]
-        has_labels = self.examples.label_offsets[chosen + 1] > self.examples.label_offsets[chosen]
-        n_steps = -(-(stop - start) // self.batch)
-        return loss, int(has_labels.sum()), n_steps * float(clock_of(self.optimizer, rate))
-
-    def pay_outputs(self, clock: float) -> None:
-        pass
-
-
-def compile_coefficients(objective: Objective, progress: Progress, signature: Any = COEFFICIENTS) -> None:
-    """Compile an objective's function, or load it from the disk cache."""
-    if hasattr(objective.coefficients, "compile"):
-        objective.coefficients.compile(signature)
-
-
-def load_kernel(kernel: Any, objective: Objective, like: tuple[Any, ...], progress: Progress) -> None:
-    """Compile a kernel that takes `coefficients` first, for arguments `like` these, or load it from the disk cache."""
-    if not hasattr(kernel, "compile"):  # plain Python under NUMBA_DISABLE_JIT
-        return
-    if not is_cached(kernel, objective.coefficients):
-        progress.note("compiling kernels, once for this version on this machine: about 20 seconds")
-    compile_coefficients(objective, progress)
-    kernel.disable_compile(False)
-    kernel.compile((types.FunctionType(COEFFICIENTS), *(typeof(argument) for argument in like)))
-    kernel.disable_compile()  # else a call would compile again for this very `coefficients`, uncached
-
-
 # ---- to the optimum
 
 
@@ -606,8 +382,6 @@ def _run_lbfgs(
     progress: Progress,
 ) -> trainer.Outcome:
     """Train to the optimum on the whole data set."""
-    import time
-
     n, n_features = features.shape
     n_classes = len(classifier.counts)
     n_rows = objective.n_rows(n_classes)

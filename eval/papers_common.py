@@ -51,7 +51,7 @@ def fit(
 
 
 class Records:
-    """What was measured, one JSON object a line, kept the moment it is there; asking again for the same key measures nothing."""
+    """What was measured, one JSON object a line, kept the moment it is there; a key is measured only once."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -84,7 +84,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 def provenance(command: str) -> str:
     """Command, version and machine, for the foot of a page."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line), platform.processor())
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    cpu = next((line.split(":")[1].strip() for line in lines if "model name" in line), platform.processor())
     return (
         f"Command: `{command}`; embedx {folder.installed_version()} at {commit}; Python {platform.python_version()}; "
         f"{cpu}; {time.strftime('%Y-%m-%d')}.\n"

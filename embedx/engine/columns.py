@@ -9,7 +9,7 @@ Dense H goes through BLAS. Sparse H meets W in tiles of 64 columns: what a minib
 cache while all its examples pass, and 64 scores of an example are kept in registers along its features.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -55,7 +55,10 @@ def _store_tile(matrix, row, column, a, b, c, d):
 
 @kernel
 def sparse_steps(examples, order, begin, end, table, bias_row, first, last, z, touched, n_touched, gradient, optimizer, rate):
-    """The steps of table columns first:last, whole tiles, along the coefficients z; `gradient` (dim, TILE) is zero before and after."""
+    """The steps of table columns first:last, whole tiles, along the coefficients z.
+
+    `gradient`, float32 (dim, TILE), is zero before and after.
+    """
     for t in range(first, last, TILE):
         for e in range(begin, end):
             i = order[e]
@@ -178,7 +181,9 @@ class AllRows:
         self.lines = np.zeros((0, 0), dtype=np.float32)
         self.all_features = np.arange(self.dim, dtype=np.int32)
 
-    def step(self, order: np.ndarray, begin: int, end: int, rate: float, step_rate: float, clock: float, scale: float, rng: Any):
+    def step(
+        self, order: np.ndarray, begin: int, end: int, rate: float, step_rate: float, clock: float, scale: float, rng: Any
+    ):
         """One step over the examples order[begin:end]; return the summed loss and the number of its terms.
 
         rate       learning rate as the objective sees it; `step_rate` multiplies gradients

@@ -71,9 +71,7 @@ class Groups(NamedTuple):
 
 
 def new_groups(n_rows: int, n_entries: int) -> Groups:
-    return Groups(
-        np.full(n_rows, -1, dtype=np.int64), np.zeros(n_entries, dtype=np.int64), np.zeros(n_entries, dtype=np.int32)
-    )
+    return Groups(np.full(n_rows, -1, dtype=np.int64), np.zeros(n_entries, dtype=np.int64), np.zeros(n_entries, dtype=np.int32))
 
 
 @kernel_part
@@ -128,9 +126,9 @@ def descend_features(table, examples, optimizer, n, scratch, h_gradient, order, 
             store(g, 0, d, zeros())
         entry = groups.first[row]
         while entry >= 0:
-            x, e = splat(scratch.value[entry]), np.int64(scratch.example[entry])
+            x, asked_by = splat(scratch.value[entry]), np.int64(scratch.example[entry])
             for d in range(0, g.shape[1], LANES):
-                store(g, 0, d, multiply_add(x, load(h_gradient, e, d), load(g, 0, d)))
+                store(g, 0, d, multiply_add(x, load(h_gradient, asked_by, d), load(g, 0, d)))
             entry = groups.following[entry]
         descend(table, row, 0, g, 0, 0, n, optimizer, rate)
         groups.first[row] = -1

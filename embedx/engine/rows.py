@@ -136,10 +136,8 @@ def new_scratch(plan: Plan, examples: Examples, n_rows: int, longest_path: int, 
 
 
 @kernel
-def train_stretch(
-    coefficients, tables, examples, draws, numbers, optimizer, plan, scratch, order, start, stop, lr, clock, key
-):
-    """Train on the examples order[start:stop], a minibatch at a time; return the summed loss, its number of lines and the clock.
+def train_stretch(coefficients, tables, examples, draws, numbers, optimizer, plan, scratch, order, start, stop, lr, clock, key):
+    """Train on the examples order[start:stop], a minibatch at a time; return the summed loss, the number of lines, the clock.
 
     `key` decides what is drawn, by position; `clock` is that of weight decay. An example without labels is passed over.
     """

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.compiled import kernel, kernel_part
-from embedx.engine.examples import Examples, Groups, put
-from embedx.engine.optimizers import Optimizer, clock_of, descend, pay, step_size
+from embedx.engine.examples import put
+from embedx.engine.optimizers import clock_of, descend, pay, step_size
 from embedx.engine.simd import LANES, load, multiply_add, splat, store, zeros
 
 WIDTH = 2 * LANES
@@ -54,8 +54,7 @@ def new_scratch(batch_size: int, dim: int) -> Scratch:
 def find_touched(examples, order, start, stop, batch_size, groups, steps):
     """Fill `steps` for the examples order[start:stop]."""
     n_all = 0
-    step = 0
-    for begin in range(start, stop, batch_size):
+    for step, begin in enumerate(range(start, stop, batch_size)):
         n = 0
         entry = 0
         for e in range(begin, min(begin + batch_size, stop)):
@@ -66,8 +65,7 @@ def find_touched(examples, order, start, stop, batch_size, groups, steps):
             groups.first[groups.touched[k]] = -1
             steps.touched[n_all + k] = groups.touched[k]
         n_all += n
-        step += 1
-        steps.offsets[step] = n_all
+        steps.offsets[step + 1] = n_all
 
 
 @kernel
@@ -80,8 +78,7 @@ def train_tiles(
     for t in range(first, last, WIDTH):
         now = clock
         scratch.decayed[:] = now
-        step = 0
-        for begin in range(start, stop, batch_size):
+        for step, begin in enumerate(range(start, stop, batch_size)):
             end = min(begin + batch_size, stop)
             _pay_touched(table, optimizer, scratch, steps, step, t, now)
             _scores(examples, table, scratch, order, begin, end, bias_row, t)
@@ -98,7 +95,6 @@ def train_tiles(
             if bias_row >= 0:
                 _step(table, bias_row, t, scratch, optimizer, rate)
             now += clock_of(optimizer, lr)
-            step += 1
         if optimizer.l2 > 0:
             for row in range(table.rows.shape[0]):
                 if row != bias_row and now > scratch.decayed[row]:

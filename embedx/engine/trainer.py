@@ -207,8 +207,9 @@ class _Work:
                 epoch, stretch = divmod(number, self.schedule.n_stretches)
                 done = self.train(scratch, epoch, stretch, rate)
                 if not math.isfinite(done.loss):
+                    seen = f"{self.tally.words + done.words:,} {self.schedule.unit}"
                     raise DivergedError(
-                        f"the loss is not finite after {self.tally.words + done.words:,} {self.schedule.unit} at learning rate {rate:.4g}; "
+                        f"the loss is not finite after {seen} at learning rate {rate:.4g}; "
                         f"try a smaller --learning-rate, {self.schedule.learning_rate / 4:.3g} say"
                     )
                 with self.lock:

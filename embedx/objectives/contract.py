@@ -113,7 +113,7 @@ class Objective:
         return int(getattr(self.settings, "negatives", 0))
 
     def prepare(self, counts: np.ndarray) -> None:
-        """Fit what depends on how often each class occurs, int64 (n_classes,): a tree. Called before training and on loading."""
+        """Fit what depends on how often each class occurs, int64 (n_classes,): a tree. Done before training and on loading."""
 
     def paths(self) -> Paths | None:
         """The tree, for objectives that take the sampler "path"."""

@@ -1,0 +1,277 @@
+"""The ways to train a stretch of labelled examples, one class each; all of them are told the same and give the same.
+
+DrawnRows   a few output rows for each example, or those on a tree's path       engine/rows.py
+AllRows     every output row for each example                                  engine/columns.py
+ByTiles     the same, where the rows of the loss do not know of each other     engine/tilewise.py
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numba import typeof, types
+
+from embedx.classifier import noise_distribution
+from embedx.compiled import is_cached
+from embedx.engine import columns, rows, tilewise
+from embedx.engine.examples import Examples, new_feature_scratch, new_groups
+from embedx.engine.optimizers import Optimizer, Table, clock_of, new_table, pay_all, step_size
+from embedx.engine.random import stream_key
+from embedx.objectives.contract import COEFFICIENTS, Objective, Paths
+from embedx.progress import Progress
+from embedx.samplers.alias import alias_table
+
+STRETCH = 4096  # examples between two looks at the clock, where steps are small
+
+
+def way_for(objective: Objective, settings: Any, examples: Examples) -> "type[Way]":
+    """The way that suits the resolved settings."""
+    if settings.sampler != "all":
+        return DrawnRows
+    is_sparse_linear = examples.dense.size == 0 and not settings.hidden
+    by_tiles = objective.separable and is_sparse_linear and settings.labels != "one" and not settings.max_norm
+    return ByTiles if by_tiles else AllRows
+
+
+@dataclasses.dataclass
+class Way:
+    """A way to train a stretch of examples; see the module's docstring."""
+
+    objective: Objective
+    settings: Any  # ClassifySettings, resolved
+    examples: Examples
+    optimizer: Optimizer
+    counts: np.ndarray
+    hidden: Table
+    n_rows: int
+    dim: int  # the bias included
+    state: np.ndarray
+    visits: np.ndarray
+
+    def __post_init__(self) -> None:
+        self.n = len(self.examples.label_offsets) - 1
+        self.has_bias = self.settings.bias != "none"
+        self.batch = min(int(self.settings.batch_size or self.n), self.n)
+        self.sum_over = float(self.n) if self.settings.gradient_scale == "sum" else 1.0
+        self.threads = int(self.settings.threads or 1)
+        self.prepare()
+
+    stretch: int = dataclasses.field(init=False)
+    scratches: list[Any] = dataclasses.field(init=False)
+    outputs: Table = dataclasses.field(init=False)
+
+    def prepare(self) -> None:
+        """Allocate; set `stretch`, `scratches` (one for each thread of the trainer) and `outputs`."""
+        raise NotImplementedError
+
+    def load_kernels(self, progress: Progress) -> None:
+        """Compile, or load what was compiled."""
+        raise NotImplementedError
+
+    def train(
+        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
+    ) -> tuple[float, int, float]:
+        """Train on order[start:stop]; the summed loss, the number of its terms, and what the clock of weight decay gained."""
+        raise NotImplementedError
+
+    def pay(self, clock: float) -> None:
+        """Have all rows pay the weight decay that is due."""
+        if self.optimizer.l2 > 0:
+            columns_paying = self.settings.hidden or self.examples.dense.shape[1] or self.dim - self.has_bias
+            pay_all(self.hidden, columns_paying, self.optimizer, clock)
+            self.pay_outputs(clock)
+
+    def pay_outputs(self, clock: float) -> None:
+        raise NotImplementedError
+
+    def set_bias(self, bias: np.ndarray) -> None:
+        raise NotImplementedError
+
+    def weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """Output rows float32 (n_rows, dim without bias) and biases (n_rows,)."""
+        raise NotImplementedError
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The parameters as a classifier has them."""
+        output, bias = self.weights()
+        arrays = {"output": output} | ({"bias": bias} if self.has_bias else {})
+        return arrays | ({"hidden": self.hidden.rows[:, : self.settings.hidden]} if self.settings.hidden else {})
+
+
+class DrawnRows(Way):
+    """A few rows for each example, by threads that share the tables."""
+
+    def prepare(self) -> None:
+        settings, objective, n_classes = self.settings, self.objective, len(self.counts)
+        self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
+        sampler = str(settings.sampler)
+        paths = objective.paths() if sampler == "path" else None
+        if paths is None:
+            paths = Paths(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
+        n_draws = min(objective.negatives, n_classes)
+        noise = noise_distribution(self.counts, sampler, settings.sampler_exponent)
+        if sampler == "path":
+            sampling = rows.PATH
+        elif settings.replacement:
+            sampling = rows.REPLACED
+        else:
+            sampling = rows.DISTINCT if sampler == "uniform" else rows.COLLAPSED
+        expected = (
+            -np.expm1(n_draws * np.log1p(-np.minimum(noise, 1 - 1e-12))) if sampling == rows.COLLAPSED else n_draws * noise
+        )
+        self.draws = rows.Draws(alias_table(noise), np.log(np.maximum(expected, 1e-37)).astype(np.float32), *paths)
+        self.numbers = objective.numbers(max(n_draws, 1), n_classes)
+        is_dense = self.examples.dense.size > 0
+        self.plan = rows.Plan(
+            n_features=self.examples.dense.shape[1] if is_dense else len(self.hidden.rows) or self.dim - self.has_bias,
+            dim=self.dim, has_bias=self.has_bias, is_dense=is_dense, has_hidden=bool(settings.hidden),
+            takes=rows.TAKES[objective.takes], sampling=sampling, n_draws=n_draws, n_classes=n_classes,
+            keeps_hits=objective.keeps_hits, uses_loge=objective.uses_loge, uses_norm=objective.uses_norm,
+            one_label=settings.labels == "one", batch_size=self.batch, sum_over=self.sum_over,
+        )  # fmt: skip
+        longest = int(np.diff(paths.offsets).max(initial=1))
+        self.scratches = [
+            rows.new_scratch(self.plan, self.examples, self.n_rows, longest, objective.uniforms_width)
+            for _ in range(self.threads)
+        ]
+        self.stretch = self.batch * max(1, STRETCH // 4 // self.batch)
+        self.tables = rows.Tables(self.hidden, self.outputs, self.state, self.visits)
+
+    def load_kernels(self, progress: Progress) -> None:
+        arguments = self._arguments(self.scratches[0], np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
+        load_kernel(rows.train_stretch, self.objective, arguments, progress)
+
+    def _arguments(
+        self, scratch: Any, order: np.ndarray, start: int, stop: int, rate: float, clock: float, key: np.uint64
+    ) -> tuple[Any, ...]:
+        return (
+            self.tables, self.examples, self.draws, self.numbers, self.optimizer, self.plan, scratch, order, start, stop,
+            np.float32(rate), float(clock), key,
+        )  # fmt: skip
+
+    def train(
+        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
+    ) -> tuple[float, int, float]:
+        arguments = self._arguments(scratch, order, start, stop, rate, clock, stream_key(self.settings.seed, epoch))
+        loss, terms, after = rows.train_stretch(self.objective.coefficients, *arguments)
+        return loss, terms, after - clock
+
+    def pay_outputs(self, clock: float) -> None:
+        pay_all(self.outputs, self.dim - self.has_bias, self.optimizer, clock)
+
+    def set_bias(self, bias: np.ndarray) -> None:
+        self.outputs.rows[:, self.dim - 1] = bias
+
+    def weights(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.outputs.rows[:, : self.dim - self.has_bias], self.outputs.rows[:, self.dim - 1]
+
+
+class AllRows(Way):
+    """All rows for each example: large matrix products, by threads that share a step."""
+
+    def prepare(self) -> None:
+        objective, settings = self.objective, self.settings
+        stride = -(-self.n_rows // columns.TILE) * columns.TILE
+        self.outputs = new_table(self.dim, stride, self.optimizer)
+        n_features = len(self.hidden.rows) or (0 if self.examples.dense.size else self.dim - self.has_bias)
+        self.steps = columns.AllRows(
+            objective.coefficients, columns.Layer(self.hidden, self.outputs, self.state, self.visits),
+            self.examples, self.optimizer,
+            n_rows=self.n_rows, has_bias=self.has_bias, pairs=objective.takes == "pair",
+            sums=objective.takes == "sum", keeps_hits=objective.keeps_hits,
+            one_label=settings.labels == "one", uniforms_width=objective.uniforms_width,
+            numbers=objective.numbers(self.n_rows, self.n_rows),
+            features=new_feature_scratch(self.examples, n_features, self.batch, self.dim), threads=self.threads,
+        )  # fmt: skip
+        self.scratches = [None]
+        self.stretch = self.batch
+
+    def load_kernels(self, progress: Progress) -> None:
+        compile_coefficients(self.objective, progress)
+
+    def train(
+        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
+    ) -> tuple[float, int, float]:
+        loss, terms = self.steps.step(
+            order, start, stop, rate, float(step_size(self.optimizer, rate)), clock, self.sum_over / (stop - start),
+            np.random.default_rng([self.settings.seed, epoch, start]),
+        )  # fmt: skip
+        return loss, terms, float(clock_of(self.optimizer, rate))
+
+    def pay_outputs(self, clock: float) -> None:
+        columns.pay_features(
+            self.outputs, np.arange(self.dim, dtype=np.int32), 0, self.dim - self.has_bias, self.n_rows, self.optimizer, clock
+        )
+
+    def set_bias(self, bias: np.ndarray) -> None:
+        self.outputs.rows[self.dim - 1, : self.n_rows] = bias
+
+    def weights(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.outputs.rows[: self.dim - self.has_bias, : self.n_rows].T, self.outputs.rows[self.dim - 1, : self.n_rows]
+
+
+class ByTiles(AllRows):
+    """All rows, none of which knows of the others: a few at a time, over a stretch of minibatches."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.stretch = self.batch * max(1, STRETCH // self.batch)
+        n_steps = self.stretch // self.batch
+        values = np.sort(np.diff(self.examples.offsets))[::-1][: self.batch].sum()
+        width = int(min(self.dim, values))
+        self.touched = tilewise.Steps(np.zeros(n_steps + 1, dtype=np.int64), np.zeros(n_steps * width, dtype=np.int32))
+        self.groups = new_groups(self.dim, int(values))
+        self.tile_scratches = [tilewise.new_scratch(self.batch, self.dim) for _ in range(self.threads)]
+        # A tile pays in full before the next one begins, so rows never owe anything between stretches.
+        self.n_tiles = self.outputs.rows.shape[1] // tilewise.WIDTH
+
+    def load_kernels(self, progress: Progress) -> None:
+        arguments = self._arguments(self.tile_scratches[0], np.arange(self.n), 0, 0, 0, 0, 0.0, 0.0)
+        load_kernel(tilewise.train_tiles, self.objective, arguments, progress)
+
+    def _arguments(
+        self, scratch: Any, order: np.ndarray, start: int, stop: int, first: int, last: int, rate: float, clock: float
+    ) -> tuple[Any, ...]:
+        bias_row = self.dim - 1 if self.has_bias else -1
+        return (
+            self.examples, self.touched, self.outputs, self.steps.numbers, self.optimizer, scratch, order, start, stop,
+            self.batch, self.sum_over, bias_row, self.n_rows, first, last, self.objective.keeps_hits,
+            self.objective.takes == "sum", np.float32(rate), float(clock),
+        )  # fmt: skip
+
+    def train(
+        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
+    ) -> tuple[float, int, float]:
+        tilewise.find_touched(self.examples, order, start, stop, self.batch, self.groups, self.touched)
+
+        def work(w: int) -> float:
+            first, last = (self.n_tiles * edge // self.threads * tilewise.WIDTH for edge in (w, w + 1))
+            arguments = self._arguments(self.tile_scratches[w], order, start, stop, first, last, rate, clock)
+            return float(tilewise.train_tiles(self.objective.coefficients, *arguments))
+
+        loss = sum(self.steps.pool.map(work, range(self.threads)))
+        chosen = order[start:stop]
+        has_labels = self.examples.label_offsets[chosen + 1] > self.examples.label_offsets[chosen]
+        n_steps = -(-(stop - start) // self.batch)
+        return loss, int(has_labels.sum()), n_steps * float(clock_of(self.optimizer, rate))
+
+    def pay_outputs(self, clock: float) -> None:
+        pass
+
+
+def compile_coefficients(objective: Objective, progress: Progress, signature: Any = COEFFICIENTS) -> None:
+    """Compile an objective's function, or load it from the disk cache."""
+    if hasattr(objective.coefficients, "compile"):
+        objective.coefficients.compile(signature)
+
+
+def load_kernel(kernel: Any, objective: Objective, like: tuple[Any, ...], progress: Progress) -> None:
+    """Compile a kernel that takes `coefficients` first, for arguments `like` these, or load it from the disk cache."""
+    if not hasattr(kernel, "compile"):  # plain Python under NUMBA_DISABLE_JIT
+        return
+    if not is_cached(kernel, objective.coefficients):
+        progress.note("compiling kernels, once for this version on this machine: about 20 seconds")
+    compile_coefficients(objective, progress)
+    kernel.disable_compile(False)
+    kernel.compile((types.FunctionType(COEFFICIENTS), *(typeof(argument) for argument in like)))
+    kernel.disable_compile()  # else a call would compile again for this very `coefficients`, uncached
