@@ -101,13 +101,19 @@ def softplus(x):
 # Special functions, met once or a few times for each example. They answer in float32 or float64 as asked.
 
 
+_THREE_HALVES, _EIGHT_THIRDS = _F(3 / 2), _F(8 / 3)
+
+
 @register_jitable
 def lambert_w_exp(t):
     """W(e^t), the w with w + log w = t, from e^t just above underflow to any score: Halley's method for w = e^(t - w).
 
-    W's argument overflows long before its logarithm does. From these starts three steps are exact to rounding.
+    W's argument overflows long before its logarithm does. From these starts three steps are exact to rounding, and below -9 the
+    first four terms of its series in e^t.
     """
     e = exp(min(t, _ONE))
+    if t < -9:
+        return e * (_ONE - e * (_ONE - e * (_THREE_HALVES - e * _EIGHT_THIRDS)))
     w = t - np.log(t) if t > 1 else e / (_ONE + e)
     for _ in range(3):
         e = exp(t - w)

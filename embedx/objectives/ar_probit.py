@@ -8,6 +8,9 @@ Ruiz et al. 2018, section 3.2 and algorithm 2; the model and the bound are in `u
     rate = local_rate (1 + visits)^-local_decay
 The 1/σ is the gradient of the entropy, which the authors' code leaves out. A first visit starts at the mode and the curvature
 of the log joint that was seen, where the paper starts at μ = 0, σ = 1; local steps are at most 1 long.
+
+Where a rival is ahead its pull grows like its lead, times the weight of (K-1)/m: as with a squared loss, learning rates of more
+than about 2 m / (K |h|²) diverge.
 """
 
 import numpy as np
