@@ -99,6 +99,7 @@ class Trained:
 
     classifier: Classifier
     outcome: trainer.Outcome
+    temperature: float | None = None  # the power of the probabilities that suits the validation data best, if there are any
 
 
 def train(
@@ -152,7 +153,10 @@ def train(
         "interrupted": outcome.interrupted_by is not None,
         "history": history.epochs,
     }
-    return Trained(classifier, outcome)
+    temperature = None if validation is None else classifier.fitted_temperature(validation)
+    if temperature is not None:
+        classifier.facts["temperature"] = 1 / temperature
+    return Trained(classifier, outcome, temperature)
 
 
 def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) -> ClassifySettings:

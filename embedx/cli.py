@@ -71,10 +71,12 @@ def application(arguments: Sequence[str]) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        help="Word embeddings in one engine whose output layer is a flag.",
+        help="Word embeddings and classifiers with huge label sets, in one engine whose output layer is a flag.",
     )
     app.callback()(version_option)
     app.command("train")(with_settings(train, train_settings()) if "train" in arguments[:1] else train)
+    app.command("classify")(with_settings(classify, classify_settings()) if "classify" in arguments[:1] else classify)
+    app.command("predict")(predict)
     app.command("eval")(evaluate)
     app.command("nn")(nearest)
     app.command("analogy")(analogy)
@@ -88,7 +90,7 @@ def application(arguments: Sequence[str]) -> typer.Typer:
 
 def print_version(wanted: bool) -> None:
     if wanted:
-        from embedx.model import installed_version
+        from embedx.folder import installed_version
 
         print(f"embedx {installed_version()}")
         raise typer.Exit
@@ -133,11 +135,23 @@ class Option:
 
 
 def train_settings() -> dict[str, Option]:
-    """Every option of `embedx train` that is a setting: the task's own, then those of the objectives."""
-    from embedx.objectives import OBJECTIVES
+    """Every option of `embedx train` that is a setting."""
     from embedx.skipgram import SkipGramSettings
 
-    groups: tuple[type[Settings], ...] = (SkipGramSettings, VocabularySettings, TextSettings)
+    return _settings_of(SkipGramSettings, VocabularySettings, TextSettings)
+
+
+def classify_settings() -> dict[str, Option]:
+    """Every option of `embedx classify` that is a setting."""
+    from embedx.classify import ClassifySettings
+
+    return _settings_of(ClassifySettings)
+
+
+def _settings_of(*groups: type[Settings]) -> dict[str, Option]:
+    """The task's own settings, then those of the objectives."""
+    from embedx.objectives import OBJECTIVES
+
     options = {field.name: Option(field) for group in groups for field in dataclasses.fields(group)}
     for name, objective in OBJECTIVES.items():
         for field in dataclasses.fields(objective.Settings):
@@ -192,6 +206,63 @@ def train(
         print(f"{folder}\t{facts['words']:,} words, {loss}, {facts['words_per_second']:,} words/s")
 
 
+def classify(
+    train: Annotated[
+        str,
+        typer.Argument(metavar="TRAIN", help="XC, LIBSVM, fastText, .npy, .npz or IDX file, DATA@SPLIT[:COLUMN], or digits"),
+    ],
+    train_labels: Annotated[str | None, typer.Option("--train-labels", help="labels of TRAIN, where it holds none")] = None,
+    test: Annotated[str | None, typer.Option("--test", help="data to score the classifier on")] = None,
+    test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
+    label_names: Annotated[
+        str | None, typer.Option("--label-names", help="what labels are called: a name a line, or ID TAB ... TAB NAME")
+    ] = None,
+    objective: Annotated[str, typer.Option("--objective", help="the output layer")] = "softmax",
+    output: Annotated[Path | None, typer.Option("--output", help="folder to write; by default TRAIN.OBJECTIVE.embedx")] = None,
+    overwrite: Overwrite = False,
+    log_json: Annotated[
+        Path | None, typer.Option("--log-json", help="append a JSON object for each interval to this file")
+    ] = None,
+    as_json: Json = False,
+    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
+) -> None:
+    """Train a classifier on labelled data."""
+    from embedx import commands
+
+    with Reporter(sys.stderr, log_json) as reporter:
+        folder, trained, metrics = commands.classify(
+            train, train_labels, test, test_labels, label_names, objective, typed or {}, output, overwrite, reporter
+        )
+    found = trained.classifier
+    if as_json:
+        tested = None if metrics is None else commands.plain_numbers(metrics)
+        print(json.dumps({"model": str(folder), **found.facts, "settings": found.settings, "test": tested}))
+    else:
+        told = ("accuracy", "log_likelihood", "p@1", "p@3", "p@5")
+        words = [f"{name} {metrics[name]:.4f}" for name in told if name in metrics] if metrics else []
+        loss = "no example had a label" if found.facts["final_loss"] is None else f"loss {found.facts['final_loss']:.4f}"
+        print(f"{folder}\t" + ", ".join([f"{found.n_labels:,} labels", loss, *words]))
+
+
+def predict(
+    model: Annotated[str, typer.Argument(metavar="DIR", help="folder that `embedx classify` wrote")],
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="in any format that `embedx classify` reads; labels are not used")
+    ],
+    top_k: Annotated[int, typer.Option("--top-k", min=1, help="how many labels to list for each row")] = 5,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="by default one for each usable core")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the likeliest labels of each row: label, probability, label, probability, ..."""
+    from embedx import commands
+
+    for labels in commands.predict(model, data, top_k, threads, Reporter(sys.stderr)):
+        if as_json:
+            print(json.dumps([{"label": label, "probability": probability} for label, probability in labels]))
+        else:
+            print("\t".join(f"{label}\t{probability:.4g}" for label, probability in labels))
+
+
 def evaluate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="model folder, word2vec, .vec or gensim file")],
     other: Annotated[str | None, typer.Argument(metavar="[OTHER]", help="a second model, to be compared pair by pair")] = None,
@@ -205,9 +276,19 @@ def evaluate(
         int, typer.Option("--candidates", min=1, help="analogies: answers are sought among so many words")
     ] = 30000,
     seed: Annotated[int, typer.Option("--seed", help="of the bootstrap")] = 0,
+    test: Annotated[str | None, typer.Option("--test", help="classifiers: the data to score them on")] = None,
+    test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
     as_json: Json = False,
 ) -> None:
-    """Score word vectors on word similarity and analogies, by gensim."""
+    """Score word vectors on word similarity and analogies, by gensim, or a classifier on --test data."""
+    from embedx.folder import task_of
+
+    if test is not None or task_of(Path(model)) == "classification":
+        from embedx import commands
+
+        metrics = commands.test_classifier(model, test, test_labels, Reporter(sys.stderr))
+        print(json.dumps({"test": commands.plain_numbers(metrics)}) if as_json else "\n".join(commands.metric_lines(metrics)))
+        return
     from embedx.evaluation import words
 
     report = words.evaluate(

@@ -1,17 +1,26 @@
-"""What a command does between its options and the library: choose the settings, the objective and the output folder."""
+"""What a command does between its options and the library: choose the settings, the objective, the data, the output folder."""
 
+import dataclasses
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from embedx import model, objectives, skipgram
+from embedx import objectives, skipgram
 from embedx.errors import EmbedxError
+from embedx.folder import check_output
 from embedx.interrupts import to_the_end
 from embedx.progress import Progress
 from embedx.settings import Settings, TextSettings, VocabularySettings, option_name, settings_of, spoken
 from embedx.skipgram import SkipGramSettings
 from embedx.text.sources import STANDARD_INPUT, recipe_defaults, resolve
+
+if TYPE_CHECKING:
+    from embedx import classify as classification
+    from embedx.classify import ClassifySettings
+    from embedx.labeled.data import Labeled
+    from embedx.labeled.known import Known
 
 COMPRESSED = {".gz", ".bz2", ".xz", ".zst"}
 
@@ -30,32 +39,160 @@ def train(
     `typed` are the settings that the user gave; a recipe's come next, then the objective's own, then the defaults.
     """
     found = objectives.find(objective_name)
-    check_applies(typed, objective_name)
+    check_applies(typed, objective_name, (SkipGramSettings, TextSettings, VocabularySettings))
     if "epochs" in typed and "time_budget" in typed:
         raise EmbedxError("--epochs and --time-budget both say when to stop; give one of them")
     resolve(corpora)  # a mistyped name is told before anything else is done
     folder = output or default_output(corpora, objective_name)
-    model.check_output(folder, overwrite)
+    check_output(folder, overwrite)
     settings = SkipGramSettings.from_options(typed)
     text = TextSettings.from_options(recipe_defaults(corpora) | typed)
     vocabulary = VocabularySettings.from_options(typed)
     objective = found(found.Settings.from_options(typed))
     progress.note(f"embedx train {' '.join(corpora)} --objective {objective_name} --output {folder}")
-    used = dict(resolved(settings, objective.settings, text, vocabulary))
-    if settings.time_budget:
-        del used["epochs"]
-    progress.note(" ".join(f"{name}={spoken(value)}" for name, value in used.items() if value is not None))
+    _note_settings(progress, settings, objective.settings, text, vocabulary)
     trained = skipgram.train(
         corpora, objective, settings, text=text, vocabulary=vocabulary, progress=progress, cache_dir=cache_dir
     )
     return to_the_end(lambda: skipgram.save(trained.vectors, folder, overwrite)), trained
 
 
-def check_applies(typed: dict[str, Any], objective_name: str) -> None:
+def classify(
+    train_source: str,
+    train_labels: str | None,
+    test_source: str | None,
+    test_labels: str | None,
+    label_names: str | None,
+    objective_name: str,
+    typed: dict[str, Any],
+    output: Path | None,
+    overwrite: bool,
+    progress: Progress,
+) -> tuple[Path, "classification.Trained", dict[str, float] | None]:
+    """Train a classifier and write it: the folder, what came of it, and the metrics on the test data if there are any."""
+    from embedx import classify as classification
+    from embedx.classify import ClassifySettings
+
+    found = objectives.find(objective_name)
+    check_applies(typed, objective_name, (ClassifySettings,))
+    if "epochs" in typed and "time_budget" in typed:
+        raise EmbedxError("--epochs and --time-budget both say when to stop; give one of them")
+    if test_labels and not test_source:
+        raise EmbedxError("--test-labels needs --test")
+    folder = output or default_output([train_source], objective_name)
+    check_output(folder, overwrite)
+    settings = ClassifySettings.from_options(typed)
+    objective = found(found.Settings.from_options(typed))
+    progress.note(f"embedx classify {train_source} --objective {objective_name} --output {folder}")
+    training, test, known = labelled_data(train_source, train_labels, test_source, test_labels, progress)
+    if label_names is not None:
+        known = dataclasses.replace(known, names=_names(label_names, known.n_labels))
+    settings = classification.resolved(settings, objective, training)
+    _note_settings(progress, settings, objective.settings)
+    kind = "non-zero values" if training.is_sparse else "values"
+    n_values = training.features.nnz if training.is_sparse else training.features.size
+    progress.note(
+        f"{len(training):,} examples, {training.n_features:,} features, {n_values:,} {kind}, {training.n_labels:,} labels"
+    )
+    trained = classification.train(
+        training, objective, settings, known=known, validation=validation_data(settings, known, progress), progress=progress
+    )
+    saved = to_the_end(lambda: trained.classifier.save(folder, overwrite))
+    metrics = None
+    if test is not None:
+        metrics = trained.classifier.evaluate(
+            test, temperature=trained.temperature, progress=progress, threads=settings.threads
+        )
+    return saved, trained, metrics
+
+
+def labelled_data(
+    train: str, train_labels: str | None, test: str | None, test_labels: str | None, progress: Progress
+) -> tuple["Labeled", "Labeled | None", "Known"]:
+    """Training data, test data and what the latter are read like; `digits` are generated with test data of their own."""
+    from embedx.labeled.digits import named
+    from embedx.labeled.known import Known
+    from embedx.labeled.read import read, read_training
+
+    if pair := named(train):
+        if train_labels or test:
+            raise EmbedxError(f"{train}: is generated with labels and test data of its own")
+        training, own_test = pair
+        return training, own_test, Known(training.n_features, training.n_labels, training.names)
+    if test is not None and not os.path.exists(test.split("@")[0]) and "://" not in test:
+        raise EmbedxError(f"{test}: no such file, for --test")
+    training, known = read_training(train, train_labels, progress=progress)
+    return training, read(test, test_labels, progress=progress, like=known) if test else None, known
+
+
+def validation_data(settings: "ClassifySettings", known: "Known", progress: Progress) -> "Labeled | None":
+    """The file that `--validation` names; None where it names a share of the training rows, or nothing."""
+    from embedx.labeled.read import read
+
+    try:
+        float(settings.validation or 0)
+    except ValueError:
+        return read(str(settings.validation), settings.validation_labels, progress=progress, like=known)
+    return None
+
+
+def _names(file: str, n_labels: int) -> list[str]:
+    """The names of the labels; those without one keep their number."""
+    from embedx.labeled.known import read_names
+
+    names = read_names(file)
+    if len(names) < n_labels:
+        raise EmbedxError(f"{file}: {len(names):,} names for {n_labels:,} labels; write one a line for each")
+    return names[:n_labels]
+
+
+def predict(model: str, source: str, top_k: int, threads: int | None, progress: Progress) -> Iterator[list[tuple[str, float]]]:
+    """For each row of `source` its `top_k` best labels, by name, with their probabilities."""
+    from embedx import classifier
+    from embedx.labeled.read import read
+
+    found = classifier.load(model)
+    data = read(source, progress=progress, like=found.known)
+    names = [found.name(k) for k in range(found.n_labels)]
+    for ids, probabilities in found.top_k(data.features, top_k, progress, threads):
+        for row, values in zip(ids.tolist(), probabilities.tolist(), strict=True):
+            yield [(names[k], value) for k, value in zip(row, values, strict=True)]
+
+
+def test_classifier(model: str, test: str | None, test_labels: str | None, progress: Progress) -> dict[str, float]:
+    """The metrics of a saved classifier on test data."""
+    from embedx import classifier
+    from embedx.labeled.read import read
+
+    found = classifier.load(model)
+    if test is None:
+        raise EmbedxError(f"{model}: a classifier; name its test data with --test")
+    return found.evaluate(read(test, test_labels, progress=progress, like=found.known), progress=progress)
+
+
+def plain_numbers(metrics: dict[str, float]) -> dict[str, float | None]:
+    """Metrics as JSON has them: what is not a number, or not finite, is null."""
+    return {name: (value if math.isfinite(value) else None) for name, value in metrics.items()}
+
+
+def metric_lines(metrics: dict[str, float]) -> list[str]:
+    """A metric a line, for people."""
+    return [f"{name}\t{value:,}" if isinstance(value, int) else f"{name}\t{value:.4f}" for name, value in metrics.items()]
+
+
+def _note_settings(progress: Progress, *groups: Settings) -> None:
+    """Open the log with all settings as they will be used."""
+    used = dict(resolved(*groups))
+    if used.get("time-budget"):
+        del used["epochs"]
+    progress.note(" ".join(f"{name}={spoken(value)}" for name, value in used.items() if value is not None))
+
+
+def check_applies(typed: dict[str, Any], objective_name: str, groups: Sequence[type[Settings]]) -> None:
     """Raise `EmbedxError` if a setting was typed that only other objectives take."""
     for name in typed:
         takers = [other for other, each in objectives.OBJECTIVES.items() if name in settings_of(each.Settings)]
-        shared = any(name in settings_of(group) for group in (SkipGramSettings, TextSettings, VocabularySettings))
+        shared = any(name in settings_of(group) for group in groups)
         if takers and objective_name not in takers and not shared:
             raise EmbedxError(
                 f"{option_name(name)} does not apply to --objective {objective_name}; taken by {', '.join(takers)}"

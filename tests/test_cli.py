@@ -264,3 +264,16 @@ def test_cache_list_and_clear(home, two_topics):
 
 def test_version(home):
     assert embedx_run(home, "--version").stdout.startswith("embedx 0.")
+
+
+def test_no_objective_declares_a_setting_of_a_task():
+    from embedx.classify import ClassifySettings
+    from embedx.objectives import OBJECTIVES
+    from embedx.settings import TextSettings, VocabularySettings, settings_of
+    from embedx.skipgram import SkipGramSettings
+
+    of_tasks = {
+        name for group in (ClassifySettings, SkipGramSettings, TextSettings, VocabularySettings) for name in settings_of(group)
+    }
+    for name, objective in OBJECTIVES.items():
+        assert not of_tasks & set(settings_of(objective.Settings)), name

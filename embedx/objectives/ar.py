@@ -59,7 +59,7 @@ class AugmentSettings(SampledSettings):
         "same positive",
         choices=("utility", "noise"),
     )
-    decay: float = param(0.9, "the local step is (1 + visits)^-decay", at_least=0.0, at_most=1.0)
+    local_decay: float = param(0.9, "the local step is (1 + visits)^-local_decay", at_least=0.0, at_most=1.0)
     threshold: float = param(
         1.0, "nats that a normaliser may stay below what was seen; 1e9 lets it, as in the paper", at_least=0.0
     )
@@ -80,7 +80,7 @@ class AugmentReduce(Objective):
 
     def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
         relative = self.settings.augment == "noise"
-        return np.array([relative, self.settings.threshold, self.settings.decay], dtype=np.float32)
+        return np.array([relative, self.settings.threshold, self.settings.local_decay], dtype=np.float32)
 
     def settle(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
         return settled_log_sum(z, label, relative=self.settings.augment == "noise")
