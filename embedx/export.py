@@ -15,7 +15,8 @@ import smart_open
 from smart_open import compression
 
 from embedx.errors import EmbedxError
-from embedx.model import WordVectors, row_blocks, sync
+from embedx.folder import row_blocks, sync
+from embedx.model import WordVectors
 from embedx.progress import Progress, Silent
 
 Pieces = Iterator[bytes]

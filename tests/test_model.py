@@ -15,6 +15,7 @@ import pytest
 
 from embedx import model
 from embedx.errors import EmbedxError
+from embedx.folder import check_output
 
 
 def toy(n=50, dim=6, seed=1):
@@ -49,7 +50,7 @@ def test_what_was_saved_is_loaded(tmp_path):
 
 
 def test_large_arrays_are_written_by_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(model, "BLOCK_FLOATS", 20)
+    monkeypatch.setattr("embedx.folder.BLOCK_FLOATS", 20)
     given = toy(n=53)
     loaded = model.load(model.save(tmp_path / "m", **given))
     np.testing.assert_array_equal(loaded.vectors, given["arrays"]["input"])
@@ -151,9 +152,9 @@ def test_overwriting_spares_what_is_not_a_model(tmp_path):
         model.save(tmp_path / "thesis", **toy(), overwrite=True)
     (tmp_path / "file").write_text("x")
     with pytest.raises(EmbedxError, match="not a model folder, so it is not overwritten"):
-        model.check_output(tmp_path / "file", overwrite=True)
+        check_output(tmp_path / "file", overwrite=True)
     with pytest.raises(EmbedxError, match="cannot be written to; choose another --output"):
-        model.check_output(tmp_path / "file" / "below", overwrite=False)
+        check_output(tmp_path / "file" / "below", overwrite=False)
 
 
 def test_a_failing_save_leaves_the_old_model_and_no_rubbish(tmp_path, monkeypatch):
@@ -193,7 +194,7 @@ def test_killed_between_the_renames_the_old_model_is_still_found(tmp_path):
     folder.rename(tmp_path / "m.replaced")
     np.testing.assert_array_equal(model.load(folder).vectors, before)
     with pytest.raises(EmbedxError, match="exists already"):
-        model.check_output(folder, overwrite=False)
+        check_output(folder, overwrite=False)
     new = toy(seed=2)
     model.save(folder, **new, overwrite=True)
     np.testing.assert_array_equal(model.load(folder).vectors, new["arrays"]["input"])
