@@ -1,11 +1,13 @@
-"""Words with their vectors: the queries one asks of them, and how they are loaded and saved."""
+"""Words with their vectors: the queries one asks of them, and how they are loaded and saved.
 
-import datetime
+In the model folder (see `embedx.folder`):
+
+    input.npy        float32 (words, dim), the word vectors
+    output.npy       float32 (outputs, dim), the rows the input was trained against; further arrays as NAME.npy
+    vocabulary.tsv   word TAB count, most frequent first; line k describes row k
+"""
+
 import difflib
-import json
-import re
-import secrets
-import shutil
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,26 +17,12 @@ import numpy as np
 
 from embedx import formats
 from embedx.errors import EmbedxError
-from embedx.folder import (
-    DESCRIPTION,
-    FORMAT,
-    REMEDY,
-    VOCABULARY,
-    check_output,
-    installed_version,
-    plain,
-    present,
-    put_in_place,
-    read_array,
-    read_description,
-    read_vocabulary,
-    row_blocks,
-    sync_folder,
-    vocabulary_lines,
-    write_array,
-    write_bytes,
-)
+from embedx.folder import DESCRIPTION, REMEDY, present, row_blocks
+from embedx.folder import read as read_folder
+from embedx.folder import save as save_folder
 from embedx.progress import Progress, Silent
+
+TASK = "skipgram"
 
 
 class UnknownWordError(EmbedxError, KeyError):
@@ -171,24 +159,21 @@ def load(path: str | Path, progress: Progress | None = None) -> WordVectors:
 
     Raises EmbedxError, naming the file and a remedy, for whatever is missing, damaged or too new.
     """
-    folder = present(Path(path))
-    if folder.is_dir():
-        return load_folder(folder)
+    if present(Path(path)).is_dir():
+        return load_folder(Path(path))
     words, vectors = formats.read(path, progress or Silent())
     return WordVectors(words, {"input": vectors}, facts={"source": str(path)})
 
 
-def load_folder(folder: Path) -> WordVectors:
-    description = read_description(folder)
-    words, counts = read_vocabulary(folder / VOCABULARY)
-    arrays = {name: read_array(folder / f"{name}.npy", facts) for name, facts in description["arrays"].items()}
-    if "input" not in arrays:
-        raise EmbedxError(f"{folder / DESCRIPTION}: names no array `input`; {REMEDY}")
-    if len(words) != len(arrays["input"]):
-        raise EmbedxError(
-            f"{folder / VOCABULARY}: {len(words):,} words, but input.npy has {len(arrays['input']):,} rows; {REMEDY}"
-        )
-    return WordVectors(words, arrays, counts=counts, settings=description["settings"], facts=description["facts"])
+def load_folder(path: Path) -> WordVectors:
+    stored = read_folder(path, TASK)
+    if "input" not in stored.arrays or "vocabulary" not in stored.names:
+        raise EmbedxError(f"{stored.path / DESCRIPTION}: names no array `input` or no `vocabulary`; {REMEDY}")
+    words, counts = stored.names["vocabulary"]
+    rows = len(stored.arrays["input"])
+    if len(words) != rows:
+        raise EmbedxError(f"{stored.path / 'vocabulary.tsv'}: {len(words):,} words, but input.npy has {rows:,} rows; {REMEDY}")
+    return WordVectors(words, stored.arrays, counts=counts, settings=stored.settings, facts=stored.facts)
 
 
 # ---- writing
@@ -210,42 +195,9 @@ def save(
     arrays    "input" float32 (words, dim), usually "output", and any others; rows may be padded views
     settings  those of the run, as JSON types; `facts` likewise: objective, final loss, words trained, seconds
     """
-    check_model(words, counts, arrays)
-    check_output(folder, overwrite)
-    folder = folder.resolve()
-    partial = folder.with_name(f"{folder.name}.partial-{secrets.token_hex(4)}")
-    description = {
-        "format": FORMAT,
-        "embedx": installed_version(),
-        "task": "skipgram",
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "words": len(words),
-        "arrays": {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()},
-        "settings": settings,
-        "facts": facts,
-    }
-    try:
-        partial.mkdir(parents=True)
-        for name, array in arrays.items():
-            write_array(partial / f"{name}.npy", array)
-        write_bytes(partial / VOCABULARY, vocabulary_lines(words, counts))
-        text = json.dumps(description, indent=2, ensure_ascii=False, default=plain) + "\n"
-        write_bytes(partial / DESCRIPTION, [text.encode()])
-        sync_folder(partial)
-        put_in_place(partial, folder)
-    except OSError as error:
-        raise EmbedxError(f"{folder}: cannot write the model: {error.strerror or error}; choose another --output") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return folder
-
-
-def check_model(words: Sequence[str], counts: np.ndarray | None, arrays: dict[str, np.ndarray]) -> None:
-    """Raise ValueError for what no caller of ours may pass."""
-    if len(words) != len(arrays["input"]) or len(set(words)) != len(words):
+    if len(words) != len(arrays["input"]):
         raise ValueError("each row of the input needs a word of its own")
-    if counts is not None and (len(counts) != len(words) or np.any(counts[1:] > counts[:-1])):
-        raise ValueError("counts belong to the words and must not increase")
-    for name, array in arrays.items():
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or array.dtype.hasobject:
-            raise ValueError(f"{name}: arrays are plain numbers and their names lower-case identifiers")
+    if counts is not None and np.any(counts[1:] > counts[:-1]):
+        raise ValueError("counts must not increase")
+    names = {"vocabulary": (words, counts)}
+    return save_folder(folder, task=TASK, names=names, arrays=arrays, settings=settings, facts=facts, overwrite=overwrite)

@@ -164,7 +164,7 @@ def test_a_failing_save_leaves_the_old_model_and_no_rubbish(tmp_path, monkeypatc
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(model, "write_bytes", full)
+    monkeypatch.setattr("embedx.folder.write_bytes", full)
     with pytest.raises(EmbedxError, match="cannot write the model: No space left on device"):
         model.save(folder, **toy(seed=2), overwrite=True)
     np.testing.assert_array_equal(model.load(folder).vectors, before)
@@ -238,6 +238,13 @@ def edit(file: Path, old: bytes, new: bytes):
     file.write_bytes(content.replace(old, new))
 
 
+def shorten(folder: Path, n: int):
+    """Leave `n` words, and say so in model.json."""
+    lines = (folder / "vocabulary.tsv").read_bytes().splitlines(keepends=True)
+    edit(folder / "model.json", f'"vocabulary": {len(lines)}'.encode(), f'"vocabulary": {n}'.encode())
+    (folder / "vocabulary.tsv").write_bytes(b"".join(lines[:n]))
+
+
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
@@ -250,9 +257,11 @@ def edit(file: Path, old: bytes, new: bytes):
         (lambda m: (m / "input.npy").write_bytes(pickle.dumps([1])), "input.npy: damaged .*pickle"),
         (lambda m: (m / "vocabulary.tsv").unlink(), "vocabulary.tsv: missing; restore the folder"),
         (lambda m: cut(m / "vocabulary.tsv"), "vocabulary.tsv: cut short within its last line"),
-        (lambda m: edit(m / "vocabulary.tsv", b"w0\t500\n", b""), "vocabulary.tsv: 49 words, but input.npy has 50 rows"),
-        (lambda m: edit(m / "vocabulary.tsv", b"w1\t490", b"w1\tx"), "vocabulary.tsv:2: no count after the word"),
-        (lambda m: edit(m / "vocabulary.tsv", b"w1\t", b"w0\t"), "vocabulary.tsv: some word stands there twice"),
+        (lambda m: edit(m / "vocabulary.tsv", b"w0\t500\n", b""), "vocabulary.tsv: 49 lines, but model.json says 50"),
+        (lambda m: shorten(m, 49), "vocabulary.tsv: 49 words, but input.npy has 50 rows"),
+        (lambda m: edit(m / "model.json", b'"vocabulary": 50', b""), "model.json: names no array `input` or no `vocabulary`"),
+        (lambda m: edit(m / "vocabulary.tsv", b"w1\t490", b"w1\tx"), "vocabulary.tsv:2: no count after the name"),
+        (lambda m: edit(m / "vocabulary.tsv", b"w1\t", b"w0\t"), "vocabulary.tsv: some name stands there twice"),
         (lambda m: edit(m / "vocabulary.tsv", b"w1\t", b"\xff\t"), "vocabulary.tsv: damaged"),
         (lambda m: cut(m / "model.json"), "model.json: damaged"),
         (lambda m: (m / "model.json").write_text("[]"), "model.json: damaged"),
@@ -272,6 +281,7 @@ def test_the_description_is_plain_json(tmp_path):
     folder = model.save(tmp_path / "m", **toy())
     description = json.loads((folder / "model.json").read_text())
     assert description["task"] == "skipgram"
+    assert description["names"] == {"vocabulary": 50}
     assert description["arrays"]["input"] == {"shape": [50, 6], "dtype": "float32"}
     assert (folder / "vocabulary.tsv").read_text().startswith("w0\t500\nw1\t490\n")
 

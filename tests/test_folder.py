@@ -1,0 +1,155 @@
+"""The model folder of any task: names of several stems, the task it belongs to, folders of earlier versions."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from embedx import folder as on_disk
+from embedx import model
+from embedx.errors import EmbedxError
+
+LABELS, COUNTS, FEATURES = ["bad\tnews", "good", "so so"], np.array([3, 70, 5]), ["film", "nice\\"]
+
+
+def saved(path, **changed):
+    """A little classifier."""
+    given = {
+        "task": "classification",
+        "names": {"labels": (LABELS, COUNTS), "features": (FEATURES, None)},
+        "arrays": {"output": np.ones((3, 2), np.float32), "bias": np.arange(3, dtype=np.float32)},
+        "settings": {"dim": 2},
+        "facts": {"final_loss": np.float32(0.5)},
+    }
+    return on_disk.save(path, **given | changed)
+
+
+def word_vectors(path):
+    arrays = {"input": np.eye(2, dtype=np.float32)}
+    return model.save(path, words=["b", "a"], counts=np.array([2, 1]), arrays=arrays, settings={}, facts={})
+
+
+def test_names_of_several_stems_are_read_back(tmp_path):
+    path = saved(tmp_path / "m")
+    found = on_disk.read(path, "classification")
+    assert (found.path, found.task) == (path, "classification")
+    assert list(found.names) == ["labels", "features"]
+    labels, counts = found.names["labels"]
+    assert labels == LABELS
+    np.testing.assert_array_equal(counts, COUNTS)  # in the given order, whether or not they fall
+    assert counts.dtype == np.int64
+    assert found.names["features"] == (FEATURES, None)
+    np.testing.assert_array_equal(found.arrays["bias"], [0, 1, 2])
+    assert isinstance(found.arrays["output"].base, np.memmap)
+    assert found.settings == {"dim": 2}
+    assert found.facts["final_loss"] == 0.5
+    assert found.facts["version"] == on_disk.installed_version()
+
+
+def test_the_files_are_plain(tmp_path):
+    path = saved(tmp_path / "m")
+    assert sorted(each.name for each in path.iterdir()) == [
+        "bias.npy", "features.tsv", "labels.tsv", "model.json", "output.npy",
+    ]  # fmt: skip
+    assert (path / "labels.tsv").read_text() == "bad\\tnews\t3\ngood\t70\nso so\t5\n"
+    assert (path / "features.tsv").read_text() == "film\nnice\\\\\n"
+    assert json.loads((path / "model.json").read_text())["names"] == {"labels": 3, "features": 2}
+
+
+def test_a_model_may_have_no_names(tmp_path):
+    assert on_disk.read(saved(tmp_path / "m", names={}), "classification").names == {}
+
+
+def test_a_model_of_another_task_is_told_apart(tmp_path):
+    words, classifier = word_vectors(tmp_path / "words"), saved(tmp_path / "classifier")
+    complaint = "model.json: a model of the task 'classification' has no word vectors; give a skipgram model"
+    with pytest.raises(EmbedxError, match=re.escape(complaint)):
+        model.load(classifier)
+    complaint = "model.json: word vectors are no classifier; give a model that `embedx classify` wrote"
+    with pytest.raises(EmbedxError, match=re.escape(complaint)):
+        on_disk.read(words, "classification")
+    with pytest.raises(EmbedxError, match="a model of the task 'tagging' is no classifier; give a model that"):
+        on_disk.read(saved(tmp_path / "tagger", task="tagging"), "classification")
+
+
+def test_what_is_no_model_folder_is_said_to_be_none(tmp_path):
+    (tmp_path / "file").write_text("2 2\n")
+    (tmp_path / "empty").mkdir()
+    for name, complaint in (
+        ("absent", "no such folder"),
+        ("file", r"not a model folder \(it has no model.json\)"),
+        ("empty", r"not a model folder \(it has no model.json\)"),
+    ):
+        with pytest.raises(EmbedxError, match=f"{name}: {complaint}; give one that `embedx classify` wrote"):
+            on_disk.read(tmp_path / name, "classification")
+
+
+def test_the_task_of_a_folder(tmp_path):
+    path = saved(tmp_path / "m")
+    assert on_disk.task_of(path) == "classification"
+    assert on_disk.task_of(word_vectors(tmp_path / "words")) == "skipgram"
+    path.rename(tmp_path / "m.replaced")  # as a process leaves it that was killed while it overwrote m
+    assert on_disk.task_of(path) == "classification"
+    (tmp_path / "file").write_text("2 2\n")
+    for none in (tmp_path, tmp_path / "file", tmp_path / "absent", "https://example.org/vectors.gz", ""):
+        assert on_disk.task_of(none) is None
+
+
+def test_the_task_of_a_damaged_folder_is_not_guessed(tmp_path):
+    path = saved(tmp_path / "m")
+    (path / "model.json").write_text("{")
+    with pytest.raises(EmbedxError, match=r"model.json: damaged"):
+        on_disk.task_of(path)
+
+
+def test_a_missing_or_short_list_of_names_is_noticed(tmp_path):
+    path = saved(tmp_path / "m")
+    (path / "features.tsv").write_text("film\n")
+    with pytest.raises(EmbedxError, match=r"features.tsv: 1 lines, but model.json says 2; restore the folder"):
+        on_disk.read(path, "classification")
+    (path / "features.tsv").write_text("film\nfilm\n")
+    with pytest.raises(EmbedxError, match=r"features.tsv: some name stands there twice"):
+        on_disk.read(path, "classification")
+    (path / "features.tsv").unlink()
+    with pytest.raises(EmbedxError, match=r"features.tsv: missing; restore the folder"):
+        on_disk.read(path, "classification")
+    (path / "labels.tsv").write_text("bad\t3\ngood\nso so\t5\n")
+    with pytest.raises(EmbedxError, match=r"labels.tsv:2: no count after the name"):
+        on_disk.read(path, "classification")
+
+
+def test_word_vectors_of_the_first_version_are_read(tmp_path):
+    path = word_vectors(tmp_path / "m")
+    description = json.loads((path / "model.json").read_text())
+    del description["names"]
+    (path / "model.json").write_text(json.dumps({**description, "words": 2}))
+    assert model.load(path).words == ["b", "a"]
+    assert on_disk.task_of(path) == "skipgram"
+    (path / "vocabulary.tsv").write_text("b\t2\n")
+    with pytest.raises(EmbedxError, match=r"vocabulary.tsv: 1 lines, but model.json says 2"):
+        model.load(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ({"names": {"labels": (["a", "a"], None)}}, "labels: no name may stand there twice"),
+        ({"names": {"labels": (["a"], COUNTS)}}, "labels: 3 counts for 1 names"),
+        ({"names": {"../labels": (["a"], None)}}, "lower-case identifiers"),
+        ({"arrays": {"Output": np.zeros(1)}}, "lower-case identifiers"),
+        ({"arrays": {"output": np.array([None])}}, "output: arrays are plain numbers"),
+    ],
+)
+def test_what_could_not_be_read_back_is_not_written(tmp_path, content, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        saved(tmp_path / "m", **content)
+    assert not list(tmp_path.iterdir())
+
+
+def test_words_come_with_a_row_each_and_by_falling_count(tmp_path):
+    given = {"words": ["a", "b"], "counts": None, "arrays": {"input": np.eye(2, dtype=np.float32)}, "settings": {}, "facts": {}}
+    with pytest.raises(ValueError, match="each row of the input needs a word of its own"):
+        model.save(tmp_path / "m", **given | {"words": ["a"]})
+    with pytest.raises(ValueError, match="counts must not increase"):
+        model.save(tmp_path / "m", **given | {"counts": np.array([1, 2])})
