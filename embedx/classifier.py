@@ -8,7 +8,7 @@ labels.tsv    label TAB how often it occurred in training
 features.tsv  the words that are features, for text
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,12 +60,12 @@ class Classifier:
         return scaled(features, self.settings.get("scaling", "none"), self.arrays.get("maxima"))
 
     def scores(self, features: Any) -> np.ndarray:
-        """float32 (n, rows) for features on the scale of the training data; see `prepared`."""
+        """(n, rows), of the weights' dtype, for features on the scale of the training data; see `prepared`."""
         h = features @ self.arrays["hidden"] if "hidden" in self.arrays else features
         z = h @ self._weights
         if "bias" in self.arrays:
             z += self.arrays["bias"]
-        return np.asarray(z, dtype=np.float32)
+        return np.asarray(z, dtype=self._weights.dtype)
 
     @property
     def _weights(self) -> np.ndarray:  # float32 (dim, rows), side by side what one feature says of all labels
@@ -85,18 +85,24 @@ class Classifier:
             return np.log(noise).astype(np.float32)
 
     def blocks(
-        self, features: Any, progress: Progress | None = None, threads: int | None = None
+        self,
+        features: Any,
+        progress: Progress | None = None,
+        threads: int | None = None,
+        of_scores: Callable[[np.ndarray], Any] | None = None,
     ) -> Iterator[tuple[slice, Any]]:
-        """(rows, log-probabilities of these rows): a block at a time, in order, computed by several threads."""
-        progress, threads = progress or Silent(), threads or usable_cores()
+        """(rows, log-probabilities of these rows or what else is made `of_scores`): a block at a time, in order, computed by
+        several threads.
+        """
+        progress, threads, of_scores = progress or Silent(), threads or usable_cores(), of_scores or self.log_probability
         n = features.shape[0]
         size = max(1, BLOCK_FLOATS // max(len(self.arrays["output"]), 1))
         starts = range(0, n, size)
         _ = self._weights
 
-        def work(start: int) -> tuple[slice, np.ndarray]:
+        def work(start: int) -> tuple[slice, Any]:
             rows = slice(start, min(start + size, n))
-            return rows, self.log_probability(self.scores(self.prepared(features[rows])))
+            return rows, of_scores(self.scores(self.prepared(features[rows])))
 
         progress.start("predicting", n, " examples")
         with ThreadPoolExecutor(threads) as pool:

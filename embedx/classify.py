@@ -100,6 +100,7 @@ class Trained:
     classifier: Classifier
     outcome: trainer.Outcome
     temperature: float | None = None  # the power of the probabilities that suits the validation data best, if there are any
+    memory: tuple[np.ndarray, ...] = ()  # what the optimiser kept beside the tables; see `start` of `train`
 
 
 def train(
@@ -110,6 +111,8 @@ def train(
     known: Known | None = None,
     validation: Labeled | None = None,
     weights: np.ndarray | None = None,
+    start: Trained | None = None,
+    dtype: Any = np.float32,
     watch: Callable[[Classifier, int, float], dict[str, float]] | None = None,
     progress: Progress | None = None,
 ) -> Trained:
@@ -118,6 +121,10 @@ def train(
     known       what test data are read like; inferred when not given
     validation  data to watch; else the share of the rows that `settings.validation` names, if it does
     weights     float (n_rows,): how much each row counts, for lbfgs alone
+    start       a run by steps to go on from, of the same objective, settings, features and labels: with its parameters, its
+                optimiser's memory and its counts of labels, by which noise is drawn and a tree was built. What an objective
+                keeps by example begins anew, for these are other examples
+    dtype       of the parameters that lbfgs finds
     watch       called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the history
 
     Raises `EmbedxError` for what the user can mend and `DivergedError` when training leaves the finite numbers. Ctrl-C ends the
@@ -128,9 +135,11 @@ def train(
     if validation is None and settings.validation is not None:
         data, validation = _split(data, settings)
     known = known or Known(data.n_features, data.n_labels, data.names, data.vocabulary)
-    maxima = column_maxima(data.features) if settings.scaling == "column-max" else None
+    maxima = start.classifier.arrays.get("maxima") if start is not None else None
+    if maxima is None and settings.scaling == "column-max":
+        maxima = column_maxima(data.features)
     labels = chosen_labels(data.labels, settings.labels)
-    counts = np.bincount(labels.ids, minlength=data.n_labels).astype(np.int64)
+    counts = np.bincount(labels.ids, minlength=data.n_labels).astype(np.int64) if start is None else start.classifier.counts
     objective.prepare(counts)
     record = settings.record() | objective.settings.record()
     facts = {"objective": objective.name, "examples": len(data), "labels": len(counts), "seen_labels": int((counts > 0).sum())}
@@ -140,9 +149,10 @@ def train(
     _check_memory(data, objective, settings)
     history = _History(classifier, validation, settings, watch, progress)
     if settings.optimizer == "lbfgs":
-        outcome = _run_lbfgs(features, labels, objective, settings, classifier, weights, history, progress)
+        memory: tuple[np.ndarray, ...] = ()
+        outcome = _run_lbfgs(features, labels, objective, settings, classifier, weights, dtype, history, progress)
     else:
-        outcome = _run(features, labels, objective, settings, classifier, history, progress)
+        outcome, memory = _run(features, labels, objective, settings, classifier, start, history, progress)
     to_the_end(lambda: _check(classifier))
     classifier.facts |= {
         "final_loss": outcome.final_loss,
@@ -156,7 +166,7 @@ def train(
     temperature = None if validation is None else classifier.fitted_temperature(validation)
     if temperature is not None:
         classifier.facts["temperature"] = 1 / temperature
-    return Trained(classifier, outcome, temperature)
+    return Trained(classifier, outcome, temperature, memory)
 
 
 def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) -> ClassifySettings:
@@ -305,10 +315,11 @@ def _run(
     objective: Objective,
     settings: ClassifySettings,
     classifier: Classifier,
+    start_from: Trained | None,
     history: _History,
     progress: Progress,
-) -> trainer.Outcome:
-    """Train by steps on minibatches."""
+) -> tuple[trainer.Outcome, tuple[np.ndarray, ...]]:
+    """Train by steps on minibatches; the outcome, and what the optimiser kept beside the tables."""
     examples = examples_of(features, labels)
     kind = OPTIMIZERS[str(settings.optimizer)]
     optimizer = Optimizer(kind, settings.l2, settings.max_norm or 0.0)
@@ -328,6 +339,12 @@ def _run(
     )
     if has_bias:
         way.set_bias(start_of_bias)
+    memory = (way.hidden.sums, way.outputs.sums)
+    if start_from is not None:
+        for name, array in way.arrays().items():  # views of the tables
+            array[:] = start_from.classifier.arrays[name]
+        for sums, before in zip(memory, start_from.memory, strict=True):
+            sums[:] = before
     way.load_kernels(progress)
     clock = [0.0]
     orders: dict[int, np.ndarray] = {}
@@ -362,7 +379,7 @@ def _run(
     outcome = trainer.run(train_one, way.scratches, schedule, progress, after_epoch if history.is_wanted else None)
     hand_over()
     history.restore()
-    return outcome
+    return outcome, memory
 
 
 def _first_biases(settings: ClassifySettings, counts: np.ndarray, n: int, n_rows: int) -> np.ndarray:
@@ -382,6 +399,7 @@ def _run_lbfgs(
     settings: ClassifySettings,
     classifier: Classifier,
     weights: np.ndarray | None,
+    dtype: Any,
     history: _History,
     progress: Progress,
 ) -> trainer.Outcome:
@@ -412,9 +430,9 @@ def _run_lbfgs(
         return marks, times
 
     def keep(w: np.ndarray) -> None:
-        classifier.arrays["output"] = w[:n_features].T.astype(np.float32)
+        classifier.arrays["output"] = w[:n_features].T.astype(dtype)
         if has_bias:
-            classifier.arrays["bias"] = w[-1].astype(np.float32)
+            classifier.arrays["bias"] = w[-1].astype(dtype)
         classifier.__dict__.pop("_transposed", None)
 
     def after(iteration: int, loss: float) -> None:

@@ -98,6 +98,7 @@ class Objective:
     stable: ClassVar[bool] = False  # finite at any score
     unbiased: ClassVar[bool] = False  # at a fixed state, expected coefficients over draws are those of sampler "all"
     bound: ClassVar[bool] = False  # -loss with all rows never exceeds the exact softmax's log-probability
+    label_by_label: ClassVar[bool] = False  # σ(z_k) is the probability that k is among an input's labels, however many it has
     uses_loge: ClassVar[bool] = True  # False saves filling it
     uses_norm: ClassVar[bool] = False  # True asks for `norm` to be filled
     defaults: ClassVar[Mapping[str, Any]] = {}  # settings of classification that suit it better than the task's own

@@ -46,6 +46,7 @@ class OneVsAll(Objective):
     stable = True
     unbiased = True
     bound = True
+    label_by_label = True
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         return log_softmax(log_sigmoid(z))
