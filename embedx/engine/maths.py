@@ -14,9 +14,9 @@ from numba import types
 from numba.extending import intrinsic, overload, register_jitable
 
 _F = np.float32
-_LOG2_E = _F(1.4426950408889634)
-_LN2_HIGH = _F(0.693359375)  # exact in 12 bits, so that n * _LN2_HIGH is exact
-_LN2_LOW = _F(-2.12194440e-4)  # ln 2 - _LN2_HIGH
+LOG2_E = _F(1.4426950408889634)
+LN2_HIGH = _F(0.693359375)  # exact in 12 bits, so that n * LN2_HIGH is exact
+LN2_LOW = _F(-2.12194440e-4)  # ln 2 - LN2_HIGH
 _LARGEST, _SMALLEST = _F(88.0), _F(-87.0)  # beyond these exp leaves float32's normal range; it is held there
 
 _ONE, _TWO, _THREE, _HALF, _ZERO = _F(1), _F(2), _F(3), _F(0.5), _F(0)
@@ -56,8 +56,8 @@ if not numba.config.DISABLE_JIT:
 
         def exp32(x):
             held = min(max(x, _SMALLEST), _LARGEST)
-            n = np.floor(held * _LOG2_E + _HALF)
-            r = held - n * _LN2_HIGH - n * _LN2_LOW
+            n = np.floor(held * LOG2_E + _HALF)
+            r = held - n * LN2_HIGH - n * LN2_LOW
             p = _C7 * r + _C6
             p = p * r + _C5
             p = p * r + _C4

@@ -8,7 +8,8 @@ Weight decay (`--l2`) is that of the mean loss plus l2/2 · |w|² for each step,
 only visited when it is needed: the clock counts what every step would have taken away, and a row pays what is due before it is
 read. Under plain descent the clock counts -log(1 - lr · l2) and a payment is the very product of the factors (1 - lr · l2).
 Under the other two each number of a row shrinks at its own rate, e to the power -l2 · Σ lr / (what divides its gradient), so
-that the gradient and the penalty balance where they would for the penalised loss itself.
+that the gradient and the penalty balance where they would for the penalised loss itself. (Under Adagrad a number that
+never had a gradient, of the hidden layer's start, stays.)
 """
 
 import math
@@ -17,12 +18,25 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.compiled import kernel, kernel_part
-from embedx.engine.maths import exp
-from embedx.engine.simd import LANES, aligned_zeros, divide, load, multiply_add, splat, square_root, store, zeros
+from embedx.engine.maths import LN2_HIGH, LN2_LOW, LOG2_E, exp
+from embedx.engine.simd import (
+    LANES,
+    aligned_zeros,
+    divide,
+    floor,
+    load,
+    maximum,
+    multiply_add,
+    splat,
+    square_root,
+    store,
+    two_to_the,
+    zeros,
+)
 
 OPTIMIZERS = {"sgd": 0, "adagrad": 1, "mixture": 2}
 SGD, ADAGRAD, MIXTURE = 0, 1, 2
-TINY = np.float32(1e-30)
+TINY = np.float32(1e-18)  # beside √s; gradients below 1e-19 have no square in float32, and must not be divided by much less
 
 
 class Table(NamedTuple):
@@ -66,11 +80,42 @@ def pay(table, row, begin, end, optimizer, due):
         for d in range(begin, end):
             table.rows[row, d] *= factor
     else:
-        less = np.float32(-due)
-        for d in range(begin, end):
+        whole = (end - begin) // LANES * LANES
+        for d in range(begin, begin + whole, LANES):
+            s, w = load(table.sums, row, d), load(table.rows, row, d)
+            store(table.rows, row, d, multiply_add(_exp(_shrinkage(s, due, optimizer)), w, zeros()))
+        for d in range(begin + whole, end):
             s = table.sums[row, d]
             divisor = np.sqrt(s) + (TINY if optimizer.kind == ADAGRAD else np.float32(1))
-            table.rows[row, d] *= exp(less / divisor) if s > 0 else np.float32(1)
+            table.rows[row, d] *= exp(np.float32(-due) / divisor) if s > 0 or optimizer.kind == MIXTURE else np.float32(1)
+
+
+@kernel_part
+def _shrinkage(s, due, optimizer):
+    """Minus what is due over what divides the gradient; 0 for Adagrad's numbers that never had one."""
+    one, minus_one = splat(np.float32(1)), splat(np.float32(-1))
+    if optimizer.kind == ADAGRAD:
+        minus_one = maximum(multiply_add(s, splat(np.float32(-1e37)), zeros()), minus_one)
+        one = splat(TINY)
+    quotient = divide(splat(np.float32(due)), multiply_add(splat(np.float32(1)), square_root(s), one))
+    return multiply_add(quotient, minus_one, zeros())
+
+
+@kernel_part
+def _exp(x):
+    """e to the power of sixteen numbers that are not positive, held at -87: maths.exp, lane by lane."""
+    one = splat(np.float32(1))
+    x = maximum(x, splat(np.float32(-87)))
+    n = floor(multiply_add(x, splat(LOG2_E), splat(np.float32(0.5))))
+    r = multiply_add(n, splat(-LN2_HIGH), x)
+    r = multiply_add(n, splat(-LN2_LOW), r)
+    p = multiply_add(splat(np.float32(1 / 5040)), r, splat(np.float32(1 / 720)))
+    p = multiply_add(p, r, splat(np.float32(1 / 120)))
+    p = multiply_add(p, r, splat(np.float32(1 / 24)))
+    p = multiply_add(p, r, splat(np.float32(1 / 6)))
+    p = multiply_add(p, r, splat(np.float32(0.5)))
+    p = multiply_add(multiply_add(p, r, one), r, one)
+    return multiply_add(p, two_to_the(n), zeros())
 
 
 @kernel_part

@@ -74,6 +74,18 @@ if numba.config.DISABLE_JIT:
     def multiply_add(a, b, c):
         return a * b + c
 
+    def is_zero(vector):
+        return not vector.any()
+
+    def maximum(a, b):
+        return np.maximum(a, b)
+
+    def floor(a):
+        return np.floor(a)
+
+    def two_to_the(n):
+        return np.exp2(n)
+
     def divide(a, b):
         return a / b
 
@@ -188,6 +200,48 @@ else:
             return builder.fadd(product, arguments[2], flags=("contract",))
 
         return float32x16(float32x16, float32x16, float32x16), emit
+
+    @intrinsic
+    def is_zero(_typing, vector):
+        """Whether all sixteen floats are zero; a NaN is not."""
+
+        def emit(context, builder, signature, arguments):
+            lanes = builder.fcmp_unordered("!=", arguments[0], ir.Constant(_VECTOR, [0.0] * LANES))
+            bits = builder.bitcast(lanes, ir.IntType(LANES))
+            return builder.icmp_unsigned("==", bits, ir.Constant(ir.IntType(LANES), 0))
+
+        return types.boolean(float32x16), emit
+
+    @intrinsic
+    def maximum(_typing, a, b):
+        """The larger of each two lanes."""
+
+        def emit(context, builder, signature, arguments):
+            return builder.select(builder.fcmp_ordered(">", *arguments), *arguments)
+
+        return float32x16(float32x16, float32x16), emit
+
+    @intrinsic
+    def floor(_typing, a):
+        """Each lane rounded down."""
+
+        def emit(context, builder, signature, arguments):
+            kind = ir.FunctionType(_VECTOR, [_VECTOR])
+            return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.floor.v{LANES}f32"), arguments)
+
+        return float32x16(float32x16), emit
+
+    @intrinsic
+    def two_to_the(_typing, n):
+        """2 to the power of whole numbers between -126 and 127, by writing the exponents' bits."""
+
+        def emit(context, builder, signature, arguments):
+            words = ir.VectorType(_INDEX, LANES)
+            whole = builder.fptosi(arguments[0], words)
+            biased = builder.add(whole, ir.Constant(words, [127] * LANES))
+            return builder.bitcast(builder.shl(biased, ir.Constant(words, [23] * LANES)), _VECTOR)
+
+        return float32x16(float32x16), emit
 
     @intrinsic
     def divide(_typing, a, b):

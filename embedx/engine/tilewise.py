@@ -11,7 +11,7 @@ import numpy as np
 from embedx.compiled import kernel, kernel_part
 from embedx.engine.examples import put
 from embedx.engine.optimizers import clock_of, descend, pay, step_size
-from embedx.engine.simd import LANES, load, multiply_add, splat, store, zeros
+from embedx.engine.simd import LANES, is_zero, load, multiply_add, splat, store, zeros
 
 WIDTH = 2 * LANES
 
@@ -176,6 +176,8 @@ def _sum_gradients(examples, scratch, order, begin, end, bias_row, scale):
     for e in range(begin, end):
         a = multiply_add(splat(scale), load(scratch.z, e - begin, 0), nothing)
         b = multiply_add(splat(scale), load(scratch.z, e - begin, LANES), nothing)
+        if is_zero(a) and is_zero(b):  # as most are when the loss is a hinge
+            continue
         for f in range(examples.offsets[order[e]], examples.offsets[order[e] + 1]):
             row, x = np.int64(examples.columns[f]), splat(examples.values[f])
             store(g, row, 0, multiply_add(x, a, load(g, row, 0)))
@@ -189,6 +191,8 @@ def _sum_gradients(examples, scratch, order, begin, end, bias_row, scale):
 @kernel_part
 def _step(table, row, t, scratch, optimizer, rate):
     """One step of the tile's part of a feature's row; its gradient is zero afterwards."""
+    if is_zero(load(scratch.gradient, row, 0)) and is_zero(load(scratch.gradient, row, LANES)):
+        return
     descend(table, row, t, scratch.gradient, row, 0, WIDTH, optimizer, rate)
     store(scratch.gradient, row, 0, zeros())
     store(scratch.gradient, row, LANES, zeros())
