@@ -161,6 +161,7 @@ class AllRows:
         keeps_hits: bool,
         one_label: bool,
         uniforms_width: int,
+        uses_norm: bool,
         numbers: np.ndarray,
         features: FeatureScratch,
         threads: int,
@@ -168,7 +169,7 @@ class AllRows:
         self.coefficients, self.layer, self.examples, self.optimizer = coefficients, layer, examples, optimizer
         self.n_rows, self.has_bias, self.pairs, self.sums, self.keeps_hits = n_rows, has_bias, pairs, sums, keeps_hits
         self.one_label, self.uniforms_width, self.numbers, self.features = one_label, uniforms_width, numbers, features
-        self.threads = threads
+        self.uses_norm, self.threads = uses_norm, threads
         self.pool = ThreadPoolExecutor(threads)
         self.dim, self.stride = layer.outputs.rows.shape
         self.has_hidden = len(layer.hidden.rows) > 0
@@ -177,13 +178,14 @@ class AllRows:
         self.n_paying = self.dim - has_bias
         if self.is_sparse:
             self.gradients = [np.zeros((self.dim, TILE), dtype=np.float32) for _ in range(threads)]
+            squares = np.concatenate([[0.0], np.cumsum(examples.values.astype(np.float64) ** 2)])
+            self.norms = (np.diff(squares[examples.offsets]) + has_bias).astype(np.float32)
         self.z = np.zeros((0, self.stride), dtype=np.float32)
-        self.lines = np.zeros((0, 0), dtype=np.float32)
         self.all_features = np.arange(self.dim, dtype=np.int32)
 
     def step(
         self, order: np.ndarray, begin: int, end: int, rate: float, step_rate: float, clock: float, scale: float, rng: Any
-    ):
+    ) -> tuple[float, int]:
         """One step over the examples order[begin:end]; return the summed loss and the number of its terms.
 
         rate       learning rate as the objective sees it; `step_rate` multiplies gradients
@@ -197,10 +199,11 @@ class AllRows:
         else:
             touched, n_touched = self.all_features, self.n_paying
         if optimizer.l2 > 0:
-            self._in_parts(n_touched, lambda w, a, b: pay_features(layer.outputs, touched, a, b, self.n_rows, optimizer, clock))
+            rows, n = (self.all_features, self.n_paying) if optimizer.max_norm > 0 else (touched, n_touched)
+            self._in_parts(n, lambda w, a, b: pay_features(layer.outputs, rows, a, b, self.n_rows, optimizer, clock))
         h = self._h(order, begin, end, clock)
         z = self._scores(order, begin, end, h)
-        loss, n_lines = self._coefficients(order[begin:end], z, np.float32(rate), rng)
+        loss, n_lines = self._coefficients(order[begin:end], z, self._norm(order[begin:end], h), np.float32(rate), rng)
         z *= np.float32(scale)
         if self.has_hidden:
             h_gradient = self._h_gradient(z)
@@ -268,25 +271,36 @@ class AllRows:
         np.matmul(z, self.layer.outputs.rows[: self.n_paying].T, out=gradient[:, : self.n_paying])
         return gradient
 
-    def _coefficients(self, chosen: np.ndarray, z: np.ndarray, rate: np.float32, rng: Any) -> tuple[float, int]:
+    def _norm(self, chosen: np.ndarray, h: np.ndarray) -> np.ndarray:
+        """float32 (n,): |h|² of the examples, zeros where nobody asks."""
+        if not self.uses_norm:
+            return np.zeros(len(chosen), dtype=np.float32)
+        if self.is_sparse:
+            return np.asarray(self.norms[chosen])
+        return np.asarray(np.einsum("ed,ed->e", h[:, : self.dim], h[:, : self.dim]))
+
+    def _coefficients(
+        self, chosen: np.ndarray, z: np.ndarray, norm: np.ndarray, rate: np.float32, rng: Any
+    ) -> tuple[float, int]:
         """Overwrite the scores of the examples by coefficients; return the summed loss and the number of its terms."""
         offsets = self.examples.label_offsets
         first, n = offsets[chosen], offsets[chosen + 1] - offsets[chosen]
         if self.one_label:
             first = first + np.floor(rng.random(len(chosen)) * n).astype(np.int64)
             n = np.minimum(n, 1)
-        uniforms = rng.random((int(n.sum()), self.uniforms_width), dtype=np.float32)
+        n_lines = n if self.pairs else np.ones_like(n)
+        uniforms = rng.random((int(n_lines.sum()), self.uniforms_width), dtype=np.float32)
         uniforms = np.clip(uniforms, 2.0**-24, 1 - 2.0**-24)
         step = max(1, CHUNK_FLOATS // self.stride)
-        results = []
         bounds = [len(chosen) * w // self.threads for w in range(self.threads + 1)]
-        starts = np.concatenate([[0], np.cumsum(n)])
+        starts = np.concatenate([[0], np.cumsum(n_lines)])
 
         def work(w: int) -> tuple[float, int]:
             loss, lines = 0.0, 0
             for a in range(bounds[w], bounds[w + 1], step):
                 b = min(a + step, bounds[w + 1])
-                more = self._chunk(chosen[a:b], first[a:b], n[a:b], z[a:b], uniforms[starts[a] : starts[b]], rate)
+                own = uniforms[starts[a] : starts[b]]
+                more = self._chunk(chosen[a:b], first[a:b], n[a:b], z[a:b], own, norm[a:b], rate)
                 loss, lines = loss + more[0], lines + more[1]
             return loss, lines
 
@@ -294,7 +308,14 @@ class AllRows:
         return sum(r[0] for r in results), sum(r[1] for r in results)
 
     def _chunk(
-        self, chosen: np.ndarray, first: np.ndarray, n: np.ndarray, z: np.ndarray, uniforms: np.ndarray, rate: np.float32
+        self,
+        chosen: np.ndarray,
+        first: np.ndarray,
+        n: np.ndarray,
+        z: np.ndarray,
+        uniforms: np.ndarray,
+        norm: np.ndarray,
+        rate: np.float32,
     ) -> tuple[float, int]:
         """The coefficients of some examples; their labels are label_ids[first:first + n]."""
         ids = np.repeat(first - np.concatenate([[0], np.cumsum(n)[:-1]]), n) + np.arange(n.sum())
@@ -315,9 +336,10 @@ class AllRows:
             seen_here = np.arange(n_lines) - np.repeat(np.cumsum(n) - n, n) if self.pairs else 0
             visits = self.layer.visits[key] + seen_here
             np.add.at(self.layer.visits, key, 1)
+        norm = norm[example] if self.pairs else norm
         loss = self.coefficients(
             scores, label, times, np.zeros_like(label), self.layer.state, uniforms, self.numbers,
-            np.ascontiguousarray(key, dtype=np.int64), visits, np.zeros(n_lines, dtype=np.float32), n_lines, self.n_rows, rate,
+            np.ascontiguousarray(key, dtype=np.int64), visits, norm, n_lines, self.n_rows, rate,
         )  # fmt: skip
         if scores is not z:
             z[:] = 0

@@ -1,0 +1,180 @@
+"""The naive truth about a step of classification, in float64 with loops; and the small problems it is compared on.
+
+The objective is a made-up one, `Probe`, whose coefficients show everything that the engine hands to an objective.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from embedx.compiled import kernel
+from embedx.engine.examples import examples_of
+from embedx.engine.optimizers import ADAGRAD, MIXTURE, OPTIMIZERS, SGD, Optimizer, new_table
+from embedx.labeled.data import Labels
+from embedx.objectives.contract import Objective
+
+
+@kernel
+def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+    """Coefficients that grow with the score, and with everything else that there is; numbers[0] weighs the draws."""
+    total = np.float64(0)
+    for e in range(n_examples):
+        extra = np.float32(0.05) * norm[e]
+        for d in range(uniforms.shape[1]):
+            extra += uniforms[e, d]
+        for d in range(state.shape[1]):
+            state[key[e], d] += 1 + 100 * visits[e]
+        for k in range(n):
+            draws = numbers[0] * times[e, k]
+            slope = np.float32(0.1) * z[e, k] + np.float32(0.01) * loge[e, k] + extra
+            total += (label[e, k] + draws) * slope
+            z[e, k] = (label[e, k] + draws) * slope - label[e, k]
+    return total
+
+
+class Probe(Objective):
+    """Its rows do not know of each other, so that it can be trained in every way."""
+
+    name = "probe"
+    coefficients = staticmethod(coefficients)
+    separable = True
+
+    def __init__(self, draws=0.2):
+        self.draws = draws
+
+    def numbers(self, n_draws=0, n_classes=0):
+        return np.array([self.draws], dtype=np.float32)
+
+    def answer(self, z, label, times, loge, norm):
+        """Loss and coefficients of one candidate."""
+        weight = label + self.draws * times
+        slope = 0.1 * z + 0.01 * loge + 0.05 * norm
+        return weight * slope, weight * slope - label
+
+
+def dot(a, b):
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+@dataclass
+class Parameters:
+    """A table, what the optimiser keeps beside it, and which numbers pay weight decay."""
+
+    w: np.ndarray  # float64 (rows, dim)
+    pays: np.ndarray  # bool (dim,)
+    s: np.ndarray = field(default=None)
+
+    def __post_init__(self):
+        self.s = np.zeros_like(self.w) if self.s is None else self.s
+
+    def step(self, gradient, touched, optimizer, lr):
+        """One step along a gradient, both (rows, dim); a number that is not touched only decays."""
+        for place in np.ndindex(*self.w.shape):
+            g = gradient[place]
+            if touched[place] and optimizer.kind == SGD:
+                self.w[place] -= lr * g / (1 - lr * optimizer.l2 if optimizer.l2 else 1)
+            elif touched[place] and optimizer.kind == ADAGRAD:
+                self.s[place] += g**2
+                self.w[place] -= lr * g / np.sqrt(self.s[place]) if g else 0
+            elif touched[place]:
+                self.s[place] = 0.9 * self.s[place] + 0.1 * g**2
+                self.w[place] -= lr * g / (1 + np.sqrt(self.s[place]))
+
+    def decay(self, optimizer, lr):
+        """What every step takes from every number, touched or not."""
+        for row, d in np.ndindex(*self.w.shape):
+            if self.pays[d] and optimizer.l2:
+                root = np.sqrt(self.s[row, d])
+                if optimizer.kind == SGD:
+                    self.w[row, d] *= 1 - lr * optimizer.l2
+                elif optimizer.kind == MIXTURE or root > 0:
+                    self.w[row, d] *= np.exp(-lr * optimizer.l2 / (root if optimizer.kind == ADAGRAD else 1 + root))
+
+
+@dataclass
+class Line:
+    """An example's place in the minibatch, and its candidates: row, label, times, loge."""
+
+    example: int
+    candidates: list[tuple[int, float, float, float]]
+
+
+def step(outputs, hidden, x, lines, objective, optimizer, lr, scale, *, has_bias, is_sparse, uses_norm=False):
+    """One minibatch x, float64 (n, n_features), of the examples that `lines` speak of; returns the summed loss."""
+    inputs = [[dot(row, column) for column in hidden.w.T] for row in x] if hidden is not None else x
+    h = [[*row, 1.0] if has_bias else [*row] for row in inputs]
+    n_free = len(h[0]) - has_bias
+    gradient, touched = np.zeros_like(outputs.w), np.zeros(outputs.w.shape, dtype=bool)
+    h_gradient = np.zeros((len(x), n_free))
+    loss = 0.0
+    for line in lines:
+        for row, label, times, loge in line.candidates:
+            norm = dot(h[line.example], h[line.example]) if uses_norm else 0.0
+            more, c = objective.answer(dot(h[line.example], outputs.w[row]), label, times, loge, norm)
+            loss += more
+            if c != 0:
+                gradient[row] += scale * c * np.array(h[line.example])
+                h_gradient[line.example] += scale * c * outputs.w[row, :n_free]
+                seen = np.array(h[line.example]) != 0 if is_sparse and hidden is None else True
+                touched[row] |= seen
+    if hidden is not None:
+        hidden.step(x.T @ h_gradient, (x != 0).any(axis=0)[:, None] & np.ones(n_free, dtype=bool), optimizer, lr)
+        hidden.decay(optimizer, lr)
+    outputs.step(gradient, touched, optimizer, lr)
+    if optimizer.max_norm:
+        for row in outputs.w:
+            length = np.sqrt(dot(row[:n_free], row[:n_free]))
+            row[:n_free] *= min(1, optimizer.max_norm / length)
+    outputs.decay(optimizer, lr)
+    return loss
+
+
+def close(ours, truth, tolerance=2e-5):
+    np.testing.assert_allclose(ours, truth, rtol=tolerance, atol=tolerance)
+
+
+# ---- small problems
+
+FEATURES, HIDDEN = 21, 18  # both longer than a vector register and no multiple of it
+
+
+class Problem:
+    """Random examples and parameters: dense features, sparse ones, or sparse ones with a hidden layer."""
+
+    def __init__(
+        self, kind, optimizer="sgd", *, n=12, n_classes=9, bias=True, labels=None, all_labelled=False, l2=0.0, max_norm=0.0
+    ):
+        rng = np.random.default_rng(0)
+        self.kind, self.n, self.n_rows, self.has_bias = kind, n, n_classes, bias
+        self.is_sparse, self.has_hidden = kind != "dense", kind == "hidden"
+        self.x = rng.normal(0, 1, (n, FEATURES)).astype(np.float32)
+        if self.is_sparse:
+            self.x *= rng.random(self.x.shape) < 0.2
+            self.x[1] = 0  # an example without features
+            self.x[:, 5] = 0  # and a feature without examples
+        if labels is None:
+            labels = [
+                rng.choice(n_classes, size=max(int(size), int(all_labelled)), replace=False)
+                for size in rng.choice([0, 1, 1, 2, 3], n)
+            ]
+        self.labels = Labels.of_rows(labels)
+        self.examples = examples_of(csr_matrix(self.x) if self.is_sparse else self.x, self.labels)
+        self.optimizer = Optimizer(OPTIMIZERS[optimizer], l2, max_norm)
+        self.n_inputs = HIDDEN if self.has_hidden else FEATURES
+        self.dim = self.n_inputs + bias
+        w = rng.normal(0, 0.3, (n_classes, self.dim)).astype(np.float32)
+        u = rng.normal(0, 0.3, (FEATURES, HIDDEN)).astype(np.float32)
+        self.hidden = new_table(FEATURES if self.has_hidden else 0, self.dim, self.optimizer)
+        if self.has_hidden:
+            self.hidden.rows[:, :HIDDEN] = u
+        pays = np.arange(self.dim) < self.n_inputs
+        self.true_outputs = Parameters(w.astype(np.float64), pays)
+        self.true_hidden = Parameters(u.astype(np.float64), np.ones(HIDDEN, dtype=bool)) if self.has_hidden else None
+
+    def true_step(self, chosen, lines, objective, lr, scale, uses_norm=False):
+        x = self.x[chosen].astype(np.float64)
+        return step(
+            self.true_outputs, self.true_hidden, x, lines, objective, self.optimizer, lr, scale,
+            has_bias=self.has_bias, is_sparse=self.is_sparse, uses_norm=uses_norm,
+        )  # fmt: skip

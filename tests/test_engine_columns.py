@@ -1,0 +1,217 @@
+"""The steps in which every row competes, by matrix products and tile by tile, against the naive reference and each other."""
+
+import numpy as np
+import pytest
+from reference_classify import FEATURES, HIDDEN, Line, Probe, Problem, close
+
+from embedx.engine import columns, tilewise
+from embedx.engine.examples import new_feature_scratch, new_groups
+from embedx.engine.optimizers import clock_of, new_table, pay_all, step_size
+from embedx.progress import Silent
+from embedx.ways import compile_coefficients, load_kernel
+
+KINDS = ("dense", "sparse", "hidden")
+TAKES = ("pair", "set", "sum")
+
+
+class AllRows:
+    """A problem, and what trains it by matrix products."""
+
+    def __init__(
+        self, problem, takes="set", *, keeps_hits=False, one_label=False, uses_norm=False, threads=1, batch=5, state_width=0
+    ):
+        self.problem, self.objective, self.batch, self.uses_norm = problem, Probe(), batch, uses_norm
+        self.takes, self.keeps_hits, self.threads = takes, keeps_hits, threads
+        compile_coefficients(self.objective, Silent())
+        self.outputs = new_table(problem.dim, -(-problem.n_rows // columns.TILE) * columns.TILE, problem.optimizer)
+        self.outputs.rows[:, : problem.n_rows] = problem.true_outputs.w.T
+        state, visits = np.zeros((problem.n, state_width), dtype=np.float32), np.zeros(problem.n, dtype=np.int64)
+        self.layer = columns.Layer(problem.hidden, self.outputs, state, visits)
+        n_features = FEATURES if problem.is_sparse else 0
+        self.steps = columns.AllRows(
+            self.objective.coefficients, self.layer, problem.examples, problem.optimizer, n_rows=problem.n_rows,
+            has_bias=problem.has_bias, pairs=takes == "pair", sums=takes == "sum", keeps_hits=keeps_hits,
+            one_label=one_label, uniforms_width=0, uses_norm=uses_norm, numbers=self.objective.numbers(),
+            features=new_feature_scratch(problem.examples, n_features, batch, problem.dim), threads=threads,
+        )  # fmt: skip
+        self.clock = 0.0
+
+    def train(self, order, begin, end, lr=0.1, scale=None):
+        optimizer = self.problem.optimizer
+        rate = float(step_size(optimizer, lr))
+        scale = 1 / (end - begin) if scale is None else scale
+        found = self.steps.step(order, begin, end, lr, rate, self.clock, scale, np.random.default_rng(0))
+        self.clock += clock_of(optimizer, lr)
+        return found
+
+    def pay(self):
+        problem = self.problem
+        if problem.optimizer.l2:
+            pay_all(problem.hidden, HIDDEN, problem.optimizer, self.clock)
+            everything = np.arange(problem.dim, dtype=np.int32)
+            columns.pay_features(self.outputs, everything, 0, problem.n_inputs, problem.n_rows, problem.optimizer, self.clock)
+
+    def assert_is_the_truth(self):
+        self.pay()
+        problem = self.problem
+        close(self.outputs.rows[:, : problem.n_rows].T, problem.true_outputs.w)
+        assert not self.outputs.rows[:, problem.n_rows :].any()
+        if problem.has_hidden:
+            close(problem.hidden.rows[:, :HIDDEN], problem.true_hidden.w)
+
+    def lines(self, chosen):
+        """All rows for every example, or for every positive of it."""
+        lines = []
+        for e, i in enumerate(chosen):
+            labels = self.problem.labels[i].tolist()
+            for positives in [[k] for k in labels] if self.takes == "pair" else [labels]:
+                times = len(labels) if self.takes == "sum" else min(len(labels), 1)
+                hits = times if self.keeps_hits else 0
+                lines.append(
+                    Line(
+                        e,
+                        [
+                            (k, float(k in positives), hits if k in positives else times, 0.0)
+                            for k in range(self.problem.n_rows)
+                        ],
+                    )
+                )
+        return lines
+
+    def assert_steps_as_the_reference(self, epochs=2, lr=0.1, sum_over=1.0):
+        for epoch in range(epochs):
+            order = np.random.default_rng(epoch).permutation(self.problem.n)
+            for begin in range(0, self.problem.n, self.batch):
+                chosen = order[begin : begin + self.batch]
+                scale = sum_over / len(chosen)
+                loss, n_terms = self.train(order, begin, begin + len(chosen), lr, scale)
+                lines = self.lines(chosen)
+                truth = self.problem.true_step(chosen, lines, self.objective, lr, scale, self.uses_norm)
+                assert loss == pytest.approx(truth, rel=1e-4, abs=1e-4)
+                assert n_terms == sum(any(label for _, label, _, _ in line.candidates) for line in lines)
+        self.assert_is_the_truth()
+
+
+@pytest.mark.parametrize("takes", TAKES)
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "mixture"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_minibatch_does_what_the_formula_says(kind, optimizer, takes):
+    for batch in (1, 7):
+        problem = Problem(
+            kind, optimizer, all_labelled=optimizer == "mixture"
+        )  # whose memory fades for examples without labels
+        AllRows(problem, takes, keeps_hits=takes == "sum", batch=batch).assert_steps_as_the_reference(1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_bias_and_with_the_squared_length(kind):
+    for bias in (True, False):
+        for takes in ("pair", "set"):
+            AllRows(Problem(kind, bias=bias), takes, uses_norm=True).assert_steps_as_the_reference(1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hits_that_are_kept_and_the_sum_over_all_examples(kind):
+    for takes in TAKES:
+        AllRows(Problem(kind), takes, keeps_hits=True).assert_steps_as_the_reference(1, lr=0.01, sum_over=12.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "mixture"])
+def test_weight_decay_paid_late_is_weight_decay_at_every_step(kind, optimizer):
+    for max_norm in (0.0, 0.9):
+        problem = Problem(kind, optimizer, l2=0.3, max_norm=max_norm, all_labelled=True)
+        AllRows(problem, batch=2).assert_steps_as_the_reference()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("takes", TAKES)
+def test_threads_agree(kind, takes):
+    found = []
+    for threads in (1, 3):
+        problem = Problem(kind, "adagrad", n=40, n_classes=150, l2=0.1)
+        run = AllRows(problem, takes, keeps_hits=takes == "sum", threads=threads, batch=20, state_width=2)
+        results = [run.train(np.arange(40), begin, begin + 20) for begin in (0, 20, 0)]
+        found.append((results, run.outputs.rows, problem.hidden.rows[:, :HIDDEN], run.layer.state, run.layer.visits))
+    for one, several in zip(*found, strict=True):
+        np.testing.assert_allclose(one, several, rtol=1e-5, atol=1e-6)
+
+
+def test_a_state_belongs_to_an_example_and_visits_go_on_counting():
+    problem = Problem("dense", labels=[[1], [2, 4, 6], [3], []], n=4)
+    for threads in (1, 2):
+        run = AllRows(problem, "pair", batch=4, state_width=1, threads=threads)
+        for _ in range(2):
+            run.train(np.array([3, 1, 0, 2]), 0, 4)
+        assert run.layer.state[:, 0].tolist() == [102, 6 + 1500, 102, 0]
+
+
+def test_one_label_of_an_example_stands_for_all_with_equal_chances():
+    counts = np.zeros(9)
+    for takes in TAKES:
+        run = AllRows(Problem("dense", labels=[[5, 0, 3]] * 300, n=300), takes, keeps_hits=True, one_label=True, batch=300)
+        run.steps.numbers = np.zeros(1, dtype=np.float32)  # draws weigh nothing: only positives have coefficients
+        assert run.train(np.arange(300), 0, 300, lr=0.0)[1] == 300
+        z = run.steps.z[:, :9] * 300
+        assert ((z != 0).sum(axis=1) == 1).all()
+        counts += (z != 0).sum(axis=0)
+    assert set(np.flatnonzero(counts)) == {0, 3, 5}
+    assert counts[[0, 3, 5]].min() > 240
+
+
+# ---- tile by tile
+
+
+def by_tiles(run, orders, lr, sum_over=1.0, threads=1):
+    """Train the parameters of `run` tile by tile, an order of the examples after another."""
+    problem, batch = run.problem, run.batch
+    n_steps = -(-problem.n // batch)
+    steps = tilewise.Steps(np.zeros(n_steps + 1, dtype=np.int64), np.zeros(n_steps * problem.dim, dtype=np.int32))
+    groups = new_groups(problem.dim, len(problem.examples.values))
+    scratches = [tilewise.new_scratch(batch, problem.dim) for _ in range(threads)]
+    n_tiles = run.outputs.rows.shape[1] // tilewise.WIDTH
+    loss = 0.0
+    for order in orders:
+        tilewise.find_touched(problem.examples, order, 0, problem.n, batch, groups, steps)
+        for w in range(threads):
+            first, last = (n_tiles * edge // threads * tilewise.WIDTH for edge in (w, w + 1))
+            arguments = (
+                problem.examples, steps, run.outputs, run.objective.numbers(), problem.optimizer, scratches[w], order, 0,
+                problem.n, batch, float(sum_over), problem.dim - 1 if problem.has_bias else -1, problem.n_rows, first, last,
+                run.keeps_hits, run.takes == "sum", np.float32(lr), float(run.clock),
+            )  # fmt: skip
+            load_kernel(tilewise.train_tiles, run.objective, arguments, Silent())
+            loss += tilewise.train_tiles(run.objective.coefficients, *arguments)
+        run.clock += n_steps * clock_of(problem.optimizer, np.float32(lr))
+    return loss
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.3], ids=["", "l2"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "mixture"])
+@pytest.mark.parametrize(("takes", "keeps_hits"), [("set", False), ("set", True), ("sum", True)])
+def test_tile_by_tile_it_comes_to_the_same(takes, keeps_hits, optimizer, l2):
+    for bias, batch, threads in ((True, 7, 1), (False, 1, 2)):
+        problems = [
+            Problem("sparse", optimizer, n=30, n_classes=70, bias=bias, l2=l2, all_labelled=optimizer == "mixture")
+            for _ in range(2)
+        ]
+        at_once, tiled = (AllRows(problem, takes, keeps_hits=keeps_hits, batch=batch) for problem in problems)
+        orders = [np.random.default_rng(epoch).permutation(30) for epoch in range(3)]
+        expected = 0.0
+        for order in orders:
+            for begin in range(0, 30, batch):
+                end = min(begin + batch, 30)
+                expected += at_once.train(order, begin, end, 0.05, 2.0 / (end - begin))[0]
+        at_once.pay()
+        loss = by_tiles(tiled, orders, 0.05, sum_over=2.0, threads=threads)  # owes nothing at the end
+        assert loss == pytest.approx(expected, rel=1e-4)
+        close(tiled.outputs.rows, at_once.outputs.rows)
+        assert tiled.clock == pytest.approx(at_once.clock, rel=1e-6)
+        assert not tiled.outputs.rows[:, 70:].any()
+
+
+def test_one_signature_serves_them_all():
+    for takes in ("set", "sum"):
+        by_tiles(AllRows(Problem("sparse"), takes, keeps_hits=True), [np.arange(12)], 0.1)
+    if hasattr(tilewise.train_tiles, "overloads"):
+        assert len(tilewise.train_tiles.overloads) == 1

@@ -1,0 +1,370 @@
+"""The kernel of drawn rows against the naive reference; and which rows are drawn: the right ones, as often as they should."""
+
+import itertools
+
+import numpy as np
+import pytest
+from reference_classify import HIDDEN, Line, Probe, Problem, close
+from scipy import stats
+
+from embedx.engine import rows
+from embedx.engine.optimizers import pay_all
+from embedx.engine.random import stream_key
+from embedx.objectives.contract import Paths
+from embedx.progress import Silent
+from embedx.samplers.alias import alias_table
+from embedx.ways import load_kernel
+
+NO_PATHS = Paths(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
+KINDS = ("dense", "sparse", "hidden")
+
+
+class Run:
+    """A problem, and a worker that trains it by drawn rows."""
+
+    def __init__(
+        self, problem, *, takes=rows.PAIR, sampling=rows.REPLACED, n_draws=4, batch=3, keeps_hits=False, one_label=False,
+        uses_norm=False, uses_loge=True, sum_over=1.0, noise=None, paths=NO_PATHS, state_width=0, uniforms_width=0, draws=0.2,
+        seed=1,
+    ):  # fmt: skip
+        self.problem, self.objective = problem, Probe(draws)
+        n, n_rows = problem.n, problem.n_rows
+        noise = np.linspace(1, 2, n_rows) if noise is None else np.asarray(noise, dtype=np.float64)
+        self.noise = noise / noise.sum()
+        self.expected = 1 - (1 - self.noise) ** n_draws if sampling == rows.COLLAPSED else n_draws * self.noise
+        self.draws = rows.Draws(alias_table(noise), np.log(self.expected).astype(np.float32), *paths)
+        self.plan = rows.Plan(
+            n_features=problem.x.shape[1], dim=problem.dim, has_bias=problem.has_bias, is_dense=not problem.is_sparse,
+            has_hidden=problem.has_hidden, takes=takes, sampling=sampling, n_draws=n_draws, n_classes=n_rows,
+            keeps_hits=keeps_hits, uses_loge=uses_loge, uses_norm=uses_norm, one_label=one_label, batch_size=min(batch, n),
+            sum_over=sum_over,
+        )  # fmt: skip
+        longest = int(np.diff(paths.offsets).max(initial=1))
+        self.scratch = rows.new_scratch(self.plan, problem.examples, n_rows, longest, uniforms_width)
+        outputs = rows_table(problem)
+        visits = np.zeros(n if state_width else 1, dtype=np.int64)
+        self.tables = rows.Tables(problem.hidden, outputs, np.zeros((n, state_width), dtype=np.float32), visits)
+        self.key, self.order, self.clock = stream_key(seed, 0), np.random.default_rng(seed).permutation(n), 0.0
+
+    def train(self, start, stop, lr=0.1):
+        """The loss and the number of lines."""
+        arguments = (
+            self.tables, self.problem.examples, self.draws, self.objective.numbers(), self.problem.optimizer, self.plan,
+            self.scratch, self.order, start, stop, np.float32(lr), self.clock, self.key,
+        )  # fmt: skip
+        load_kernel(rows.train_stretch, self.objective, arguments, Silent())
+        loss, n_lines, self.clock = rows.train_stretch(self.objective.coefficients, *arguments)
+        return loss, n_lines
+
+    def lines(self, n_lines):
+        """What the worker's memory tells of the last minibatch."""
+        s = self.scratch
+        return [
+            Line(
+                int(s.example[p]),
+                [
+                    (int(s.rows[p, c]), float(s.label[p, c]), float(s.times[p, c]), float(s.loge[p, c]))
+                    for c in range(s.n_candidates[p])
+                ],
+            )
+            for p in range(n_lines)
+        ]
+
+    def chosen(self):
+        """The candidates of all examples, in one minibatch that changes nothing."""
+        return self.lines(self.train(0, self.problem.n, lr=0.0)[1])
+
+    def pay(self):
+        problem = self.problem
+        if problem.optimizer.l2:
+            pay_all(problem.hidden, HIDDEN, problem.optimizer, self.clock)
+            pay_all(self.tables.outputs, problem.n_inputs, problem.optimizer, self.clock)
+
+    def assert_steps_as_the_reference(self, epochs=2, lr=0.1, tolerance=2e-5):
+        problem, batch = self.problem, self.plan.batch_size
+        for _, begin in itertools.product(range(epochs), range(0, problem.n, batch)):
+            chosen = self.order[begin : min(begin + batch, problem.n)]
+            loss, n_lines = self.train(begin, begin + len(chosen), lr)
+            scale = self.plan.sum_over / len(chosen)
+            truth = problem.true_step(chosen, self.lines(n_lines), self.objective, lr, scale, self.plan.uses_norm)
+            assert loss == pytest.approx(truth, rel=1e-4, abs=1e-4)
+        self.pay()
+        close(self.tables.outputs.rows[:, : problem.dim], problem.true_outputs.w, tolerance)
+        if problem.has_hidden:
+            close(problem.hidden.rows[:, :HIDDEN], problem.true_hidden.w, tolerance)
+
+
+def rows_table(problem):
+    table = rows.Table(
+        rows.aligned_zeros(problem.n_rows, problem.dim),
+        rows.aligned_zeros(problem.n_rows if problem.optimizer.kind else 0, problem.dim),
+        np.zeros(problem.n_rows if problem.optimizer.l2 else 0),
+    )
+    table.rows[:, : problem.dim] = problem.true_outputs.w
+    return table
+
+
+# ---- a step
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "mixture"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_minibatch_does_what_the_formula_says(kind, optimizer, bias):
+    for batch in (1, 7, 100):
+        Run(Problem(kind, optimizer, bias=bias), batch=batch).assert_steps_as_the_reference()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sampling", [rows.REPLACED, rows.COLLAPSED, rows.DISTINCT], ids=["replaced", "collapsed", "distinct"])
+@pytest.mark.parametrize(
+    ("takes", "keeps_hits"), [(rows.PAIR, True), (rows.SET, False), (rows.SET, True), (rows.SUM, True)],
+    ids=["pair+hits", "set", "set+hits", "sum"],
+)  # fmt: skip
+def test_whatever_an_example_is_and_however_rows_are_drawn(kind, sampling, takes, keeps_hits):
+    run = Run(Problem(kind, "adagrad"), takes=takes, sampling=sampling, keeps_hits=keeps_hits, batch=5)
+    run.assert_steps_as_the_reference(epochs=1)
+
+
+TREE = Paths(  # nine ways through eight nodes
+    np.array([0, 2, 5, 6, 9, 10, 13, 16, 17, 20]),
+    np.array([0, 1, 0, 1, 7, 2, 0, 3, 4, 5, 0, 6, 7, 0, 2, 3, 1, 4, 5, 6], dtype=np.int32),
+    np.array([0, 1, 1, 0, 1, 1, 0, 0, 1, 0, 1, 1, 1, 0, 1, 0, 1, 0, 0, 1], dtype=np.float32),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_path_is_met_as_it_stands_in_the_tree(kind):
+    run = Run(Problem(kind), sampling=rows.PATH, paths=TREE, batch=4, draws=1.0)
+    run.assert_steps_as_the_reference(epochs=1)
+    positive = [label for i in run.order for label in run.problem.labels[i]]
+    run = Run(Problem(kind), sampling=rows.PATH, paths=TREE, batch=100)
+    for line, label in zip(run.chosen(), positive, strict=True):
+        way = slice(TREE.offsets[label], TREE.offsets[label + 1])
+        assert line.candidates == [(n, b, 1 - b, 0) for n, b in zip(TREE.nodes[way], TREE.bits[way], strict=True)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_squared_length_of_the_input_is_told_to_who_asks(kind):
+    for bias in (True, False):
+        Run(Problem(kind, bias=bias), batch=4, uses_norm=True).assert_steps_as_the_reference(epochs=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_sum_over_all_examples_is_the_mean_times_their_number(kind):
+    Run(Problem(kind), batch=5, sum_over=12.0).assert_steps_as_the_reference(epochs=1, lr=0.01)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_row_outgrows_its_norm(kind):
+    run = Run(Problem(kind, max_norm=0.6), batch=3)
+    for row in run.problem.true_outputs.w:  # short enough to begin with: rows never met are never looked at
+        row[: run.problem.n_inputs] *= 0.5 / np.linalg.norm(row[: run.problem.n_inputs])
+    run.tables.outputs.rows[:, : run.problem.dim] = run.problem.true_outputs.w
+    run.assert_steps_as_the_reference()
+    lengths = np.linalg.norm(run.tables.outputs.rows[:, : run.problem.n_inputs], axis=1)
+    assert lengths.max() == pytest.approx(0.6, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "mixture"])
+def test_weight_decay_paid_late_is_weight_decay_at_every_step(kind, optimizer):
+    """Of every row, whether it was met or not; and of no bias."""
+    for batch in (1, 5):
+        problem = Problem(kind, optimizer, n_classes=40, l2=0.3)
+        Run(problem, batch=batch, n_draws=2).assert_steps_as_the_reference(epochs=3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_without_coefficient_takes_no_step(kind):
+    """Not even that of the mixture, whose memory would fade; draws have weight 0 here."""
+    run = Run(Problem(kind, "mixture"), n_draws=3, batch=6, draws=0.0)
+    run.tables.outputs.sums[:] = 7
+    never = np.setdiff1d(np.arange(run.problem.n_rows), run.problem.labels.ids)
+    never = np.append(never, run.problem.labels.ids[0])[:-1]
+    run.train(0, run.problem.n)
+    assert (run.tables.outputs.sums[never] == 7).all()
+    assert (run.tables.outputs.sums[run.problem.labels.ids] < 7).any()
+    assert (run.tables.outputs.rows[never, : run.problem.dim] == run.problem.true_outputs.w[never].astype(np.float32)).all()
+
+
+def test_examples_without_labels_are_passed_over():
+    problem = Problem("dense", labels=[[], [1], [], [2, 3], []], n=5)
+    run = Run(problem, batch=5, state_width=1)
+    run.order = np.arange(5)
+    assert [line.example for line in run.chosen()] == [1, 3, 3]
+    assert run.tables.visits.tolist() == [0, 1, 0, 2, 0]
+    run = Run(Problem("dense", labels=[[], []], n=2))
+    before = run.tables.outputs.rows.copy()
+    assert run.train(0, 2) == (0.0, 0)
+    assert (run.tables.outputs.rows == before).all()
+
+
+def test_keys_are_the_examples_numbers_and_visits_go_on_counting():
+    """The probe adds 1 + 100 · visits to the state at each meeting."""
+    problem = Problem("dense", labels=[[1], [2, 4, 6], [3]], n=3)
+    for batch in (1, 3):
+        run = Run(problem, batch=batch, state_width=1)
+        for _ in range(2):
+            run.train(0, 3)
+        assert run.tables.state[:, 0].tolist() == [102, 6 + 1500, 102]
+
+
+def test_random_numbers_for_the_objective_are_fresh_for_every_line_and_epoch():
+    run = Run(Problem("dense"), uniforms_width=3, batch=100)
+    first = run.scratch.uniforms[: run.train(0, 12, 0.0)[1]].copy()
+    run.key = stream_key(1, 1)
+    second = run.scratch.uniforms[: run.train(0, 12, 0.0)[1]].copy()
+    both = np.concatenate([first, second])
+    assert len(np.unique(both)) == both.size
+    assert both.min() > 0
+    assert both.max() < 1
+
+
+# ---- random choices are a function of seed, epoch and position
+
+
+@pytest.mark.parametrize("sampling", [rows.REPLACED, rows.COLLAPSED, rows.DISTINCT])
+@pytest.mark.parametrize("takes", [rows.PAIR, rows.SET])
+def test_candidates_do_not_depend_on_how_examples_are_grouped(sampling, takes):
+    def chosen(batch):
+        run = Run(Problem("sparse"), sampling=sampling, takes=takes, batch=batch, one_label=True, uniforms_width=2)
+        found = []
+        for begin in range(0, 12, batch):
+            n_lines = run.train(begin, min(begin + batch, 12), 0.0)[1]
+            uniforms = run.scratch.uniforms[:n_lines].tolist()
+            found += [(line.candidates, u) for line, u in zip(run.lines(n_lines), uniforms, strict=True)]
+        return found
+
+    assert chosen(1) == chosen(5) == chosen(12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_same_seed_same_bytes_wherever_stretches_are_cut(kind):
+    def tables(cuts, seed=1):
+        run = Run(Problem(kind, "adagrad", l2=0.1), batch=4, seed=seed, state_width=1)
+        run.order = np.arange(12)
+        for start, stop in itertools.pairwise(cuts):
+            run.train(start, stop)
+        return run.tables.outputs.rows.tobytes() + run.problem.hidden.rows.tobytes() + run.tables.state.tobytes()
+
+    assert tables([0, 12]) == tables([0, 4, 12]) == tables([0, 4, 8, 12])
+    assert tables([0, 12]) != tables([0, 12], seed=2)
+
+
+# ---- which rows are drawn
+
+MANY = 6000
+
+
+def draws(labels, n_classes, n_draws, sampling, *, takes=rows.PAIR, keeps_hits=False, noise=None, one_label=False):
+    """The lines of many examples that all have the same labels, and the run."""
+    problem = Problem("dense", n=MANY, n_classes=n_classes, labels=[labels] * MANY)
+    run = Run(
+        problem, takes=takes, sampling=sampling, n_draws=n_draws, batch=MANY, keeps_hits=keeps_hits, noise=noise,
+        one_label=one_label,
+    )  # fmt: skip
+    n_lines = run.train(0, MANY, 0.0)[1]
+    s = run.scratch
+    within = np.arange(s.rows.shape[1]) < s.n_candidates[:n_lines, None]
+    times = np.zeros((n_lines, n_classes))
+    line, place = np.nonzero(within)
+    assert len(set(zip(line, s.rows[line, place], strict=True))) == len(line), "a row stands twice in a line"
+    times[line, s.rows[line, place]] = s.times[line, place]
+    return run, times
+
+
+@pytest.mark.parametrize("n_draws", [1, 3, 6, 8])
+@pytest.mark.parametrize("takes", [rows.PAIR, rows.SET], ids=["pair", "set"])
+def test_distinct_draws_avoid_the_positives_and_are_uniform(n_draws, takes):
+    labels = [7, 2, 4]
+    run, times = draws(labels, 9, n_draws, rows.DISTINCT, takes=takes)
+    avoided = [labels] if takes == rows.SET else [[label] for label in labels]
+    for i, positives in enumerate(avoided):
+        mine = times[i :: len(avoided)]
+        others = np.setdiff1d(np.arange(9), positives)
+        expected = min(n_draws, len(others))
+        assert not mine[:, positives].any()
+        assert (mine.sum(axis=1) == expected).all()
+        counts = mine[:, others].sum(axis=0)
+        if expected < len(others):  # sampling without replacement varies less than the multinomial that the test is made for
+            assert stats.chisquare(counts).pvalue > 1e-3
+            patterns = np.unique(mine[:, others], axis=0, return_counts=True)[1]
+            assert stats.chisquare(patterns).pvalue > 1e-3
+        loge = run.scratch.loge[i, : run.scratch.n_candidates[i]]
+        np.testing.assert_allclose(loge, np.log(expected / len(others)), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(("takes", "labels"), [(rows.PAIR, [3]), (rows.SUM, [3, 0])])
+def test_distinct_draws_that_keep_hits_are_uniform_over_all_rows(takes, labels):
+    _, times = draws(labels, 7, 3, rows.DISTINCT, takes=takes, keeps_hits=True)
+    assert (times.sum(axis=1) == 3 * len(labels)).all()
+    assert set(np.unique(times)) == {0, len(labels)}
+    assert stats.chisquare(times.sum(axis=0)).pvalue > 1e-3
+
+
+def test_all_rows_can_be_drawn_and_no_more():
+    _, times = draws([3], 7, 6, rows.DISTINCT)
+    assert (times == (np.arange(7) != 3)).all()
+    _, times = draws([3], 7, 7, rows.DISTINCT, keeps_hits=True)
+    assert (times == 1).all()
+    _, times = draws([0], 1, 1, rows.DISTINCT)  # the only class has no rivals
+    assert not times.any()
+
+
+NOISE = np.array([10, 1, 4, 0.5, 2, 2, 0.1])
+
+
+@pytest.mark.parametrize("keeps_hits", [True, False], ids=["hits", "no hits"])
+@pytest.mark.parametrize("n_draws", [1, 5, 20])
+def test_draws_with_replacement_add_up_and_follow_the_noise(n_draws, keeps_hits):
+    run, times = draws([2], 7, n_draws, rows.REPLACED, keeps_hits=keeps_hits, noise=NOISE)
+    if keeps_hits:
+        assert (times.sum(axis=1) == n_draws).all()
+    else:
+        assert not times[:, 2].any()
+    others = np.arange(7) if keeps_hits else np.delete(np.arange(7), 2)
+    expected = run.noise[others] / run.noise[others].sum() * times.sum()
+    assert stats.chisquare(times[:, others].sum(axis=0), expected).pvalue > 1e-3
+    total = times.sum() / MANY
+    assert total == pytest.approx(n_draws * run.noise[others].sum(), abs=5 * np.sqrt(n_draws / MANY))
+
+
+@pytest.mark.parametrize("n_draws", [1, 5, 20])
+def test_collapsed_draws_appear_as_often_as_loge_says(n_draws):
+    """With probability 1 - (1 - q)^m, so that times / e^loge is 1 on average."""
+    run, times = draws([2], 7, n_draws, rows.COLLAPSED, keeps_hits=True, noise=NOISE)
+    assert set(np.unique(times)) <= {0, 1}
+    for k, expected in enumerate(1 - (1 - run.noise) ** n_draws):
+        assert stats.binomtest(int(times[:, k].sum()), MANY, expected).pvalue > 1e-4
+    s = run.scratch
+    for line in range(50):
+        places = s.rows[line, : s.n_candidates[line]]
+        np.testing.assert_allclose(s.loge[line, : len(places)], np.log(run.expected[places]), rtol=1e-5, atol=1e-6)
+
+
+def test_rows_that_share_a_slot_of_the_memory_of_draws_are_told_apart():
+    n_classes = 4 * rows.SLOTS
+    noise = np.zeros(n_classes)
+    noise[[3, 3 + rows.SLOTS, 3 + 2 * rows.SLOTS, 9]] = 1
+    run, times = draws([3, 3 + rows.SLOTS], n_classes, 6, rows.REPLACED, takes=rows.SUM, keeps_hits=True, noise=noise + 1e-12)
+    assert (times.sum(axis=1) == 12).all()
+    assert stats.chisquare(times[:, noise > 0].sum(axis=0) / 2).pvalue > 1e-3
+    assert (run.scratch.n_candidates <= 5).all()
+
+
+def test_one_label_of_an_example_stands_for_all_with_equal_chances():
+    for takes in (rows.PAIR, rows.SET):
+        run, _ = draws([5, 0, 3], 6, 2, rows.DISTINCT, takes=takes, one_label=True)
+        assert (run.scratch.label.sum(axis=1) == 1).all()
+        chosen = run.scratch.rows[:, 0]
+        counts = [int((chosen == label).sum()) for label in (5, 0, 3)]
+        assert sum(counts) == MANY
+        assert stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_one_signature_serves_them_all():
+    for kind in KINDS:
+        Run(Problem(kind)).train(0, 4)
+    if hasattr(rows.train_stretch, "overloads"):
+        assert len(rows.train_stretch.overloads) == 1
