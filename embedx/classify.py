@@ -121,9 +121,9 @@ def train(
     known       what test data are read like; inferred when not given
     validation  data to watch; else the share of the rows that `settings.validation` names, if it does
     weights     float (n_rows,): how much each row counts, for lbfgs alone
-    start       a run by steps to go on from, of the same objective, settings, features and labels: with its parameters, its
-                optimiser's memory and its counts of labels, by which noise is drawn and a tree was built. What an objective
-                keeps by example begins anew, for these are other examples
+    start       a run to go on from by steps, of the same objective, features and labels: with its parameters, its counts of
+                labels, by which noise is drawn and a tree was built, and its optimiser's memory, if it had that optimiser. What
+                an objective keeps by example begins anew, for these are other examples
     dtype       of the parameters that lbfgs finds
     watch       called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the history
 
@@ -185,8 +185,10 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         raise EmbedxError(f"{name} takes a step of its own for each example: --gradient-scale mean")
     if is_step and sampler == "all" and data.n_labels > 1 and objective.negatives < data.n_labels - 1:
         raise EmbedxError(f"{name} draws its rows: --sampler uniform or unigram")
-    if optimizer == "lbfgs" and "all" not in objective.samplers and objective.paths is None:
-        raise EmbedxError(f"--optimizer lbfgs does not apply to {name}")
+    if optimizer == "lbfgs" and objective.uniforms_width:
+        raise EmbedxError(
+            f"--optimizer lbfgs does not apply to {name}, whose loss is drawn at random at each look; take adagrad"
+        )
     if optimizer == "lbfgs" and settings.hidden:
         raise EmbedxError("--optimizer lbfgs does not apply with --hidden; take adagrad")
     if optimizer == "lbfgs" and settings.labels == "one":
@@ -343,8 +345,9 @@ def _run(
     if start_from is not None:
         for name, array in way.arrays().items():  # views of the tables
             array[:] = start_from.classifier.arrays[name]
-        for sums, before in zip(memory, start_from.memory, strict=True):
-            sums[:] = before
+        if [sums.shape for sums in memory] == [sums.shape for sums in start_from.memory]:
+            for sums, before in zip(memory, start_from.memory, strict=True):
+                sums[:] = before
     way.load_kernels(progress)
     clock = [0.0]
     orders: dict[int, np.ndarray] = {}
@@ -411,23 +414,6 @@ def _run_lbfgs(
     paths = objective.paths() if settings.sampler == "path" else None
     if hasattr(objective.coefficients, "compile"):
         objective.coefficients.compile(COEFFICIENTS_64)
-    used = (labels.n_of_row > 0) * (np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64))
-
-    def label(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        marks, times = np.zeros((last - first, n_rows)), np.zeros((last - first, n_rows))
-        block = labels.rows(np.arange(first, last))
-        row = np.repeat(np.arange(last - first), block.n_of_row)
-        if paths is None:
-            marks[row, block.ids] = 1
-            times[block.n_of_row > 0] = 1
-            if not objective.keeps_hits:
-                times[row, block.ids] = 0
-        else:
-            for r, k in zip(row, block.ids, strict=True):
-                nodes, bits = (array[paths.offsets[k] : paths.offsets[k + 1]] for array in (paths.nodes, paths.bits))
-                marks[r, nodes] += bits
-                times[r, nodes] += 1 - bits
-        return marks, times
 
     def keep(w: np.ndarray) -> None:
         classifier.arrays["output"] = w[:n_features].T.astype(dtype)
@@ -443,16 +429,19 @@ def _run_lbfgs(
         start[-1] = _first_biases(settings, classifier.counts, n, n_rows)
     progress.start("training", settings.max_iterations, " iterations")
     began = time.monotonic()
-    w, loss, iterations = optimum.minimise(
-        objective, features, label, used, n_rows=n_rows, has_bias=has_bias, l2=settings.l2,
+    found = optimum.minimise(
+        objective, features, labels, np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64),
+        n_rows=n_rows, paths=paths, has_bias=has_bias, l2=settings.l2,
         max_iterations=settings.max_iterations, tolerance=settings.tolerance, start=start, after=after,
     )  # fmt: skip
     progress.finish()
     passed = time.monotonic() - began
-    keep(w)
-    history.note(iterations - 1, loss, passed)
-    tally = trainer.Tally(loss * n * iterations, n * iterations, n * iterations)
-    return trainer.Outcome(tally, passed, float(iterations), None, loss)
+    keep(found.w)
+    classifier.facts |= {"evaluations": found.evaluations, "largest_gradient": found.slope}
+    history.note(found.iterations - 1, found.loss, passed)
+    n_examples = n * found.iterations
+    tally = trainer.Tally(found.loss * n_examples, n_examples, n_examples)
+    return trainer.Outcome(tally, passed, float(found.iterations), None, found.loss, found.interrupted_by)
 
 
 def _check(classifier: Classifier) -> None:

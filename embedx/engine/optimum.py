@@ -8,112 +8,222 @@ gradient (Danskin's theorem).
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.sparse import issparse
 
-from embedx.objectives.contract import Objective
+from embedx.labeled.data import Labels
+from embedx.objectives.contract import Objective, Paths
 
 FOR_EVER = 2**50  # visits at which every state stands still
-CHUNK_FLOATS = 1 << 22
+BLOCK_FLOATS = 1 << 18  # scores, or features as float64, worked on at a time: two megabytes stay in the cache
+LEAST_DENSE_ROWS = 256  # in a block, so that adding up its gradient costs little beside computing it
+
+
+class Optimum(NamedTuple):
+    """Where the search ended."""
+
+    w: np.ndarray  # float64 (dim, n_rows)
+    loss: float  # mean per weighted example, without the penalty
+    iterations: int
+    evaluations: int  # passes over the data
+    slope: float  # the largest element of the gradient: above the tolerance if it did not get there
+    interrupted_by: BaseException | None  # the KeyboardInterrupt that ended it early, if one did
 
 
 def minimise(
     objective: Objective,
     features: Any,
-    label: Callable[[int, int], tuple[np.ndarray, np.ndarray]],
+    labels: Labels,
     weights: np.ndarray,
     *,
     n_rows: int,
+    paths: Paths | None,
     has_bias: bool,
     l2: float,
     max_iterations: int,
     tolerance: float,
     start: np.ndarray,
     after: Callable[[int, float], None],
-) -> tuple[np.ndarray, float, int]:
-    """The best W, float64 (dim, n_rows), from `start`; the loss there, per weighted example, and the iterations it took.
+) -> Optimum:
+    """The best W from `start`, float64 (dim, n_rows), for an objective whose loss has nothing random in it.
 
-    features   (n, n_features), dense or sparse
-    label      (first, last) -> label and times of these examples, float64 (last - first, n_rows)
-    weights    float64 (n,): how much each example counts
+    features   float32 (n, n_features), dense or sparse
+    labels     the positives of each row; a row without any does not count
+    weights    float (n,): how much each row counts
+    paths      the tree, if rows compete on the way to a positive only
     tolerance  the search ends when no element of the gradient is larger
     after      called after each iteration with its number and the penalised loss
     """
-    dim = features.shape[1] + has_bias
-    numbers = objective.numbers(n_rows, n_rows).astype(np.float64)
+    n_features = features.shape[1]
+    shape = (n_features + has_bias, n_rows)
+    counted = np.flatnonzero((labels.n_of_row > 0) & (weights != 0))
+    if len(counted) < len(weights):
+        features, labels, weights = features[counted], labels.rows(counted), weights[counted]
     total = float(weights.sum())
-    step = max(1, CHUNK_FLOATS // n_rows)
-    loss_now = [np.inf]
+    step = max(BLOCK_FLOATS // max(*shape), shape[0] if issparse(features) else LEAST_DENSE_ROWS)
+    blocks = [
+        _block(objective, features[first : first + step], labels, weights, first, paths)
+        for first in range(0, len(weights), step)
+    ]
+    room = _room(objective, blocks, n_features, n_rows)
+    last = start.ravel(), np.inf  # the point that was accepted last, and the penalised loss that was computed last
+    iterations = evaluations = 0
 
     def value(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        w = flat.reshape(dim, n_rows)
-        gradient = np.zeros_like(w)
+        nonlocal last, evaluations
+        evaluations += 1
+        w = flat.reshape(shape)
+        gradient = np.zeros(shape)
         loss = 0.0
-        for first in range(0, features.shape[0], step):
-            rows = features[first : first + step]
-            z = np.asarray(rows @ w[: features.shape[1]], dtype=np.float64)
+        for block in blocks:
+            rows = block.features
+            if not issparse(rows):
+                rows = room.features[: len(rows)]
+                rows[:] = block.features
+            z = rows @ w[:n_features]
             if has_bias:
                 z += w[-1]
-            of_rows = weights[first : first + step]
-            loss += _coefficients(objective, z, *label(first, first + len(of_rows)), numbers, of_rows)
-            gradient[: features.shape[1]] += rows.T @ z
+            found, z = _coefficients(objective, block, z, room)
+            loss += found
+            gradient[:n_features] += rows.T @ z
             if has_bias:
                 gradient[-1] += z.sum(axis=0)
-        penalised = w[: features.shape[1]]
         gradient /= total
-        gradient[: features.shape[1]] += l2 * penalised
-        loss_now[0] = loss / total + l2 / 2 * float((penalised * penalised).sum())
-        return loss_now[0], gradient.ravel()
+        gradient[:n_features] += l2 * w[:n_features]
+        penalised = loss / total + _penalty(w[:n_features], l2)
+        last = last[0], penalised
+        return penalised, gradient.ravel()
 
-    iterations = [0]
+    def callback(flat: np.ndarray) -> None:
+        nonlocal last, iterations
+        iterations += 1
+        last = flat.copy(), last[1]
+        after(iterations, last[1])
 
-    def callback(_flat: np.ndarray) -> None:
-        iterations[0] += 1
-        after(iterations[0], loss_now[0])
-
-    found = minimize(
-        value, start.ravel(), method="L-BFGS-B", jac=True, callback=callback,
-        options={"maxiter": max_iterations, "maxfun": 10 * max_iterations, "gtol": tolerance, "ftol": 1e-14, "maxcor": 20},
-    )  # fmt: skip
-    w = found.x.reshape(dim, n_rows)
-    penalty = l2 / 2 * float((w[: features.shape[1]] ** 2).sum())
-    return w, float(found.fun) - penalty, iterations[0]
-
-
-def _coefficients(
-    objective: Objective, z: np.ndarray, label: np.ndarray, times: np.ndarray, numbers: np.ndarray, weights: np.ndarray
-) -> float:
-    """Overwrite the scores of some examples by weighted coefficients; return their weighted loss."""
-    n, n_rows = z.shape
-    example = np.arange(n)
-    if objective.takes == "pair" and objective.paths() is None:  # one line for each positive
-        example, positive = np.nonzero(label)
-        line = np.arange(len(example))
-        scores, one = np.ascontiguousarray(z[example]), np.zeros((len(example), n_rows))
-        others = np.where(label[example] > 0, 1.0, times[example])  # the row's other positives compete
-        one[line, positive] = 1
-        if not objective.keeps_hits:
-            others[line, positive] = 0
-        label, times = one, others
-    else:
-        scores = z
-    lines = len(scores)
-    state = np.ascontiguousarray(objective.settle(scores, label), dtype=np.float64).reshape(lines, objective.state_width)
-    uniforms, norm = np.zeros((lines, objective.uniforms_width)), np.zeros(lines)
-    loss = 0.0
-    zero = np.zeros_like(scores)
-    for w in np.unique(weights):  # coefficients sum the losses of what they are handed
-        mine = np.flatnonzero(weights[example] == w)
-        part = np.ascontiguousarray(scores[mine])
-        loss += w * objective.coefficients(
-            part, np.ascontiguousarray(label[mine]), np.ascontiguousarray(times[mine]), zero[: len(mine)],
-            np.ascontiguousarray(state[mine]), uniforms, numbers, np.arange(len(mine)), np.full(len(mine), FOR_EVER),
-            norm, len(mine), n_rows, np.float64(0),
+    try:
+        found = minimize(
+            value, start.ravel(), method="L-BFGS-B", jac=True, callback=callback,
+            options={"maxiter": max_iterations, "maxfun": 10 * max_iterations, "gtol": tolerance, "ftol": 1e-14, "maxcor": 20},
         )  # fmt: skip
-        scores[mine] = w * part
-    if scores is not z:
-        z[:] = 0
-        np.add.at(z, example, scores)
-    return loss
+    except KeyboardInterrupt as interrupt:
+        w = last[0].reshape(shape)
+        return Optimum(w, last[1] - _penalty(w[:n_features], l2), iterations, evaluations, np.inf, interrupt)
+    w = found.x.reshape(shape)
+    slope = float(np.abs(found.jac).max(initial=0))
+    return Optimum(w, float(found.fun) - _penalty(w[:n_features], l2), iterations, evaluations, slope, None)
+
+
+def _penalty(w: np.ndarray, l2: float) -> float:
+    return l2 / 2 * float((w * w).sum())
+
+
+# ---- what stays the same from one evaluation to the next
+
+
+class _Block(NamedTuple):
+    """Some rows of the data, and what `coefficients` is told of them: a line for each row, or for each of its positives."""
+
+    features: Any  # float32 (n, n_features), a view; or sparse, float64
+    starts: np.ndarray | None  # int64 (n,): the first line of each row; None if every row is one line
+    example: np.ndarray  # int64 (n_lines,): the row that a line scores
+    base: np.ndarray  # float64 (n_lines, 1): times of all columns but these:
+    line: np.ndarray  # int64 (n_entries,)
+    column: np.ndarray  # int32 (n_entries,)
+    label: np.ndarray  # float64 (n_entries,)
+    times: np.ndarray  # float64 (n_entries,)
+    groups: list[tuple[float, Any]]  # weights, and the lines that have each: a slice of all, or int64 indices
+
+
+class _Room(NamedTuple):
+    """Memory for one block."""
+
+    features: np.ndarray  # float64 (most rows, n_features); none if sparse
+    label: np.ndarray  # float64 (most lines, n_rows)
+    times: np.ndarray  # like label
+    zeros: np.ndarray  # like label: loge
+    uniforms: np.ndarray  # float64 (most lines, 0)
+    norm: np.ndarray  # float64 (most lines,): zeros
+    numbers: np.ndarray  # float64: the objective's constants
+    forever: np.ndarray  # int64 (most lines,): visits
+
+
+def _block(objective: Objective, features: Any, labels: Labels, weights: np.ndarray, first: int, paths: Paths | None) -> _Block:
+    """The block of the rows from `first` on whose features these are; all of them have labels."""
+    n = features.shape[0]
+    labels = labels.rows(np.arange(first, first + n))
+    n_of_row = labels.n_of_row
+    row_of_label = np.repeat(np.arange(n), n_of_row)
+    is_pair = objective.takes == "pair" and paths is None
+    example = row_of_label if is_pair else np.arange(n)
+    line = np.arange(len(labels.ids)) if is_pair else row_of_label
+    if paths is None:
+        base = (n_of_row if objective.takes == "sum" else np.ones(len(example))).astype(np.float64)
+        column, label = labels.ids, np.ones(len(line))
+        times = base[line] * objective.keeps_hits
+    else:  # the losses of several positives are summed node by node
+        way = Labels(paths.offsets, np.arange(len(paths.nodes))).rows(labels.ids)
+        key = np.repeat(line, way.n_of_row) * (int(paths.nodes.max(initial=0)) + 1) + paths.nodes[way.ids]
+        distinct, place = np.unique(key, return_inverse=True)
+        line, column = np.divmod(distinct, int(paths.nodes.max(initial=0)) + 1)
+        label = np.bincount(place, paths.bits[way.ids], len(distinct))
+        times = np.bincount(place, 1 - paths.bits[way.ids], len(distinct))
+        base = np.zeros(n)
+    own = np.asarray(weights, dtype=np.float64)[first : first + n][example]
+    levels = np.unique(own)
+    groups: list[tuple[float, Any]] = [(float(levels[0]), slice(None))]
+    if len(levels) > 1:
+        order = np.argsort(own, kind="stable")
+        groups = [
+            (float(level), lines)
+            for level, lines in zip(levels, np.split(order, np.searchsorted(own[order], levels[1:])), strict=True)
+        ]
+    starts = labels.offsets[:-1] if is_pair and len(labels.ids) > n else None
+    sparse = issparse(features)
+    return _Block(
+        features.astype(np.float64) if sparse else features, starts, example, base[:, None], line, column, label, times, groups
+    )
+
+
+def _room(objective: Objective, blocks: list[_Block], n_features: int, n_rows: int) -> _Room:
+    """Memory for the largest of the blocks."""
+    lines = max((len(block.example) for block in blocks), default=0)
+    dense = max((block.features.shape[0] for block in blocks if not issparse(block.features)), default=0)
+    return _Room(
+        np.zeros((dense, n_features)),
+        *(np.zeros((lines, n_rows)) for _ in range(3)),
+        np.zeros((lines, 0)),
+        np.zeros(lines),
+        objective.numbers(n_rows, n_rows).astype(np.float64),
+        np.full(lines, FOR_EVER),
+    )
+
+
+# ---- scores to coefficients
+
+
+def _coefficients(objective: Objective, block: _Block, z: np.ndarray, room: _Room) -> tuple[float, np.ndarray]:
+    """The weighted loss of a block whose scores are z, and its weighted coefficients like z; z may be overwritten."""
+    lines, n_rows = len(block.example), z.shape[1]
+    scores = z if block.starts is None else z[block.example]
+    label, times = room.label[:lines], room.times[:lines]
+    label[:], times[:] = 0, block.base
+    label[block.line, block.column] = block.label
+    times[block.line, block.column] = block.times
+    state = np.zeros((lines, 0))
+    if objective.state_width:
+        state = np.ascontiguousarray(objective.settle(scores, label), dtype=np.float64).reshape(lines, objective.state_width)
+    loss = 0.0
+    for weight, mine in block.groups:  # `coefficients` sums the losses of what it is handed
+        part = np.ascontiguousarray(scores[mine])
+        n = len(part)
+        loss += weight * objective.coefficients(
+            part, np.ascontiguousarray(label[mine]), np.ascontiguousarray(times[mine]), room.zeros[:n],
+            np.ascontiguousarray(state[mine]), room.uniforms[:n], room.numbers, np.arange(n), room.forever[:n], room.norm[:n],
+            n, n_rows, np.float64(0),
+        )  # fmt: skip
+        part *= weight
+        scores[mine] = part
+    return loss, scores if block.starts is None else np.add.reduceat(scores, block.starts, axis=0)

@@ -14,9 +14,9 @@ optimum, with a loss at most 1 larger.
 import numpy as np
 
 from embedx.compiled import kernel
-from embedx.engine.maths import sigmoid, softplus
+from embedx.engine.maths import exp, sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings
-from embedx.objectives.parts import importance, log_sigmoid, log_sums, positive, rate
+from embedx.objectives.parts import importance, log_sums, positive, rate
 
 
 @kernel
@@ -50,6 +50,49 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
     return total
 
 
+@kernel
+def settled(z, alpha):
+    """Overwrite alpha[e] by the root of S = Σ_k σ(z[e, k] - alpha) = 1, for float64 z with at least two columns.
+
+    With t the largest score it is the root of log Σ_(k≠t) σ(z_k - alpha) - log σ(alpha - z_t), which falls at a rate between
+    0 and 2 and is nearly straight: Newton's method needs a handful of steps. At the second largest score S is at least 1, at
+    log Σ e^z at most 1; a step that leaves what is known to hold the root is replaced by halving it.
+    """
+    for e in range(z.shape[0]):
+        top = 0
+        for k in range(z.shape[1]):
+            top = k if z[e, k] > z[e, top] else top
+        low = -np.inf
+        for k in range(z.shape[1]):
+            low = max(low, z[e, k] if k != top else -np.inf)
+        mass = 0.0
+        for k in range(z.shape[1]):
+            mass += exp(z[e, k] - low) if k != top else 0.0
+        middle = (z[e, top] + low + np.log(mass)) / 2  # the root where all σ are tails
+        alpha[e, 0] = middle
+        if z[e, top] - low - np.log(mass) > 60:  # then they are, within e^-30
+            continue
+        high = z[e, top] + np.log1p(mass * exp(low - z[e, top]))
+        for _ in range(64):
+            others, slope = 0.0, 0.0
+            for k in range(z.shape[1]):
+                inside = sigmoid(z[e, k] - alpha[e, 0]) if k != top else 0.0
+                others += inside
+                slope += inside * (1 - inside)
+            own = sigmoid(alpha[e, 0] - z[e, top])
+            gap = np.log(others / own)
+            if gap > 0:
+                low = alpha[e, 0]
+            else:
+                high = alpha[e, 0]
+            step = gap / (slope / others + 1 - own)
+            alpha[e, 0] += step
+            if abs(step) < 1e-9:  # and the error its square
+                break
+            if not low <= alpha[e, 0] <= high:
+                alpha[e, 0] = (low + high) / 2
+
+
 class Bouchard(Objective):
     name = "bouchard"
     title = "Bouchard's bound"
@@ -65,20 +108,9 @@ class Bouchard(Objective):
     state_width = 1
 
     def settle(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
-        """alpha where S(alpha) = 1, by Newton's method for 1 / S = 1 as a function of a = e^alpha.
-
-        1 / S = 1 / Σ_k 1 / (1 + a e^-z_k) is concave, a harmonic mean of linear functions, and grows with a. So Newton's steps
-        approach the root from below and never pass it. They start from the second largest score, where S is at least 1.
-        """
+        """alpha where S(alpha) = 1."""
         if z.shape[1] == 1:
             return z - 37.0  # the bound is exact at -∞; here it is within 1e-16
-        alpha = np.partition(z.astype(np.float64), -2, axis=1)[:, -2:-1].copy()
-        for _ in range(64):
-            inside = np.exp(log_sigmoid(z - alpha))
-            excess = inside.sum(axis=1, keepdims=True) - 1
-            rising = excess > 1e-12
-            if not rising.any():
-                break
-            slope = (inside * (1 - inside)).sum(axis=1, keepdims=True)
-            alpha[rising] += np.log1p((1 + excess[rising]) * excess[rising] / slope[rising])
+        alpha = np.zeros((len(z), 1))
+        settled(np.ascontiguousarray(z, dtype=np.float64), alpha)
         return alpha

@@ -1,0 +1,214 @@
+"""The optimum that L-BFGS finds is that of the papers' formulas, minimised naively, and of scikit-learn."""
+
+import numpy as np
+import pytest
+import reference
+from scipy.optimize import minimize
+from scipy.sparse import csr_matrix
+
+from embedx import classify
+from embedx.engine import optimum
+from embedx.errors import EmbedxError
+from embedx.labeled.data import Labeled, Labels
+from embedx.objectives import OBJECTIVES, find
+
+N, D, K = 60, 3, 4
+L2 = 0.02
+FULL_BATCH = [name for name, o in OBJECTIVES.items() if o.kind == "gradient" and not o.uniforms_width]
+
+
+def points(seed=0, n=N):
+    rng = np.random.default_rng(seed)
+    features = rng.standard_normal((n, D)).astype(np.float32)
+    y = (features @ rng.standard_normal((D, K)) + rng.gumbel(size=(n, K))).argmax(axis=1)
+    y[:K] = np.arange(K)
+    return features, y
+
+
+def several(seed=0, n=N):
+    """One to three labels for each row."""
+    rng = np.random.default_rng(seed)
+    return [rng.permutation(K)[: rng.integers(1, 4)].tolist() for _ in range(n)]
+
+
+def fitted(features, labels, objective="softmax", weights=None, **options):
+    """Output rows with their biases, float64 (K, D + 1), and the loss."""
+    found = find(objective)
+    labels = labels if isinstance(labels, Labels) else Labels.single(labels)
+    settings = classify.ClassifySettings(optimizer="lbfgs", l2=L2, tolerance=1e-9, **options)
+    trained = classify.train(Labeled(features, labels, K), found(found.Settings()), settings, weights=weights)
+    arrays = trained.classifier.arrays
+    return np.c_[arrays["output"], arrays["bias"]].astype(float), trained.outcome.final_loss
+
+
+def searched(name, features, rows, weights, after=lambda iteration, loss: None, max_iterations=5):
+    """The optimum as the engine tells it; the tree, if any, is that of equal counts."""
+    objective = find(name)(find(name).Settings())
+    objective.prepare(np.ones(K, dtype=np.int64))
+    n_rows = objective.n_rows(K)
+    return optimum.minimise(
+        objective, features, Labels.of_rows(rows), weights, n_rows=n_rows, has_bias=True, l2=L2, max_iterations=max_iterations,
+        paths=objective.paths() if "path" in objective.samplers else None, tolerance=1e-6, start=np.zeros((D + 1, n_rows)),
+        after=after,
+    )  # fmt: skip
+
+
+def naive(features, loss_of, n_rows=K, n_extra=0):
+    """The W that minimises the mean of loss_of(i, scores of row i, extra numbers) plus the penalty, by numeric gradients."""
+    h = np.c_[features, np.ones(len(features))].astype(float)
+
+    def value(flat):
+        w, extra = flat[: n_rows * (D + 1)].reshape(n_rows, D + 1), flat[n_rows * (D + 1) :]
+        z = h @ w.T
+        return np.mean([loss_of(i, z[i], extra) for i in range(len(z))]) + L2 / 2 * (w[:, :D] ** 2).sum()
+
+    found = minimize(value, np.zeros(n_rows * (D + 1) + n_extra), method="BFGS", options={"gtol": 1e-6, "maxiter": 2000})
+    return found.x[: n_rows * (D + 1)].reshape(n_rows, D + 1)
+
+
+def centred(w):
+    """Without what is added to all rows alike, which a softmax does not see."""
+    return w - w.mean(axis=0)
+
+
+# ---- against others
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_softmax_is_multinomial_logistic_regression(is_sparse):
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    features, y = points()
+    theirs = linear_model.LogisticRegression(C=1 / (N * L2), tol=1e-10, max_iter=10_000).fit(features.astype(float), y)
+    w, _ = fitted(csr_matrix(features) if is_sparse else features, y)
+    np.testing.assert_allclose(centred(w), centred(np.c_[theirs.coef_, theirs.intercept_]), atol=1e-4)
+
+
+def test_one_vs_all_is_a_logistic_regression_for_each_class():
+    features, y = points()
+    together, _ = fitted(features, y, "ova")
+    h = np.c_[features, np.ones(N)].astype(float)
+    for k in range(K):
+        sign = np.where(y == k, 1, -1)
+        alone = minimize(
+            lambda v, sign=sign: np.logaddexp(0, -sign * (h @ v)).mean() + L2 / 2 * (v[:D] ** 2).sum(),
+            np.zeros(D + 1), method="BFGS", options={"gtol": 1e-7},
+        )  # fmt: skip
+        np.testing.assert_allclose(together[k], alone.x, atol=1e-4)
+
+
+def test_one_vs_each_is_at_its_optimum():
+    features, y = points()
+    w, _ = fitted(features, y, "ove")
+    expected = naive(features, lambda i, z, _: reference.ove_loss(z, y[i], np.ones(K)))
+    np.testing.assert_allclose(centred(w), centred(expected), atol=1e-4)
+
+
+def test_bouchards_bound_is_at_its_optimum_over_levels_too():
+    features, y = points(n=24)
+    w, _ = fitted(features, y, "bouchard")
+    expected = naive(features, lambda i, z, alpha: reference.bouchard_loss(z, y[i], np.ones(K), alpha[i]), n_extra=24)
+    np.testing.assert_allclose(centred(w), centred(expected), atol=1e-3)
+
+
+@pytest.mark.parametrize("has_several", [False, True])
+def test_hierarchical_softmax_goes_by_its_paths(has_several):
+    features, y = points()
+    rows = several() if has_several else [[k] for k in y]
+    tree = find("hs")(find("hs").Settings())
+    tree.prepare(np.bincount(np.concatenate(rows), minlength=K))
+    w, _ = fitted(features, Labels.of_rows(rows), "hs")
+    expected = naive(features, lambda i, z, _: -reference.tree_log_probability(z, *tree.paths())[rows[i]].sum(), K - 1)
+    np.testing.assert_allclose(w, expected, atol=1e-4)
+
+
+def test_each_positive_of_negative_sampling_meets_all_rows():
+    """A loss that is a sum over candidates: the noise counts once for each positive, as when they are trained one by one."""
+    features, _ = points()
+    rows = several()
+    negatives = find("ns").Settings().negatives
+    w, _ = fitted(features, Labels.of_rows(rows), "ns")
+    expected = naive(
+        features, lambda i, z, _: sum(reference.ns_loss(z, np.eye(K)[k], np.ones(K), negatives, K) for k in rows[i])
+    )
+    np.testing.assert_allclose(w, expected, atol=1e-4)
+
+
+# ---- what holds for all
+
+
+@pytest.mark.parametrize("objective", FULL_BATCH)
+def test_a_weight_counts_as_repetition(objective):
+    features, _ = points(n=20)
+    rows = several(n=20)
+    times = np.arange(20) % 3
+    repeated = np.repeat(np.arange(20), times)
+    one = searched(objective, features, rows, times.astype(float))
+    other = searched(objective, features[repeated], [rows[i] for i in repeated], np.ones(len(repeated)))
+    np.testing.assert_allclose(one.w, other.w, atol=1e-8)
+    assert one.loss == pytest.approx(other.loss)
+
+
+@pytest.mark.parametrize("objective", FULL_BATCH)
+def test_blocks_do_not_show(objective, monkeypatch):
+    features, _ = points()
+    labels = Labels.of_rows(several())
+    whole = fitted(features, labels, objective, max_iterations=5)
+    monkeypatch.setattr(optimum, "BLOCK_FLOATS", 7 * D)
+    monkeypatch.setattr(optimum, "LEAST_DENSE_ROWS", 7)
+    for same in (features, csr_matrix(features)):
+        np.testing.assert_allclose(fitted(same, labels, objective, max_iterations=5)[0], whole[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("objective", FULL_BATCH)
+def test_the_gradient_is_the_slope_of_the_loss(objective, monkeypatch):
+    """State is settled anew wherever scores are looked at, and the gradient need not know."""
+    looked_at = []
+
+    def check(value, start, **_options):
+        rng = np.random.default_rng(0)
+        x, along = rng.standard_normal(len(start)) / 2, rng.standard_normal(len(start))
+        difference = (value(x + 1e-5 * along)[0] - value(x - 1e-5 * along)[0]) / 2e-5
+        looked_at.append((difference, value(x)[1] @ along))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(optimum, "minimize", check)
+    features, y = points()
+    fitted(features, y, objective)
+    difference, slope = looked_at[0]
+    assert slope == pytest.approx(difference, rel=1e-4)
+
+
+def test_rows_without_labels_do_not_count():
+    features, y = points()
+    more = np.r_[features, np.ones((5, D), dtype=np.float32)]
+    labels = Labels.of_rows([[k] for k in y] + [[]] * 5)
+    np.testing.assert_allclose(fitted(more, labels)[0], fitted(features, y)[0], atol=1e-6)
+
+
+def test_without_features_the_biases_are_the_frequencies():
+    counts = np.array([30, 20, 9, 1])
+    w, _ = fitted(np.zeros((60, 0), dtype=np.float32), np.repeat(np.arange(4), counts))
+    p = np.exp(w[:, 0]) / np.exp(w[:, 0]).sum()
+    np.testing.assert_allclose(p, counts / 60, atol=1e-6)
+
+
+def test_interrupted_it_keeps_the_last_iteration(monkeypatch):
+    features, y = points()
+    calls = []
+
+    def after(iteration, loss):
+        calls.append(loss)
+        if iteration == 3:
+            raise KeyboardInterrupt
+
+    found = searched("softmax", features, [[k] for k in y], np.ones(N), after=after, max_iterations=100)
+    assert isinstance(found.interrupted_by, KeyboardInterrupt)
+    assert found.iterations == 3
+    assert found.w.any()
+    assert calls[0] > calls[2]
+
+
+@pytest.mark.parametrize("objective", ["implicit", "ar-probit"])
+def test_steps_of_their_own_and_random_losses_have_no_optimum_to_search(objective):
+    with pytest.raises(EmbedxError, match=r"implicit takes a step of its own|whose loss is drawn at random at each look"):
+        fitted(*points(), objective)
