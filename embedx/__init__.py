@@ -4,16 +4,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from embedx.errors import EmbedxError
+    from embedx.estimator import SoftmaxClassifier as SoftmaxClassifier
     from embedx.model import WordVectors, load
     from embedx.skipgram import SkipGram
 
-__all__ = ["EmbedxError", "SkipGram", "WordVectors", "load"]
+__all__ = ["EmbedxError", "SkipGram", "WordVectors", "load"]  # what `import *` gets, without scikit-learn too
 
-_HOME = {"EmbedxError": "errors", "SkipGram": "skipgram", "WordVectors": "model", "load": "model"}
+_HOME = {
+    "EmbedxError": "errors",
+    "SkipGram": "skipgram",
+    "SoftmaxClassifier": "estimator",
+    "WordVectors": "model",
+    "load": "model",
+}
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:

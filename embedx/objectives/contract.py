@@ -98,7 +98,6 @@ class Objective:
     stable: ClassVar[bool] = False  # finite at any score
     unbiased: ClassVar[bool] = False  # at a fixed state, expected coefficients over draws are those of sampler "all"
     bound: ClassVar[bool] = False  # -loss with all rows never exceeds the exact softmax's log-probability
-    label_by_label: ClassVar[bool] = False  # σ(z_k) is the probability that k is among an input's labels, however many it has
     uses_loge: ClassVar[bool] = True  # False saves filling it
     uses_norm: ClassVar[bool] = False  # True asks for `norm` to be filled
     defaults: ClassVar[Mapping[str, Any]] = {}  # settings of classification that suit it better than the task's own
@@ -137,6 +136,12 @@ class Objective:
         distribution, (K,) or (..., K) where it depends on the input.
         """
         return log_softmax(z)
+
+    def label_probability(self, z: np.ndarray) -> np.ndarray | None:
+        """p(k is among the labels | h) from the scores of all rows, (..., K), above 1/2 where z is above 0; None where labels
+        compete for one place, so that only `log_probability` is known.
+        """
+        return None
 
 
 def log_softmax(z: np.ndarray) -> np.ndarray:
