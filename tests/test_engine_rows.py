@@ -303,6 +303,13 @@ def test_distinct_draws_that_keep_hits_are_uniform_over_all_rows(takes, labels):
     assert stats.chisquare(times.sum(axis=0)).pvalue > 1e-3
 
 
+def test_many_distinct_draws_among_more_rows_than_slots_are_distinct_and_uniform():
+    _, times = draws([600], 2 * rows.SLOTS + 76, 200, rows.DISTINCT)
+    assert not times[:, 600].any()
+    assert (times.sum(axis=1) == 200).all()
+    assert stats.chisquare(np.delete(times.sum(axis=0), 600)).pvalue > 1e-3
+
+
 def test_all_rows_can_be_drawn_and_no_more():
     _, times = draws([3], 7, 6, rows.DISTINCT)
     assert (times == (np.arange(7) != 3)).all()

@@ -92,7 +92,7 @@ class Scratch(NamedTuple):
     key: np.ndarray  # int64 (max lines,)
     visits: np.ndarray  # int64 (max lines,)
     norm: np.ndarray  # float32 (max lines,)
-    drawn_at: np.ndarray  # int64 (SLOTS,): the last line that a row with this remainder was drawn for
+    drawn_at: np.ndarray  # int64 (SLOTS,): the last line that a row (or rank) with this remainder was drawn for
     taken: np.ndarray  # int32 (max labels + n_draws,): ranks of distinct draws, and the labels they avoid
     gradient: np.ndarray  # float32 (1, stride of the output rows)
     groups: Groups  # entries by output row
@@ -304,10 +304,12 @@ def _distinct_draws(plan, scratch, p, n_positives, stream):
     for d in range(n_draws):
         last = n_free - n_draws + d
         rank = min(np.int64(uniform(stream, np.uint64(d)) * (last + 1)), last)
-        for before in range(d):
-            if scratch.taken[n_avoided + before] == rank:
-                rank = last
-                break
+        if scratch.drawn_at[rank % SLOTS] == p:  # else it is new, and a hundred draws need not be looked through
+            for before in range(d):
+                if scratch.taken[n_avoided + before] == rank:
+                    rank = last
+                    break
+        scratch.drawn_at[rank % SLOTS] = p
         scratch.taken[n_avoided + d] = rank
         row = rank
         for c in range(n_avoided):
@@ -321,6 +323,8 @@ def _distinct_draws(plan, scratch, p, n_positives, stream):
             n += 1
         else:
             scratch.times[p, at] = 1
+    for d in range(n_draws):
+        scratch.drawn_at[scratch.taken[n_avoided + d] % SLOTS] = -1
     if n_free > 0:
         log_expected = np.float32(np.log(max(n_draws, 1) / n_free))
         for c in range(n):
