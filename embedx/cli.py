@@ -81,6 +81,7 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     app.command("nn")(nearest)
     app.command("analogy")(analogy)
     app.command("export")(export)
+    app.command("objectives")(list_objectives)
     stored = typer.Typer(help="Corpora encoded by earlier runs: list them, or clear them all.", no_args_is_help=True)
     stored.command("list")(cache_list)
     stored.command("clear")(cache_clear)
@@ -351,6 +352,19 @@ def export(
     from embedx import load
 
     print(exporting.export(load(model), format or exporting.usual_format(out), out, overwrite, Reporter(sys.stderr)))
+
+
+def list_objectives(as_json: Json = False) -> None:
+    """List the objectives: loss, paper, output rows that an example meets (m negatives, K classes), when to choose it."""
+    from embedx import objectives
+
+    rows = [dict(zip(objectives.TABLE_HEAD, row, strict=True)) for row in objectives.table()]
+    if as_json:
+        print(json.dumps(rows))
+    else:
+        for row in rows:
+            print(f"{row['objective']:16} {row['loss']}\n" + "".join(f"{'':16} {row[k]}\n" for k in ("paper", "when")), end="")
+            print(f"{'':16} rows: {row['rows']}; samplers: {row['samplers']}")
 
 
 def cache_list(cache_dir: CacheDir = None, as_json: Json = False) -> None:

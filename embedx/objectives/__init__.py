@@ -43,3 +43,22 @@ def find(name: str) -> type[Objective]:
     if name not in OBJECTIVES:
         raise EmbedxError(f"--objective {name}: no such objective; choose one of {', '.join(OBJECTIVES)}")
     return OBJECTIVES[name]
+
+
+TABLE_HEAD = ("objective", "loss", "paper", "rows", "samplers", "when")
+
+
+def table() -> list[tuple[str, ...]]:
+    """All objectives, a row each, under TABLE_HEAD; "rows" is how many output rows an example with one label meets."""
+    rows = {"all": "K", "path": "log K", "unigram": "1 + m", "uniform": "1 + m"}
+    return [
+        (name, each.formula, f"{each.title}; {each.paper}", rows[each.samplers[0]], ", ".join(each.samplers), each.advice)
+        for name, each in OBJECTIVES.items()
+    ]
+
+
+def markdown_table() -> str:
+    """The same for the README."""
+    lines = [TABLE_HEAD, tuple("---" for _ in TABLE_HEAD)]
+    lines += [(f"`{name}`", f"`{loss}`", *rest) for name, loss, *rest in table()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
