@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from embedx import folder, objectives
 from embedx.engine.trainer import usable_cores
@@ -79,10 +78,13 @@ class Classifier:
 
     @property
     def log_noise(self) -> np.ndarray:
-        """log of the noise distribution, float32 (n_labels,)."""
-        noise = noise_distribution(self.counts, self.settings.get("sampler", "all"), self.settings.get("sampler_exponent", 1.0))
+        """log of how often each label is noise, up to a constant, float32 (n_labels,)."""
+        sampler = self.settings.get("sampler", "all")
+        noise = noise_distribution(self.counts, sampler, self.settings.get("sampler_exponent", 1.0))
+        if sampler == "unigram" and not self.settings.get("replacement", False):
+            noise = drawn_at_all(noise, self.objective.negatives)
         with np.errstate(divide="ignore"):
-            return np.log(noise).astype(np.float32)
+            return np.asarray(np.log(noise), dtype=np.float32)
 
     def blocks(
         self,
@@ -155,13 +157,13 @@ class Classifier:
         kept = np.flatnonzero(labels.n_of_row) if drop else np.arange(len(labels))
         return (labels.rows(kept) if drop else labels), kept
 
-    def fitted_temperature(self, data: Labeled) -> float:
+    def fitted_temperature(self, data: Labeled, threads: int | None = None) -> float:
         """The power of the probabilities that makes these data likeliest."""
         labels, kept = self.tested_labels(data.labels)
         features = data.features[kept]
 
         def blocks() -> Iterator[tuple[np.ndarray, Labels]]:
-            for rows, log_p in self.blocks(features):
+            for rows, log_p in self.blocks(features, threads=threads):
                 yield np.maximum(log_p, -1e4), labels.rows(np.arange(rows.start, rows.stop))
 
         return fit_temperature(blocks)
@@ -203,5 +205,6 @@ def noise_distribution(counts: np.ndarray, sampler: str, exponent: float) -> np.
     return np.asarray(weights / weights.sum())
 
 
-def is_sparse(features: Any) -> bool:
-    return isinstance(features, csr_matrix)
+def drawn_at_all(noise: np.ndarray, n_draws: int) -> np.ndarray:
+    """float64 (n_labels,): the probability of each label to be among n_draws draws, at least once."""
+    return np.asarray(-np.expm1(min(n_draws, len(noise)) * np.log1p(-np.minimum(noise, 1 - 1e-12))))

@@ -21,7 +21,7 @@ from embedx.errors import DivergedError, EmbedxError
 from embedx.interrupts import to_the_end
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.known import Known
-from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_maxima, scaled
+from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_maxima, known_labels, scaled
 from embedx.objectives.contract import COEFFICIENTS_64, Objective
 from embedx.progress import Progress, Silent
 from embedx.settings import Settings, param, seconds
@@ -132,7 +132,11 @@ def train(
     """
     progress = progress or Silent()
     settings = resolved(settings, objective, data)
+    if weights is not None and settings.optimizer != "lbfgs":
+        raise EmbedxError("weights of rows apply with --optimizer lbfgs alone")
     if validation is None and settings.validation is not None:
+        if weights is not None:
+            raise EmbedxError("--validation: with weights, give the validation data themselves")
         data, validation = _split(data, settings)
     known = known or Known(data.n_features, data.n_labels, data.names, data.vocabulary)
     maxima = start.classifier.arrays.get("maxima") if start is not None else None
@@ -140,6 +144,10 @@ def train(
         maxima = column_maxima(data.features)
     labels = chosen_labels(data.labels, settings.labels)
     counts = np.bincount(labels.ids, minlength=data.n_labels).astype(np.int64) if start is None else start.classifier.counts
+    if start is None and len(labels.ids) == 0:
+        raise EmbedxError("no row of the training data has a label")
+    if validation is not None and len(known_labels(validation.labels, counts).ids) == 0:
+        raise EmbedxError("--validation: no row has a label that the training data have")
     objective.prepare(counts)
     record = settings.record() | objective.settings.record()
     facts = {"objective": objective.name, "examples": len(data), "labels": len(counts), "seen_labels": int((counts > 0).sum())}
@@ -163,7 +171,9 @@ def train(
         "interrupted": outcome.interrupted_by is not None,
         "history": history.epochs,
     }
-    temperature = None if validation is None else classifier.fitted_temperature(validation)
+    temperature = None
+    if validation is not None:
+        temperature = to_the_end(lambda: classifier.fitted_temperature(validation, threads=settings.threads))
     if temperature is not None:
         classifier.facts["temperature"] = 1 / temperature
     return Trained(classifier, outcome, temperature, memory)
@@ -189,6 +199,8 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         raise EmbedxError(
             f"--optimizer lbfgs does not apply to {name}, whose loss is drawn at random at each look; take adagrad"
         )
+    if optimizer == "lbfgs" and settings.sampler in ("unigram", "uniform"):
+        raise EmbedxError(f"--sampler {sampler} does not apply with --optimizer lbfgs, where all rows compete")
     if optimizer == "lbfgs" and settings.hidden:
         raise EmbedxError("--optimizer lbfgs does not apply with --hidden; take adagrad")
     if optimizer == "lbfgs" and settings.labels == "one":
@@ -289,7 +301,7 @@ class _History:
         if self.watch is not None:
             entry |= self.watch(self.classifier, epoch, seconds_passed)
         if self.validation is not None:
-            found = self.classifier.evaluate(self.validation)
+            found = self.classifier.evaluate(self.validation, threads=self.settings.threads)
             single = self.settings.labels in ("first", "lowest-id") or (self.validation.labels.n_of_row <= 1).all()
             measure = "log_likelihood" if single else "ndcg@5"
             entry["validation"] = {
@@ -324,7 +336,7 @@ def _run(
     """Train by steps on minibatches; the outcome, and what the optimiser kept beside the tables."""
     examples = examples_of(features, labels)
     kind = OPTIMIZERS[str(settings.optimizer)]
-    optimizer = Optimizer(kind, settings.l2, settings.max_norm or 0.0)
+    optimizer = Optimizer(kind, float(settings.l2), float(settings.max_norm or 0))
     n_features, n = features.shape[1], features.shape[0]
     n_rows = objective.n_rows(len(classifier.counts))
     has_bias = settings.bias != "none"
@@ -353,10 +365,12 @@ def _run(
     orders: dict[int, np.ndarray] = {}
 
     def order_of(epoch: int) -> np.ndarray:
-        if epoch not in orders:
+        order = orders.get(epoch)
+        if order is None:  # perhaps in two threads at once, and in the old epoch while another thread is in the new one
+            order = np.random.default_rng([settings.seed, epoch]).permutation(n)
             orders.clear()
-            orders[epoch] = np.random.default_rng([settings.seed, epoch]).permutation(n)
-        return orders[epoch]
+            orders[epoch] = order
+        return order
 
     def train_one(scratch: Any, epoch: int, stretch: int, rate: float) -> trainer.Tally:
         start, stop = stretch * way.stretch, min((stretch + 1) * way.stretch, n)
@@ -380,7 +394,7 @@ def _run(
         settings.decay, settings.decay_every, updates=-(-n // batch) / n_stretches, unit="examples",
     )  # fmt: skip
     outcome = trainer.run(train_one, way.scratches, schedule, progress, after_epoch if history.is_wanted else None)
-    hand_over()
+    to_the_end(hand_over)
     history.restore()
     return outcome, memory
 
@@ -389,7 +403,7 @@ def _first_biases(settings: ClassifySettings, counts: np.ndarray, n: int, n_rows
     """float32 (n_rows,): zero, or the log of how often each label occurs, as softmax (sums to 1) or logistic rows have it."""
     if settings.bias != "frequency" or n_rows != len(counts):
         return np.zeros(n_rows, dtype=np.float32)
-    return np.log(np.maximum(counts, 0.5) / n).astype(np.float32)
+    return np.asarray(np.log(np.maximum(counts, 0.5) / n), dtype=np.float32)
 
 
 # ---- to the optimum

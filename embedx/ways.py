@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import typeof, types
 
-from embedx.classifier import noise_distribution
+from embedx.classifier import drawn_at_all, noise_distribution
 from embedx.compiled import is_cached
 from embedx.engine import columns, rows, tilewise
 from embedx.engine.examples import Examples, new_feature_scratch, new_groups
@@ -116,9 +116,7 @@ class DrawnRows(Way):
             sampling = rows.REPLACED
         else:
             sampling = rows.DISTINCT if sampler == "uniform" else rows.COLLAPSED
-        expected = (
-            -np.expm1(n_draws * np.log1p(-np.minimum(noise, 1 - 1e-12))) if sampling == rows.COLLAPSED else n_draws * noise
-        )
+        expected = drawn_at_all(noise, n_draws) if sampling == rows.COLLAPSED else n_draws * noise
         self.draws = rows.Draws(alias_table(noise), np.log(np.maximum(expected, 1e-37)).astype(np.float32), *paths)
         self.numbers = objective.numbers(max(n_draws, 1), n_classes)
         is_dense = self.examples.dense.size > 0
