@@ -5,9 +5,10 @@ import signal
 import threading
 import time
 
+import numpy as np
 import pytest
 
-from embedx.engine.trainer import Schedule, Tally, run
+from embedx.engine.trainer import SCHEDULES, Schedule, Tally, run
 from embedx.errors import DivergedError
 from embedx.interrupts import to_the_end
 from embedx.progress import Silent
@@ -137,3 +138,119 @@ def test_progress_tells_the_mean_loss_of_the_interval_alone():
     assert outcome.first_loss == pytest.approx(1.7)  # of the first twentieth: ten stretches
     assert outcome.final_loss == pytest.approx(1.0)
     assert outcome.tally.mean_loss == pytest.approx((8 + 199) / 200)
+
+
+# ---- the learning rate
+
+
+def rates(n_epochs=3, **options):
+    """At the start of each of 4 stretches an epoch, of 10 updates each."""
+    kernel = Recorder()
+    run(kernel, [0], Schedule(0.8, n_stretches=4, n_words=400, epochs=n_epochs, updates=10, **options), Silent())
+    return np.array([call[2] for call in kernel.calls])
+
+
+STEPS = np.arange(12)
+SHAPES = {
+    "linear": 1 - STEPS / 12,
+    "constant": np.ones(12),
+    "inverse-sqrt": 1 / np.sqrt(10 * STEPS + 1),
+    "inverse": 1 / (1 + STEPS / 4),
+}
+
+
+@pytest.mark.parametrize("shape", SCHEDULES)
+def test_the_rate_goes_by_the_schedule(shape):
+    np.testing.assert_allclose(rates(shape=shape), 0.8 * SHAPES[shape])
+
+
+@pytest.mark.parametrize("shape", SCHEDULES)
+def test_on_top_of_that_it_decays_by_the_epoch_or_by_the_number_of_updates(shape):
+    np.testing.assert_allclose(rates(shape=shape, decay=0.5), 0.8 * SHAPES[shape] * 0.5 ** (STEPS // 4))
+    np.testing.assert_allclose(rates(shape=shape, decay=0.9, decay_every=25), 0.8 * SHAPES[shape] * 0.9 ** (10 * STEPS // 25))
+
+
+def test_a_time_budget_leaves_the_passes_in_the_schedule():
+    """`inverse` and decay count what was done, not what the clock says; and --epochs is no end."""
+    schedule = Schedule(1.0, n_stretches=2, n_words=20, epochs=1, time_budget=1e9, shape="inverse", decay=0.5)
+    assert [schedule.rate(0.0, steps) for steps in (0, 1, 2, 4)] == pytest.approx([1, 1 / 1.5, 0.5 / 2, 0.25 / 3])
+    assert schedule.share_done(10**6, 1.0) < 1e-8
+
+
+# ---- pauses after each epoch
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_after_each_epoch_all_threads_rest(threads):
+    inside, seen, lock = [0], [], threading.Lock()
+
+    def kernel(scratch, epoch, stretch, rate):
+        with lock:
+            inside[0] += 1
+        time.sleep(0.001)
+        with lock:
+            inside[0] -= 1
+        return Tally(1.0 + epoch, 1, 10)
+
+    def after_epoch(epoch, tally, seconds):
+        seen.append((epoch, tally, inside[0]))
+        return False
+
+    outcome = run(kernel, range(threads), Schedule(0.1, n_stretches=5, n_words=50, epochs=3), Silent(), after_epoch)
+    assert seen == [(epoch, Tally(5.0 * (1 + epoch), 5, 50), 0) for epoch in range(3)]
+    assert outcome.epochs == 3
+
+
+def test_training_ends_after_an_epoch_when_asked_to():
+    kernel = Recorder()
+    outcome = run(kernel, [0, 1], Schedule(0.1, 5, 500, 10), Silent(), lambda epoch, tally, seconds: epoch == 2)
+    assert outcome.epochs == 3
+    assert sorted(call[:2] for call in kernel.calls) == [(epoch, stretch) for epoch in range(3) for stretch in range(5)]
+    assert outcome.interrupted_by is None
+
+
+def test_the_time_of_pauses_is_not_counted():
+    told = []
+
+    def after_epoch(epoch, tally, seconds):
+        time.sleep(0.2)
+        told.append(seconds)
+        return False
+
+    outcome = run(Recorder(seconds=0.01), [0], Schedule(0.1, 2, 200, 3), Silent(), after_epoch)
+    assert outcome.seconds < 0.2
+    assert sorted(told) == told
+    assert told[-1] <= outcome.seconds
+    budget = Schedule(0.1, 2, 200, 1, time_budget=0.1)
+    kernel = Recorder(seconds=0.01)
+    outcome = run(kernel, [0], budget, Silent(), after_epoch)
+    assert len(kernel.calls) >= 5
+    assert 0.1 <= outcome.seconds < 0.3
+
+
+def test_the_last_epoch_of_a_time_budget_is_told_although_it_is_cut_short():
+    seen = []
+    schedule = Schedule(0.1, 1000, 1000, 1, time_budget=0.1)
+    run(Recorder(seconds=0.01), [0], schedule, Silent(), lambda epoch, tally, seconds: seen.append((epoch, tally.words)))
+    assert [epoch for epoch, _ in seen] == [0]
+    assert 0 < seen[0][1] < 1000 * 100
+
+
+def test_ctrl_c_in_a_pause_ends_the_training_with_what_was_done():
+    def after_epoch(epoch, tally, seconds):
+        if epoch == 1:
+            raise KeyboardInterrupt
+        return False
+
+    outcome = run(Recorder(), [0, 1], Schedule(0.1, 4, 400, 10), Silent(), after_epoch)
+    assert isinstance(outcome.interrupted_by, KeyboardInterrupt)
+    assert outcome.epochs == 2
+
+
+def test_an_error_in_a_pause_is_raised_and_one_in_training_prevents_the_pause():
+    with pytest.raises(ZeroDivisionError):
+        run(Recorder(), [0, 1], Schedule(0.1, 4, 400, 10), Silent(), lambda *about: 1 // 0)
+    called = []
+    with pytest.raises(DivergedError):
+        run(Recorder(loss=float("inf")), [0], Schedule(0.1, 4, 400, 10), Silent(), lambda *about: called.append(about))
+    assert not called
