@@ -9,6 +9,7 @@ from typer.main import get_command
 
 import embedx
 from embedx.cli import application
+from embedx.objectives import markdown_table
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -56,6 +57,10 @@ def test_the_python_of_the_readme_runs(two_topics, tmp_path, monkeypatch):
     names = {}
     exec(code, names)
     assert names["model"]["city"].shape == (4,)
+
+
+def test_the_table_of_objectives_is_the_registry():
+    assert markdown_table() in README, "paste what `embedx.objectives.markdown_table()` gives"
 
 
 def test_defaults_named_in_the_readme_are_the_defaults():
