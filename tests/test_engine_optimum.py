@@ -185,11 +185,18 @@ def test_rows_without_labels_do_not_count():
     np.testing.assert_allclose(fitted(more, labels)[0], fitted(features, y)[0], atol=1e-6)
 
 
-def test_without_features_the_biases_are_the_frequencies():
+@pytest.mark.parametrize(
+    ("optimizer", "sampler", "atol"), [("lbfgs", "all", 1e-6), ("adagrad", "all", 0.02), ("sgd", "uniform", 0.05)]
+)
+def test_without_features_the_biases_are_the_frequencies(optimizer, sampler, atol):
     counts = np.array([30, 20, 9, 1])
-    w, _ = fitted(np.zeros((60, 0), dtype=np.float32), np.repeat(np.arange(4), counts))
-    p = np.exp(w[:, 0]) / np.exp(w[:, 0]).sum()
-    np.testing.assert_allclose(p, counts / 60, atol=1e-6)
+    data = Labeled(np.zeros((60, 0), dtype=np.float32), Labels.single(np.repeat(np.arange(4), counts)), 4)
+    settings = classify.ClassifySettings(
+        optimizer=optimizer, sampler=sampler, batch_size=10, epochs=300, tolerance=1e-9, threads=1
+    )
+    arrays = classify.train(data, find("ove")(find("ove").Settings(negatives=2)), settings).classifier.arrays
+    p = np.exp(arrays["bias"]) / np.exp(arrays["bias"]).sum()
+    np.testing.assert_allclose(p, counts / 60, atol=atol)
 
 
 def test_interrupted_it_keeps_the_last_iteration(monkeypatch):

@@ -30,7 +30,8 @@ def examples_of(features: object, labels: Labels) -> Examples:
         offsets, columns, values = data.features.indptr, data.features.indices, data.features.data
     else:
         dense = np.ascontiguousarray(data.features, dtype=np.float32)
-        offsets, columns, values = np.zeros(1), np.zeros(0), np.zeros(0)
+        # Without a single column the kernels, which look at dense.size, take the data for sparse ones: there are no values.
+        offsets, columns, values = np.zeros(1 if dense.size else len(dense) + 1), np.zeros(0), np.zeros(0)
     return Examples(
         np.asarray(dense),
         np.ascontiguousarray(offsets, dtype=np.int64),

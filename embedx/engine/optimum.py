@@ -129,12 +129,18 @@ class _Block(NamedTuple):
     features: Any  # float32 (n, n_features), a view; or sparse, float64
     starts: np.ndarray | None  # int64 (n,): the first line of each row; None if every row is one line
     example: np.ndarray  # int64 (n_lines,): the row that a line scores
-    base: np.ndarray  # float64 (n_lines, 1): times of all columns but these:
+    entries: "_Entries"
+    groups: list[tuple[float, Any]]  # weights, and the lines that have each: a slice of all, or int64 indices
+
+
+class _Entries(NamedTuple):
+    """label and times of the lines of a block: 0 and base, but for these."""
+
+    base: np.ndarray  # float64 (n_lines, 1)
     line: np.ndarray  # int64 (n_entries,)
-    column: np.ndarray  # int32 (n_entries,)
+    column: np.ndarray  # int (n_entries,)
     label: np.ndarray  # float64 (n_entries,)
     times: np.ndarray  # float64 (n_entries,)
-    groups: list[tuple[float, Any]]  # weights, and the lines that have each: a slice of all, or int64 indices
 
 
 class _Room(NamedTuple):
@@ -154,37 +160,45 @@ def _block(objective: Objective, features: Any, labels: Labels, weights: np.ndar
     """The block of the rows from `first` on whose features these are; all of them have labels."""
     n = features.shape[0]
     labels = labels.rows(np.arange(first, first + n))
-    n_of_row = labels.n_of_row
-    row_of_label = np.repeat(np.arange(n), n_of_row)
-    is_pair = objective.takes == "pair" and paths is None
-    example = row_of_label if is_pair else np.arange(n)
-    line = np.arange(len(labels.ids)) if is_pair else row_of_label
-    if paths is None:
-        base = (n_of_row if objective.takes == "sum" else np.ones(len(example))).astype(np.float64)
-        column, label = labels.ids, np.ones(len(line))
-        times = base[line] * objective.keeps_hits
-    else:  # the losses of several positives are summed node by node
-        way = Labels(paths.offsets, np.arange(len(paths.nodes))).rows(labels.ids)
-        key = np.repeat(line, way.n_of_row) * (int(paths.nodes.max(initial=0)) + 1) + paths.nodes[way.ids]
-        distinct, place = np.unique(key, return_inverse=True)
-        line, column = np.divmod(distinct, int(paths.nodes.max(initial=0)) + 1)
-        label = np.bincount(place, paths.bits[way.ids], len(distinct))
-        times = np.bincount(place, 1 - paths.bits[way.ids], len(distinct))
-        base = np.zeros(n)
-    own = np.asarray(weights, dtype=np.float64)[first : first + n][example]
-    levels = np.unique(own)
-    groups: list[tuple[float, Any]] = [(float(levels[0]), slice(None))]
-    if len(levels) > 1:
-        order = np.argsort(own, kind="stable")
-        groups = [
-            (float(level), lines)
-            for level, lines in zip(levels, np.split(order, np.searchsorted(own[order], levels[1:])), strict=True)
-        ]
-    starts = labels.offsets[:-1] if is_pair and len(labels.ids) > n else None
-    sparse = issparse(features)
+    own_lines = objective.takes == "pair" and paths is None  # for each positive
+    example = np.repeat(np.arange(n), labels.n_of_row) if own_lines else np.arange(n)
     return _Block(
-        features.astype(np.float64) if sparse else features, starts, example, base[:, None], line, column, label, times, groups
+        features.astype(np.float64) if issparse(features) else features,
+        labels.offsets[:-1] if len(example) > n else None,
+        example,
+        _entries(objective, labels, own_lines) if paths is None else _entries_of_paths(labels, paths),
+        _groups(np.asarray(weights, dtype=np.float64)[first : first + n][example]),
     )
+
+
+def _entries(objective: Objective, labels: Labels, own_lines: bool) -> _Entries:
+    """Where all rows compete."""
+    n_of_row, n_labels = labels.n_of_row, len(labels.ids)
+    line = np.arange(n_labels) if own_lines else np.repeat(np.arange(len(n_of_row)), n_of_row)
+    base = n_of_row.astype(np.float64) if objective.takes == "sum" else np.ones(n_labels if own_lines else len(n_of_row))
+    return _Entries(base[:, None], line, labels.ids, np.ones(n_labels), base[line] * objective.keeps_hits)
+
+
+def _entries_of_paths(labels: Labels, paths: Paths) -> _Entries:
+    """Where nodes compete; the losses of several positives are summed node by node."""
+    way = Labels(paths.offsets, np.arange(len(paths.nodes))).rows(labels.ids)
+    label_of_step = np.repeat(np.arange(len(labels.ids)), way.n_of_row)
+    row = np.repeat(np.arange(len(labels)), labels.n_of_row)[label_of_step]
+    width = int(paths.nodes.max(initial=0)) + 1
+    distinct, place = np.unique(row * width + paths.nodes[way.ids], return_inverse=True)
+    bits = paths.bits[way.ids]
+    turns = (np.bincount(place, marks, len(distinct)) for marks in (bits, 1 - bits))
+    return _Entries(np.zeros((len(labels), 1)), distinct // width, distinct % width, *turns)
+
+
+def _groups(weights: np.ndarray) -> list[tuple[float, Any]]:
+    """The different weights of some lines, and which lines have each."""
+    levels = np.unique(weights)
+    if len(levels) == 1:
+        return [(float(levels[0]), slice(None))]
+    order = np.argsort(weights, kind="stable")
+    lines = np.split(order, np.searchsorted(weights[order], levels[1:]))
+    return list(zip(levels.tolist(), lines, strict=True))
 
 
 def _room(objective: Objective, blocks: list[_Block], n_features: int, n_rows: int) -> _Room:
@@ -192,12 +206,14 @@ def _room(objective: Objective, blocks: list[_Block], n_features: int, n_rows: i
     lines = max((len(block.example) for block in blocks), default=0)
     dense = max((block.features.shape[0] for block in blocks if not issparse(block.features)), default=0)
     return _Room(
-        np.zeros((dense, n_features)),
-        *(np.zeros((lines, n_rows)) for _ in range(3)),
-        np.zeros((lines, 0)),
-        np.zeros(lines),
-        objective.numbers(n_rows, n_rows).astype(np.float64),
-        np.full(lines, FOR_EVER),
+        features=np.zeros((dense, n_features)),
+        label=np.zeros((lines, n_rows)),
+        times=np.zeros((lines, n_rows)),
+        zeros=np.zeros((lines, n_rows)),
+        uniforms=np.zeros((lines, 0)),
+        norm=np.zeros(lines),
+        numbers=objective.numbers(n_rows, n_rows).astype(np.float64),
+        forever=np.full(lines, FOR_EVER),
     )
 
 
@@ -209,9 +225,10 @@ def _coefficients(objective: Objective, block: _Block, z: np.ndarray, room: _Roo
     lines, n_rows = len(block.example), z.shape[1]
     scores = z if block.starts is None else z[block.example]
     label, times = room.label[:lines], room.times[:lines]
-    label[:], times[:] = 0, block.base
-    label[block.line, block.column] = block.label
-    times[block.line, block.column] = block.times
+    entries = block.entries
+    label[:], times[:] = 0, entries.base
+    label[entries.line, entries.column] = entries.label
+    times[entries.line, entries.column] = entries.times
     state = np.zeros((lines, 0))
     if objective.state_width:
         state = np.ascontiguousarray(objective.settle(scores, label), dtype=np.float64).reshape(lines, objective.state_width)
