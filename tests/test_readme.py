@@ -49,14 +49,17 @@ def test_every_file_of_the_tree_exists_and_every_module_is_in_it():
 
 
 def test_the_python_of_the_readme_runs(two_topics, tmp_path, monkeypatch):
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    words, classes = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     text = two_topics.read_text().replace("cat", "city")
     (tmp_path / "corpus.txt").write_text(text)
     embedx.SkipGram(dim=4, epochs=1).fit("corpus.txt").save("corpus.ns.embedx")
     names = {}
-    exec(code, names)
+    exec(words, names)
     assert names["model"]["city"].shape == (4,)
+    exec(classes, names)
+    assert names["accuracy"] > 0.8
+    assert (names["labels"][:, 0] == names["y"]).mean() > 0.95
 
 
 def test_the_table_of_objectives_is_the_registry():
