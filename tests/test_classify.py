@@ -1,0 +1,495 @@
+"""Classification as a user meets it: every objective learns in every way, runs repeat, end cleanly and say what cannot be."""
+
+import dataclasses
+import math
+import os
+import subprocess
+import sys
+
+import numba
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from embedx import classifier as classifiers
+from embedx import classify
+from embedx.classify import ClassifySettings, train
+from embedx.engine import rows, tilewise
+from embedx.errors import DivergedError, EmbedxError
+from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.digits import digits
+from embedx.objectives import OBJECTIVES
+from embedx.progress import Silent
+
+
+def each(holds=lambda objective: True):
+    """Run a test for each objective that declares what `holds` asks for."""
+    chosen = {name: objective for name, objective in OBJECTIVES.items() if holds(objective)}
+    return pytest.mark.parametrize("objective", chosen.values(), ids=list(chosen))
+
+
+EACH = each()
+WAYS = {"dense": {}, "sparse": {}, "hidden": {"hidden": 20}}
+
+
+def of(holds):
+    """The first objective that declares what `holds` asks for."""
+    return next(objective for objective in OBJECTIVES.values() if holds(objective))
+
+
+def topics(n, seed, n_labels=24):
+    """Documents about one to three topics, frequent and rare, each with its words; sparse rows of length 1."""
+    rng = np.random.default_rng(seed)
+    share = 1 / np.arange(1, n_labels + 1) ** 0.7
+    labels = [rng.choice(n_labels, rng.integers(1, 4), replace=False, p=share / share.sum()) for _ in range(n)]
+    x = np.zeros((n, 4 * n_labels), dtype=np.float32)
+    for row, mine in zip(x, labels, strict=True):
+        for k in mine:
+            row[rng.choice(np.arange(4 * k, 4 * k + 5) % len(row), 2)] += 1
+        row[rng.integers(0, len(row), 2)] += 1
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    return Labeled(csr_matrix(x), Labels.of_rows(labels), n_labels)
+
+
+DIGITS, TOPICS = digits(400, 200), (topics(500, 0), topics(200, 1))
+DATA = {"dense": DIGITS, "sparse": TOPICS, "hidden": TOPICS}
+TINY = topics(40, 2, n_labels=6)
+
+
+def run(objective, kind="sparse", data=None, settings=None, **options):
+    """Train an objective, given as class, by itself and one thread."""
+    chosen = {"threads": 1} | WAYS[kind] | options
+    data = DATA[kind][0] if data is None else data
+    return train(data, objective(settings or objective.Settings()), ClassifySettings(**chosen))
+
+
+def samplers(objective):
+    """Those that apply at default settings: one that takes a step of its own draws its rows."""
+    return [sampler for sampler in objective.samplers if objective.kind == "gradient" or sampler != "all"]
+
+
+def precision(trained, kind):
+    return trained.classifier.evaluate(DATA[kind][1], threads=1)["p@1"]
+
+
+def bytes_of(trained):
+    return {name: array.tobytes() for name, array in trained.classifier.arrays.items()}
+
+
+# ---- learning
+
+
+@EACH
+@pytest.mark.parametrize("kind", WAYS)
+def test_every_objective_learns_with_every_sampler(objective, kind):
+    """The best constant answer is right for a tenth of the digits and a quarter of the topics."""
+    batch = 10 if objective.kind == "gradient" else None  # these data are too few for the hundred that suits real ones
+    for sampler in samplers(objective):
+        trained = run(objective, kind, sampler=sampler, batch_size=batch, epochs=4)
+        assert precision(trained, kind) > {"dense": 0.6, "sparse": 0.5, "hidden": 0.45}[kind]
+        assert trained.outcome.final_loss < trained.outcome.first_loss or kind != "dense"  # several labels may share a state
+        facts = trained.classifier.facts
+        assert facts["examples_trained"] == 4 * len(DATA[kind][0])
+        assert facts["epochs"] == 4
+        assert not facts["interrupted"]
+
+
+RATES = {"sgd": 0.5, "adagrad": 0.1, "mixture": 0.5}
+REPRESENTATIVES = {
+    "drawn": of(lambda o: o.takes == "pair" and "unigram" in o.samplers and o.kind == "gradient"),
+    "path": of(lambda o: "path" in o.samplers),
+    "columns": of(lambda o: o.samplers[0] == "all" and not o.separable),
+    "tiles": of(lambda o: o.samplers[0] == "all" and o.separable),
+}
+
+
+@pytest.mark.parametrize("optimizer", RATES)
+@pytest.mark.parametrize("kind", WAYS)
+@pytest.mark.parametrize("objective", REPRESENTATIVES.values(), ids=list(REPRESENTATIVES))
+def test_every_optimiser_learns_in_every_way(objective, kind, optimizer):
+    trained = run(objective, kind, optimizer=optimizer, learning_rate=RATES[optimizer], batch_size=4, epochs=3)
+    assert precision(trained, kind) > 0.45
+
+
+@EACH
+def test_the_optimum_is_found_or_said_not_to_apply(objective):
+    if objective.kind == "step" or objective.uniforms_width:
+        with pytest.raises(EmbedxError, match=f"--objective {objective.name}"):
+            run(objective, "dense", optimizer="lbfgs")
+        return
+    trained = run(objective, "sparse", optimizer="lbfgs", l2=1e-3, max_iterations=25)
+    assert precision(trained, "sparse") > 0.7
+    assert trained.classifier.settings["sampler"] in ("all", "path")
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_several_threads_learn_as_well(kind):
+    for objective in REPRESENTATIVES.values():
+        trained = run(objective, kind, batch_size=5, epochs=3, threads=3)
+        assert precision(trained, kind) > 0.45
+        assert trained.classifier.facts["examples_trained"] == 3 * len(DATA[kind][0])
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_same_seed_same_bytes(kind):
+    for objective in (*REPRESENTATIVES.values(), of(lambda o: o.uniforms_width)):
+        options = {"epochs": 2, "batch_size": 16, "l2": 1e-3, "labels": "one"}
+        first, again, other = (run(objective, kind, seed=seed, **options) for seed in (1, 1, 2))
+        assert bytes_of(first) == bytes_of(again)
+        assert bytes_of(first) != bytes_of(other)
+
+
+@EACH
+def test_examples_without_labels_are_passed_over(objective):
+    data = DATA["sparse"][0]
+    some = [data.labels[i].tolist() if i % 3 else [] for i in range(len(data))]
+    sparse = dataclasses.replace(data, labels=Labels.of_rows(some))
+    dense = dataclasses.replace(sparse, features=data.features.toarray())
+    for features in (sparse, dense):
+        for sampler in samplers(objective):
+            trained = run(objective, data=features, sampler=sampler, epochs=1)
+            lines = [len(labels) if objective.takes == "pair" else 1 for labels in some if labels]
+            assert trained.outcome.tally.pairs == sum(lines)
+            assert math.isfinite(trained.outcome.final_loss)
+
+
+def test_noise_gives_the_frequencies_back_although_repeats_are_dropped():
+    """Without features that tell, the best that there is are the frequencies of the labels: theorem 1 of Levy & Goldberg."""
+    share = np.array([0.6, 0.2, 0.1, 0.06, 0.04])
+    data = Labeled(np.zeros((4000, 1), np.float32), Labels.single(np.random.default_rng(0).choice(5, 4000, p=share)), 5)
+    for objective in OBJECTIVES.values():
+        if objective.keeps_hits and "unigram" in objective.samplers:
+            for replacement in (True, False):
+                trained = run(
+                    objective,
+                    data=data,
+                    sampler="unigram",
+                    replacement=replacement,
+                    learning_rate=0.5,
+                    batch_size=50,
+                    epochs=20,
+                )
+                p = np.exp(next(trained.classifier.blocks(data.features[:1]))[1][0])
+                np.testing.assert_allclose(p, np.bincount(data.labels.ids) / 4000, rtol=0.05)
+
+
+@each(lambda o: {"all", "uniform"} <= set(o.samplers) and not o.uniforms_width)
+def test_drawing_every_row_is_having_every_row_compete(objective):
+    """Two engines, and for the rows of sparse features three, come to the same parameters."""
+    settings = objective.Settings(negatives=TINY.n_labels)
+    dense = dataclasses.replace(TINY, features=TINY.features.toarray())
+    for kind, data in (("sparse", TINY), ("hidden", TINY), ("dense", dense)):
+        options = {"epochs": 2, "l2": 1e-3, "schedule": "constant"}  # which falls in larger steps where few rows compete
+        drawn, there = (run(objective, kind, data, settings, sampler=s, **options) for s in ("uniform", "all"))
+        assert drawn.outcome.tally.mean_loss == pytest.approx(there.outcome.tally.mean_loss, rel=1e-3)
+        for name, array in drawn.classifier.arrays.items():
+            np.testing.assert_allclose(array, there.classifier.arrays[name], rtol=1e-3, atol=1e-3, err_msg=name)
+
+
+def test_one_compilation_serves_all_of_this():
+    for kernel in (rows.train_stretch, tilewise.train_tiles):
+        if hasattr(kernel, "overloads"):
+            assert len(kernel.overloads) <= 1
+
+
+IN_PLAIN_PYTHON = """
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from test_classify import tiny_runs
+np.savez(sys.argv[2], *tiny_runs())
+"""
+
+
+def tiny_runs():
+    """The parameters that a few steps in every way lead to."""
+    data = topics(6, 0, n_labels=4)
+    dense = dataclasses.replace(data, features=data.features.toarray())
+    options = {"epochs": 1, "batch_size": 3, "l2": 0.1}
+    found = []
+    for objective in REPRESENTATIVES.values():
+        for kind, of_kind in (("dense", dense), ("sparse", data), ("hidden", data)):
+            optimizer = {"dense": "mixture", "sparse": "adagrad", "hidden": "sgd"}[kind]
+            trained = run(objective, kind, of_kind, optimizer=optimizer, **options)
+            found += [array for name, array in sorted(trained.classifier.arrays.items())]
+    return found
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_compiled_equals_plain_python(tmp_path):
+    file = tmp_path / "plain.npz"
+    command = [sys.executable, "-c", IN_PLAIN_PYTHON, os.path.dirname(__file__), str(file)]
+    subprocess.run(command, env=os.environ | {"NUMBA_DISABLE_JIT": "1"}, check=True)
+    with np.load(file) as plain:
+        for compiled, slow in zip(tiny_runs(), plain.values(), strict=True):
+            np.testing.assert_allclose(compiled, slow, rtol=1e-4, atol=1e-5)
+
+
+# ---- which labels count
+
+
+@pytest.mark.parametrize("rule", ["first", "lowest-id"])
+def test_only_the_labels_that_the_rule_leaves_are_learned_and_tested(rule):
+    train_data, test_data = TOPICS
+    choose = {"first": lambda row: row[0], "lowest-id": min}[rule]
+    trained = run(REPRESENTATIVES["columns"], labels=rule, batch_size=10, epochs=4)
+    expected = np.bincount([choose(train_data.labels[i]) for i in range(len(train_data))], minlength=24)
+    assert trained.classifier.counts.tolist() == expected.tolist()
+    log_p = np.concatenate([log_p for _, log_p in trained.classifier.blocks(test_data.features)])
+    truth = np.array([choose(test_data.labels[i]) for i in range(len(test_data))])
+    found = trained.classifier.evaluate(test_data)
+    assert found["accuracy"] == pytest.approx(np.mean(log_p.argmax(axis=1) == truth))
+    assert found["log_likelihood"] == pytest.approx(np.mean(log_p[np.arange(len(truth)), truth]), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_one_label_at_each_visit_learns_all_of_them(kind):
+    data = DATA[kind][0]
+    for objective in REPRESENTATIVES.values():
+        trained = run(objective, kind, labels="one", batch_size=5, epochs=3)
+        assert precision(trained, kind) > 0.45
+        assert trained.outcome.tally.pairs == 3 * len(data)
+        assert trained.classifier.counts.sum() == len(data.labels.ids)
+
+
+def test_labels_that_training_never_saw_are_mistakes_or_left_out():
+    data = dataclasses.replace(TINY, labels=Labels.of_rows([[int(i > 20)] for i in range(40)]))
+    test = dataclasses.replace(TINY, labels=Labels.of_rows([[0], [9], [2, 1], [], [5]] * 8))  # 2 and 5 have no row, 9 no name
+    keep, drop = (run(REPRESENTATIVES["columns"], data=data, unseen=unseen).classifier for unseen in ("keep", "drop"))
+    kept, dropped = keep.evaluate(test), drop.evaluate(test)
+    assert (kept["n"], kept["left_out"], kept["n_without_labels"], kept["n_unknown"]) == (40, 0, 8, 8)
+    assert (dropped["n"], dropped["left_out"], dropped["n_without_labels"], dropped["n_unknown"]) == (16, 24, 0, 0)
+    assert kept["accuracy"] < dropped["accuracy"]
+    labels, rows_kept = drop.tested_labels(test.labels)
+    assert rows_kept[:4].tolist() == [0, 2, 5, 7]
+    assert labels.ids[:4].tolist() == [0, 1, 0, 1]
+
+
+# ---- what cannot be
+
+
+STEP = of(lambda o: o.kind == "step")
+PATH, COLUMNS, DRAWN = (REPRESENTATIVES[way] for way in ("path", "columns", "drawn"))
+WRONG = {
+    "sampler": (PATH, "sparse", {"sampler": "unigram"}, r"--sampler unigram does not apply to .*, which takes path"),
+    "step": (STEP, "sparse", {"batch_size": 10}, "takes a step of its own for each example: --optimizer sgd, --batch-size 1"),
+    "step's optimiser": (STEP, "sparse", {"optimizer": "adagrad"}, r"a step of its own .* --optimizer sgd"),
+    "step's scale": (STEP, "sparse", {"gradient_scale": "sum"}, r"a step of its own .* --gradient-scale mean"),
+    "step's rows": (STEP, "sparse", {"sampler": "all"}, "draws its rows: --sampler uniform or unigram"),
+    "hidden": (COLUMNS, "dense", {"hidden": 5}, "--hidden applies to sparse features; these are dense"),
+    "lbfgs hidden": (COLUMNS, "hidden", {"optimizer": "lbfgs"}, "does not apply with --hidden; take adagrad"),
+    "lbfgs one": (COLUMNS, "sparse", {"optimizer": "lbfgs", "labels": "one"}, "take --labels all"),
+    "lbfgs sampler": (DRAWN, "sparse", {"optimizer": "lbfgs", "sampler": "unigram"}, "where all rows compete"),
+    "l2": (COLUMNS, "sparse", {"optimizer": "sgd", "l2": 20.0}, r"--l2 20: times --learning-rate .* must be below 1"),
+    "share": (COLUMNS, "sparse", {"validation": "file"}, "here only a share of the rows, like 0.1"),
+    "share of all": (COLUMNS, "sparse", {"validation": "1.0"}, "a share lies between 0 and 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG.values(), ids=list(WRONG))
+def test_options_that_do_not_apply_are_refused(case):
+    objective, kind, options, words = case
+    with pytest.raises(EmbedxError, match=words):
+        run(objective, kind, **options)
+
+
+def test_data_that_teach_nothing_are_refused():
+    objective, none = REPRESENTATIVES["columns"], Labels.of_rows([[]] * 40)
+    with pytest.raises(EmbedxError, match="no row of the training data has a label"):
+        run(objective, data=dataclasses.replace(TINY, labels=none))
+    settings = ClassifySettings(threads=1)
+    with pytest.raises(EmbedxError, match="--validation: no row has a label that the training data have"):
+        train(TINY, objective(objective.Settings()), settings, validation=dataclasses.replace(TINY, labels=none))
+    with pytest.raises(EmbedxError, match="weights of rows apply with --optimizer lbfgs alone"):
+        train(TINY, objective(objective.Settings()), settings, weights=np.ones(40))
+
+
+def test_a_batch_size_is_a_number_or_all():
+    assert classify.whole_or_all("100") == 100
+    assert classify.whole_or_all("all") == 0
+    with pytest.raises(EmbedxError, match="--batch-size many: write a number or `all`"):
+        classify.whole_or_all("many")
+    assert run(REPRESENTATIVES["drawn"], data=TINY, batch_size=0, epochs=1).classifier.settings["batch_size"] == 40
+
+
+def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_way_out(monkeypatch):
+    monkeypatch.setattr(classify, "available_memory", lambda: 10_000_000)
+    wide = Labeled(csr_matrix((40, 1_000_000), dtype=np.float32), TINY.labels, 6)
+    objective = REPRESENTATIVES["columns"]
+    with pytest.raises(
+        EmbedxError,
+        match=r"6 rows × 1,000,001 weights with --optimizer adagrad need 0.0 GB, more than the 0.0 GB there are; "
+        r"add --hidden 100, which needs 0.8 GB; --optimizer sgd needs half; or drop rare labels and features",
+    ):
+        run(objective, data=wide)
+    with pytest.raises(EmbedxError, match=r"with --optimizer sgd need .* there are; or drop"):
+        run(objective, data=wide, optimizer="sgd", hidden=3)
+    with pytest.raises(EmbedxError, match="--optimizer adagrad needs far less"):
+        run(objective, data=wide, optimizer="lbfgs")
+
+
+# ---- watching, stopping, ends
+
+
+def watched(watch=None, progress=None, validation=None, **options):
+    options = {"threads": 1, "batch_size": 10, "epochs": 6} | options
+    objective = REPRESENTATIVES["columns"]
+    settings = ClassifySettings(**options)
+    return train(TOPICS[0], objective(objective.Settings()), settings, watch=watch, progress=progress, validation=validation)
+
+
+def test_what_watch_says_joins_the_history():
+    trained = watched(lambda classifier, epoch, seconds: {"norm": float(np.linalg.norm(classifier.arrays["output"]))}, epochs=3)
+    history = trained.classifier.facts["history"]
+    assert [entry["epoch"] for entry in history] == [1, 2, 3]
+    assert history[0]["norm"] < history[1]["norm"] < history[2]["norm"]
+    assert history[0]["loss"] > history[2]["loss"]
+    assert history[2]["norm"] == pytest.approx(np.linalg.norm(trained.classifier.arrays["output"]))
+
+
+def test_watching_does_not_change_what_is_learned():
+    assert bytes_of(watched(epochs=2)) == bytes_of(watched(lambda *about: {}, epochs=2))
+    alone, watched_over = watched(epochs=2, l2=1e-2), watched(lambda *about: {}, epochs=2, l2=1e-2)  # decay paid more often
+    np.testing.assert_allclose(watched_over.classifier.arrays["output"], alone.classifier.arrays["output"], atol=1e-5)
+
+
+def test_the_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch):
+    values = iter([0.1, 0.5, 0.2, 0.3, 0.4, 0.9])
+    said = {"log_likelihood": -1.0, "accuracy": 0.1, "p@1": 0.1}
+    evaluate = classifiers.Classifier.evaluate
+    monkeypatch.setattr(classifiers.Classifier, "evaluate", lambda *given, **options: said | {"ndcg@5": next(values)})
+    seen = []
+
+    def watch(classifier, epoch, seconds):
+        seen.append(classifier.arrays["output"].copy())
+        return {}
+
+    trained = watched(watch, validation=TOPICS[1], epochs=20, patience=3)
+    assert len(seen) == 5
+    assert (trained.classifier.arrays["output"] == seen[1]).all()
+    assert [entry["validation"]["ndcg@5"] for entry in trained.classifier.facts["history"]] == [0.1, 0.5, 0.2, 0.3, 0.4]
+    monkeypatch.undo()
+    log_p = next(trained.classifier.blocks(TOPICS[1].features))[1]  # not the scores of the last epoch
+    z = TOPICS[1].features @ seen[1].T + trained.classifier.arrays["bias"]
+    np.testing.assert_allclose(log_p, trained.classifier.log_probability(z), atol=1e-5)
+    assert evaluate(trained.classifier, TOPICS[1])["p@1"] > 0.3
+
+
+def test_a_share_of_the_rows_is_held_out_for_validation():
+    assert watched(epochs=1).temperature is None
+    objective = REPRESENTATIVES["columns"]
+    settings = ClassifySettings(threads=1, validation="0.2", epochs=2)
+    trained = train(TOPICS[0], objective(objective.Settings()), settings)
+    assert trained.classifier.facts["examples"] == 400
+    assert trained.temperature > 0
+    assert {"log_likelihood", "ndcg@5"} <= trained.classifier.facts["history"][0]["validation"].keys()
+    ours, held_out = classify._split(TOPICS[0], settings)
+    assert (len(ours), len(held_out)) == (400, 100)
+    both = sorted(map(bytes, (row.toarray() for part in (ours, held_out) for row in part.features)))
+    assert both == sorted(bytes(row.toarray()) for row in TOPICS[0].features)
+
+
+def test_a_time_budget_ends_the_training_instead_of_epochs():
+    trained = watched(time_budget=0.3, epochs=1)
+    assert 0.3 <= trained.outcome.seconds < 3
+    assert trained.outcome.epochs > 1
+
+
+class Impatient(Silent):
+    interval = 0.001
+    pressed = False
+
+    def update(self, done, **facts):
+        if done > 200 and not self.pressed:
+            self.pressed = True
+            raise KeyboardInterrupt
+
+
+def interrupting(classifier, epoch, seconds):
+    if epoch == 2:
+        raise KeyboardInterrupt
+    return {}
+
+
+@pytest.mark.parametrize("way", [{"watch": interrupting}, {"progress": Impatient()}], ids=["watch", "progress"])
+def test_ctrl_c_keeps_what_was_learned(way):
+    trained = watched(epochs=10_000, **way)
+    assert isinstance(trained.outcome.interrupted_by, KeyboardInterrupt)
+    assert trained.classifier.facts["interrupted"]
+    assert 0 < trained.outcome.epochs < 10_000
+    assert np.abs(trained.classifier.arrays["output"]).max() > 0
+    if "watch" in way:
+        assert len(trained.classifier.facts["history"]) == 2
+        assert precision(trained, "sparse") > 0.4
+
+
+@pytest.mark.parametrize("kind", WAYS)
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # of the matrix products, on the way to infinity
+def test_training_that_leaves_the_finite_numbers_says_so(kind):
+    for objective in REPRESENTATIVES.values():
+        with pytest.raises(DivergedError, match="try a smaller --learning-rate"):
+            run(objective, kind, optimizer="sgd", learning_rate=1e38, gradient_scale="sum", epochs=2)
+
+
+# ---- the classifier
+
+
+@EACH
+def test_saved_and_loaded_it_says_the_same_and_probabilities_sum_to_one(objective, tmp_path):
+    for kind, scaling in (("sparse", "column-max"), ("hidden", "l2")):
+        trained = run(objective, kind, TINY, scaling=scaling, epochs=2, batch_size=None)
+        before = np.concatenate([log_p for _, log_p in trained.classifier.blocks(TINY.features)])
+        assert before.shape == (40, 6)
+        np.testing.assert_allclose(np.exp(before).sum(axis=1), 1, rtol=1e-4)
+        trained.classifier.save(tmp_path / kind)
+        loaded = classifiers.load(tmp_path / kind)
+        after = np.concatenate([log_p for _, log_p in loaded.blocks(TINY.features)])
+        np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
+        assert loaded.settings == trained.classifier.settings
+        assert loaded.counts.tolist() == trained.classifier.counts.tolist()
+        assert loaded.known == trained.classifier.known
+        assert loaded.evaluate(TINY) == pytest.approx(trained.classifier.evaluate(TINY), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_blocks_and_threads_change_nothing(kind, monkeypatch):
+    classifier = run(REPRESENTATIVES["columns"], kind, epochs=1).classifier
+    features = DATA[kind][1].features
+    whole = classifier.log_probability(classifier.scores(classifier.prepared(features)))
+    best = [next(classifier.top_k(features, k)) for k in (1, 3, 100)]
+    monkeypatch.setattr(classifiers, "BLOCK_FLOATS", 7 * len(classifier.counts))
+    slices, parts = zip(*classifier.blocks(features, threads=3), strict=True)
+    assert [(part.start, part.stop) for part in slices] == [(i, min(i + 7, 200)) for i in range(0, 200, 7)]
+    np.testing.assert_allclose(np.concatenate(parts), whole, atol=1e-5)
+    for k, (ids, p) in zip((1, 3, 100), best, strict=True):
+        in_parts = list(classifier.top_k(features, k, threads=3))
+        assert (np.concatenate([part[0] for part in in_parts]) == ids).mean() > 0.99  # ties may fall either way
+        np.testing.assert_allclose(np.concatenate([part[1] for part in in_parts]), p, rtol=1e-4)
+        assert ids.shape == (200, min(k, classifier.n_labels))
+        assert (np.diff(p, axis=1) <= 0).all()
+    assert (ids[:, 0] == whole.argmax(axis=1)).mean() > 0.99
+
+
+def test_scores_are_those_of_the_formula():
+    for kind in WAYS:
+        classifier = run(REPRESENTATIVES["drawn"], kind, epochs=1).classifier
+        x = DATA[kind][1].features
+        x = x.toarray() if kind != "dense" else x
+        h = x @ classifier.arrays["hidden"] if kind == "hidden" else x
+        expected = h @ classifier.arrays["output"].T + classifier.arrays["bias"]
+        np.testing.assert_allclose(classifier.scores(DATA[kind][1].features), expected, atol=1e-5)
+
+
+def test_features_of_another_width_are_refused():
+    classifier = run(REPRESENTATIVES["columns"], data=TINY, epochs=1).classifier
+    with pytest.raises(EmbedxError, match="96 features where the model has 24"):
+        classifier.evaluate(TOPICS[1])
+
+
+def test_biases_start_at_the_frequencies_or_are_not_there():
+    objective = REPRESENTATIVES["columns"]
+    tiny_steps = {"optimizer": "sgd", "learning_rate": 1e-9, "epochs": 1}
+    counts = np.bincount(TINY.labels.ids, minlength=6)
+    started = run(objective, data=TINY, bias="frequency", **tiny_steps).classifier
+    np.testing.assert_allclose(started.arrays["bias"], np.log(counts / 40), atol=1e-6)
+    assert "bias" not in run(objective, data=TINY, bias="none", epochs=1).classifier.arrays
