@@ -83,7 +83,7 @@ EXPERIMENTS = {
         "the paper's sizes, but another random split: neither rows nor classes are quite the same", "random",
     ),
     "omniglot": Experiment(
-        "Omniglot", 541, 50, 45_000, 4_800, _by_method(1, 1, 0, 0), _by_method(-5.667, -5.171, -7.350, -5.395),
+        "Omniglot", 541, 50, 45_000, 2_400, _by_method(1, 1, 0, 0), _by_method(-5.667, -5.171, -7.350, -5.395),
         _by_method(0.179, 0.201, 0.178, 0.184), _by_method(4.47, 4.65, 5.63, 5.57), (25_968, 6_492, 784, 1_623),
         "the paper's sizes, drawers 1-16 for training; resized to 28 × 28 by others, with pixels 0 or 1", "random",
     ),
@@ -258,9 +258,7 @@ class Study:
     def times(self, name: str) -> dict[str, float] | None:
         """Seconds of CPU per epoch: medians over rounds in which the methods take turns, the first epoch of a run left out."""
         experiment = EXPERIMENTS[name]
-        epochs, rounds = (
-            (2, 1) if self.quick else ({"mnist": 11, "bibtex": 21, "omniglot": 3}[name], 5 if name != "omniglot" else 3)
-        )
+        epochs, rounds = (2, 1) if self.quick else {"mnist": (6, 3), "bibtex": (11, 3), "omniglot": (2, 2)}[name]
 
         def measure() -> dict[str, Any]:
             training, _ = prepared(self.data, name)
@@ -580,32 +578,55 @@ trained again on all of them: embedx by L-BFGS, scikit-learn's LogisticRegressio
 
 {protocol}
 {provenance}"""
-INTRO = """The paper's experiments by its own protocol, as far as the data could be had: MNIST, Bibtex and Omniglot, not EURLex-4K
-and AmazonCat-13K. A number is only as comparable as its data, so what is known of the data stands beside each table.
+INTRO = """The paper's experiments by its own protocol, as far as the data could be had: MNIST, Bibtex and Omniglot,
+not EURLex-4K and AmazonCat-13K. A number is only as comparable as its data, so what is known of the data stands
+beside each table.
 """
-PROTOCOL_TEXT = """As in the paper: |B|, |S| and iterations of its table 1; distinct uniform negatives that avoid the positive, with
-weight (K - 1)/|S|; gradients scaled by N/|B|; step 0.02 t^(-1/2) / (1 + √s), s = g²/10 + 9s/10, times 0.9 every 2,000 iterations;
-local step (1 + visits)^(-0.9) for the softmax and 0.01 (1 + visits)^(-0.9) for the others; the state is the law of the noise; no
-weight decay; the lowest label of a row; classes are those of the training rows, and test rows without any of them are left out;
-MNIST divided by 255.
+PROTOCOL_TEXT = """As in the paper: |B|, |S| and iterations of its table 1; distinct uniform negatives that avoid
+the positive, with weight (K - 1)/|S|; gradients scaled by N/|B|; step 0.02 t^(-1/2) / (1 + √s), s = g²/10 + 9s/10,
+times 0.9 every 2,000 iterations; local step (1 + visits)^(-0.9) for the softmax and 0.01 (1 + visits)^(-0.9) for
+the others; the state is the law of the noise; no weight decay; the lowest label of a row; classes are those of the
+training rows, and test rows without any of them are left out; MNIST divided by 255.
 
 Not as in the paper:
-- On MNIST and the synthetic data weights start at zero, not at N(0, 0.1²). On Bibtex and Omniglot they start as in the paper,
-  the same for all methods, which no setting says: the start is handed to `classify.train` as an earlier run.
+- On MNIST and the synthetic data weights start at zero, not at N(0, 0.1²). On Bibtex and Omniglot they start as in
+  the paper, the same for all methods, which no setting says: the start is handed to `classify.train` as an earlier
+  run.
 - t is the update at which a stretch of two minibatches (on Omniglot one) begins.
 - s begins as g²/10 everywhere; in the authors' code it is g² where the first minibatch has a gradient.
-- The law of the noise begins, for probit and logistic, at what the first visit sees, not at location 0 and scale 1. It has the
-  gradient of the entropy, as in the paper but not in the authors' code.
+- The law of the noise begins, for probit and logistic, at what the first visit sees, not at location 0 and scale 1.
+  It has the gradient of the entropy, as in the paper but not in the authors' code.
 - Probit and logistic probabilities are integrated by the trapezoid rule, not by 1,000 importance samples.
 - Numbers are float32, where the authors' code has float64.
 """
 FINDINGS = {
-    "findings_3": "",
-    "findings_bounds": "",
-    "findings_2": "",
-    "findings_toy": "",
-    "findings_why": "",
-    "findings_best": "",
+    "findings_3": """On MNIST all five methods are within 0.007 nats and 0.003 of accuracy of the paper, which is
+less than the standard error by the choice of test rows. On Bibtex our split is another one, so methods should be
+compared with each other.
+""",
+    "findings_bounds": """As in the paper, the bound of A&R comes close to the likelihood and that of one-vs-each
+stays away. The stochastic bound of A&R is taken at the state which the same draws have just moved, so by Jensen's
+inequality it is a little too high, most of all at the first visit: that is why it begins high on MNIST, and how it
+may end 0.001 above what it bounds.
+""",
+    "findings_2": """With |S| = 1 (MNIST) an example has two scores, and the exponentials, the logarithm and the
+power of the local step show beside them. These times were taken on a machine with other work on it; what they took
+away from the caches is in them.
+""",
+    "findings_toy": """The schedule is cut: after 24,000 of 500,000 iterations its step sizes add up to 89 % of what
+they would in the end. The labels' own sampling error, the mean of |n_k/N - p_k|, is 1.4e-5, so either method is far
+closer to the counts than the counts are to the truth. Features of width 0 need nothing special: the data set has a
+sparse matrix of shape (N, 0).
+""",
+    "findings_why": """The random start matters where training interpolates (log-likelihood of -0.12 on the training
+rows): a row has some 69 features, so weights of deviation 0.1 add noise of deviation 0.8 to every score, and what
+training does not undo of it costs the exact softmax 0.08 nats on test rows (-3.086; from zero -3.009 and -3.014
+with two seeds).
+""",
+    "findings_best": """On MNIST the best linear softmax by l2 is no better than the protocol's run above (-0.261,
+0.928), which ends before the optimum: weight decay and an early end do the same there. At 100 iterations neither
+program has quite converged.
+""",
 }
 
 
