@@ -472,9 +472,9 @@ with a rate that falls linearly to zero ({sgd}).
 
 {results}
 {notes}
-How the optima were found, by L-BFGS from zero on one thread of a machine that was busy with other things too (seconds of the
-wall clock, so upper bounds: on MNIST about ten times the processor's, which was 0.11 s a pass). Bound minus penalty is what is maximised; the search ends when no element of the gradient of the
-mean loss exceeds {tolerance}.
+How the optima were found, by L-BFGS from zero on one thread of a machine that was busy with other things too: seconds of the
+wall clock, on MNIST about ten times the processor's, which was 0.11 s a pass. Bound minus penalty is what is maximised; the
+search ends when no element of the gradient of the mean loss exceeds {tolerance}.
 
 {ends}"""
 SPLIT_TEXT = """### How much the split matters
