@@ -1,0 +1,430 @@
+"""The classifier by scikit-learn's conventions: its own checks for every objective, and what its users count on."""
+
+import dataclasses
+import inspect
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import make_multilabel_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_classifier_multioutput, check_estimator
+
+import embedx
+from embedx import classifier, estimator
+from embedx.classify import ClassifySettings
+from embedx.errors import EmbedxError
+from embedx.estimator import SoftmaxClassifier
+from embedx.labeled.digits import digits
+from embedx.objectives import OBJECTIVES
+
+
+def goes_by_steps(candidate):
+    return candidate.optimizer is not None or OBJECTIVES[candidate.objective].samplers[0] != "all"
+
+
+def expected_failures(candidate):
+    """The checks of scikit-learn that an estimator need not pass, by name, with the reason."""
+    if not goes_by_steps(candidate):
+        return {}
+    reason = "the order of the steps, and the noise, are drawn by place: rows that stand elsewhere are met otherwise"
+    return {
+        "check_sample_weight_equivalence_on_dense_data": reason,
+        "check_sample_weight_equivalence_on_sparse_data": reason,
+    }
+
+
+CANDIDATES = [SoftmaxClassifier(name) for name in OBJECTIVES]
+CANDIDATES += [SoftmaxClassifier(each.objective, optimizer="adagrad") for each in CANDIDATES if not goes_by_steps(each)]
+
+
+@pytest.mark.parametrize("candidate", CANDIDATES, ids=str)
+@pytest.mark.filterwarnings("default")  # the checks provoke some
+def test_scikit_learns_own_checks(candidate):
+    results = check_estimator(candidate, expected_failed_checks=expected_failures(candidate), on_fail=None, on_skip=None)
+    failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
+    assert not failed
+    assert len(results) > 50
+
+
+def test_without_steps_nothing_may_fail():
+    assert expected_failures(SoftmaxClassifier()) == {}
+
+
+# ---- parameters
+
+
+def test_parameters_are_the_settings_of_embedx_classify():
+    parameters = inspect.signature(SoftmaxClassifier).parameters
+    settings = {field.name for field in dataclasses.fields(ClassifySettings)}
+    settings = {estimator.OTHER_NAMES.get(name, name) for name in settings - estimator.NOT_TRAINING}
+    assert parameters.keys() == settings | {"objective", "options", "verbose"}
+    assert all(parameters[name].default is None for name in settings)
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Training and test pictures of digits, with their labels."""
+    train, test = digits(600, 200)
+    return train.features, train.labels.ids, test.features, test.labels.ids
+
+
+def test_the_settings_are_used_and_recorded(data):
+    X, y, *_ = data
+    fitted = SoftmaxClassifier("ns", options={"negatives": 3}, epochs=2, batch_size="all", random_state=7).fit(X, y)
+    record = fitted.classifier_.settings
+    assert [record[name] for name in ("negatives", "epochs", "batch_size", "seed", "threads")] == [3, 2, len(X), 7, 1]
+    assert fitted.n_iter_ == 2
+
+
+@pytest.mark.parametrize(
+    ("parameters", "optimizer"),
+    [
+        ({}, "lbfgs"),
+        ({"objective": "ova"}, "lbfgs"),
+        ({"objective": "ns"}, "adagrad"),
+        ({"objective": "ove", "sampler": "all", "optimizer": "lbfgs"}, "lbfgs"),
+        ({"epochs": 1}, "adagrad"),
+        ({"time_budget": "0.1s"}, "adagrad"),
+        ({"objective": "ova", "sampler": "uniform", "options": {"negatives": 2}}, "adagrad"),
+    ],
+    ids=str,
+)
+def test_the_optimum_is_sought_where_that_is_meant(data, parameters, optimizer):
+    fitted = SoftmaxClassifier(**parameters).fit(*data[:2])
+    assert fitted.classifier_.settings["optimizer"] == optimizer
+    assert fitted.classifier_.settings["l2"] == (1 / 600 if optimizer == "lbfgs" else ClassifySettings.l2)
+
+
+def test_large_data_go_by_steps(data, monkeypatch):
+    monkeypatch.setattr(estimator, "MOST_PRODUCTS", 600 * 256 * 10 - 1)
+    assert SoftmaxClassifier().fit(*data[:2]).classifier_.settings["optimizer"] == "adagrad"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"objective": "magic"}, EmbedxError, "no such objective"),
+        (
+            {"objective": "ns", "options": {"negative": 5}},
+            TypeError,
+            "ns takes no negative; its settings are negatives",
+        ),
+        ({"options": {"negatives": 5}}, TypeError, "softmax takes no negatives; its settings are none"),
+        ({"epochs": 0}, EmbedxError, "--epochs 0: must be at least 1"),
+        ({"hidden": 5}, EmbedxError, "--hidden applies to sparse features"),
+    ],
+    ids=str,
+)
+def test_parameters_that_cannot_be_are_refused_by_fit(data, parameters, error, message):
+    with pytest.raises(error, match=message):
+        SoftmaxClassifier(**parameters).fit(*data[:2])
+
+
+def test_a_search_that_ends_early_says_so(data):
+    with pytest.warns(ConvergenceWarning, match="lbfgs ended after 3 iterations"):
+        fitted = SoftmaxClassifier(max_iterations=3).fit(*data[:2])
+    assert fitted.n_iter_ == 3
+
+
+def test_random_states(data):
+    X, y, *_ = data
+
+    def weights(random_state):
+        return SoftmaxClassifier("ns", epochs=1, random_state=random_state).fit(X, y).coef_
+
+    np.testing.assert_array_equal(weights(None), weights(None))
+    np.testing.assert_array_equal(weights(np.random.RandomState(3)), weights(np.random.RandomState(3)))
+    assert not np.array_equal(weights(0), weights(3))
+
+
+def test_verbose_reports_on_standard_error(data, monkeypatch):
+    reported = []
+    monkeypatch.setattr(estimator.Reporter, "start", lambda self, title, total, unit: reported.append(self.stream))
+    monkeypatch.setattr(estimator.Reporter, "update", lambda self, done, **facts: reported.append(facts["loss"]))
+    monkeypatch.setattr(estimator.Reporter, "finish", lambda self: None)
+    SoftmaxClassifier(epochs=1).fit(*data[:2])
+    assert not reported
+    SoftmaxClassifier(epochs=1, verbose=True).fit(*data[:2])
+    assert reported[0] is sys.stderr
+    assert reported[1] > 0
+
+
+# ---- what is learned
+
+
+@pytest.mark.parametrize("strength", [0.1, 1.0])
+def test_the_optimum_is_that_of_logistic_regression(data, strength):
+    X, y, unseen, _ = data
+    theirs = LogisticRegression(C=strength, tol=1e-8, max_iter=10_000).fit(X.astype(np.float64), y)
+    ours = SoftmaxClassifier(l2=None if strength == 1 else 1 / (strength * len(X))).fit(X, y)
+    np.testing.assert_allclose(ours.predict_proba(unseen), theirs.predict_proba(unseen), atol=1e-3)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-2)
+
+
+def test_two_classes_share_the_penalty_of_one_logistic_regression_with_twice_the_c(data):
+    """w1 = -w0 = w / 2, so that |w0|² + |w1|² = |w|² / 2."""
+    X, y, unseen, _ = data
+    X, y = X[y < 2], y[y < 2]
+    theirs = LogisticRegression(C=2, tol=1e-8, max_iter=10_000).fit(X.astype(np.float64), y)
+    ours = SoftmaxClassifier().fit(X, y)
+    assert ours.coef_.shape == theirs.coef_.shape == (1, 256)
+    np.testing.assert_allclose(ours.predict_proba(unseen), theirs.predict_proba(unseen), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_objective_learns_digits_from_dense_and_sparse_pictures(data, name):
+    X, y, unseen, truth = data
+    for features in (X, sparse.csr_matrix(X)):
+        fitted = SoftmaxClassifier(name, epochs=20).fit(features, y)
+        assert fitted.score(unseen, truth) > 0.75
+        assert fitted.score(sparse.csr_matrix(unseen), truth) > 0.75
+        np.testing.assert_allclose(fitted.predict_proba(unseen).sum(axis=1), 1, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_fractions_of_weights_are_for_lbfgs(data, name):
+    X, y, *_ = data
+    weights = np.where(y == 0, 0.5, 1.0)
+    with pytest.raises(ValueError, match="takes whole numbers, by which rows are repeated; optimizer='lbfgs' takes any"):
+        SoftmaxClassifier(name, epochs=1).fit(X, y, weights)
+    twice = SoftmaxClassifier(name, epochs=1).fit(X, y, 2 * weights)
+    once = SoftmaxClassifier(name, epochs=1).fit(np.repeat(X, 2 - (y == 0), axis=0), np.repeat(y, 2 - (y == 0)))
+    np.testing.assert_array_equal(twice.coef_, once.coef_)
+
+
+def test_weights_of_lbfgs_are_any_numbers(data):
+    X, y, unseen, _ = data
+    weights = np.random.default_rng(0).uniform(0, 2, len(y))
+    theirs = LogisticRegression(tol=1e-8, max_iter=10_000).fit(X.astype(np.float64), y, weights)
+    ours = SoftmaxClassifier(l2=1 / weights.sum()).fit(X, y, weights)
+    np.testing.assert_allclose(ours.predict_proba(unseen), theirs.predict_proba(unseen), atol=1e-3)
+    np.testing.assert_array_equal(SoftmaxClassifier().fit(X, y, weights).coef_, ours.coef_)
+
+
+# ---- what is predicted
+
+
+def test_scores_are_linear_in_the_features(data):
+    X, y, unseen, _ = data
+    fitted = SoftmaxClassifier().fit(X, y)
+    np.testing.assert_allclose(fitted.decision_function(unseen), unseen @ fitted.coef_.T + fitted.intercept_, rtol=1e-6)
+    assert fitted.coef_.dtype == np.float64
+    pair = SoftmaxClassifier().fit(X[y < 2], y[y < 2])
+    np.testing.assert_allclose(pair.decision_function(unseen), (unseen @ pair.coef_.T + pair.intercept_)[:, 0], rtol=1e-6)
+    assert not SoftmaxClassifier(bias="none").fit(X, y).intercept_.any()
+
+
+def test_a_hidden_layer_has_no_coef(data):
+    fitted = SoftmaxClassifier(hidden=8, epochs=1).fit(sparse.csr_matrix(data[0]), data[1])
+    assert not hasattr(fitted, "coef_")
+    assert fitted.decision_function(data[2]).shape == (200, 10)
+
+
+def test_top_k_are_the_best_with_their_probabilities(data):
+    X, y, unseen, _ = data
+    names = np.array([f"digit {k}" for k in range(10)])
+    fitted = SoftmaxClassifier().fit(X, names[y])
+    labels, probabilities = fitted.top_k(unseen, 3)
+    assert labels.shape == probabilities.shape == (200, 3)
+    np.testing.assert_array_equal(labels[:, 0], fitted.predict(unseen))
+    np.testing.assert_allclose(probabilities, -np.sort(-fitted.predict_proba(unseen), axis=1)[:, :3])
+    assert fitted.top_k(unseen, 99)[0].shape == (200, 10)
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], [False, True], [-1, 1], [3.0, 7.0]], ids=str)
+def test_labels_of_any_type(data, labels):
+    X, y, *_ = data
+    X, y = X[y < 2], np.array(labels)[y[y < 2]]
+    predicted = SoftmaxClassifier().fit(X, y).predict(X)
+    assert predicted.dtype == y.dtype
+    assert (predicted == y).mean() > 0.95
+
+
+@pytest.mark.parametrize(
+    "form", ["csr_matrix", "csc_matrix", "coo_matrix", "lil_matrix", "csr_array", "bsr_array", "dok_array"]
+)
+def test_any_sparse_format(data, form):
+    X, y, unseen, _ = data
+    dense = SoftmaxClassifier().fit(X, y)
+    fitted = SoftmaxClassifier().fit(getattr(sparse, form)(X), y)
+    np.testing.assert_allclose(fitted.predict_proba(getattr(sparse, form)(unseen)), dense.predict_proba(unseen), atol=1e-3)
+
+
+def test_the_users_data_stay_as_they_are(data):
+    """Columns in disorder, twice and read-only are put in order in a copy."""
+    y = data[1][:4]
+    X = sparse.csr_matrix((np.ones(8, dtype=np.float32), np.array([3, 1, 2, 2, 0, 1, 3, 2]), np.array([0, 2, 4, 6, 8])), (4, 4))
+    for array in (X.data, X.indices, X.indptr):
+        array.flags.writeable = False
+    ordered = X.toarray()
+    fitted = SoftmaxClassifier("ns", epochs=2).fit(X, y)
+    np.testing.assert_array_equal(X.indices, [3, 1, 2, 2, 0, 1, 3, 2])
+    other = SoftmaxClassifier("ns", epochs=2).fit(sparse.csr_matrix(ordered), y)
+    np.testing.assert_array_equal(fitted.predict_proba(X), other.predict_proba(sparse.csr_matrix(ordered)))
+
+
+def test_what_is_saved_predicts_the_same_under_the_labels_names(data, tmp_path):
+    X, y, unseen, _ = data
+    names = np.array([f"digit {k}" for k in range(10)])
+    fitted = SoftmaxClassifier().fit(X, names[y])
+    loaded = classifier.load(fitted.classifier_.save(tmp_path / "model"))
+    ((ids, probabilities),) = loaded.top_k(unseen, 1)
+    np.testing.assert_array_equal([loaded.name(k) for k in ids[:, 0]], fitted.predict(unseen))
+    np.testing.assert_allclose(probabilities[:, 0], fitted.predict_proba(unseen).max(axis=1), rtol=1e-5)
+
+
+# ---- several labels
+
+
+@pytest.fixture(scope="module")
+def tagged():
+    """Counts of words, and an indicator matrix of their texts' topics."""
+    X, y = make_multilabel_classification(400, n_features=30, n_classes=6, n_labels=2, random_state=0)
+    return X / X.max(), y
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared-hinge"])
+def test_labels_judged_by_themselves_are_those_above_a_half(tagged, loss):
+    X, y = tagged
+    fitted = SoftmaxClassifier("ova", options={"loss": loss}).fit(X, y)
+    predicted = fitted.predict(X)
+    assert (predicted == y).mean() > 0.8
+    np.testing.assert_array_equal(predicted, fitted.predict_proba(X) > 0.5)
+    np.testing.assert_array_equal(predicted, fitted.decision_function(X) > 0)
+    assert fitted.predict_proba(X).sum(axis=1).max() > 1.5
+
+
+def test_scikit_learns_check_of_several_outputs():
+    check_classifier_multioutput("SoftmaxClassifier", SoftmaxClassifier("ova"))
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_objective_ranks_several_labels(tagged, name):
+    X, y = tagged
+    fitted = SoftmaxClassifier(name, epochs=20).fit(X, y)
+    labels, probabilities = fitted.top_k(X, 1)
+    often = y.mean(axis=0).max()
+    has_any = y.any(axis=1)
+    assert y[np.arange(len(y)), labels[:, 0]][has_any].mean() > often + 0.1
+    assert probabilities.max() <= 1 + 1e-6
+    predicted = fitted.predict(X)
+    by_itself = fitted.classifier_.objective.label_probability(np.zeros((1, 6))) is not None
+    assert by_itself or (predicted.sum(axis=1) == 1).all()
+
+
+def test_sparse_indicators_are_answered_by_sparse_indicators(tagged):
+    X, y = tagged
+    dense = SoftmaxClassifier("ova").fit(X, y)
+    for indicators in (sparse.csr_matrix(y), sparse.coo_array(y), sparse.csc_matrix(y)):
+        fitted = SoftmaxClassifier("ova").fit(X, indicators)
+        predicted = fitted.predict(X)
+        assert sparse.issparse(predicted)
+        np.testing.assert_array_equal(predicted.toarray(), dense.predict(X))
+        assert fitted.score(X, indicators.tocsr()) == pytest.approx(dense.score(X, y))
+
+
+# ---- going on
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_partial_fit_learns_from_one_part_after_another(data, name):
+    X, y, unseen, truth = data
+    fitted = SoftmaxClassifier(name)
+    for _ in range(4):
+        for part in np.array_split(np.arange(len(X)), 4):
+            fitted.partial_fit(X[part], y[part], classes=np.arange(10))
+    assert fitted.n_iter_ == 16
+    assert fitted.score(unseen, truth) > 0.75
+
+
+def test_partial_fit_keeps_what_the_optimiser_has_learned(data):
+    """Adagrad's first step moves every weight by the learning rate; one that goes on moves them by less."""
+    X, y, *_ = data
+    fitted = SoftmaxClassifier("ova", optimizer="adagrad", batch_size="all", learning_rate=0.1).fit(X, y)
+    fitted.partial_fit(X, y)
+    before = fitted.coef_.copy()
+    fitted.partial_fit(X, y)
+    assert 0 < np.abs(fitted.coef_ - before).max() < 0.05
+    anew = SoftmaxClassifier("ova", learning_rate=0.1, batch_size="all").partial_fit(X, y, classes=range(10))
+    assert np.abs(anew.coef_).max() == pytest.approx(0.1)
+
+
+def test_partial_fit_goes_on_from_the_optimum(data):
+    X, y, *_ = data
+    fitted = SoftmaxClassifier(learning_rate=1e-4)
+    fitted.set_params(optimizer="lbfgs").fit(X, y)
+    before = fitted.coef_.copy()
+    fitted.set_params(optimizer="sgd").partial_fit(X, y)
+    np.testing.assert_allclose(fitted.coef_, before, atol=1e-2)
+    assert not np.array_equal(fitted.coef_, before)
+
+
+def test_partial_fit_says_what_it_needs(data):
+    X, y, *_ = data
+    with pytest.raises(ValueError, match="the first call of partial_fit needs `classes`"):
+        SoftmaxClassifier().partial_fit(X, y)
+    with pytest.raises(ValueError, match="optimizer='lbfgs' looks at all data at once"):
+        SoftmaxClassifier(optimizer="lbfgs").partial_fit(X, y, classes=range(10))
+    fitted = SoftmaxClassifier().partial_fit(X[y < 5], y[y < 5], classes=range(9))
+    with pytest.raises(ValueError, match=r"y has the label .*9.*, which is not among the classes"):
+        fitted.partial_fit(X, y)
+    with pytest.raises(ValueError, match="are not those of the first call"):
+        fitted.partial_fit(X[y < 5], y[y < 5], classes=range(10))
+
+
+# ---- among other estimators
+
+
+def test_in_a_pipeline_a_search_and_cross_validation(data):
+    X, y, unseen, truth = data
+    pipeline = make_pipeline(StandardScaler(), SoftmaxClassifier(l2=1e-2))
+    assert pipeline.fit(X, y).score(unseen, truth) > 0.85
+    assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.8
+    search = GridSearchCV(SoftmaxClassifier(), {"l2": np.logspace(-4, 1, 3)}, cv=3).fit(X, y)
+    assert search.best_params_["l2"] < 1
+    assert search.score(unseen, truth) > 0.85
+
+
+def test_in_a_search_by_several_processes(data):
+    grid = {"options": [{"negatives": 2}, {"negatives": 5}], "epochs": [np.int64(1), np.int64(20)]}
+    search = GridSearchCV(SoftmaxClassifier("ns"), grid, cv=2, n_jobs=2).fit(*data[:2])
+    assert search.best_params_["epochs"] == 20
+
+
+def test_clones_and_pickles(data):
+    X, y, unseen, _ = data
+    fitted = SoftmaxClassifier("hs", epochs=3, random_state=5).fit(X, y)
+    again = clone(fitted).fit(X, y)
+    thawed = pickle.loads(pickle.dumps(fitted))
+    for other in (again, thawed):
+        np.testing.assert_array_equal(other.predict_proba(unseen), fitted.predict_proba(unseen))
+        assert other.get_params() == fitted.get_params()
+    thawed.partial_fit(X, y)
+    np.testing.assert_array_equal(thawed.coef_, fitted.partial_fit(X, y).coef_)
+
+
+def test_it_is_found_in_the_package():
+    assert embedx.SoftmaxClassifier is SoftmaxClassifier
+    assert "SoftmaxClassifier" in dir(embedx)
+
+
+def test_without_scikit_learn_the_error_names_the_extra_and_the_rest_works():
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "from embedx import *\n"
+        "SkipGram(dim=2)\n"
+        "import embedx\n"
+        "try: embedx.SoftmaxClassifier\n"
+        "except ImportError as error: print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "pip install embedx[sklearn]" in said
