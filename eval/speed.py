@@ -4,6 +4,7 @@
     python eval/speed.py --resume              goes on after an interruption
     python eval/speed.py --quick               the same in two minutes on a few words: shows that it runs, measures nothing
     python eval/speed.py --report-only         writes the page anew from the raw records
+    python eval/speed.py classification        another page: classifiers beside label trees (`speed_classification.py`)
 
 Every measurement is a fresh process (`speed_measure.py`), contenders take turns so that a slow minute of the machine meets
 all of them, and the page gives medians. Words per second are words of the corpus × epochs / seconds of training, the same
@@ -373,6 +374,11 @@ def machine() -> dict[str, Any]:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["classification"]:
+        import speed_classification
+
+        speed_classification.main(sys.argv[2:])
+        return
     options = parsed()
     if not options.report_only:
         with tempfile.TemporaryDirectory(prefix="embedx-speed-") as folder:

@@ -1,0 +1,395 @@
+"""One measurement of `speed.py classification` in a process of its own: prints its result as one line of JSON.
+
+    python speed_classification_measure.py JOB FILES      JOB and FILES are JSON objects
+
+A job names its tool (one of TOOLS below) and its settings; FILES tells where the data set lies in each form that a tool reads.
+Seconds are of the wall clock. Imports are not timed, and neither is what compares to them, the loading of embedx's compiled
+kernels: it trains a few rows beforehand. PECOS runs in an interpreter of its own, without embedx: imports are made where used.
+"""
+
+import contextlib
+import importlib.metadata
+import inspect
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Job = dict[str, Any]
+Files = dict[str, str]
+Result = dict[str, Any]
+TOP = 5  # labels predicted for each row
+
+
+class Watch:
+    """Seconds by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def time(self, stage: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self.seconds[stage] = time.perf_counter() - begun
+
+
+# ---- what all tools share
+
+
+def precision(top: np.ndarray, y: Any) -> dict[str, float]:
+    """P@1, P@3, P@5 of the best labels int (n, 5), -1 where a tool gave fewer; y is the truth, a sparse indicator matrix."""
+    rows = np.repeat(np.arange(len(top)), TOP)
+    found = np.asarray(y.tocsr()[rows, np.maximum(top, 0).ravel()]).reshape(top.shape) * (top >= 0)
+    return {f"p@{k}": float(found[:, :k].mean()) for k in (1, 3, 5)}
+
+
+def filled(answers: Any) -> np.ndarray:
+    """int (n, 5) from a list of labels for each row."""
+    top = np.full((len(answers), TOP), -1, dtype=np.int64)
+    for row, labels in zip(top, answers, strict=True):
+        row[: min(len(labels), TOP)] = labels[:TOP]
+    return top
+
+
+def best(scores: np.ndarray) -> np.ndarray:
+    """int (n, 5): the places of the highest scores."""
+    return np.argsort(-scores, axis=1, kind="stable")[:, :TOP]
+
+
+def bytes_in(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def sparse(files: Files, watch: Watch, which: str = "XY") -> tuple[Any, Any, Any, Any]:
+    """Training features, training labels, test features, test labels, float32 csr."""
+    from scipy.sparse import load_npz
+
+    with watch.time("reading"):
+        matrices = [load_npz(f"{files['folder']}/{half}.{kind}.npz").tocsr() for half in ("train", "test") for kind in which]
+    return tuple(matrices)  # type: ignore[return-value]
+
+
+def truth(files: Files) -> Any:
+    from scipy.sparse import load_npz
+
+    return load_npz(f"{files['folder']}/test.Y.npz")
+
+
+def used(function: Any, given: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Some parameters as they were used: given, or the tool's own default."""
+    defaults = inspect.signature(function).parameters
+    return {name: given.get(name, defaults[name].default) for name in names} | given
+
+
+# ---- embedx
+
+
+def embedx(job: Job, files: Files, scratch: Path) -> Result:
+    from embedx.labeled.read import read, read_training
+
+    watch = Watch()
+    read_training(f"{files['folder']}/test.txt")  # so that the reader's kernels are loaded
+    with watch.time("reading"):
+        training, known = read_training(f"{files['folder']}/train.txt")
+        test = read(f"{files['folder']}/test.txt", like=known)
+    warm(job, training.rows(np.arange(min(256, len(training)))))
+    with watch.time("training"):
+        trained = run(job, training)
+    classifier = trained.classifier
+    with watch.time("prediction"):
+        top = np.concatenate([ids for ids, _ in classifier.top_k(test.features, TOP, threads=job["threads"])])
+    size = bytes_in(classifier.save(scratch / "model"))
+    return {**watch.seconds, "size": size, **precision(top, truth(files)), "used": chosen(job, classifier.settings)}
+
+
+def run(job: Job, data: Any, **other: Any) -> Any:
+    from embedx import classify, objectives
+
+    options = job["options"] | {"threads": job["threads"], "seed": job["turn"]} | other
+    objective = objectives.find(job["objective"])
+    settings = classify.ClassifySettings.from_options(options)
+    return classify.train(data, objective(objective.Settings.from_options(options)), settings)
+
+
+def warm(job: Job, data: Any) -> None:
+    """Have the kernels compiled or loaded, and used once."""
+    classifier = run(job, data, epochs=1, max_iterations=2).classifier
+    list(classifier.top_k(data.features, min(TOP, data.n_labels), threads=job["threads"]))
+
+
+def chosen(job: Job, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that were chosen, and those that matter as they were resolved."""
+    names = ["optimizer", "learning_rate", "epochs", "batch_size", "sampler", "l2", "negatives"]
+    if settings["optimizer"] == "lbfgs":
+        names = ["optimizer", "l2"]
+    elif settings["sampler"] in ("all", "path"):
+        names.remove("negatives")
+    return {name: settings[name] for name in [*names, *job["options"]] if name in settings}
+
+
+# ---- peers with any number of labels for each row
+
+
+def fasttext(job: Job, files: Files, scratch: Path) -> Result:
+    """Reading and training are one call, so reading is measured by a second call with no epoch.
+
+    The first of the learning rates is used at which training does not end in NaN.
+    """
+    import fasttext as peer
+
+    folder, watch, options = files["folder"], Watch(), {k: v for k, v in job["options"].items() if k != "rates"}
+    fixed = {"dim": 100, "minCount": 1, "thread": job["threads"], "wordNgrams": 1, "verbose": 0, "seed": job["turn"]}
+    model, rate = None, 0.0
+    for rate in job["options"]["rates"]:
+        try:
+            with watch.time("whole"):
+                model = peer.train_supervised(f"{folder}/train.ft", lr=rate, **fixed, **options)
+            break
+        except RuntimeError as error:
+            if "NaN" not in str(error):
+                raise
+    if model is None:
+        raise RuntimeError("NaN at each of the learning rates")
+    with watch.time("reading"):
+        peer.train_supervised(f"{folder}/train.ft", lr=rate, **fixed, **(options | {"epoch": 0}))
+    lines = Path(f"{folder}/test.ft").read_text().splitlines()
+    with watch.time("prediction"):
+        answers = model.predict([line.split("\t")[1] for line in lines], k=TOP)[0]
+    top = filled([[int(label.removeprefix("__label__")) for label in row] for row in answers])
+    model.save_model(str(scratch / "model"))
+    training = watch.seconds.pop("whole") - watch.seconds["reading"]
+    settings = options | {"lr": rate, **{k: v for k, v in fixed.items() if k not in ("verbose", "seed")}}
+    return {
+        **watch.seconds, "training": training, "size": bytes_in(scratch / "model"), **precision(top, truth(files)),
+        "used": settings, "version": importlib.metadata.version("fasttext"),
+    }  # fmt: skip
+
+
+def omikuji(job: Job, files: Files, scratch: Path) -> Result:
+    """Reading and training are one call, whose log tells how long training took. Prediction takes a row at a time."""
+    import omikuji as peer
+
+    watch, settings = Watch(), peer.Model.default_hyper_param()
+    for name, value in job["options"].items():
+        setattr(settings, name, value)
+    with watch.time("whole"), log_of_stderr(scratch / "log"):
+        model = peer.Model.train_on_data(f"{files['folder']}/train.txt", settings, job["threads"])
+    told = re.search(r"Model training complete; it took ([\d.]+)s", (scratch / "log").read_text())
+    whole = watch.seconds.pop("whole")
+    training = float(told[1]) if told else whole
+    x = sparse(files, Watch(), "X")[1]
+    model.init_prediction_thread_pool(job["threads"])
+    with watch.time("prediction"):
+        answers = []
+        for row in range(x.shape[0]):
+            span = slice(x.indptr[row], x.indptr[row + 1])
+            pairs = list(zip(x.indices[span].tolist(), x.data[span].tolist(), strict=True))
+            answers.append([label for label, _ in model.predict(pairs, top_k=TOP)])
+    with log_of_stderr(scratch / "log"):
+        model.save(str(scratch / "model"))
+    names = ("n_trees", "linear_loss_type", "linear_c", "linear_eps", "cluster_k", "min_branch_size", "max_depth")
+    return {
+        **watch.seconds, "reading": max(whole - training, 0.0), "training": training,
+        "size": bytes_in(scratch / "model"), **precision(filled(answers), truth(files)),
+        "used": {name: getattr(settings, name) for name in names}, "version": importlib.metadata.version("omikuji"),
+    }  # fmt: skip
+
+
+@contextlib.contextmanager
+def log_of_stderr(file: Path) -> Iterator[None]:
+    """Whatever is written to the standard error meanwhile, by a library too, goes to a file."""
+    before = os.dup(2)
+    with file.open("wb") as out:
+        os.dup2(out.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+
+
+def napkinxc(job: Job, files: Files, scratch: Path) -> Result:
+    from napkinxc.models import PLT
+
+    watch = Watch()
+    x, y, test, expected = sparse(files, watch)
+    settings = job["options"] | {"threads": job["threads"], "seed": job["turn"]}
+    model = PLT(str(scratch / "model"), **settings)
+    with watch.time("training"):
+        model.fit(x, y)
+    model.load()
+    with watch.time("prediction"):
+        answers = model.predict(test, top_k=TOP)
+    names = ("loss", "optimizer", "liblinear_c", "arity", "max_leaves", "tree_type", "ensemble")
+    return {
+        **watch.seconds, "size": bytes_in(scratch / "model"), **precision(filled(answers), expected),
+        "used": used(PLT.__init__, job["options"], *names), "version": importlib.metadata.version("napkinxc"),
+    }  # fmt: skip
+
+
+def pecos(job: Job, files: Files, scratch: Path) -> Result:
+    """As its own command does by default: labels embedded by PIFA, clustered, and a tree of classifiers."""
+    from pecos.xmc import Indexer, LabelEmbeddingFactory
+    from pecos.xmc.xlinear.model import XLinearModel
+
+    watch, threads = Watch(), job["threads"]
+    x, y, test, expected = sparse(files, watch)
+    x, y, test = x.astype(np.float32), y.astype(np.float32).tocsc(), test.astype(np.float32)
+    settings = {"nr_splits": 16, "max_leaf_size": 100, "Cp": 1.0, "Cn": 1.0, "bias": 1.0, "threshold": 0.1, **job["options"]}
+    clustering = {name: settings[name] for name in ("nr_splits", "max_leaf_size")}
+    with watch.time("training"):
+        features = LabelEmbeddingFactory.create(y, x, method="pifa")
+        clusters = Indexer.gen(features, threads=threads, seed=job["turn"], **clustering)
+        model = XLinearModel.train(x, y, C=clusters, threads=threads, **settings)
+    with watch.time("prediction"):
+        answers = model.predict(test, only_topk=TOP, beam_size=10, threads=threads).tocsr()
+    rows = [answers[row] for row in range(answers.shape[0])]
+    top = filled([row.indices[np.argsort(-row.data, kind="stable")] for row in rows])
+    model.save(str(scratch / "model"))
+    return {
+        **watch.seconds, "size": bytes_in(scratch / "model"), **precision(top, expected),
+        "used": settings | {"beam_size": 10}, "version": importlib.metadata.version("libpecos"),
+    }  # fmt: skip
+
+
+def linearsvc(job: Job, files: Files, scratch: Path) -> Result:
+    import joblib
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.svm import LinearSVC
+
+    warnings.filterwarnings("ignore", message="Label .* is present in all training examples|Label not")
+    watch = Watch()
+    x, y, test, expected = sparse(files, watch)
+    model = OneVsRestClassifier(LinearSVC(**job["options"]), n_jobs=job["threads"])
+    with watch.time("training"):
+        model.fit(x, y)
+    with watch.time("prediction"):
+        top = best(model.decision_function(test))
+    joblib.dump(model, scratch / "model")
+    return {
+        **watch.seconds, "size": bytes_in(scratch / "model"), **precision(top, expected),
+        "used": used(LinearSVC.__init__, job["options"], "C", "loss", "tol"),
+        "version": importlib.metadata.version("scikit-learn"),
+    }  # fmt: skip
+
+
+# ---- one label for each row
+
+
+def single(files: Files) -> tuple[Any, np.ndarray, Any, np.ndarray]:
+    """Training features and labels, test features and labels; features dense or csr, float32."""
+    halves: list[Any] = []
+    for half in ("train", "test"):
+        stored = Path(f"{files['folder']}/{half}.X.npz")
+        if stored.exists():
+            from scipy.sparse import load_npz
+
+            halves.append(load_npz(stored).tocsr())
+        else:
+            halves.append(np.load(stored.with_suffix(".npy")))
+        halves.append(np.load(f"{files['folder']}/{half}.y.npy"))
+    return tuple(halves)  # type: ignore[return-value]
+
+
+def fit_of(log_p: np.ndarray, y: np.ndarray, seen: np.ndarray) -> dict[str, float]:
+    """Accuracy of all test rows; mean log-probability of those whose label occurs in training, for no tool knows the others."""
+    known = np.isin(y, seen)
+    likelihood = log_p[np.flatnonzero(known), y[known]].astype(np.float64).mean()
+    return {"accuracy": float((log_p.argmax(axis=1) == y).mean()), "log_likelihood": float(likelihood)}
+
+
+def embedx_single(job: Job, files: Files, scratch: Path) -> Result:
+    from embedx.labeled.data import Labeled, Labels
+
+    watch = Watch()
+    x, y, test, expected = single(files)
+    data = Labeled(x, Labels.single(y), int(max(y.max(), expected.max())) + 1)
+    warm(job, data.rows(np.arange(min(256, len(data)))))
+    with watch.time("training"):
+        trained = run(job, data)
+    with watch.time("prediction"):
+        log_p = np.concatenate([p for _, p in trained.classifier.blocks(test, threads=job["threads"])])
+    settings = trained.classifier.settings
+    passes = {"iterations": round(trained.outcome.epochs)} if settings["optimizer"] == "lbfgs" else {}
+    return {**watch.seconds, **fit_of(log_p, expected, np.unique(y)), **passes, "used": chosen(job, settings)}
+
+
+def logistic_regression(job: Job, files: Files, scratch: Path) -> Result:
+    """The same penalised mean loss as embedx's: C = 1 / (l2 · rows); intercepts are free in both."""
+    from sklearn.linear_model import LogisticRegression
+
+    watch = Watch()
+    x, y, test, expected = single(files)
+    options = job["options"]
+    model = LogisticRegression(C=1 / (options["l2"] * len(y)), max_iter=options["max_iterations"], tol=options["tolerance"])
+    with watch.time("training"):
+        model.fit(x, y)
+    with watch.time("prediction"):
+        found = model.predict_log_proba(test)
+    log_p = np.full((len(expected), int(max(y.max(), expected.max())) + 1), -np.inf, dtype=np.float64)
+    log_p[:, model.classes_] = found
+    return {
+        **watch.seconds, **fit_of(log_p, expected, model.classes_), "iterations": int(model.n_iter_.max()),
+        "used": {"solver": "lbfgs", **options}, "version": importlib.metadata.version("scikit-learn"),
+    }  # fmt: skip
+
+
+# ---- scaling
+
+
+def scaling(job: Job, files: Files, scratch: Path) -> Result:
+    """Time for each example of random data, with the rows it touches and the floating-point operations this makes."""
+    rng = np.random.default_rng(job["turn"])
+    n, d, n_labels = job["examples"], job["features"], job["labels"]
+    warm(job, random_data(rng, min(n, 300), d, 1000))
+    trained = run(job, random_data(rng, n, d, n_labels))
+    visited = trained.outcome.epochs * n
+    settings = trained.classifier.settings
+    rows = rows_touched(trained.classifier.objective, trained.classifier.counts)
+    batch = settings["batch_size"] if settings["sampler"] == "all" else 1  # examples that share the step of a row
+    return {
+        "microseconds": trained.outcome.seconds / visited * 1e6, "seconds": trained.outcome.seconds, "rows": rows,
+        "flops": flops(rows, d + 1, str(settings["optimizer"]), batch), "used": chosen(job, settings),
+    }  # fmt: skip
+
+
+def random_data(rng: np.random.Generator, n: int, d: int, n_labels: int) -> Any:
+    from embedx.labeled.data import Labeled, Labels
+
+    features = (rng.standard_normal((n, d)) / np.sqrt(d)).astype(np.float32)
+    return Labeled(features, Labels.single(rng.integers(n_labels, size=n)), n_labels)
+
+
+def rows_touched(objective: Any, counts: np.ndarray) -> float:
+    """Output rows that an example with one label meets: all, the mean path of the tree, or the label and the draws."""
+    paths = objective.paths()
+    if paths is not None:
+        return float(np.average(np.diff(paths.offsets), weights=counts))
+    return float(1 + objective.negatives if objective.negatives else len(counts))
+
+
+def flops(rows: float, dim: int, optimizer: str, sharing: int) -> float:
+    """For each number of a row 2 for the score and 2 for the gradient; the step is 2, with Adagrad 6, for all who share it."""
+    return rows * dim * (4 + {"sgd": 2, "adagrad": 6}[optimizer] / sharing)
+
+
+TOOLS = {
+    "embedx": embedx, "fastText": fasttext, "omikuji": omikuji, "napkinXC": napkinxc, "PECOS": pecos, "LinearSVC": linearsvc,
+    "embedx single": embedx_single, "LogisticRegression": logistic_regression, "embedx scaling": scaling,
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    job, files = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+    with tempfile.TemporaryDirectory() as scratch:
+        print("\n" + json.dumps(TOOLS[job["tool"]](job, files, Path(scratch))))
