@@ -97,10 +97,11 @@ def train(
     epochs: int,
     m: int,
     seed: int,
+    start: float = 0.0,
 ) -> np.ndarray:
-    """The rows after training, float64 (n_classes, n_features); they may not be finite."""
+    """The rows after training, float64 (n_classes, n_features); they may not be finite. `start` is the first u."""
     w = np.zeros((n_classes, features.shape[1]))
-    u = np.zeros(len(labels))
+    u = np.full(len(labels), start)
     _set_seed(seed)
     for epoch in range(epochs):
         values = features.data.astype(np.float64)

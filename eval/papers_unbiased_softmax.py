@@ -208,16 +208,19 @@ class Experiment:
     def rates_for(self, method: str) -> list[float]:
         return [*LOWER_RATES, *self.rates] if method.startswith("Vanilla") else self.rates
 
-    def published(self, name: str, form: str, rate: float, *, m: int = 5, share: float = 1.0) -> dict[str, Any] | None:
-        """U-max as published."""
+    def published(
+        self, name: str, form: str, rate: float, *, m: int = 5, share: float = 1.0, log_k: bool = False
+    ) -> dict[str, Any] | None:
+        """U-max as published; with `log_k` u starts at log K."""
         key = {"data": name, "share": share, "method": f"published {form}", "rate": rate, "epochs": self.epochs, "m": m}
+        key |= {"start": "log K"} if log_k else {}
 
         def measure() -> dict[str, Any]:
             data = self.data(name)
             training = tenth(data) if share < 1 else data.training
             w = published.train(
                 csr_matrix(training.features), training.labels.ids, training.n_labels,
-                form=form, lr=rate, decay=DECAY, epochs=self.epochs, m=m, seed=1,
+                form=form, lr=rate, start=np.log(training.n_labels) if log_k else 0.0, decay=DECAY, epochs=self.epochs, m=m, seed=1,
             )  # fmt: skip
             rows = np.ascontiguousarray(w.T)
             return {"train": measures(lambda x: x @ rows, training), "test": measures(lambda x: x @ rows, data.test)}
@@ -252,6 +255,9 @@ def variants(experiment: Experiment, name: str) -> None:
 
 def double_sums(experiment: Experiment, name: str) -> None:
     if name in SENSITIVITY:
+        for rate in (0.01, 0.1, 1.0):
+            for form in ("proposed", "raman"):
+                experiment.published(name, form, rate, share=SENSITIVITY[name], log_k=True)
         for rate in [1e-4, *experiment.rates]:
             for method in ("U-max", "U-max (Raman)"):
                 experiment.run(name, method, rate, share=SENSITIVITY[name])

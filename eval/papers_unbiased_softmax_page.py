@@ -1,5 +1,7 @@
 """The page of papers_unbiased_softmax.py: tables `paper | ours | difference` and two pictures, from the records alone."""
 
+# ruff: noqa: E501 (prose)
+
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +114,10 @@ def two_sums(e: Any, name: str, share: float) -> str:
     rows = []
     for rate in [1e-4, *e.rates]:
         ours = [value(e.run(name, method, rate, share=share)) for method in ("U-max", "U-max (Raman)")]
+        right = [value(e.published(name, form, rate, share=share, log_k=True)) for form in ("proposed", "raman")]
         theirs = [value(e.published(name, form, rate, share=share)) for form in ("proposed", "raman", "raman as coded")]
         ratio = ours[1] / ours[0] if all(ours) else None
-        rows.append([f"{rate:g}", *map(shown, ours), shown(ratio, 2), *map(shown, theirs)])
+        rows.append([f"{rate:g}", *map(shown, ours), shown(ratio, 2), *map(shown, theirs), *map(shown, right)])
     head = [
         "rate",
         "ours: proposed",
@@ -123,6 +126,8 @@ def two_sums(e: Any, name: str, share: float) -> str:
         "published: proposed",
         "published: Raman",
         "published: Raman, with its two bugs",
+        "u from log K: proposed",
+        "u from log K: Raman",
     ]
     return table(head, rows)
 
@@ -190,11 +195,14 @@ n = m = 1; u of the proposed double sum. Rates are tuned on a tenth of the data 
 there, and are those of the gradient summed over a step. Ours differs in three ways: rows are shuffled at each epoch, each
 example draws its own classes (the paper: 100 share them), and u starts at the sample's estimate of the normaliser.
 
-**In short.** (1) The paper's log-losses of OVE, NCE and IS are those of softmax(softmax(z)); scored that way ours reproduce
-them. Scored properly, OVE and IS beat Implicit on MNIST, NCE and IS beat it on EURLex, and NCE at rate 10 on Bibtex: the
-factor of 4 does not exist. (2) What holds: Implicit is the only one that no learning rate spoils. (3) The proposed double
-sum is not better than that of Raman et al.: with u started right, Raman's is as good or better at almost every rate for
-U-max. The published advantage comes from where u starts and from the two bugs.
+**In short.** (1) The paper's log-losses of OVE, NCE and IS are those of softmax(softmax(z)). Scored that way ours equal them on
+MNIST within 0.002. Scored properly they are 0.7 to 1.1 times Implicit's on MNIST, 0.6 to 1.3 times on EURLex-4.3K and 2.4 to 4.9
+times on Bibtex (paper: 6, 6 and 30), and the last is the tuning's doing: a tenth of Bibtex asks for
+too large a rate, and at the best rate on all rows NCE has 0.137, IS 0.260, Implicit 0.269. (2) What holds: Implicit is the one
+method that no large rate spoils, the best or near it from 10 to 1000. (3) That the proposed double sum beats that of Raman et al.
+does not hold: with u started at log K, as the paper's text has it, Raman's is better for U-max at every rate above 10^-4. The
+code starts u at 0, which multiplies the first steps of the proposed form alone. For Implicit the proposed form is better at 10
+and above, Raman's below. (4) Our Implicit equals the paper's on MNIST and Bibtex in the training log-loss.
 """
 
 
@@ -202,7 +210,10 @@ def write(e: Any, file: Path) -> None:
     """Write the page and its pictures."""
     e.report_only = True
     epochs, rates = draw(e, file.with_suffix(""))
-    facts = [[name, *e.records.get({"data": name}, None).values()] for name in PAPER_RATES]
+    facts = [
+        [name, *(f"{x:.3g}" if isinstance(x, float) else x for x in e.records.get({"data": name}, None).values())]
+        for name in PAPER_RATES
+    ]
     parts = [
         HEAD,
         table(
@@ -227,19 +238,19 @@ def write(e: Any, file: Path) -> None:
         ]
     parts += [
         "A dash under `paper`: the number is an artefact (next section). `diverged`: Vanilla scored well on the tenth and went "
-        "over an exponent of 60 on all rows; only smaller rates are safe.\n",
+        "over an exponent of 60 on all rows; only smaller rates are safe. U-max at its tuned rate blows up in scale on EURLex and Bibtex while its error stays low: a tenth of the rows is too little to tune it by. Test errors on Bibtex are 0.62 to 0.71 here against the paper's 0.73 to 0.75 for every method; Titsias 2016 has 0.62 to 0.64, so the paper prepared the test data otherwise. EURLex errors do not compare. Runs of EURLex have one seed.\n",
         f"## Figure 1\n\n![train log-loss by epoch]({epochs})\n",
         "EURLex curves are over 1,500 training rows.\n",
         "## The baselines' log-loss in the paper is an artefact\n\nAt the paper's rates. Its code hands probabilities where "
         "logits are expected, which bounds the log-loss from below by log(e + K - 1) - 1: 1.461 for 10 classes, 4.008 for 148, 6.136 "
-        "for 1,254. Bounded so, a blown-up scale costs nothing, and tuning by it prefers rates one to four powers of ten larger.\n",
+        "for 1,254. Bounded so, a blown-up scale costs nothing, and tuning by it prefers rates up to a hundred times larger. EURLex is another data set, Bibtex another split; the 4.743 of IS we cannot explain.\n",
         doubled(e),
         "## Table 3: log-loss over that of Implicit\n\nThe paper's baselines here are the artefact, kept for the record.\n",
         relative(e),
         "## Figure 2: the two double sums, U-max\n\n`published` is the authors' algorithm written anew: u starts at 0, so its first "
         "value is log(1 + m) where log K is right, and every rival is weighed about K/(1 + m) times too much until u has climbed. "
         "With the proposed sum the positive's pull is inflated alike, a larger step for the same nominal rate; with Raman's it "
-        "cannot exceed 1. That, not variance, is why the former looked better at small rates. Train log-loss after 50 epochs:\n",
+        "cannot exceed 1. That, not variance, is why the former looked better at rates up to 0.1: the same code with u from log K (last columns) agrees with ours. At the larger rates Raman's is better either way. The two bugs make Raman's look better than it is at small rates and worse at large ones. Train log-loss after 50 epochs:\n",
     ]
     for name, share in (("bibtex", 1.0), ("eurlex-4.3k", 0.1)):
         parts += [f"{WHERE[name]}:\n", two_sums(e, name, share)]
@@ -250,7 +261,7 @@ def write(e: Any, file: Path) -> None:
         "## What explains the differences\n\nAt the paper's rates. The paper's first version gave Implicit three times the steps "
         "(150 epochs here); U-max as published is the same algorithm with u started at 0 and rows in the order of the file. On Bibtex "
         "at rate 0.1 ours ends at 3.149 and the published start at 1.443, the paper's being 1.414: the start of u is the "
-        "difference, and at the rate that suits it (1) our U-max reaches 0.660.\n",
+        "difference, and at the rate that suits it (1) our U-max reaches 0.660. Vanilla's lag at the paper's rates has the same sign; its code starts u at 0 too. \n",
         variants(e),
         "Differences on EURLex-4.3K have no such reading: documents, features and classes are others.\n",
         provenance("python eval/papers.py unbiased-softmax"),
