@@ -1,8 +1,8 @@
 """U-max step by step as its authors published it, to tell what our changes to it and their mistakes do to the numbers.
 
-From `Umax` and `tilde_Umax` of mnl.py in francoisfagan/Log-tricks at 7b8fde4, written anew: rows in the order of the file, W = 0
-and u = 0 at the start, m distinct classes drawn among all K of which the positive is then struck out, weight (K-1) / what is left,
-u raised to what the sample shows when it is more than 1 below, no other bound on u. Three forms:
+From `Umax` and `tilde_Umax` of mnl.py in francoisfagan/Log-tricks at 7b8fde4, written anew: rows in the order of the file,
+W = 0 and u = 0 at the start, m distinct classes drawn among all K of which the positive is then struck out, weight (K-1) / what
+is left, u raised to what the sample shows when it is more than 1 below, no other bound on u. Three forms:
 
     PROPOSED        eq. 6, u = log η: the paper's own
     RAMAN           eq. 8, u = log Z: Raman et al. 2016
@@ -26,7 +26,7 @@ def _draw(n_classes, drawn):
     for d in range(len(drawn)):
         is_new = False
         while not is_new:
-            drawn[d] = np.random.randint(n_classes)
+            drawn[d] = np.random.randint(n_classes)  # noqa: NPY002 (numba has no other)
             is_new = True
             for before in range(d):
                 is_new = is_new and drawn[before] != drawn[d]
@@ -83,7 +83,7 @@ def _epoch(offsets, columns, values, labels, w, u, m, lr, form):
 
 @njit(cache=False)
 def _set_seed(seed):
-    np.random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
 
 
 def train(

@@ -220,7 +220,8 @@ class Experiment:
             training = tenth(data) if share < 1 else data.training
             w = published.train(
                 csr_matrix(training.features), training.labels.ids, training.n_labels,
-                form=form, lr=rate, start=np.log(training.n_labels) if log_k else 0.0, decay=DECAY, epochs=self.epochs, m=m, seed=1,
+                form=form, lr=rate, start=np.log(training.n_labels) if log_k else 0.0, decay=DECAY,
+                epochs=self.epochs, m=m, seed=1,
             )  # fmt: skip
             rows = np.ascontiguousarray(w.T)
             return {"train": measures(lambda x: x @ rows, training), "test": measures(lambda x: x @ rows, data.test)}

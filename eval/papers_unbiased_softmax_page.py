@@ -146,8 +146,8 @@ def variants(e: Any) -> str:
         cases = [
             ("Implicit, 150 epochs", e.run(name, "Implicit", rates["Implicit"], epochs=3 * e.epochs, decay=0.9 ** (1 / 3)))
         ]
-        for method in ("Implicit (m=5)", "Implicit (Raman)", "U-max (m=1)", "Vanilla (m=1)", "Vanilla (Raman)"):
-            cases.append((method, e.run(name, method, rates[method.split(" (")[0]])))
+        others = ("Implicit (m=5)", "Implicit (Raman)", "U-max (m=1)", "Vanilla (m=1)", "Vanilla (Raman)")
+        cases += [(method, e.run(name, method, rates[method.split(" (")[0]])) for method in others]
         cases.append(("U-max as published", e.published(name, "proposed", rates["U-max"])))
         paper = {"Implicit, 150 epochs": RELATIVE[name][0], "U-max as published": PAPER[name]["U-max"][0]}
         rows += [[name, case, *compared(paper.get(case), value(record))] for case, record in cases if record]
