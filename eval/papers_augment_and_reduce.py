@@ -621,9 +621,9 @@ machine with other work on it; what they took away from the caches is in them.
 """,
     "findings_toy": """The schedule is cut: after 24,000 of 500,000 iterations its step sizes add up to 89 % of what
 they would in the end. The labels' own sampling error, the mean of |n_k/N - p_k|, is 1.4e-5, so either method is far
-closer to the counts than the counts are to the truth. A&R is not as far yet as the paper's: it needs the rest of
-the schedule, or its state does. Features of width 0 need nothing special: the data set has a sparse matrix of shape
-(N, 0).
+closer to the counts than the counts are to the truth. A&R has not come as far as in the paper; whether the rest of
+the schedule would bring it there was not tried. Features of width 0 need nothing special: the data set has a sparse
+matrix of shape (N, 0).
 """,
     "findings_why": """The random start matters where training interpolates (log-likelihood of -0.12 on the training
 rows): a row has some 69 features, so weights of deviation 0.1 add noise of deviation 0.8 to every score, and what
