@@ -14,7 +14,7 @@ from numba import typeof, types
 from embedx.classifier import drawn_at_all, noise_distribution
 from embedx.compiled import is_cached
 from embedx.engine import columns, rows, tilewise
-from embedx.engine.examples import Examples, new_feature_scratch, new_groups
+from embedx.engine.examples import Examples, copy_examples, new_feature_scratch, new_groups, room_for
 from embedx.engine.optimizers import Optimizer, Table, clock_of, new_table, pay_all, step_size
 from embedx.engine.random import stream_key
 from embedx.objectives.contract import COEFFICIENTS, Objective, Paths
@@ -213,38 +213,38 @@ class ByTiles(AllRows):
 
     def prepare(self) -> None:
         super().prepare()
-        self.stretch = self.batch * max(1, STRETCH // self.batch)
+        self.stretch = self.batch * max(1, 2 * STRETCH // self.batch)
         n_steps = self.stretch // self.batch
         values = np.sort(np.diff(self.examples.offsets))[::-1][: self.batch].sum()
         width = int(min(self.dim, values))
         self.touched = tilewise.Steps(np.zeros(n_steps + 1, dtype=np.int64), np.zeros(n_steps * width, dtype=np.int32))
         self.groups = new_groups(self.dim, int(values))
-        self.tile_scratches = [tilewise.new_scratch(self.batch, self.dim) for _ in range(self.threads)]
+        self.in_order = room_for(self.examples, min(self.stretch, self.n))
+        self.tile_scratches = [tilewise.new_scratch(self.batch, self.dim, self.optimizer) for _ in range(self.threads)]
         # A tile pays in full before the next one begins, so rows never owe anything between stretches.
         self.n_tiles = self.outputs.rows.shape[1] // tilewise.WIDTH
 
     def load_kernels(self, progress: Progress) -> None:
-        arguments = self._arguments(self.tile_scratches[0], np.arange(self.n), 0, 0, 0, 0, 0.0, 0.0)
+        arguments = self._arguments(self.tile_scratches[0], 0, 0, 0, 0.0, 0.0)
         load_kernel(tilewise.train_tiles, self.objective, arguments, progress)
 
-    def _arguments(
-        self, scratch: Any, order: np.ndarray, start: int, stop: int, first: int, last: int, rate: float, clock: float
-    ) -> tuple[Any, ...]:
+    def _arguments(self, scratch: Any, n: int, first: int, last: int, rate: float, clock: float) -> tuple[Any, ...]:
         bias_row = self.dim - 1 if self.has_bias else -1
         return (
-            self.examples, self.touched, self.outputs, self.steps.numbers, self.optimizer, scratch, order, start, stop,
-            self.batch, self.sum_over, bias_row, self.n_rows, first, last, self.objective.keeps_hits,
+            self.in_order, self.touched, self.outputs, self.steps.numbers, self.optimizer, scratch, n, self.batch,
+            self.sum_over, bias_row, self.n_rows, first, last, self.objective.keeps_hits,
             self.objective.takes == "sum", np.float32(rate), float(clock),
         )  # fmt: skip
 
     def train(
         self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
     ) -> tuple[float, int, float]:
-        tilewise.find_touched(self.examples, order, start, stop, self.batch, self.groups, self.touched)
+        copy_examples(self.examples, order, start, stop, self.in_order)
+        tilewise.find_touched(self.in_order, stop - start, self.batch, self.groups, self.touched)
 
         def work(w: int) -> float:
             first, last = (self.n_tiles * edge // self.threads * tilewise.WIDTH for edge in (w, w + 1))
-            arguments = self._arguments(self.tile_scratches[w], order, start, stop, first, last, rate, clock)
+            arguments = self._arguments(self.tile_scratches[w], stop - start, first, last, rate, clock)
             return float(tilewise.train_tiles(self.objective.coefficients, *arguments))
 
         loss = sum(self.steps.pool.map(work, range(self.threads)))

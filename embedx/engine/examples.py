@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.compiled import kernel_part
+from embedx.compiled import kernel, kernel_part
 from embedx.engine.optimizers import descend, pay_row
 from embedx.engine.simd import LANES, aligned_zeros, load, multiply_add, splat, store, zeros
 from embedx.labeled.data import Labeled, Labels
@@ -40,6 +40,37 @@ def examples_of(features: object, labels: Labels) -> Examples:
         np.ascontiguousarray(labels.offsets, dtype=np.int64),
         np.ascontiguousarray(labels.ids, dtype=np.int32),
     )
+
+
+def room_for(examples: Examples, n: int) -> Examples:
+    """Memory for a copy of any n of the examples, whose features are sparse."""
+    most_values = int(np.sort(np.diff(examples.offsets))[::-1][:n].sum())
+    most_labels = int(np.sort(np.diff(examples.label_offsets))[::-1][:n].sum())
+    return Examples(
+        examples.dense,
+        np.zeros(n + 1, dtype=np.int64),
+        np.zeros(most_values, dtype=np.int32),
+        np.zeros(most_values, dtype=np.float32),
+        np.zeros(n + 1, dtype=np.int64),
+        np.zeros(most_labels, dtype=np.int32),
+    )
+
+
+@kernel
+def copy_examples(examples, order, start, stop, out):
+    """Write the examples order[start:stop] to `out`, one after another."""
+    n_values = n_labels = 0
+    for e in range(stop - start):
+        i = order[start + e]
+        for f in range(examples.offsets[i], examples.offsets[i + 1]):
+            out.columns[n_values] = examples.columns[f]
+            out.values[n_values] = examples.values[f]
+            n_values += 1
+        for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
+            out.label_ids[n_labels] = examples.label_ids[at]
+            n_labels += 1
+        out.offsets[e + 1] = n_values
+        out.label_offsets[e + 1] = n_labels
 
 
 @kernel_part

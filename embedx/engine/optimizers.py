@@ -24,6 +24,7 @@ from embedx.engine.simd import (
     aligned_zeros,
     divide,
     floor,
+    is_zero,
     load,
     maximum,
     multiply_add,
@@ -105,6 +106,8 @@ def _shrinkage(s, due, optimizer):
 def _exp(x):
     """e to the power of sixteen numbers that are not positive, held at -87: maths.exp, lane by lane."""
     one = splat(np.float32(1))
+    if is_zero(maximum(multiply_add(x, splat(np.float32(-1)), splat(np.float32(-0.001))), zeros())):
+        return multiply_add(multiply_add(x, splat(np.float32(0.5)), one), x, one)  # above -0.001 two terms of the series do
     x = maximum(x, splat(np.float32(-87)))
     n = floor(multiply_add(x, splat(LOG2_E), splat(np.float32(0.5))))
     r = multiply_add(n, splat(-LN2_HIGH), x)
