@@ -5,7 +5,7 @@ import pytest
 from reference_classify import FEATURES, HIDDEN, Line, Probe, Problem, close
 
 from embedx.engine import columns, tilewise
-from embedx.engine.examples import new_feature_scratch, new_groups
+from embedx.engine.examples import copy_examples, new_feature_scratch, new_groups, room_for
 from embedx.engine.optimizers import clock_of, new_table, pay_all, step_size
 from embedx.progress import Silent
 from embedx.ways import compile_coefficients, load_kernel
@@ -168,16 +168,18 @@ def by_tiles(run, orders, lr, sum_over=1.0, threads=1):
     n_steps = -(-problem.n // batch)
     steps = tilewise.Steps(np.zeros(n_steps + 1, dtype=np.int64), np.zeros(n_steps * problem.dim, dtype=np.int32))
     groups = new_groups(problem.dim, len(problem.examples.values))
-    scratches = [tilewise.new_scratch(batch, problem.dim) for _ in range(threads)]
+    scratches = [tilewise.new_scratch(batch, problem.dim, problem.optimizer) for _ in range(threads)]
     n_tiles = run.outputs.rows.shape[1] // tilewise.WIDTH
+    in_order = room_for(problem.examples, problem.n)
     loss = 0.0
     for order in orders:
-        tilewise.find_touched(problem.examples, order, 0, problem.n, batch, groups, steps)
+        copy_examples(problem.examples, order, 0, problem.n, in_order)
+        tilewise.find_touched(in_order, problem.n, batch, groups, steps)
         for w in range(threads):
             first, last = (n_tiles * edge // threads * tilewise.WIDTH for edge in (w, w + 1))
             arguments = (
-                problem.examples, steps, run.outputs, run.objective.numbers(), problem.optimizer, scratches[w], order, 0,
-                problem.n, batch, float(sum_over), problem.dim - 1 if problem.has_bias else -1, problem.n_rows, first, last,
+                in_order, steps, run.outputs, run.objective.numbers(), problem.optimizer, scratches[w], problem.n, batch,
+                float(sum_over), problem.dim - 1 if problem.has_bias else -1, problem.n_rows, first, last,
                 run.keeps_hits, run.takes == "sum", np.float32(lr), float(run.clock),
             )  # fmt: skip
             load_kernel(tilewise.train_tiles, run.objective, arguments, Silent())
