@@ -39,11 +39,11 @@ Job = dict[str, Any]
 
 THREADS = 2
 HINGE = {
-    "loss": "squared-hinge", "optimizer": "adagrad", "batch_size": 256, "learning_rate": 0.2, "l2": 1e-6, "bias": "zero",
+    "loss": "squared-hinge", "optimizer": "adagrad", "batch_size": 256, "learning_rate": 0.5, "l2": 3e-5, "bias": "zero",
 }  # fmt: skip
-LOGISTIC = HINGE | {"loss": "logistic", "learning_rate": 0.5}
+LOGISTIC = HINGE | {"loss": "logistic", "l2": 2e-6}
 SOFTMAX = {name: value for name, value in LOGISTIC.items() if name != "loss"} | {"labels": "all"}
-HIDDEN = {"hidden": 100, "optimizer": "adagrad", "bias": "zero", "learning_rate": 0.1, "epochs": 10}
+HIDDEN = {"hidden": 100, "optimizer": "adagrad", "bias": "zero", "learning_rate": 0.2, "epochs": 10}
 
 
 def embedx(objective: str, **options: Any) -> Job:
@@ -65,13 +65,13 @@ PEERS: dict[str, Job] = {
     "LinearSVC, one-vs-rest": peer("LinearSVC"),
 }
 EURLEX: dict[str, Job] = {
-    **{f"embedx ova squared-hinge, {n} epochs": embedx("ova", **HINGE, epochs=n) for n in (3, 5, 10)},
-    "embedx ova logistic": embedx("ova", **LOGISTIC, epochs=5),
+    **{f"embedx ova squared-hinge, {n} epochs": embedx("ova", **HINGE, epochs=n) for n in (3, 6, 12)},
+    "embedx ova logistic": embedx("ova", **LOGISTIC, epochs=6),
     "embedx softmax": embedx("softmax", **SOFTMAX, epochs=5),
     "embedx ns, hidden 100": embedx("ns", **HIDDEN),
     "embedx hs, hidden 100": embedx("hs", **HIDDEN),
     "embedx ova, hidden 100": embedx("ova", **HIDDEN),
-    "embedx softmax, hidden 100": embedx("softmax", **HIDDEN),
+    "embedx softmax, hidden 100": embedx("softmax", **HIDDEN | {"learning_rate": 0.1, "epochs": 3}),
     **PEERS,
 }
 BIBTEX: dict[str, Job] = {
