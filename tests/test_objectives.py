@@ -334,7 +334,7 @@ def test_bouchard_at_the_positives_score_exceeds_one_vs_each_by_log_two():
 def test_one_vs_all_is_bouchards_bound_at_zero():
     z, y = some_scores()
     np.testing.assert_allclose(
-        all_rows(OneVsAll(SampledSettings()), z, y, np.zeros((20, 0))), all_rows(BOUCHARD, z, y, np.zeros((20, 1)))
+        all_rows(OneVsAll(OneVsAll.Settings()), z, y, np.zeros((20, 0))), all_rows(BOUCHARD, z, y, np.zeros((20, 1)))
     )
 
 
@@ -463,7 +463,7 @@ def test_one_vs_each_is_the_papers_formula():
 
 
 def test_one_vs_all_is_logistic_regression_for_each_class():
-    objective = OneVsAll(SampledSettings())
+    objective = OneVsAll(OneVsAll.Settings())
     z, label, times, loge, _ = one(objective)
     loss, _, _ = answer(objective, z, label, times, loge)
     assert loss == pytest.approx(reference.ova_loss(z, label, times / np.exp(loge)))
