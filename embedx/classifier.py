@@ -117,10 +117,19 @@ class Classifier:
     def top_k(
         self, features: Any, k: int = 5, progress: Progress | None = None, threads: int | None = None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(ids int32 (n, k), probabilities float32 (n, k)) for a block of rows after another."""
-        for _, log_p in self.blocks(features, progress, threads):
-            ids, values = top_k(log_p, k)
-            yield ids, np.exp(values)
+        """(ids int32 (n, k), probabilities float32 (n, k)) for a block of rows after another.
+
+        Where training rows had several labels and the objective gives each a probability by itself, it is that one: how likely
+        the label is among those of the row. Else the labels share one probability.
+        """
+        if self.facts.get("several_labels") and self.objective.label_probability(np.zeros((1, 1))) is not None:
+            for _, z in self.blocks(features, progress, threads, of_scores=lambda z: z):
+                ids, best = top_k(z, k)
+                yield ids, np.asarray(self.objective.label_probability(best))
+        else:
+            for _, log_p in self.blocks(features, progress, threads):
+                ids, values = top_k(log_p, k)
+                yield ids, np.exp(values)
 
     # ---- how good
 

@@ -493,3 +493,19 @@ def test_biases_start_at_the_frequencies_or_are_not_there():
     started = run(objective, data=TINY, bias="frequency", **tiny_steps).classifier
     np.testing.assert_allclose(started.arrays["bias"], np.log(counts / 40), atol=1e-6)
     assert "bias" not in run(objective, data=TINY, bias="none", epochs=1).classifier.arrays
+
+
+def test_labels_that_are_not_alone_get_a_probability_each_where_the_objective_has_one():
+    rng = np.random.default_rng(0)
+    features = csr_matrix(np.eye(4, dtype=np.float32)[rng.integers(0, 4, 800)])
+    kind = features.indices
+    rows = [[0, 1] if k == 0 else [1] if k == 1 else [2] for k in kind]  # label 1 whatever comes with it, label 0 never alone
+    data = Labeled(features, Labels.of_rows(rows), 3)
+    for loss in ("logistic", "squared-hinge"):
+        ova = OBJECTIVES["ova"]
+        trained = classify.train(data, ova(ova.Settings(loss=loss)), ClassifySettings(learning_rate=0.5, epochs=20, threads=1))
+        ids, probabilities = next(trained.classifier.top_k(csr_matrix(np.eye(4, dtype=np.float32)), 3))
+        assert set(ids[0, :2]) == {0, 1}
+        assert probabilities[0, :2].min() > 0.9, loss  # which two shares of one probability could not be
+        assert ids[1, 0] == 1
+        assert probabilities[1, 1:].max() < 0.1
