@@ -75,8 +75,8 @@ EURLEX: dict[str, Job] = {
     **PEERS,
 }
 BIBTEX: dict[str, Job] = {
-    "embedx ova squared-hinge": embedx("ova", **HINGE | {"l2": 1e-5}, epochs=10),
-    "embedx ova logistic": embedx("ova", **LOGISTIC, epochs=10),
+    "embedx ova squared-hinge": embedx("ova", **HINGE | {"l2": 3e-4, "learning_rate": 0.1, "batch_size": 64}, epochs=20),
+    "embedx ova logistic": embedx("ova", **LOGISTIC | {"l2": 3e-5, "learning_rate": 0.3, "batch_size": 32}, epochs=20),
     **PEERS,
 }
 SINGLE = {"l2": 1e-4, "max_iterations": 1000, "tolerance": 1e-4}  # of the optimum, embedx's and scikit-learn's alike
