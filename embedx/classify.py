@@ -150,7 +150,13 @@ def train(
         raise EmbedxError("--validation: no row has a label that the training data have")
     objective.prepare(counts)
     record = settings.record() | objective.settings.record()
-    facts = {"objective": objective.name, "examples": len(data), "labels": len(counts), "seen_labels": int((counts > 0).sum()), "several_labels": bool((labels.n_of_row > 1).any())}
+    facts = {
+        "objective": objective.name,
+        "examples": len(data),
+        "labels": len(counts),
+        "seen_labels": int((counts > 0).sum()),
+        "several_labels": bool((labels.n_of_row > 1).any()),
+    }
     arrays = {} if maxima is None else {"maxima": maxima}
     classifier = Classifier(objective, arrays, known, counts, record, facts)
     features = scaled(data.features, settings.scaling, maxima)
