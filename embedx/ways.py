@@ -5,6 +5,7 @@ AllRows     every output row for each example                                  e
 ByTiles     the same, where the rows of the loss do not know of each other     engine/tilewise.py
 """
 
+import abc
 import dataclasses
 from typing import Any
 
@@ -34,7 +35,7 @@ def way_for(objective: Objective, settings: Any, examples: Examples) -> "type[Wa
 
 
 @dataclasses.dataclass
-class Way:
+class Way(abc.ABC):
     """A way to train a stretch of examples; see the module's docstring."""
 
     objective: Objective
@@ -60,19 +61,19 @@ class Way:
     scratches: list[Any] = dataclasses.field(init=False)
     outputs: Table = dataclasses.field(init=False)
 
+    @abc.abstractmethod
     def prepare(self) -> None:
         """Allocate; set `stretch`, `scratches` (one for each thread of the trainer) and `outputs`."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def load_kernels(self, progress: Progress) -> None:
         """Compile, or load what was compiled."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def train(
         self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
     ) -> tuple[float, int, float]:
         """Train on order[start:stop]; the summed loss, the number of its terms, and what the clock of weight decay gained."""
-        raise NotImplementedError
 
     def pay(self, clock: float) -> None:
         """Have all rows pay the weight decay that is due."""
@@ -81,15 +82,17 @@ class Way:
             pay_all(self.hidden, columns_paying, self.optimizer, clock)
             self.pay_outputs(clock)
 
+    @abc.abstractmethod
     def pay_outputs(self, clock: float) -> None:
-        raise NotImplementedError
+        """Have the output rows pay what is due."""
 
+    @abc.abstractmethod
     def set_bias(self, bias: np.ndarray) -> None:
-        raise NotImplementedError
+        """Write the biases to start from, float32 (n_rows,)."""
 
+    @abc.abstractmethod
     def weights(self) -> tuple[np.ndarray, np.ndarray]:
         """Output rows float32 (n_rows, dim without bias) and biases (n_rows,)."""
-        raise NotImplementedError
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The parameters as a classifier has them."""

@@ -82,13 +82,13 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def provenance(command: str) -> str:
-    """Command, version and machine, for the foot of a page."""
+    """Command, version and machine, for the foot of a page, which may be younger than its records."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     cpu = next((line.split(":")[1].strip() for line in lines if "model name" in line), platform.processor())
     return (
-        f"Command: `{command}`; embedx {folder.installed_version()} at {commit}; Python {platform.python_version()}; "
-        f"{cpu}; {time.strftime('%Y-%m-%d')}.\n"
+        f"Command: `{command}`; embedx {folder.installed_version()}, Python {platform.python_version()}, {cpu}. Page written "
+        f"at {commit} on {time.strftime('%Y-%m-%d')}; each record was measured by the code of its own time, the same or earlier.\n"
     )
 
 

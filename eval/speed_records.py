@@ -26,12 +26,12 @@ MARGINS = {"WordSim-353": 0.01, "SimLex-999": 0.01, "Google analogies": 0.01}
 
 def packed(values: np.ndarray) -> str:
     """An array as text; float32 is what gensim's cosines are."""
-    return base64.b64encode(zlib.compress(values.astype(np.float32).tobytes(), 9)).decode()
+    return base64.b32encode(zlib.compress(values.astype(np.float32).tobytes(), 9)).decode()
 
 
 def unpacked(text: str) -> np.ndarray:
     """float64 (items,)"""
-    return np.frombuffer(zlib.decompress(base64.b64decode(text)), np.float32).astype(np.float64)
+    return np.frombuffer(zlib.decompress(base64.b32decode(text)), np.float32).astype(np.float64)
 
 
 class Records:
