@@ -88,7 +88,7 @@ def provenance(command: str) -> str:
     cpu = next((line.split(":")[1].strip() for line in lines if "model name" in line), platform.processor())
     return (
         f"Command: `{command}`; embedx {folder.installed_version()}, Python {platform.python_version()}, {cpu}. Page written "
-        f"at {commit} on {time.strftime('%Y-%m-%d')}; each record was measured by the code of its own time, the same or earlier.\n"
+        f"at {commit} on {time.strftime('%Y-%m-%d')}; each record was measured by the code of its time, the same or earlier.\n"
     )
 
 
