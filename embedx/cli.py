@@ -276,14 +276,36 @@ def evaluate(
     candidates: Annotated[
         int, typer.Option("--candidates", min=1, help="analogies: answers are sought among so many words")
     ] = 30000,
-    seed: Annotated[int, typer.Option("--seed", help="of the bootstrap")] = 0,
+    heldout: Annotated[
+        str | None,
+        typer.Option(
+            "--heldout",
+            help="text that was not trained on, named like a CORPUS: log-likelihood of its pairs; "
+            "similarity is then scored only with --pairs or --analogies",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="of the bootstrap, and of the held-out pairs")] = 0,
     test: Annotated[str | None, typer.Option("--test", help="classifiers: the data to score them on")] = None,
     test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
     as_json: Json = False,
 ) -> None:
-    """Score word vectors on word similarity and analogies, by gensim, or a classifier on --test data."""
+    """Score word vectors on similarity and analogies, by gensim, or on --heldout text, or a classifier on --test data."""
     from embedx.folder import task_of
 
+    told: dict[str, Any] = {}
+    if heldout is not None:
+        from embedx import commands
+
+        if test is not None:
+            raise EmbedxError("--heldout is for word vectors, --test for classifiers; give one of them")
+        likelihoods, difference = commands.heldout(model, other, heldout, seed, Reporter(sys.stderr))
+        told["heldout"] = commands.heldout_json(likelihoods, difference)
+        if not as_json:
+            print("\n".join(commands.heldout_lines(likelihoods, difference)))
+        if not pairs and analogies is None:
+            if as_json:
+                print(json.dumps(told))
+            return
     if test is not None or task_of(Path(model)) == "classification":
         from embedx import commands
 
@@ -297,7 +319,7 @@ def evaluate(
     )
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    print(json.dumps(report.as_dict()) if as_json else report.table())
+    print(json.dumps(told | report.as_dict()) if as_json else report.table())
 
 
 def nearest(

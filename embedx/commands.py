@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from embedx import objectives, skipgram
 from embedx.errors import EmbedxError
-from embedx.folder import check_output
+from embedx.folder import check_output, task_of
 from embedx.interrupts import to_the_end
 from embedx.progress import Progress
 from embedx.settings import Settings, TextSettings, VocabularySettings, option_name, settings_of, spoken
@@ -19,6 +19,7 @@ from embedx.text.sources import STANDARD_INPUT, recipe_defaults, resolve
 if TYPE_CHECKING:
     from embedx import classify as classification
     from embedx.classify import ClassifySettings
+    from embedx.evaluation.heldout import Difference, Likelihood
     from embedx.labeled.data import Labeled
     from embedx.labeled.known import Known
 
@@ -168,6 +169,46 @@ def test_classifier(model: str, test: str | None, test_labels: str | None, progr
     if test is None:
         raise EmbedxError(f"{model}: a classifier; name its test data with --test")
     return found.evaluate(read(test, test_labels, progress=progress, like=found.known), progress=progress)
+
+
+def heldout(
+    model: str, other: str | None, corpus: str, seed: int, progress: Progress
+) -> tuple[list["Likelihood"], "Difference | None"]:
+    """The likelihood of held-out text under one model, or under two, with the difference.
+
+    The first model's settings say how the text is read and pairs are drawn.
+    """
+    from embedx.evaluation import heldout as evaluation
+    from embedx.model import load_folder
+
+    paths = [model] if other is None else [model, other]
+    for path in paths:
+        if task_of(path) != "skipgram":
+            raise EmbedxError(f"{path}: no folder that `embedx train` wrote, which is what --heldout needs")
+    models = [load_folder(Path(path)) for path in paths]
+    for each in models:
+        evaluation.trained_on(each)
+        evaluation.check_same_words(models[0].words, each.words)
+    pairs, calibration = evaluation.pairs_of(corpus, models[0], seed=seed, progress=progress)
+    found = [evaluation.evaluate(each, pairs, calibration, progress) for each in models]
+    return found, evaluation.compare(*found) if other is not None else None
+
+
+def heldout_json(found: Sequence["Likelihood"], difference: "Difference | None") -> dict[str, Any]:
+    """The metrics of one model, or those of `model` and `other` with the `difference`."""
+    metrics = [plain_numbers(each.metrics()) for each in found]
+    if difference is None:
+        return metrics[0]
+    return {"model": metrics[0], "other": metrics[1], "difference": plain_numbers(difference._asdict())}
+
+
+def heldout_lines(found: Sequence["Likelihood"], difference: "Difference | None") -> list[str]:
+    """A metric a line, for people; of two models side by side, then the difference."""
+    columns = [metric_lines(each.metrics()) for each in found]
+    lines = ["\t".join([cells[0], *(cell.split("\t")[1] for cell in cells[1:])]) for cells in zip(*columns, strict=True)]
+    if difference is not None:
+        lines += metric_lines({f"difference_{name}": value for name, value in difference._asdict().items()})
+    return lines
 
 
 def plain_numbers(metrics: dict[str, float]) -> dict[str, float | None]:

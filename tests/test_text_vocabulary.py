@@ -7,7 +7,7 @@ import pytest
 
 from embedx.errors import EmbedxError
 from embedx.settings import VocabularySettings
-from embedx.text.vocabulary import Vocabulary, select
+from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts, select
 
 CORPUS = SimpleNamespace(words=["rare", "b", "a", "often", "c"], counts=np.array([1, 5, 5, 40, 3]))
 
@@ -46,3 +46,15 @@ def test_keep_probability_is_word2vecs():
     assert keep == pytest.approx([(np.sqrt(90) + 1) / 90, (np.sqrt(9) + 1) / 9, 1.0])
     assert keep.dtype == np.float32
     assert vocabulary.keep_probability(0).tolist() == [1, 1, 1]
+
+
+def test_kept_counts_are_expected_counts_and_never_zero():
+    counts = np.array([900, 90, 10])
+    np.testing.assert_array_equal(
+        keep_probability(counts, 0.01), Vocabulary(["the", "cat", "sat"], counts).keep_probability(0.01)
+    )
+    kept = kept_counts(counts, 0.01)
+    assert kept.tolist() == [105, 40, 10]  # 900 · 0.1165, 90 · 0.4444
+    assert kept.dtype == np.int64
+    assert kept_counts(counts, 0).tolist() == [900, 90, 10]
+    assert kept_counts(np.array([10**6, 1]), 1e-12).tolist() == [1, 1]

@@ -22,6 +22,11 @@ from embedx.settings import param
 
 Function = Callable[[np.ndarray], np.ndarray]
 MOST_VALUES = 4_000_000  # held at a time by the quadrature
+FEW_CLASSES = 2_000  # up to here each class is looked at by itself
+# The errors at the tenth of a deviation that ar-probit steps by: about 1e-8 g^6 of what log F(g) adds up to for the grid,
+# 1e-7 g^2 for the finer one; g is 4 or 5 where there are many classes.
+FINER = 64
+POINTS = 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,25 +75,83 @@ def log_probability(
 ) -> np.ndarray:
     """log p(y) of all classes, float64 (..., K), by the trapezoid rule, whose error falls exponentially for such integrands.
 
-    All classes share the nodes t, `step` apart from left(z) to max z + `right`, and Σ_k log F(t - z_k).
+    All classes share the nodes t, `step` apart from left(z) to max z + `right`, and Σ_k log F(t - z_k). What is true of few
+    classes one by one is computed for many on a grid of scores, within 1e-3 nats for p > 1e-12.
     """
     rows = np.asarray(z, dtype=np.float64).reshape(-1, z.shape[-1])
     out = np.empty_like(rows)
     for scores, log_p in zip(rows, out, strict=True):
-        nodes = np.arange(left(scores), float(scores.max()) + right, step)[:, None]
-        n_blocks = -(-nodes.size * scores.size // MOST_VALUES)
-        blocks = np.array_split(np.arange(scores.size), n_blocks)
-        everyone = sum(log_cdf(nodes - scores[block]).sum(axis=1, keepdims=True) for block in blocks)
-        for block in blocks:
-            gaps = nodes - scores[block]
-            terms = log_f(gaps) - log_cdf(gaps) + everyone
-            largest = terms.max(axis=0)
-            log_p[block] = largest + np.log(np.exp(terms - largest).sum(axis=0) * step)
+        nodes = np.arange(left(scores), float(scores.max()) + right, step)
+        by_grid = scores.size > max(FEW_CLASSES, float(np.ptp(scores)) / step)
+        log_p[:] = (_by_grid if by_grid else _one_by_one)(scores, nodes, log_f, log_cdf, step)
     return out.reshape(z.shape)
 
 
+def _one_by_one(scores: np.ndarray, nodes: np.ndarray, log_f: Function, log_cdf: Function, step: float) -> np.ndarray:
+    """log p(y) of all classes, (K,), with the functions evaluated at every node for every class."""
+    log_p = np.empty_like(scores)
+    nodes = nodes[:, None]
+    blocks = np.array_split(np.arange(scores.size), -(-nodes.size * scores.size // MOST_VALUES))
+    everyone = sum(log_cdf(nodes - scores[block]).sum(axis=1, keepdims=True) for block in blocks)
+    for block in blocks:
+        gaps = nodes - scores[block]
+        log_p[block] = _log_integral(log_f(gaps) - log_cdf(gaps) + everyone, step)
+    return log_p
+
+
+def _by_grid(scores: np.ndarray, nodes: np.ndarray, log_f: Function, log_cdf: Function, step: float) -> np.ndarray:
+    """log p(y) of all classes, (K,), at a cost of K alone: p(y) is a smooth function of z_y, and so is log F(t - z_y).
+
+    The grid has the `step` of the nodes, so that the functions are needed at as many places as there are nodes and grid
+    points together. Both ways, a score is a mixture of two neighbours on a grid FINER times as fine, and these are mixtures
+    of the POINTS nearest grid points with the weights of Lagrange's interpolation.
+    """
+    weights = lagrange_weights()
+    place = (scores - scores.min()) * (FINER / step)
+    cell = place.astype(np.int64)
+    beyond = place - cell
+    n = int(cell.max()) // FINER + 2
+    fine = np.bincount(cell, minlength=n * FINER).astype(np.float64)
+    moved = np.bincount(cell, beyond, n * FINER)
+    fine -= moved
+    fine[1:] += moved[:-1]
+    shares = fine.reshape(n, FINER) @ weights
+    crowd = np.zeros(n + POINTS - 1)  # how many classes there are at the grid points
+    for j in range(POINTS):
+        crowd[j : j + n] += shares[:, j]
+    first = scores.min() - (POINTS // 2 - 1) * step
+    gaps = nodes[0] - first + step * np.arange(1 - len(crowd), len(nodes))
+    log_cdfs = log_cdf(gaps)
+    everyone = np.convolve(crowd, log_cdfs, "valid")[:, None]
+    own = np.lib.stride_tricks.sliding_window_view(log_f(gaps) - log_cdfs, len(crowd))[:, ::-1]  # (nodes, grid points)
+    blocks = np.array_split(np.arange(len(crowd)), -(-own.size // MOST_VALUES))
+    on_grid = np.concatenate([_log_integral(own[:, block] + everyone, step) for block in blocks])
+    fine = (np.lib.stride_tricks.sliding_window_view(on_grid, POINTS) @ weights.T).ravel()
+    return np.asarray(fine[cell] + beyond * (fine[cell + 1] - fine[cell]))
+
+
+def _log_integral(terms: np.ndarray, step: float) -> np.ndarray:
+    """The log of the integral of e^terms along the first axis, whose nodes are `step` apart."""
+    largest = terms.max(axis=0)
+    return np.asarray(largest + np.log(np.exp(terms - largest).sum(axis=0) * step))
+
+
+def lagrange_weights() -> np.ndarray:
+    """float64 (FINER, POINTS): the weight of each of POINTS grid points at k / FINER of the way between the middle two."""
+    points = np.arange(POINTS) - (POINTS // 2 - 1)
+    at = np.arange(FINER)[:, None] / FINER
+    others = [np.delete(points, j) for j in range(POINTS)]
+    return np.column_stack([((at - rest) / (points[j] - rest)).prod(axis=1) for j, rest in enumerate(others)])
+
+
 def settle(
-    z: np.ndarray, label: np.ndarray, start: np.ndarray, x: np.ndarray, weight: np.ndarray, slope: Function, slope_cdf: Function
+    z: np.ndarray,
+    label: np.ndarray,
+    start: np.ndarray,
+    x: np.ndarray,
+    weight: np.ndarray,
+    slope: Function,
+    slope_cdf: Function,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Location and scale of the law of t, each (n,), of the tightest bound for examples that meet all rows; `start` (n,).
 

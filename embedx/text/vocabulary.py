@@ -31,15 +31,26 @@ class Vocabulary:
         return {word: number for number, word in enumerate(self.words)}
 
     def keep_probability(self, sample: float) -> np.ndarray:
-        """Chance of each token to be kept by subsampling, float32 (n_words,).
+        """Chance of each token to be kept by subsampling, float32 (n_words,)."""
+        return keep_probability(self.counts, sample)
 
-        min(1, sqrt(t/f) + t/f) with t = `sample` and f = the word's share of the kept tokens, as word2vec.c has it
-        (Mikolov et al. 2013, eq. 5, states 1 - sqrt(t/f) for leaving out instead). 0 keeps all.
-        """
-        if sample == 0:
-            return np.ones(len(self), np.float32)
-        ratio = sample * self.n_tokens / self.counts
-        return np.minimum(1.0, np.sqrt(ratio) + ratio).astype(np.float32)
+
+def keep_probability(counts: np.ndarray, sample: float) -> np.ndarray:
+    """Chance of each token to be kept by subsampling, float32 (n_words,), from how often each word occurs, int64 (n_words,).
+
+    min(1, sqrt(t/f) + t/f) with t = `sample` and f = the word's share of the kept tokens, as word2vec.c has it
+    (Mikolov et al. 2013, eq. 5, states 1 - sqrt(t/f) for leaving out instead). 0 keeps all.
+    """
+    if sample == 0:
+        return np.ones(len(counts), np.float32)
+    ratio = sample * counts.sum() / counts
+    return np.asarray(np.minimum(1.0, np.sqrt(ratio) + ratio), dtype=np.float32)
+
+
+def kept_counts(counts: np.ndarray, sample: float) -> np.ndarray:
+    """How often each word is expected to survive subsampling, int64 (n_words,), rounded, at least 1."""
+    kept = np.rint(counts * keep_probability(counts, sample).astype(np.float64))
+    return np.asarray(np.maximum(kept, 1), dtype=np.int64)
 
 
 class Counted(Protocol):

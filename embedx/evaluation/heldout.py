@@ -1,0 +1,296 @@
+"""How likely word vectors find text that they were not trained on: the mean of log p(y | x) over held-out pairs, in nats.
+
+A pair is a context word x, the input, and the centre y of its window, the target. Pairs are drawn as training draws them:
+words outside the vocabulary are left out, the others are subsampled, each kept centre gets a reach uniform in 1..window, and
+every kept word within reach of it is one of its inputs. p is the model's own, `Objective.log_probability` of the scores of all
+rows:
+
+    log_likelihood   mean of log p(y | x)
+    standard_error   of that mean, where the groups of pairs, not the pairs, were drawn independently: with r_g the sum of a
+                     group's deviations from the mean, G groups and n pairs, sqrt(G / (G - 1) Σ_g r_g²) / n
+    temperature      the T that makes the calibration pairs, which are not scored, likeliest under p_k^(1/T) / Σ_j p_j^(1/T);
+                     not a number with fewer than FEWEST of them
+    calibrated       the mean of the log of that
+    unigram          mean log-probability of the same targets when each comes as often as it is kept from the training text
+
+A group is a sentence, or CHUNK tokens of one that is longer; no window reaches into another group.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from embedx import objectives, skipgram
+from embedx.errors import EmbedxError
+from embedx.evaluation.labels import blocks_of_rows, fit_temperature
+from embedx.labeled.data import Labels
+from embedx.model import WordVectors
+from embedx.progress import Progress, Silent
+from embedx.settings import TextSettings
+from embedx.skipgram import SkipGramSettings
+from embedx.text.tokenizer import END_OF_SENTENCE
+from embedx.text.vocabulary import keep_probability, kept_counts
+
+PAIRS = 20_000  # scored at most: the standard error is then about 0.01 nats
+CHUNK = 1_000  # tokens
+CALIBRATION_PAIRS = 1_000  # at most, and a tenth of all, and no more than have MOST_CALIBRATION log-probabilities
+MOST_CALIBRATION = 50_000_000  # 200 MB
+FEWEST = 20  # calibration pairs
+BLOCK_FLOATS = 1 << 22  # scores in work at a time: 16 MB
+LEAST = -1e4  # log-probabilities are held here in the fit, which takes no infinite ones
+
+
+class Pairs(NamedTuple):
+    """Inputs with their targets, in text order."""
+
+    inputs: np.ndarray  # int32 (n,): context words
+    targets: np.ndarray  # int32 (n,): centres
+    groups: np.ndarray  # int64 (n,): which sentence or chunk each is from
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Likelihood:
+    """What a model made of held-out pairs; see above."""
+
+    log_likelihood: float
+    standard_error: float
+    calibrated: float
+    temperature: float
+    unigram: float
+    n_pairs: int
+    n_groups: int
+    values: np.ndarray  # float64 (n_pairs,): log p(y | x)
+    groups: np.ndarray  # int64 (n_pairs,)
+    words: list[str]  # that share the probability
+
+    def metrics(self) -> dict[str, float]:
+        """The numbers by their names."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.type in (int, float)}
+
+
+class Difference(NamedTuple):
+    """How much likelier the first model finds the same pairs, in nats."""
+
+    log_likelihood: float
+    standard_error: float
+
+
+# ---- pairs
+
+
+def sample_pairs(
+    words: np.ndarray, groups: np.ndarray, keep: np.ndarray, window: int, seed: int, at_most: int = PAIRS
+) -> Pairs:
+    """The pairs of one pass of training over a text; if there are more than `at_most`, so many of them, any as likely.
+
+    words   int32 (n,): in text order, -1 for a word outside the vocabulary
+    groups  int64 (n,): not decreasing
+    keep    float32 (n_words,): the chance of each word to be kept
+    """
+    rng = np.random.default_rng(seed)
+    place = np.flatnonzero(words >= 0)
+    place = place[rng.random(len(place)) < keep[words[place]]]
+    kept, group = words[place], groups[place]
+    reach = rng.integers(1, window + 1, len(kept))
+    here = np.arange(len(kept))
+    before = np.minimum(reach, here - np.searchsorted(group, group, "left"))
+    after = np.minimum(reach, np.searchsorted(group, group, "right") - 1 - here)
+    ends = np.cumsum(before + after)
+    n = int(ends[-1]) if len(ends) else 0
+    chosen = np.sort(rng.choice(n, at_most, replace=False, shuffle=False)) if n > at_most else np.arange(n)
+    centre = np.searchsorted(ends, chosen, "right")
+    step = chosen - (ends - after)[centre]  # from -before to after - 1
+    context = centre + step + (step >= 0)
+    return Pairs(kept[context].astype(np.int32), kept[centre].astype(np.int32), group[centre].astype(np.int64))
+
+
+def text_of(tokens: np.ndarray, remap: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The words, int32 (n,), and groups, int64 (n,), of an encoded text.
+
+    tokens  int32: provisional ids, END_OF_SENTENCE between sentences
+    remap   int32 (n_types,): the model's word of each provisional id, -1 if it has none
+    """
+    is_word = tokens != END_OF_SENTENCE
+    sentence = np.cumsum(~is_word)[is_word]
+    within = np.arange(len(sentence)) - np.searchsorted(sentence, sentence, "left")
+    return remap[tokens[is_word]], np.cumsum(within % CHUNK == 0)
+
+
+def draw(
+    words: np.ndarray, groups: np.ndarray, vectors: WordVectors, seed: int = 0, at_most: int = PAIRS
+) -> tuple[Pairs, Pairs]:
+    """Pairs to score, at most `at_most`, and pairs to calibrate with, none of them the same place in the text.
+
+    The model's own window and subsampling draw them; `words` and `groups` as for `sample_pairs`. Raises `EmbedxError` where
+    there is no pair.
+    """
+    counts, settings = trained_on(vectors), vectors.settings
+    spare = min(CALIBRATION_PAIRS, max(FEWEST, MOST_CALIBRATION // len(vectors)))
+    keep = keep_probability(counts, settings["sample"])
+    pairs = sample_pairs(words, groups, keep, settings["window"], seed, at_most + spare)
+    n = len(pairs.targets)
+    if n == 0:
+        raise EmbedxError("the held-out text has no two words of the model side by side; give more text, of the same kind")
+    n_spare = max(min(spare, n // 10), n - at_most)
+    spared = np.zeros(n, dtype=bool)
+    spared[np.random.default_rng([seed, 1]).choice(n, n_spare, replace=False)] = True
+    return Pairs(*(each[~spared] for each in pairs)), Pairs(*(each[spared] for each in pairs))
+
+
+def pairs_of(
+    corpora: "skipgram.Corpora",
+    vectors: WordVectors,
+    *,
+    seed: int = 0,
+    at_most: int = PAIRS,
+    progress: Progress | None = None,
+    cache_dir: Path | None = None,
+) -> tuple[Pairs, Pairs]:
+    """Pairs to score and pairs to calibrate with, from text that is read by the model's own settings; see `draw`.
+
+    Raises `EmbedxError` if the text cannot be read or has no pair, or embedx did not train the model.
+    """
+    trained_on(vectors)
+    text = TextSettings.from_options(vectors.settings)
+    with skipgram.encode(corpora, text, progress or Silent(), cache_dir) as corpus:
+        number = {word: k for k, word in enumerate(vectors.words)}
+        remap = np.array([number.get(word, -1) for word in corpus.words], dtype=np.int32)
+        return draw(*text_of(corpus.tokens, remap), vectors, seed, at_most)
+
+
+def trained_on(vectors: WordVectors) -> np.ndarray:
+    """How often each word was in the training text, int64 (n_words,).
+
+    Raises `EmbedxError` if embedx did not train the model, for then nobody knows.
+    """
+    known = "objective" in vectors.facts and {"sample", "window", "sampler"} <= vectors.settings.keys()
+    if vectors.counts is None or vectors.output_vectors is None or not known:
+        raise EmbedxError(
+            f"{vectors.facts.get('source', vectors)}: no record of how it was trained, hence no probabilities; "
+            "give a folder that `embedx train` wrote"
+        )
+    return vectors.counts
+
+
+# ---- their likelihood
+
+
+def evaluate(vectors: WordVectors, pairs: Pairs, calibration: Pairs, progress: Progress | None = None) -> Likelihood:
+    """The likelihood of `pairs`, with a temperature fitted to the pairs of `calibration`."""
+    progress = progress or Silent()
+    log_p_of = log_probability_of(vectors)
+    temperature = fitted_temperature(log_p_of, calibration, progress)
+    inputs, row = np.unique(pairs.inputs, return_inverse=True)
+    order = np.argsort(row, kind="stable")  # the pairs by their input
+    ends = np.searchsorted(row[order], np.arange(len(inputs) + 1))
+    values, calibrated = np.empty(len(row)), np.empty(len(row))
+    progress.start("scoring", len(row), " pairs")
+    for rows, log_p in log_p_of(inputs):
+        some = order[ends[rows.start] : ends[rows.stop]]
+        values[some] = log_p[row[some] - rows.start, pairs.targets[some]]
+        calibrated[some] = values[some] / temperature - log_sums(log_p, temperature)[row[some] - rows.start]
+        progress.update(int(ends[rows.stop]))
+    progress.finish()
+    times_kept = kept_counts(trained_on(vectors), vectors.settings["sample"])
+    return Likelihood(
+        log_likelihood=float(values.mean()),
+        standard_error=standard_error(values, pairs.groups),
+        calibrated=float(calibrated.mean()),
+        temperature=temperature,
+        unigram=float(np.log(times_kept[pairs.targets] / times_kept.sum()).mean()),
+        n_pairs=len(values),
+        n_groups=len(np.unique(pairs.groups)),
+        values=values,
+        groups=pairs.groups,
+        words=vectors.words,
+    )
+
+
+def compare(a: Likelihood, b: Likelihood) -> Difference:
+    """The mean of log p_a - log p_b over the same pairs, and its standard error by group.
+
+    Raises `EmbedxError` where the models have different words, `ValueError` where the pairs differ.
+    """
+    check_same_words(a.words, b.words)
+    if not np.array_equal(a.groups, b.groups):
+        raise ValueError("other pairs were scored by the one than by the other")
+    gain = a.values - b.values
+    return Difference(float(gain.mean()), standard_error(gain, a.groups))
+
+
+def check_same_words(a: list[str], b: list[str]) -> None:
+    """Raise `EmbedxError` unless two models have the same words, in the same order."""
+    if a != b:
+        raise EmbedxError(
+            f"the two models have different words, {len(a):,} and {len(b):,} of them, "
+            "so that their log-likelihoods do not compare; "
+            "train both on the same text with the same --min-count and --max-vocab"
+        )
+
+
+def standard_error(values: np.ndarray, groups: np.ndarray) -> float:
+    """Of the mean of `values`, float64 (n,), when groups were drawn independently; not a number where there is one group."""
+    _, group = np.unique(groups, return_inverse=True)
+    sums = np.bincount(group, values - values.mean())
+    n = len(sums)
+    return math.sqrt(n / (n - 1) * float(sums @ sums)) / len(values) if n > 1 else math.nan
+
+
+LogProbability = Callable[[np.ndarray], Iterator[tuple[slice, np.ndarray]]]
+
+
+def log_probability_of(vectors: WordVectors) -> LogProbability:
+    """A function from input words, int32 (n,), to their log p(. | x), (some, n_words), a block of them after another."""
+    counts, settings = trained_on(vectors), vectors.settings
+    found = objectives.find(vectors.facts["objective"])
+    objective = found(found.Settings.from_options(settings))
+    objective.prepare(kept_counts(counts, settings["sample"]))
+    log_noise = np.zeros(len(counts), dtype=np.float32)
+    if settings["sampler"] in ("unigram", "uniform"):  # else nothing was drawn
+        noise = skipgram.noise_distribution(counts, SkipGramSettings.from_options(settings))
+        log_noise = np.log(noise).astype(np.float32)
+    output, bias = vectors.arrays["output"], vectors.arrays.get("bias", np.float32(0))
+    size = max(1, BLOCK_FLOATS // len(counts))
+
+    def log_p_of(inputs: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        for start in range(0, len(inputs), size):
+            rows = slice(start, min(start + size, len(inputs)))
+            z = vectors.vectors[inputs[rows]] @ output.T
+            z += bias
+            yield rows, objective.log_probability(z, log_noise)
+
+    return log_p_of
+
+
+def fitted_temperature(log_p_of: LogProbability, calibration: Pairs, progress: Progress) -> float:
+    """The temperature at which the pairs are likeliest."""
+    if len(calibration.targets) < FEWEST:
+        return math.nan
+    inputs, row = np.unique(calibration.inputs, return_inverse=True)
+    log_p = np.concatenate([np.maximum(block, LEAST).astype(np.float32) for _, block in log_p_of(inputs)])
+    done = 0
+
+    def blocks() -> Iterator[tuple[np.ndarray, Labels]]:
+        nonlocal done
+        for some in blocks_of_rows(len(row), log_p.shape[1]):
+            yield log_p[row[some]], Labels.single(calibration.targets[some])
+            done += len(row[some])
+            progress.update(done)
+
+    progress.start("fitting the temperature", None, " pairs")
+    power = fit_temperature(blocks)
+    progress.finish()
+    return 1 / power
+
+
+def log_sums(log_p: np.ndarray, temperature: float) -> np.ndarray:
+    """log Σ_k p_k^(1/T) of each row, (n,)."""
+    largest = log_p.max(axis=1, keepdims=True)
+    scaled = log_p - largest
+    scaled /= temperature
+    np.exp(scaled, out=scaled)
+    return np.asarray(largest[:, 0] / temperature + np.log(scaled.sum(axis=1)))

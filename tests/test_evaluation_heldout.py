@@ -1,0 +1,392 @@
+"""Held-out likelihood against its definition: pairs as training draws them, and probabilities written out in float64."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import reference
+
+from embedx import model
+from embedx.errors import EmbedxError
+from embedx.evaluation import heldout
+from embedx.evaluation.heldout import Pairs, compare, draw, evaluate, pairs_of, sample_pairs, text_of
+from embedx.model import WordVectors
+from embedx.objectives import OBJECTIVES
+from embedx.settings import TextSettings, VocabularySettings
+from embedx.skipgram import SkipGramSettings
+from embedx.text.vocabulary import kept_counts
+
+MANY = 10**9
+
+
+def words_model(objective="softmax", n=30, dim=4, seed=1, **settings):
+    """A model of random numbers, with biases, that says it was trained."""
+    rng = np.random.default_rng(seed)
+    found = OBJECTIVES[objective]
+    rows = found(found.Settings()).n_rows(n)
+    arrays = {"input": rng.normal(size=(n, dim)), "output": rng.normal(size=(rows, dim)), "bias": rng.normal(size=rows)}
+    groups = (SkipGramSettings(), found.Settings(), TextSettings(), VocabularySettings())
+    record = {name: value for group in groups for name, value in group.record().items()}
+    return WordVectors(
+        [f"w{k}" for k in range(n)],
+        {name: array.astype(np.float32) for name, array in arrays.items()},
+        counts=np.sort(rng.integers(5, 1000, n))[::-1].copy(),
+        settings={**record, "sample": 0.01, **settings},
+        facts={"objective": objective},
+    )
+
+
+def random_pairs(n, n_words=30, seed=2, n_groups=20):
+    rng = np.random.default_rng(seed)
+    inputs, targets = rng.integers(0, n_words, (2, n)).astype(np.int32)
+    return Pairs(inputs, targets, np.sort(rng.integers(0, n_groups, n)))
+
+
+NO_PAIRS = random_pairs(0)
+
+
+def scores(vectors, inputs):
+    arrays = {name: array.astype(np.float64) for name, array in vectors.arrays.items()}
+    return arrays["input"][inputs] @ arrays["output"].T + arrays["bias"]
+
+
+def log_softmax(z):
+    return z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+
+
+# ---- pairs
+
+
+def test_a_pair_is_as_likely_as_training_meets_it():
+    """At a distance d with probability (window - d + 1) / window, on either side."""
+    n, window = 40_000, 5
+    pairs = sample_pairs(np.arange(n, dtype=np.int32), np.zeros(n, np.int64), np.ones(n, np.float32), window, 3, MANY)
+    steps = pairs.inputs - pairs.targets
+    assert abs(steps).max() == window
+    for d in range(1, window + 1):
+        share = (window - d + 1) / window
+        for step in (-d, d):
+            found = np.count_nonzero(steps == step) / (n - d)
+            assert found == pytest.approx(share, abs=4 * np.sqrt(share * (1 - share) / n) + 1e-12)
+    assert pairs.inputs.dtype == pairs.targets.dtype == np.int32
+    assert pairs.groups.dtype == np.int64
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_centre_meets_all_kept_words_within_some_reach(seed):
+    """Every token is a word of its own, so that places can be told; some are unknown, and some never kept."""
+    rng = np.random.default_rng(seed)
+    n, window = 400, 4
+    words = np.where(rng.random(n) < 0.8, np.arange(n), -1).astype(np.int32)
+    groups = np.sort(rng.integers(0, 60, n))
+    keep = (rng.random(n) < 0.7).astype(np.float32)
+    pairs = sample_pairs(words, groups, keep, window, seed, MANY)
+    found = {}
+    for x, y, group in zip(*(each.tolist() for each in pairs), strict=True):
+        found.setdefault(y, []).append(x)
+        assert group == groups[y]
+    kept = [k for k in range(n) if words[k] >= 0 and keep[k]]
+    for i, y in enumerate(kept):
+        windows = []
+        for reach in range(1, window + 1):
+            around = [j for j in range(max(i - reach, 0), min(i + reach + 1, len(kept))) if j != i]
+            windows.append([kept[j] for j in around if groups[kept[j]] == groups[y]])
+        assert found.pop(y, []) in windows
+    assert not found
+
+
+def test_words_are_subsampled():
+    n = 20_000
+    words = np.random.default_rng(6).integers(0, 2, n).astype(np.int32)
+    pairs = sample_pairs(words, np.arange(n) // 10, np.array([1, 0.25], np.float32), 1, 0, MANY)
+    assert np.mean(pairs.targets == 1) == pytest.approx(0.2, abs=0.02)  # one rare centre for four frequent ones
+    assert np.mean((pairs.targets == 1) & (pairs.inputs == 1)) == pytest.approx(0.04, abs=0.01)
+
+
+def test_of_too_many_pairs_any_are_taken_and_none_twice():
+    n = 5000
+    arguments = np.arange(n, dtype=np.int32), np.arange(n) // 100, np.ones(n, np.float32), 3, 7
+    everything = set(zip(*(each.tolist() for each in sample_pairs(*arguments, MANY)), strict=True))
+    some = sample_pairs(*arguments, 4000)
+    chosen = set(zip(*(each.tolist() for each in some), strict=True))
+    assert len(chosen) == 4000
+    assert chosen < everything
+    steps = np.array([abs(x - y) for x, y, _ in everything])
+    for d in (1, 2, 3):  # as usual as among all
+        assert np.mean(abs(some.inputs - some.targets) == d) == pytest.approx(np.mean(steps == d), abs=0.03)
+    assert np.mean(some.targets) == pytest.approx(n / 2, rel=0.05)
+    again = sample_pairs(*arguments, 4000)
+    assert all(np.array_equal(a, b) for a, b in zip(some, again, strict=True))
+    assert not np.array_equal(some.targets, sample_pairs(*arguments[:-1], 8, 4000).targets)
+
+
+def test_groups_are_sentences_and_pieces_of_long_ones(monkeypatch):
+    monkeypatch.setattr(heldout, "CHUNK", 3)
+    tokens = np.array([0, 1, -1, 2, 0, 1, 2, 0, 1, 2, -1, 1], np.int32)
+    words, groups = text_of(tokens, np.array([5, -1, 7], np.int32))
+    assert words.tolist() == [5, -1, 7, 5, -1, 7, 5, -1, 7, -1]
+    assert groups.tolist() == [1, 1, 2, 2, 2, 3, 3, 3, 4, 5]
+
+
+def test_no_pair_is_scored_and_calibrated_with():
+    n = 30_000
+    vectors = words_model(n=n, window=3, sample=0.0)
+    words, groups = np.arange(n, dtype=np.int32), np.arange(n) // 25
+    pairs, calibration = draw(words, groups, vectors, seed=5)
+    assert len(pairs.targets) == 20_000
+    assert len(calibration.targets) == 1000
+    together = [set(zip(each.inputs.tolist(), each.targets.tolist(), strict=True)) for each in (pairs, calibration)]
+    assert not together[0] & together[1]
+    assert (np.diff(pairs.groups) >= 0).all()
+    assert calibration.targets.mean() == pytest.approx(n / 2, rel=0.1)
+    assert len(draw(words, groups, vectors, at_most=50)[0].targets) == 50
+    few, fewer = draw(words[:500], groups[:500], vectors)
+    assert len(fewer.targets) == (len(few.targets) + len(fewer.targets)) // 10
+
+
+def test_calibration_pairs_are_fewer_where_words_are_many(monkeypatch):
+    monkeypatch.setattr(heldout, "MOST_CALIBRATION", 40 * 300)
+    vectors = words_model(n=300, sample=0.0)
+    pairs, calibration = draw(np.arange(300, dtype=np.int32).repeat(40), np.arange(12_000) // 25, vectors, at_most=5000)
+    assert (len(pairs.targets), len(calibration.targets)) == (5000, 40)
+
+
+def test_text_is_read_as_the_model_read_it(tmp_path):
+    file = tmp_path / "held-out.txt"
+    file.write_text("W1, w2 (W3)\nw4 unknown w1\nw2\n")
+    vectors = words_model(sample=0.0, window=1, tokenizer="words", lowercase=True)
+    pairs, calibration = pairs_of(str(file), vectors)
+    together = list(zip(*(each.tolist() for each in pairs), strict=True))
+    assert together == [(2, 1, 1), (1, 2, 1), (3, 2, 1), (2, 3, 1), (1, 4, 2), (4, 1, 2)]
+    assert not len(calibration.targets)
+    with pytest.raises(EmbedxError, match="the held-out text has no two words of the model side by side"):
+        pairs_of(str(file), words_model(tokenizer="words", lowercase=False, n=2))
+
+
+# ---- likelihood
+
+
+def test_softmax_is_the_definition(monkeypatch):
+    monkeypatch.setattr(heldout, "BLOCK_FLOATS", 70)  # two inputs at a time
+    vectors, pairs = words_model(), random_pairs(200)
+    found = evaluate(vectors, pairs, NO_PAIRS)
+    expected = log_softmax(scores(vectors, pairs.inputs))[np.arange(200), pairs.targets]
+    np.testing.assert_allclose(found.values, expected, atol=1e-5)
+    assert found.values.dtype == np.float64
+    assert found.log_likelihood == pytest.approx(expected.mean(), abs=1e-6)
+    assert (found.n_pairs, found.n_groups) == (200, 20)
+    assert np.isnan(found.temperature)
+    assert np.isnan(found.calibrated)
+
+
+@pytest.mark.parametrize(("sampler", "exponent"), [("unigram", 0.75), ("unigram", 0.3), ("uniform", 0.75)])
+def test_negative_sampling_adds_the_log_of_its_noise(sampler, exponent):
+    vectors, pairs = words_model("ns", sampler=sampler, sampler_exponent=exponent), random_pairs(200)
+    noise = exponent * np.log(vectors.counts) if sampler == "unigram" else 0
+    expected = log_softmax(scores(vectors, pairs.inputs) + noise)[np.arange(200), pairs.targets]
+    np.testing.assert_allclose(evaluate(vectors, pairs, NO_PAIRS).values, expected, atol=1e-5)
+
+
+def test_a_tree_is_that_of_the_kept_counts():
+    """Subsampled so hard that another tree would come of the counts themselves."""
+    vectors, pairs = words_model("hs", sample=1e-4), random_pairs(200)
+    tree = OBJECTIVES["hs"](OBJECTIVES["hs"].Settings())
+    tree.prepare(kept_counts(vectors.counts, 1e-4))
+    of_counts = OBJECTIVES["hs"](OBJECTIVES["hs"].Settings())
+    of_counts.prepare(vectors.counts)
+    assert not np.array_equal(tree.paths().nodes, of_counts.paths().nodes)
+    z = scores(vectors, pairs.inputs)
+    expected = [reference.tree_log_probability(z[i], *tree.paths())[y] for i, y in enumerate(pairs.targets)]
+    np.testing.assert_allclose(evaluate(vectors, pairs, NO_PAIRS).values, expected, atol=1e-5)
+
+
+def test_biases_may_be_missing():
+    vectors, pairs = words_model(), random_pairs(50)
+    del vectors.arrays["bias"]
+    without = evaluate(vectors, pairs, NO_PAIRS).values
+    vectors.arrays["bias"] = np.zeros(30, np.float32)
+    np.testing.assert_array_equal(without, evaluate(vectors, pairs, NO_PAIRS).values)
+
+
+def test_the_unigram_model_is_that_of_kept_counts():
+    vectors, pairs = words_model(sample=1e-3), random_pairs(100)
+    kept = kept_counts(vectors.counts, 1e-3)
+    expected = sum(np.log(kept[y] / kept.sum()) for y in pairs.targets) / 100
+    assert evaluate(vectors, pairs, NO_PAIRS).unigram == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_standard_error_is_by_group():
+    vectors, pairs = words_model(), random_pairs(300, n_groups=17)
+    found = evaluate(vectors, pairs, NO_PAIRS)
+    total = 0.0
+    for group in set(pairs.groups.tolist()):
+        total += sum(v - found.log_likelihood for v in found.values[pairs.groups == group]) ** 2
+    assert found.standard_error == pytest.approx(np.sqrt(17 / 16 * total) / 300, rel=1e-9)
+    # What is independent from pair to pair is the usual formula.
+    alone = evaluate(vectors, pairs._replace(groups=np.arange(300)), NO_PAIRS)
+    assert alone.standard_error == pytest.approx(found.values.std(ddof=1) / np.sqrt(300), rel=1e-9)
+    assert np.isnan(evaluate(vectors, pairs._replace(groups=np.zeros(300, int)), NO_PAIRS).standard_error)
+
+
+@pytest.mark.parametrize("by", [2.0, 0.6])
+def test_the_temperature_undoes_what_multiplied_the_scores(by):
+    true = words_model()
+    wrong = words_model()
+    wrong.arrays = {
+        **true.arrays,
+        "output": np.float32(by) * true.arrays["output"],
+        "bias": np.float32(by) * true.arrays["bias"],
+    }
+    rng = np.random.default_rng(4)
+    inputs = rng.integers(0, 30, 30_000).astype(np.int32)
+    noise = rng.gumbel(size=(30_000, 30))
+    pairs = Pairs(inputs, (scores(true, inputs) + noise).argmax(axis=1).astype(np.int32), np.arange(30_000) // 10)
+    scored, calibration = (Pairs(*(each[part] for each in pairs)) for part in (slice(10_000), slice(10_000, None)))
+    right, found = evaluate(true, scored, calibration), evaluate(wrong, scored, calibration)
+    assert found.temperature == pytest.approx(by, rel=0.03)
+    assert right.temperature == pytest.approx(1, rel=0.03)
+    assert found.calibrated == pytest.approx(right.calibrated, abs=1e-5)
+    assert right.calibrated == pytest.approx(right.log_likelihood, abs=0.002)
+    assert found.log_likelihood < right.log_likelihood - 0.05
+    tempered = log_softmax(log_softmax(scores(wrong, scored.inputs)) / found.temperature)
+    assert found.calibrated == pytest.approx(tempered[np.arange(10_000), scored.targets].mean(), abs=1e-5)
+
+
+def test_progress_ends_with_all_pairs():
+    told = []
+
+    class Listener:
+        interval = 0.0
+
+        def start(self, title, total, unit):
+            told.append((title, total))
+
+        def update(self, done, **facts):
+            told.append(done)
+
+        def note(self, message): ...
+
+        def finish(self): ...
+
+    evaluate(words_model(), random_pairs(100), random_pairs(50, seed=9), Listener())
+    assert told[0] == ("fitting the temperature", None)
+    assert ("scoring", 100) in told
+    assert told[-1] == 100
+
+
+# ---- two models
+
+
+def test_the_difference_of_two_models_is_paired():
+    a, b, pairs = words_model(seed=1), words_model(seed=2), random_pairs(200)
+    found = [evaluate(each, pairs, NO_PAIRS) for each in (a, b)]
+    difference = compare(*found)
+    assert difference.log_likelihood == pytest.approx(found[0].log_likelihood - found[1].log_likelihood)
+    gain = found[0].values - found[1].values
+    sums = [(gain - gain.mean())[pairs.groups == group].sum() for group in range(20)]
+    assert difference.standard_error == pytest.approx(np.sqrt(20 / 19 * np.square(sums).sum()) / 200)
+    assert compare(found[0], found[0]) == (0, 0)
+
+
+def test_models_of_different_words_and_different_pairs_do_not_compare():
+    a, b = (evaluate(words_model(n=n), random_pairs(50), NO_PAIRS) for n in (30, 31))
+    with pytest.raises(EmbedxError, match=r"the two models have different words, 30 and 31 of them, .*; train both"):
+        compare(a, b)
+    with pytest.raises(ValueError, match="other pairs"):
+        compare(a, evaluate(words_model(), random_pairs(51), NO_PAIRS))
+
+
+@pytest.mark.parametrize("lost", ["objective", "sample", "window", "counts", "output"])
+def test_a_model_without_record_is_told_what_it_needs(lost):
+    vectors = words_model()
+    vectors.facts["source"] = "vectors.txt"
+    for part in (vectors.facts, vectors.settings, vectors.arrays):
+        part.pop(lost, None)
+    if lost == "counts":
+        vectors.counts = None
+    with pytest.raises(EmbedxError, match=r"vectors.txt: no record of how it was trained.*; give a folder"):
+        pairs_of([["w1", "w2"]], vectors)
+
+
+# ---- the command
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A folder with two models of the same words, one of others, a text and a file of vectors."""
+    folder = tmp_path_factory.mktemp("heldout")
+    for name, options in {"a": {}, "b": {"seed": 2}, "c": {"n": 31}}.items():
+        v = words_model(**options)
+        model.save(folder / name, words=v.words, counts=v.counts, arrays=v.arrays, settings=v.settings, facts=v.facts)
+    rng = np.random.default_rng(0)
+    lines = [" ".join(f"w{k}" for k in rng.integers(0, 30, 12)) for _ in range(200)]
+    (folder / "text.txt").write_text("\n".join(lines))
+    (folder / "vectors.txt").write_text("1 2\nw1 0.5 0.5\n")
+    (folder / "similar.tsv").write_text("".join(f"w{k}\tw{k + 1}\t{k}\n" for k in range(9)))
+    return folder
+
+
+def embedx_eval(home, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "embedx", "eval", *arguments],
+        cwd=home, capture_output=True, text=True, timeout=300, env=os.environ | {"EMBEDX_CACHE_DIR": str(home / "cache")},
+    )  # fmt: skip
+
+
+def test_eval_prints_the_likelihood_and_nothing_else(home):
+    done = embedx_eval(home, "a", "--heldout", "text.txt")
+    assert done.returncode == 0, done.stderr
+    vectors = model.load(home / "a")
+    pairs, calibration = pairs_of(str(home / "text.txt"), vectors)
+    expected = evaluate(vectors, pairs, calibration)
+    told = dict(line.split("\t") for line in done.stdout.splitlines())
+    assert list(told) == [
+        "log_likelihood", "standard_error", "calibrated", "temperature", "unigram", "n_pairs", "n_groups"
+    ]  # fmt: skip
+    assert told["log_likelihood"] == f"{expected.log_likelihood:.4f}"
+    assert told["n_groups"] == "200"
+
+
+def test_eval_of_two_models_tells_the_difference(home):
+    done = embedx_eval(home, "a", "b", "--heldout", "text.txt", "--seed", "3", "--json", "--pairs", "similar.tsv")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    found = told["heldout"]
+    assert found["model"]["n_pairs"] == found["other"]["n_pairs"]
+    gain = found["model"]["log_likelihood"] - found["other"]["log_likelihood"]
+    assert found["difference"]["log_likelihood"] == pytest.approx(gain)
+    assert found["difference"]["standard_error"] > 0
+    assert told["scores"][0]["set"] == "similar"
+    lines = embedx_eval(home, "a", "b", "--heldout", "text.txt", "--seed", "3").stdout.splitlines()
+    assert lines[0] == f"log_likelihood\t{found['model']['log_likelihood']:.4f}\t{found['other']['log_likelihood']:.4f}"
+    assert lines[-2] == f"difference_log_likelihood\t{gain:.4f}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["vectors.txt"], "vectors.txt: no folder that `embedx train` wrote, which is what --heldout needs"),
+        (["nowhere"], "nowhere: no folder that `embedx train` wrote"),
+        (["a", "c"], "the two models have different words, 30 and 31 of them"),
+        (["a", "--test", "text.txt"], "--heldout is for word vectors, --test for classifiers; give one of them"),
+    ],
+)
+def test_a_mistake_gets_one_line_and_exit_code_2(home, arguments, message):
+    done = embedx_eval(home, *arguments, "--heldout", "text.txt")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert message in line
+    assert done.stdout == ""
+
+
+def test_a_classifier_has_no_held_out_text(home):
+    (home / "classifier").mkdir(exist_ok=True)
+    (home / "classifier" / "model.json").write_text(
+        json.dumps({"format": 1, "task": "classification", "names": {}, "arrays": {}, "settings": {}, "facts": {}})
+    )
+    done = embedx_eval(home, "classifier", "--heldout", "text.txt")
+    assert done.returncode == 2
+    assert done.stderr == "embedx: classifier: no folder that `embedx train` wrote, which is what --heldout needs\n"

@@ -1,0 +1,89 @@
+"""Winning utilities among very many classes: what a grid of scores gives is what each class by itself would give."""
+
+import numpy as np
+import pytest
+
+from embedx.objectives import OBJECTIVES, utility
+
+K = 3000
+LAWS = ("ar-probit", "ar-logistic")
+
+
+def make(name):
+    return OBJECTIVES[name](OBJECTIVES[name].Settings())
+
+
+def score_ranges():
+    rng = np.random.default_rng(1)
+    usual = rng.normal(size=K)
+    return {
+        "usual": 2 * usual,
+        "nearly equal": 0.01 * usual,
+        "equal": np.zeros(K),
+        "two values": np.repeat([3.3, -7.7], K // 2),
+        "wide": rng.uniform(-60, 60, K),
+        "skewed": -rng.exponential(4, K),
+        "one ahead": np.append(15, usual),
+        "one far ahead": np.append(3 * usual, 100),
+        "one far behind": np.append(usual, -250),
+        "a large common part": 1e4 + usual,
+    }
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("which", score_ranges())
+def test_many_classes_have_the_probabilities_of_each_by_itself(name, which, monkeypatch):
+    z = score_ranges()[which]
+    found = make(name).log_probability(z, np.zeros(len(z)))
+    monkeypatch.setattr(utility, "FEW_CLASSES", len(z))
+    exact = make(name).log_probability(z, np.zeros(len(z)))
+    assert abs(found - exact)[exact > np.log(1e-12)].max() < 1e-4
+    assert abs(found - exact).max() < 1e-3  # here even the unlikely ones
+    assert np.exp(found).sum() == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_rows_of_many_classes_do_not_mix(name):
+    z = np.random.default_rng(2).normal(size=(2, 2, K)).astype(np.float32)
+    z[1] *= 5
+    whole = make(name).log_probability(z, np.zeros(K))
+    assert whole.shape == z.shape
+    for i in np.ndindex(2, 2):
+        np.testing.assert_array_equal(whole[i], make(name).log_probability(z[i], np.zeros(K)))
+
+
+@pytest.mark.parametrize("n", [10 * K, 100 * K])
+def test_more_classes_need_no_more_values_of_the_distribution_function(n):
+    evaluated = []
+
+    def log_cdf(x):
+        evaluated.append(x.size)
+        return -np.log1p(np.exp(-x))
+
+    z = np.linspace(-5, 5, n)
+    utility.log_probability(z, lambda x: log_cdf(x) + log_cdf(-x), log_cdf, lambda scores: scores.min() - 40, 40, 0.4)
+    assert sum(evaluated) < 1000
+
+
+def test_blocks_of_the_grid_change_nothing(monkeypatch):
+    z = score_ranges()["usual"]
+    for name in LAWS:
+        whole = make(name).log_probability(z, np.zeros(K))
+        with monkeypatch.context() as patch:
+            patch.setattr(utility, "MOST_VALUES", 3000)
+            np.testing.assert_allclose(make(name).log_probability(z, np.zeros(K)), whole, rtol=1e-12)
+
+
+def test_a_few_classes_far_apart_are_looked_at_one_by_one(monkeypatch):
+    """A grid over their range would have more points than there are classes."""
+    z = np.append(np.random.default_rng(3).normal(size=K), 2e3)
+    monkeypatch.setattr(utility, "_by_grid", None)
+    assert np.exp(make("ar-logistic").log_probability(z, z)[-1]) == pytest.approx(1)
+
+
+def test_interpolation_is_exact_for_polynomials():
+    weights = utility.lagrange_weights()
+    at = np.arange(utility.FINER) / utility.FINER
+    points = np.arange(utility.POINTS) - (utility.POINTS // 2 - 1)
+    for power in range(utility.POINTS):
+        np.testing.assert_allclose(weights @ points.astype(float) ** power, at**power, atol=1e-12)
