@@ -25,6 +25,7 @@ from embedx.labeled.known import Known
 from embedx.labeled.rules import chosen_labels, known_labels, scaled
 from embedx.objectives.contract import Objective
 from embedx.progress import Progress, Silent
+from embedx.samplers.draws import noise_distribution
 
 TASK = "classification"
 BLOCK_FLOATS = 1 << 23  # scores looked at in one go
@@ -206,12 +207,6 @@ def load(path: str | Path) -> Classifier:
         **{name: reader[name] for name in RECORDED},
     )  # fmt: skip
     return Classifier(objective, stored.arrays, known, counts, stored.settings, stored.facts)
-
-
-def noise_distribution(counts: np.ndarray, sampler: str, exponent: float) -> np.ndarray:
-    """float64 (n_labels,): the probability of each label to be drawn; one that never occurred counts as seen once."""
-    weights = np.maximum(counts, 1).astype(np.float64) ** (exponent if sampler == "unigram" else 0.0)
-    return np.asarray(weights / weights.sum())
 
 
 def drawn_at_all(noise: np.ndarray, n_draws: int) -> np.ndarray:

@@ -189,9 +189,9 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     """The settings with nothing left open but `hidden`, `max_norm`, `decay_every`. Raises `EmbedxError` for what cannot be."""
     sampler = settings.sampler or objective.samplers[0]
     is_step = objective.kind == "step"
-    optimizer = settings.optimizer or ("sgd" if is_step else str(objective.defaults.get("optimizer", "adagrad")))
+    optimizer = settings.optimizer or ("sgd" if is_step else str(objective.label_defaults.get("optimizer", "adagrad")))
     batch = settings.batch_size if settings.batch_size is not None else 1 if is_step else 100
-    rate = settings.learning_rate or float(objective.defaults.get("learning_rate", 0.1))
+    rate = settings.learning_rate or float(objective.label_defaults.get("learning_rate", 0.1))
     name = f"--objective {objective.name}"
     if sampler not in objective.samplers:
         raise EmbedxError(f"--sampler {sampler} does not apply to {name}, which takes {', '.join(objective.samplers)}")

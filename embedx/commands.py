@@ -46,10 +46,9 @@ def train(
     resolve(corpora)  # a mistyped name is told before anything else is done
     folder = output or default_output(corpora, objective_name)
     check_output(folder, overwrite)
-    settings = SkipGramSettings.from_options(typed)
+    settings, objective = skipgram.chosen(found, typed)
     text = TextSettings.from_options(recipe_defaults(corpora) | typed)
     vocabulary = VocabularySettings.from_options(typed)
-    objective = found(found.Settings.from_options(typed))
     progress.note(f"embedx train {' '.join(corpora)} --objective {objective_name} --output {folder}")
     _note_settings(progress, settings, objective.settings, text, vocabulary)
     trained = skipgram.train(

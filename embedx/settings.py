@@ -52,6 +52,14 @@ def seconds(duration: str) -> float:
     return 3600 * hours + 60 * minutes + rest
 
 
+def share_of(text: str) -> float:
+    """`0.1%` or `0.001` as a number. Raises `EmbedxError` for anything else."""
+    try:
+        return float(text[:-1]) / 100 if text.strip().endswith("%") else float(text)
+    except ValueError:
+        raise EmbedxError(f"--heldout {text}: not a share; write 0.1% or 0.001") from None
+
+
 def settings_of(group: "type[Settings]") -> list[str]:
     """The names of the settings that a class declares."""
     return [field.name for field in dataclasses.fields(group)]

@@ -5,30 +5,34 @@ corpora -> encoded tokens -> vocabulary -> [engine: blocks of skip-gram pairs] -
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numba import typeof, types
 
 from embedx import model, objectives
 from embedx.compiled import is_cached
+from embedx.engine import blocks, trainer
 from embedx.engine import skipgram as engine
-from embedx.engine import trainer
 from embedx.engine.random import stream_key
 from embedx.engine.simd import aligned_zeros
 from embedx.errors import DivergedError, EmbedxError
+from embedx.evaluation import heldout
 from embedx.interrupts import to_the_end
 from embedx.objectives.contract import COEFFICIENTS, Objective
 from embedx.progress import Progress, Silent
-from embedx.samplers.alias import AliasTable, alias_table
-from embedx.settings import Settings, TextSettings, VocabularySettings, param, seconds, settings_of
-from embedx.text import cache, sources
-from embedx.text.vocabulary import Vocabulary, select
+from embedx.samplers.draws import new_draws, noise_distribution
+from embedx.settings import Settings, TextSettings, VocabularySettings, param, seconds, settings_of, share_of
+from embedx.text import cache
+from embedx.text.encode import Corpora, encode
+from embedx.text.heldout import hold_out, n_chunks
+from embedx.text.vocabulary import Vocabulary, kept_counts, select
 
 STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
 INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
+CHUNKS = 2**33  # the seed of what is held out
+ROWS = {"unigram": blocks.DRAWN, "uniform": blocks.DRAWN, "all": blocks.ALL, "path": blocks.PATH}
 # A drawn word stands for negatives × pairs / draws of a block's pairs and moves by all of them at once. Word similarity and
 # analogies are best up to 8 (learning rate 0.04, 100 MB of Wikipedia), slightly worse at 15, worse at 30; 60 diverges.
 PAIRS_PER_DRAW = 7.5
@@ -46,8 +50,18 @@ class SkipGramSettings(Settings):
     window: int = param(5, "the context reaches up to this many kept words to each side; drawn anew for each word", at_least=1)
     epochs: int = param(5, "passes over the corpus", at_least=1)
     learning_rate: float = param(0.04, "step size at the start; falls linearly to zero over the run", above=0.0)
-    sampler: str = param("unigram", "what noise words are drawn by: their count, or evenly", choices=("unigram", "uniform"))
+    sampler: str | None = param(
+        None,
+        "which rows compete with the positive: words drawn by their count, or evenly, all words, or the path of a tree; by "
+        "default the first of these that the objective takes",
+        choices=("unigram", "uniform", "all", "path"),
+    )
     sampler_exponent: float = param(0.75, "the power of the count that `unigram` draws by", at_least=0.0, at_most=1.0)
+    bias: str = param(
+        "none",
+        "a bias for each output row, which starts at what its frequency alone suggests, or at zero; or none",
+        choices=("none", "zero", "frequency"),
+    )
     share: int = param(
         8,
         "consecutive words whose windows share one set of noise words; 0 draws afresh for every pair",
@@ -55,7 +69,7 @@ class SkipGramSettings(Settings):
         at_most=64,
     )
     draws: int | None = param(
-        None, "noise words drawn for each set; by default enough to keep each one's step small", at_least=1, at_most=MOST_DRAWS
+        None, "noise words drawn for each set; by default enough to keep each one's step small", at_least=0, at_most=MOST_DRAWS
     )
     threads: int | None = param(None, "worker threads; by default one for each usable core", at_least=1)
     time_budget: float | None = param(
@@ -64,6 +78,19 @@ class SkipGramSettings(Settings):
         above=0.0,
         parse=seconds,
     )
+    optimizer: str = param(
+        "sgd",
+        "`adagrad` divides a row's step by the root of the sum of its gradients' mean squares: what moved much moves less",
+        choices=("sgd", "adagrad"),
+    )
+    heldout: float = param(
+        0.0,
+        "the share of the corpus that training never sees, 0.1% say; its log-likelihood is told at the end",
+        at_least=0.0,
+        at_most=0.5,
+        parse=share_of,
+    )
+    heldout_every: int | None = param(None, "tell it after so many epochs, too", at_least=1)
     seed: int = param(1, "every random choice derives from this", at_least=0)
 
 
@@ -73,9 +100,6 @@ class Trained:
 
     vectors: model.WordVectors
     outcome: trainer.Outcome
-
-
-Corpora = str | Path | Sequence[str | Path] | Iterable[Sequence[str]]  # names of corpora, or sentences as lists of tokens
 
 
 def train(
@@ -93,124 +117,201 @@ def train(
     Raises `EmbedxError` for what the user can mend and `DivergedError` when training leaves the finite numbers. Ctrl-C ends the
     training early with what was learned so far; the outcome tells.
     """
-    if settings.sampler not in objective.samplers or objective.takes == "set":
-        raise EmbedxError(f"--objective {objective.name}: `embedx classify` has it; word vectors are trained by ns")
+    settings = with_sampler(settings, objective)
     progress = progress or Silent()
     text, vocabulary = text or TextSettings(), vocabulary or VocabularySettings()
     with encode(corpora, text, progress, cache_dir) as corpus:
         words, remap = select(corpus, vocabulary)
         progress.note(f"vocabulary: {len(words):,} words, {words.n_tokens:,} of {corpus.n_tokens:,} tokens")
-        noise = noise_distribution(words.counts, settings)
-        settings = resolved(settings, objective, words.counts * words.keep_probability(vocabulary.sample), noise, progress)
-        tables = new_tables(len(words), objective, settings)
-        outcome = _run(corpus, words, remap, noise, tables, objective, settings, vocabulary.sample, progress)
+        noise = noise_distribution(words.counts, str(settings.sampler), settings.sampler_exponent)
+        kept = kept_counts(words.counts, vocabulary.sample)
+        objective.prepare(kept)
+        settings = resolved(settings, objective, kept, noise, progress)
+        tables = new_tables(objective, settings, kept, noise)
+        task = _Task(corpus, words, remap, noise, tables, objective, settings, text, vocabulary, progress)
+        outcome = task.run()
         to_the_end(lambda: _check(tables, settings, outcome, progress))
-        facts = _facts(corpus, words, objective, settings, outcome)
-    arrays = {"input": tables.inputs[:, : settings.dim], "output": tables.outputs[:, : settings.dim]}
-    record = settings.record() | objective.settings.record() | text.record() | vocabulary.record()
-    return Trained(model.WordVectors(words.words, arrays, counts=words.counts, settings=record, facts=facts), outcome)
+        vectors = task.model(outcome)
+        if task.heldout is not None and outcome.interrupted_by is None:
+            vectors.facts["heldout"] = to_the_end(task.heldout_metrics)
+    return Trained(vectors, outcome)
 
 
-def encode(corpora: Corpora, text: TextSettings, progress: Progress, cache_dir: Path | None) -> cache.EncodedCorpus:
-    """The corpora as provisional token ids; read now, or found in the token cache."""
-    if isinstance(corpora, str | Path):
-        corpora = [corpora]
-    if isinstance(corpora, Sequence) and (names := [str(name) for name in corpora if isinstance(name, str | Path)]):
-        return cache.encode(sources.resolve(names), text, progress, cache_dir)
-    return cache.encode_sentences(cast(Iterable[Sequence[str]], corpora), progress, cache_dir)
+def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGramSettings, Objective]:
+    """The settings among `options`, those not given as they suit the objective best, and the objective with its own."""
+    options = {**objective.word_defaults, **options}
+    return SkipGramSettings.from_options(options), objective(objective.Settings.from_options(options))
 
 
-def new_tables(n_words: int, objective: Objective, settings: SkipGramSettings) -> engine.Tables:
-    """Parameters before training: inputs uniform in ±1/(2 dim), each number drawn for itself; outputs zero.
+def with_sampler(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
+    """The settings with a sampler that the objective takes. Raises `EmbedxError` if it does not take the one asked for."""
+    usual = next(each for each in ("unigram", *objective.samplers) if each in objective.samplers)
+    sampler = settings.sampler or usual
+    if sampler not in objective.samplers:
+        raise EmbedxError(
+            f"--sampler {sampler} does not apply to --objective {objective.name}, which takes {', '.join(objective.samplers)}"
+        )
+    return dataclasses.replace(settings, sampler=sampler)
 
+
+def new_tables(objective: Objective, settings: SkipGramSettings, kept: np.ndarray, noise: np.ndarray) -> engine.Tables:
+    """Parameters before training: inputs uniform in ±1/(2 dim), each number drawn for itself; outputs zero but for biases.
+
+    kept   int64 (n_words,)  how often each word is expected to survive subsampling; `noise` (n_words,) what is drawn by
     Raises `EmbedxError` when they do not fit in memory.
     """
+    n_words, dim = len(kept), settings.dim
+    has_bias = settings.bias != "none"
+    n_rows = objective.n_rows(n_words)
     try:
-        inputs = aligned_zeros(n_words, settings.dim)
-        outputs = aligned_zeros(objective.n_rows(n_words), settings.dim)
+        inputs = aligned_zeros(n_words, dim + has_bias)
+        outputs = aligned_zeros(n_rows, dim + has_bias)
         rng = np.random.default_rng([settings.seed, INITIAL])
         for start in range(0, n_words, 65536):  # by blocks, so that no second table is ever in memory
-            block = inputs[start : start + 65536, : settings.dim]
-            block[:] = (rng.random(block.shape, dtype=np.float32) - np.float32(0.5)) / np.float32(settings.dim)
+            block = inputs[start : start + 65536, :dim]
+            block[:] = (rng.random(block.shape, dtype=np.float32) - np.float32(0.5)) / np.float32(dim)
     except MemoryError as error:
-        need = 8 * n_words * settings.dim / 1e9
+        need = 4 * (n_words + n_rows) * dim / 1e9
         raise EmbedxError(
-            f"two tables of {n_words:,} words × {settings.dim} numbers need {need:.1f} GB, more than there is; "
+            f"two tables of {n_words:,} words × {dim} numbers need {need:.1f} GB, more than there is; "
             "lower --dim or --max-vocab"
         ) from error
+    if has_bias:
+        inputs[:, dim] = 1
+    if settings.bias == "frequency":
+        outputs[:, dim] = objective.first_bias(kept / kept.sum(), noise)
     return engine.Tables(
         inputs,
         outputs,
+        input_squares=np.zeros(n_words if settings.optimizer == "adagrad" else 0, dtype=np.float32),
+        output_squares=np.zeros(n_rows if settings.optimizer == "adagrad" else 0, dtype=np.float32),
         state=np.zeros((n_words, objective.state_width), dtype=np.float32),
         visits=np.zeros(n_words if objective.state_width else 1, dtype=np.int64),
     )
 
 
-def noise_distribution(counts: np.ndarray, settings: SkipGramSettings) -> np.ndarray:
-    """float64 (n_words,): the probability of each word to be drawn as noise."""
-    exponent = settings.sampler_exponent if settings.sampler == "unigram" else 0.0
-    weights = counts.astype(np.float64) ** exponent
-    return np.asarray(weights / weights.sum())
-
-
 def resolved(
-    settings: SkipGramSettings, objective: Objective, kept_counts: np.ndarray, noise: np.ndarray, progress: Progress
+    settings: SkipGramSettings, objective: Objective, kept: np.ndarray, noise: np.ndarray, progress: Progress
 ) -> SkipGramSettings:
     """The settings with nothing left open: what `share`, `draws` and `threads` come to for this vocabulary on this machine.
 
-    kept_counts  float (n_words,)  how often each word is expected to survive subsampling
-    noise        float (n_words,)  the noise distribution
+    kept    int64 (n_words,)  how often each word is expected to survive subsampling
+    noise   float (n_words,)  the noise distribution
     """
-    negatives = objective.negatives
-    likeliest = max(float(kept_counts.max() / kept_counts.sum()), float(noise.max()))
+    negatives = objective.negatives if settings.sampler in ("unigram", "uniform") else 0
+    likeliest = max(float(kept.max() / kept.sum()), float(noise.max()) if negatives else 0.0)
+    if settings.sampler == "path":
+        likeliest = 1.0  # the root's
     pairs_of_centre = (settings.window + 1) * (1 + negatives) * likeliest  # that one centre brings to the likeliest row
     share = min(settings.share, max(1, int(PAIRS_PER_ROW / pairs_of_centre)))
-    if share < settings.share:
+    if share < settings.share and settings.sampler != "path":
         progress.note(f"small vocabulary: noise words are shared by {share} consecutive words instead of {settings.share}")
     draws = min(max(negatives, math.ceil(negatives * share * (settings.window + 1) / PAIRS_PER_DRAW)), MOST_DRAWS)
     threads = settings.threads or trainer.usable_cores()
-    return dataclasses.replace(settings, share=share, draws=settings.draws or draws, threads=threads)
+    return dataclasses.replace(settings, share=share, draws=(settings.draws or draws) if negatives else 0, threads=threads)
 
 
-def _run(
-    corpus: cache.EncodedCorpus,
-    words: Vocabulary,
-    remap: np.ndarray,
-    noise: np.ndarray,
-    tables: engine.Tables,
-    objective: Objective,
-    settings: SkipGramSettings,
-    sample: float,
-    progress: Progress,
-) -> trainer.Outcome:
-    """Train the tables in place; `settings` are resolved."""
-    draws, n_threads = settings.draws or 0, settings.threads or 0
-    plan = engine.Plan(
-        settings.window, settings.share, draws,
-        objective.takes == "sum", objective.keeps_hits, objective.uses_loge, objective.uses_norm,
-    )  # fmt: skip
-    sampler: AliasTable = alias_table(noise)
-    log_expected = np.log(draws * noise).astype(np.float32)
-    numbers = objective.numbers(draws, len(words))
-    keep = np.zeros(len(remap), dtype=np.uint32)
-    keep[remap >= 0] = np.minimum(words.keep_probability(sample).astype(np.float64) * 2**32, 2**32 - 1)[remap[remap >= 0]]
-    stream = engine.Stream(corpus.tokens, remap, keep)
-    scratches = [engine.new_scratch(plan, STRETCH, settings.dim, objective.uniforms_width) for _ in range(n_threads)]
+@dataclasses.dataclass
+class _Task:
+    """A run with everything decided; `settings` are resolved."""
 
-    def train_one(scratch: engine.Scratch, epoch: int, stretch: int, rate: float) -> trainer.Tally:
-        start, stop = stretch * STRETCH, min((stretch + 1) * STRETCH, len(corpus.tokens))
-        loss, pairs, seen = engine.train_stretch(
-            objective.coefficients, tables, stream, sampler, log_expected, numbers, plan, scratch,
-            start, stop, np.float32(rate), stream_key(settings.seed, epoch), stream_key(settings.seed, epoch, stretch),
+    corpus: cache.EncodedCorpus
+    words: Vocabulary
+    remap: np.ndarray
+    noise: np.ndarray
+    tables: engine.Tables
+    objective: Objective
+    settings: SkipGramSettings
+    text: TextSettings
+    vocabulary: VocabularySettings
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        share = self.settings.heldout
+        self.heldout = hold_out(self.corpus.tokens, self.remap, share) if share > 0 else None
+
+    def run(self) -> trainer.Outcome:
+        """Train the tables in place."""
+        settings, objective, corpus = self.settings, self.objective, self.corpus
+        draws, n_threads = settings.draws or 0, settings.threads or 0
+        paths = objective.paths() if settings.sampler == "path" else None
+        plan = blocks.Plan(
+            settings.window, settings.share, draws, len(self.tables.outputs), ROWS[str(settings.sampler)], form_of(objective),
+            objective.keeps_hits, objective.uses_loge, objective.uses_norm, settings.dim if settings.bias != "none" else -1,
         )  # fmt: skip
-        return trainer.Tally(loss, pairs, seen)
+        drawn_by = new_draws(self.noise, draws * self.noise, paths)
+        numbers = objective.numbers(max(draws, 1), len(self.words))
+        keep = np.zeros(len(self.remap), dtype=np.uint32)
+        chance = self.words.keep_probability(self.vocabulary.sample).astype(np.float64)
+        keep[self.remap >= 0] = np.minimum(chance * 2**32, 2**32 - 1)[self.remap[self.remap >= 0]]
+        held_out = self.heldout.chunks if self.heldout else np.zeros(n_chunks(corpus.tokens), dtype=np.uint8)
+        stream = blocks.Stream(corpus.tokens, self.remap, keep, held_out)
+        longest, columns = int(np.diff(drawn_by.path_offsets).max(initial=1)), self.tables.inputs.shape[1]
+        scratches = [engine.new_scratch(plan, STRETCH, columns, longest, objective.uniforms_width) for _ in range(n_threads)]
 
-    like = (tables, stream, sampler, log_expected, numbers, plan, scratches[0], 0, 0, np.float32(0), np.uint64(0), np.uint64(0))
-    load_kernels(objective, like, progress)
-    schedule = trainer.Schedule(
-        settings.learning_rate, -(-len(corpus.tokens) // STRETCH), words.n_tokens, settings.epochs, settings.time_budget
-    )
-    return trainer.run(train_one, scratches, schedule, progress)
+        def train_one(scratch: engine.Scratch, epoch: int, stretch: int, rate: float) -> trainer.Tally:
+            start, stop = stretch * STRETCH, min((stretch + 1) * STRETCH, len(corpus.tokens))
+            loss, pairs, seen = engine.train_stretch(
+                objective.coefficients, self.tables, stream, drawn_by, numbers, plan, scratch,
+                start, stop, np.float32(rate), stream_key(settings.seed, epoch), stream_key(settings.seed, epoch, stretch),
+            )  # fmt: skip
+            return trainer.Tally(loss, pairs, seen)
+
+        like = (self.tables, stream, drawn_by, numbers, plan, scratches[0], 0, 0, np.float32(0), np.uint64(0), np.uint64(0))
+        load_kernels(objective, like, self.progress)
+        n_words = self.words.n_tokens - (self.heldout.n_words if self.heldout else 0)
+        schedule = trainer.Schedule(
+            settings.learning_rate, -(-len(corpus.tokens) // STRETCH), n_words, settings.epochs, settings.time_budget
+        )
+        return trainer.run(train_one, scratches, schedule, self.progress, self._after_epoch if self._tells() else None)
+
+    def _tells(self) -> bool:
+        return self.heldout is not None and self.settings.heldout_every is not None
+
+    def _after_epoch(self, epoch: int, tally: trainer.Tally, seconds_passed: float) -> bool:
+        """Tell the held-out log-likelihood if its turn has come; never ends the training."""
+        if (epoch + 1) % (self.settings.heldout_every or 1) == 0:
+            self.progress.note(f"epoch {epoch + 1}: held-out log-likelihood {self.heldout_metrics()['log_likelihood']:.4f}")
+        return False
+
+    def heldout_metrics(self) -> dict[str, float]:
+        """How likely what was learned so far finds the text that was held out; see `embedx.evaluation.heldout`."""
+        vectors = self.model(None)
+        assert self.heldout is not None
+        pairs, calibration = heldout.draw(self.heldout.words, self.heldout.groups, vectors)
+        return heldout.evaluate(vectors, pairs, calibration).metrics()
+
+    def model(self, outcome: trainer.Outcome | None) -> model.WordVectors:
+        """What was learned so far, as views of the tables."""
+        settings, dim = self.settings, self.settings.dim
+        arrays = {"input": self.tables.inputs[:, :dim], "output": self.tables.outputs[:, :dim]}
+        if settings.bias != "none":
+            arrays["bias"] = self.tables.outputs[:, dim]
+        record = settings.record() | self.objective.settings.record() | self.text.record() | self.vocabulary.record()
+        facts: dict[str, Any] = {
+            "objective": self.objective.name,
+            "corpus": self.corpus.key,
+            "corpus_tokens": self.corpus.n_tokens,
+            "words": len(self.words),
+        }
+        if outcome is not None:
+            facts |= {
+                "final_loss": outcome.final_loss,
+                "epochs": round(outcome.epochs, 4),
+                "words_trained": outcome.tally.words,
+                "pairs_trained": outcome.tally.pairs,
+                "seconds": round(outcome.seconds, 3),
+                "words_per_second": round(outcome.tally.words / max(outcome.seconds, 1e-9)),
+                "interrupted": outcome.interrupted_by is not None,
+            }
+        return model.WordVectors(self.words.words, arrays, counts=self.words.counts, settings=record, facts=facts)
+
+
+def form_of(objective: Objective) -> int:
+    """How the objective is told the pairs of a block."""
+    if objective.takes == "sum":
+        return blocks.SUMS
+    return blocks.SETS if objective.merges else blocks.PAIRS
 
 
 def load_kernels(objective: Objective, like: tuple[Any, ...], progress: Progress) -> None:
@@ -245,25 +346,6 @@ def _check(tables: engine.Tables, settings: SkipGramSettings, outcome: trainer.O
                 )
 
 
-def _facts(
-    corpus: cache.EncodedCorpus, words: Vocabulary, objective: Objective, settings: SkipGramSettings, outcome: trainer.Outcome
-) -> dict[str, Any]:
-    """What is told of the run beside the model."""
-    return {
-        "objective": objective.name,
-        "corpus": corpus.key,
-        "corpus_tokens": corpus.n_tokens,
-        "words": len(words),
-        "final_loss": outcome.final_loss,
-        "epochs": round(outcome.epochs, 4),
-        "words_trained": outcome.tally.words,
-        "pairs_trained": outcome.tally.pairs,
-        "seconds": round(outcome.seconds, 3),
-        "words_per_second": round(outcome.tally.words / outcome.seconds),
-        "interrupted": outcome.interrupted_by is not None,
-    }
-
-
 def save(vectors: model.WordVectors, folder: Path, overwrite: bool = False) -> Path:
     """Write the model folder."""
     return model.save(
@@ -289,10 +371,9 @@ class SkipGram:
         known = {name for group in groups for name in settings_of(group)}
         if unknown := options.keys() - known:
             raise TypeError(f"SkipGram takes no {', '.join(sorted(unknown))}; its settings are {', '.join(sorted(known))}")
-        self.settings = SkipGramSettings.from_options(options)
+        self.settings, self.objective = chosen(found, options)
         self.text = TextSettings.from_options(options)
         self.vocabulary = VocabularySettings.from_options(options)
-        self.objective = found(found.Settings.from_options(options))
         self.cache_dir = Path(cache_dir) if cache_dir else None
 
     def fit(self, corpora: Corpora) -> "SkipGram":

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numba import typeof, types
 
-from embedx.classifier import drawn_at_all, noise_distribution
+from embedx.classifier import drawn_at_all
 from embedx.compiled import is_cached
 from embedx.engine import columns, rows, tilewise
 from embedx.engine.examples import Examples, copy_examples, new_feature_scratch, new_groups, room_for
 from embedx.engine.optimizers import Optimizer, Table, clock_of, new_table, pay_all, step_size
 from embedx.engine.random import stream_key
-from embedx.objectives.contract import COEFFICIENTS, Objective, Paths
+from embedx.objectives.contract import COEFFICIENTS, Objective
 from embedx.progress import Progress
-from embedx.samplers.alias import alias_table
+from embedx.samplers.draws import new_draws, noise_distribution
 
 STRETCH = 4096  # examples between two looks at the clock, where steps are small
 
@@ -109,8 +109,6 @@ class DrawnRows(Way):
         self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
         sampler = str(settings.sampler)
         paths = objective.paths() if sampler == "path" else None
-        if paths is None:
-            paths = Paths(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
         n_draws = min(objective.negatives, n_classes)
         noise = noise_distribution(self.counts, sampler, settings.sampler_exponent)
         if sampler == "path":
@@ -120,7 +118,7 @@ class DrawnRows(Way):
         else:
             sampling = rows.DISTINCT if sampler == "uniform" else rows.COLLAPSED
         expected = drawn_at_all(noise, n_draws) if sampling == rows.COLLAPSED else n_draws * noise
-        self.draws = rows.Draws(alias_table(noise), np.log(np.maximum(expected, 1e-37)).astype(np.float32), *paths)
+        self.draws = new_draws(noise, expected, paths)
         self.numbers = objective.numbers(max(n_draws, 1), n_classes)
         is_dense = self.examples.dense.size > 0
         self.plan = rows.Plan(
@@ -130,7 +128,7 @@ class DrawnRows(Way):
             keeps_hits=objective.keeps_hits, uses_loge=objective.uses_loge, uses_norm=objective.uses_norm,
             one_label=settings.labels == "one", batch_size=self.batch, sum_over=self.sum_over,
         )  # fmt: skip
-        longest = int(np.diff(paths.offsets).max(initial=1))
+        longest = int(np.diff(self.draws.path_offsets).max(initial=1))
         self.scratches = [
             rows.new_scratch(self.plan, self.examples, self.n_rows, longest, objective.uniforms_width)
             for _ in range(self.threads)

@@ -13,6 +13,7 @@ from embedx.engine.random import stream_key
 from embedx.objectives.contract import Paths
 from embedx.progress import Silent
 from embedx.samplers.alias import alias_table
+from embedx.samplers.draws import Draws
 from embedx.ways import load_kernel
 
 NO_PATHS = Paths(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
@@ -32,7 +33,7 @@ class Run:
         noise = np.linspace(1, 2, n_rows) if noise is None else np.asarray(noise, dtype=np.float64)
         self.noise = noise / noise.sum()
         self.expected = 1 - (1 - self.noise) ** n_draws if sampling == rows.COLLAPSED else n_draws * self.noise
-        self.draws = rows.Draws(alias_table(noise), np.log(self.expected).astype(np.float32), *paths)
+        self.draws = Draws(alias_table(noise), np.log(self.expected).astype(np.float32), *paths)
         self.plan = rows.Plan(
             n_features=problem.x.shape[1], dim=problem.dim, has_bias=problem.has_bias, is_dense=not problem.is_sparse,
             has_hidden=problem.has_hidden, takes=takes, sampling=sampling, n_draws=n_draws, n_classes=n_rows,

@@ -28,7 +28,7 @@ from embedx.engine.examples import (
 from embedx.engine.optimizers import Table, clock_of, descend, descend_one, pay_row, shorten, step_size
 from embedx.engine.random import bits, open_uniform, uniform
 from embedx.engine.simd import LANES, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, sum_of, zeros
-from embedx.samplers.alias import AliasTable, draw
+from embedx.samplers.alias import draw
 
 PAIR, SET, SUM = 0, 1, 2
 TAKES = {"pair": PAIR, "set": SET, "sum": SUM}
@@ -44,16 +44,6 @@ class Tables(NamedTuple):
     outputs: Table  # a row for each output row; its last number is the bias, if there is one
     state: np.ndarray  # float32 (n_examples, state_width)
     visits: np.ndarray  # int64 (n_examples,)
-
-
-class Draws(NamedTuple):
-    """What candidates are drawn by."""
-
-    alias: AliasTable
-    log_expected: np.ndarray  # float32 (n_classes,): log of the expected number of draws; unused for distinct draws
-    path_offsets: np.ndarray  # of contract.Paths
-    path_nodes: np.ndarray
-    path_bits: np.ndarray
 
 
 class Plan(NamedTuple):

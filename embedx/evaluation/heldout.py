@@ -24,19 +24,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx import objectives, skipgram
+from embedx import objectives
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import blocks_of_rows, fit_temperature
 from embedx.labeled.data import Labels
 from embedx.model import WordVectors
 from embedx.progress import Progress, Silent
+from embedx.samplers.draws import noise_distribution
 from embedx.settings import TextSettings
-from embedx.skipgram import SkipGramSettings
+from embedx.text.encode import Corpora, encode
+from embedx.text.heldout import CHUNK
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.vocabulary import keep_probability, kept_counts
 
 PAIRS = 20_000  # scored at most: the standard error is then about 0.01 nats
-CHUNK = 1_000  # tokens
 CALIBRATION_PAIRS = 1_000  # at most, and a tenth of all, and no more than have MOST_CALIBRATION log-probabilities
 MOST_CALIBRATION = 50_000_000  # 200 MB
 FEWEST = 20  # calibration pairs
@@ -142,7 +143,7 @@ def draw(
 
 
 def pairs_of(
-    corpora: "skipgram.Corpora",
+    corpora: Corpora,
     vectors: WordVectors,
     *,
     seed: int = 0,
@@ -156,7 +157,7 @@ def pairs_of(
     """
     trained_on(vectors)
     text = TextSettings.from_options(vectors.settings)
-    with skipgram.encode(corpora, text, progress or Silent(), cache_dir) as corpus:
+    with encode(corpora, text, progress or Silent(), cache_dir) as corpus:
         number = {word: k for k, word in enumerate(vectors.words)}
         remap = np.array([number.get(word, -1) for word in corpus.words], dtype=np.int32)
         return draw(*text_of(corpus.tokens, remap), vectors, seed, at_most)
@@ -251,7 +252,7 @@ def log_probability_of(vectors: WordVectors) -> LogProbability:
     objective.prepare(kept_counts(counts, settings["sample"]))
     log_noise = np.zeros(len(counts), dtype=np.float32)
     if settings["sampler"] in ("unigram", "uniform"):  # else nothing was drawn
-        noise = skipgram.noise_distribution(counts, SkipGramSettings.from_options(settings))
+        noise = noise_distribution(counts, settings["sampler"], settings["sampler_exponent"])
         log_noise = np.log(noise).astype(np.float32)
     output, bias = vectors.arrays["output"], vectors.arrays.get("bias", np.float32(0))
     size = max(1, BLOCK_FLOATS // len(counts))

@@ -22,7 +22,7 @@ import numpy as np
 
 from embedx.compiled import kernel
 from embedx.objectives.contract import Objective, SampledSettings
-from embedx.objectives.parts import double_sum, log_sums, positive, settled_log_sum
+from embedx.objectives.parts import double_sum, double_sum_of_gaps, log_sums, positive, settled_log_sum
 from embedx.settings import param
 
 
@@ -36,7 +36,7 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
         if y < 0:
             z[e, :n] = 0
             continue
-        estimate, seen = log_sums(z, times, loge, e, n, y)
+        estimate, seen = log_sums(z, label, times, loge, e, n)
         origin = relative * z[e, y]
         u = estimate - origin
         if visits[e] > 0:
@@ -44,8 +44,12 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
             before = state[key[e], 0]
             largest = max(before, u)
             u = largest + np.log((1 - rate) * np.exp(before - largest) + rate * np.exp(u - largest))
-        state[key[e], 0] = max(u, seen - origin - threshold)
-        total += double_sum(z, label, times, loge, e, n, y, state[key[e], 0], relative)
+        u = max(u, seen - origin - threshold)
+        state[key[e], 0] = u
+        if relative > 0:
+            total += double_sum_of_gaps(z, label, times, loge, e, n, y, u)
+        else:
+            total += double_sum(z, label, times, loge, e, n, u)
     return total
 
 
@@ -77,6 +81,10 @@ class AugmentReduce(Objective):
     unbiased = True
     bound = True
     state_width = 1
+
+    def __init__(self, settings: AugmentSettings) -> None:
+        super().__init__(settings)
+        self.merges = settings.augment == "utility"  # type: ignore[misc]
 
     def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
         relative = self.settings.augment == "noise"

@@ -13,36 +13,43 @@ steps are at most 1 long.
 """
 
 import numpy as np
+from numba.extending import register_jitable
 
 from embedx.compiled import kernel, kernel_part
 from embedx.engine.maths import sigmoid, softplus
 from embedx.objectives import utility
 from embedx.objectives.contract import Objective
-from embedx.objectives.parts import importance, log_sigmoid, log_sums, positive
+from embedx.objectives.parts import best_positive, log_sigmoid, log_sums, n_positives, positive, rivals
 
 _TWO = np.float32(2)
 
 
+@register_jitable
+def lag(z, label, times, e, k, t):
+    """How far score k is ahead of t; 0 where it does not compete, for it may be anything."""
+    return z[e, k] - t if label[e, k] + times[e, k] > 0 else np.float32(0)
+
+
 @kernel_part
-def joint_slope(z, times, loge, e, n, y, t):
-    """The derivative of the log joint by t, where it is t."""
-    slope = 1 - _TWO * sigmoid(t - z[e, y])
+def joint_slope(z, label, times, loge, e, n, n_labels, t):
+    """The derivative of the log joint by t where it is t, on average over the positives."""
+    slope = z[e, 0] * 0
     for k in range(n):
-        slope += importance(times[e, k], loge[e, k]) * sigmoid(z[e, k] - t)
-    return slope
+        win = sigmoid(lag(z, label, times, e, k, t))
+        slope += rivals(label, times, loge, e, k, n_labels) * win + label[e, k] * (_TWO * win - 1)
+    return slope / n_labels
 
 
 @kernel_part
-def first_law(z, times, loge, e, n, y):
+def first_law(z, label, times, loge, e, n, n_labels):
     """Where the log joint about peaks, and the scale with which a logistic density curves like it there."""
-    estimate, _ = log_sums(z, times, loge, e, n, y)
-    t = estimate + softplus(z[e, y] - estimate)
-    win = sigmoid(t - z[e, y])
-    bend = _TWO * win * (1 - win)
+    estimate, _ = log_sums(z, label, times, loge, e, n)
+    t = estimate + softplus(best_positive(z, label, e, n) - estimate)
+    bend = t * 0
     for k in range(n):
-        win = sigmoid(t - z[e, k])
-        bend += importance(times[e, k], loge[e, k]) * win * (1 - win)
-    return t, 1 / np.sqrt(_TWO * bend)
+        win = sigmoid(lag(z, label, times, e, k, t))
+        bend += (rivals(label, times, loge, e, k, n_labels) + _TWO * label[e, k]) * win * (1 - win)
+    return t, 1 / np.sqrt(_TWO * bend / n_labels)
 
 
 @kernel
@@ -55,28 +62,31 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
         if y < 0:
             z[e, :n] = 0
             continue
+        n_labels = n_positives(label, e, n)
         origin = relative * z[e, y]
         place = key[e]
         if visits[e] == 0:
-            mode, scale = first_law(z, times, loge, e, n, y)
+            mode, scale = first_law(z, label, times, loge, e, n, n_labels)
             state[place, 0] = mode - origin
             state[place, 1] = utility.unscaled(scale)
         x = np.log(uniforms[e, 0]) - np.log1p(-uniforms[e, 0])
         t = origin + state[place, 0] + softplus(state[place, 1]) * x
-        utility.local_step(state, place, visits[e], numbers, joint_slope(z, times, loge, e, n, y, t), x)
+        slope = joint_slope(z, label, times, loge, e, n, n_labels, t)
+        utility.local_step(state, place, visits[e], numbers, slope, x)
         scale = softplus(state[place, 1])
         t = origin + state[place, 0] + scale * (np.log(uniforms[e, 1]) - np.log1p(-uniforms[e, 1]))
-        own = z[e, y]
-        loss = softplus(own - t) + softplus(t - own) - np.log(scale) - 2
-        pull = own * 0
+        loss = -n_labels * (np.log(scale) + 2)
+        pull = z[e, y] * 0
         for k in range(n):
-            weight = importance(times[e, k], loge[e, k])
-            loss += weight * softplus(z[e, k] - t)
-            z[e, k] = weight * sigmoid(z[e, k] - t)
-            pull += z[e, k]
-            z[e, k] *= label[e, y]
-        z[e, y] = label[e, y] * (-pull if relative > 0 else 1 - _TWO * sigmoid(t - own))
-        total += label[e, y] * loss
+            weight = rivals(label, times, loge, e, k, n_labels)
+            gap = lag(z, label, times, e, k, t)
+            loss += (weight + label[e, k]) * softplus(gap) + label[e, k] * softplus(-gap)
+            win = sigmoid(gap)
+            pull += weight * win
+            z[e, k] = weight * win + label[e, k] * (_TWO * win - 1)
+        if relative > 0:
+            z[e, y] = -pull
+        total += loss
     return total
 
 
@@ -92,6 +102,10 @@ class AugmentReduceLogistic(Objective):
     unbiased = True
     state_width = 2
     uniforms_width = 2
+
+    def __init__(self, settings: utility.UtilitySettings) -> None:
+        super().__init__(settings)
+        self.merges = settings.augment == "utility"  # type: ignore[misc]
 
     def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
         return np.asarray(self.settings.numbers())

@@ -21,40 +21,43 @@ from embedx.compiled import kernel, kernel_part
 from embedx.engine.maths import hazard, log_ndtr, log_normal_density, ndtri, softplus
 from embedx.objectives import utility
 from embedx.objectives.contract import Objective
-from embedx.objectives.parts import importance, positive
+from embedx.objectives.parts import best_positive, n_positives, positive, rivals
 
 LOG_TAU_E_HALF = np.float32(0.5 * np.log(2 * np.pi) + 0.5)  # the entropy of a standard normal
 
 
 @register_jitable
-def lead(z, times, e, k, t):
-    """How far t is ahead of score k; 0 where that is not drawn, for its score may be anything."""
-    return t - z[e, k] if times[e, k] > 0 else np.float32(0)
+def lead(z, label, times, e, k, t):
+    """How far t is ahead of score k; 0 where that does not compete, for its score may be anything."""
+    return t - z[e, k] if label[e, k] + times[e, k] > 0 else np.float32(0)
 
 
 @kernel_part
-def joint_slope(z, times, loge, e, n, y, t):
-    """The derivative of the log joint by t, where it is t."""
-    slope = z[e, y] - t
+def joint_slope(z, label, times, loge, e, n, n_labels, t):
+    """The derivative of the log joint by t where it is t, on average over the positives."""
+    slope = z[e, 0] * 0
     for k in range(n):
-        slope += importance(times[e, k], loge[e, k]) * hazard(lead(z, times, e, k, t))
-    return slope
+        gap = lead(z, label, times, e, k, t)
+        slope += rivals(label, times, loge, e, k, n_labels) * hazard(gap) - label[e, k] * gap
+    return slope / n_labels
 
 
 @kernel_part
-def laplace(z, times, loge, e, n, y):
+def laplace(z, label, times, loge, e, n, n_labels):
     """The mode of the log joint and the standard deviation that its curvature there suggests.
 
     The derivative is falling and convex (the hazard is convex), so Newton's method goes left of the mode, then climbs to it.
     """
-    t, bend = z[e, y], z[e, y]
+    t = best_positive(z, label, e, n)
+    bend = t
     for _ in range(60):
-        bend = z[e, y] * 0 + 1
+        bend = t * 0
         for k in range(n):
-            gap = lead(z, times, e, k, t)
+            gap = lead(z, label, times, e, k, t)
             pull = hazard(gap)
-            bend += importance(times[e, k], loge[e, k]) * pull * (gap + pull)
-        step = joint_slope(z, times, loge, e, n, y, t) / bend
+            bend += rivals(label, times, loge, e, k, n_labels) * pull * (gap + pull)
+        bend = 1 + bend / n_labels
+        step = joint_slope(z, label, times, loge, e, n, n_labels, t) / bend
         t += step
         if abs(step) < np.float32(1e-5):
             break
@@ -72,29 +75,31 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
         if y < 0:
             z[e, :n] = 0
             continue
+        n_labels = n_positives(label, e, n)
         origin = relative * z[e, y]
         place = key[e]
         if visits[e] == 0:
-            mode, scale = laplace(z, times, loge, e, n, y)
+            mode, scale = laplace(z, label, times, loge, e, n, n_labels)
             state[place, 0] = mode - origin
             state[place, 1] = utility.unscaled(scale)
         x = real(ndtri(uniforms[e, 0]))
         t = origin + state[place, 0] + softplus(state[place, 1]) * x
-        utility.local_step(state, place, visits[e], numbers, joint_slope(z, times, loge, e, n, y, t), x)
+        slope = joint_slope(z, label, times, loge, e, n, n_labels, t)
+        utility.local_step(state, place, visits[e], numbers, slope, x)
         scale = softplus(state[place, 1])
         t = origin + state[place, 0] + scale * real(ndtri(uniforms[e, 1]))
-        own = z[e, y]
-        loss = -log_normal_density(t - own) - np.log(scale) - LOG_TAU_E_HALF
-        pull = own * 0
+        loss = -n_labels * (np.log(scale) + LOG_TAU_E_HALF)
+        pull = z[e, y] * 0
         for k in range(n):
-            weight = importance(times[e, k], loge[e, k])
-            gap = lead(z, times, e, k, t)
-            loss -= weight * log_ndtr(gap)
-            z[e, k] = weight * hazard(gap)
-            pull += z[e, k]
-            z[e, k] *= label[e, y]
-        z[e, y] = label[e, y] * (-pull if relative > 0 else own - t)
-        total += label[e, y] * loss
+            weight = rivals(label, times, loge, e, k, n_labels)
+            gap = lead(z, label, times, e, k, t)
+            loss -= weight * log_ndtr(gap) + label[e, k] * log_normal_density(gap)
+            push = weight * hazard(gap)
+            pull += push
+            z[e, k] = push - label[e, k] * gap
+        if relative > 0:
+            z[e, y] = -pull
+        total += loss
     return total
 
 
@@ -110,6 +115,10 @@ class AugmentReduceProbit(Objective):
     unbiased = True
     state_width = 2
     uniforms_width = 2
+
+    def __init__(self, settings: utility.UtilitySettings) -> None:
+        super().__init__(settings)
+        self.merges = settings.augment == "utility"  # type: ignore[misc]
 
     def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
         return np.asarray(self.settings.numbers())

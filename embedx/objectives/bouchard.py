@@ -16,7 +16,7 @@ import numpy as np
 from embedx.compiled import kernel
 from embedx.engine.maths import exp, sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings
-from embedx.objectives.parts import importance, log_sums, positive, rate
+from embedx.objectives.parts import log_sums, n_positives, rate, stands_for
 
 
 @kernel
@@ -24,29 +24,27 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
     total = np.float64(0)
     for e in range(n_examples):
-        y = positive(label, e, n)
-        if y < 0:
+        n_labels = n_positives(label, e, n)
+        if n_labels == 0:
             z[e, :n] = 0
             continue
-        scale, score = label[e, y], z[e, y]
         alpha = state[key[e], 0]
         if visits[e] == 0:
-            alpha = log_sums(z, times, loge, e, n, y)[0]
-        crossing = sigmoid(score - alpha)
+            alpha = log_sums(z, label, times, loge, e, n)[0]
+        crossing = z[e, 0] * 0
         for k in range(n):
-            crossing += importance(times[e, k], loge[e, k]) * sigmoid(z[e, k] - alpha if times[e, k] > 0 else np.float32(0))
+            weight = stands_for(label[e, k], times[e, k], loge[e, k])
+            crossing += weight * sigmoid(z[e, k] - alpha if weight > 0 else np.float32(0))
         step = rate(visits[e])
         alpha += np.log1p(step * (crossing - np.float32(1)))
         state[key[e], 0] = alpha
 
-        loss = alpha - score + softplus(score - alpha)
+        total += n_labels * alpha
         for k in range(n):
-            weight = importance(times[e, k], loge[e, k])
-            gap = z[e, k] - alpha if times[e, k] > 0 else np.float32(0)
-            loss += weight * softplus(gap)
-            z[e, k] = scale * weight * sigmoid(gap)
-        z[e, y] = scale * (sigmoid(score - alpha) - 1)
-        total += scale * loss
+            weight = n_labels * stands_for(label[e, k], times[e, k], loge[e, k])
+            score = z[e, k] if weight > 0 else np.float32(0)
+            total += weight * softplus(score - alpha) - label[e, k] * score
+            z[e, k] = weight * sigmoid(score - alpha) - label[e, k]
     return total
 
 
@@ -105,6 +103,7 @@ class Bouchard(Objective):
     stable = True
     unbiased = True
     bound = True
+    merges = True
     state_width = 1
 
     def settle(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:

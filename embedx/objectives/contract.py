@@ -35,6 +35,11 @@ What an example is, an objective says by `takes`:
     "sum"   all positives of an input, for a loss that is a sum over candidates: every draw counts once for each positive, and a
             row may stand several times, as centres that repeat and as noise. Requires `keeps_hits`
 
+An input that meets many positives at once, one after the other (a word of a skip-gram, in a block of text), is told to an
+objective that `merges` as one example of all of them: label_k is how many of its m pairs have k as their positive. What comes
+back is the sum over the pairs, each as if it were alone, a positive being the rival of the others. A rival that is there with
+certainty rather than drawn has times 1 and loge 0. On a tree the turns of all paths add up.
+
 Which rows compete is the task's `--sampler`, among those that an objective names in `samplers`:
 
     "unigram", "uniform"   draws: `times` and `loge` tell how many and how many to expect
@@ -94,13 +99,15 @@ class Objective:
     takes: ClassVar[Literal["pair", "set", "sum"]] = "pair"
     samplers: ClassVar[tuple[str, ...]] = ("unigram", "uniform", "all")  # the first is the default
     keeps_hits: ClassVar[bool] = False
+    merges: ClassVar[bool] = False  # several examples with one input and one positive each may be told as one; see above
     separable: ClassVar[bool] = False  # a coefficient depends on its own candidate alone
     stable: ClassVar[bool] = False  # finite at any score
     unbiased: ClassVar[bool] = False  # at a fixed state, expected coefficients over draws are those of sampler "all"
     bound: ClassVar[bool] = False  # -loss with all rows never exceeds the exact softmax's log-probability
     uses_loge: ClassVar[bool] = True  # False saves filling it
     uses_norm: ClassVar[bool] = False  # True asks for `norm` to be filled
-    defaults: ClassVar[Mapping[str, Any]] = {}  # settings of classification that suit it better than the task's own
+    label_defaults: ClassVar[Mapping[str, Any]] = {}  # settings that suit it better than the task's own: of classification,
+    word_defaults: ClassVar[Mapping[str, Any]] = {}  # and of skip-gram, its own settings among them
     state_width: ClassVar[int] = 0
     uniforms_width: ClassVar[int] = 0
 
@@ -122,6 +129,10 @@ class Objective:
     def n_rows(self, n_classes: int) -> int:
         """How many output rows score `n_classes` classes."""
         return n_classes
+
+    def first_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        """float (n_rows,): the scores that predict p, (n_classes,) above 0, for any input; `noise` (n_classes,) is drawn by."""
+        return np.asarray(np.log(p))
 
     def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
         """float32: constants that `coefficients` needs, given how many noise rows are drawn for an example."""

@@ -12,7 +12,7 @@ import numpy as np
 from embedx.compiled import kernel
 from embedx.engine.maths import sigmoid, softplus
 from embedx.objectives.contract import Objective, Paths
-from embedx.objectives.huffman import Tree, follow, huffman
+from embedx.objectives.huffman import Tree, follow, huffman, log_odds
 from embedx.objectives.parts import log_sigmoid
 
 
@@ -39,6 +39,7 @@ class HierarchicalSoftmax(Objective):
     coefficients = staticmethod(coefficients)
     samplers = ("path",)
     stable = True
+    merges = True
     uses_loge = False
     tree: Tree
 
@@ -50,6 +51,9 @@ class HierarchicalSoftmax(Objective):
 
     def n_rows(self, n_classes: int) -> int:
         return max(n_classes - 1, 1)
+
+    def first_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        return log_odds(self.tree, p)
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         tree = self.tree

@@ -77,6 +77,17 @@ def huffman(counts: np.ndarray) -> Tree:
     return Tree(leaf_turn, inner, depth[leaf_turn >> 1] + 1 if n > 1 else np.zeros(1, dtype=np.int64), levels)
 
 
+def log_odds(tree: Tree, p: np.ndarray) -> np.ndarray:
+    """float64 (n_rows,): the log-odds of bit 1 at each inner node if classes have the probabilities p, (n_classes,) above 0."""
+    mass = np.zeros(2 * len(tree.turn))
+    if len(tree.leaf_turn) == 1:
+        return mass[:1]
+    np.add.at(mass, tree.leaf_turn, p)
+    for first, end in zip(tree.levels[-2:0:-1], tree.levels[:1:-1], strict=True):  # the deepest level first
+        np.add.at(mass, tree.turn[first:end], mass[2 * first : 2 * end : 2] + mass[2 * first + 1 : 2 * end : 2])
+    return np.asarray(np.log(mass[1::2]) - np.log(mass[::2]))
+
+
 def follow(tree: Tree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """offsets, nodes and bits of the way to every leaf, as in `contract.Paths`."""
     offsets = np.concatenate([[0], np.cumsum(tree.depth)])

@@ -5,10 +5,10 @@ Fagan & Iyengar 2018, eq. 9 and appendix F: for one example and its draws, with 
 Rows move along h, so a score moves by q = lr |h|² times minus its coefficient c_k = ∂loss/∂z_k at the END of the step. The
 engine is given these c. With Lambert's function W, x = W(e^t) where x + log x = t, and the shift a_k = q c_k of score k:
 
-`double_sum raman`, u = log Z. Given the new u every score is on its own:
-    c_k = weight_k e^{z_k - a_k - u}                     so  a_k = W(q weight_k e^{z_k - u})
-    c_y = e^{z_y - a_y - u} - 1                          so  b = a_y + q = W(q e^{z_y + q - u})
-    0 = u - u_0 + lr (1 - (b + Σ_k a_k) / q)             the condition on u, g(u) = 0
+`double_sum raman`, u = log Z, for m positives with label_k of them at k, each a term of its own. Given the new u every score is
+on its own; with b_k = a_k + q label_k
+    c_k = m weight_k e^{z_k - a_k - u} - label_k         so  b_k = W(q m weight_k e^{z_k + q label_k - u})
+    0 = u - u_0 + lr (m - Σ_k b_k / q)                   the condition on u, g(u) = 0
 `double_sum proposed`, u = log η (the paper's). The positive's shift D = Σ_k a_k meets every rival; as D + u only:
     c_k = weight_k e^{z_k - z_y - a_k - D - u}           so  a_k = W(q weight_k e^{z_k - z_y - s}),  s = u + D
     0 = u - u_0 + lr (1 - e^{-u} - D / q),  u = s - D    the condition on s, g(s) = 0
@@ -27,7 +27,17 @@ import numpy as np
 from embedx.compiled import kernel, kernel_part
 from embedx.engine.maths import lambert_w_exp
 from embedx.objectives.contract import Objective
-from embedx.objectives.parts import LARGEST_EXPONENT, DoubleSumSettings, importance, log_sums, positive, settled_log_sum
+from embedx.objectives.parts import (
+    LARGEST_EXPONENT,
+    DoubleSumSettings,
+    best_positive,
+    importance,
+    log_sums,
+    n_positives,
+    positive,
+    settled_log_sum,
+    stands_for,
+)
 
 ENOUGH = 1e-8  # the last step of Newton's method, whose error is about the step squared
 LEAST_SHIFT = 1e-20  # stands for lr · |h|² where that is 0: a / LEAST_SHIFT is then the gradient
@@ -46,13 +56,24 @@ def rivals_shift(z, times, loge, e, n, exponent):
 
 
 @kernel_part
-def solve_raman(z, times, loge, e, n, own, before, rate, q):
-    """The new u, from u_0 = `before` and the positive's score `own`."""
+def shift(z, label, times, loge, e, k, exponent, q):
+    """b_k = W(e^{exponent + log weight_k + z_k + q label_k}) of a candidate."""
+    log_weight = 0.0 if label[e, k] > 0 else np.log(times[e, k]) - loge[e, k]
+    return lambert_w_exp(exponent + log_weight + z[e, k] + q * label[e, k])
+
+
+@kernel_part
+def solve_raman(z, label, times, loge, e, n, before, lr, q, n_labels):
+    """The new u, from u_0 = `before`."""
     u = before
     for _ in range(100):
-        b = lambert_w_exp(np.log(q) + own + q - u)
-        others, slope = rivals_shift(z, times, loge, e, n, np.log(q) - u)
-        step = (u - before + rate * (1 - (b + others) / q)) / (1 + rate * (b / (1 + b) + slope) / q)
+        total, slope = 0.0, 0.0
+        for k in range(n):
+            if label[e, k] + times[e, k] > 0:
+                b = shift(z, label, times, loge, e, k, np.log(q * n_labels) - u, q)
+                total += b
+                slope += b / (1 + b)
+        step = (u - before + lr * (n_labels - total / q)) / (1 + lr * slope / q)
         u -= step
         if abs(step) <= ENOUGH * (1 + abs(u)):
             break
@@ -75,6 +96,36 @@ def solve_proposed(z, times, loge, e, n, own, before, rate, q):
     return s - shift, shift
 
 
+@kernel_part
+def step_raman(z, label, times, loge, e, n, u, q, n_labels):
+    """Overwrite the scores of example e by coefficients at the end of the step, given the new u; the loss before it."""
+    loss = n_labels * (u - 1)
+    for k in range(n):
+        if label[e, k] + times[e, k] > 0:
+            weight = n_labels * stands_for(label[e, k], times[e, k], loge[e, k])
+            loss += weight * np.exp(min(z[e, k] - u, LARGEST_EXPONENT)) - label[e, k] * z[e, k]
+            z[e, k] = shift(z, label, times, loge, e, k, np.log(q * n_labels) - u, q) / q - label[e, k]
+        else:
+            z[e, k] = 0
+    return loss
+
+
+@kernel_part
+def step_proposed(z, label, times, loge, e, n, y, u, moved, q):
+    """The same for one positive y, whose score moves by `moved`."""
+    own = np.float64(z[e, y])
+    loss = u - 1 + np.exp(min(-u, LARGEST_EXPONENT))
+    for k in range(n):
+        if times[e, k] > 0:
+            loss += importance(times[e, k], loge[e, k]) * np.exp(min(z[e, k] - own - u, LARGEST_EXPONENT))
+            exponent = np.log(q) - own - moved - u + np.log(times[e, k]) - loge[e, k]
+            z[e, k] = label[e, y] * lambert_w_exp(exponent + z[e, k]) / q
+        else:
+            z[e, k] = 0
+    z[e, y] = -label[e, y] * moved / q
+    return label[e, y] * loss
+
+
 @kernel
 def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by a step divided by -lr. State as in `umax`."""
@@ -85,28 +136,21 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
         if y < 0:
             z[e, :n] = 0
             continue
-        own = np.float64(z[e, y])
-        rate = np.float64(lr) * label[e, y]
-        q = max(rate * norm[e], LEAST_SHIFT)
-        estimate, _ = log_sums(z, times, loge, e, n, y)
-        origin = relative * own
-        before = max(np.float64(state[key[e], 0]) if visits[e] > 0 else estimate - origin, own - origin)
+        best = np.float64(best_positive(z, label, e, n))
+        origin = relative * best
+        estimate, _ = log_sums(z, label, times, loge, e, n)
+        before = max(np.float64(state[key[e], 0]) if visits[e] > 0 else estimate - origin, best - origin)
         if relative > 0:
-            u, shift = solve_proposed(z, times, loge, e, n, own, before, rate, q)
-            pull, exponent = -shift, np.log(q) - own - shift - u
+            rate = np.float64(lr) * label[e, y]
+            q = max(rate * norm[e], LEAST_SHIFT)
+            u, moved = solve_proposed(z, times, loge, e, n, best, before, rate, q)
+            total += step_proposed(z, label, times, loge, e, n, y, u, moved, q)
         else:
-            u = solve_raman(z, times, loge, e, n, own, before, rate, q)
-            pull, exponent = lambert_w_exp(np.log(q) + own + q - u) - q, np.log(q) - u
+            n_labels = np.float64(n_positives(label, e, n))
+            q = max(np.float64(lr) * norm[e], LEAST_SHIFT)
+            u = solve_raman(z, label, times, loge, e, n, before, np.float64(lr), q, n_labels)
+            total += step_raman(z, label, times, loge, e, n, u, q, n_labels)
         state[key[e], 0] = u
-        loss = u - (own - origin) - 1 + np.exp(min(own - origin - u, LARGEST_EXPONENT))
-        for k in range(n):
-            if times[e, k] > 0:
-                loss += importance(times[e, k], loge[e, k]) * np.exp(min(z[e, k] - origin - u, LARGEST_EXPONENT))
-                z[e, k] = label[e, y] * lambert_w_exp(exponent + np.log(times[e, k]) - loge[e, k] + z[e, k]) / q
-            else:
-                z[e, k] = 0
-        z[e, y] = label[e, y] * pull / q
-        total += label[e, y] * loss
     return total
 
 
@@ -123,6 +167,10 @@ class Implicit(Objective):
     bound = True
     uses_norm = True
     state_width = 1
+
+    def __init__(self, settings: DoubleSumSettings) -> None:
+        super().__init__(settings)
+        self.merges = settings.double_sum == "raman"  # type: ignore[misc]
 
     def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
         return np.array([self.settings.double_sum == "proposed"], dtype=np.float32)

@@ -50,5 +50,8 @@ class NegativeSampling(Objective):
     def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
         return np.array([self.negatives / n_draws], dtype=np.float32)
 
+    def first_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        return np.asarray(np.log(p) - np.log(self.negatives * noise))
+
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         return log_softmax(z + log_noise)

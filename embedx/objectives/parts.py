@@ -30,6 +30,36 @@ def importance(times, loge):
 
 
 @register_jitable
+def stands_for(label, times, loge):
+    """How many rows of all a candidate stands for: a positive for itself, a draw for times / e^loge."""
+    return np.float32(1) if label > 0 else importance(times, loge)
+
+
+@register_jitable
+def rivals(label, times, loge, e, k, n_labels):
+    """How often candidate k is the rival of a positive, over all n_labels positives of example e: never of itself."""
+    return n_labels * stands_for(label[e, k], times[e, k], loge[e, k]) - label[e, k]
+
+
+@register_jitable
+def n_positives(label, e, n):
+    """How many positives example e has, by weight."""
+    total = label[e, 0]
+    for k in range(1, n):
+        total += label[e, k]
+    return total
+
+
+@register_jitable
+def best_positive(z, label, e, n):
+    """The score of example e's best positive."""
+    best = np.float32(-np.inf)
+    for k in range(n):
+        best = max(best, z[e, k]) if label[e, k] > 0 else best
+    return best
+
+
+@register_jitable
 def rate(visits):
     """How far a state moves at its next visit: all the way at the first; after that as Ruiz et al. 2018, (1 + visits)^-0.9."""
     return np.float32((1.0 + visits) ** -0.9)
@@ -41,37 +71,47 @@ def log_sigmoid(z: np.ndarray) -> np.ndarray:
 
 
 @kernel_part
-def log_sums(z, times, loge, e, n, y):
-    """log Σ_k e^{z_k} over all rows as the draws estimate it, and over the rows seen; y is the column of e's positive."""
-    largest = z[e, y]
+def log_sums(z, label, times, loge, e, n):
+    """log Σ_k e^{z_k} over all rows as positives and draws estimate it, and over the rows seen; example e has a positive."""
+    largest = best_positive(z, label, e, n)
     for k in range(n):
         largest = max(largest, z[e, k] if times[e, k] > 0 else largest)
-    estimate = exp(z[e, y] - largest)
-    seen = estimate
+    estimate, seen = z[e, 0] * 0, z[e, 0] * 0
     for k in range(n):
-        mass = exp(z[e, k] - largest) if times[e, k] > 0 else np.float32(0)
-        estimate += importance(times[e, k], loge[e, k]) * mass
+        mass = exp(z[e, k] - largest) if label[e, k] + times[e, k] > 0 else np.float32(0)
+        estimate += stands_for(label[e, k], times[e, k], loge[e, k]) * mass
         seen += mass
     return largest + np.log(estimate), largest + np.log(seen)
 
 
 @kernel_part
-def double_sum(z, label, times, loge, e, n, y, u, relative):
-    """The loss u - z_y - 1 + e^{-u} (e^{z_y} + Σ_k weight_k e^{z_k}) of example e; overwrites its scores by ∂loss/∂z.
+def double_sum(z, label, times, loge, e, n, u):
+    """Σ_y (u - z_y - 1 + e^{-u} Σ_k weight_k e^{z_k}) over example e's positives y; overwrites its scores by ∂loss/∂z.
 
-    It never falls below log Z - z_y, Z = Σ_k e^{z_k} over all rows, and equals it at u = log Z (log a ≤ u - 1 + a e^{-u}). With
-    `relative` 1, u stands for log Z - z_y and is held fixed as that, so that z_y pulls at the other terms; with 0 for log Z.
+    A term never falls below log Z - z_y, Z = Σ_k e^{z_k} over all rows, and equals it at u = log Z (log a ≤ u - 1 + a e^{-u}).
     """
-    origin = relative * z[e, y]
-    own = exp(min(z[e, y] - origin - u, LARGEST_EXPONENT))
-    loss = u - (z[e, y] - origin) - 1 + own
+    n_labels = n_positives(label, e, n)
+    loss = n_labels * (u - 1)
+    for k in range(n):
+        loss -= label[e, k] * z[e, k] if label[e, k] > 0 else np.float32(0)
+        weight = n_labels * stands_for(label[e, k], times[e, k], loge[e, k])
+        share = weight * exp(min(z[e, k] - u, LARGEST_EXPONENT)) if weight > 0 else np.float32(0)
+        loss += share
+        z[e, k] = share - label[e, k]
+    return loss
+
+
+@kernel_part
+def double_sum_of_gaps(z, label, times, loge, e, n, y, u):
+    """The same for one positive y with u standing for log Z - z_y and held fixed as that: z_y pulls at the other terms."""
+    origin, weight = z[e, y], label[e, y]
+    loss = u - 1 + exp(min(-u, LARGEST_EXPONENT))
     others = z[e, y] * 0
-    weight = label[e, y]
     for k in range(n):
         share = importance(times[e, k], loge[e, k]) * exp(min(z[e, k] - origin - u, LARGEST_EXPONENT))
         others += share
         z[e, k] = weight * share
-    z[e, y] = weight * (-others if relative > 0 else own - 1)
+    z[e, y] = -weight * others
     return weight * (loss + others)
 
 

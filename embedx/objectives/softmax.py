@@ -48,6 +48,7 @@ class Softmax(Objective):
     advice = "up to some ten thousand classes: nothing approximates it better"
     coefficients = staticmethod(coefficients)
     takes = "set"
+    merges = True
     samplers = ("all",)
     stable = True
     uses_loge = False

@@ -25,7 +25,17 @@ import numpy as np
 
 from embedx.compiled import kernel
 from embedx.objectives.contract import Objective
-from embedx.objectives.parts import LARGEST_EXPONENT, DoubleSumSettings, double_sum, log_sums, positive, settled_log_sum
+from embedx.objectives.parts import (
+    LARGEST_EXPONENT,
+    DoubleSumSettings,
+    best_positive,
+    double_sum,
+    double_sum_of_gaps,
+    log_sums,
+    n_positives,
+    positive,
+    settled_log_sum,
+)
 from embedx.settings import param
 
 
@@ -39,14 +49,18 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
         if y < 0:
             z[e, :n] = 0
             continue
-        estimate, seen = log_sums(z, times, loge, e, n, y)
-        origin = relative * z[e, y]
-        estimate, seen, least = estimate - origin, seen - origin, z[e, y] - origin
+        estimate, seen = log_sums(z, label, times, loge, e, n)
+        least = best_positive(z, label, e, n)
+        origin = relative * least
+        estimate, seen, least = estimate - origin, seen - origin, least - origin
         u = state[key[e], 0] if visits[e] > 0 else estimate
         u = max(seen if u < seen - threshold else u, least)
-        slope = label[e, y] * (1 - np.exp(min(estimate - u, LARGEST_EXPONENT)))
+        slope = n_positives(label, e, n) * (1 - np.exp(min(estimate - u, LARGEST_EXPONENT)))
         state[key[e], 0] = max(min(u - lr * slope, max(u, estimate)), least)
-        total += double_sum(z, label, times, loge, e, n, y, u, relative)
+        if relative > 0:
+            total += double_sum_of_gaps(z, label, times, loge, e, n, y, u)
+        else:
+            total += double_sum(z, label, times, loge, e, n, u)
     return total
 
 
@@ -69,6 +83,10 @@ class Umax(Objective):
     unbiased = True
     bound = True
     state_width = 1
+
+    def __init__(self, settings: UmaxSettings) -> None:
+        super().__init__(settings)
+        self.merges = settings.double_sum == "raman"  # type: ignore[misc]
 
     def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
         return np.array([self.settings.double_sum == "proposed", self.settings.threshold], dtype=np.float32)
