@@ -13,6 +13,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload, register_jitable
 
+from embedx.compiled import kernel_part
+
 _F = np.float32
 LOG2_E = _F(1.4426950408889634)
 LN2_HIGH = _F(0.693359375)  # exact in 12 bits, so that n * LN2_HIGH is exact
@@ -23,6 +25,8 @@ _ONE, _TWO, _THREE, _HALF, _ZERO = _F(1), _F(2), _F(3), _F(0.5), _F(0)
 # Taylor coefficients 1/n! are within 1e-8 of the best polynomial on |r| <= ln(2)/2 at this degree.
 _C2, _C3, _C4, _C5, _C6, _C7 = (_F(1 / math.factorial(n)) for n in range(2, 8))
 # 2 atanh(s) = 2s (1 + s²/3 + s⁴/5 + ...), with s² <= 1/9
+_BITS_OF_LEAST = np.int32(0x3F3504F3)  # of sqrt(1/2)
+_BITS_OF_FRACTION = np.int32(0x007FFFFF)
 _A1, _A2, _A3, _A4, _A5, _A6 = (_F(1 / n) for n in range(3, 15, 2))
 
 
@@ -36,7 +40,30 @@ def log1p(x):
     return np.log1p(x)
 
 
+def log(x):
+    """log(x) for x > 0; in float32 not below the range of normal numbers."""
+    return np.log(x)
+
+
 if not numba.config.DISABLE_JIT:
+
+    @intrinsic
+    def _bits_of(_typing, x):
+        """The bits of a float32 as an int32."""
+
+        def emit(context, builder, signature, arguments):
+            return builder.bitcast(arguments[0], ir.IntType(32))
+
+        return types.int32(types.float32), emit
+
+    @intrinsic
+    def _of_bits(_typing, n):
+        """The float32 with the bits of an int32."""
+
+        def emit(context, builder, signature, arguments):
+            return builder.bitcast(arguments[0], ir.FloatType())
+
+        return types.float32(types.int32), emit
 
     @intrinsic
     def _two_to_the(_typing, n):
@@ -84,6 +111,20 @@ if not numba.config.DISABLE_JIT:
 
         return log1p32
 
+    @overload(log)
+    def _compiled_log(x):
+        if x != types.float32:
+            return lambda x: math.log(x)
+
+        def log32(x):
+            n = _bits_of(x) - _BITS_OF_LEAST  # so that x = 2^n · m with m from sqrt(1/2) to sqrt(2)
+            exponent = n >> np.int32(23)
+            m = _of_bits((n & _BITS_OF_FRACTION) + _BITS_OF_LEAST)
+            exponent = np.float32(exponent)
+            return exponent * LN2_HIGH + (log1p(m - _ONE) + exponent * LN2_LOW)
+
+        return log32
+
 
 @register_jitable
 def sigmoid(x):
@@ -101,26 +142,25 @@ def softplus(x):
 # Special functions, met once or a few times for each example. They answer in float32 or float64 as asked.
 
 
-_THREE_HALVES, _EIGHT_THIRDS = _F(3 / 2), _F(8 / 3)
+_SMALL, _THREE_HALVES, _EIGHT_THIRDS = _F(-9), _F(3 / 2), _F(8 / 3)
 
 
-@register_jitable
+@kernel_part
 def lambert_w_exp(t):
     """W(e^t), the w with w + log w = t, from e^t just above underflow to any score: Halley's method for w = e^(t - w).
 
     W's argument overflows long before its logarithm does. From these starts three steps are exact to rounding, and below -9 the
-    first four terms of its series in e^t.
+    first four terms of its series in e^t. Without a branch, so that a loop over scores vectorises.
     """
     e = exp(min(t, _ONE))
-    if t < -9:
-        return e * (_ONE - e * (_ONE - e * (_THREE_HALVES - e * _EIGHT_THIRDS)))
-    w = t - np.log(t) if t > 1 else e / (_ONE + e)
+    series = e * (_ONE - e * (_ONE - e * (_THREE_HALVES - e * _EIGHT_THIRDS)))
+    w = t - log(max(t, _ONE)) if t > _ONE else e / (_ONE + e)
     for _ in range(3):
         e = exp(t - w)
         excess = w - e
         slope = _ONE + e
         w -= _TWO * excess * slope / (_TWO * slope * slope + excess * e)
-    return w
+    return series if t < _SMALL else w
 
 
 @register_jitable
@@ -132,8 +172,9 @@ def _polynomial(coefficients, x):
     return value
 
 
-def mills_ratio(a):
-    """The normal distribution's tail over its density, Φ(-a) / φ(a), for a >= 0; about 1/a when a is large."""
+@register_jitable
+def _mills_ratio_64(a):
+    """`mills_ratio`, exact to rounding."""
     if a < 4:
         return math.sqrt(math.pi / 2) * math.erfc(a * math.sqrt(0.5)) * np.exp(0.5 * a * a)
     fraction = 0.0
@@ -142,13 +183,18 @@ def mills_ratio(a):
     return 1 / (a + fraction)
 
 
+def mills_ratio(a):
+    """The normal distribution's tail over its density, Φ(-a) / φ(a), for a >= 0; about 1/a when a is large."""
+    return _mills_ratio_64(a)
+
+
 # (1 + a) · mills_ratio(a) as a polynomial in (a - 3)/(a + 3), within 3e-8: interpolated at Chebyshev's points, the way Shepherd
 # & Laframboise 1981 do for the same function.
 # fmt: off
-_MILLS = tuple(map(_F, (
+_M0, _M1, _M2, _M3, _M4, _M5, _M6, _M7, _M8, _M9, _M10 = map(_F, (
     0.00015696368, 9.0067326e-05, -0.0012064095, -0.00091679586, 0.0075024946, 0.0029185307,
     -0.056967527, 0.11320777, -0.041189719, -0.24195664, 1.2183611,
-)))
+))
 # fmt: on
 _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 _HALF_LOG_TAU_32 = _F(_HALF_LOG_TAU)
@@ -160,13 +206,26 @@ def log_normal_density(x):
 
 
 if not numba.config.DISABLE_JIT:
-    _mills_ratio_64 = register_jitable(mills_ratio)
 
     @overload(mills_ratio)
     def _compiled_mills_ratio(a):
         if a != types.float32:
             return lambda a: _mills_ratio_64(a)
-        return lambda a: _polynomial(_MILLS, (a - _THREE) / (a + _THREE)) / (_ONE + a)
+
+        def mills_ratio_32(a):
+            x = (a - _THREE) / (a + _THREE)
+            p = _M0 * x + _M1
+            p = p * x + _M2
+            p = p * x + _M3
+            p = p * x + _M4
+            p = p * x + _M5
+            p = p * x + _M6
+            p = p * x + _M7
+            p = p * x + _M8
+            p = p * x + _M9
+            return (p * x + _M10) / (_ONE + a)
+
+        return mills_ratio_32
 
     @overload(log_normal_density)
     def _compiled_log_normal_density(x):
@@ -175,20 +234,22 @@ if not numba.config.DISABLE_JIT:
         return lambda x: -_HALF * x * x - _HALF_LOG_TAU_32
 
 
-@register_jitable
+@kernel_part
 def log_ndtr(x):
     """log Φ(x), Φ the normal distribution function, without underflow on the left or cancellation on the right."""
     tail = mills_ratio(abs(x))
     log_density = log_normal_density(x)
-    return log_density + np.log(tail) if x < 0 else log1p(-tail * exp(log_density))
+    left, right = log_density + log(tail), log1p(-min(tail * exp(log_density), _HALF))
+    return left if x < _ZERO else right
 
 
-@register_jitable
+@kernel_part
 def hazard(x):
     """φ(x) / Φ(x), the slope of log Φ: about -x far on the left, 0 on the right."""
     tail = mills_ratio(abs(x))
     density = exp(log_normal_density(x))
-    return _ONE / tail if x < 0 else density / (_ONE - tail * density)
+    left, right = _ONE / tail, density / (_ONE - min(tail * density, _HALF))
+    return left if x < _ZERO else right
 
 
 # Wichura 1988, "Algorithm AS 241: the percentage points of the normal distribution", PPND16; the highest power comes first.

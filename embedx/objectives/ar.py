@@ -36,15 +36,15 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
         if y < 0:
             z[e, :n] = 0
             continue
-        estimate, seen = log_sums(z, label, times, loge, e, n)
+        estimate, largest = log_sums(z, label, times, loge, e, n)
         origin = relative * z[e, y]
         u = estimate - origin
         if visits[e] > 0:
             rate = (1 + visits[e]) ** -decay
             before = state[key[e], 0]
-            largest = max(before, u)
-            u = largest + np.log((1 - rate) * np.exp(before - largest) + rate * np.exp(u - largest))
-        u = max(u, seen - origin - threshold)
+            above = max(before, u)
+            u = above + np.log((1 - rate) * np.exp(before - above) + rate * np.exp(u - above))
+        u = max(u, largest - origin - threshold)
         state[key[e], 0] = u
         if relative > 0:
             total += double_sum_of_gaps(z, label, times, loge, e, n, y, u)
@@ -65,7 +65,7 @@ class AugmentSettings(SampledSettings):
     )
     local_decay: float = param(0.9, "the local step is (1 + visits)^-local_decay", at_least=0.0, at_most=1.0)
     threshold: float = param(
-        1.0, "nats that a normaliser may stay below what was seen; 1e9 lets it, as in the paper", at_least=0.0
+        1.0, "nats that a normaliser may stay below the largest score seen; 1e9 lets it, as in the paper", at_least=0.0
     )
 
 

@@ -21,7 +21,7 @@ from embedx.objectives import utility
 from embedx.objectives.contract import Objective
 from embedx.objectives.parts import best_positive, log_sigmoid, log_sums, n_positives, positive, rivals
 
-_TWO = np.float32(2)
+_ONE, _TWO = np.float32(1), np.float32(2)
 
 
 @register_jitable
@@ -33,10 +33,10 @@ def lag(z, label, times, e, k, t):
 @kernel_part
 def joint_slope(z, label, times, loge, e, n, n_labels, t):
     """The derivative of the log joint by t where it is t, on average over the positives."""
-    slope = z[e, 0] * 0
+    slope = z.dtype.type(0)
     for k in range(n):
         win = sigmoid(lag(z, label, times, e, k, t))
-        slope += rivals(label, times, loge, e, k, n_labels) * win + label[e, k] * (_TWO * win - 1)
+        slope += rivals(label, times, loge, e, k, n_labels) * win + label[e, k] * (_TWO * win - _ONE)
     return slope / n_labels
 
 
@@ -45,10 +45,10 @@ def first_law(z, label, times, loge, e, n, n_labels):
     """Where the log joint about peaks, and the scale with which a logistic density curves like it there."""
     estimate, _ = log_sums(z, label, times, loge, e, n)
     t = estimate + softplus(best_positive(z, label, e, n) - estimate)
-    bend = t * 0
+    bend = z.dtype.type(0)
     for k in range(n):
         win = sigmoid(lag(z, label, times, e, k, t))
-        bend += (rivals(label, times, loge, e, k, n_labels) + _TWO * label[e, k]) * win * (1 - win)
+        bend += (rivals(label, times, loge, e, k, n_labels) + _TWO * label[e, k]) * win * (_ONE - win)
     return t, 1 / np.sqrt(_TWO * bend / n_labels)
 
 
@@ -76,17 +76,17 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
         scale = softplus(state[place, 1])
         t = origin + state[place, 0] + scale * (np.log(uniforms[e, 1]) - np.log1p(-uniforms[e, 1]))
         loss = -n_labels * (np.log(scale) + 2)
-        pull = z[e, y] * 0
+        pull, fit = z.dtype.type(0), z.dtype.type(0)
         for k in range(n):
             weight = rivals(label, times, loge, e, k, n_labels)
             gap = lag(z, label, times, e, k, t)
-            loss += (weight + label[e, k]) * softplus(gap) + label[e, k] * softplus(-gap)
+            fit += (weight + label[e, k]) * softplus(gap) + label[e, k] * softplus(-gap)
             win = sigmoid(gap)
             pull += weight * win
-            z[e, k] = weight * win + label[e, k] * (_TWO * win - 1)
+            z[e, k] = weight * win + label[e, k] * (_TWO * win - _ONE)
         if relative > 0:
             z[e, y] = -pull
-        total += loss
+        total += loss + fit
     return total
 
 

@@ -35,7 +35,7 @@ def lead(z, label, times, e, k, t):
 @kernel_part
 def joint_slope(z, label, times, loge, e, n, n_labels, t):
     """The derivative of the log joint by t where it is t, on average over the positives."""
-    slope = z[e, 0] * 0
+    slope = z.dtype.type(0)
     for k in range(n):
         gap = lead(z, label, times, e, k, t)
         slope += rivals(label, times, loge, e, k, n_labels) * hazard(gap) - label[e, k] * gap
@@ -51,7 +51,7 @@ def laplace(z, label, times, loge, e, n, n_labels):
     t = best_positive(z, label, e, n)
     bend = t
     for _ in range(60):
-        bend = t * 0
+        bend = z.dtype.type(0)
         for k in range(n):
             gap = lead(z, label, times, e, k, t)
             pull = hazard(gap)
@@ -89,17 +89,17 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
         scale = softplus(state[place, 1])
         t = origin + state[place, 0] + scale * real(ndtri(uniforms[e, 1]))
         loss = -n_labels * (np.log(scale) + LOG_TAU_E_HALF)
-        pull = z[e, y] * 0
+        pull, fit = z.dtype.type(0), z.dtype.type(0)
         for k in range(n):
             weight = rivals(label, times, loge, e, k, n_labels)
             gap = lead(z, label, times, e, k, t)
-            loss -= weight * log_ndtr(gap) + label[e, k] * log_normal_density(gap)
+            fit += weight * log_ndtr(gap) + label[e, k] * log_normal_density(gap)
             push = weight * hazard(gap)
             pull += push
             z[e, k] = push - label[e, k] * gap
         if relative > 0:
             z[e, y] = -pull
-        total += loss
+        total += loss - fit
     return total
 
 

@@ -28,10 +28,10 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
         if n_labels == 0:
             z[e, :n] = 0
             continue
-        alpha = state[key[e], 0]
+        alpha = z.dtype.type(state[key[e], 0])
         if visits[e] == 0:
             alpha = log_sums(z, label, times, loge, e, n)[0]
-        crossing = z[e, 0] * 0
+        crossing, loss = z.dtype.type(0), z.dtype.type(0)
         for k in range(n):
             weight = stands_for(label[e, k], times[e, k], loge[e, k])
             crossing += weight * sigmoid(z[e, k] - alpha if weight > 0 else np.float32(0))
@@ -39,12 +39,12 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
         alpha += np.log1p(step * (crossing - np.float32(1)))
         state[key[e], 0] = alpha
 
-        total += n_labels * alpha
         for k in range(n):
             weight = n_labels * stands_for(label[e, k], times[e, k], loge[e, k])
             score = z[e, k] if weight > 0 else np.float32(0)
-            total += weight * softplus(score - alpha) - label[e, k] * score
+            loss += weight * softplus(score - alpha) - label[e, k] * score
             z[e, k] = weight * sigmoid(score - alpha) - label[e, k]
+        total += n_labels * alpha + loss
     return total
 
 

@@ -25,10 +25,11 @@ that is reported is that of the scores as they came, at the new u.
 import numpy as np
 
 from embedx.compiled import kernel, kernel_part
-from embedx.engine.maths import lambert_w_exp
+from embedx.engine.maths import exp, lambert_w_exp, log
 from embedx.objectives.contract import Objective
 from embedx.objectives.parts import (
     LARGEST_EXPONENT,
+    LOWEST,
     DoubleSumSettings,
     best_positive,
     importance,
@@ -36,11 +37,12 @@ from embedx.objectives.parts import (
     n_positives,
     positive,
     settled_log_sum,
-    stands_for,
 )
 
-ENOUGH = 1e-8  # the last step of Newton's method, whose error is about the step squared
+# The last step of Newton's method, whose error is about the step squared, in float64 and float32.
+ENOUGH, ENOUGH_32 = 1e-8, np.float32(1e-4)
 LEAST_SHIFT = 1e-20  # stands for lr · |h|² where that is 0: a / LEAST_SHIFT is then the gradient
+LEAST = np.float32(1e-20)
 
 
 @kernel_part
@@ -56,26 +58,19 @@ def rivals_shift(z, times, loge, e, n, exponent):
 
 
 @kernel_part
-def shift(z, label, times, loge, e, k, exponent, q):
-    """b_k = W(e^{exponent + log weight_k + z_k + q label_k}) of a candidate."""
-    log_weight = 0.0 if label[e, k] > 0 else np.log(times[e, k]) - loge[e, k]
-    return lambert_w_exp(exponent + log_weight + z[e, k] + q * label[e, k])
-
-
-@kernel_part
-def solve_raman(z, label, times, loge, e, n, before, lr, q, n_labels):
-    """The new u, from u_0 = `before`."""
-    u = before
+def solve_raman(z, e, n, u, lr, q, n_labels):
+    """The new u, from u_0 = `u`; z holds z_k + q label_k + log weight_k, far below all where there is no weight."""
+    before, enough = u, ENOUGH_32 if z.itemsize == 4 else ENOUGH
     for _ in range(100):
-        total, slope = 0.0, 0.0
+        exponent = np.log(q * n_labels) - u
+        total, slope = z.dtype.type(0), z.dtype.type(0)
         for k in range(n):
-            if label[e, k] + times[e, k] > 0:
-                b = shift(z, label, times, loge, e, k, np.log(q * n_labels) - u, q)
-                total += b
-                slope += b / (1 + b)
-        step = (u - before + lr * (n_labels - total / q)) / (1 + lr * slope / q)
+            b = lambert_w_exp(z[e, k] + exponent)
+            total += b
+            slope += b / (np.float32(1) + b)
+        step = (u - before + lr * (n_labels - total / q)) / (np.float32(1) + lr * slope / q)
         u -= step
-        if abs(step) <= ENOUGH * (1 + abs(u)):
+        if abs(step) <= enough * (1 + abs(u)):
             break
     return u
 
@@ -97,17 +92,23 @@ def solve_proposed(z, times, loge, e, n, own, before, rate, q):
 
 
 @kernel_part
-def step_raman(z, label, times, loge, e, n, u, q, n_labels):
-    """Overwrite the scores of example e by coefficients at the end of the step, given the new u; the loss before it."""
-    loss = n_labels * (u - 1)
+def step_raman(z, label, times, loge, e, n, u, lr, q, n_labels):
+    """Overwrite the scores of example e by coefficients at the end of the step from u; the new u, and the loss before it."""
+    reward = z.dtype.type(0)
     for k in range(n):
-        if label[e, k] + times[e, k] > 0:
-            weight = n_labels * stands_for(label[e, k], times[e, k], loge[e, k])
-            loss += weight * np.exp(min(z[e, k] - u, LARGEST_EXPONENT)) - label[e, k] * z[e, k]
-            z[e, k] = shift(z, label, times, loge, e, k, np.log(q * n_labels) - u, q) / q - label[e, k]
-        else:
-            z[e, k] = 0
-    return loss
+        is_label = label[e, k] > 0
+        reward += label[e, k] * z[e, k] if is_label else np.float32(0)
+        log_weight = log(max(times[e, k], LEAST)) - loge[e, k]
+        moved = z[e, k] + (q * label[e, k] if is_label else log_weight)
+        z[e, k] = moved if label[e, k] + times[e, k] > 0 else -LOWEST
+    u = solve_raman(z, e, n, u, lr, q, n_labels)
+    exponent = log(q * n_labels) - u
+    loss = z.dtype.type(0)
+    for k in range(n):
+        loss += exp(min(z[e, k] - q * label[e, k] - u, LARGEST_EXPONENT))
+        moved = lambert_w_exp(z[e, k] + exponent) / q - label[e, k]
+        z[e, k] = moved if label[e, k] + times[e, k] > 0 else np.float32(0)
+    return u, n_labels * (u - 1 + loss) - reward
 
 
 @kernel_part
@@ -136,20 +137,19 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
         if y < 0:
             z[e, :n] = 0
             continue
-        best = np.float64(best_positive(z, label, e, n))
+        best = best_positive(z, label, e, n)
         origin = relative * best
         estimate, _ = log_sums(z, label, times, loge, e, n)
-        before = max(np.float64(state[key[e], 0]) if visits[e] > 0 else estimate - origin, best - origin)
+        before = max(z.dtype.type(state[key[e], 0]) if visits[e] > 0 else estimate - origin, best - origin)
         if relative > 0:
             rate = np.float64(lr) * label[e, y]
             q = max(rate * norm[e], LEAST_SHIFT)
-            u, moved = solve_proposed(z, times, loge, e, n, best, before, rate, q)
+            u, moved = solve_proposed(z, times, loge, e, n, np.float64(best), np.float64(before), rate, q)
             total += step_proposed(z, label, times, loge, e, n, y, u, moved, q)
         else:
-            n_labels = np.float64(n_positives(label, e, n))
-            q = max(np.float64(lr) * norm[e], LEAST_SHIFT)
-            u = solve_raman(z, label, times, loge, e, n, before, np.float64(lr), q, n_labels)
-            total += step_raman(z, label, times, loge, e, n, u, q, n_labels)
+            q = max(lr * norm[e], LEAST)
+            u, loss = step_raman(z, label, times, loge, e, n, before, lr, q, n_positives(label, e, n))
+            total += loss
         state[key[e], 0] = u
     return total
 

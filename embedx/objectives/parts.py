@@ -12,6 +12,7 @@ from embedx.settings import param
 
 # Exponents are held here where a score may exceed its normaliser, so that weights of 1e12 cannot take float32 to infinity.
 LARGEST_EXPONENT = np.float32(60)
+LOWEST = np.float32(1e30)  # its negative is below any score
 
 
 @register_jitable
@@ -53,9 +54,9 @@ def n_positives(label, e, n):
 @register_jitable
 def best_positive(z, label, e, n):
     """The score of example e's best positive."""
-    best = np.float32(-np.inf)
+    best = -z.dtype.type(LOWEST)
     for k in range(n):
-        best = max(best, z[e, k]) if label[e, k] > 0 else best
+        best = max(best, z[e, k] if label[e, k] > 0 else -LOWEST)
     return best
 
 
@@ -72,16 +73,26 @@ def log_sigmoid(z: np.ndarray) -> np.ndarray:
 
 @kernel_part
 def log_sums(z, label, times, loge, e, n):
-    """log Σ_k e^{z_k} over all rows as positives and draws estimate it, and over the rows seen; example e has a positive."""
-    largest = best_positive(z, label, e, n)
+    """log Σ_k e^{z_k} over all rows as positives and draws estimate it, and the largest z_k seen; example e has a positive."""
+    largest = -z.dtype.type(LOWEST)
     for k in range(n):
-        largest = max(largest, z[e, k] if times[e, k] > 0 else largest)
-    estimate, seen = z[e, 0] * 0, z[e, 0] * 0
+        largest = max(largest, z[e, k] if label[e, k] + times[e, k] > 0 else -LOWEST)
+    estimate = z.dtype.type(0)
     for k in range(n):
-        mass = exp(z[e, k] - largest) if label[e, k] + times[e, k] > 0 else np.float32(0)
-        estimate += stands_for(label[e, k], times[e, k], loge[e, k]) * mass
-        seen += mass
-    return largest + np.log(estimate), largest + np.log(seen)
+        is_label = label[e, k] > 0
+        weight = np.float32(1) if is_label else times[e, k]
+        shifted = z[e, k] - largest - (np.float32(0) if is_label else loge[e, k])
+        estimate += weight * exp(shifted) if weight > 0 else np.float32(0)
+    return largest + np.log(estimate), largest
+
+
+@kernel_part
+def log_sum_seen(z, label, times, e, n, largest):
+    """log Σ_k e^{z_k} over the rows seen, each once."""
+    seen = z.dtype.type(0)
+    for k in range(n):
+        seen += exp(z[e, k] - largest) if label[e, k] + times[e, k] > 0 else np.float32(0)
+    return largest + np.log(seen)
 
 
 @kernel_part
@@ -91,12 +102,14 @@ def double_sum(z, label, times, loge, e, n, u):
     A term never falls below log Z - z_y, Z = Σ_k e^{z_k} over all rows, and equals it at u = log Z (log a ≤ u - 1 + a e^{-u}).
     """
     n_labels = n_positives(label, e, n)
-    loss = n_labels * (u - 1)
+    level = z.dtype.type(u)
+    loss = n_labels * (level - np.float32(1))
     for k in range(n):
-        loss -= label[e, k] * z[e, k] if label[e, k] > 0 else np.float32(0)
-        weight = n_labels * stands_for(label[e, k], times[e, k], loge[e, k])
-        share = weight * exp(min(z[e, k] - u, LARGEST_EXPONENT)) if weight > 0 else np.float32(0)
-        loss += share
+        is_label = label[e, k] > 0
+        weight = n_labels * (np.float32(1) if is_label else times[e, k])
+        log_weight = np.float32(0) if is_label else -loge[e, k]
+        share = weight * exp(min(z[e, k] - level, LARGEST_EXPONENT) + log_weight) if weight > 0 else np.float32(0)
+        loss += share - (label[e, k] * z[e, k] if is_label else np.float32(0))
         z[e, k] = share - label[e, k]
     return loss
 
@@ -105,8 +118,8 @@ def double_sum(z, label, times, loge, e, n, u):
 def double_sum_of_gaps(z, label, times, loge, e, n, y, u):
     """The same for one positive y with u standing for log Z - z_y and held fixed as that: z_y pulls at the other terms."""
     origin, weight = z[e, y], label[e, y]
-    loss = u - 1 + exp(min(-u, LARGEST_EXPONENT))
-    others = z[e, y] * 0
+    loss = u - np.float32(1) + exp(min(-u, LARGEST_EXPONENT))
+    others = z.dtype.type(0)
     for k in range(n):
         share = importance(times[e, k], loge[e, k]) * exp(min(z[e, k] - origin - u, LARGEST_EXPONENT))
         others += share

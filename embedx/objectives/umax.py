@@ -31,6 +31,7 @@ from embedx.objectives.parts import (
     best_positive,
     double_sum,
     double_sum_of_gaps,
+    log_sum_seen,
     log_sums,
     n_positives,
     positive,
@@ -49,7 +50,8 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
         if y < 0:
             z[e, :n] = 0
             continue
-        estimate, seen = log_sums(z, label, times, loge, e, n)
+        estimate, largest = log_sums(z, label, times, loge, e, n)
+        seen = log_sum_seen(z, label, times, e, n, largest)
         least = best_positive(z, label, e, n)
         origin = relative * least
         estimate, seen, least = estimate - origin, seen - origin, least - origin
