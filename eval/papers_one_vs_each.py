@@ -1,6 +1,7 @@
 """Titsias 2016, "One-vs-each approximation to softmax": Table 2, Figure 1a and the toy of section 4.1; and what is best here.
 
 table-2    unique optima of SOFT, BOUCHARD and OVE by L-BFGS, and OVE-SGD, on MNIST and Bibtex
+closer     whether BOUCHARD on MNIST moves when it is trained to a tenth of the tolerance
 figure-1   probabilities of ten values from 200 points, by the three bounds
 toy        10,000 values and a million points, by stochastic descent
 best       exact softmax with its weight decay chosen on validation data, beside scikit-learn
@@ -21,7 +22,7 @@ from embedx.labeled.data import Labels
 from embedx.labeled.read import read_training
 from embedx.labeled.rules import chosen_labels
 
-SECTIONS = ("table-2", "splits", "figure-1", "toy", "best")
+SECTIONS = ("table-2", "closer", "splits", "figure-1", "toy", "best")
 DATA = ("bibtex", "mnist")
 METHODS = {"SOFT": "softmax", "BOUCHARD": "bouchard", "OVE": "ove"}
 PAPER = {  # Table 2: norm, error, nlpd
@@ -75,14 +76,14 @@ class Lab:
 
     # ---- Table 2
 
-    def fitted(self, name: str, objective: str, biases: str) -> classify.Trained:
+    def fitted(self, name: str, objective: str, biases: str, share_of_tolerance: float = 1.0) -> classify.Trained:
         """A unique optimum with lambda = 1."""
         train, _ = self.loaded(name)
         if biases == "penalised":  # a feature that is always 1 stands for them
             train = with_ones(train)
         options = {
             "optimizer": "lbfgs", "l2": 1 / len(train), "bias": "none" if biases == "penalised" else "zero", "threads": 1,
-            "tolerance": TOLERANCE[name], "max_iterations": 10 if self.quick else 2000,
+            "tolerance": TOLERANCE[name] * share_of_tolerance, "max_iterations": 10 if self.quick else 2000,
         }  # fmt: skip
         return fit(train, objective, options)
 
@@ -132,6 +133,7 @@ class Lab:
                     found[name, method, biases] = self.get("table-2", functools.partial(self.optimum, **renamed(key)), **key)
             key = {"data": name, "method": "OVE-SGD", "biases": "free"}
             found[name, "OVE-SGD", "free"] = self.get("table-2", functools.partial(self.stochastic, name), **key)
+        closer = self.get("closer", functools.partial(self.closer, "BOUCHARD"), method="BOUCHARD")
         rows, ends = [], []
         for (name, method, biases), value in found.items():
             if value is None:
@@ -160,9 +162,26 @@ class Lab:
             "seconds",
         ]
         notes = notes_on({method: found["bibtex", method, "free"] for method in METHODS})
+        bouchard, ove = (found["mnist", method, "free"] for method in ("BOUCHARD", "OVE"))
+        if bouchard and ove and closer:
+            notes = (
+                CLOSER.format(norm=bouchard["norm"], closer=closer["norm"], ove=ove["norm"], se=bouchard["standard_error"])
+                + notes
+            )
         sgd = "; ".join(f"{name}: from {how['learning_rate']:g} in {how['epochs']:,} passes" for name, how in SGD.items())
         tolerance = " and ".join(f"{name} {value:g}" for name, value in TOLERANCE.items())
         return TABLE_2.format(results=table(head, rows), ends=table(ends_head, ends), notes=notes, sgd=sgd, tolerance=tolerance)
+
+    def closer(self, method: str) -> dict[str, Any]:
+        """MNIST at a tenth of the tolerance, beside SOFT at the same."""
+        _, test = self.loaded("mnist")
+        soft, other = (self.fitted("mnist", METHODS[m], "free", 0.1) for m in ("SOFT", method))
+        return {
+            **scores(other.classifier, test),
+            **closeness(weights_of(soft.classifier), weights_of(other.classifier)),
+            "iterations": [round(found.outcome.epochs) for found in (soft, other)],
+            "largest_gradient": [found.classifier.facts["largest_gradient"] for found in (soft, other)],
+        }
 
     # ---- how much the split matters
 
@@ -473,8 +492,8 @@ with a rate that falls linearly to zero ({sgd}).
 {results}
 {notes}
 How the optima were found, by L-BFGS from zero on one thread of a machine that was busy with other things too: seconds of the
-wall clock, on MNIST about ten times the processor's, which was 0.11 s a pass. Bound minus penalty is what is maximised; the
-search ends when no element of the gradient of the mean loss exceeds {tolerance}.
+wall clock, for SOFT and OVE on MNIST about ten times the processor's, which was 0.11 s a pass. Bound minus penalty is what is
+maximised; the search ends when no element of the gradient of the mean loss exceeds {tolerance}.
 
 {ends}"""
 SPLIT_TEXT = """### How much the split matters
@@ -512,6 +531,11 @@ C is scikit-learn's, l2 = 1 / (C N). ± is the standard error by the choice of t
 On the validation rows:
 
 {grids}"""
+CLOSER = """
+- BOUCHARD on MNIST has the paper's error, and its nlpd well within the standard error of {se:.3f}, but not its norm:
+  {norm:.3f} where the paper has 0.64. A tenth of the tolerance, for SOFT too, leaves it at {closer:.3f}, and its error and nlpd
+  where they are, so the search did not end early here. That the weights of OVE are closer to SOFT's than those of BOUCHARD
+  therefore holds on Bibtex only; on MNIST OVE's norm is {ove:.3f}."""
 NOTES = """
 - SOFT and OVE on MNIST give the paper's numbers to all their digits, so its pixels too went from 0 to 1.
 - On Bibtex the norms agree to the paper's two digits. The distances between methods are alike: OVE's nlpd exceeds SOFT's by

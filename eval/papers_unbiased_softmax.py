@@ -32,7 +32,6 @@ ROWS = {"eurlex-4.3k": 15_539}  # training rows taken at random: as many as the 
 CURVE_ROWS = {"eurlex-4.3k": 1_500}  # training rows by which curves are drawn, where all would take long
 SETS = ("mnist", "bibtex", "eurlex-4.3k")
 SMALL_SETS = ("mnist", "bibtex")
-SENSITIVITY = {"bibtex": 1.0, "eurlex-4.3k": 0.1}  # where every rate is tried, and on which share of the data
 BLOCK_ROWS = 1000
 
 
@@ -93,10 +92,10 @@ def prepare(folder: Path, name: str) -> Data:
     return Data(name, simplified(training), known_test, len(test) - len(known_test))
 
 
-def tenth(data: Data) -> Labeled:
-    """A tenth of the training rows, chosen at random."""
+def part(data: Data, share: float) -> Labeled:
+    """A share of the training rows, chosen at random; a larger share has the rows of a smaller one."""
     n = len(data.training)
-    return data.training.rows(np.sort(np.random.default_rng(2).permutation(n)[: n // 10]))
+    return data.training.rows(np.sort(np.random.default_rng(2).permutation(n)[: int(share * n)]))
 
 
 # ---- how good
@@ -193,7 +192,7 @@ class Experiment:
             data = self.data(name)
             chosen = METHODS.get(method) or OTHERS[method]
             if share < 1:
-                return measured(tenth(data), None, chosen, setting, 0)
+                return measured(part(data, share), None, chosen, setting, 0)
             return measured(data.training, data.test, chosen, setting, CURVE_ROWS.get(name, len(data.training)))
 
         return self.ask(key, measure)
@@ -217,7 +216,7 @@ class Experiment:
 
         def measure() -> dict[str, Any]:
             data = self.data(name)
-            training = tenth(data) if share < 1 else data.training
+            training = part(data, share) if share < 1 else data.training
             w = published.train(
                 csr_matrix(training.features), training.labels.ids, training.n_labels,
                 form=form, lr=rate, start=np.log(training.n_labels) if log_k else 0.0, decay=DECAY,
@@ -255,22 +254,22 @@ def variants(experiment: Experiment, name: str) -> None:
 
 
 def double_sums(experiment: Experiment, name: str) -> None:
-    if name in SENSITIVITY:
+    if name in page.SHARES:
         for rate in (0.01, 0.1, 1.0):
             for form in ("proposed", "raman"):
-                experiment.published(name, form, rate, share=SENSITIVITY[name], log_k=True)
+                experiment.published(name, form, rate, share=page.SHARES[name], log_k=True)
         for rate in [1e-4, *experiment.rates]:
             for method in ("U-max", "U-max (Raman)"):
-                experiment.run(name, method, rate, share=SENSITIVITY[name])
+                experiment.run(name, method, rate, share=page.SHARES[name])
             for form in published.FORMS:
-                experiment.published(name, form, rate, share=SENSITIVITY[name])
+                experiment.published(name, form, rate, share=page.SHARES[name])
 
 
 def rates(experiment: Experiment, name: str) -> None:
-    if name in SENSITIVITY:
+    if name in page.SHARES:
         for method in [*METHODS, "NCE (1,1)", "U-max (Raman)", "Implicit (Raman)"]:
             for rate in experiment.rates_for(method):
-                experiment.run(name, method, rate, share=SENSITIVITY[name])
+                experiment.run(name, method, rate, share=page.SHARES[name])
 
 
 SECTIONS = {"tune": tune, "full": full, "variants": variants, "double-sums": double_sums, "rates": rates}
