@@ -13,11 +13,13 @@ import dataclasses
 
 import numpy as np
 
-from embedx.compiled import kernel
+from embedx.compiled import kernel, kernel_part
 from embedx.engine.maths import exp
 from embedx.objectives.contract import Objective, SampledSettings
-from embedx.objectives.parts import positive
+from embedx.objectives.parts import log_sums, n_positives, positive
 from embedx.settings import param
+
+_ONE = np.float32(1)
 
 
 @kernel
@@ -29,22 +31,45 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
         y = positive(label, e, n)
         if y < 0:
             z[e, :n] = 0
-            continue
-        scale, score = label[e, y], z[e, y] - corrected * loge[e, y]
-        largest = score
-        for k in range(n):
-            z[e, k] = z[e, k] - loge[e, k] if times[e, k] > 0 else score
-            largest = max(largest, z[e, k])
-        own = exp(score - largest)
-        mass = own
-        for k in range(n):
-            z[e, k] = times[e, k] * exp(z[e, k] - largest)
-            mass += z[e, k]
-        for k in range(n):
-            z[e, k] *= scale / mass
-        z[e, y] = scale * (own / mass - 1)
-        total += scale * (np.log(mass) + largest - score)
+        elif corrected > 0:
+            total += _corrected(z, label, times, loge, e, n, y)
+        else:
+            total += _complementary(z, label, times, loge, e, n)
     return total
+
+
+@kernel_part
+def _corrected(z, label, times, loge, e, n, y):
+    """Loss of example e with one positive y; overwrites its scores by ∂loss/∂z."""
+    scale, score = label[e, y], z[e, y] - loge[e, y]
+    largest = score
+    for k in range(n):
+        z[e, k] = z[e, k] - loge[e, k] if times[e, k] > 0 else score
+        largest = max(largest, z[e, k])
+    own = exp(score - largest)
+    mass = own
+    for k in range(n):
+        z[e, k] = times[e, k] * exp(z[e, k] - largest)
+        mass += z[e, k]
+    for k in range(n):
+        z[e, k] *= scale / mass
+    z[e, y] = scale * (own / mass - _ONE)
+    return scale * (np.log(mass) + largest - score)
+
+
+@kernel_part
+def _complementary(z, label, times, loge, e, n):
+    """The same with the normaliser's estimate; positives are each other's rivals."""
+    log_sum, _ = log_sums(z, label, times, loge, e, n)
+    n_labels = n_positives(label, e, n)
+    reward = z.dtype.type(0)
+    for k in range(n):
+        is_label = label[e, k] > 0
+        reward += label[e, k] * z[e, k] if is_label else np.float32(0)
+        weight = n_labels * (_ONE if is_label else times[e, k])
+        share = weight * exp(z[e, k] - log_sum - (np.float32(0) if is_label else loge[e, k]))
+        z[e, k] = (share if weight > 0 else np.float32(0)) - label[e, k]
+    return n_labels * log_sum - reward
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +87,10 @@ class SampledSoftmax(Objective):
     coefficients = staticmethod(coefficients)
     samplers = ("unigram", "uniform", "all")
     stable = True
+
+    def __init__(self, settings: SampledSoftmaxSettings) -> None:
+        super().__init__(settings)
+        self.merges = settings.complementary  # type: ignore[misc]
 
     def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
         return np.array([0 if self.settings.complementary else 1], dtype=np.float32)
