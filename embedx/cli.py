@@ -114,12 +114,16 @@ class Option:
 
     field: dataclasses.Field[Any]
     objectives: dict[str, Any] = dataclasses.field(default_factory=dict)  # name: default there
+    others: dict[str, Any] = dataclasses.field(default_factory=dict)  # objectives that have a default of their own: which
 
     def parameter(self) -> inspect.Parameter:
         """As typer wants it. Not typed means None, so that what was typed can be told from a default."""
         limits, default = self.field.metadata, spoken(self.field.default)
         if self.objectives:
             default = ", ".join(f"{name} {spoken(value)}" for name, value in self.objectives.items())
+        for value in dict.fromkeys(map(spoken, self.others.values())):
+            names = ", ".join(name for name, own in self.others.items() if spoken(own) == value)
+            default += f"; {value} for {names}"
         choices = f" ({'|'.join(limits['choices'])})" if limits["choices"] else ""
         text = f"{limits['meaning']}{choices}" + (f"  [default: {default}]" if default else "")
         kind = self.field.type if isinstance(self.field.type, type) else next(iter(self.field.type.__args__))  # type: ignore[union-attr]
@@ -139,24 +143,27 @@ def train_settings() -> dict[str, Option]:
     """Every option of `embedx train` that is a setting."""
     from embedx.skipgram import SkipGramSettings
 
-    return _settings_of(SkipGramSettings, VocabularySettings, TextSettings)
+    return _settings_of("word_defaults", SkipGramSettings, VocabularySettings, TextSettings)
 
 
 def classify_settings() -> dict[str, Option]:
     """Every option of `embedx classify` that is a setting."""
     from embedx.classify import ClassifySettings
 
-    return _settings_of(ClassifySettings)
+    return _settings_of("label_defaults", ClassifySettings)
 
 
-def _settings_of(*groups: type[Settings]) -> dict[str, Option]:
-    """The task's own settings, then those of the objectives."""
+def _settings_of(own_defaults: str, *groups: type[Settings]) -> dict[str, Option]:
+    """The task's own settings, then those of the objectives, which declare what suits them in that task as `own_defaults`."""
     from embedx.objectives import OBJECTIVES
 
     options = {field.name: Option(field) for group in groups for field in dataclasses.fields(group)}
     for name, objective in OBJECTIVES.items():
         for field in dataclasses.fields(objective.Settings):
             options.setdefault(field.name, Option(field)).objectives[name] = field.default
+        for setting, value in getattr(objective, own_defaults).items():
+            taken = options[setting].objectives
+            (taken if taken else options[setting].others)[name] = value
     return options
 
 
@@ -204,7 +211,8 @@ def train(
         print(json.dumps({"model": str(folder), **facts, "settings": trained.vectors.settings}))
     else:
         loss = "no pair was seen" if facts["final_loss"] is None else f"loss {facts['final_loss']:.4f}"
-        print(f"{folder}\t{facts['words']:,} words, {loss}, {facts['words_per_second']:,} words/s")
+        found = f", held-out log-likelihood {facts['heldout']['log_likelihood']:.4f}" if "heldout" in facts else ""
+        print(f"{folder}\t{facts['words']:,} words, {loss}{found}, {facts['words_per_second']:,} words/s")
 
 
 def classify(
