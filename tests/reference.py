@@ -85,12 +85,12 @@ def tree_log_probability(z, offsets, nodes, bits):
 # ---- skip-gram, one pair at a time
 
 
-def kept_words(tokens, word, keep, window, key):
-    """(position, word, sentence, reach) of the tokens that are in the vocabulary and survive subsampling."""
+def kept_words(tokens, word, keep, window, key, held_out):
+    """(position, word, sentence, reach) of the tokens that are in the vocabulary, survive subsampling and are not held out."""
     kept = []
     sentence = 0
     for position, token in enumerate(tokens):
-        if token == -1:
+        if token == -1 or held_out[position]:
             sentence += 1
             continue
         random = int(bits(np.uint64(key), np.uint64(position)))
@@ -101,12 +101,12 @@ def kept_words(tokens, word, keep, window, key):
 
 
 def pairs_of(kept, start, stop):
-    """(input word, centre word, number of the centre) for every centre at a position in start..stop."""
+    """(input word, centre word, number of the centre, of the input) for every centre at a position in start..stop."""
     pairs = []
     for i, (position, centre, sentence, reach) in enumerate(kept):
         if start <= position < stop:
             around = [j for j in range(max(i - reach, 0), min(i + reach + 1, len(kept))) if j != i]
-            pairs += [(kept[j][1], centre, i) for j in around if kept[j][2] == sentence]
+            pairs += [(kept[j][1], centre, i, j) for j in around if kept[j][2] == sentence]
     return pairs
 
 

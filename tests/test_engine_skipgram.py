@@ -3,112 +3,74 @@
 import numpy as np
 import pytest
 import reference
+from skipgram_setup import Setup
 
+from embedx.compiled import kernel
+from embedx.engine import blocks
 from embedx.engine import skipgram as engine
 from embedx.engine.random import stream_key
-from embedx.objectives.contract import SampledSettings
+from embedx.objectives import OBJECTIVES
+from embedx.objectives.ar import AugmentReduce
+from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.ns import NegativeSampling
-from embedx.progress import Silent
-from embedx.samplers.alias import alias_table, draw
-from embedx.skipgram import load_kernels
+from embedx.objectives.ove import OneVsEach
+from embedx.samplers.alias import draw
+from embedx.text.heldout import CHUNK
+from embedx.text.tokenizer import END_OF_SENTENCE
 
-K, DIM, WINDOW = 12, 10, 3
-OBJECTIVE = NegativeSampling(SampledSettings(negatives=4))
-
-
-class Setup:
-    """A corpus of 3 sentences over 12 words (and 2 left out), random tables, and one way of forming blocks."""
-
-    def __init__(self, share=1, draws=4, additive=True, seed=0, n_tokens=120, keep_all=False):
-        rng = np.random.default_rng(seed)
-        tokens = rng.integers(0, K + 2, n_tokens).astype(np.int32)
-        tokens[[n_tokens // 3, n_tokens // 2]] = engine.END_OF_SENTENCE
-        tokens.setflags(write=False)
-        word = np.full(K + 2, engine.LEFT_OUT, dtype=np.int32)
-        word[2:] = rng.permutation(K)
-        keep = np.full(K + 2, 2**32 - 1, dtype=np.uint32)
-        if not keep_all:
-            keep[2:7] = rng.integers(2**30, 2**32, 5)
-        self.stream = engine.Stream(tokens, word, keep)
-        self.tables = engine.Tables(
-            engine.aligned_zeros(K, DIM), engine.aligned_zeros(K, DIM), np.zeros((K, 0), np.float32), np.zeros(1, np.int64)
-        )
-        self.tables.inputs[:, :DIM] = rng.normal(0, 0.5, (K, DIM))
-        self.tables.outputs[:, :DIM] = rng.normal(0, 0.5, (K, DIM))
-        noise = rng.uniform(0.5, 1.5, K)
-        self.sampler = alias_table(noise)
-        self.log_expected = np.log(draws * noise / noise.sum()).astype(np.float32)
-        self.plan = engine.Plan(WINDOW, share, draws, additive, True, False, False)
-        self.key, self.noise_key = stream_key(1, 0), stream_key(1, 0, 7)
-        self.numbers = OBJECTIVE.numbers(draws, 10)
-        self.scratch = engine.new_scratch(self.plan, n_tokens, DIM, 0)
-
-    def exact_tables(self):
-        return self.tables.inputs[:, :DIM].astype(np.float64), self.tables.outputs[:, :DIM].astype(np.float64)
-
-    def train(self, start, stop, lr=0.1):
-        arguments = (
-            self.tables, self.stream, self.sampler, self.log_expected, self.numbers, self.plan, self.scratch,
-            start, stop, np.float32(lr), self.key, self.noise_key,
-        )  # fmt: skip
-        load_kernels(OBJECTIVE, arguments, Silent())
-        return engine.train_stretch(OBJECTIVE.coefficients, *arguments)
-
-    def kept(self):
-        stream = self.stream
-        return reference.kept_words(stream.tokens, stream.word, stream.keep, WINDOW, self.key)
-
-    def noise(self, n, first=0):
-        return [int(draw(self.sampler, self.noise_key, np.uint64(first + i))) for i in range(n)]
+K, WINDOW = 12, 3
+NS = NegativeSampling(SampledSettings(negatives=4))
+OVE = OneVsEach(SampledSettings())
+AR = AugmentReduce(AugmentReduce.Settings())
 
 
 def assert_trains_as_the_reference(setup, start, stop, lr=0.1):
-    """Train on tokens[start:stop] by the kernel and by the naive reference; the tables must agree."""
-    share, draws = setup.plan.share, setup.plan.n_draws
-    inputs, outputs = setup.exact_tables()
+    """Train on tokens[start:stop] by the kernel and pair by pair; the tables must agree."""
+    share, draws, dim = setup.plan.share, setup.plan.n_draws, setup.dim
+    inputs, outputs = (table[:, :dim].astype(np.float64) for table in setup.tables[:2])
     pairs = reference.pairs_of(setup.kept(), start, stop)
     centres = [i for i, (position, *_) in enumerate(setup.kept()) if start <= position < stop]
     if share == 0:
-        blocks = [[pair] for pair in pairs]
+        groups = [[pair] for pair in pairs]
     else:
-        groups = [centres[g : g + share] for g in range(0, len(centres), share)]
-        blocks = [[pair for pair in pairs if pair[2] in group] for group in groups]
+        together = [centres[g : g + share] for g in range(0, len(centres), share)]
+        groups = [[pair for pair in pairs if pair[2] in group] for group in together]
     expected = 0.0
-    for number, block in enumerate(blocks):
-        noise = setup.noise(draws, first=draws * number)
-        expected += reference.ns_update(inputs, outputs, [pair[:2] for pair in block], noise, 4, lr)
+    for number, group in enumerate(groups):
+        noise = [int(draw(setup.draws.alias, setup.noise_key, np.uint64(draws * number + i))) for i in range(draws)]
+        expected += reference.ns_update(inputs, outputs, [pair[:2] for pair in group], noise, 4, lr)
     loss, n_pairs, n_words = setup.train(start, stop, lr)
     assert n_pairs == len(pairs)
-    assert n_words == sum(setup.stream.word[t] >= 0 for t in setup.stream.tokens[start:stop] if t >= 0)
+    assert n_words == setup.n_corpus_words(start, stop)
     assert loss == pytest.approx(expected, rel=1e-5)
-    np.testing.assert_allclose(setup.tables.inputs[:, :DIM], inputs, atol=1e-5)
-    np.testing.assert_allclose(setup.tables.outputs[:, :DIM], outputs, atol=1e-5)
+    np.testing.assert_allclose(setup.tables.inputs[:, :dim], inputs, atol=1e-5)
+    np.testing.assert_allclose(setup.tables.outputs[:, :dim], outputs, atol=1e-5)
 
 
 @pytest.mark.parametrize(("share", "draws"), [(0, 4), (1, 4), (1, 9), (4, 6), (5, 20), (64, 3)])
-@pytest.mark.parametrize("additive", [True, False])
-def test_the_kernel_does_what_the_formula_says(share, draws, additive):
-    assert_trains_as_the_reference(Setup(share, draws, additive), 10, 100)
+def test_negative_sampling_does_to_every_pair_what_the_formula_says(share, draws):
+    assert_trains_as_the_reference(Setup(NS, share=share, draws=draws), 10, 100)
 
 
 @pytest.mark.parametrize("share", [17, 20, 40])
 def test_a_short_block_after_longer_ones_remembers_nothing_of_them(share):
     """A worker's memory is used again and again; where a longer block had centres, a shorter one has noise."""
-    setup = Setup(share, draws=20)
+    setup = Setup(NS, share=share, draws=20)
     for stop in range(120, 60, -5):
         assert_trains_as_the_reference(setup, 0, stop, lr=0.001)
 
 
+@pytest.mark.parametrize("objective", [NS, AR, OVE], ids=["sums", "sets", "pairs"])
 @pytest.mark.parametrize("stretch", [1, 7, 50, 120])
-def test_every_pair_is_seen_once_wherever_the_stretches_are_cut(stretch):
-    setup = Setup(share=3)
+def test_every_pair_is_seen_once_wherever_the_stretches_are_cut(stretch, objective):
+    setup = Setup(objective, share=3)
     seen = [setup.train(start, min(start + stretch, 120), lr=0.0)[1:] for start in range(0, 120, stretch)]
     assert sum(pairs for pairs, _ in seen) == len(reference.pairs_of(setup.kept(), 0, 120))
-    assert sum(words for _, words in seen) == sum(setup.stream.word[t] >= 0 for t in setup.stream.tokens if t >= 0)
+    assert sum(words for _, words in seen) == setup.n_corpus_words(0, 120)
 
 
 def test_windows_end_at_sentences():
-    setup = Setup(keep_all=True)
+    setup = Setup(NS, keep_all=True)
     setup.stream.word[:] = np.arange(K + 2) % K
     position = 40  # the first mark
     before, after = setup.train(position - 1, position, 0.0)[1], setup.train(position + 1, position + 2, 0.0)[1]
@@ -116,65 +78,168 @@ def test_windows_end_at_sentences():
     assert 1 <= after <= WINDOW
 
 
-def test_padding_stays_zero():
-    setup = Setup(share=4, draws=7)
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_padding_stays_zero(name):
+    objective = OBJECTIVES[name](OBJECTIVES[name].Settings())
+    setup = Setup(objective, share=4, draws=7, sampler=objective.samplers[-1])
+    setup.train(0, 120, lr=0.01)
+    assert setup.tables.inputs[:, : setup.dim].all()
+    assert not setup.tables.inputs[:, setup.dim :].any()
+    assert not setup.tables.outputs[:, setup.dim :].any()
+
+
+@pytest.mark.parametrize("objective", [NS, AR, OVE], ids=["sums", "sets", "pairs"])
+def test_a_word_that_is_neither_seen_nor_drawn_keeps_its_vectors(objective):
+    word = Setup(objective).stream.word.copy()
+    word[5] = blocks.LEFT_OUT
+    rare = (set(range(K)) - set(word.tolist())).pop()
+    setup = Setup(objective, share=4, noise=np.where(np.arange(K) == rare, 0.0, 1.0))
+    setup.stream.word[:] = word
+    before = setup.tables.inputs.copy(), setup.tables.outputs.copy()
     setup.train(0, 120)
-    assert not setup.tables.inputs[:, DIM:].any()
-    assert not setup.tables.outputs[:, DIM:].any()
+    for table, old in zip((setup.tables.inputs, setup.tables.outputs), before, strict=True):
+        moved = (table != old).any(axis=1)
+        assert not moved[rare]
+        assert moved.sum() == K - 1
 
 
-def test_a_word_that_is_neither_seen_nor_drawn_keeps_its_vectors():
-    setup = Setup(share=4)
-    setup.stream.word[5] = engine.LEFT_OUT
-    rare = (set(range(K)) - set(setup.stream.word.tolist())).pop()
-    weights = np.ones(K)
-    weights[rare] = 0
-    setup.sampler = alias_table(weights)
-    before = setup.tables.inputs[rare].copy(), setup.tables.outputs[rare].copy()
-    setup.train(0, 120)
-    assert (setup.tables.inputs[rare] == before[0]).all()
-    assert (setup.tables.outputs[rare] == before[1]).all()
-
-
-def test_same_seed_same_bytes():
-    first, second = Setup(share=5), Setup(share=5)
+@pytest.mark.parametrize("objective", [NS, AR, OVE], ids=["sums", "sets", "pairs"])
+def test_same_seed_same_bytes(objective):
+    first, second = Setup(objective, share=5), Setup(objective, share=5)
     assert first.train(0, 120) == second.train(0, 120)
-    assert first.tables.inputs.tobytes() == second.tables.inputs.tobytes()
-    assert first.tables.outputs.tobytes() == second.tables.outputs.tobytes()
+    for one, other in zip(first.tables, second.tables, strict=True):
+        assert one.tobytes() == other.tobytes()
 
 
 def test_subsampling_keeps_the_share_that_it_says():
-    setup = Setup(n_tokens=60_000)
+    setup = Setup(NS, n_tokens=60_000)
     setup.stream.keep[:] = np.uint32(0.3 * 2**32)
-    kept = len(setup.kept())
-    eligible = sum(setup.stream.word[t] >= 0 for t in setup.stream.tokens if t >= 0)
-    assert kept / eligible == pytest.approx(0.3, abs=0.01)
-
-
-@pytest.mark.parametrize("additive", [True, False])
-def test_random_numbers_for_the_objective_are_fresh_for_every_example(additive):
-    setup = Setup(share=4, additive=additive)
-    setup.scratch = engine.new_scratch(setup.plan, 120, DIM, uniforms_width=2)
-    setup.train(0, 60)
-    first = setup.scratch.uniforms.copy()
-    used = first[first[:, 0] > 0]
-    assert len(used) >= 3
-    assert (used < 1).all()
-    assert len(np.unique(used)) == used.size
-    setup.noise_key = stream_key(1, 0, 8)
-    setup.train(0, 60)
-    assert not np.isin(setup.scratch.uniforms, used).any()
+    assert len(setup.kept()) / setup.n_corpus_words(0, 60_000) == pytest.approx(0.3, abs=0.01)
 
 
 def test_one_engine_serves_every_objective_with_one_signature():
-    Setup(share=2).train(0, 50)
-    Setup(share=9, draws=5, additive=False).train(0, 50)
+    Setup(NS, share=2).train(0, 50)
+    Setup(OVE, share=9, draws=5).train(0, 50)
+    Setup(AR, share=9, bias=True, sampler="all", optimizer="adagrad").train(0, 50)
     if hasattr(engine.train_stretch, "overloads"):
         assert len(engine.train_stretch.overloads) == 1
 
 
 def test_a_long_run_of_words_left_out_is_walked_through_once():
     """Stretches without a centre return at once, however far the next kept word is."""
-    setup = Setup(n_tokens=2000)
-    setup.stream.word[:] = engine.LEFT_OUT
+    setup = Setup(NS, n_tokens=2000)
+    setup.stream.word[:] = blocks.LEFT_OUT
     assert [setup.train(start, start + 100)[:3] for start in range(0, 2000, 100)] == [(0.0, 0, 0)] * 20
+
+
+# ---- what is held out
+
+
+def held_out_setup(objective=NS, share=5, **options):
+    """Pieces 1, 3 and 4 of a corpus of 6 are held out; they alone hold the words 6 and up, the others alone those below."""
+    setup = Setup(objective, share=share, n_tokens=5 * CHUNK + 300, noise=np.where(np.arange(K) < 6, 1.0, 0.0), **options)
+    setup.stream.held_out[[1, 3, 4]] = 1
+    setup.stream.word[2:] = np.arange(K)
+    tokens = np.where(np.repeat(setup.stream.held_out, CHUNK) > 0, 8, 2)[: setup.n_tokens]
+    tokens += np.random.default_rng(3).integers(0, 6, len(tokens))
+    tokens[::37] = 0  # left out
+    tokens[[500, 2500]] = END_OF_SENTENCE
+    setup.set_tokens(tokens.astype(np.int32))
+    return setup
+
+
+@pytest.mark.parametrize("objective", [NS, AR, OVE], ids=["sums", "sets", "pairs"])
+@pytest.mark.parametrize("stretch", [700, 5300])
+def test_words_that_are_held_out_are_neither_centre_nor_context(objective, stretch):
+    setup = held_out_setup(objective)
+    before = setup.tables.inputs.copy(), setup.tables.outputs.copy()
+    for start in range(0, setup.n_tokens, stretch):
+        setup.train(start, min(start + stretch, setup.n_tokens), lr=0.01)
+    for table, old in zip((setup.tables.inputs, setup.tables.outputs), before, strict=True):
+        moved = (table != old).any(axis=1)
+        assert moved[:6].all()
+        assert not moved[6:].any()
+
+
+@pytest.mark.parametrize("stretch", [1, 333, 5300])
+def test_no_window_reaches_across_what_is_held_out(stretch):
+    """The words before and after a piece of one word are not neighbours, though nothing kept stands between them."""
+    setup = held_out_setup()
+    around = range(990, 2010) if stretch == 1 else range(0, setup.n_tokens, stretch)
+    seen = [setup.train(start, min(start + stretch, setup.n_tokens), lr=0.0)[1:] for start in around]
+    start, stop = around[0], min(around[-1] + stretch, setup.n_tokens)
+    pairs = reference.pairs_of(setup.kept(), start, stop)
+    assert sum(pairs for pairs, _ in seen) == len(pairs)
+    assert sum(words for _, words in seen) == setup.n_corpus_words(start, stop)
+    setup.stream.word[8:] = blocks.LEFT_OUT
+    setup.stream.held_out[:] = 0
+    assert len(reference.pairs_of(setup.kept(), start, stop)) > len(pairs)  # as it would be without
+
+
+# ---- random numbers
+
+
+@kernel
+def record(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+    """Write the random numbers of every example to a row of `state` of its own; state[0, 0] counts them."""
+    for e in range(n_examples):
+        z[e, :n] = 0
+        state[0, 0] += 1
+        for d in range(uniforms.shape[1]):
+            state[int(state[0, 0]), d] = uniforms[e, d]
+    return np.float64(0)
+
+
+class Recorder(Objective):
+    """An objective that learns nothing but what random numbers it is given."""
+
+    coefficients = staticmethod(record)
+    state_width = uniforms_width = 2
+
+    def __init__(self, takes="pair", merges=False):
+        super().__init__(SampledSettings())
+        self.takes, self.merges, self.keeps_hits = takes, merges, takes == "sum"
+
+    def given(self, noise_key=7, **options):
+        """The random numbers of every line of one stretch, (n, 2), and its number of pairs."""
+        setup = Setup(self, **options)
+        setup.tables = setup.tables._replace(state=np.zeros((5000, 2), dtype=np.float32))
+        setup.noise_key = stream_key(1, 0, noise_key)
+        _, pairs, _ = setup.train(0, 120)
+        return setup.tables.state[1 : 1 + int(setup.tables.state[0, 0])], pairs
+
+
+RECORDERS = {"sums": Recorder("sum"), "sets": Recorder(merges=True), "pairs": Recorder()}
+
+
+@pytest.mark.parametrize("sampler", ["unigram", "all"])
+@pytest.mark.parametrize("share", [0, 4, 64])
+@pytest.mark.parametrize("form", RECORDERS)
+def test_random_numbers_for_the_objective_are_fresh_for_every_line(form, share, sampler):
+    found, pairs = RECORDERS[form].given(share=share, sampler=sampler)
+    assert len(found) == pairs if share == 0 else 20 < len(found) < pairs  # pairs of the same words are one line
+    assert (found > 0).all()
+    assert (found < 1).all()
+    assert len(np.unique(found)) > 0.99 * found.size  # of 2^23
+    assert found.mean() == pytest.approx(0.5, abs=4 / np.sqrt(12 * found.size))
+
+
+@pytest.mark.parametrize("form", RECORDERS)
+def test_other_stretches_are_given_other_random_numbers(form):
+    first, _ = RECORDERS[form].given(share=4, noise_key=7)
+    second, _ = RECORDERS[form].given(share=4, noise_key=8)
+    assert np.isin(second, first).mean() < 0.01
+
+
+@pytest.mark.parametrize("objective", ["ar-probit", "ar-logistic"])
+@pytest.mark.parametrize("settings", [{}, {"augment": "noise"}], ids=["sets", "pairs"])
+def test_random_numbers_reach_the_objectives_that_need_them(objective, settings):
+    objective = OBJECTIVES[objective](OBJECTIVES[objective].Settings(**settings))
+    tables = []
+    for noise_key in (7, 7, 8):
+        setup = Setup(objective, share=4, sampler="all")
+        setup.noise_key = stream_key(1, 0, noise_key)
+        setup.train(0, 60, lr=0.01)
+        tables.append(setup.tables.outputs.tobytes())
+    assert tables[0] == tables[1]
+    assert tables[0] != tables[2]

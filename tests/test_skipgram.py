@@ -9,6 +9,7 @@ import pytest
 import embedx
 from embedx import skipgram
 from embedx.errors import EmbedxError
+from embedx.objectives import OBJECTIVES
 from embedx.progress import Reporter, Silent
 from embedx.settings import TextSettings
 from embedx.skipgram import SkipGramSettings
@@ -104,7 +105,8 @@ def test_tokens_may_hold_spaces(tmp_path):
 def test_what_the_defaults_resolve_to_is_within_range(options):
     fitted = embedx.SkipGram(min_count=1, epochs=1, **options)
     counts = np.ones(100_000)
-    used = skipgram.resolved(fitted.settings, fitted.objective, counts, counts / counts.sum(), Silent())
+    settings = skipgram.with_sampler(fitted.settings, fitted.objective)
+    used = skipgram.resolved(settings, fitted.objective, counts, counts / counts.sum(), Silent())
     assert used.share == fitted.settings.share
     assert 1 <= used.draws <= 1024
     assert used.threads >= 1
@@ -134,18 +136,25 @@ def test_settings_out_of_range_are_refused(options, message):
         embedx.SkipGram(**options)
 
 
+def tables_of(name, n_words, **settings):
+    """Parameters before training for words that are all as frequent, the objective with its default settings."""
+    objective, counts = OBJECTIVES[name](OBJECTIVES[name].Settings()), np.ones(n_words)
+    objective.prepare(counts.astype(np.int64))
+    return skipgram.new_tables(objective, SkipGramSettings(**settings), counts, counts / n_words)
+
+
 def test_tables_that_do_not_fit_are_refused_with_advice(monkeypatch):
     def no_memory(rows, dim):
         raise MemoryError
 
     monkeypatch.setattr(skipgram, "aligned_zeros", no_memory)
     with pytest.raises(EmbedxError, match=r"two tables of 10 words × 4 numbers need 0.0 GB, .*lower --dim or --max-vocab"):
-        skipgram.new_tables(10, embedx.objectives.find("ns")(None), SkipGramSettings(dim=4))
+        tables_of("ns", 10, dim=4)
 
 
 def test_initial_vectors_never_repeat():
     """word2vec.c's generator repeats rows every 512 words at dimension 128."""
-    tables = skipgram.new_tables(70_000, embedx.objectives.find("ns")(None), SkipGramSettings(dim=16))
+    tables = tables_of("ns", 70_000, dim=16)
     assert len(np.unique(tables.inputs[:, :16], axis=0)) == 70_000
     assert np.abs(tables.inputs).max() <= 0.5 / 16
 

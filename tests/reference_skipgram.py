@@ -1,0 +1,168 @@
+"""Skip-gram block by block, straight from the definitions in `embedx.engine.blocks` and `embedx.engine.skipgram`, in float64.
+
+An objective is handed one line at a time. That a line of several positives stands for its pairs is tested with the objectives.
+"""
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+import reference
+
+from embedx.engine.blocks import PAIRS, SETS, SUMS
+from embedx.samplers.alias import draw
+
+
+class Line(NamedTuple):
+    """An example: the places of its candidates in the block, and what the objective is told of each."""
+
+    places: list
+    label: list
+    times: list
+    loge: list
+
+
+class Block(NamedTuple):
+    """The output rows that compete, and for each input, in text order, its word and its lines."""
+
+    rows: list
+    inputs: list
+
+
+def lines_of_draws(met, centres, noise, log_expected, form, keeps_hits):
+    """An input that met each centre `met` times; `noise` tells how often each word was drawn, of which SETS draw no centre."""
+    words = [*centres, *noise]
+    everything, drawn = list(range(len(words))), [noise[word] for word in noise]
+    label, loge = [met[y] for y in centres] + [0] * len(noise), [log_expected[word] for word in words]
+    if form == SUMS:
+        n_pairs = sum(met.values())
+        return [Line(everything, label, [0] * len(centres) + [n_pairs * times for times in drawn], loge)]
+    if form == SETS:
+        certain = [0 if met[y] else 1 for y in centres]
+        return [Line(everything, label, certain + drawn, [0] * len(centres) + loge[len(centres) :])]
+    lines = []
+    for i, y in enumerate(centres):
+        if met[y]:
+            others = [0 if word == y else noise[word] for word in noise]
+            places = [i, *everything[len(centres) :]]
+            own = noise.get(y, 0) if keeps_hits else 0
+            lines.append(Line(places, [met[y]] + [0] * len(noise), [own, *others], [loge[place] for place in places]))
+    return lines
+
+
+def lines_of_all(met, n_rows, form, keeps_hits):
+    """The same where all rows compete."""
+    n_pairs = sum(met.values())
+    told = [{y: n} for y, n in met.items()] if form == PAIRS else [met]
+    rivals = n_pairs if form == SUMS else 1
+    return [
+        Line(
+            list(range(n_rows)),
+            [positives.get(k, 0) for k in range(n_rows)],
+            [rivals if keeps_hits or k not in positives else 0 for k in range(n_rows)],
+            [0] * n_rows,
+        )
+        for positives in told
+    ]
+
+
+def lines_of_paths(met, nodes, paths):
+    """The same with a tree: how often the input turns to 1, and to 0, at each node."""
+    ones, zeros = Counter(), Counter()
+    for y, n in met.items():
+        for at in range(paths.offsets[y], paths.offsets[y + 1]):
+            ones[int(paths.nodes[at])] += n * int(paths.bits[at])
+            zeros[int(paths.nodes[at])] += n * (1 - int(paths.bits[at]))
+    return [Line(list(range(len(nodes))), [ones[k] for k in nodes], [zeros[k] for k in nodes], [0] * len(nodes))]
+
+
+def groups_of(pairs, kept, start, stop, share):
+    """The pairs (input word, centre word, centre, input) of each block, and its centre words in text order."""
+    if share == 0:
+        return [([pair], [pair[1]]) for pair in pairs]
+    centres = [i for i, (position, *_) in enumerate(kept) if start <= position < stop]
+    blocks = [centres[first : first + share] for first in range(0, len(centres), share)]
+    return [([pair for pair in pairs if pair[2] in block], [kept[i][1] for i in block]) for block in blocks]
+
+
+def blocks_of(setup, start, stop):
+    """Every block of tokens[start:stop], as a `Setup` of `skipgram_setup` plans it."""
+    plan, objective, paths = setup.plan, setup.objective, setup.objective.paths()
+    kept = setup.kept()
+    pairs = reference.pairs_of(kept, start, stop)
+    blocks = []
+    for number, (together, words) in enumerate(groups_of(pairs, kept, start, stop, plan.share)):
+        centres = list(dict.fromkeys(words))
+        drawn = [
+            int(draw(setup.draws.alias, setup.noise_key, np.uint64(plan.n_draws * number + i))) for i in range(plan.n_draws)
+        ]
+        noise = Counter(word for word in drawn if plan.form != SETS or word not in centres)
+        if setup.sampler == "path":
+            rows = [int(k) for y in centres for k in paths.nodes[paths.offsets[y] : paths.offsets[y + 1]]]
+            rows = list(dict.fromkeys(rows))
+        else:
+            rows = list(range(plan.n_rows)) if setup.sampler == "all" else [*centres, *noise]
+        inputs = []
+        for x in sorted({pair[3] for pair in together}):
+            met = Counter(pair[1] for pair in together if pair[3] == x)
+            if setup.sampler == "path":
+                lines = lines_of_paths(met, rows, paths)
+            elif setup.sampler == "all":
+                lines = lines_of_all(met, plan.n_rows, plan.form, objective.keeps_hits)
+            else:
+                lines = lines_of_draws(met, centres, noise, setup.draws.log_expected, plan.form, objective.keeps_hits)
+            inputs.append((kept[x][1], lines))
+        blocks.append(Block(rows, inputs))
+    return blocks
+
+
+class Naive:
+    """Tables in float64 that take their steps one row after the other."""
+
+    def __init__(self, tables, objective, numbers, bias):
+        self.inputs, self.outputs, self.input_squares, self.output_squares, self.state = (
+            each.astype(np.float64) for each in tables[:5]
+        )
+        self.visits = Counter()
+        self.objective, self.numbers, self.bias = objective, numbers.astype(np.float64), bias
+
+    def answer(self, z, line, word, norm, lr):
+        """The loss and the coefficients of one line of `word`."""
+        z, *told = (np.array([each], dtype=np.float64) for each in (z, *line[1:]))
+        visits, key = np.array([self.visits[word]]), np.array([word])
+        loss = self.objective.coefficients(
+            z, *told, self.state, np.zeros((1, 0)), self.numbers, key, visits, np.array([norm]), 1, z.shape[1], np.float64(lr)
+        )
+        self.visits[word] += 1
+        return loss, z[0]
+
+    def train(self, block, lr):
+        """One step on a block: all scores are from before it. Returns the summed loss."""
+        h, w = self.inputs[[word for word, _ in block.inputs]], self.outputs[block.rows]
+        h_gradient, w_gradient = np.zeros_like(h), np.zeros_like(w)
+        loss = 0.0
+        for j, (word, lines) in enumerate(block.inputs):
+            for line in lines:
+                rows = w[line.places]
+                one, c = self.answer(rows @ h[j], line, word, h[j] @ h[j], lr)
+                loss += one
+                h_gradient[j] += c @ rows
+                w_gradient[line.places] += np.outer(c, h[j])
+        if self.bias >= 0:
+            h_gradient[:, self.bias] = 0
+        for (word, _), gradient in zip(block.inputs, h_gradient, strict=True):
+            descend(self.inputs, self.input_squares, word, gradient, lr)
+        for row, gradient in zip(block.rows, w_gradient, strict=True):
+            descend(self.outputs, self.output_squares, row, gradient, lr)
+        return loss
+
+
+def descend(table, squares, row, gradient, lr):
+    """One row's step; by adagrad divided by the root of what its gradients had of mean square so far, this one among them.
+
+    The mean is over the row as it lies in memory, the zeros at its end included.
+    """
+    if len(squares):
+        squares[row] += np.mean(gradient**2)
+        lr = lr / np.sqrt(squares[row])
+    table[row] -= lr * gradient

@@ -1,0 +1,134 @@
+"""Every way of telling an objective the pairs of a block, and of choosing what competes, against the naive reference."""
+
+import numpy as np
+import pytest
+from reference_skipgram import Naive, blocks_of
+from skipgram_setup import Setup
+
+from embedx.engine.blocks import PAIRS, SETS, SUMS
+from embedx.objectives import OBJECTIVES
+
+
+def make(name, **settings):
+    return OBJECTIVES[name](OBJECTIVES[name].Settings(**settings))
+
+
+def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, stretch=200):
+    """Train on tokens[start:stop], by the kernel and by the naive reference; all tables must agree."""
+    naive = Naive(setup.tables, setup.objective, setup.numbers, setup.plan.bias)
+    expected = found = 0.0
+    n_pairs = 0
+    for first in range(start, stop, stretch):
+        end = min(first + stretch, stop)
+        blocks = blocks_of(setup, first, end)
+        assert blocks
+        expected += sum(naive.train(block, lr) for block in blocks)
+        loss, n, _ = setup.train(first, end, lr)
+        found, n_pairs = found + loss, n_pairs + n
+    assert n_pairs > 20
+    assert found == pytest.approx(expected, rel=2e-5)
+    for name in ("inputs", "outputs", "input_squares", "output_squares", "state"):
+        ours, truth = getattr(setup.tables, name), getattr(naive, name)
+        np.testing.assert_allclose(ours, truth, rtol=2e-4, atol=2e-5, err_msg=name)
+    if setup.objective.state_width:
+        assert setup.tables.visits.tolist() == [naive.visits[word] for word in range(len(setup.tables.visits))]
+
+
+SHARES = pytest.mark.parametrize("share", [0, 1, 4, 5, 17, 64])
+
+
+@SHARES
+@pytest.mark.parametrize("name", ["ns", "nce"])
+def test_sums_count_every_draw_for_every_pair(name, share):
+    setup = Setup(make(name, negatives=4), share=share, draws=max(4, 2 * share))
+    assert setup.plan.form == SUMS
+    assert_trains_as_the_reference(setup)
+
+
+@SHARES
+@pytest.mark.parametrize("name", ["ar", "umax", "implicit", "bouchard", "sgd-double-sum"])
+def test_sets_count_a_draw_once_and_are_certain_of_the_other_centres(name, share):
+    setup = Setup(make(name), share=share, draws=max(4, share))
+    assert setup.plan.form == SETS
+    assert_trains_as_the_reference(setup, lr=0.005)
+
+
+@SHARES
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("ove", {}),
+        ("sampled-softmax", {}),
+        ("sampled-softmax", {"complementary": True}),
+        ("ova", {}),
+        ("ar", {"augment": "noise"}),
+        ("implicit", {"double_sum": "proposed"}),
+    ],
+)
+def test_pairs_meet_the_draws_one_by_one(name, settings, share):
+    setup = Setup(make(name, **settings), share=share, draws=max(4, share))
+    assert setup.plan.form == PAIRS
+    assert_trains_as_the_reference(setup, lr=0.005)
+
+
+@SHARES
+@pytest.mark.parametrize("n_words", [2, 12, 71])
+def test_the_turns_of_all_paths_to_the_centres_of_a_block_add_up(n_words, share):
+    """With 2 words all paths are one node; with 12 most nodes are shared, and with 71 some are."""
+    assert_trains_as_the_reference(Setup(make("hs"), share=share, sampler="path", n_words=n_words))
+
+
+@pytest.mark.parametrize("share", [0, 5, 64])
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("softmax", SETS), ("ar", SETS), ("implicit", SETS), ("ns", SUMS), ("nce", SUMS), ("ova", PAIRS), ("ove", PAIRS)],
+)
+@pytest.mark.parametrize("n_words", [12, 71, 130])
+def test_all_rows_compete_however_many_there_are(name, form, n_words, share):
+    """More than are looked at together, and of neither a whole number of tiles."""
+    setup = Setup(make(name), share=share, sampler="all", n_words=n_words)
+    assert setup.plan.form == form
+    assert_trains_as_the_reference(setup, lr=0.002)
+
+
+EVERY_WAY = [
+    *(("ns", sampler) for sampler in ("unigram", "uniform", "all")),
+    *(("ar", sampler) for sampler in ("unigram", "uniform", "all")),
+    *(("ove", sampler) for sampler in ("unigram", "uniform", "all")),
+    ("hs", "path"),
+    ("implicit", "unigram"),  # whose step depends on the norm of the input, the 1 of the biases included
+    ("softmax", "all"),
+]
+
+
+@pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
+@pytest.mark.parametrize("dim", [10, 16])
+def test_biases_move_and_the_ones_that_they_meet_stay(name, sampler, dim):
+    """At 16 the biases open a vector register of their own."""
+    setup = Setup(make(name), share=5, sampler=sampler, bias=True, dim=dim)
+    before = setup.tables.outputs[:, dim].copy()
+    assert_trains_as_the_reference(setup, lr=0.005)
+    assert (setup.tables.inputs[:, dim] == 1).all()
+    assert (setup.tables.outputs[:, dim] != before).mean() > 0.8
+
+
+@pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
+@pytest.mark.parametrize("bias", [False, True])
+def test_adagrad_divides_the_step_of_a_row_by_what_it_moved_before(name, sampler, bias):
+    setup = Setup(make(name), share=5, sampler=sampler, optimizer="adagrad", bias=bias)
+    assert_trains_as_the_reference(setup, lr=0.05)
+
+
+@pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
+def test_what_is_kept_of_a_row_lasts_from_stretch_to_stretch(name, sampler):
+    """What is kept of the rows does; what is kept of a worker's last block does not: blocks are of all lengths here."""
+    setup = Setup(make(name), share=17, draws=20, sampler=sampler, optimizer="adagrad", n_tokens=400)
+    assert_trains_as_the_reference(setup, 0, 400, lr=0.02, stretch=57)
+
+
+@pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
+def test_telling_an_objective_more_than_it_reads_changes_nothing(name, sampler):
+    plain, told = Setup(make(name), share=5, sampler=sampler), Setup(make(name), share=5, sampler=sampler)
+    told.plan = told.plan._replace(uses_loge=True, uses_norm=True)
+    assert plain.train(0, 100) == told.train(0, 100)
+    np.testing.assert_array_equal(plain.tables.outputs, told.tables.outputs)
