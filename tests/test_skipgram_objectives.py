@@ -1,0 +1,169 @@
+"""Word vectors by every objective, with biases, by adagrad, and with a part of the text held out."""
+
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+
+import embedx
+from embedx import skipgram
+from embedx.errors import EmbedxError
+from embedx.objectives import OBJECTIVES
+from embedx.progress import Reporter
+from embedx.text.heldout import CHUNK, hold_out
+
+EVERY_WAY = [(name, sampler) for name, objective in OBJECTIVES.items() for sampler in objective.samplers]
+# Those whose probabilities are a softmax of the scores or the turns of a tree; the others' first biases are of the right order.
+OTHER_LINKS = ("ova", "ar-probit", "ar-logistic")
+CARS, CATS = {"car", "truck", "engine", "wheel", "road", "fuel"}, {"cat", "dog", "purr", "fur", "paw", "tail"}
+
+
+def fit(corpus, objective, **options):
+    """A model of 16 dimensions of all words, by one thread."""
+    return embedx.SkipGram(objective, **({"dim": 16, "epochs": 5, "sample": 0, "threads": 1} | options)).fit(corpus)
+
+
+def assert_knows_the_topics(model):
+    assert {word for word, _ in model.most_similar("truck", top_k=3)} <= CARS
+    assert {word for word, _ in model.most_similar("cat", top_k=3)} <= CATS
+
+
+@pytest.mark.parametrize(("objective", "sampler"), EVERY_WAY)
+def test_every_objective_learns_the_topics_with_every_sampler(two_topics, objective, sampler):
+    fitted = fit(two_topics, objective, sampler=sampler, learning_rate=0.01)
+    assert_knows_the_topics(fitted.model)
+    assert fitted.model.settings["sampler"] == sampler
+    assert fitted.outcome.tally.words == 5 * fitted.model.counts.sum()
+
+
+@pytest.mark.parametrize("options", [{"bias": "zero"}, {"bias": "frequency"}, {"optimizer": "adagrad"}, {"share": 0}])
+@pytest.mark.parametrize("objective", ["ns", "ar", "ove", "hs", "softmax"])
+def test_every_way_of_training_learns_the_topics(two_topics, objective, options):
+    model = fit(two_topics, objective, **({"learning_rate": 0.01} | options)).model
+    assert_knows_the_topics(model)
+    assert model.vectors.shape == (len(model), 16)
+    assert ("bias" in model.arrays) == ("bias" in options)
+    if "bias" in options:
+        assert model.arrays["bias"].shape == (len(model.output_vectors),)
+
+
+def test_a_sampler_that_an_objective_does_not_take_is_refused(two_topics):
+    with pytest.raises(EmbedxError, match="--sampler path does not apply to --objective ns, which takes unigram, uniform, all"):
+        fit(two_topics, "ns", sampler="path")
+
+
+# ---- before the first step
+
+
+@pytest.mark.parametrize("sampler", ["unigram", "uniform", pytest.param("all", marks=pytest.mark.xfail(strict=True))])
+def test_negatives_weigh_the_same_drawn_or_all_there(two_topics, sampler):
+    """At vectors of zero the loss of a pair is (1 + negatives) log 2, however the expectation over the noise is taken.
+
+    Not so with all rows as yet: `numbers` is told of one draw, where n_rows rows are there.
+    """
+    fitted = fit(two_topics, "ns", sampler=sampler, negatives=3, epochs=1, learning_rate=1e-6)
+    assert fitted.outcome.final_loss == pytest.approx(4 * np.log(2), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_first_biases_predict_what_they_are_told(name):
+    """With vectors of zero every input's scores are the biases."""
+    objective = OBJECTIVES[name](OBJECTIVES[name].Settings())
+    p, noise = (np.random.default_rng(seed).dirichlet(np.ones(23)) for seed in (1, 2))
+    objective.prepare(np.rint(1e6 * p).astype(np.int64))
+    bias = objective.first_bias(p, noise)
+    assert bias.shape == (objective.n_rows(23),)
+    found = objective.log_probability(bias[None], np.log(noise))[0]
+    if name in OTHER_LINKS:
+        assert (np.argsort(found) == np.argsort(p)).all()
+    else:
+        np.testing.assert_allclose(found, np.log(p), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in OBJECTIVES if name not in OTHER_LINKS])
+def test_training_with_biases_by_frequency_starts_at_the_unigram_model(two_topics, name):
+    fitted = fit(two_topics, name, bias="frequency", learning_rate=1e-6, epochs=1, heldout=0.2)
+    told = fitted.model.facts["heldout"]
+    assert told["log_likelihood"] == pytest.approx(told["unigram"], abs=1e-3)
+    assert told["unigram"] > -np.log(len(fitted.model)) + 0.01  # which is no uniform one
+
+
+# ---- held out
+
+
+def some_tokens(n, n_types=9, seed=0):
+    tokens = np.random.default_rng(seed).integers(0, n_types, n).astype(np.int32)
+    tokens[::31] = -1
+    return tokens
+
+
+def test_the_same_pieces_are_held_out_of_texts_of_any_length():
+    remap = np.arange(9, dtype=np.int32)
+    longer = hold_out(some_tokens(200 * CHUNK), remap, 0.1)
+    shorter = hold_out(some_tokens(150 * CHUNK - 7), remap, 0.1)
+    assert len(longer.chunks) == 200
+    assert shorter.chunks.tolist() == longer.chunks[:150].tolist()
+    assert 7 < int(longer.chunks.sum()) < 33
+    more = hold_out(some_tokens(200 * CHUNK), remap, 0.3)
+    assert (more.chunks >= longer.chunks).all()  # what was held out stays so
+
+
+def test_the_words_of_the_pieces_are_held_out_in_text_order():
+    tokens, remap = some_tokens(50 * CHUNK - 300), np.array([4, -1, 0, 1, 2, 3, -1, 5, 6], dtype=np.int32)
+    found = hold_out(tokens, remap, 0.4)
+    words, groups = [], []
+    sentence = 0
+    for position, token in enumerate(tokens):
+        if token == -1:
+            sentence += 1
+        elif found.chunks[position // CHUNK]:
+            words.append(-1 if token in (1, 6) else int(remap[token]))
+            groups.append((sentence, position // CHUNK))
+    assert found.words.tolist() == words
+    assert found.n_words == sum(word >= 0 for word in words)
+    changes = [one != other for one, other in zip(groups[1:], groups[:-1], strict=True)]
+    assert (np.diff(found.groups) > 0).tolist() == changes  # a window ends where the sentence does, and where the piece does
+
+
+def test_a_text_too_short_to_hold_anything_out_is_refused(two_topics):
+    with pytest.raises(
+        EmbedxError, match=r"--heldout 0.001: fewer than 2 of the corpus's \d+ pieces of 1,000 words; hold out more"
+    ):
+        fit(two_topics, "ns", heldout=0.001)
+
+
+def test_words_that_are_held_out_are_not_trained_on(two_topics):
+    """Each word of the pieces is left out of every epoch, and of the share done that the learning rate follows."""
+    fitted, whole = fit(two_topics, "ns", heldout=0.3, epochs=2), fit(two_topics, "ns", epochs=2)
+    part = 1 - fitted.outcome.tally.words / whole.outcome.tally.words
+    assert 0.1 < part < 0.5
+    assert fitted.outcome.tally.pairs / whole.outcome.tally.pairs == pytest.approx(1 - part, abs=0.01)
+    assert fitted.outcome.epochs == pytest.approx(2)
+    assert fitted.model.counts.tolist() == whole.model.counts.tolist()  # the vocabulary is that of the whole text
+    assert_knows_the_topics(fitted.model)
+
+
+def test_with_nothing_held_out_training_is_as_without(two_topics):
+    without, zero = fit(two_topics, "ar"), fit(two_topics, "ar", heldout=0.0)
+    np.testing.assert_array_equal(without.model.vectors, zero.model.vectors)
+    assert "heldout" not in zero.model.facts
+
+
+def test_what_training_learns_shows_in_the_text_that_it_did_not_see(two_topics, tmp_path):
+    fitted = fit(two_topics, "softmax", bias="frequency", heldout=0.3)
+    told = fitted.model.facts["heldout"]
+    assert told["log_likelihood"] > told["unigram"] + 0.1
+    assert 1000 < told["n_pairs"] <= 20_000
+    assert embedx.load(fitted.save(tmp_path / "model")).facts["heldout"] == pytest.approx(told)
+
+
+def test_the_likelihood_is_told_after_so_many_epochs(two_topics):
+    stream = io.StringIO()
+    found = OBJECTIVES["ns"]
+    settings = dataclasses.replace(fit(two_topics, "ns", epochs=1).settings, epochs=4, heldout=0.2, heldout_every=2)
+    with Reporter(stream, None) as reporter:
+        trained = skipgram.train([str(two_topics)], found(found.Settings()), settings, progress=reporter)
+    lines = [line for line in stream.getvalue().splitlines() if "held-out log-likelihood" in line]
+    assert [line.split(":")[0] for line in lines] == ["epoch 2", "epoch 4"]
+    assert float(lines[-1].split()[-1]) == pytest.approx(trained.vectors.facts["heldout"]["log_likelihood"], abs=1e-3)
