@@ -49,17 +49,19 @@ def raman_step(u, lr, scores, y, sampled, n_classes):
     return max(scores[y], u - lr * (1 - np.exp(scores[y] - u) - sum(gradient[k] for k in sampled))), gradient
 
 
-def proximal_objective(u, scores_moved, u0, scores, y, weights, lr, squared_norm, relative):
+def proximal_objective(u, scores_moved, u0, scores, label, weights, lr, squared_norm, relative):
     """What implicit SGD minimises (Fagan & Iyengar 2018, eq. 11): 2 lr · loss + (u - u0)² + |W - W0|².
 
-    Rows move along h only, so that a score which moved by δ moved its row by δ²/|h|². `weights` is 0 for rows not sampled. The
-    loss is eq. 6 for one example if `relative`, else eq. 8.
+    Rows move along h only, so that a score which moved by δ moved its row by δ²/|h|². `label` counts the pairs of each
+    positive, `weights` is 0 for rows not sampled. The loss is eq. 6 for one positive if `relative`, else eq. 8 for each pair.
     """
-    z = np.asarray(scores_moved)
+    z, weights = np.asarray(scores_moved), np.where(label > 0, 1, weights)
     if relative:
+        y = label.argmax()
         loss = u + np.exp(-u) + sum(weights[k] * np.exp(z[k] - z[y] - u) for k in range(len(z)) if k != y)
     else:
-        loss = u - z[y] + np.exp(z[y] - u) + sum(weights[k] * np.exp(z[k] - u) for k in range(len(z)) if k != y)
+        pairs = [y for y in range(len(z)) for _ in range(int(label[y]))]
+        loss = sum(u - z[y] + sum(weights[k] * np.exp(z[k] - u) for k in range(len(z))) for y in pairs)
     return 2 * lr * loss + (u - u0) ** 2 + np.sum((z - scores) ** 2) / squared_norm
 
 

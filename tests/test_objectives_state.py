@@ -223,7 +223,8 @@ def test_implicit_minimises_the_proximal_objective(double_sum, gap, drawn, lr, n
     _, step, state = run(implicit, z, y, weights, state=before, visits=5, lr=lr, norm=norm)
 
     def proximal(x):
-        return reference_state.proximal_objective(x[0], x[1:], before, z, y, weights, lr, norm, double_sum == "proposed")
+        label, relative = np.eye(K)[y], double_sum == "proposed"
+        return reference_state.proximal_objective(x[0], x[1:], before, z, label, weights, lr, norm, relative)
 
     end = np.concatenate([state, z - lr * norm * step])
     found = optimize.minimize(proximal, end + 0.1, method="BFGS", options={"gtol": 1e-7})

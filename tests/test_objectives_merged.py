@@ -1,0 +1,181 @@
+"""What holds for every objective that is told the pairs of an input as one example: it stands for each pair by itself."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import reference_state
+from scipy import optimize
+from test_objectives import ALL, answer
+
+from embedx.objectives import OBJECTIVES
+
+N = 9  # candidates
+MERGING = {name: objective for name, objective in ALL.items() if objective.merges}
+EVERY = pytest.mark.parametrize("objective", MERGING.values(), ids=MERGING)
+
+
+class Line(NamedTuple):
+    """What is told of the candidates of an example, (N,) each."""
+
+    label: np.ndarray
+    times: np.ndarray
+    loge: np.ndarray
+
+
+def pairs_of(objective, seed=0, counts=(2, 1, 3)):
+    """Scores (N,), a line of the pairs with positives that occur `counts` times, and a line for each pair alone."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(0, 1.5, N)
+    if "path" in objective.samplers:
+        alone = [path for count in counts for path in [path_of(rng)] * count]
+        return z, Line(*(sum(parts) for parts in zip(*alone, strict=True))), alone
+    places = rng.permutation(N)
+    positives, certain, left_out = places[: len(counts)], places[len(counts) : len(counts) + 2], places[-1]
+    times = rng.choice([1.0, 2.0], N)
+    loge = np.log(rng.uniform(0.2, 0.8, N)) if objective.uses_loge else np.zeros(N)
+    times[certain], loge[certain] = 1, 0  # centres that the input does not meet
+    if objective.samplers == ("all",):
+        times[:], loge[:] = 1, 0
+    times[left_out] = loge[left_out] = 0
+    label = np.zeros(N)
+    label[positives] = counts
+    merged = Line(label, np.where(label > 0, 0, times), np.where(label > 0, 0, loge))
+    alone = []
+    for y in positives:
+        rivals, rivals_loge = merged.times.copy(), merged.loge.copy()
+        rivals[positives], rivals_loge[positives] = 1, 0
+        rivals[y] = 0
+        alone += [Line(np.eye(N)[y], rivals, rivals_loge)] * int(label[y])
+    return z, merged, alone
+
+
+def path_of(rng):
+    """The turns on a way from the root, that of one pair."""
+    depth = rng.integers(2, N)
+    bits = np.where(np.arange(N) < depth, rng.integers(0, 2, N), 0).astype(float)
+    return Line(bits, np.where(np.arange(N) < depth, 1 - bits, 0), np.zeros(N))
+
+
+def held(objective, z, line, move=0.3):
+    """A state (1, width) near the best one; no state moves after so many visits at rate 0."""
+    competes = (line.label > 0) | (line.times > 0)
+    return objective.settle(np.where(competes, z, -30.0)[None], line.label[None]) + move
+
+
+@EVERY
+@pytest.mark.parametrize("counts", [(1, 1), (2, 1, 3), (1,), (4,)], ids=str)
+@pytest.mark.parametrize("move", [-0.3, 0.0, 2.0])
+def test_a_line_of_several_pairs_is_the_sum_of_the_pairs_alone(objective, counts, move):
+    for seed in range(4):
+        z, merged, alone = pairs_of(objective, seed, counts)
+        state = held(objective, z, merged, move)
+        loss, slopes, after = answer(objective, z, *merged, state, n_classes=N)
+        each = [answer(objective, z, *line, state, n_classes=N) for line in alone]
+        assert loss == pytest.approx(sum(one for one, _, _ in each), rel=1e-9)
+        np.testing.assert_allclose(slopes, sum(c for _, c, _ in each), rtol=1e-9, atol=1e-9)
+        for _, _, after_one in each:
+            np.testing.assert_allclose(after, after_one, atol=1e-9)
+
+
+@EVERY
+def test_coefficients_of_several_pairs_are_the_gradient_of_their_loss(objective):
+    z, merged, _ = pairs_of(objective, seed=5)
+    state = held(objective, z, merged)
+    _, slopes, _ = answer(objective, z, *merged, state, n_classes=N)
+    for k in range(N):
+        up, down = (answer(objective, z + step * np.eye(N)[k], *merged, state, n_classes=N)[0] for step in (1e-5, -1e-5))
+        assert slopes[0, k] == pytest.approx((up - down) / 2e-5, abs=5e-8)
+
+
+@EVERY
+@pytest.mark.parametrize("visits", [0, 3])
+def test_compiled_equals_plain_python_for_several_pairs(objective, visits):
+    z, merged, _ = pairs_of(objective, seed=6)
+    state = held(objective, z, merged)
+    exact = answer(objective, z, *merged, state, visits, lr=0.1, n_classes=N, plain=True)
+    for dtype, tolerance in ((np.float64, 1e-9), (np.float32, 2e-4)):
+        compiled = answer(objective, z, *merged, state, visits, lr=0.1, n_classes=N, dtype=dtype)
+        for ours, truth in zip(compiled, exact, strict=True):
+            np.testing.assert_allclose(ours, truth, rtol=tolerance, atol=tolerance)
+
+
+@EVERY
+@pytest.mark.parametrize("visits", [0, 3])
+def test_what_has_no_weight_among_several_pairs_gets_no_coefficient(objective, visits):
+    for seed in range(4):
+        z, merged, _ = pairs_of(objective, seed)
+        _, slopes, _ = answer(objective, z, *merged, held(objective, z, merged), visits, lr=0.1, n_classes=N, dtype=np.float32)
+        weighed = (merged.label > 0) | (merged.times > 0)
+        assert not weighed.all()
+        assert not slopes[0, ~weighed].any()
+        assert slopes[0, weighed].all()
+
+
+@pytest.mark.parametrize("objective", [each for each in MERGING.values() if each.stable], ids=lambda each: each.name)
+def test_several_pairs_are_finite_at_extreme_scores(objective):
+    _, merged, _ = pairs_of(objective, seed=7)
+    rng, state = np.random.default_rng(8), None
+    for visits in (0, 1, 50):
+        for best in (-1e4, 1e4, 0):
+            z = 1e4 * rng.choice([-1.0, 0.0, 1.0], N)
+            z = np.where(merged.label > 0, best or z, z)
+            told = answer(
+                objective, z, *merged._replace(loge=merged.loge - 5), state, visits, lr=0.5, dtype=np.float32, n_classes=N
+            )
+            assert all(np.isfinite(part).all() for part in told)
+            state = told[2]
+
+
+def test_the_objectives_that_merge_are_those_that_keep_one_thing_for_all_positives():
+    """The variants that keep something of the one positive do not."""
+    assert {"softmax", "hs", "ar", "umax", "implicit", "sgd-double-sum", "bouchard", "ar-probit", "ar-logistic"} <= set(MERGING)
+    for name, objective in ALL.items():
+        if "augment=noise" in name or "double_sum=proposed" in name:
+            assert not objective.merges
+
+
+# ---- implicit SGD for several positives
+
+
+@pytest.mark.parametrize(
+    ("counts", "lr", "norm"), [((1, 1), 0.5, 3.0), ((2, 1, 3), 0.05, 0.7), ((4,), 2.0, 1.0), ((3, 2), 1.0, 9.0)]
+)
+@pytest.mark.parametrize("gap", [0, 20])
+def test_implicit_minimises_the_proximal_objective_of_all_pairs(counts, lr, norm, gap):
+    objective = MERGING["implicit"]
+    z, merged, _ = pairs_of(objective, 9, counts)
+    z[merged.times.argmax()] += gap
+    before = z[merged.label > 0].max() + 0.7
+    weights = np.where(merged.times > 0, merged.times / np.exp(merged.loge), 0)
+    _, step, (state,) = run_with_norm(objective, z, merged, before, lr, norm)
+
+    def proximal(x):
+        return reference_state.proximal_objective(x[0], x[1:], before, z, merged.label, weights, lr, norm, False)
+
+    end = np.concatenate([state, z - lr * norm * step])
+    found = optimize.minimize(proximal, end + 0.1, method="BFGS", options={"gtol": 1e-7})
+    np.testing.assert_allclose(end, found.x, atol=2e-4)
+    assert proximal(end) <= found.fun + 1e-12 * abs(found.fun)
+
+
+def run_with_norm(objective, z, line, before, lr, norm):
+    """Loss, steps divided by -lr and state of one line, all in float64, for an input of squared length `norm`."""
+    rows = [np.array([each]) for each in (z, *line)]
+    state, one = np.array([[before]]), np.zeros(1, dtype=np.int64)
+    loss = objective.coefficients(
+        *rows, state, np.zeros((1, 0)), objective.numbers(5, N).astype(np.float64), one, one + 5, np.array([norm]), 1, len(z),
+        np.float64(lr),
+    )  # fmt: skip
+    return loss, rows[0][0], state
+
+
+def test_one_implicit_step_for_several_pairs_overshoots_no_more_than_one_for_a_pair():
+    """Where ten pairs of plain descent would move a score by 1 each, it moves by what is left of the way to the optimum."""
+    z, label = np.zeros(2), np.array([10.0, 0])
+    line = Line(label, np.array([0, 1.0]), np.zeros(2))
+    _, step, _ = run_with_norm(OBJECTIVES["implicit"](OBJECTIVES["implicit"].Settings()), z, line, np.log(2), 1.0, 1.0)
+    _, slopes, _ = answer(MERGING["umax"], z, *line, np.full((1, 1), np.log(2)), n_classes=2)
+    assert slopes[0, 0] == pytest.approx(-5)
+    assert -2.5 < step[0] < 0
+    assert 0 < step[1] < 2.5
