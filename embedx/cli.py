@@ -385,16 +385,18 @@ def export(
 
 
 def list_objectives(as_json: Json = False) -> None:
-    """List the objectives: loss, paper, output rows that an example meets (m negatives, K classes), when to choose it."""
+    """List the objectives: loss, paper, when to choose it, rows that an example meets (m negatives, K classes), scores."""
     from embedx import objectives
 
     rows = [dict(zip(objectives.TABLE_HEAD, row, strict=True)) for row in objectives.table()]
     if as_json:
         print(json.dumps(rows))
-    else:
-        for row in rows:
-            print(f"{row['objective']:16} {row['loss']}\n" + "".join(f"{'':16} {row[k]}\n" for k in ("paper", "when")), end="")
-            print(f"{'':16} rows: {row['rows']}; samplers: {row['samplers']}")
+        return
+    for row in rows:
+        print(f"{row['objective']:16} {row['loss']}\n" + "".join(f"{'':16} {row[k]}\n" for k in ("paper", "when")), end="")
+        for names in (("rows", "samplers", "needs"), objectives.MEASURED):
+            print(f"{'':16} " + "; ".join(f"{name}: {row[name]}" for name in names))
+    print(objectives.measured_how())
 
 
 def cache_list(cache_dir: CacheDir = None, as_json: Json = False) -> None:

@@ -1,41 +1,40 @@
 """The registry of objectives: one line each. `contract` says what an objective is, its own file what it computes."""
 
-from embedx.errors import EmbedxError
-from embedx.objectives.ar import AugmentReduce
-from embedx.objectives.ar_logistic import AugmentReduceLogistic
-from embedx.objectives.ar_probit import AugmentReduceProbit
-from embedx.objectives.bouchard import Bouchard
-from embedx.objectives.contract import Objective
-from embedx.objectives.hs import HierarchicalSoftmax
-from embedx.objectives.implicit import Implicit
-from embedx.objectives.nce import NoiseContrastive
-from embedx.objectives.ns import NegativeSampling
-from embedx.objectives.ova import OneVsAll
-from embedx.objectives.ove import OneVsEach
-from embedx.objectives.sampled_softmax import SampledSoftmax
-from embedx.objectives.sgd_double_sum import SgdDoubleSum
-from embedx.objectives.softmax import Softmax
-from embedx.objectives.umax import Umax
+import importlib
+import json
+from pathlib import Path
+from typing import Any
 
-OBJECTIVES: dict[str, type[Objective]] = {
-    objective.name: objective
-    for objective in (
-        Softmax,
-        NegativeSampling,
-        HierarchicalSoftmax,
-        AugmentReduce,
-        OneVsEach,
-        Implicit,
-        OneVsAll,
-        NoiseContrastive,
-        SampledSoftmax,
-        Bouchard,
-        Umax,
-        SgdDoubleSum,
-        AugmentReduceProbit,
-        AugmentReduceLogistic,
-    )
-}  # fmt: skip
+from embedx.errors import EmbedxError
+from embedx.objectives.contract import Objective
+
+# Each as file.Class of this folder, in the order of all tables. An import needs no second line that way.
+REGISTRY = (
+    "softmax.Softmax",
+    "ns.NegativeSampling",
+    "hs.HierarchicalSoftmax",
+    "ar.AugmentReduce",
+    "ove.OneVsEach",
+    "implicit.Implicit",
+    "ova.OneVsAll",
+    "nce.NoiseContrastive",
+    "sampled_softmax.SampledSoftmax",
+    "bouchard.Bouchard",
+    "umax.Umax",
+    "sgd_double_sum.SgdDoubleSum",
+    "ar_probit.AugmentReduceProbit",
+    "ar_logistic.AugmentReduceLogistic",
+)
+
+
+def _load(line: str) -> type[Objective]:
+    """The class that a line of the registry names."""
+    file, name = line.split(".")
+    found: type[Objective] = getattr(importlib.import_module(f"{__name__}.{file}"), name)
+    return found
+
+
+OBJECTIVES: dict[str, type[Objective]] = {found.name: found for found in map(_load, REGISTRY)}
 
 
 def find(name: str) -> type[Objective]:
@@ -45,20 +44,74 @@ def find(name: str) -> type[Objective]:
     return OBJECTIVES[name]
 
 
-TABLE_HEAD = ("objective", "loss", "paper", "rows", "samplers", "when")
+# ---- the table of objectives: the README's, and what `embedx objectives` prints
+
+DESCRIBED = ("objective", "loss", "paper", "rows", "samplers", "needs", "when")
+MEASURED = ("log-likelihood", "WordSim-353", "words/s")
+TABLE_HEAD = DESCRIBED + MEASURED
+MEASURED_FILE = Path(__file__).with_name("measured.json")  # written by `python eval/objectives.py --publish`
 
 
 def table() -> list[tuple[str, ...]]:
     """All objectives, a row each, under TABLE_HEAD; "rows" is how many output rows an example with one label meets."""
     rows = {"all": "K", "path": "log K", "unigram": "1 + m", "uniform": "1 + m"}
+    scores = measured()["objectives"]
     return [
-        (name, each.formula, f"{each.title}; {each.paper}", rows[each.samplers[0]], ", ".join(each.samplers), each.advice)
+        (
+            name, each.formula, f"{each.title}; {each.paper}", rows[each.samplers[0]], ", ".join(each.samplers), needs(each),
+            each.advice, *told(scores.get(name)),
+        )
         for name, each in OBJECTIVES.items()
+    ]  # fmt: skip
+
+
+def needs(objective: type[Objective]) -> str:
+    """What an objective needs beside the scores, in words."""
+    draws = {"unigram", "uniform"} & set(objective.samplers)
+    found = [
+        ("a tree", "path" in objective.samplers),
+        ("the chance of each draw", draws and objective.uses_loge),
+        (f"{_count(objective.state_width, 'number')} kept for each input", objective.state_width),
+        (f"{_count(objective.uniforms_width, 'random number')} for each example", objective.uniforms_width),
+        ("the length of the input vector", objective.uses_norm),
+        ("a step of its own", objective.kind == "step"),
     ]
+    return ", ".join(words for words, it_does in found if it_does) or "-"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" + ("" if n == 1 else "s")
+
+
+def measured() -> dict[str, Any]:
+    """What was measured of skip-gram: `about` the measurement, and of `objectives` by name their numbers."""
+    return dict(json.loads(MEASURED_FILE.read_text("utf-8")))
+
+
+def told(numbers: dict[str, Any] | None) -> tuple[str, ...]:
+    """The measured numbers of an objective as a table shows them, under MEASURED."""
+    if numbers is None:
+        return ("-",) * len(MEASURED)
+    if numbers.get("diverged"):
+        return ("diverged", *("-",) * (len(MEASURED) - 1))
+    speed = round(numbers["words_per_second"], -3)
+    return f"{numbers['log_likelihood']:.3f}", f"{numbers['wordsim']:.3f}", f"{speed:,}"
+
+
+def measured_how() -> str:
+    """What was measured, in a line."""
+    about = measured()["about"]
+    if not about:
+        return "The last three columns wait for `python eval/objectives.py` and `--publish`."
+    return (
+        f"The last three columns: skip-gram at each objective's defaults on {about['corpus']} ({about['words']:,} words), "
+        f"{about['epochs']} epochs, {about['threads']} threads of {about['machine']}, {about['date']}; the log-likelihood "
+        f"is of the {about['heldout']} held out, where the unigram model has {about['unigram']:.3f}."
+    )
 
 
 def markdown_table() -> str:
-    """The same for the README."""
+    """The same for the README, and under it what was measured."""
     lines = [TABLE_HEAD, tuple("---" for _ in TABLE_HEAD)]
     lines += [(f"`{name}`", f"`{loss}`", *rest) for name, loss, *rest in table()]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", measured_how()])
