@@ -1,7 +1,12 @@
 """The README says what is so: its files exist, its commands are options that exist, its Python runs."""
 
+import json
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +18,7 @@ from embedx.objectives import markdown_table
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
+OWN_OBJECTIVE = "## Adding an objective"
 
 
 def commands():
@@ -48,8 +54,12 @@ def test_every_file_of_the_tree_exists_and_every_module_is_in_it():
         assert module.name.startswith("__") or module.name in tree, f"{module.name} is missing in the README's tree"
 
 
+def python_blocks(text):
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
 def test_the_python_of_the_readme_runs(two_topics, tmp_path, monkeypatch):
-    words, classes = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    words, classes = python_blocks(README.split(OWN_OBJECTIVE)[0])
     monkeypatch.chdir(tmp_path)
     text = two_topics.read_text().replace("cat", "city")
     (tmp_path / "corpus.txt").write_text(text)
@@ -64,6 +74,35 @@ def test_the_python_of_the_readme_runs(two_topics, tmp_path, monkeypatch):
 
 def test_the_table_of_objectives_is_the_registry():
     assert markdown_table() in README, "paste what `embedx.objectives.markdown_table()` gives"
+
+
+def test_the_worked_example_of_an_objective_is_one_file_and_one_line(two_topics, tmp_path):
+    file, line = re.findall(r"```(?:python|text)\n(.*?)```", README.split(OWN_OBJECTIVE)[1], re.DOTALL)
+    for name in ("embedx", "tests"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    objectives = tmp_path / "embedx" / "objectives"
+    (objectives / "hinge.py").write_text(file)
+    registry = (objectives / "__init__.py").read_text()
+    last = '    "ar_logistic.AugmentReduceLogistic",\n'
+    assert last in registry
+    (objectives / "__init__.py").write_text(registry.replace(last, last + line))
+
+    def run(*words):
+        environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+        done = subprocess.run([sys.executable, "-m", *words], env=environment, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert "\nhinge " in run("embedx", "objectives")
+    trained = ["--dim", "8", "--epochs", "20", "--threads", "1", "--cache-dir", "tokens", "--output", "words"]
+    run("embedx", "train", str(two_topics), "--objective", "hinge", *trained)
+    nearest = {row.split("\t")[1] for row in run("embedx", "nn", "words", "cat", "--top-k", "4").splitlines()}
+    assert nearest <= {"dog", "purr", "fur", "paw", "tail"}
+    classified = json.loads(run("embedx", "classify", "digits", "--objective", "hinge", "--json"))
+    assert classified["test"]["accuracy"] > 0.8
+    told = run("pytest", "tests/test_objectives.py", "-k", "hinge", "-p", "no:cacheprovider")
+    assert re.search(r"[1-9]\d* passed", told)
 
 
 def test_defaults_named_in_the_readme_are_the_defaults():
