@@ -436,10 +436,10 @@ def parsed() -> argparse.Namespace:
     return options
 
 
-def shown_command() -> str:
+def shown_command(script: str = "eval/speed.py") -> str:
     """The command as typed, files by their names alone, without what only says how far to go on."""
     typed = [word for word in sys.argv[1:] if word not in ("--resume", "--report-only")]
-    return " ".join(["python eval/speed.py", *(Path(word).name if os.sep in word else word for word in typed)])
+    return " ".join([f"python {script}", *(Path(word).name if os.sep in word else word for word in typed)])
 
 
 if __name__ == "__main__":
