@@ -31,7 +31,7 @@ from embedx.text.vocabulary import Vocabulary, kept_counts, select
 
 STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
 INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
-CHUNKS = 2**33  # the seed of what is held out
+RATES = {"adagrad": 1.5, "sgd": 0.04}
 ROWS = {"unigram": blocks.DRAWN, "uniform": blocks.DRAWN, "all": blocks.ALL, "path": blocks.PATH}
 # A drawn word stands for negatives × pairs / draws of a block's pairs and moves by all of them at once. Word similarity and
 # analogies are best up to 8 (learning rate 0.04, 100 MB of Wikipedia), slightly worse at 15, worse at 30; 60 diverges.
@@ -49,7 +49,18 @@ class SkipGramSettings(Settings):
     dim: int = param(100, "numbers in a word's vector", at_least=1)
     window: int = param(5, "the context reaches up to this many kept words to each side; drawn anew for each word", at_least=1)
     epochs: int = param(5, "passes over the corpus", at_least=1)
-    learning_rate: float = param(0.04, "step size at the start; falls linearly to zero over the run", above=0.0)
+    optimizer: str = param(
+        "adagrad",
+        "`adagrad` divides a row's step by the root of the sum of its squared gradients, so that what moved much moves less; "
+        "`sgd` does not, as in word2vec",
+        choices=("adagrad", "sgd"),
+    )
+    learning_rate: float | None = param(
+        None,
+        "step size at the start, by adagrad the length of a row's first step; falls linearly to zero over the run; by default "
+        "1.5 for adagrad, 0.04 for sgd",
+        above=0.0,
+    )
     sampler: str | None = param(
         None,
         "which rows compete with the positive: words drawn by their count, or evenly, all words, or the path of a tree; by "
@@ -58,9 +69,9 @@ class SkipGramSettings(Settings):
     )
     sampler_exponent: float = param(0.75, "the power of the count that `unigram` draws by", at_least=0.0, at_most=1.0)
     bias: str = param(
-        "none",
+        "frequency",
         "a bias for each output row, which starts at what its frequency alone suggests, or at zero; or none",
-        choices=("none", "zero", "frequency"),
+        choices=("frequency", "zero", "none"),
     )
     share: int = param(
         8,
@@ -77,11 +88,6 @@ class SkipGramSettings(Settings):
         "train for this long instead of --epochs: 90s, 10m, 2h; the rate reaches zero at the bell",
         above=0.0,
         parse=seconds,
-    )
-    optimizer: str = param(
-        "sgd",
-        "`adagrad` divides a row's step by the root of the sum of its gradients' mean squares: what moved much moves less",
-        choices=("sgd", "adagrad"),
     )
     heldout: float = param(
         0.0,
@@ -139,18 +145,23 @@ def train(
 
 def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGramSettings, Objective]:
     """The settings among `options`, those not given as they suit the objective best, and the objective with its own."""
-    options = {**objective.word_defaults, **options}
+    suits = dict(objective.word_defaults)
+    if options.get("optimizer", suits.get("optimizer")) != suits.get("optimizer"):
+        suits.pop("learning_rate", None)  # of another optimizer
+    options = {**suits, **options}
     return SkipGramSettings.from_options(options), objective(objective.Settings.from_options(options))
 
 
 def with_sampler(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
-    """The settings with a sampler that the objective takes. Raises `EmbedxError` if it does not take the one asked for."""
+    """The settings with a sampler that the objective takes. Raises `EmbedxError` if it does not take what was asked for."""
     usual = next(each for each in ("unigram", *objective.samplers) if each in objective.samplers)
     sampler = settings.sampler or usual
     if sampler not in objective.samplers:
         raise EmbedxError(
             f"--sampler {sampler} does not apply to --objective {objective.name}, which takes {', '.join(objective.samplers)}"
         )
+    if objective.kind == "step" and settings.optimizer != "sgd":
+        raise EmbedxError(f"--optimizer {settings.optimizer} does not apply to --objective {objective.name}, which has its own")
     return dataclasses.replace(settings, sampler=sampler)
 
 
@@ -207,8 +218,13 @@ def resolved(
     if share < settings.share and settings.sampler != "path":
         progress.note(f"small vocabulary: noise words are shared by {share} consecutive words instead of {settings.share}")
     draws = min(max(negatives, math.ceil(negatives * share * (settings.window + 1) / PAIRS_PER_DRAW)), MOST_DRAWS)
-    threads = settings.threads or trainer.usable_cores()
-    return dataclasses.replace(settings, share=share, draws=(settings.draws or draws) if negatives else 0, threads=threads)
+    return dataclasses.replace(
+        settings,
+        learning_rate=settings.learning_rate or RATES[settings.optimizer],
+        share=share,
+        draws=(settings.draws or draws) if negatives else 0,
+        threads=settings.threads or trainer.usable_cores(),
+    )
 
 
 @dataclasses.dataclass
@@ -235,12 +251,13 @@ class _Task:
         settings, objective, corpus = self.settings, self.objective, self.corpus
         draws, n_threads = settings.draws or 0, settings.threads or 0
         paths = objective.paths() if settings.sampler == "path" else None
+        has_bias = settings.bias != "none"
         plan = blocks.Plan(
             settings.window, settings.share, draws, len(self.tables.outputs), ROWS[str(settings.sampler)], form_of(objective),
-            objective.keeps_hits, objective.uses_loge, objective.uses_norm, settings.dim if settings.bias != "none" else -1,
+            objective.keeps_hits, objective.uses_loge, objective.uses_norm, settings.dim if has_bias else -1,
         )  # fmt: skip
         drawn_by = new_draws(self.noise, draws * self.noise, paths)
-        numbers = objective.numbers(max(draws, 1), len(self.words))
+        numbers = objective.numbers(draws or len(self.tables.outputs), len(self.words))
         keep = np.zeros(len(self.remap), dtype=np.uint32)
         chance = self.words.keep_probability(self.vocabulary.sample).astype(np.float64)
         keep[self.remap >= 0] = np.minimum(chance * 2**32, 2**32 - 1)[self.remap[self.remap >= 0]]
@@ -260,9 +277,8 @@ class _Task:
         like = (self.tables, stream, drawn_by, numbers, plan, scratches[0], 0, 0, np.float32(0), np.uint64(0), np.uint64(0))
         load_kernels(objective, like, self.progress)
         n_words = self.words.n_tokens - (self.heldout.n_words if self.heldout else 0)
-        schedule = trainer.Schedule(
-            settings.learning_rate, -(-len(corpus.tokens) // STRETCH), n_words, settings.epochs, settings.time_budget
-        )
+        rate, n_stretches = float(settings.learning_rate or 0), -(-len(corpus.tokens) // STRETCH)
+        schedule = trainer.Schedule(rate, n_stretches, n_words, settings.epochs, settings.time_budget)
         return trainer.run(train_one, scratches, schedule, self.progress, self._after_epoch if self._tells() else None)
 
     def _tells(self) -> bool:
@@ -335,14 +351,14 @@ def _check(tables: engine.Tables, settings: SkipGramSettings, outcome: trainer.O
     if outcome.first_loss and outcome.final_loss and outcome.final_loss > 1.5 * outcome.first_loss:
         progress.note(
             f"warning: the loss rose from {outcome.first_loss:.4g} to {outcome.final_loss:.4g}; "
-            f"try a smaller --learning-rate than {settings.learning_rate:g}"
+            f"try a smaller --learning-rate than {settings.learning_rate or 0:g}"
         )
     for table in (tables.inputs, tables.outputs):
         for start in range(0, len(table), 65536):
             if not np.isfinite(table[start : start + 65536]).all():
                 raise DivergedError(
                     f"vectors are no longer finite at the end of training; try a smaller --learning-rate than "
-                    f"{settings.learning_rate:g}"
+                    f"{settings.learning_rate or 0:g}"
                 )
 
 

@@ -158,11 +158,8 @@ class Naive:
 
 
 def descend(table, squares, row, gradient, lr):
-    """One row's step; by adagrad divided by the root of what its gradients had of mean square so far, this one among them.
-
-    The mean is over the row as it lies in memory, the zeros at its end included.
-    """
+    """One row's step; by adagrad divided by the root of its gradients' squared lengths so far, this one's among them."""
     if len(squares):
-        squares[row] += np.mean(gradient**2)
+        squares[row] += np.sum(gradient**2)
         lr = lr / np.sqrt(squares[row])
     table[row] -= lr * gradient

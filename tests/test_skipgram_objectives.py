@@ -56,12 +56,9 @@ def test_a_sampler_that_an_objective_does_not_take_is_refused(two_topics):
 # ---- before the first step
 
 
-@pytest.mark.parametrize("sampler", ["unigram", "uniform", pytest.param("all", marks=pytest.mark.xfail(strict=True))])
+@pytest.mark.parametrize("sampler", ["unigram", "uniform", "all"])
 def test_negatives_weigh_the_same_drawn_or_all_there(two_topics, sampler):
-    """At vectors of zero the loss of a pair is (1 + negatives) log 2, however the expectation over the noise is taken.
-
-    Not so with all rows as yet: `numbers` is told of one draw, where n_rows rows are there.
-    """
+    """At vectors of zero the loss of a pair is (1 + negatives) log 2, however the expectation over the noise is taken."""
     fitted = fit(two_topics, "ns", sampler=sampler, negatives=3, epochs=1, learning_rate=1e-6)
     assert fitted.outcome.final_loss == pytest.approx(4 * np.log(2), rel=1e-3)
 

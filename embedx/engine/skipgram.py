@@ -50,7 +50,7 @@ class Tables(NamedTuple):
 
     inputs: np.ndarray  # float32 (n_words, stride); 1 in the column of the biases
     outputs: np.ndarray  # float32 (n_rows, stride)
-    input_squares: np.ndarray  # float32 (n_words,): for adagrad, what each row's gradients had of mean square; else empty
+    input_squares: np.ndarray  # float32 (n_words,): for adagrad, the sum of each row's squared gradients; else empty
     output_squares: np.ndarray  # float32 (n_rows,), likewise
     state: np.ndarray  # float32 (n_words, state_width)
     visits: np.ndarray  # int64 (n_words,)
@@ -81,7 +81,8 @@ class Scratch(NamedTuple):
     clock: np.ndarray  # uint64 (2,): key and counter of the stream that `uniforms` come from
     key: np.ndarray  # int64 (max examples,): of each example that is handed to the objective
     visits: np.ndarray  # int64 (max examples,)
-    norm: np.ndarray  # float32 (max examples,): |h|²
+    norm: np.ndarray  # float32 (max examples,)
+    most: np.ndarray  # float32 (1,): the largest |w|² among the candidates of a block
 
 
 def new_scratch(plan: Plan, n_tokens: int, columns: int, longest_path: int, uniforms_width: int) -> Scratch:
@@ -121,6 +122,7 @@ def new_scratch(plan: Plan, n_tokens: int, columns: int, longest_path: int, unif
         key=np.zeros(examples, dtype=np.int64),
         visits=np.zeros(examples, dtype=np.int64),
         norm=np.zeros(examples, dtype=np.float32),
+        most=np.zeros(1, dtype=np.float32),
     )
 
 
@@ -171,6 +173,8 @@ def _train_block(coefficients, tables, log_expected, numbers, plan, scratch, blo
     _gather(tables.inputs, block.inputs, n_inputs, n_h, scratch.h)
     _gather(tables.outputs, block.candidates, n_candidates, n_w, scratch.w)
     scores(scratch.h, n_h, scratch.w, n_w, scratch.z)
+    if plan.uses_norm:
+        scratch.most[0] = _largest_norm(scratch.w, n_candidates, plan.bias)
     if plan.rows == PATH or plan.form == SUMS or plan.form == SETS:
         loss = _lines_of_inputs(coefficients, tables, log_expected, numbers, plan, scratch, block, lr)
     else:
@@ -208,13 +212,16 @@ def _descend(table, squares, rows, n, gradient, lr):
 
 @kernel_part
 def _descend_row(table, squares, row, gradient, r, lr):
-    """Add -lr · gradient[r] to table[row]; by adagrad, divided by the root of all its gradients' mean squares so far."""
+    """Add -lr · gradient[r] to table[row]; by adagrad, divided by the root of all its gradients' squared lengths so far.
+
+    So the first step has length lr, whatever the dimension, and scores of any dimension grow alike.
+    """
     if squares.size > 0:
         total = zeros()
         for d in range(0, table.shape[1], LANES):
             g = load(gradient, r, d)
             total = multiply_add(g, g, total)
-        squares[row] += sum_of(total) / np.float32(table.shape[1])
+        squares[row] += sum_of(total)
         lr = lr / np.sqrt(squares[row] + SMALLEST_SQUARE)
     step = splat(np.float32(-lr))
     for d in range(0, table.shape[1], LANES):
@@ -254,7 +261,7 @@ def _lines_of_inputs(coefficients, tables, log_expected, numbers, plan, scratch,
                 for k in range(n_centres):
                     scratch.times[j, k] = np.float32(0) if block.label[j, k] > 0 else np.float32(1)
                     scratch.loge[j, k] = 0
-        _visit(plan, tables, scratch, j, np.int64(block.inputs[j]), min(block.n_pairs[j], 1), j)
+        _visit(plan, tables, scratch, j, np.int64(block.inputs[j]), min(block.n_pairs[j], 1), j, n_inputs)
     return coefficients(
         scratch.z, block.label, scratch.times, scratch.loge, tables.state, scratch.uniforms, numbers,
         scratch.key, scratch.visits, scratch.norm, n_inputs, n, lr,
@@ -280,7 +287,7 @@ def _pairs_of_input(coefficients, tables, log_expected, numbers, plan, scratch, 
                 if drawn == positive:
                     times[e, 0] = times[e, 1 + k] if plan.keeps_hits else 0
                     times[e, 1 + k] = 0
-            _visit(plan, tables, scratch, e, np.int64(block.inputs[j]), 1, j)
+            _visit(plan, tables, scratch, e, np.int64(block.inputs[j]), 1, j, block.sizes[0])
             n_lines += 1
     loss = coefficients(
         z, label, times, loge, tables.state, scratch.uniforms, numbers,
@@ -298,8 +305,8 @@ def _pairs_of_input(coefficients, tables, log_expected, numbers, plan, scratch, 
 
 
 @kernel_part
-def _visit(plan, tables, scratch, e, key, n, j):
-    """Tell example e its key, how often that was visited before, random numbers and the norm of h_j; count n more visits."""
+def _visit(plan, tables, scratch, e, key, n, j, n_inputs):
+    """Tell example e its key, how often that was visited before, random numbers and its norm; count n more visits."""
     scratch.key[e] = key
     for d in range(scratch.uniforms.shape[1]):
         scratch.uniforms[e, d] = open_uniform(scratch.clock[0], scratch.clock[1])
@@ -308,9 +315,27 @@ def _visit(plan, tables, scratch, e, key, n, j):
         scratch.visits[e] = tables.visits[key]
         tables.visits[key] += n
     if plan.uses_norm:
-        scratch.norm[e] = 0
-        for d in range(scratch.h.shape[1]):
-            scratch.norm[e] += scratch.h[j, d] * scratch.h[j, d]
+        scratch.norm[e] = np.float32(n_inputs) * (scratch.most[0] + _norm(scratch.h, j))
+
+
+@kernel_part
+def _norm(rows, r):
+    """|rows[r]|²."""
+    total = zeros()
+    for d in range(0, rows.shape[1], LANES):
+        x = load(rows, r, d)
+        total = multiply_add(x, x, total)
+    return sum_of(total)
+
+
+@kernel_part
+def _largest_norm(rows, n, bias):
+    """The largest |row|² of rows[:n] without their biases, along which no input moves."""
+    most = np.float32(0)
+    for r in range(n):
+        own = rows[r, bias] if bias >= 0 else np.float32(0)
+        most = max(most, _norm(rows, r) - own * own)
+    return most
 
 
 # ---- all rows
@@ -328,6 +353,8 @@ def _train_on_all(coefficients, tables, numbers, plan, scratch, block, lr):
         for j in range(n_inputs):
             for k in range(min(ROWS, plan.n_rows - first)):
                 scratch.all_z[j, first + k] = scratch.z[j, k]
+    if plan.uses_norm:
+        scratch.most[0] = _largest_norm(tables.outputs, plan.n_rows, plan.bias)
     loss = 0.0
     for j in range(n_inputs):
         loss += _line_of_all(coefficients, tables, numbers, plan, scratch, block, j, lr)
@@ -382,7 +409,7 @@ def _line_of_all(coefficients, tables, numbers, plan, scratch, block, j, lr):
                 if block.label[j, y] > 0:
                     label[0, block.candidates[y]] = block.label[j, y]
                     times[0, block.candidates[y]] = rivals if plan.keeps_hits else np.float32(0)
-            _visit(plan, tables, scratch, 0, np.int64(block.inputs[j]), 1, j)
+            _visit(plan, tables, scratch, 0, np.int64(block.inputs[j]), 1, j, block.sizes[0])
             loss += coefficients(
                 z, label, times, scratch.line_loge, tables.state, scratch.uniforms, numbers,
                 scratch.key, scratch.visits, scratch.norm, 1, n_rows, lr,

@@ -77,6 +77,7 @@ class AugmentReduce(Objective):
     advice = "probabilities of a softmax over many classes, each input seen many times"
     Settings = AugmentSettings
     coefficients = staticmethod(coefficients)
+    word_defaults = {"share": 32}
     stable = True
     unbiased = True
     bound = True

@@ -99,6 +99,7 @@ class Bouchard(Objective):
     advice = "for comparison: a bound that exaggerates large probabilities"
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
+    word_defaults = {"share": 32}
     samplers = ("uniform", "unigram", "all")
     stable = True
     unbiased = True

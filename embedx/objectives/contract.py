@@ -19,7 +19,9 @@ an indirect call. It is handed some examples, a row of each matrix for each exam
     numbers   float32   constants of the run, from `Objective.numbers`
     key       int64 (>= n_examples,)  each example's place in `state`: its input word (skip-gram) or its number (classification)
     visits    int64 (>= n_examples,)  how often that key was seen before; at 0 the state holds nothing yet
-    norm      float32 (>= n_examples,)  |h|², for objectives whose step is not a gradient
+    norm      float32 (>= n_examples,)  how far a score may move for each lr · its coefficient, for objectives whose step is not
+              a gradient: |h|²; in skip-gram, where h moves along w_k as w_k along h and the steps of a block's inputs add up,
+              the number of inputs · (|h|² + the candidates' largest |w_k|²)
     lr        float32   learning rate, by which the engine multiplies the coefficients afterwards
 
 The same function is compiled for float64 too, where a full batch is brought to its optimum: constants are written as float32

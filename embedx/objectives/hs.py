@@ -37,6 +37,7 @@ class HierarchicalSoftmax(Objective):
     formula = "sum_(k on the path) bit softplus(-z_k) + (1 - bit) softplus(z_k)"
     advice = "probabilities at log K cost, without noise; best when rare classes matter little"
     coefficients = staticmethod(coefficients)
+    word_defaults = {"learning_rate": 1.0}
     samplers = ("path",)
     stable = True
     merges = True

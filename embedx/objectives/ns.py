@@ -41,6 +41,7 @@ class NegativeSampling(Objective):
     advice = "word vectors: the fastest, and the best on word similarity"
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
+    word_defaults = {"bias": "none", "learning_rate": 2.0}
     takes = "sum"
     keeps_hits = True
     separable = True

@@ -77,6 +77,7 @@ class OneVsAll(Objective):
     advice = "several labels per input: a probability for each label by itself"
     Settings = OneVsAllSettings
     coefficients = staticmethod(coefficients)
+    word_defaults = {"sampler": "all"}
     takes = "set"
     samplers = ("all", "uniform", "unigram")
     separable = True
@@ -89,6 +90,9 @@ class OneVsAll(Objective):
 
     def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
         return np.array([LOSSES.index(self.settings.loss)], dtype=np.float32)
+
+    def first_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        return np.asarray(np.log(p / (1 - p)) if self.settings.loss == "logistic" else 2 * p - 1)
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         if self.settings.loss == "logistic":

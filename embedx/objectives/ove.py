@@ -47,6 +47,7 @@ class OneVsEach(Objective):
     advice = "a bound without state; its steps grow with the number of classes, so mind the learning rate"
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
+    word_defaults = {"learning_rate": 2.0, "sampler": "unigram"}
     samplers = ("uniform", "unigram", "all")
     stable = True
     unbiased = True

@@ -56,6 +56,7 @@ class SgdDoubleSum(Objective):
     advice = "only as the baseline of umax and implicit: it diverges unless the learning rate is tiny"
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
+    word_defaults = {"share": 32, "learning_rate": 1.0}
     unbiased = True
     bound = True
     state_width = 1

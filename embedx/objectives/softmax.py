@@ -47,6 +47,7 @@ class Softmax(Objective):
     formula = "log sum_k e^z_k - z_y"
     advice = "up to some ten thousand classes: nothing approximates it better"
     coefficients = staticmethod(coefficients)
+    word_defaults = {"share": 32}
     takes = "set"
     merges = True
     samplers = ("all",)
