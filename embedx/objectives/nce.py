@@ -40,7 +40,6 @@ class NoiseContrastive(Objective):
     advice = "negative sampling for probabilities: scores that need no normalising, given many negatives and a bias"
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
-    word_defaults = {"learning_rate": 1.0}
     takes = "sum"
     keeps_hits = True
     separable = True
