@@ -31,6 +31,7 @@ from embedx.text.vocabulary import Vocabulary, kept_counts, select
 
 STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
 INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
+OUT_OF_HAND = 100.0  # a loss so many times the first is that of a run that diverged, be it finite
 RATES = {"adagrad": 1.5, "sgd": 0.04}
 ROWS = {"unigram": blocks.DRAWN, "uniform": blocks.DRAWN, "all": blocks.ALL, "path": blocks.PATH}
 # A drawn word stands for negatives × pairs / draws of a block's pairs and moves by all of them at once. Word similarity and
@@ -347,8 +348,14 @@ def load_kernels(objective: Objective, like: tuple[Any, ...], progress: Progress
 
 
 def _check(tables: engine.Tables, settings: SkipGramSettings, outcome: trainer.Outcome, progress: Progress) -> None:
-    """Raise `DivergedError` if a parameter is not finite; note it if the loss rose instead of falling."""
-    if outcome.first_loss and outcome.final_loss and outcome.final_loss > 1.5 * outcome.first_loss:
+    """Raise `DivergedError` if a parameter is not finite or the loss out of hand; note it if it rose instead of falling."""
+    rise = outcome.final_loss / outcome.first_loss if outcome.first_loss and outcome.final_loss else 0.0
+    if rise > OUT_OF_HAND:
+        raise DivergedError(
+            f"the loss rose from {outcome.first_loss:.4g} to {outcome.final_loss:.4g}; try a smaller --learning-rate than "
+            f"{settings.learning_rate or 0:g}"
+        )
+    if rise > 1.5:
         progress.note(
             f"warning: the loss rose from {outcome.first_loss:.4g} to {outcome.final_loss:.4g}; "
             f"try a smaller --learning-rate than {settings.learning_rate or 0:g}"

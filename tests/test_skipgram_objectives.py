@@ -31,26 +31,57 @@ def assert_knows_the_topics(model):
 
 @pytest.mark.parametrize(("objective", "sampler"), EVERY_WAY)
 def test_every_objective_learns_the_topics_with_every_sampler(two_topics, objective, sampler):
-    fitted = fit(two_topics, objective, sampler=sampler, learning_rate=0.01)
+    fitted = fit(two_topics, objective, sampler=sampler)
     assert_knows_the_topics(fitted.model)
     assert fitted.model.settings["sampler"] == sampler
     assert fitted.outcome.tally.words == 5 * fitted.model.counts.sum()
 
 
-@pytest.mark.parametrize("options", [{"bias": "zero"}, {"bias": "frequency"}, {"optimizer": "adagrad"}, {"share": 0}])
+@pytest.mark.parametrize(
+    "options", [{"bias": "zero"}, {"bias": "none"}, {"optimizer": "sgd", "learning_rate": 0.01}, {"share": 0}]
+)
 @pytest.mark.parametrize("objective", ["ns", "ar", "ove", "hs", "softmax"])
 def test_every_way_of_training_learns_the_topics(two_topics, objective, options):
-    model = fit(two_topics, objective, **({"learning_rate": 0.01} | options)).model
+    fitted = fit(two_topics, objective, **options)
+    model = fitted.model
     assert_knows_the_topics(model)
     assert model.vectors.shape == (len(model), 16)
-    assert ("bias" in model.arrays) == ("bias" in options)
-    if "bias" in options:
+    assert ("bias" in model.arrays) == (fitted.settings.bias != "none")
+    if "bias" in model.arrays:
         assert model.arrays["bias"].shape == (len(model.output_vectors),)
 
 
 def test_a_sampler_that_an_objective_does_not_take_is_refused(two_topics):
     with pytest.raises(EmbedxError, match="--sampler path does not apply to --objective ns, which takes unigram, uniform, all"):
         fit(two_topics, "ns", sampler="path")
+
+
+# ---- defaults
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_an_objectives_own_defaults_are_settings(name):
+    objective = OBJECTIVES[name]
+    known = {field.name for group in (skipgram.SkipGramSettings, objective.Settings) for field in dataclasses.fields(group)}
+    assert objective.word_defaults.keys() <= known
+    settings, made = skipgram.chosen(objective, {})
+    assert settings.record() | made.settings.record() == settings.record() | made.settings.record() | objective.word_defaults
+
+
+def test_what_is_typed_goes_before_what_suits_an_objective():
+    settings, made = skipgram.chosen(OBJECTIVES["ar"], {"share": 3, "negatives": 7})
+    assert (settings.share, made.negatives) == (3, 7)
+
+
+def test_a_rate_that_suits_one_optimizer_is_not_used_with_another(two_topics):
+    assert fit(two_topics, "hs", epochs=1).model.settings["learning_rate"] == OBJECTIVES["hs"].word_defaults["learning_rate"]
+    assert fit(two_topics, "hs", epochs=1, optimizer="sgd").model.settings["learning_rate"] == skipgram.RATES["sgd"]
+    assert fit(two_topics, "hs", epochs=1, optimizer="sgd", learning_rate=0.1).model.settings["learning_rate"] == 0.1
+
+
+def test_implicit_has_a_step_of_its_own(two_topics):
+    with pytest.raises(EmbedxError, match="--optimizer adagrad does not apply to --objective implicit"):
+        fit(two_topics, "implicit", optimizer="adagrad")
 
 
 # ---- before the first step
