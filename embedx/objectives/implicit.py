@@ -162,7 +162,7 @@ class Implicit(Objective):
     advice = "as umax, where no learning rate is small enough to be safe and large enough to learn"
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
-    word_defaults = {"optimizer": "sgd", "learning_rate": 0.03}
+    word_defaults = {"optimizer": "sgd", "learning_rate": 0.01, "draws": 128}
     kind = "step"
     stable = True
     bound = True
