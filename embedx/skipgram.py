@@ -256,6 +256,7 @@ class _Task:
         plan = blocks.Plan(
             settings.window, settings.share, draws, len(self.tables.outputs), ROWS[str(settings.sampler)], form_of(objective),
             objective.keeps_hits, objective.uses_loge, objective.uses_norm, settings.dim if has_bias else -1,
+            np.float32(1 if settings.optimizer == "sgd" else settings.dim**-0.5),  # a row's first step, as one number has it
         )  # fmt: skip
         drawn_by = new_draws(self.noise, draws * self.noise, paths)
         numbers = objective.numbers(draws or len(self.tables.outputs), len(self.words))

@@ -119,12 +119,13 @@ def blocks_of(setup, start, stop):
 class Naive:
     """Tables in float64 that take their steps one row after the other."""
 
-    def __init__(self, tables, objective, numbers, bias):
+    def __init__(self, tables, objective, numbers, bias, dim):
         self.inputs, self.outputs, self.input_squares, self.output_squares, self.state = (
             each.astype(np.float64) for each in tables[:5]
         )
         self.visits = Counter()
         self.objective, self.numbers, self.bias = objective, numbers.astype(np.float64), bias
+        self.dim = dim
 
     def answer(self, z, line, word, norm, lr):
         """The loss and the coefficients of one line of `word`."""
@@ -140,11 +141,13 @@ class Naive:
         """One step on a block: all scores are from before it. Returns the summed loss."""
         h, w = self.inputs[[word for word, _ in block.inputs]], self.outputs[block.rows]
         h_gradient, w_gradient = np.zeros_like(h), np.zeros_like(w)
+        seen_lr = lr / np.sqrt(self.dim) if len(self.input_squares) else lr
+        longest = max(row @ row for row in np.delete(w, self.bias, axis=1)) if self.bias >= 0 else max(row @ row for row in w)
         loss = 0.0
         for j, (word, lines) in enumerate(block.inputs):
             for line in lines:
                 rows = w[line.places]
-                one, c = self.answer(rows @ h[j], line, word, h[j] @ h[j], lr)
+                one, c = self.answer(rows @ h[j], line, word, len(h) * (h[j] @ h[j] + longest), seen_lr)
                 loss += one
                 h_gradient[j] += c @ rows
                 w_gradient[line.places] += np.outer(c, h[j])

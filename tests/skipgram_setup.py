@@ -53,7 +53,7 @@ class Setup:
         self.draws = new_draws(noise, n_draws * noise / noise.sum(), paths)
         self.plan = blocks.Plan(
             window, share, n_draws, n_rows, ROWS[sampler], form_of(objective), objective.keeps_hits, objective.uses_loge,
-            objective.uses_norm, dim if bias else -1,
+            objective.uses_norm, dim if bias else -1, np.float32(1 if optimizer == "sgd" else dim**-0.5),
         )  # fmt: skip
         self.numbers = objective.numbers(n_draws or n_rows, n_words)
         self.key, self.noise_key = stream_key(1, 0), stream_key(1, 0, 7)

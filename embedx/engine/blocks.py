@@ -54,6 +54,7 @@ class Plan(NamedTuple):
     uses_loge: bool
     uses_norm: bool
     bias: int  # the column of the biases, where every input has a 1; -1 without
+    seen_rate: np.float32  # times the learning rate is what an objective is told, for a state that moves by it
 
 
 class Block(NamedTuple):

@@ -264,7 +264,7 @@ def _lines_of_inputs(coefficients, tables, log_expected, numbers, plan, scratch,
         _visit(plan, tables, scratch, j, np.int64(block.inputs[j]), min(block.n_pairs[j], 1), j, n_inputs)
     return coefficients(
         scratch.z, block.label, scratch.times, scratch.loge, tables.state, scratch.uniforms, numbers,
-        scratch.key, scratch.visits, scratch.norm, n_inputs, n, lr,
+        scratch.key, scratch.visits, scratch.norm, n_inputs, n, lr * plan.seen_rate,
     )  # fmt: skip
 
 
@@ -291,7 +291,7 @@ def _pairs_of_input(coefficients, tables, log_expected, numbers, plan, scratch, 
             n_lines += 1
     loss = coefficients(
         z, label, times, loge, tables.state, scratch.uniforms, numbers,
-        scratch.key, scratch.visits, scratch.norm, n_lines, 1 + n_noise, lr,
+        scratch.key, scratch.visits, scratch.norm, n_lines, 1 + n_noise, lr * plan.seen_rate,
     )  # fmt: skip
     clear(scratch.z, j, (n_centres + n_noise + LANES - 1) // LANES * LANES)
     e = 0
@@ -412,7 +412,7 @@ def _line_of_all(coefficients, tables, numbers, plan, scratch, block, j, lr):
             _visit(plan, tables, scratch, 0, np.int64(block.inputs[j]), 1, j, block.sizes[0])
             loss += coefficients(
                 z, label, times, scratch.line_loge, tables.state, scratch.uniforms, numbers,
-                scratch.key, scratch.visits, scratch.norm, 1, n_rows, lr,
+                scratch.key, scratch.visits, scratch.norm, 1, n_rows, lr * plan.seen_rate,
             )  # fmt: skip
             for k in range(n_rows):
                 total[0, k] += z[0, k]
