@@ -31,6 +31,7 @@ from embedx.text.vocabulary import Vocabulary, kept_counts, select
 
 STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
 INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
+MANY_WORDS = 20_000
 OUT_OF_HAND = 100.0  # a loss so many times the first is that of a run that diverged, be it finite
 RATES = {"adagrad": 1.5, "sgd": 0.04}
 ROWS = {"unigram": blocks.DRAWN, "uniform": blocks.DRAWN, "all": blocks.ALL, "path": blocks.PATH}
@@ -124,7 +125,7 @@ def train(
     Raises `EmbedxError` for what the user can mend and `DivergedError` when training leaves the finite numbers. Ctrl-C ends the
     training early with what was learned so far; the outcome tells.
     """
-    settings = with_sampler(settings, objective)
+    settings = suited(settings, objective)
     progress = progress or Silent()
     text, vocabulary = text or TextSettings(), vocabulary or VocabularySettings()
     with encode(corpora, text, progress, cache_dir) as corpus:
@@ -134,6 +135,8 @@ def train(
         kept = kept_counts(words.counts, vocabulary.sample)
         objective.prepare(kept)
         settings = resolved(settings, objective, kept, noise, progress)
+        if settings.sampler == "all" and len(words) > MANY_WORDS:
+            progress.note(f"every pair meets all {len(words):,} words, which is slow; --max-vocab 5000 keeps the most frequent")
         tables = new_tables(objective, settings, kept, noise)
         task = _Task(corpus, words, remap, noise, tables, objective, settings, text, vocabulary, progress)
         outcome = task.run()
@@ -145,16 +148,20 @@ def train(
 
 
 def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGramSettings, Objective]:
-    """The settings among `options`, those not given as they suit the objective best, and the objective with its own."""
+    """The settings among `options`, those not given as they suit the objective best, and the objective with its own.
+
+    Raises `EmbedxError` for what the objective does not take.
+    """
     suits = dict(objective.word_defaults)
     if options.get("optimizer", suits.get("optimizer")) != suits.get("optimizer"):
         suits.pop("learning_rate", None)  # of another optimizer
     options = {**suits, **options}
-    return SkipGramSettings.from_options(options), objective(objective.Settings.from_options(options))
+    made = objective(objective.Settings.from_options(options))
+    return suited(SkipGramSettings.from_options(options), made), made
 
 
-def with_sampler(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
-    """The settings with a sampler that the objective takes. Raises `EmbedxError` if it does not take what was asked for."""
+def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
+    """The settings with a sampler and a rate. Raises `EmbedxError` if the objective does not take what was asked for."""
     usual = next(each for each in ("unigram", *objective.samplers) if each in objective.samplers)
     sampler = settings.sampler or usual
     if sampler not in objective.samplers:
@@ -163,7 +170,7 @@ def with_sampler(settings: SkipGramSettings, objective: Objective) -> SkipGramSe
         )
     if objective.kind == "step" and settings.optimizer != "sgd":
         raise EmbedxError(f"--optimizer {settings.optimizer} does not apply to --objective {objective.name}, which has its own")
-    return dataclasses.replace(settings, sampler=sampler)
+    return dataclasses.replace(settings, sampler=sampler, learning_rate=settings.learning_rate or RATES[settings.optimizer])
 
 
 def new_tables(objective: Objective, settings: SkipGramSettings, kept: np.ndarray, noise: np.ndarray) -> engine.Tables:
@@ -221,7 +228,6 @@ def resolved(
     draws = min(max(negatives, math.ceil(negatives * share * (settings.window + 1) / PAIRS_PER_DRAW)), MOST_DRAWS)
     return dataclasses.replace(
         settings,
-        learning_rate=settings.learning_rate or RATES[settings.optimizer],
         share=share,
         draws=(settings.draws or draws) if negatives else 0,
         threads=settings.threads or trainer.usable_cores(),

@@ -15,7 +15,7 @@ def make(name, **settings):
 
 def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, stretch=200):
     """Train on tokens[start:stop], by the kernel and by the naive reference; all tables must agree."""
-    naive = Naive(setup.tables, setup.objective, setup.numbers, setup.plan.bias)
+    naive = Naive(setup.tables, setup.objective, setup.numbers, setup.plan.bias, setup.dim)
     expected = found = 0.0
     n_pairs = 0
     for first in range(start, stop, stretch):

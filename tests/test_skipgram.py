@@ -105,7 +105,7 @@ def test_tokens_may_hold_spaces(tmp_path):
 def test_what_the_defaults_resolve_to_is_within_range(options):
     fitted = embedx.SkipGram(min_count=1, epochs=1, **options)
     counts = np.ones(100_000)
-    settings = skipgram.with_sampler(fitted.settings, fitted.objective)
+    settings = skipgram.suited(fitted.settings, fitted.objective)
     used = skipgram.resolved(settings, fitted.objective, counts, counts / counts.sum(), Silent())
     assert used.share == fitted.settings.share
     assert 1 <= used.draws <= 1024

@@ -8,7 +8,7 @@ import pytest
 
 import embedx
 from embedx import skipgram
-from embedx.errors import EmbedxError
+from embedx.errors import DivergedError, EmbedxError
 from embedx.objectives import OBJECTIVES
 from embedx.progress import Reporter
 from embedx.text.heldout import CHUNK, hold_out
@@ -82,6 +82,12 @@ def test_a_rate_that_suits_one_optimizer_is_not_used_with_another(two_topics):
 def test_implicit_has_a_step_of_its_own(two_topics):
     with pytest.raises(EmbedxError, match="--optimizer adagrad does not apply to --objective implicit"):
         fit(two_topics, "implicit", optimizer="adagrad")
+
+
+def test_a_finite_loss_out_of_hand_is_a_run_that_diverged(two_topics):
+    """The double sum holds its exponents at 60, so that its loss stays finite wherever it goes."""
+    with pytest.raises(DivergedError, match=r"the loss (rose from|is not finite)"):
+        fit(two_topics, "sgd-double-sum", optimizer="sgd", learning_rate=30.0)
 
 
 # ---- before the first step

@@ -78,11 +78,12 @@ class Scratch(NamedTuple):
     line_times: np.ndarray
     line_loge: np.ndarray
     line_sum: np.ndarray  # float32 (1, width of a line), where all rows compete
+    hit: np.ndarray  # int64 (max centres,): the column of a line where each centre is among the noise; -1 if it is not
     clock: np.ndarray  # uint64 (2,): key and counter of the stream that `uniforms` come from
     key: np.ndarray  # int64 (max examples,): of each example that is handed to the objective
     visits: np.ndarray  # int64 (max examples,)
     norm: np.ndarray  # float32 (max examples,)
-    most: np.ndarray  # float32 (1,): the largest |w|² among the candidates of a block
+    extent: np.ndarray  # float32 (2,): the largest |w|² among the candidates of a block, and its number of inputs with pairs
 
 
 def new_scratch(plan: Plan, n_tokens: int, columns: int, longest_path: int, uniforms_width: int) -> Scratch:
@@ -118,11 +119,12 @@ def new_scratch(plan: Plan, n_tokens: int, columns: int, longest_path: int, unif
         line_times=matrix(lines, width),
         line_loge=matrix(lines, width),
         line_sum=matrix(min(n_whole, 1), width),
+        hit=np.zeros(max(plan.share, 1), dtype=np.int64),
         clock=np.zeros(2, dtype=np.uint64),
         key=np.zeros(examples, dtype=np.int64),
         visits=np.zeros(examples, dtype=np.int64),
         norm=np.zeros(examples, dtype=np.float32),
-        most=np.zeros(1, dtype=np.float32),
+        extent=np.zeros(2, dtype=np.float32),
     )
 
 
@@ -174,11 +176,12 @@ def _train_block(coefficients, tables, log_expected, numbers, plan, scratch, blo
     _gather(tables.outputs, block.candidates, n_candidates, n_w, scratch.w)
     scores(scratch.h, n_h, scratch.w, n_w, scratch.z)
     if plan.uses_norm:
-        scratch.most[0] = _largest_norm(scratch.w, n_candidates, plan.bias)
+        _measure(scratch, scratch.w, n_candidates, plan.bias, block)
     if plan.rows == PATH or plan.form == SUMS or plan.form == SETS:
         loss = _lines_of_inputs(coefficients, tables, log_expected, numbers, plan, scratch, block, lr)
     else:
         loss = 0.0
+        _prepare_lines(log_expected, plan, scratch, block)
         for j in range(n_inputs):
             loss += _pairs_of_input(coefficients, tables, log_expected, numbers, plan, scratch, block, j, lr)
     weighted_sums(scratch.z, n_h, scratch.w, n_candidates, scratch.h_gradient)
@@ -261,7 +264,7 @@ def _lines_of_inputs(coefficients, tables, log_expected, numbers, plan, scratch,
                 for k in range(n_centres):
                     scratch.times[j, k] = np.float32(0) if block.label[j, k] > 0 else np.float32(1)
                     scratch.loge[j, k] = 0
-        _visit(plan, tables, scratch, j, np.int64(block.inputs[j]), min(block.n_pairs[j], 1), j, n_inputs)
+        _visit(plan, tables, scratch, j, np.int64(block.inputs[j]), min(block.n_pairs[j], 1), j)
     return coefficients(
         scratch.z, block.label, scratch.times, scratch.loge, tables.state, scratch.uniforms, numbers,
         scratch.key, scratch.visits, scratch.norm, n_inputs, n, lr * plan.seen_rate,
@@ -269,29 +272,42 @@ def _lines_of_inputs(coefficients, tables, log_expected, numbers, plan, scratch,
 
 
 @kernel_part
+def _prepare_lines(log_expected, plan, scratch, block):
+    """Write what the lines of all pairs of a block have in common: the noise in columns 1 on; where each centre is among it."""
+    n_centres, n_noise = block.sizes[1], block.sizes[2]
+    for k in range(n_noise):
+        scratch.line_times[0, 1 + k] = block.drawn[0, n_centres + k]
+        scratch.line_loge[0, 1 + k] = log_expected[block.candidates[n_centres + k]]
+    for e in range(1, scratch.line_z.shape[0]):
+        for k in range(0, scratch.line_z.shape[1], LANES):
+            store(scratch.line_times, e, k, load(scratch.line_times, 0, k))
+            store(scratch.line_loge, e, k, load(scratch.line_loge, 0, k))
+    for i in range(n_centres):
+        scratch.hit[i] = -1
+        for k in range(n_noise):
+            scratch.hit[i] = 1 + k if block.candidates[n_centres + k] == block.candidates[i] else scratch.hit[i]
+
+
+@kernel_part
 def _pairs_of_input(coefficients, tables, log_expected, numbers, plan, scratch, block, j, lr):
     """Turn the scores of input j into coefficients, one positive at a time, each against all the noise. Return the loss."""
     n_centres, n_noise = block.sizes[1], block.sizes[2]
     z, label, times, loge = scratch.line_z, scratch.line_label, scratch.line_times, scratch.line_loge
-    n_lines = 0
+    e = 0
     for i in range(n_centres):
         if block.label[j, i] > 0:
-            e = n_lines
-            positive = block.candidates[i]
-            z[e, 0], label[e, 0], times[e, 0] = scratch.z[j, i], block.label[j, i], 0
-            loge[e, 0] = log_expected[positive]
             for k in range(n_noise):
-                drawn = block.candidates[n_centres + k]
-                z[e, 1 + k], label[e, 1 + k], times[e, 1 + k] = scratch.z[j, n_centres + k], 0, block.drawn[0, n_centres + k]
-                loge[e, 1 + k] = log_expected[drawn]
-                if drawn == positive:
-                    times[e, 0] = times[e, 1 + k] if plan.keeps_hits else 0
-                    times[e, 1 + k] = 0
-            _visit(plan, tables, scratch, e, np.int64(block.inputs[j]), 1, j, block.sizes[0])
-            n_lines += 1
+                z[e, 1 + k] = scratch.z[j, n_centres + k]
+            hit = scratch.hit[i]
+            z[e, 0], label[e, 0], loge[e, 0] = scratch.z[j, i], block.label[j, i], log_expected[block.candidates[i]]
+            times[e, 0] = times[e, hit] if hit > 0 and plan.keeps_hits else np.float32(0)
+            if hit > 0:
+                times[e, hit] = 0
+            _visit(plan, tables, scratch, e, np.int64(block.inputs[j]), 1, j)
+            e += 1
     loss = coefficients(
         z, label, times, loge, tables.state, scratch.uniforms, numbers,
-        scratch.key, scratch.visits, scratch.norm, n_lines, 1 + n_noise, lr * plan.seen_rate,
+        scratch.key, scratch.visits, scratch.norm, e, 1 + n_noise, lr * plan.seen_rate,
     )  # fmt: skip
     clear(scratch.z, j, (n_centres + n_noise + LANES - 1) // LANES * LANES)
     e = 0
@@ -300,12 +316,14 @@ def _pairs_of_input(coefficients, tables, log_expected, numbers, plan, scratch, 
             scratch.z[j, i] = z[e, 0]
             for k in range(n_noise):
                 scratch.z[j, n_centres + k] += z[e, 1 + k]
+            if scratch.hit[i] > 0:
+                times[e, scratch.hit[i]] = block.drawn[0, n_centres + scratch.hit[i] - 1]
             e += 1
     return loss
 
 
 @kernel_part
-def _visit(plan, tables, scratch, e, key, n, j, n_inputs):
+def _visit(plan, tables, scratch, e, key, n, j):
     """Tell example e its key, how often that was visited before, random numbers and its norm; count n more visits."""
     scratch.key[e] = key
     for d in range(scratch.uniforms.shape[1]):
@@ -315,7 +333,7 @@ def _visit(plan, tables, scratch, e, key, n, j, n_inputs):
         scratch.visits[e] = tables.visits[key]
         tables.visits[key] += n
     if plan.uses_norm:
-        scratch.norm[e] = np.float32(n_inputs) * (scratch.most[0] + _norm(scratch.h, j))
+        scratch.norm[e] = scratch.extent[1] * (scratch.extent[0] + _norm(scratch.h, j))
 
 
 @kernel_part
@@ -329,13 +347,14 @@ def _norm(rows, r):
 
 
 @kernel_part
-def _largest_norm(rows, n, bias):
-    """The largest |row|² of rows[:n] without their biases, along which no input moves."""
-    most = np.float32(0)
+def _measure(scratch, rows, n, bias, block):
+    """Write the largest |row|² of rows[:n] without the bias, along which no input moves, and how many inputs have pairs."""
+    scratch.extent[:] = 0
     for r in range(n):
         own = rows[r, bias] if bias >= 0 else np.float32(0)
-        most = max(most, _norm(rows, r) - own * own)
-    return most
+        scratch.extent[0] = max(scratch.extent[0], _norm(rows, r) - own * own)
+    for j in range(block.sizes[0]):
+        scratch.extent[1] += min(block.n_pairs[j], 1)
 
 
 # ---- all rows
@@ -354,7 +373,7 @@ def _train_on_all(coefficients, tables, numbers, plan, scratch, block, lr):
             for k in range(min(ROWS, plan.n_rows - first)):
                 scratch.all_z[j, first + k] = scratch.z[j, k]
     if plan.uses_norm:
-        scratch.most[0] = _largest_norm(tables.outputs, plan.n_rows, plan.bias)
+        _measure(scratch, tables.outputs, plan.n_rows, plan.bias, block)
     loss = 0.0
     for j in range(n_inputs):
         loss += _line_of_all(coefficients, tables, numbers, plan, scratch, block, j, lr)
@@ -409,7 +428,7 @@ def _line_of_all(coefficients, tables, numbers, plan, scratch, block, j, lr):
                 if block.label[j, y] > 0:
                     label[0, block.candidates[y]] = block.label[j, y]
                     times[0, block.candidates[y]] = rivals if plan.keeps_hits else np.float32(0)
-            _visit(plan, tables, scratch, 0, np.int64(block.inputs[j]), 1, j, block.sizes[0])
+            _visit(plan, tables, scratch, 0, np.int64(block.inputs[j]), 1, j)
             loss += coefficients(
                 z, label, times, scratch.line_loge, tables.state, scratch.uniforms, numbers,
                 scratch.key, scratch.visits, scratch.norm, 1, n_rows, lr * plan.seen_rate,
