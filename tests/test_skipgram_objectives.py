@@ -84,6 +84,14 @@ def test_implicit_has_a_step_of_its_own(two_topics):
         fit(two_topics, "implicit", optimizer="adagrad")
 
 
+@pytest.mark.parametrize("dim", [10, 500])
+@pytest.mark.parametrize("name", [name for name, objective in OBJECTIVES.items() if objective.stable])
+def test_stable_objectives_stay_so_at_their_defaults_whatever_the_dimension(two_topics, name, dim):
+    fitted = fit(two_topics, name, dim=dim, epochs=3)
+    assert fitted.outcome.final_loss < fitted.outcome.first_loss
+    assert np.abs(fitted.model.vectors).max() < 10
+
+
 def test_a_finite_loss_out_of_hand_is_a_run_that_diverged(two_topics):
     """The double sum holds its exponents at 60, so that its loss stays finite wherever it goes."""
     with pytest.raises(DivergedError, match=r"the loss (rose from|is not finite)"):

@@ -74,7 +74,7 @@ class AugmentReduce(Objective):
     title = "augment and reduce"
     paper = "Ruiz et al. 2018"
     formula = "u - z_y - 1 + e^-u (e^z_y + K-1/m sum_k e^z_k)"
-    advice = "probabilities of a softmax over many classes, each input seen many times"
+    advice = "probabilities of a softmax over many classes, each input seen many times; of those that draw, the likeliest text"
     Settings = AugmentSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"share": 32}

@@ -38,7 +38,7 @@ class NegativeSampling(Objective):
     title = "negative sampling"
     paper = "Mikolov et al. 2013"
     formula = "softplus(-z_y) + m E_q[softplus(z_k)]"
-    advice = "word vectors: the fastest, and the best on word similarity"
+    advice = "word vectors: the fastest, and the best on word similarity; too sure of its probabilities after long training"
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"bias": "none", "learning_rate": 2.0}

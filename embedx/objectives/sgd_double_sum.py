@@ -53,7 +53,7 @@ class SgdDoubleSum(Objective):
     title = "SGD on the double sum"
     paper = "Raman et al. 2016"
     formula = "u - z_y - 1 + e^-u (e^z_y + K-1/m sum_k e^z_k)"
-    advice = "only as the baseline of umax and implicit: it diverges unless the learning rate is tiny"
+    advice = "only as the baseline of umax and implicit: by plain sgd it diverges unless the learning rate is tiny"
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"share": 32, "learning_rate": 1.0}
