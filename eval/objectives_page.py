@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from speed_page import MEGABYTE, Target, plural, table, thousands
+from speed_page import MEGABYTE, Target, circumstances, plural, table, thousands
 from speed_records import Records
 
 from embedx import objectives
@@ -113,18 +113,9 @@ def page(records: Records, picture: Path | None) -> str:
 
 def about(records: Records) -> list[str]:
     """What was measured, where, when and how."""
-    environment = records.environment
-    machine, corpus = environment["machine"], environment["corpus"]
-    ended = sorted(record["ended"] for record in records.records)
-    times = " to ".join(when[:16].replace("T", " ") for when in (ended[0], ended[-1])) + " UTC" if ended else "nothing"
-    lines = [f"    {command}" for command in records.commands]
-    lines += [
-        "",
-        f"- measured: {times}, one run each",
-        f"- machine: {machine['cpu']}, {machine['cores']} usable cores, {machine['system']}",
-        "- versions: " + ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
-        + f" (sources {', '.join(sorted(records.sources))})",
-        f"- corpus: {corpus['name']}, {corpus['words']:,} words, {corpus['bytes'] / MEGABYTE:,.1f} MB unpacked",
+    lines = [
+        *circumstances(records),
+        "- runs: one each",
         "",
         "Each row is `embedx train CORPUS --objective X` with the options told above its table and no others: the",
         "defaults of embedx for that objective. The log-likelihood is the mean exact log-probability of held-out (input,",
@@ -134,7 +125,7 @@ def about(records: Records) -> list[str]:
         "trained per second. The defaults were tuned on the first 10 MB of the corpus by held-out log-likelihood and the",
         "two sets in the last columns only.",
     ]  # fmt: skip
-    if corpus["quick"]:
+    if records.environment["corpus"]["quick"]:
         lines += ["", "**A trial run on a few words: it shows that everything runs, its numbers mean nothing.**"]
     if len(records.sources) > 1:
         lines += ["", "**embedx was edited between these measurements; they speak of several states of it.**"]

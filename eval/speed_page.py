@@ -64,14 +64,14 @@ def page(records: Records, picture: Path | None) -> str:
     return "\n".join(lines)
 
 
-def about(records: Records) -> list[str]:
+def circumstances(records: Records) -> list[str]:
     """What was measured, where and when."""
     environment = records.environment
     machine, corpus = environment["machine"], environment["corpus"]
     ended = sorted(record["ended"] for record in records.records)
     times = " to ".join(when[:16].replace("T", " ") for when in (ended[0], ended[-1])) + " UTC" if ended else "nothing"
-    lines = [f"    {command}" for command in records.commands]
-    lines += [
+    return [
+        *(f"    {command}" for command in records.commands),
         "",
         f"- measured: {times}",
         f"- machine: {machine['cpu']}, {machine['cores']} usable cores, {machine['system']}",
@@ -79,11 +79,16 @@ def about(records: Records) -> list[str]:
         + f" (sources {', '.join(sorted(records.sources))})",
         f"- corpus: {corpus['name']}, {corpus['words']:,} words, {corpus['bytes'] / MEGABYTE:,.1f} MB unpacked",
     ]  # fmt: skip
+
+
+def about(records: Records) -> list[str]:
+    """The same, and how it was measured."""
+    lines = circumstances(records)
     if runs := full_runs(records, DEFAULT):
         job = runs[0]["job"]
         told = ("dim", "window", "negatives", "sample", "min_count", "epochs")
         lines.append("- settings of all tools: " + ", ".join(f"{name.replace('_', '-')} {job[name]:g}" for name in told))
-    if corpus["quick"]:
+    if records.environment["corpus"]["quick"]:
         lines += ["", "**A trial run on a few words: it shows that everything runs, its numbers mean nothing.**"]
     if len(records.sources) > 1:
         lines += ["", "**embedx was edited between these measurements; they speak of several states of it.**"]
