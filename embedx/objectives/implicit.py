@@ -20,6 +20,9 @@ its second point on and climbs to it, without a bracket. The root has log η >= 
 of that 1 - e^{-u} is continued by its tangent u, or it would overflow there. As c = a / q and W grows like a logarithm, steps
 are bounded whatever the scores. A first visit starts u at the draws' own estimate of the normaliser, as in `umax`. The loss
 that is reported is that of the scores as they came, at the new u.
+
+Bounded steps have a price: a rare draw of large weight is held back more than the many small pulls it stands for, the more the
+larger q. Few draws and large rates then let the scores of rare rows drift upwards, in word vectors to any height.
 """
 
 import numpy as np
