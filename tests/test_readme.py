@@ -13,8 +13,9 @@ import pytest
 from typer.main import get_command
 
 import embedx
+from embedx import skipgram
 from embedx.cli import application
-from embedx.objectives import markdown_table
+from embedx.objectives import OBJECTIVES, markdown_table
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -106,6 +107,11 @@ def test_the_worked_example_of_an_objective_is_one_file_and_one_line(two_topics,
 
 
 def test_defaults_named_in_the_readme_are_the_defaults():
-    settings = embedx.SkipGram().settings
-    assert f"`--share` {settings.share} " in README
-    assert f"| `--learning-rate` | {settings.learning_rate} |" in README
+    defaults = {name: skipgram.chosen(objective, {})[0] for name, objective in OBJECTIVES.items()}
+    first, *others = sorted({each.share for each in defaults.values()})
+    assert f"`--share` {first} (or {', '.join(map(str, others))}) " in README
+    *rates, last = sorted({each.learning_rate for each in defaults.values() if each.optimizer == "adagrad"})
+    own = next(each.learning_rate for each in defaults.values() if each.optimizer == "sgd")
+    row = next(line for line in README.splitlines() if line.startswith("| `--learning-rate` |"))
+    assert row.startswith(f"| `--learning-rate` | {', '.join(map(str, rates))} or {last}, as it suits the objective:")
+    assert f"{skipgram.RATES['sgd']} for `sgd`, {own} for implicit" in row
