@@ -335,7 +335,7 @@ def form_of(objective: Objective) -> int:
     """How the objective is told the pairs of a block."""
     if objective.takes == "sum":
         return blocks.SUMS
-    return blocks.SETS if objective.merges else blocks.PAIRS
+    return blocks.SETS if objective.merges or objective.takes == "set" else blocks.PAIRS
 
 
 def load_kernels(objective: Objective, like: tuple[Any, ...], progress: Progress) -> None:

@@ -111,7 +111,7 @@ def test_declarations_go_together(objective):
     assert objective.keeps_hits or objective.takes != "sum"
     assert objective.formula
     assert objective.advice
-    assert set(objective.samplers) <= {"unigram", "uniform", "all", "path"}
+    assert set(objective.samplers) <= {"unigram", "uniform", "all", "path", "search"}
 
 
 @each(lambda objective: objective.kind == "gradient")

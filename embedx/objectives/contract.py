@@ -47,6 +47,7 @@ Which rows compete is the task's `--sampler`, among those that an objective name
     "unigram", "uniform"   draws: `times` and `loge` tell how many and how many to expect
     "all"                  every row, with times 1 and loge 0
     "path"                 the nodes on the way to the positive in the objective's tree
+    "search"               the rows that an index finds to score highest, with times 1 and loge 0; see `Objective.search`
 """
 
 import dataclasses
@@ -80,6 +81,24 @@ class Paths(NamedTuple):
     bits: np.ndarray  # float32: 1 or 0
 
 
+class Search(NamedTuple):
+    """How rows are found for the sampler "search": in blocks of columns, each by itself (`embedx.search`).
+
+    A row is looked at in a block if it lies in one of the clusters that point the way of h. It competes if in some block its
+    score there, times the number of blocks, lies within `reach` of the best score, or of the log of the sum of all their
+    exponentials: a row further below has a coefficient of at most `tau`.
+    """
+
+    blocks: int
+    clusters: int  # of the rows of each block
+    looked_at: int  # rows in each block, at least
+    threshold: float  # rows whose score in the block is no larger than this in absolute value are passed over
+    tau: float
+    reach: float
+    from_sum: bool
+    steps: int  # of message passing between the blocks; 0 takes the scores of what was found exactly instead
+
+
 @dataclasses.dataclass(frozen=True)
 class SampledSettings(Settings):
     """Settings of every objective that meets drawn rows."""
@@ -105,6 +124,7 @@ class Objective:
     separable: ClassVar[bool] = False  # a coefficient depends on its own candidate alone
     stable: ClassVar[bool] = False  # finite at any score
     unbiased: ClassVar[bool] = False  # at a fixed state, expected coefficients over draws are those of sampler "all"
+    calibrated: ClassVar[bool] = True  # False where `log_probability` means little before a temperature is fitted to it
     bound: ClassVar[bool] = False  # -loss with all rows never exceeds the exact softmax's log-probability
     uses_loge: ClassVar[bool] = True  # False saves filling it
     uses_norm: ClassVar[bool] = False  # True asks for `norm` to be filled
@@ -126,6 +146,10 @@ class Objective:
 
     def paths(self) -> Paths | None:
         """The tree, for objectives that take the sampler "path"."""
+        return None
+
+    def search(self, n_classes: int) -> Search | None:
+        """How rows are found, for objectives that take the sampler "search"."""
         return None
 
     def n_rows(self, n_classes: int) -> int:
