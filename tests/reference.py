@@ -4,6 +4,7 @@ import heapq
 import itertools
 
 import numpy as np
+from scipy import optimize
 
 from embedx.engine.random import bits
 
@@ -59,6 +60,40 @@ def sampled_softmax_loss(z, y, times, loge, complementary):
     own = np.exp(z[y] if complementary else z[y] - loge[y])
     draws = [np.exp(z[k] - loge[k]) for k in range(len(z)) for _ in range(int(times[k]))]
     return -np.log(own / (own + sum(draws)))
+
+
+def max_margin(z, positives, negatives):
+    """Yen et al. 2018, eq. 3 with the signs of z put right."""
+    return max([0.0] + [z[j] - z[k] + 1 for j in negatives for k in positives])
+
+
+def smoothed_margin(z, positives, negatives, mu):
+    """Yen et al. 2018, eq. 10, as the quadratic programme over the bi-simplex that it is: the loss and the best α, by SLSQP."""
+    sign = np.array([1.0] * len(negatives) + [-1.0] * len(positives))
+    wins = np.concatenate([z[negatives] + 1, z[positives]])
+    found = optimize.minimize(
+        lambda alpha: mu / 2 * alpha @ alpha - wins @ alpha, 0 * sign, jac=lambda alpha: mu * alpha - wins, method="SLSQP",
+        bounds=[(0, 1) if s > 0 else (-1, 0) for s in sign], options={"ftol": 1e-15, "maxiter": 1000},
+        constraints=[
+            {"type": "eq", "fun": np.sum, "jac": np.ones_like},
+            {"type": "ineq", "fun": lambda alpha: 1 - alpha[sign > 0].sum(), "jac": lambda alpha: -1.0 * (sign > 0)},
+        ],
+    )  # fmt: skip
+    alpha = np.zeros(len(z))
+    alpha[negatives], alpha[positives] = found.x[sign > 0], found.x[sign < 0]
+    return -found.fun, alpha
+
+
+def distance_from_projection(z, alpha, positives, negatives, mu):
+    """0 where α is the projection of Yen et al. 2018, eq. 11: in the bi-simplex, and nothing there is further from it along
+    what was to be projected. The corners of the bi-simplex are 0 and all that are 1 at one negative and -1 at one positive.
+    """
+    in_n, in_p = alpha[negatives], alpha[positives]
+    outside = [-in_n.min(), in_p.max(), in_n.sum() - 1, abs(in_n.sum() + in_p.sum())]
+    left_over = z / mu - alpha
+    left_over[negatives] += 1 / mu
+    best_corner = max(0.0, left_over[negatives].max() - left_over[positives].min())
+    return max(*outside, best_corner - left_over[negatives] @ in_n - left_over[positives] @ in_p)
 
 
 # ---- trees

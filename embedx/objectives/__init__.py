@@ -16,6 +16,7 @@ REGISTRY = (
     "ar.AugmentReduce",
     "ove.OneVsEach",
     "implicit.Implicit",
+    "margin.Margin",
     "ova.OneVsAll",
     "nce.NoiseContrastive",
     "sampled_softmax.SampledSoftmax",

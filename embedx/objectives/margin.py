@@ -1,0 +1,182 @@
+"""The smoothed max-margin loss: every positive is to score higher, by 1, than the best of the other rows.
+
+Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces", eq. 10 and 11. With N the negatives, P the
+positives and 1_N 1 for the negatives and 0 for the positives,
+    loss = max_c  <z + 1_N, c> - mu/2 |c|²,      ∂loss/∂z = c, the projection of (z + 1_N) / mu on
+    c_N ≥ 0,  c_P ≤ 0,  Σ_N c = -Σ_P c ≤ 1
+so that mu = 0 would be [max_N z - min_P z + 1]_+ (eq. 3, where the paper has the signs of z the wrong way round). All but the
+best negatives and the worst positives have coefficient 0. With y_k = (max_N z - z_k) / mu, how far a negative is from the best,
+v_k = (z_k - min_P z) / mu, how far a positive is from the worst, and gap = (max_N z + 1 - min_P z) / mu the answer is
+    c_N = [d - y]_+    -c_P = [p - v]_+    either both of sum 1 and d + p ≤ gap, or of equal sums and d + p = gap
+Where gap ≤ 0, or one side is missing, there is nothing to ask for. Sums are piecewise linear in d and p, and both are found in
+finitely many steps that only ever leave candidates out, whatever their number.
+
+Labels are weights: loss and coefficients are those of positives that count once each, times the mean label of the positives. In
+classification that is 1, in skip-gram how often the pairs occur.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from embedx.compiled import kernel, kernel_part
+from embedx.objectives.contract import Objective, SampledSettings
+from embedx.objectives.parts import LOWEST
+from embedx.settings import param
+
+ZERO, HALF, ONE, TWO = (np.float32(x) for x in (0, 0.5, 1, 2))
+BLOCK = 256  # candidates that are counted together, without a branch; few of the blocks have to be looked at one by one
+
+
+@kernel
+def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
+    total = np.float64(0)
+    for e in range(n_examples):
+        total += margin(z, label, times, e, n, numbers[0])
+    return total
+
+
+@kernel_part
+def margin(z, label, times, e, n, mu):
+    """Loss of example e; overwrites its scores by ∂loss/∂z."""
+    best, worst, weight = ends(z, label, times, e, n)
+    gap = (best + ONE - worst) / mu
+    if gap <= 0:  # as it is without positives or without negatives
+        z[e, :n] = ZERO
+        return z.dtype.type(0)
+    distances(z, label, times, e, n, best, worst, mu)
+    d, p = depths(z, e, n, gap)
+    return weight * mu * projected(z, e, n, d, p, gap, weight)
+
+
+@kernel_part
+def matters(z, label, times, threshold):
+    """Whether a positive or a negative above the threshold is among these candidates, of one example; without a branch."""
+    found = z.dtype.type(0)
+    for k in range(len(z)):
+        found += label[k] + times[k] * (ONE if z[k] > threshold else ZERO)
+    return found > 0
+
+
+@kernel_part
+def ends(z, label, times, e, n):
+    """The best negative's score, the worst positive's, and the mean label of the positives; ∓LOWEST for a side without any."""
+    best, worst = -z.dtype.type(LOWEST), z.dtype.type(LOWEST)
+    weight, n_positives = z.dtype.type(0), z.dtype.type(0)
+    for first in range(0, n, BLOCK):
+        some = slice(first, min(first + BLOCK, n))
+        if matters(z[e, some], label[e, some], times[e, some], best):
+            for k in range(some.start, some.stop):
+                if label[e, k] > 0:
+                    worst = worst if z[e, k] >= worst else z[e, k]  # NaN too, so that a diverged run can be seen
+                    weight += label[e, k]
+                    n_positives += ONE
+                elif times[e, k] > 0:
+                    best = max(best, z[e, k])
+    return best, worst, weight / max(n_positives, ONE)
+
+
+@kernel_part
+def distances(z, label, times, e, n, best, worst, mu):
+    """Overwrite scores by y for negatives, by 2 - v for positives, and by 1 for all that are 1 or more from their end.
+
+    Nothing further away can have a coefficient, for d and p are at most 1.
+    """
+    for first in range(0, n, BLOCK):
+        some = slice(first, min(first + BLOCK, n))
+        if matters(z[e, some], label[e, some], times[e, some], best - mu):
+            measure(z[e, some], label[e, some], times[e, some], best, worst, mu)
+        else:
+            z[e, some] = ONE
+
+
+@kernel_part
+def measure(z, label, times, best, worst, mu):
+    """`distances` of some candidates of one example."""
+    for k in range(len(z)):
+        y, v = (best - z[k]) / mu, (z[k] - worst) / mu
+        negative = y if (times[k] > 0) & (y < ONE) else ONE
+        positive = TWO - v if v < ONE else ONE
+        z[k] = positive if label[k] > 0 else negative
+
+
+@kernel_part
+def within(z, e, n, d, p):
+    """How many negatives there are with y < d, and the sum of their y; the same of positives with v < p."""
+    n_negatives, sum_negatives = z.dtype.type(0), z.dtype.type(0)
+    n_positives, sum_positives = z.dtype.type(0), z.dtype.type(0)
+    for k in range(n):
+        negative = ONE if z[e, k] < d else ZERO  # a factor, because the compiler does not vectorise two sums under a condition
+        positive = ONE if z[e, k] > TWO - p else ZERO
+        n_negatives += negative
+        sum_negatives += negative * z[e, k]
+        n_positives += positive
+        sum_positives += positive * (TWO - z[e, k])
+    return n_negatives, sum_negatives, n_positives, sum_positives
+
+
+@kernel_part
+def depths(z, e, n, gap):
+    """d and p for the distances z.
+
+    Each step solves the linear equations of the candidates that are still in, and leaves out those beyond what it found.
+    For sums of 1 this is Michelot 1986: leaving out only ever lowers d and p. For equal sums at d + p = gap it is Bitran & Hax
+    1981: if the negatives' sum is the larger, d is too large, and negatives beyond it are out for good; else p, and positives.
+    """
+    n_neg, sum_neg, n_pos, sum_pos = within(z, e, n, ONE, ONE)
+    going_on = True
+    while going_on:
+        d, p = (ONE + sum_neg) / n_neg, (ONE + sum_pos) / n_pos
+        left_neg, left_sum_neg, left_pos, left_sum_pos = within(z, e, n, d, p)
+        going_on = left_neg < n_neg or left_pos < n_pos
+        n_neg, sum_neg, n_pos, sum_pos = left_neg, left_sum_neg, left_pos, left_sum_pos
+    going_on = d + p > gap
+    while going_on:
+        d = (sum_neg + n_pos * gap - sum_pos) / (n_neg + n_pos)
+        p = gap - d
+        left_neg, left_sum_neg, left_pos, left_sum_pos = within(z, e, n, d, p)
+        if left_neg * d - left_sum_neg >= left_pos * p - left_sum_pos:
+            going_on = left_neg < n_neg
+            n_neg, sum_neg = left_neg, left_sum_neg
+        else:
+            going_on = left_pos < n_pos
+            n_pos, sum_pos = left_pos, left_sum_pos
+    return d, p
+
+
+@kernel_part
+def projected(z, e, n, d, p, gap, weight):
+    """loss / mu of positives that count once; overwrites the distances z by the coefficients, `weight` times as large."""
+    total, spread = z.dtype.type(0), z.dtype.type(0)
+    for k in range(n):
+        up, down = max(d - z[e, k], ZERO), max(z[e, k] - (TWO - p), ZERO)
+        total += up
+        spread += up * (z[e, k] + HALF * up) + down * (TWO - z[e, k] + HALF * down)
+        z[e, k] = weight * (up - down)
+    return total * gap - spread
+
+
+@dataclasses.dataclass(frozen=True)
+class MarginSettings(SampledSettings):
+    """The paper takes a smoothing of 1 where examples have one label and of 5 where they have several."""
+
+    smoothing: float = param(1.0, "mu: the larger, the more of the best negatives are pushed at once", above=0.0)
+
+
+class Margin(Objective):
+    name = "margin"
+    title = "smoothed max-margin"
+    paper = "Yen et al. 2018"
+    formula = "max_c sum_k (c_k (z_k + [k≠y]) - mu/2 c_k^2)"
+    advice = "the fastest exact loss for huge label sets, because few rows move; it gives no probabilities of its own"
+    Settings = MarginSettings
+    coefficients = staticmethod(coefficients)
+    takes = "set"
+    samplers = ("all", "unigram", "uniform")
+    stable = True
+    calibrated = False
+    uses_loge = False
+
+    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
+        return np.array([self.settings.smoothing], dtype=np.float32)
