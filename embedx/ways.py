@@ -179,7 +179,7 @@ class AllRows(Way):
             n_rows=self.n_rows, has_bias=self.has_bias, pairs=objective.takes == "pair",
             sums=objective.takes == "sum", keeps_hits=objective.keeps_hits,
             one_label=settings.labels == "one", uniforms_width=objective.uniforms_width, uses_norm=objective.uses_norm,
-            numbers=objective.numbers(self.n_rows, self.n_rows),
+            moves_few=objective.moves_few, numbers=objective.numbers(self.n_rows, self.n_rows),
             features=new_feature_scratch(self.examples, n_features, self.batch, self.dim), threads=self.threads,
         )  # fmt: skip
         self.scratches = [None]

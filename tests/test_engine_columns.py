@@ -7,6 +7,7 @@ from reference_classify import FEATURES, HIDDEN, Line, Probe, Problem, close
 from embedx.engine import columns, tilewise
 from embedx.engine.examples import copy_examples, new_feature_scratch, new_groups, room_for
 from embedx.engine.optimizers import clock_of, new_table, pay_all, step_size
+from embedx.objectives.margin import Margin, MarginSettings
 from embedx.progress import Silent
 from embedx.ways import compile_coefficients, load_kernel
 
@@ -18,11 +19,13 @@ class AllRows:
     """A problem, and what trains it by matrix products."""
 
     def __init__(
-        self, problem, takes="set", *, keeps_hits=False, one_label=False, uses_norm=False, threads=1, batch=5, state_width=0
-    ):
-        self.problem, self.objective, self.batch, self.uses_norm = problem, Probe(), batch, uses_norm
+        self, problem, takes="set", *, keeps_hits=False, one_label=False, uses_norm=False, threads=1, batch=5, state_width=0,
+        moves_few=False, objective=None,
+    ):  # fmt: skip
+        self.problem, self.objective, self.batch, self.uses_norm = problem, objective or Probe(), batch, uses_norm
         self.takes, self.keeps_hits, self.threads = takes, keeps_hits, threads
         compile_coefficients(self.objective, Silent())
+        numbers = self.objective.numbers(problem.n_rows, problem.n_rows)
         self.outputs = new_table(problem.dim, -(-problem.n_rows // columns.TILE) * columns.TILE, problem.optimizer)
         self.outputs.rows[:, : problem.n_rows] = problem.true_outputs.w.T
         state, visits = np.zeros((problem.n, state_width), dtype=np.float32), np.zeros(problem.n, dtype=np.int64)
@@ -31,7 +34,7 @@ class AllRows:
         self.steps = columns.AllRows(
             self.objective.coefficients, self.layer, problem.examples, problem.optimizer, n_rows=problem.n_rows,
             has_bias=problem.has_bias, pairs=takes == "pair", sums=takes == "sum", keeps_hits=keeps_hits,
-            one_label=one_label, uniforms_width=0, uses_norm=uses_norm, numbers=self.objective.numbers(),
+            one_label=one_label, uniforms_width=0, uses_norm=uses_norm, moves_few=moves_few, numbers=numbers,
             features=new_feature_scratch(problem.examples, n_features, batch, problem.dim), threads=threads,
         )  # fmt: skip
         self.clock = 0.0
@@ -122,6 +125,30 @@ def test_weight_decay_paid_late_is_weight_decay_at_every_step(kind, optimizer):
     for max_norm in (0.0, 0.9):
         problem = Problem(kind, optimizer, l2=0.3, max_norm=max_norm, all_labelled=True)
         AllRows(problem, batch=2).assert_steps_as_the_reference()
+
+
+def trained_by_margin(kind, optimizer, moves_few, **settings):
+    """Two epochs over few examples of many classes; the losses, the tables and what the optimisers keep."""
+    problem = Problem(kind, optimizer, n=20, n_classes=300, labels=[[3 * e, 299 - e] for e in range(20)], **settings)
+    run = AllRows(problem, moves_few=moves_few, objective=Margin(MarginSettings(smoothing=0.1)), threads=2)
+    losses = [run.train(np.arange(20), begin, begin + 5)[0] for begin in [0, 5, 10, 15] * 2]
+    return losses, run.outputs.rows, run.outputs.sums, problem.hidden.rows, problem.hidden.sums
+
+
+@pytest.mark.parametrize("settings", [{}, {"l2": 0.3}, {"max_norm": 0.9}], ids=str)
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "mixture"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_that_do_not_move_may_be_left_alone(kind, optimizer, settings, monkeypatch):
+    dense = trained_by_margin(kind, optimizer, moves_few=False, **settings)
+    if kind != "sparse" and optimizer != "mixture":
+        monkeypatch.setattr(columns, "dense_steps", None)
+    for all_at_once, few in zip(dense, trained_by_margin(kind, optimizer, moves_few=True, **settings), strict=True):
+        np.testing.assert_allclose(few, all_at_once, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_where_all_columns_move_after_all_none_is_left_alone(kind):
+    AllRows(Problem(kind), moves_few=True).assert_steps_as_the_reference(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

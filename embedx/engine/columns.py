@@ -5,8 +5,9 @@ about neighbouring outputs lies side by side:
 
     Z = H W        C = coefficients of Z        W -= rate · Hᵀ C
 
-Dense H goes through BLAS. Sparse H meets W in tiles of 64 columns: what a minibatch needs of a tile stays in the core's own
-cache while all its examples pass, and 64 scores of an example are kept in registers along its features.
+Dense H goes through BLAS; where C is 0 outside a few columns, only these are multiplied and stepped. Sparse H meets W in tiles
+of 64 columns: what a minibatch needs of a tile stays in the core's own cache while all its examples pass, and 64 scores of an
+example are kept in registers along its features.
 """
 
 from collections.abc import Callable
@@ -17,11 +18,12 @@ import numpy as np
 
 from embedx.compiled import kernel, kernel_part
 from embedx.engine.examples import Examples, FeatureScratch, descend_features, put, sum_rows
-from embedx.engine.optimizers import Optimizer, Table, descend, pay_row
+from embedx.engine.optimizers import MIXTURE, Optimizer, Table, descend, descend_one, pay_row
 from embedx.engine.simd import LANES, load, multiply_add, splat, store, zeros
 
 TILE = 4 * LANES
 CHUNK_FLOATS = 1 << 18  # scores that are turned into coefficients in one call: a megabyte stays in the cache
+FEW = 8  # one column out of so many, or fewer, are gathered: half of the time or less that all would take
 
 
 @kernel
@@ -120,6 +122,26 @@ def dense_steps(table, first, last, gradient, n, optimizer, rate):
 
 
 @kernel
+def find_moving(z, first, last, moving):
+    """Set moving[k], uint8, for the columns k of first:last in which some coefficient is not 0; whole tiles."""
+    for t in range(first, last, TILE):
+        here = moving[t : t + TILE]
+        here[:] = 0
+        for e in range(z.shape[0]):
+            row = z[e, t : t + TILE]
+            for k in range(TILE):
+                here[k] |= row[k] != 0
+
+
+@kernel
+def few_steps(table, first, last, columns, gradient, optimizer, rate):
+    """The steps of the numbers `columns` of the table's rows first:last along `gradient` (dim, len(columns))."""
+    for row in range(first, last):
+        for k in range(len(columns)):
+            descend_one(table, row, columns[k], gradient[row, k], optimizer, rate)
+
+
+@kernel
 def hidden_layer(examples, order, begin, end, table, n, optimizer, clock, h):
     """Overwrite h[e] by the hidden layer of the examples order[begin:end]."""
     for e in range(begin, end):
@@ -162,6 +184,7 @@ class AllRows:
         one_label: bool,
         uniforms_width: int,
         uses_norm: bool,
+        moves_few: bool,  # most coefficients are 0
         numbers: np.ndarray,
         features: FeatureScratch,
         threads: int,
@@ -176,6 +199,8 @@ class AllRows:
         self.is_sparse = examples.dense.size == 0 and not self.has_hidden
         self.bias_row = self.dim - 1 if has_bias else -1
         self.n_paying = self.dim - has_bias
+        self.moves_few = moves_few and not self.is_sparse and optimizer.kind != MIXTURE  # whose sums fade without a gradient
+        self.moving = np.zeros(self.stride if self.moves_few else 0, dtype=np.uint8)
         if self.is_sparse:
             self.gradients = [np.zeros((self.dim, TILE), dtype=np.float32) for _ in range(threads)]
             squares = np.concatenate([[0.0], np.cumsum(examples.values.astype(np.float64) ** 2)])
@@ -204,9 +229,12 @@ class AllRows:
         h = self._h(order, begin, end, clock)
         z = self._scores(order, begin, end, h)
         loss, n_lines = self._coefficients(order[begin:end], z, self._norm(order[begin:end], h), np.float32(rate), rng)
+        few = self._few(z)
+        if few is not None:
+            z = z[:, few]
         z *= np.float32(scale)
         if self.has_hidden:
-            h_gradient = self._h_gradient(z)
+            h_gradient = self._h_gradient(z, few)
         if self.is_sparse:
             n_tiles = self.stride // TILE
             self._in_parts(
@@ -218,10 +246,7 @@ class AllRows:
             )  # fmt: skip
         else:
             gradient = h[:, : self.dim].T @ z
-            self._in_parts(
-                self.dim,
-                lambda w, a, b: dense_steps(layer.outputs, a, b, gradient, self.n_rows, optimizer, np.float32(step_rate)),
-            )
+            self._in_parts(self.dim, lambda w, a, b: self._dense_steps(a, b, few, gradient, np.float32(step_rate)))
         if self.has_hidden:
             hidden_steps(
                 layer.hidden, self.examples, optimizer, self.n_paying, self.features, h_gradient,
@@ -266,9 +291,26 @@ class AllRows:
             np.matmul(h[:, : self.dim], self.layer.outputs.rows, out=z)
         return z
 
-    def _h_gradient(self, z: np.ndarray) -> np.ndarray:
+    def _few(self, z: np.ndarray) -> np.ndarray | None:
+        """int64: the columns in which some coefficient is not 0, where they are worth gathering."""
+        if not self.moves_few:
+            return None
+        self._in_parts(self.stride // TILE, lambda w, a, b: find_moving(z, a * TILE, b * TILE, self.moving))
+        few = np.flatnonzero(self.moving)
+        return few if FEW * len(few) <= self.n_rows else None
+
+    def _dense_steps(self, first: int, last: int, few: np.ndarray | None, gradient: np.ndarray, rate: np.float32) -> None:
+        """The steps of the rows first:last, in all columns or in `few`, along `gradient` (dim, >= of these columns)."""
+        if few is None:
+            dense_steps(self.layer.outputs, first, last, gradient, self.n_rows, self.optimizer, rate)
+        else:
+            few_steps(self.layer.outputs, first, last, few, gradient, self.optimizer, rate)
+
+    def _h_gradient(self, z: np.ndarray, few: np.ndarray | None) -> np.ndarray:
+        """float32 (n, >= dim): what the coefficients z ask of h, those of all columns or of `few`."""
         gradient = np.zeros((len(z), -(-self.dim // LANES) * LANES), dtype=np.float32)
-        np.matmul(z, self.layer.outputs.rows[: self.n_paying].T, out=gradient[:, : self.n_paying])
+        w = self.layer.outputs.rows[: self.n_paying]
+        np.matmul(z, (w if few is None else w[:, few]).T, out=gradient[:, : self.n_paying])
         return gradient
 
     def _norm(self, chosen: np.ndarray, h: np.ndarray) -> np.ndarray:

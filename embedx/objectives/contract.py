@@ -122,6 +122,7 @@ class Objective:
     keeps_hits: ClassVar[bool] = False
     merges: ClassVar[bool] = False  # several examples with one input and one positive each may be told as one; see above
     separable: ClassVar[bool] = False  # a coefficient depends on its own candidate alone
+    moves_few: ClassVar[bool] = False  # among all rows most coefficients are exactly 0
     stable: ClassVar[bool] = False  # finite at any score
     unbiased: ClassVar[bool] = False  # at a fixed state, expected coefficients over draws are those of sampler "all"
     calibrated: ClassVar[bool] = True  # False where `log_probability` means little before a temperature is fitted to it

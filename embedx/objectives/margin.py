@@ -174,6 +174,7 @@ class Margin(Objective):
     coefficients = staticmethod(coefficients)
     takes = "set"
     samplers = ("all", "unigram", "uniform")
+    moves_few = True
     stable = True
     calibrated = False
     uses_loge = False
