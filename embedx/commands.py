@@ -18,6 +18,7 @@ from embedx.text.sources import STANDARD_INPUT, recipe_defaults, resolve
 
 if TYPE_CHECKING:
     from embedx import classify as classification
+    from embedx.classifier import Classifier
     from embedx.classify import ClassifySettings
     from embedx.evaluation.heldout import Difference, Likelihood
     from embedx.labeled.data import Labeled
@@ -98,6 +99,7 @@ def classify(
         training, objective, settings, known=known, validation=validation_data(settings, known, progress), progress=progress
     )
     saved = to_the_end(lambda: trained.classifier.save(folder, overwrite))
+    _note_probabilities(trained.classifier, progress)
     metrics = None
     if test is not None:
         metrics = trained.classifier.evaluate(
@@ -152,6 +154,7 @@ def predict(model: str, source: str, top_k: int, threads: int | None, progress: 
     from embedx.labeled.read import read
 
     found = classifier.load(model)
+    _note_probabilities(found, progress)
     data = read(source, progress=progress, like=found.known)
     names = [found.name(k) for k in range(found.n_labels)]
     for ids, probabilities in found.top_k(data.features, top_k, progress, threads):
@@ -167,6 +170,7 @@ def test_classifier(model: str, test: str | None, test_labels: str | None, progr
     found = classifier.load(model)
     if test is None:
         raise EmbedxError(f"{model}: a classifier; name its test data with --test")
+    _note_probabilities(found, progress)
     return found.evaluate(read(test, test_labels, progress=progress, like=found.known), progress=progress)
 
 
@@ -226,6 +230,16 @@ def _note_settings(progress: Progress, *groups: Settings) -> None:
     if used.get("time-budget"):
         del used["epochs"]
     progress.note(" ".join(f"{name}={spoken(value)}" for name, value in used.items() if value is not None))
+
+
+def _note_probabilities(found: "Classifier", progress: Progress) -> None:
+    """Say so where probabilities are made of scores that were not trained to be their logarithms."""
+    if not found.objective.calibrated:
+        fitted = found.facts.get("temperature")
+        temperature = f"; the temperature that suits the validation data is {fitted:.3g}" if fitted else ""
+        progress.note(
+            f"{found.objective.name} has no probabilities of its own; those shown are a softmax of its scores{temperature}"
+        )
 
 
 def check_applies(typed: dict[str, Any], objective_name: str, groups: Sequence[type[Settings]]) -> None:

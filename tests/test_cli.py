@@ -277,3 +277,16 @@ def test_no_objective_declares_a_setting_of_a_task():
     }
     for name, objective in OBJECTIVES.items():
         assert not of_tasks & set(settings_of(objective.Settings)), name
+
+
+@pytest.mark.parametrize(("objective", "is_told"), [("margin", True), ("softmax", False)])
+def test_probabilities_that_are_none_are_told_apart(home, objective, is_told):
+    (home / "few.txt").write_text("1 0:1\n0 1:1\n1 0:2\n0 1:2\n" * 5)
+    options = ["--objective", objective, "--epochs", 3, "--validation", "0.2", "--output", f"few.{objective}.embedx"]
+    trained = embedx_run(home, "classify", "few.txt", *options)
+    predicted = embedx_run(home, "predict", f"few.{objective}.embedx", "few.txt")
+    tested = embedx_run(home, "eval", f"few.{objective}.embedx", "--test", "few.txt")
+    for done in (trained, predicted, tested):
+        note = "margin has no probabilities of its own; those shown are a softmax of its scores; the temperature that suits"
+        assert (note in done.stderr) == is_told, done.stderr
+        assert "softmax of its scores" not in done.stdout
