@@ -14,6 +14,7 @@ from pathlib import Path
 
 EXPERIMENTS = {
     "augment-and-reduce": "papers_augment_and_reduce",
+    "ldgs": "papers_ldgs",
     "one-vs-each": "papers_one_vs_each",
     "unbiased-softmax": "papers_unbiased_softmax",
 }
@@ -27,10 +28,14 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=None, help="sections of the experiment; by default all")
     parser.add_argument("--quick", action="store_true", help="a few iterations of everything, to see that it runs")
     parser.add_argument("--report-only", action="store_true", help="write the page from the records that are there")
+    parser.add_argument("--corpus", help="of ldgs: a text, by default 100 MB of Wikipedia beside the data")
     arguments = parser.parse_args()
+    if arguments.corpus and arguments.names != ["ldgs"]:
+        parser.error("--corpus is for ldgs alone")
+    more = {"corpus": arguments.corpus} if arguments.corpus else {}
     for name in arguments.names:
         experiment = importlib.import_module(EXPERIMENTS[name])
-        experiment.run(arguments.data, arguments.results, arguments.only, arguments.quick, arguments.report_only)
+        experiment.run(arguments.data, arguments.results, arguments.only, arguments.quick, arguments.report_only, **more)
 
 
 if __name__ == "__main__":

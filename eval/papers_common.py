@@ -81,15 +81,20 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]) + "\n"
 
 
+def commit() -> str:
+    """What is checked out."""
+    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+
+
 def provenance(command: str) -> str:
     """Command, version and machine, for the foot of a page, which may be younger than its records."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     cpu = next((line.split(":")[1].strip() for line in lines if "model name" in line), platform.processor())
     return (
         f"Command: `{command}`; embedx {folder.installed_version()}, Python {platform.python_version()}, {cpu}. Page written "
-        f"at {commit} on {time.strftime('%Y-%m-%d')}; each record was measured by the code of its time, the same or earlier.\n"
+        f"at {commit()} on {time.strftime('%Y-%m-%d')}; each record was measured by the code of its time, that or "
+        "earlier.\n"
     )
 
 
-__all__ = ["FILES", "Classifier", "Labeled", "Records", "embedx", "fit", "load", "provenance", "table"]
+__all__ = ["FILES", "Classifier", "Labeled", "Records", "commit", "embedx", "fit", "load", "provenance", "table"]

@@ -1,0 +1,379 @@
+"""eval/papers.py ldgs: the data are what they claim, legs go through them fairly, and the page says what the records do."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from embedx import objectives
+from embedx.labeled.data import Labeled, Labels
+from embedx.text.heldout import CHUNK
+from embedx.text.tokenizer import END_OF_SENTENCE
+
+EVAL = Path(__file__).parent.parent / "eval"
+
+
+@pytest.fixture
+def script(monkeypatch, tmp_path):
+    """The script's modules, which keep nothing outside the test."""
+    monkeypatch.syspath_prepend(str(EVAL))
+    import papers_common
+    import papers_ldgs
+    import papers_ldgs_data
+    import papers_ldgs_page
+    import papers_ldgs_recall
+
+    monkeypatch.setattr(papers_ldgs, "cache_home", lambda: tmp_path / "cache")
+    monkeypatch.setattr(papers_ldgs_data, "cache_home", lambda: tmp_path / "cache")
+    return SimpleNamespace(
+        measure=papers_ldgs, data=papers_ldgs_data, page=papers_ldgs_page, recall=papers_ldgs_recall,
+        Records=papers_common.Records,
+    )  # fmt: skip
+
+
+# ---- data
+
+
+@pytest.fixture
+def pieces(script, tmp_path, monkeypatch):
+    """The next words of a text whose pieces of CHUNK tokens have words of their own; number 0 of a vector names the piece."""
+    rng = np.random.default_rng(0)
+    text = [f"w{i:05d}" for piece in range(60) for i in 20 * piece + rng.integers(20, size=CHUNK)]
+    file = tmp_path / "text"
+    file.write_text(" ".join(text))
+    number = {}
+
+    def vectors(corpus, *_):
+        names = script.data.select(script.data.encode(corpus, script.data.TextSettings(), script.data.Silent(), None), MORE)[0]
+        number.update(enumerate(names.words))
+        found = rng.normal(0, 1, (len(names), 3))
+        found[:, 0] = [int(word[1:]) // 20 for word in names.words]
+        return found.astype(np.float32)
+
+    MORE = script.data.VocabularySettings()
+    monkeypatch.setattr(script.data, "word_vectors", vectors)
+    found = script.data.next_word(str(file), 5000, 1000, 0.2, quick=True)
+    pieces_of = [np.array([int(number[label][1:]) // 20 for label in half.labels.ids]) for half in (found.training, found.test)]
+    return SimpleNamespace(data=found, of=pieces_of)
+
+
+def test_test_positions_lie_in_pieces_that_training_never_sees(pieces):
+    training, test = (set(of) for of in pieces.of)
+    assert len(training) > 30
+    assert len(test) > 3
+    assert not training & test
+    assert (len(pieces.data.training), len(pieces.data.test)) == (5000, 1000)
+
+
+def test_a_context_comes_from_the_piece_of_its_word(pieces):
+    for half, of in zip((pieces.data.training, pieces.data.test), pieces.of, strict=True):
+        name, slope = half.features[:, 0], np.polyfit(of, half.features[:, 0], 1)
+        np.testing.assert_allclose(name, np.polyval(slope, of), atol=1e-4)
+
+
+def test_features_are_standardised_by_the_training_rows(script, pieces):
+    training = pieces.data.training.features
+    np.testing.assert_allclose(training.mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(training.std(0), script.data.DIM**-0.5, rtol=1e-4)
+
+
+def test_contexts_are_the_kept_neighbours_within_a_sentence(script):
+    end = END_OF_SENTENCE
+    tokens = np.array([0, 1, 2, end, 3, 4, 5, 6, 7])
+    remap = np.array([0, 1, 2, 3, -1, 5, 6, 7], dtype=np.int32)  # 4 is no word
+    chance = np.array([1, 1, 1, 1, 1, 1, 0, 1.0])  # 6 is never kept
+    words = script.data.kept_words(tokens, remap, chance, np.zeros(1, dtype=np.uint8), np.random.default_rng(0))
+    assert words.ids.tolist() == [0, 1, 2, 3, 5, 7]
+    found = script.data.contexts(words, np.array([0, 1, 3, 5]), 2)
+    assert found.tolist() == [[-1, -1, 1, 2], [-1, 0, 2, -1], [-1, -1, 5, 7], [3, 5, -1, -1]]
+    assert script.data.has_context(words).all()
+    alone = script.data.Words(np.arange(3), np.array([0, 1, 1]), np.arange(3), np.zeros(3, dtype=bool))
+    assert script.data.has_context(alone).tolist() == [False, True, True]
+
+
+def test_a_mean_leaves_out_what_is_not_there(script):
+    vectors = np.array([[1.0, 2], [3, 4], [50, 60]], dtype=np.float32)
+    found = script.data.means(vectors, np.array([[0, 1, -1], [-1, -1, 2], [-1, -1, -1]]))
+    assert found.tolist() == [[2, 3], [50, 60], [0, 0]]
+
+
+def test_windows_end_where_a_piece_does(script):
+    tokens = np.zeros(CHUNK + 2, dtype=np.int64)
+    held_out = np.array([0, 1], dtype=np.uint8)
+    words = script.data.kept_words(tokens, np.zeros(1, dtype=np.int32), np.ones(1), held_out, np.random.default_rng(0))
+    assert script.data.contexts(words, np.array([CHUNK - 1, CHUNK]), 1).tolist() == [[0, -1], [-1, 0]]
+    assert words.is_held_out.tolist() == [False] * CHUNK + [True] * 2
+
+
+def accuracy(rows, data):
+    return float(((data.features @ rows.T).argmax(axis=1) == data.labels.ids).mean())
+
+
+def test_faces_are_of_their_identities_and_each_has_one_for_test(script):
+    found = script.data.faces(400)
+    np.testing.assert_allclose(np.linalg.norm(found.training.features, axis=1), 1, rtol=1e-5)
+    assert found.test.labels.ids.tolist() == list(range(400))
+    assert np.bincount(found.training.labels.ids).min() >= 2
+    assert 5 < len(found.training) / 400 < 7
+    means = np.zeros((400, script.data.FACE_DIM))
+    np.add.at(means, found.training.labels.ids, found.training.features)
+    assert 0.6 < accuracy(script.data.unit(means), found.test) < 0.99
+
+
+def test_impostors_are_of_the_family(script):
+    centres = script.data.centres_of(400, np.random.default_rng(0))
+    near = centres @ centres.T - 2 * np.eye(400)
+    families = np.arange(400) // script.data.FAMILY
+    assert (families[near.argmax(axis=1)] == families).mean() > 0.95
+
+
+def test_the_rows_to_start_from_know_faces_and_documents(script):
+    found = script.data.some_faces(1000, 300)
+    assert accuracy(found.start["output"], found.training) > 0.7
+    found = script.data.documents(300, 2000, 1000, n_test=50)
+    best = ((found.training.features @ found.start["hidden"]) @ found.start["output"].T).argmax(axis=1)
+    assert np.mean([best[i] in found.training.labels[i] for i in range(300)]) > 0.5
+    assert len(found.test) == 50
+    assert len(np.unique(found.training.labels.ids)) > 300
+    np.testing.assert_allclose(found.training.features.power(2).sum(axis=1), 1, rtol=1e-5)
+    assert all(len(set(found.training.labels[i])) == len(found.training.labels[i]) for i in range(300))
+
+
+# ---- training and measuring
+
+
+def test_every_epoch_goes_once_through_all_rows(script):
+    found = list(script.measure.legs(99, (0.001, 0.05, 0.5, 1.5, 2), 1))
+    assert [end for end, _ in found] == [0.05, 0.5, 1.0, 1.5, 2.0]  # in 0.001 there is no row
+    first, second = (np.concatenate([rows for _, rows in part]) for part in (found[:3], found[3:]))
+    assert sorted(first) == sorted(second) == list(range(99))
+    assert first.tolist() != second.tolist()
+
+
+class Fixed:
+    """A classifier of given scores, the features being the numbers of its rows."""
+
+    def __init__(self, z):
+        self.z = np.array(z, dtype=np.float32)
+
+    def scores(self, features):
+        return self.z[features[:, 0]]
+
+
+def test_ranks_and_precisions(script):
+    z = [[9, 1, 2, 3, 4, 5, 6], [9, 1, 2, 3, 4, 5, 6], [0, 0, 0, 0, 0, 0, 0]]
+    labels = Labels.single(np.array([0, 2, 1]))
+    found = script.measure.measured(Fixed(z), Labeled(np.arange(3)[:, None], labels, 7), False)
+    assert found == pytest.approx({"accuracy": 1 / 3, "top-5": 1 / 3, "reciprocal rank": (1 + 1 / 6 + 1 / 7) / 3})
+    labels = Labels.of_rows([[0, 6], [5], [1]])
+    found = script.measure.measured(Fixed(z), Labeled(np.arange(3)[:, None], labels, 7), True)
+    assert found["p@1"] == pytest.approx(1 / 3)  # row 0
+    assert found["p@3"] == pytest.approx((2 + 1 + 1) / 9)
+
+
+def test_a_curve_goes_on_from_leg_to_leg_and_ends_in_time(script, monkeypatch):
+    data = script.data.faces(30)
+    options = {"learning_rate": 1.0, "optimizer": "adagrad", "schedule": "constant", "batch_size": 10, "threads": 1}
+    contender = script.measure.Contender("softmax", later={"l2": 1e-6})
+    called = []
+    fit = script.measure.fit
+
+    def noted(rows, objective, options, start):
+        called.append((options, start))
+        return fit(rows, objective, options, start)
+
+    monkeypatch.setattr(script.measure, "fit", noted)
+    points, trained = script.measure.curve(
+        data.training, contender, options, (0.5, 1, 2), 100.0, lambda c: script.measure.measured(c, data.test, False)
+    )
+    n = len(data.training)
+    assert [point["examples"] for point in points] == [round(n / 2), n, 2 * n]
+    assert [start is None for _, start in called] == [True, False, False]
+    assert ["l2" in options for options, _ in called] == [False, True, True]
+    assert len({options["seed"] for options, _ in called}) == 3
+    assert trained is not None
+    assert points[-1]["accuracy"] > 0.5
+    assert points[0]["seconds"] < points[1]["seconds"] < points[2]["seconds"]
+    short, _ = script.measure.curve(data.training, contender, options, (0.5, 1, 2), 0.0, lambda c: {})
+    assert len(short) == 1
+
+
+def test_the_inverse_schedule_falls_by_epochs(script, monkeypatch):
+    rates = []
+    monkeypatch.setattr(
+        script.measure, "fit", lambda rows, objective, options, start: rates.append(options["learning_rate"]) or DONE
+    )
+    DONE = SimpleNamespace(outcome=SimpleNamespace(seconds=0.0), classifier=None)
+    data = Labeled(np.zeros((4, 1)), Labels.single(np.zeros(4)), 1)
+    options = {"learning_rate": 6.0, "schedule": "inverse"}
+    script.measure.curve(data, script.measure.Contender("softmax"), options, (0.5, 1, 2, 3), 1.0, lambda c: {})
+    assert rates == [6, 6, 3, 2]
+
+
+def test_what_is_on_record_is_not_measured_again(script, tmp_path, capsys):
+    def go():
+        script.measure.run(tmp_path, tmp_path, ["faces", "sampled-softmax"], quick=True, report_only=False)
+        return capsys.readouterr().out.count("sampled-softmax")
+
+    assert go() > 3
+    assert go() == 0
+    page = (tmp_path / "papers-ldgs-quick.md").read_text()
+    assert "| `sampled-softmax` | adagrad | 10 |" in page
+    assert "## Next word" not in page
+    curve = next(
+        record["value"]
+        for record in map(json.loads, (tmp_path / "papers-ldgs-quick.jsonl").read_text().splitlines())
+        if record["key"].get("what") == "curve"
+    )
+    assert curve["options"]["negatives"] == 3  # a hundredth of 300
+    assert curve["test_rows"] == 300
+    assert curve["final"]["accuracy"] > 0.05  # guessing has 0.003
+
+
+# ---- recall
+
+
+def test_mass_is_the_softmax_of_the_other_rows(script):
+    z = np.random.default_rng(0).normal(0, 2, (3, 6)).astype(np.float32)
+    softmax = objectives.find("softmax")
+    labels = Labels.single(np.array([0, 5, 2]))
+    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    p[np.arange(3), labels.ids] = 0
+    found = script.recall.gradient_mass(softmax(softmax.Settings()), z, labels)
+    np.testing.assert_allclose(found, p, rtol=1e-5)
+
+
+def test_recall_is_the_share_of_the_mass_on_the_rows_found(script):
+    mass = np.array([[0.0, 0.3, 0.1], [0.0, 0.0, 0.0], [0.5, 0.0, 0.5]])
+    assert script.recall.share_found(mass, [np.array([1]), np.array([0]), np.array([1, 2])]) == pytest.approx((0.75 + 0.5) / 2)
+
+
+def test_the_best_rows_of_blocks(script):
+    table = np.array([[3.0, 0, 0, 0], [0, 2, 0, 0], [0, 0, 1, 5], [0, 0, 2, 0]])
+    queries = np.ones((1, 4))
+    propose = script.recall.best_rows(table, queries)
+    assert propose(1, 1)[0].tolist() == [2]
+    assert propose(2, 1)[0].tolist() == [0, 2]
+    assert propose(2, 2)[0].tolist() == [0, 1, 2, 3]
+    everything = script.recall.by_share(np.ones((1, 4)), lambda blocks, n: [np.arange(4)], 1)
+    assert all(point["recall"] == 1 and point["found"] == 4 for point in everything)
+
+
+# ---- the page
+
+
+@pytest.fixture
+def records(script, tmp_path):
+    """Made-up records, from (key, value)."""
+
+    def make(*pairs):
+        file = tmp_path / "made-up.jsonl"
+        file.write_text("".join(json.dumps({"key": key, "value": value}) + "\n" for key, value in pairs))
+        return script.Records(file)
+
+    return make
+
+
+def speed(contender, seconds, batch=10, labels=200_000, what="faces", turn=0, once=0.5):
+    key = {
+        "section": "speed",
+        "what": what,
+        "contender": contender,
+        "labels": labels,
+        "threads": 2,
+        "batch": batch,
+        "turn": turn,
+    }
+    return key, {"seconds": seconds, "once": once}
+
+
+def curve(contender, accuracy, section="faces", measure="accuracy"):
+    points = [
+        {"epochs": epoch, "examples": 100 * epoch, "seconds": 2.0 * epoch, "whole": 3.0 * epoch, measure: accuracy * share}
+        for epoch, share in ((0.5, 0.5), (1, 0.95), (3, 1.0))
+    ]
+    options = {"batch_size": 10, "learning_rate": 0.3}
+    key = {"section": section, "what": "curve", "contender": contender, "optimizer": "adagrad"}
+    return key, {"points": points, "options": options, "final": {measure: accuracy}}
+
+
+def plan(script):
+    return script.page.Plan(script.measure.CONTENDERS, script.measure.TASKS, "text8")
+
+
+def results(script, found):
+    lines = script.page.targets(found, plan(script)).splitlines()[2:]
+    return dict(line.strip("| ").rsplit(" | ", 1) for line in lines)
+
+
+def test_targets_are_judged_by_the_records(script, records):
+    found = records(
+        speed("ldgs", 0.001), speed("ldgs", 0.002, turn=1), speed("ldgs", 0.002, turn=2), speed("margin", 0.021),
+        speed("margin, best batch", 0.009, batch=100), speed("margin, best batch", 0.005, batch=400),
+        speed("ldgs", 0.001, what="documents", labels=300_000), speed("margin", 0.009, what="documents", labels=300_000),
+        curve("ldgs", 0.796), curve("margin, best batch", 0.8), curve("mips", 0.7),
+        curve("ldgs", 0.79, "documents", "p@1"), curve("margin, best batch", 0.8, "documents", "p@1"),
+    )  # fmt: skip
+    assert results(script, found) == {
+        "200,000 faces: `ldgs` 10 times faster an example than exact `margin`, batch 10": "met: 10.5 times",
+        "200,000 faces: 3 times faster than with its best batch": "**not met**: 2.5 times",
+        "300,000 labels of documents: 10 times faster, batch 10": "**not met**: 9.0 times",
+        "next word: `ldgs` ends within 1 % of exact `margin` in accuracy": "not measured",
+        "next word: `mips` looks at as many rows and ends lower": "not measured",
+        "faces: `ldgs` ends within 1 % of exact `margin` in accuracy": "met: 0.7960 beside 0.8000 after 3 epochs",
+        "faces: `mips` looks at as many rows and ends lower": "met: 0.7000 beside 0.7960 after 3 epochs",
+        "documents: `ldgs` ends within 1 % of exact `margin` in p@1": "**not met**: 0.7900 beside 0.8000 after 3 epochs",
+        "documents: `mips` looks at as many rows and ends lower": "not measured",
+    }
+
+
+def test_contenders_are_compared_after_as_many_epochs(script, records):
+    slow = curve("margin, best batch", 0.8)
+    slow[1]["points"].pop()
+    found = records(curve("ldgs", 0.9), slow)
+    names = ("ldgs", "margin, best batch")
+    assert script.page.side_by_side(found, "faces", names, "accuracy") == pytest.approx((0.95 * 0.9, 0.95 * 0.8, 1))
+
+
+def test_speeds_are_medians_with_the_best_batch(script, records):
+    found = records(
+        *(speed("softmax", s, batch, turn=t) for batch, of in ((10, (5, 6, 9)), (400, (3, 9, 4))) for t, s in enumerate(of))
+    )
+    assert script.page.speeds(found, "faces", 200_000, 2) == {"softmax": (4, 0.5, 400)}
+
+
+def test_the_table_of_curves(script, records):
+    diverged = curve("margin", 0.5)
+    diverged[1]["final"] = None
+    text = script.page.curve_table(records(curve("ldgs", 0.8), diverged, curve("mips", 0.4)), "faces", "accuracy")
+    rows = {line.split(" | ")[0].strip("| `"): line.strip("| ").split(" | ") for line in text.splitlines()}
+    assert rows["ldgs"][4:] == ["50", "3.00", "6", "0.8000", "0.760", "0.800", "2"]  # nine tenths of 0.8 after an epoch
+    assert rows["mips"][-1] == "–"
+    assert rows["margin"][4] == "diverged"
+    assert len({line.count("|") for line in text.splitlines()}) == 1
+
+
+def test_rates(script):
+    assert script.page.best_rate({0.1: 0.2, 0.3: 0.5, 1.0: 0.5, 3.0: -1.0}) == 0.3
+
+
+def test_the_page_from_some_of_the_records(script, records, tmp_path):
+    pytest.importorskip("matplotlib")
+    recall = {"section": "recall", "data": "documents", "contender": "softmax", "blocks": 4, "by": "best rows"}
+    points = {
+        "by_share": [
+            {"share": 0.01, "looked_at": 43, "recall": 0.5, "found": 60.0},
+            {"share": 0.1, "looked_at": 427, "recall": 0.9, "found": 700.0},
+        ]
+    }
+    script.page.write(records(curve("ldgs", 0.8), speed("ldgs", 0.001), (recall, points)), tmp_path / "page.md", plan(script))
+    page = (tmp_path / "page.md").read_text()
+    assert "| documents | `softmax` | best rows | 4 | 1 % | 0.500 | 60 |" in page
+    assert "![accuracy against time](page-faces.png)" in page
+    assert (tmp_path / "page-faces.png").stat().st_size > 5000
+    assert (tmp_path / "page-recall.png").stat().st_size > 5000
+    assert "## Documents" not in page
+    script.page.write(records(), tmp_path / "empty.md", plan(script))
+    assert "not measured" in (tmp_path / "empty.md").read_text()
