@@ -157,6 +157,12 @@ def fit(data: Labeled, objective: str, options: dict[str, Any], start: classify.
     return classify.train(data, made, classify.ClassifySettings.from_options(options), start=start)
 
 
+def warm_up(data: Labeled, objective: str, options: dict[str, Any]) -> None:
+    """Train on a few rows, so that kernels are compiled and loaded before the clock runs."""
+    few = {"schedule": "constant", "epochs": 1, "learning_rate": 1e-3}
+    fit(data.rows(np.arange(min(len(data), 20))), objective, options | few)
+
+
 def known_rows(data: sources.Data, objective: str) -> classify.Trained:
     """A run to go on from, with the arrays of `data.start`."""
     training = data.training
@@ -195,6 +201,7 @@ def curve(
     trained: classify.Trained | None = None
     points: list[dict[str, float]] = []
     examples, seconds, whole = 0, 0.0, 0.0
+    warm_up(data, contender.objective, options)
     for epoch, rows in legs(len(data), epochs, 1):
         if seconds + len(rows) * (seconds / examples if examples else 0) > most_seconds:
             break
@@ -297,6 +304,7 @@ class Lab:
         def measure() -> dict[str, Any]:
             data = self.data(section).training
             seconds = {}
+            warm_up(data, objective, self.options(name, TASKS[section], data.n_labels, optimizer, 10))
             for batch in BATCHES:
                 options = self.options(name, TASKS[section], data.n_labels, optimizer, batch) | {"learning_rate": 1e-3}
                 rows = np.arange(min(len(data), max(self.sizes.timed, 2 * batch)))
@@ -377,6 +385,7 @@ class Lab:
         start = known_rows(data, CONTENDERS[name].objective)
         rows = np.random.default_rng(turn).permutation(len(data.training))
         seconds, whole = [], []
+        warm_up(data.training, CONTENDERS[name].objective, options)
         with blas_threads(threads):
             for many in (n // 2, n + n // 2):
                 began = time.monotonic()
