@@ -26,9 +26,13 @@ from embedx.labeled.rules import chosen_labels, known_labels, scaled
 from embedx.objectives.contract import Objective
 from embedx.progress import Progress, Silent
 from embedx.samplers.draws import noise_distribution
+from embedx.search.index import build
+from embedx.search.top import search_of, top
 
 TASK = "classification"
 BLOCK_FLOATS = 1 << 23  # scores looked at in one go
+SEARCHED_ROWS = 1 << 14  # rows of features that are made dense at a time
+RECALLED = 200
 RECORDED = ("by_name", "first_feature")
 
 
@@ -132,6 +136,19 @@ class Classifier:
                 ids, values = top_k(log_p, k)
                 yield ids, np.exp(values)
 
+    def searched_top_k(
+        self, features: Any, k: int = 5, share: float = 0.05, progress: Progress | None = None, threads: int | None = None
+    ) -> "Searched":
+        """As `top_k`, but only this share of all labels is looked at for each row, by an index that takes a moment to build.
+
+        The labels share one probability among those looked at. Raises `EmbedxError` for a model whose labels cannot be searched.
+        """
+        if not self.objective.ranks_by_score:
+            raise EmbedxError(f"--search: {self.objective.name} does not rank labels by their scores alone")
+        if "hidden" not in self.arrays and hasattr(features, "indptr"):
+            raise EmbedxError("--search needs dense features or a model with a hidden layer")
+        return Searched(self, features, k, share, progress or Silent(), threads or usable_cores())
+
     # ---- how good
 
     def evaluate(
@@ -190,6 +207,49 @@ class Classifier:
         return folder.save(
             Path(path), task=TASK, names=names, arrays=self.arrays, settings=self.settings, facts=facts, overwrite=overwrite
         )
+
+
+class Searched:
+    """The likeliest labels of many rows, by search; iterates over (ids int32 (n, k), probabilities float32 (n, k)).
+
+    recall   the share of the true k best labels that is found, over the first RECALLED rows
+    """
+
+    def __init__(self, found: Classifier, features: Any, k: int, share: float, progress: Progress, threads: int) -> None:
+        self.found, self.features, self.k, self.progress, self.threads = (
+            found,
+            features,
+            min(k, found.n_labels),
+            progress,
+            threads,
+        )
+        output = found.arrays["output"]
+        bias = found.arrays.get("bias", np.zeros(len(output), dtype=np.float32))
+        table = np.ascontiguousarray(np.column_stack([output, bias]), dtype=np.float32)
+        self.search = search_of(len(table), share, self.k)
+        progress.note(f"building an index of {len(table):,} labels")
+        self.index = build(table, len(table), table.shape[1], self.search, np.random.default_rng(0), threads)
+        some = features[:RECALLED]
+        true, _ = top_k(found.scores(found.prepared(some)), self.k)
+        ids = np.concatenate([found for found, _, _ in self._top(some)])
+        self.recall = float(np.mean([np.isin(a, b).mean() for a, b in zip(true, ids, strict=True)]))
+
+    def _top(self, features: Any) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        h = self.found.prepared(features)
+        h = h @ self.found.arrays["hidden"] if "hidden" in self.found.arrays else h
+        h = np.column_stack([np.asarray(h, dtype=np.float32), np.ones(h.shape[0], dtype=np.float32)])
+        return top(self.index, self.search, h, self.k, self.threads)
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        n, done = self.features.shape[0], 0
+        alone = self.found.facts.get("several_labels") and self.found.objective.label_probability(np.zeros((1, 1))) is not None
+        self.progress.start("predicting", n, " examples")
+        for start in range(0, n, SEARCHED_ROWS):
+            for ids, z, log_sum in self._top(self.features[start : start + SEARCHED_ROWS]):
+                yield ids, np.asarray(self.found.objective.label_probability(z)) if alone else np.exp(z - log_sum[:, None])
+                done += len(ids)
+                self.progress.update(done)
+        self.progress.finish()
 
 
 def load(path: str | Path) -> Classifier:

@@ -75,7 +75,9 @@ class ClassifySettings(Settings):
     l2: float = param(0.0, "weight decay: l2/2 · |W|² is added to the mean loss; biases are free", at_least=0.0)
     max_norm: float | None = param(None, "longest that an output row may become", above=0.0)
     sampler: str | None = param(
-        None, "which rows compete; by default the first that the objective takes", choices=("all", "unigram", "uniform", "path")
+        None,
+        "which rows compete; by default the first that the objective takes",
+        choices=("all", "unigram", "uniform", "path", "search"),
     )
     sampler_exponent: float = param(0.75, "the power of the count that `unigram` draws by", at_least=0.0, at_most=1.0)
     replacement: bool = param(
@@ -211,6 +213,8 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         raise EmbedxError("--optimizer lbfgs does not apply with --hidden; take adagrad")
     if optimizer == "lbfgs" and settings.labels == "one":
         raise EmbedxError("--optimizer lbfgs does not apply with --labels one; take --labels all")
+    if sampler == "search" and data.is_sparse and not settings.hidden:
+        raise EmbedxError(f"{name} searches by a dense vector: add --hidden 100, or --sampler all")
     if settings.hidden and not data.is_sparse:
         raise EmbedxError("--hidden applies to sparse features; these are dense")
     if optimizer == "sgd" and rate * settings.l2 >= 1:

@@ -260,12 +260,14 @@ def predict(
     ],
     top_k: Annotated[int, typer.Option("--top-k", min=1, help="how many labels to list for each row")] = 5,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="by default one for each usable core")] = None,
+    search: Annotated[bool, typer.Option("--search", help="look through a part of the labels only, by an index")] = False,
+    query: Annotated[float, typer.Option("--query", min=0.0, max=1.0, help="with --search, which share of them")] = 0.05,
     as_json: Json = False,
 ) -> None:
     """List the likeliest labels of each row: label, probability, label, probability, ..."""
     from embedx import commands
 
-    for labels in commands.predict(model, data, top_k, threads, Reporter(sys.stderr)):
+    for labels in commands.predict(model, data, top_k, threads, query if search else None, Reporter(sys.stderr)):
         if as_json:
             print(json.dumps([{"label": label, "probability": probability} for label, probability in labels]))
         else:

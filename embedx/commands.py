@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ from embedx.skipgram import SkipGramSettings
 from embedx.text.sources import STANDARD_INPUT, recipe_defaults, resolve
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from embedx import classify as classification
     from embedx.classifier import Classifier
     from embedx.classify import ClassifySettings
@@ -148,8 +150,12 @@ def _names(file: str, n_labels: int) -> list[str]:
     return names[:n_labels]
 
 
-def predict(model: str, source: str, top_k: int, threads: int | None, progress: Progress) -> Iterator[list[tuple[str, float]]]:
-    """For each row of `source` its `top_k` best labels, by name, with their probabilities."""
+def predict(
+    model: str, source: str, top_k: int, threads: int | None, search: float | None, progress: Progress
+) -> Iterator[list[tuple[str, float]]]:
+    """For each row of `source` its `top_k` best labels, by name, with their probabilities; by `search`, if it is given, among
+    that share of the labels.
+    """
     from embedx import classifier
     from embedx.labeled.read import read
 
@@ -157,7 +163,15 @@ def predict(model: str, source: str, top_k: int, threads: int | None, progress: 
     _note_probabilities(found, progress)
     data = read(source, progress=progress, like=found.known)
     names = [found.name(k) for k in range(found.n_labels)]
-    for ids, probabilities in found.top_k(data.features, top_k, progress, threads):
+    if search is None:
+        best: Iterable[tuple[np.ndarray, np.ndarray]] = found.top_k(data.features, top_k, progress, threads)
+    else:
+        best = searched = found.searched_top_k(data.features, top_k, search, progress, threads)
+        progress.note(
+            f"{searched.search.looked_at:,} of {found.n_labels:,} labels are looked at for each row, which finds "
+            f"{100 * searched.recall:.1f} % of the best {searched.k}; probabilities are among those"
+        )
+    for ids, probabilities in best:
         for row, values in zip(ids.tolist(), probabilities.tolist(), strict=True):
             yield [(names[k], value) for k, value in zip(row, values, strict=True)]
 

@@ -9,20 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import typeof, types
 
 from embedx import model, objectives
-from embedx.compiled import is_cached
 from embedx.engine import blocks, trainer
 from embedx.engine import skipgram as engine
+from embedx.engine import skipgram_found as found
 from embedx.engine.random import stream_key
 from embedx.engine.simd import aligned_zeros
 from embedx.errors import DivergedError, EmbedxError
 from embedx.evaluation import heldout
 from embedx.interrupts import to_the_end
-from embedx.objectives.contract import COEFFICIENTS, Objective
+from embedx.kernels import load_kernel
+from embedx.objectives.contract import Objective
 from embedx.progress import Progress, Silent
-from embedx.samplers.draws import new_draws, noise_distribution
+from embedx.samplers.draws import Draws, new_draws, noise_distribution
+from embedx.search.follow import Follower
+from embedx.search.index import Index, empty
 from embedx.settings import Settings, TextSettings, VocabularySettings, param, seconds, settings_of, share_of
 from embedx.text import cache
 from embedx.text.encode import Corpora, encode
@@ -34,7 +36,7 @@ INITIAL = 2**32  # the place of the initial vectors among a seed's random number
 MANY_WORDS = 20_000
 OUT_OF_HAND = 100.0  # a loss so many times the first is that of a run that diverged, be it finite
 RATES = {"adagrad": 1.5, "sgd": 0.04}
-ROWS = {"unigram": blocks.DRAWN, "uniform": blocks.DRAWN, "all": blocks.ALL, "path": blocks.PATH}
+ROWS = {"unigram": blocks.DRAWN, "uniform": blocks.DRAWN, "search": blocks.DRAWN, "all": blocks.ALL, "path": blocks.PATH}
 # A drawn word stands for negatives × pairs / draws of a block's pairs and moves by all of them at once. Word similarity and
 # analogies are best up to 8 (learning rate 0.04, 100 MB of Wikipedia), slightly worse at 15, worse at 30; 60 diverges.
 PAIRS_PER_DRAW = 7.5
@@ -65,9 +67,9 @@ class SkipGramSettings(Settings):
     )
     sampler: str | None = param(
         None,
-        "which rows compete with the positive: words drawn by their count, or evenly, all words, or the path of a tree; by "
-        "default the first of these that the objective takes",
-        choices=("unigram", "uniform", "all", "path"),
+        "which rows compete with the positive: those that an index finds, words drawn by their count, or evenly, all words, or "
+        "the path of a tree; by default the first of these that the objective takes",
+        choices=("search", "unigram", "uniform", "all", "path"),
     )
     sampler_exponent: float = param(0.75, "the power of the count that `unigram` draws by", at_least=0.0, at_most=1.0)
     bias: str = param(
@@ -131,7 +133,8 @@ def train(
     with encode(corpora, text, progress, cache_dir) as corpus:
         words, remap = select(corpus, vocabulary)
         progress.note(f"vocabulary: {len(words):,} words, {words.n_tokens:,} of {corpus.n_tokens:,} tokens")
-        noise = noise_distribution(words.counts, str(settings.sampler), settings.sampler_exponent)
+        drawn_by = "unigram" if settings.sampler == "search" else str(settings.sampler)
+        noise = noise_distribution(words.counts, drawn_by, settings.sampler_exponent)
         kept = kept_counts(words.counts, vocabulary.sample)
         objective.prepare(kept)
         settings = resolved(settings, objective, kept, noise, progress)
@@ -162,7 +165,7 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
 
 def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
     """The settings with a sampler and a rate. Raises `EmbedxError` if the objective does not take what was asked for."""
-    usual = next(each for each in ("unigram", *objective.samplers) if each in objective.samplers)
+    usual = next(each for each in ("search", "unigram", *objective.samplers) if each in objective.samplers)
     sampler = settings.sampler or usual
     if sampler not in objective.samplers:
         raise EmbedxError(
@@ -226,10 +229,12 @@ def resolved(
     if share < settings.share and settings.sampler != "path":
         progress.note(f"small vocabulary: noise words are shared by {share} consecutive words instead of {settings.share}")
     draws = min(max(negatives, math.ceil(negatives * share * (settings.window + 1) / PAIRS_PER_DRAW)), MOST_DRAWS)
+    if settings.sampler == "search":
+        draws = min(objective.negatives, MOST_DRAWS)  # before the search begins; they count once each, whatever the pairs
     return dataclasses.replace(
         settings,
         share=share,
-        draws=(settings.draws or draws) if negatives else 0,
+        draws=settings.draws or draws,
         threads=settings.threads or trainer.usable_cores(),
     )
 
@@ -272,6 +277,13 @@ class _Task:
         held_out = self.heldout.chunks if self.heldout else np.zeros(n_chunks(corpus.tokens), dtype=np.uint8)
         stream = blocks.Stream(corpus.tokens, self.remap, keep, held_out)
         longest, columns = int(np.diff(drawn_by.path_offsets).max(initial=1)), self.tables.inputs.shape[1]
+        n_words = self.words.n_tokens - (self.heldout.n_words if self.heldout else 0)
+        rate, n_stretches = float(settings.learning_rate or 0), -(-len(corpus.tokens) // STRETCH)
+        schedule = trainer.Schedule(rate, n_stretches, n_words, settings.epochs, settings.time_budget)
+        after_epoch = self._after_epoch if self._tells() else None
+        if settings.sampler == "search":
+            way = _Found(self, stream, drawn_by, plan, n_stretches)
+            return trainer.run(way.train, way.scratches, schedule, self.progress, after_epoch)
         scratches = [engine.new_scratch(plan, STRETCH, columns, longest, objective.uniforms_width) for _ in range(n_threads)]
 
         def train_one(scratch: engine.Scratch, epoch: int, stretch: int, rate: float) -> trainer.Tally:
@@ -283,11 +295,8 @@ class _Task:
             return trainer.Tally(loss, pairs, seen)
 
         like = (self.tables, stream, drawn_by, numbers, plan, scratches[0], 0, 0, np.float32(0), np.uint64(0), np.uint64(0))
-        load_kernels(objective, like, self.progress)
-        n_words = self.words.n_tokens - (self.heldout.n_words if self.heldout else 0)
-        rate, n_stretches = float(settings.learning_rate or 0), -(-len(corpus.tokens) // STRETCH)
-        schedule = trainer.Schedule(rate, n_stretches, n_words, settings.epochs, settings.time_budget)
-        return trainer.run(train_one, scratches, schedule, self.progress, self._after_epoch if self._tells() else None)
+        load_kernel(engine.train_stretch, objective, like, self.progress)
+        return trainer.run(train_one, scratches, schedule, self.progress, after_epoch)
 
     def _tells(self) -> bool:
         return self.heldout is not None and self.settings.heldout_every is not None
@@ -331,27 +340,62 @@ class _Task:
         return model.WordVectors(self.words.words, arrays, counts=self.words.counts, settings=record, facts=facts)
 
 
+class _Found:
+    """Training where an index finds the rows that compete, once a share of the run has drawn them instead."""
+
+    def __init__(self, task: _Task, stream: blocks.Stream, draws: Draws, plan: blocks.Plan, n_stretches: int) -> None:
+        self.task, self.stream, self.n_stretches = task, stream, n_stretches
+        settings, objective, tables = task.settings, task.objective, task.tables
+        n_words, n_rows, columns = len(tables.inputs), len(tables.outputs), settings.dim + (settings.bias != "none")
+        search = objective.search(n_words)
+        assert search is not None
+        certain = draws._replace(log_expected=np.zeros(n_rows, dtype=np.float32))
+        found_plan = plan._replace(rows=blocks.FOUND, n_draws=found.MOST_FOUND)
+        self.numbers = objective.numbers(plan.n_draws, n_words)
+        self.drawn, self.found = (plan, draws), (found_plan, certain)
+        self.scratches = [
+            (
+                engine.new_scratch(found_plan, STRETCH, tables.inputs.shape[1], 1, objective.uniforms_width),
+                found.new_finding(n_words, n_rows, search),
+            )
+            for _ in range(settings.threads or 1)
+        ]
+        self.search = search
+        self.follower = Follower(
+            tables.outputs, n_rows, columns, search, seed=settings.seed, threads=settings.threads or 1, progress=task.progress
+        )
+        end = (0, 0, np.float32(0), np.uint64(0), np.uint64(0))
+        scratch, finding = self.scratches[0]
+        load_kernel(engine.train_stretch, objective, (*self._first(plan, draws, scratch), *end), task.progress)
+        arguments = self._then(empty(search.blocks), scratch, finding)
+        load_kernel(found.train_stretch, objective, (*arguments, *end), task.progress)
+
+    def _first(self, plan: blocks.Plan, draws: Draws, scratch: engine.Scratch) -> tuple[Any, ...]:
+        return self.task.tables, self.stream, draws, self.numbers, plan, scratch
+
+    def _then(self, index: Index, scratch: engine.Scratch, finding: found.Finding) -> tuple[Any, ...]:
+        plan, draws = self.found
+        return self.task.tables, self.stream, draws, index, self.search, self.numbers, plan, scratch, finding
+
+    def train(self, scratches: tuple[engine.Scratch, found.Finding], epoch: int, stretch: int, rate: float) -> trainer.Tally:
+        task, (scratch, finding) = self.task, scratches
+        start, stop = stretch * STRETCH, min((stretch + 1) * STRETCH, len(self.stream.tokens))
+        seed = task.settings.seed
+        end = (start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, stretch))
+        coefficients = task.objective.coefficients
+        if epoch * self.n_stretches + stretch < task.objective.settings.warm_up * self.n_stretches:
+            plan, draws = self.drawn
+            return trainer.Tally(*engine.train_stretch(coefficients, *self._first(plan, draws, scratch), *end))
+        tally = found.train_stretch(coefficients, *self._then(self.follower.current(), scratch, finding), *end)
+        self.follower.follow(finding.moved)
+        return trainer.Tally(*tally)
+
+
 def form_of(objective: Objective) -> int:
     """How the objective is told the pairs of a block."""
     if objective.takes == "sum":
         return blocks.SUMS
     return blocks.SETS if objective.merges or objective.takes == "set" else blocks.PAIRS
-
-
-def load_kernels(objective: Objective, like: tuple[Any, ...], progress: Progress) -> None:
-    """Compile the kernels for arguments `like` these, or load them from the disk cache; says so when it will take a while.
-
-    The engine is compiled once for all objectives: it takes `coefficients` as a function pointer with a fixed signature.
-    """
-    if not hasattr(engine.train_stretch, "compile"):  # plain Python under NUMBA_DISABLE_JIT
-        return
-    if not is_cached(engine.train_stretch, objective.coefficients):
-        progress.note("compiling kernels, once for this version on this machine: about 20 seconds")
-    objective.coefficients.compile(COEFFICIENTS)
-    signature = (types.FunctionType(COEFFICIENTS), *(typeof(argument) for argument in like))
-    engine.train_stretch.disable_compile(False)
-    engine.train_stretch.compile(signature)
-    engine.train_stretch.disable_compile()  # else a call would compile again for this very `coefficients`, uncached
 
 
 def _check(tables: engine.Tables, settings: SkipGramSettings, outcome: trainer.Outcome, progress: Progress) -> None:

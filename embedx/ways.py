@@ -1,32 +1,40 @@
 """The ways to train a stretch of labelled examples, one class each; all of them are told the same and give the same.
 
 DrawnRows   a few output rows for each example, or those on a tree's path       engine/rows.py
+FoundRows   those that an index finds to score highest                          engine/searched.py
 AllRows     every output row for each example                                  engine/columns.py
 ByTiles     the same, where the rows of the loss do not know of each other     engine/tilewise.py
 """
 
 import abc
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import typeof, types
 
 from embedx.classifier import drawn_at_all
-from embedx.compiled import is_cached
-from embedx.engine import columns, rows, tilewise
+from embedx.engine import columns, rows, searched, tilewise
 from embedx.engine.examples import Examples, copy_examples, new_feature_scratch, new_groups, room_for
 from embedx.engine.optimizers import Optimizer, Table, clock_of, new_table, pay_all, step_size
 from embedx.engine.random import stream_key
-from embedx.objectives.contract import COEFFICIENTS, Objective
+from embedx.kernels import compile_coefficients, load_kernel
+from embedx.objectives.contract import Objective
 from embedx.progress import Progress
 from embedx.samplers.draws import new_draws, noise_distribution
+from embedx.search.follow import Follower, Moved, new_moved
+from embedx.search.index import Index, empty
+from embedx.search.look import Probe, new_probe
+from embedx.search.messages import Messages, new_messages
 
 STRETCH = 4096  # examples between two looks at the clock, where steps are small
+SEARCHED = 64  # the same where rows are found: so old is what an index knows of them
+MOST_FOUND = 2**23  # rows that a minibatch may find
 
 
 def way_for(objective: Objective, settings: Any, examples: Examples) -> "type[Way]":
     """The way that suits the resolved settings."""
+    if settings.sampler == "search":
+        return FoundRows
     if settings.sampler != "all":
         return DrawnRows
     is_sparse_linear = examples.dense.size == 0 and not settings.hidden
@@ -104,10 +112,15 @@ class Way(abc.ABC):
 class DrawnRows(Way):
     """A few rows for each example, by threads that share the tables."""
 
+    @property
+    def sampler(self) -> str:
+        """What rows are drawn by."""
+        return str(self.settings.sampler)
+
     def prepare(self) -> None:
         settings, objective, n_classes = self.settings, self.objective, len(self.counts)
         self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
-        sampler = str(settings.sampler)
+        sampler = self.sampler
         paths = objective.paths() if sampler == "path" else None
         n_draws = min(objective.negatives, n_classes)
         noise = noise_distribution(self.counts, sampler, settings.sampler_exponent)
@@ -165,6 +178,82 @@ class DrawnRows(Way):
         return self.outputs.rows[:, : self.dim - self.has_bias], self.outputs.rows[:, self.dim - 1]
 
 
+class FoundRows(DrawnRows):
+    """The rows that an index finds, once a share of the run has drawn them instead: scores that are all alike tell nothing."""
+
+    @property
+    def sampler(self) -> str:
+        return next(each for each in self.objective.samplers if each in ("uniform", "unigram"))
+
+    def prepare(self) -> None:
+        super().prepare()
+        search = self.objective.search(len(self.counts))
+        assert search is not None
+        self.search = search
+        most_labels = int(np.diff(self.examples.label_offsets).max(initial=1))
+        most = min(search.blocks * search.looked_at, self.n_rows - 1, max(MOST_FOUND // self.batch - most_labels, 1))
+        self.found_plan = self.plan._replace(n_draws=most, sampling=rows.REPLACED)
+        self.found_numbers = self.objective.numbers(most, len(self.counts))
+        for w, scratch in enumerate(self.scratches):
+            own = rows.new_scratch(self.found_plan, self.examples, self.n_rows, 1, self.objective.uniforms_width)
+            self.scratches[w] = _Finding(
+                scratch, own, new_probe(self.n_rows, search), new_messages(self.n_rows, search, own.rows.shape[1]),
+                new_moved(self.n_rows),
+            )  # fmt: skip
+        self.stretch = self.batch * max(1, SEARCHED // self.batch)
+        self.drawn_first = self.objective.settings.warm_up * self.n
+
+    def load_kernels(self, progress: Progress) -> None:
+        self.follower = Follower(
+            self.outputs.rows, self.n_rows, self.dim, self.search,
+            seed=self.settings.seed, threads=self.threads, progress=progress,
+        )  # fmt: skip
+        finding = self.scratches[0]
+        if self.drawn_first > 0:
+            arguments = self._arguments(finding.drawn, np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
+            load_kernel(rows.train_stretch, self.objective, arguments, progress)
+        arguments = self._found(finding, empty(self.search.blocks), np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
+        load_kernel(searched.train_stretch, self.objective, arguments, progress)
+
+    def _found(
+        self,
+        scratch: "_Finding",
+        index: Index,
+        order: np.ndarray,
+        start: int,
+        stop: int,
+        rate: float,
+        clock: float,
+        key: np.uint64,
+    ) -> tuple[Any, ...]:
+        return (
+            self.tables, self.examples, index, self.search, self.found_numbers, self.optimizer, self.found_plan,
+            scratch.found, scratch.probe, scratch.messages, scratch.moved, order, start, stop,
+            np.float32(rate), float(clock), key,
+        )  # fmt: skip
+
+    def train(
+        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
+    ) -> tuple[float, int, float]:
+        if epoch * self.n + start < self.drawn_first:
+            return super().train(scratch.drawn, order, epoch, start, stop, rate, clock)
+        index, key = self.follower.current(), stream_key(self.settings.seed, epoch)
+        arguments = self._found(scratch, index, order, start, stop, rate, clock, key)
+        loss, terms, after = searched.train_stretch(self.objective.coefficients, *arguments)
+        self.follower.follow(scratch.moved)
+        return loss, terms, after - clock
+
+
+class _Finding(NamedTuple):
+    """A worker's memory."""
+
+    drawn: rows.Scratch
+    found: rows.Scratch
+    probe: Probe
+    messages: Messages
+    moved: Moved
+
+
 class AllRows(Way):
     """All rows for each example: large matrix products, by threads that share a step."""
 
@@ -186,7 +275,7 @@ class AllRows(Way):
         self.stretch = self.batch
 
     def load_kernels(self, progress: Progress) -> None:
-        compile_coefficients(self.objective, progress)
+        compile_coefficients(self.objective)
 
     def train(
         self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
@@ -256,21 +345,3 @@ class ByTiles(AllRows):
 
     def pay_outputs(self, clock: float) -> None:
         pass
-
-
-def compile_coefficients(objective: Objective, progress: Progress, signature: Any = COEFFICIENTS) -> None:
-    """Compile an objective's function, or load it from the disk cache."""
-    if hasattr(objective.coefficients, "compile"):
-        objective.coefficients.compile(signature)
-
-
-def load_kernel(kernel: Any, objective: Objective, like: tuple[Any, ...], progress: Progress) -> None:
-    """Compile a kernel that takes `coefficients` first, for arguments `like` these, or load it from the disk cache."""
-    if not hasattr(kernel, "compile"):  # plain Python under NUMBA_DISABLE_JIT
-        return
-    if not is_cached(kernel, objective.coefficients):
-        progress.note("compiling kernels, once for this version on this machine: about 20 seconds")
-    compile_coefficients(objective, progress)
-    kernel.disable_compile(False)
-    kernel.compile((types.FunctionType(COEFFICIENTS), *(typeof(argument) for argument in like)))
-    kernel.disable_compile()  # else a call would compile again for this very `coefficients`, uncached

@@ -7,9 +7,10 @@ from embedx.engine import blocks
 from embedx.engine import skipgram as engine
 from embedx.engine.random import stream_key
 from embedx.engine.simd import aligned_zeros
+from embedx.kernels import load_kernel
 from embedx.progress import Silent
 from embedx.samplers.draws import new_draws
-from embedx.skipgram import ROWS, form_of, load_kernels
+from embedx.skipgram import ROWS, form_of
 from embedx.text.heldout import n_chunks
 from embedx.text.tokenizer import END_OF_SENTENCE
 
@@ -72,7 +73,7 @@ class Setup:
             self.key, self.noise_key,
         )  # fmt: skip
         if not self.is_loaded:
-            load_kernels(self.objective, arguments, Silent())
+            load_kernel(engine.train_stretch, self.objective, arguments, Silent())
             self.is_loaded = True
         return engine.train_stretch(self.objective.coefficients, *arguments)
 

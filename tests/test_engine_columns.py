@@ -7,9 +7,9 @@ from reference_classify import FEATURES, HIDDEN, Line, Probe, Problem, close
 from embedx.engine import columns, tilewise
 from embedx.engine.examples import copy_examples, new_feature_scratch, new_groups, room_for
 from embedx.engine.optimizers import clock_of, new_table, pay_all, step_size
+from embedx.kernels import compile_coefficients, load_kernel
 from embedx.objectives.margin import Margin, MarginSettings
 from embedx.progress import Silent
-from embedx.ways import compile_coefficients, load_kernel
 
 KINDS = ("dense", "sparse", "hidden")
 TAKES = ("pair", "set", "sum")
@@ -24,7 +24,7 @@ class AllRows:
     ):  # fmt: skip
         self.problem, self.objective, self.batch, self.uses_norm = problem, objective or Probe(), batch, uses_norm
         self.takes, self.keeps_hits, self.threads = takes, keeps_hits, threads
-        compile_coefficients(self.objective, Silent())
+        compile_coefficients(self.objective)
         numbers = self.objective.numbers(problem.n_rows, problem.n_rows)
         self.outputs = new_table(problem.dim, -(-problem.n_rows // columns.TILE) * columns.TILE, problem.optimizer)
         self.outputs.rows[:, : problem.n_rows] = problem.true_outputs.w.T

@@ -10,11 +10,11 @@ from scipy import stats
 from embedx.engine import rows
 from embedx.engine.optimizers import pay_all
 from embedx.engine.random import stream_key
+from embedx.kernels import load_kernel
 from embedx.objectives.contract import Paths
 from embedx.progress import Silent
 from embedx.samplers.alias import alias_table
 from embedx.samplers.draws import Draws
-from embedx.ways import load_kernel
 
 NO_PATHS = Paths(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
 KINDS = ("dense", "sparse", "hidden")

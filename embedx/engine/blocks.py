@@ -7,7 +7,8 @@ A block is `share` consecutive kept words (the centres), their context on both s
     label[j, k]  how often x_j lies in the window of y_k    the pairs
 
 With a tree the candidates are the distinct nodes on the paths to the centres; label[j, k] counts x_j's pairs that turn to 1 at
-node k and against[j, k] those that turn to 0. Where all rows compete the candidates are the centres alone.
+node k and against[j, k] those that turn to 0. Where all rows compete the candidates are the centres alone; so they are
+where rows are found, until those join (`skipgram_found`).
 
 `share` = 0 draws noise afresh for every pair: a block is then one input and one centre, as in word2vec.c.
 """
@@ -28,7 +29,7 @@ LOOP = 2 * LANES  # scores are padded to this: what LLVM takes in one turn of a 
 SLOTS = 512
 LEFT_OUT = -1
 
-DRAWN, PATH, ALL = 0, 1, 2
+DRAWN, PATH, ALL, FOUND = 0, 1, 2, 3
 SUMS, SETS, PAIRS = 0, 1, 2
 
 
@@ -48,7 +49,7 @@ class Plan(NamedTuple):
     share: int
     n_draws: int
     n_rows: int  # of the outputs
-    rows: int  # DRAWN, PATH or ALL
+    rows: int  # DRAWN, PATH, ALL or FOUND
     form: int  # SUMS, SETS or PAIRS: how the objective takes the pairs of an input
     keeps_hits: bool
     uses_loge: bool

@@ -137,8 +137,8 @@ def train_stretch(coefficients, tables, examples, draws, numbers, optimizer, pla
     for begin in range(start, stop, plan.batch_size):
         end = min(begin + plan.batch_size, stop)
         n_lines, width = _choose(tables, examples, draws, optimizer, plan, scratch, order, begin, end, clock, key)
-        _read(tables, examples, optimizer, plan, scratch, order, begin, end, clock)
-        _score(tables, examples, plan, scratch, order, begin, n_lines)
+        read_examples(tables, examples, optimizer, plan, scratch, order, begin, end, clock)
+        score_candidates(tables, examples, plan, scratch, order, begin, n_lines)
         loss += coefficients(
             scratch.z, scratch.label, scratch.times, scratch.loge, tables.state, scratch.uniforms, numbers,
             scratch.key, scratch.visits, scratch.norm, n_lines, width, np.float32(lr),
@@ -147,8 +147,8 @@ def train_stretch(coefficients, tables, examples, draws, numbers, optimizer, pla
         scale = np.float32(plan.sum_over / (end - begin))
         rate = step_size(optimizer, lr)
         if plan.has_hidden:
-            _gradient_of_h(tables, plan, scratch, n_lines, end - begin, scale)
-        _descend_outputs(tables, examples, optimizer, plan, scratch, order, begin, n_lines, scale, rate)
+            gradient_of_h(tables, plan, scratch, n_lines, end - begin, scale)
+        descend_outputs(tables, examples, optimizer, plan, scratch, order, begin, n_lines, scale, rate)
         if plan.has_hidden:
             descend_features(
                 tables.hidden, examples, optimizer, plan.dim - plan.has_bias, scratch.features, scratch.h_gradient,
@@ -179,12 +179,12 @@ def _choose(tables, examples, draws, optimizer, plan, scratch, order, begin, end
             for at in range(first, last):
                 n = _choose_line(examples, draws, plan, scratch, p, at, at + 1, bits(stream, np.uint64(at - first)))
                 width = max(width, n)
-                _visit(tables, plan, scratch, p, position - begin, i, stream, at - first)
+                visit(tables, plan, scratch, p, position - begin, i, stream, at - first)
                 p += 1
         else:
             n = _choose_line(examples, draws, plan, scratch, p, first, last, stream)
             width = max(width, n)
-            _visit(tables, plan, scratch, p, position - begin, i, stream, 0)
+            visit(tables, plan, scratch, p, position - begin, i, stream, 0)
             p += 1
     for line in range(p):
         for c in range(scratch.n_candidates[line], width):
@@ -196,7 +196,7 @@ def _choose(tables, examples, draws, optimizer, plan, scratch, order, begin, end
 
 
 @kernel_part
-def _visit(tables, plan, scratch, p, e, i, stream, number):
+def visit(tables, plan, scratch, p, e, i, stream, number):
     """Tell line p its example, key, visits and random numbers."""
     scratch.example[p] = e
     scratch.key[p] = i
@@ -214,7 +214,7 @@ def _choose_line(examples, draws, plan, scratch, p, first, last, stream):
         n = _path(draws, scratch, p, np.int64(examples.label_ids[first]))
     else:
         for at in range(first, last):
-            _add(scratch, p, at - first, np.int64(examples.label_ids[at]), 1, 0)
+            add_candidate(scratch, p, at - first, np.int64(examples.label_ids[at]), 1, 0)
         if plan.sampling == DISTINCT:
             n = _distinct_draws(plan, scratch, p, last - first, stream)
         else:
@@ -227,7 +227,7 @@ def _choose_line(examples, draws, plan, scratch, p, first, last, stream):
 
 
 @kernel_part
-def _add(scratch, p, c, row, label, times):
+def add_candidate(scratch, p, c, row, label, times):
     """Write candidate c of line p."""
     scratch.rows[p, c] = row
     scratch.label[p, c] = label
@@ -241,7 +241,7 @@ def _path(draws, scratch, p, label):
     begin, end = draws.path_offsets[label], draws.path_offsets[label + 1]
     for at in range(begin, end):
         bit = draws.path_bits[at]
-        _add(scratch, p, at - begin, np.int64(draws.path_nodes[at]), bit, np.float32(1) - bit)
+        add_candidate(scratch, p, at - begin, np.int64(draws.path_nodes[at]), bit, np.float32(1) - bit)
     return end - begin
 
 
@@ -261,7 +261,7 @@ def _draws(draws, plan, scratch, p, n_positives, stream):
                 at += 1
         scratch.drawn_at[slot] = p
         if at == n:
-            _add(scratch, p, n, row, 0, 1)
+            add_candidate(scratch, p, n, row, 0, 1)
             n += 1
         elif at >= n_positives or plan.keeps_hits:
             scratch.times[p, at] = 1 if plan.sampling == COLLAPSED else scratch.times[p, at] + 1
@@ -309,7 +309,7 @@ def _distinct_draws(plan, scratch, p, n_positives, stream):
             for c in range(n_positives):
                 at = c if scratch.rows[p, c] == row else at
         if at == n:
-            _add(scratch, p, n, row, 0, 1)
+            add_candidate(scratch, p, n, row, 0, 1)
             n += 1
         else:
             scratch.times[p, at] = 1
@@ -326,7 +326,7 @@ def _distinct_draws(plan, scratch, p, n_positives, stream):
 
 
 @kernel_part
-def _read(tables, examples, optimizer, plan, scratch, order, begin, end, clock):
+def read_examples(tables, examples, optimizer, plan, scratch, order, begin, end, clock):
     """Write h of every example in the minibatch, unless features are sparse and meet the output rows themselves."""
     for e in range(min(scratch.h.shape[0], end - begin)):
         if plan.has_hidden:
@@ -338,7 +338,7 @@ def _read(tables, examples, optimizer, plan, scratch, order, begin, end, clock):
 
 
 @kernel_part
-def _score(tables, examples, plan, scratch, order, begin, n_lines):
+def score_candidates(tables, examples, plan, scratch, order, begin, n_lines):
     """Write the score of every candidate, and |h|² where it is asked for."""
     table = tables.outputs.rows
     for p in range(n_lines):
@@ -380,7 +380,7 @@ def _dot(a, i, b, j):
 
 
 @kernel_part
-def _gradient_of_h(tables, plan, scratch, n_lines, n_examples, scale):
+def gradient_of_h(tables, plan, scratch, n_lines, n_examples, scale):
     """Overwrite h_gradient by what the coefficients ask of each h, before any row has moved."""
     stride = scratch.h.shape[1]
     for e in range(n_examples):
@@ -398,8 +398,8 @@ def _gradient_of_h(tables, plan, scratch, n_lines, n_examples, scale):
 
 
 @kernel_part
-def _descend_outputs(tables, examples, optimizer, plan, scratch, order, begin, n_lines, scale, rate):
-    """Each output row that has coefficients takes its step."""
+def descend_outputs(tables, examples, optimizer, plan, scratch, order, begin, n_lines, scale, rate):
+    """Each output row that has coefficients takes its step. They stand in groups.touched; return their number."""
     n_touched = 0
     for p in range(n_lines):
         for c in range(scratch.n_candidates[p]):
@@ -415,6 +415,7 @@ def _descend_outputs(tables, examples, optimizer, plan, scratch, order, begin, n
         scratch.groups.first[row] = -1
         if optimizer.max_norm > 0:
             shorten(tables.outputs, row, plan.dim - plan.has_bias, optimizer.max_norm)
+    return n_touched
 
 
 @kernel_part

@@ -153,7 +153,7 @@ def train_stretch(coefficients, tables, stream, draws, numbers, plan, scratch, s
         if plan.rows == ALL:
             loss += _train_on_all(coefficients, tables, numbers, plan, scratch, now, lr)
         else:
-            loss += _train_block(coefficients, tables, draws.log_expected, numbers, plan, scratch, now, lr)
+            loss += train_block(coefficients, tables, draws.log_expected, numbers, plan, scratch, now, lr)
         n_pairs += now.sizes[3]
         now, ahead = ahead, now
     return loss, n_pairs, n_seen
@@ -168,7 +168,7 @@ def _ask_for(table, rows, n):
 
 
 @kernel_part
-def _train_block(coefficients, tables, log_expected, numbers, plan, scratch, block, lr):
+def train_block(coefficients, tables, log_expected, numbers, plan, scratch, block, lr):
     """Train on one planned block; return its summed loss."""
     n_inputs, n_candidates = block.sizes[0], block.sizes[1] + block.sizes[2]
     n_h, n_w = _whole_tiles(n_inputs), _whole_tiles(n_candidates)

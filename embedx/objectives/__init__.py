@@ -16,6 +16,8 @@ REGISTRY = (
     "ar.AugmentReduce",
     "ove.OneVsEach",
     "implicit.Implicit",
+    "ldgs.Ldgs",
+    "mips.Mips",
     "margin.Margin",
     "ova.OneVsAll",
     "nce.NoiseContrastive",
@@ -55,7 +57,7 @@ MEASURED_FILE = Path(__file__).with_name("measured.json")  # written by `python 
 
 def table() -> list[tuple[str, ...]]:
     """All objectives, a row each, under TABLE_HEAD; "rows" is how many output rows an example with one label meets."""
-    rows = {"all": "K", "path": "log K", "unigram": "1 + m", "uniform": "1 + m"}
+    rows = {"all": "K", "path": "log K", "unigram": "1 + m", "uniform": "1 + m", "search": "found"}
     scores = measured()["objectives"]
     return [
         (

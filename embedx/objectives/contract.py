@@ -126,6 +126,7 @@ class Objective:
     stable: ClassVar[bool] = False  # finite at any score
     unbiased: ClassVar[bool] = False  # at a fixed state, expected coefficients over draws are those of sampler "all"
     calibrated: ClassVar[bool] = True  # False where `log_probability` means little before a temperature is fitted to it
+    ranks_by_score: ClassVar[bool] = True  # classes in order of their scores are in order of `log_probability`
     bound: ClassVar[bool] = False  # -loss with all rows never exceeds the exact softmax's log-probability
     uses_loge: ClassVar[bool] = True  # False saves filling it
     uses_norm: ClassVar[bool] = False  # True asks for `norm` to be filled

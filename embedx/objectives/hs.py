@@ -40,6 +40,7 @@ class HierarchicalSoftmax(Objective):
     word_defaults = {"learning_rate": 1.0}
     samplers = ("path",)
     stable = True
+    ranks_by_score = False
     merges = True
     uses_loge = False
     tree: Tree

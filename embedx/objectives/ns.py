@@ -46,6 +46,7 @@ class NegativeSampling(Objective):
     keeps_hits = True
     separable = True
     stable = True
+    ranks_by_score = False
     uses_loge = False
 
     def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:

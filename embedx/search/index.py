@@ -1,0 +1,130 @@
+"""An index of a table's rows for maximum inner products, in blocks of columns, which follows the rows as they move.
+
+In each block the rows lie by the cluster that they point to, those of a cluster side by side in panels, with room for more:
+looking through a cluster reads memory in order. A row that changed is written anew where it lies; at every REHOMED-th change
+its nearest centre is sought too, and it moves there. Rows are copies, so a table may move on while its index is read; ids stay
+valid whatever a reader meets, for every slot holds some row.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from embedx.compiled import kernel
+from embedx.engine.simd import LANES, aligned_zeros, padded
+from embedx.objectives.contract import Search
+from embedx.search.clusters import assign, block_edges, find_centres, nearest_centre
+from embedx.search.panels import move_in_panels, put_in_panels
+
+REHOMED = 4
+ROOM = 0.25  # of a cluster's size, for rows that move in
+SPARE = 16  # slots beside that
+
+
+class Index(NamedTuple):
+    """Rows of a table by cluster, for each block of columns."""
+
+    edges: np.ndarray  # int64 (B + 1,): block j holds the table's columns edges[j]:edges[j + 1]
+    centres: np.ndarray  # float32 (rows of panels, 16): unit vectors
+    begin: np.ndarray  # int64 (B, C + 1): the first slot of each cluster, a multiple of 16, and the end of the last
+    count: np.ndarray  # int64 (B, C): the slots in use
+    ids: np.ndarray  # int32 (B, slots): the row in each slot
+    panels: np.ndarray  # float32 (B · slots / 16 · width, 16): its vector
+    slot: np.ndarray  # int32 (B, n_rows): where each row lies
+    home: np.ndarray  # int32 (B, n_rows): in which cluster
+    changes: np.ndarray  # int32 (n_rows,): how often a row changed since its index was built
+
+
+def empty(blocks: int) -> Index:
+    """An index without rows."""
+
+    def matrix(kind: type) -> np.ndarray:
+        return np.zeros((blocks, 0), dtype=kind)
+
+    return Index(
+        np.zeros(blocks + 1, dtype=np.int64), aligned_zeros(0, LANES), matrix(np.int64), matrix(np.int64), matrix(np.int32),
+        aligned_zeros(0, LANES), matrix(np.int32), matrix(np.int32), np.zeros(0, dtype=np.int32),
+    )  # fmt: skip
+
+
+def build(table: np.ndarray, n_rows: int, dim: int, search: Search, rng: np.random.Generator, threads: int = 1) -> Index:
+    """An index of table[:n_rows, :dim], float32 (>= n_rows, >= dim)."""
+    blocks, clusters = search.blocks, min(search.clusters, n_rows)
+    edges = block_edges(dim, blocks)
+    centres = find_centres(table, n_rows, edges, clusters, rng, threads)
+    rows = np.arange(n_rows, dtype=np.int32)
+    home = np.zeros((blocks, n_rows), dtype=np.int32)
+    parts = [n_rows * w // threads for w in range(threads + 1)]
+
+    def work(w: int) -> None:
+        scores = np.zeros((1, padded(clusters)), dtype=np.float32)
+        for j in range(blocks):
+            assign(centres, edges, clusters, j, table, rows, parts[w], parts[w + 1], scores, home[j])
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, range(threads)))
+    count = np.stack([np.bincount(home[j], minlength=clusters) for j in range(blocks)]).astype(np.int64)
+    capacity = -(-(count + (ROOM * count).astype(np.int64) + SPARE) // LANES) * LANES
+    begin = np.zeros((blocks, clusters + 1), dtype=np.int64)
+    np.cumsum(capacity, axis=1, out=begin[:, 1:])
+    slots = int(begin[:, -1].max())
+    width = int(np.diff(edges).max())
+    index = Index(
+        edges, centres, begin, np.zeros_like(count), np.zeros((blocks, slots), dtype=np.int32),
+        aligned_zeros(blocks * (slots // LANES) * width, LANES), np.zeros((blocks, n_rows), dtype=np.int32), home,
+        np.zeros(n_rows, dtype=np.int32),
+    )  # fmt: skip
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda j: fill(index, table, j), range(blocks)))
+    return index
+
+
+@kernel
+def fill(index, table, j):
+    """Put every row into its cluster of block j."""
+    begin, end = index.edges[j], index.edges[j + 1]
+    width = index.panels.shape[0] // (index.ids.size // LANES)
+    first = j * index.ids.shape[1]
+    for row in range(index.home.shape[1]):
+        c = np.int64(index.home[j, row])
+        slot = index.begin[j, c] + index.count[j, c]
+        index.count[j, c] += 1
+        index.ids[j, slot] = row
+        index.slot[j, row] = slot
+        put_in_panels(index.panels, first + slot, width, table, row, begin, end)
+
+
+@kernel
+def refresh(index, table, rows, n, scores):
+    """Have the index follow table[rows[:n]], which changed. `scores`, float32 (1, >= padded clusters), is overwritten.
+
+    To be called by one thread at a time. A row whose new cluster is full stays where it is. Return how many stayed so.
+    """
+    n_stayed = 0
+    clusters = index.count.shape[1]
+    width = index.panels.shape[0] // (index.ids.size // LANES)
+    for i in range(n):
+        row = np.int64(rows[i])
+        index.changes[row] += 1
+        is_rehomed = index.changes[row] % REHOMED == 0
+        for j in range(index.ids.shape[0]):
+            first = j * index.ids.shape[1]
+            begin, end = index.edges[j], index.edges[j + 1]
+            old, slot = np.int64(index.home[j, row]), np.int64(index.slot[j, row])
+            c = nearest_centre(index.centres, index.edges, clusters, j, table, row, scores) if is_rehomed else old
+            if c != old and index.begin[j, c] + index.count[j, c] < index.begin[j, c + 1]:
+                last = index.begin[j, old] + index.count[j, old] - 1  # the last row of the old cluster takes the free place
+                moved = index.ids[j, last]
+                index.ids[j, slot] = moved
+                index.slot[j, moved] = slot
+                move_in_panels(index.panels, first + last, first + slot, width)
+                index.count[j, old] -= 1
+                slot = index.begin[j, c] + index.count[j, c]
+                index.ids[j, slot] = row
+                index.slot[j, row], index.home[j, row] = slot, c
+                index.count[j, c] += 1
+            elif c != old:
+                n_stayed += 1
+            put_in_panels(index.panels, first + slot, width, table, row, begin, end)
+    return n_stayed

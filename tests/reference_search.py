@@ -1,0 +1,44 @@
+"""Searching and message passing by brute force, straight from Yen et al. 2018."""
+
+import numpy as np
+
+
+def block_scores(table, h, blocks):
+    """z_j (blocks, n_rows): the scores of each block of columns, blocks as equal as they can be."""
+    dim = table.shape[1]
+    edges = [dim * j // blocks for j in range(blocks + 1)]
+    return np.stack([table[:, a:b] @ h[a:b] for a, b in zip(edges, edges[1:], strict=False)])
+
+
+def decomposed(loss, z, messages):
+    """G(Λ) of eq. 12 and its gradient in each block; loss(z) -> value, gradient."""
+    values, gradients = zip(*(loss(len(z) * line) for line in z + messages), strict=True)
+    return np.mean(values), np.stack(gradients)
+
+
+def message_passing(loss, z, tau, rounds, always):
+    """Algorithm 2 where every row was found: G after each round, and the answer, the mean of the gradients at the end.
+
+    loss     z -> value, gradient
+    always   the positives, which always take part
+    """
+    blocks = len(z)
+    messages = np.zeros_like(z)
+    best = z.mean(axis=0) - z
+    history = [decomposed(loss, z, messages)[0]]
+    for t in range(1, rounds + 1):
+        _, gradients = decomposed(loss, z, messages)
+        active = (np.abs(gradients) > tau).any(axis=0)
+        active[always] = True
+        step = 2 / (t + 2)
+        messages[:, active] = step * best[:, active] + (1 - step) * messages[:, active]
+        history.append(decomposed(loss, z, messages)[0])
+    return history, decomposed(loss, z, messages)[1].sum(axis=0) / blocks
+
+
+def softmax(positives, z):
+    """Cross-entropy of eq. 2 with several positives, and its gradient."""
+    log_sum = np.log(np.exp(z - z.max()).sum()) + z.max()
+    gradient = len(positives) * np.exp(z - log_sum)
+    gradient[positives] -= 1
+    return len(positives) * log_sum - z[positives].sum(), gradient

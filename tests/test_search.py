@@ -1,0 +1,188 @@
+"""The index of rows: it holds what the table holds, follows it, and finds what brute force finds."""
+
+import numpy as np
+import pytest
+from reference_search import block_scores
+
+from embedx.engine.simd import LANES, aligned_zeros, padded
+from embedx.objectives.contract import Search
+from embedx.progress import Silent
+from embedx.search import index as indexing
+from embedx.search import look
+from embedx.search.follow import Follower, new_moved, remember
+from embedx.search.top import search_of, top
+
+N, DIM = 900, 37
+NEITHER = {"threshold": 0.0, "tau": 1e-3, "from_sum": False, "steps": 0}
+
+
+def search(blocks=1, clusters=20, looked_at=N, reach=1.0, **others):
+    return Search(blocks=blocks, clusters=clusters, looked_at=looked_at, reach=reach, **(NEITHER | others))
+
+
+def clustered(n=N, dim=DIM, groups=30, spread=0.3, seed=0):
+    """float32 (n, padded): rows around common directions."""
+    rng = np.random.default_rng(seed)
+    table = aligned_zeros(n, dim)
+    table[:, :dim] = rng.normal(size=(groups, dim))[rng.integers(0, groups, n)] + spread * rng.normal(size=(n, dim))
+    return table
+
+
+def built(table, how, seed=0):
+    return indexing.build(table, len(table), DIM, how, np.random.default_rng(seed))
+
+
+def check(index, table):
+    """Every row lies once in each block, in the cluster and slot that it is told to lie in, and with its vector."""
+    width = int(np.diff(index.edges).max())
+    slots = index.ids.shape[1]
+    panels = index.panels.reshape(len(index.ids), slots // LANES, width, LANES)
+    for j in range(len(index.ids)):
+        held = [s for c, n in enumerate(index.count[j]) for s in range(index.begin[j, c], index.begin[j, c] + n)]
+        np.testing.assert_array_equal(np.sort(index.ids[j, held]), np.arange(len(table)))
+        np.testing.assert_array_equal(index.ids[j, index.slot[j]], np.arange(len(table)))
+        cluster = np.searchsorted(index.begin[j], index.slot[j], side="right") - 1
+        np.testing.assert_array_equal(cluster, index.home[j])
+        begin, end = index.edges[j], index.edges[j + 1]
+        vectors = panels[j].transpose(0, 2, 1).reshape(slots, width)[:, : end - begin]
+        np.testing.assert_array_equal(vectors[index.slot[j]], table[:, begin:end])
+
+
+def found(index, how, h, positives=()):
+    """The rows that compete for one h, behind its positives."""
+    rows, n = np.zeros((1, N), dtype=np.int32), np.zeros(1, dtype=np.int64)
+    positives = np.array(positives, dtype=np.int32)
+    probe = look.new_probe(N, how)
+    look.candidates_of(index, how, h[None], 0, 1, positives, np.array([0, len(positives)]), rows, n, probe)
+    assert (rows[0, : len(positives)] == positives).all()
+    chosen = rows[0, : n[0]].tolist()
+    assert len(set(chosen)) == len(chosen)
+    return set(chosen[len(positives) :])
+
+
+def a_query(seed=3):
+    h = np.zeros(padded(DIM), dtype=np.float32)
+    h[:DIM] = np.random.default_rng(seed).normal(size=DIM)
+    return h
+
+
+@pytest.mark.parametrize("blocks", [1, 4, 8])
+def test_an_index_holds_every_row_once(blocks):
+    table = clustered()
+    table[7] = 0  # points nowhere
+    check(built(table, search(blocks)), table)
+
+
+@pytest.mark.parametrize("blocks", [1, 8])
+def test_an_index_follows_its_rows(blocks):
+    table = clustered()
+    index = built(table, search(blocks))
+    homes = index.home.copy()
+    rng = np.random.default_rng(1)
+    scores = np.zeros((1, padded(20)), dtype=np.float32)
+    for _ in range(12):
+        rows = rng.choice(N, 200, replace=False).astype(np.int32)
+        table[rows[:, None], np.arange(DIM)] += rng.normal(0, 1.5, (200, DIM))
+        indexing.refresh(index, table, rows, len(rows), scores)
+        check(index, table)
+    assert (index.home != homes).mean() > 0.1
+
+
+def test_a_row_whose_new_cluster_is_full_stays_and_is_still_found():
+    table = clustered()
+    index = built(table, search())
+    rows = np.arange(N, dtype=np.int32)
+    table[:, :DIM] = table[0, :DIM]  # all point one way
+    stayed = sum(indexing.refresh(index, table, rows, N, np.zeros((1, 32), np.float32)) for _ in range(indexing.REHOMED))
+    assert stayed > 0
+    check(index, table)
+    assert found(index, search(), table[0]) == set(range(N))
+
+
+@pytest.mark.parametrize("blocks", [1, 4, 8])
+@pytest.mark.parametrize("reach", [0.5, 4.0])
+def test_what_is_found_is_what_lies_within_reach_in_some_block(blocks, reach):
+    table, h = clustered(), a_query()
+    how = search(blocks, reach=reach)
+    z = blocks * block_scores(table[:, :DIM], h[:DIM], blocks)
+    z[:, [5, 11]] = -np.inf
+    expected = {int(row) for line in z for row in np.flatnonzero(line > line.max() - reach)}
+    assert len(expected) >= blocks // 2
+    assert found(built(table, how), how, h, positives=[5, 11]) == expected
+
+
+def test_a_sum_over_all_rows_is_what_decides_for_a_softmax():
+    table, h = clustered(), a_query()
+    how = search(4, reach=-np.log(1e-3), from_sum=True)
+    z = 4 * block_scores(table[:, :DIM], h[:DIM], 4).astype(np.float64)
+    z[:, 5] = -np.inf
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    chosen = found(built(table, how), how, h, positives=[5])
+    surely = {int(row) for row in np.flatnonzero((p > 1.01e-3).any(axis=0))}
+    perhaps = {int(row) for row in np.flatnonzero((p > 0.99e-3).any(axis=0))}
+    assert surely <= chosen <= perhaps
+    assert len(surely) > 4
+
+
+def test_a_softmax_stops_at_a_cluster_that_adds_nothing():
+    table, h = clustered(spread=0.05), a_query()
+    h *= 5
+    all_of_it, as_needed = search(1, clusters=30), search(1, clusters=30, reach=-np.log(1e-3), from_sum=True)
+    index = built(table, all_of_it)
+    probes = [look.new_probe(N, how) for how in (all_of_it, as_needed)]
+    for how, probe in zip((all_of_it, as_needed), probes, strict=True):
+        look.scores_in_blocks(index, how, h[None], 0, probe)
+    assert probes[0].n_visited[0] == 30
+    assert probes[1].n_visited[0] < 10
+
+
+def test_a_threshold_passes_over_small_scores():
+    table, h = clustered(), a_query()
+    z = table[:, :DIM] @ h[:DIM]
+    how = search(1, threshold=float(np.sort(np.abs(z))[-50]), reach=1e9)
+    assert found(built(table, how), how, h) == set(np.flatnonzero(np.abs(z) > how.threshold).tolist())
+
+
+def test_at_most_as_much_is_looked_at_as_there_is_room_for():
+    table = clustered(groups=1, spread=0.01)
+    how = search(1, clusters=2, looked_at=50)
+    probe = look.new_probe(N, how)
+    look.scores_in_blocks(built(table, how), how, a_query()[None], 0, probe)
+    assert 50 <= probe.start[0, probe.n_visited[0]] <= probe.scores.shape[1] < N
+
+
+def test_most_of_the_best_rows_are_found_by_a_look_at_a_tenth():
+    table = clustered(5000, groups=200)
+    rng = np.random.default_rng(5)
+    h = table[rng.integers(0, 5000, 200)] + rng.normal(0, 0.1, (200, table.shape[1])).astype(np.float32)
+    h[:, DIM:] = 0
+    how = search_of(5000, 0.1, 5)
+    index = indexing.build(table, 5000, DIM, how, np.random.default_rng(0), threads=2)
+    ids, scores, log_sum = (np.concatenate(part) for part in zip(*top(index, how, h, 5, threads=2), strict=True))
+    z = h @ table.T
+    true = np.argsort(-z, axis=1)[:, :5]
+    assert np.mean([np.isin(a, b).mean() for a, b in zip(true, ids, strict=True)]) > 0.9
+    np.testing.assert_allclose(scores, np.take_along_axis(z, ids.astype(np.int64), axis=1), rtol=1e-4, atol=1e-4)
+    assert (np.diff(scores, axis=1) <= 0).all()
+    everything = search_of(5000, 1.0, 5)
+    ids, _, log_sum = (np.concatenate(part) for part in zip(*top(index, everything, h, 5, threads=1), strict=True))
+    np.testing.assert_array_equal(np.sort(ids), np.sort(true))
+    np.testing.assert_allclose(log_sum, np.logaddexp.reduce(z.astype(np.float64), axis=1), rtol=1e-5)
+
+
+def test_a_follower_builds_anew_when_its_rows_have_moved_far():
+    table = clustered()
+    follower = Follower(table, N, DIM, search(2), seed=1, threads=1, progress=Silent())
+    first = follower.current()
+    moved = new_moved(N)
+    for turn in range(6):
+        assert (follower.current() is first) == (turn < 5)
+        table[:, :DIM] += 1
+        everyone = np.arange(N, dtype=np.int32)
+        remember(everyone, N, moved)
+        remember(everyone, N, moved)
+        assert moved.n[0] == N
+        follower.follow(moved)
+        assert moved.n[0] == 0
+        check(follower.index, table)
