@@ -141,7 +141,7 @@ class Classifier:
     ) -> "Searched":
         """As `top_k`, but only this share of all labels is looked at for each row, by an index that takes a moment to build.
 
-        The labels share one probability among those looked at. Raises `EmbedxError` for a model whose labels cannot be searched.
+        The labels share one probability among those looked at. Raises `EmbedxError` where labels cannot be searched.
         """
         if not self.objective.ranks_by_score:
             raise EmbedxError(f"--search: {self.objective.name} does not rank labels by their scores alone")

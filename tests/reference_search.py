@@ -1,5 +1,7 @@
 """Searching and message passing by brute force, straight from Yen et al. 2018."""
 
+import itertools
+
 import numpy as np
 
 
@@ -7,7 +9,7 @@ def block_scores(table, h, blocks):
     """z_j (blocks, n_rows): the scores of each block of columns, blocks as equal as they can be."""
     dim = table.shape[1]
     edges = [dim * j // blocks for j in range(blocks + 1)]
-    return np.stack([table[:, a:b] @ h[a:b] for a, b in zip(edges, edges[1:], strict=False)])
+    return np.stack([table[:, a:b] @ h[a:b] for a, b in itertools.pairwise(edges)])
 
 
 def decomposed(loss, z, messages):
@@ -42,3 +44,29 @@ def softmax(positives, z):
     gradient = len(positives) * np.exp(z - log_sum)
     gradient[positives] -= 1
     return len(positives) * log_sum - z[positives].sum(), gradient
+
+
+def margin(positives, mu, z):
+    """The loss of eq. 10 and its gradient, the projection of eq. 11, whose thresholds are found by bisection."""
+    is_positive = np.isin(np.arange(len(z)), positives)
+    wins = z + ~is_positive
+    down, up = wins[~is_positive] / mu, -wins[is_positive] / mu
+
+    def root(excess):
+        low, high = -1e9, 1e9
+        for _ in range(120):
+            middle = (low + high) / 2
+            low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+        return low
+
+    def above(values, t):
+        return np.maximum(values - t, 0)
+
+    t = root(lambda t: above(down, t).sum() - above(up, -t).sum())
+    gradient = np.zeros(len(z))
+    if above(down, t).sum() <= 1:
+        gradient[~is_positive], gradient[is_positive] = above(down, t), -above(up, -t)
+    else:
+        gradient[~is_positive] = above(down, root(lambda t: above(down, t).sum() - 1))
+        gradient[is_positive] = -above(up, root(lambda t: above(up, t).sum() - 1))
+    return wins @ gradient - mu / 2 * gradient @ gradient, gradient

@@ -19,8 +19,8 @@ class LdgsSettings(SearchSettings):
     rescore: bool = param(True, "take exact scores of what is found instead of passing messages between blocks")
     slack: float = param(
         4.0,
-        "with rescoring, how many times further below the best score of a block rows may lie than those that the block by itself "
-        "would move: what scores high in no block may score high in all",
+        "with rescoring, how many times further below the best score of a block rows may lie than those that the block by "
+        "itself would move: what is not quite the best in any block may be so in all",
         at_least=1.0,
     )
     iterations: int = param(1, "rounds of message passing, without rescoring", at_least=1)

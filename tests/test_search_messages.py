@@ -1,0 +1,150 @@
+"""Message passing between blocks: the theorems of Yen et al. 2018, and the kernel against the algorithm as it stands there."""
+
+import numpy as np
+import pytest
+import reference
+from reference_search import block_scores, decomposed, margin, message_passing, softmax
+
+from embedx.engine.simd import aligned_zeros
+from embedx.objectives.ldgs import Ldgs
+from embedx.search import index as indexing
+from embedx.search.look import new_probe
+from embedx.search.messages import new_messages, pass_messages
+
+N, DIM, BLOCKS = 60, 30, 4
+POSITIVES = np.array([3, 17])
+MU = 1.0
+LOSSES = {"softmax": lambda z: softmax(POSITIVES, z), "margin": lambda z: margin(POSITIVES, MU, z)}
+SMOOTHNESS = {"softmax": 1 / len(POSITIVES), "margin": MU}  # the mu of a loss whose gradient is 1/mu-Lipschitz
+
+each_loss = pytest.mark.parametrize("loss", LOSSES)
+
+
+def problem(seed=0, scale=1.0):
+    """A table float32 (N, padded), one h (1, padded)."""
+    rng = np.random.default_rng(seed)
+    table, h = aligned_zeros(N, DIM), aligned_zeros(1, DIM)
+    table[:, :DIM] = rng.normal(size=(N, DIM)) / DIM**0.5
+    h[0, :DIM] = scale * 3 * rng.normal(size=DIM)
+    return table, h
+
+
+def by_kernel(loss, table, h, rounds, looked_at=N, blocks=BLOCKS, tau=1e-3, threshold=0.0):
+    """G and the gradient (N,) that the kernel finds."""
+    options = {"loss": loss, "blocks": blocks, "tau": tau, "query": looked_at / N, "clusters": 5, "threshold": threshold}
+    objective = Ldgs(Ldgs.Settings(rescore=False, iterations=rounds, **options))
+    search = objective.search(N)._replace(reach=1e9)
+    index = indexing.build(table, N, DIM, search, np.random.default_rng(0))
+    rows, label, z = np.zeros((1, N), np.int32), np.zeros((1, N), np.float32), np.zeros((1, N), np.float32)
+    rows[0, : len(POSITIVES)], label[0, : len(POSITIVES)] = POSITIVES, 1
+    n, value = pass_messages(
+        objective.coefficients, index, search, table, objective.numbers(N, N), h, 0, rows, label, 0, len(POSITIVES), z,
+        new_probe(N, search), new_messages(N, search, N),
+    )  # fmt: skip
+    assert len(set(rows[0, :n].tolist())) == n
+    gradient = np.zeros(N)
+    gradient[rows[0, :n]] = z[0, :n]
+    return value, gradient
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 5.0])
+def test_the_reference_of_the_margin_is_the_quadratic_programme(scale):
+    z = scale * np.random.default_rng(0).normal(size=12)
+    positives, negatives = np.array([3, 7]), np.setdiff1d(np.arange(12), [3, 7])
+    value, gradient = reference.smoothed_margin(z, positives, negatives, 0.5)
+    found = margin(positives, 0.5, z)
+    assert found[0] == pytest.approx(value, abs=1e-6)
+    np.testing.assert_allclose(found[1], gradient, atol=1e-4)
+
+
+@each_loss
+def test_at_the_best_messages_the_decomposed_objective_is_the_loss(loss):
+    """Theorem 1."""
+    table, h = problem()
+    z = block_scores(table[:, :DIM], h[0, :DIM], BLOCKS).astype(np.float64)
+    value, gradient = LOSSES[loss](z.sum(axis=0))
+    best, gradients = decomposed(LOSSES[loss], z, z.mean(axis=0) - z)
+    assert best == pytest.approx(value)
+    np.testing.assert_allclose(gradients.mean(axis=0), gradient, atol=1e-12)
+    others = np.random.default_rng(1).normal(size=z.shape)
+    for messages in (0 * others, others - others.mean(axis=0)):
+        assert decomposed(LOSSES[loss], z, messages)[0] >= value
+
+
+@each_loss
+@pytest.mark.parametrize("tau", [0.0, 1e-3, 1e-2])
+def test_the_gap_to_the_loss_falls_at_the_rate_of_theorem_2(loss, tau):
+    for seed in range(5):
+        table, h = problem(seed)
+        z = block_scores(table[:, :DIM], h[0, :DIM], BLOCKS).astype(np.float64)
+        value, _ = LOSSES[loss](z.sum(axis=0))
+        history, _ = message_passing(LOSSES[loss], z, tau, 30, POSITIVES)
+        best = z.mean(axis=0) - z
+        for t in range(1, 31):
+            bound = 2 * BLOCKS * (best**2).sum() / (SMOOTHNESS[loss] * (t + 2))
+            assert -1e-9 <= history[t] - value <= bound + 2 * tau * np.log(t) * np.abs(best).sum()
+        assert history[30] - value < 0.2 * (history[0] - value)
+
+
+@each_loss
+@pytest.mark.parametrize("rounds", [1, 2, 7])
+def test_the_kernel_passes_the_messages_of_algorithm_2(loss, rounds):
+    for seed in range(4):
+        table, h = problem(seed)
+        z = block_scores(table[:, :DIM], h[0, :DIM], BLOCKS).astype(np.float64)
+        history, gradient = message_passing(LOSSES[loss], z, 1e-3, rounds, POSITIVES)
+        value, found = by_kernel(loss, table, h, rounds)
+        assert value == pytest.approx(history[-1], rel=1e-4)
+        np.testing.assert_allclose(found, gradient, atol=2e-4)
+
+
+@each_loss
+def test_many_rounds_lead_to_the_exact_gradient(loss):
+    table, h = problem()
+    z = (table @ h[0])[:N].astype(np.float64)
+    value, gradient = LOSSES[loss](z)
+    few, many = (by_kernel(loss, table, h, rounds, tau=1e-6) for rounds in (2, 200))
+    assert abs(many[1] - gradient).max() < 0.2 * abs(few[1] - gradient).max()
+    assert value - 1e-4 <= many[0] < few[0]
+
+
+@each_loss
+def test_one_block_is_the_search_itself(loss):
+    """With B = 1 there is nothing to pass on: Algorithm 1."""
+    table, h = problem()
+    value, gradient = LOSSES[loss]((table @ h[0])[:N].astype(np.float64))
+    found = by_kernel(loss, table, h, 1, blocks=1)
+    assert found[0] == pytest.approx(value, rel=1e-4)
+    np.testing.assert_allclose(found[1], gradient, atol=1e-4)
+
+
+@pytest.mark.parametrize(("loss", "lipschitz"), [("margin", 2), ("softmax", 2 * len(POSITIVES))])
+@pytest.mark.parametrize("threshold", [0.05, 0.2, 0.5])
+def test_what_a_threshold_leaves_out_changes_the_loss_by_no_more_than_it_may(loss, lipschitz, threshold):
+    """§3.2: scores of blocks up to τ taken for zero change a score by Bτ at most, a loss by that times its constant."""
+    changed = 0
+    for seed in range(10):
+        table, h = problem(seed, scale=0.2)
+        z = block_scores(table[:, :DIM], h[0, :DIM], BLOCKS).astype(np.float64)
+        kept = np.where((np.abs(z) > threshold) | np.isin(np.arange(N), POSITIVES), z, 0)
+        error = abs(LOSSES[loss](kept.sum(axis=0))[0] - LOSSES[loss](z.sum(axis=0))[0])
+        assert error <= BLOCKS * threshold * lipschitz
+        changed += error > 0
+    assert changed > 3
+
+
+def test_a_block_score_that_was_not_found_is_taken_for_zero():
+    """A row that only one block finds is told to the others as if its score were that one's alone."""
+    table, h = problem()
+    table[:, :DIM] *= 0.01
+    table[POSITIVES, :DIM] = 0
+    h[0, :DIM] = 1
+    first = DIM // BLOCKS
+    table[40, :first], table[40, first:DIM] = 1, 0.05  # found in block 0, below the threshold in the others
+    _, gradient = by_kernel("margin", table, h, 1, threshold=1.0)
+    z = block_scores(table[:, :DIM], h[0, :DIM], BLOCKS).astype(np.float64)
+    z = np.where(np.abs(z) > 1, z, 0)
+    z[:, [k for k in range(N) if k not in (*POSITIVES, 40)]] = -1e6  # found nowhere
+    _, expected = message_passing(LOSSES["margin"], z, 1e-3, 1, POSITIVES)
+    np.testing.assert_allclose(gradient, expected, atol=1e-4)
+    assert gradient[40] > 0.5
