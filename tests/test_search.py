@@ -38,7 +38,7 @@ def check(index, table):
     slots = index.ids.shape[1]
     panels = index.panels.reshape(len(index.ids), slots // LANES, width, LANES)
     for j in range(len(index.ids)):
-        held = [s for c, n in enumerate(index.count[j]) for s in range(index.begin[j, c], index.begin[j, c] + n)]
+        held = [s for c, n in enumerate(index.in_use[j]) for s in range(index.begin[j, c], index.begin[j, c] + n)]
         np.testing.assert_array_equal(np.sort(index.ids[j, held]), np.arange(len(table)))
         np.testing.assert_array_equal(index.ids[j, index.slot[j]], np.arange(len(table)))
         cluster = np.searchsorted(index.begin[j], index.slot[j], side="right") - 1

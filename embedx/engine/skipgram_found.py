@@ -25,7 +25,7 @@ class Finding(NamedTuple):
     probe: Probe
     moved: Moved
     first: np.ndarray  # int64 (n_words,): where in `found` a word's rows begin, -1 if it was not looked up
-    count: np.ndarray  # int64 (n_words,): how many it found
+    n_found: np.ndarray  # int64 (n_words,): how many it found
     words: np.ndarray  # int32 (n_words,): the words looked up
     found: np.ndarray  # int32 (1, STORE)
     n: np.ndarray  # int64 (2,): how many words were looked up, and rows found
@@ -84,7 +84,7 @@ def _look_up(index, search, tables, finding, word):
         if finding.n[1] + MOST_FOUND > STORE:
             _forget_words(finding)
         n = candidates(index, search, tables.inputs, word, finding.row, 0, 0, MOST_FOUND, finding.probe)
-        finding.first[word], finding.count[word] = finding.n[1], n
+        finding.first[word], finding.n_found[word] = finding.n[1], n
         for k in range(n):
             finding.found[0, finding.n[1] + k] = finding.row[0, k]
         finding.words[finding.n[0]] = word
@@ -104,7 +104,7 @@ def _add_found(index, search, tables, finding, block):
         if block.n_pairs[j] > 0:
             word = np.int64(block.inputs[j])
             _look_up(index, search, tables, finding, word)
-            for k in range(finding.first[word], finding.first[word] + finding.count[word]):
+            for k in range(finding.first[word], finding.first[word] + finding.n_found[word]):
                 row = np.int64(finding.found[0, k])
                 if finding.joined[row] != now and n < n_centres + MOST_FOUND:
                     finding.joined[row] = now

@@ -69,7 +69,7 @@ class Follower:
                 rng = np.random.default_rng([self.seed, self.n_builds])
                 self.index = build(self.table, self.n_rows, self.dim, self.search, rng, self.threads)
                 if self.n_builds == 0:
-                    blocks, clusters = self.index.count.shape
+                    blocks, clusters = self.index.in_use.shape
                     of_blocks = f" in each of {blocks} blocks" if blocks > 1 else ""
                     self.progress.note(f"search begins: {self.n_rows:,} rows in {clusters:,} clusters{of_blocks}")
                 self.n_builds += 1

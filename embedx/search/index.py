@@ -28,7 +28,7 @@ class Index(NamedTuple):
     edges: np.ndarray  # int64 (B + 1,): block j holds the table's columns edges[j]:edges[j + 1]
     centres: np.ndarray  # float32 (rows of panels, 16): unit vectors
     begin: np.ndarray  # int64 (B, C + 1): the first slot of each cluster, a multiple of 16, and the end of the last
-    count: np.ndarray  # int64 (B, C): the slots in use
+    in_use: np.ndarray  # int64 (B, C): the slots in use
     ids: np.ndarray  # int32 (B, slots): the row in each slot
     panels: np.ndarray  # float32 (B · slots / 16 · width, 16): its vector
     slot: np.ndarray  # int32 (B, n_rows): where each row lies
@@ -88,8 +88,8 @@ def fill(index, table, j):
     first = j * index.ids.shape[1]
     for row in range(index.home.shape[1]):
         c = np.int64(index.home[j, row])
-        slot = index.begin[j, c] + index.count[j, c]
-        index.count[j, c] += 1
+        slot = index.begin[j, c] + index.in_use[j, c]
+        index.in_use[j, c] += 1
         index.ids[j, slot] = row
         index.slot[j, row] = slot
         put_in_panels(index.panels, first + slot, width, table, row, begin, end)
@@ -102,7 +102,7 @@ def refresh(index, table, rows, n, scores):
     To be called by one thread at a time. A row whose new cluster is full stays where it is. Return how many stayed so.
     """
     n_stayed = 0
-    clusters = index.count.shape[1]
+    clusters = index.in_use.shape[1]
     width = index.panels.shape[0] // (index.ids.size // LANES)
     for i in range(n):
         row = np.int64(rows[i])
@@ -113,17 +113,17 @@ def refresh(index, table, rows, n, scores):
             begin, end = index.edges[j], index.edges[j + 1]
             old, slot = np.int64(index.home[j, row]), np.int64(index.slot[j, row])
             c = nearest_centre(index.centres, index.edges, clusters, j, table, row, scores) if is_rehomed else old
-            if c != old and index.begin[j, c] + index.count[j, c] < index.begin[j, c + 1]:
-                last = index.begin[j, old] + index.count[j, old] - 1  # the last row of the old cluster takes the free place
+            if c != old and index.begin[j, c] + index.in_use[j, c] < index.begin[j, c + 1]:
+                last = index.begin[j, old] + index.in_use[j, old] - 1  # the last row of the old cluster takes the free place
                 moved = index.ids[j, last]
                 index.ids[j, slot] = moved
                 index.slot[j, moved] = slot
                 move_in_panels(index.panels, first + last, first + slot, width)
-                index.count[j, old] -= 1
-                slot = index.begin[j, c] + index.count[j, c]
+                index.in_use[j, old] -= 1
+                slot = index.begin[j, c] + index.in_use[j, c]
                 index.ids[j, slot] = row
                 index.slot[j, row], index.home[j, row] = slot, c
-                index.count[j, c] += 1
+                index.in_use[j, c] += 1
             elif c != old:
                 n_stayed += 1
             put_in_panels(index.panels, first + slot, width, table, row, begin, end)

@@ -55,7 +55,7 @@ def look(index, search, h, e, j, probe):
     """
     scale = np.float32(index.ids.shape[0])
     best, total = NEVER, np.float32(0)
-    clusters = index.count.shape[1]
+    clusters = index.in_use.shape[1]
     width = index.panels.shape[0] // (index.ids.size // LANES)
     for v in range(probe.n_visited[j]):
         probe.place[j, probe.visited[j, v]] = 0
@@ -66,7 +66,7 @@ def look(index, search, h, e, j, probe):
         for other in range(1, clusters):
             c = other if probe.centre_scores[0, other] > probe.centre_scores[0, c] else c
         probe.centre_scores[0, c] = NEVER
-        n = min(index.count[j, c], probe.room - at)
+        n = min(index.in_use[j, c], probe.room - at)
         n_panels = (n + LANES - 1) // LANES
         first = (j * index.ids.shape[1] + index.begin[j, c]) // LANES
         score_panels(index.panels, first, n_panels, width, h, e, index.edges[j], index.edges[j + 1], probe.scores, j, at)
