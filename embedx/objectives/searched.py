@@ -34,6 +34,7 @@ class Searched(Objective):
     takes = "set"
     samplers = ("search", "uniform", "unigram", "all")
     stable = True
+    word_defaults = {"loss": "softmax"}
     settings: SearchSettings
 
     def __init__(self, settings: Any) -> None:
