@@ -6,7 +6,6 @@ set (engine/optimum.py).
 
 import dataclasses
 import math
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +21,7 @@ from embedx.interrupts import to_the_end
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.known import Known
 from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_maxima, known_labels, scaled
+from embedx.memory import available_memory
 from embedx.objectives.contract import COEFFICIENTS_64, Objective
 from embedx.progress import Progress, Silent
 from embedx.settings import Settings, param, seconds
@@ -258,18 +258,6 @@ def _check_memory(data: Labeled, objective: Objective, settings: ClassifySetting
             f"{n_rows:,} rows × {dim:,} weights with --optimizer {settings.optimizer} need {_gigabytes(need)}, more than the "
             f"{_gigabytes(have)} there are; {advice}{less}or drop rare labels and features"
         )
-
-
-def available_memory() -> int:
-    """Bytes of memory that can be had without swapping, as far as the system tells."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        try:
-            return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-        except (AttributeError, ValueError, OSError):
-            return 2**63
 
 
 def _gigabytes(n: float) -> str:
