@@ -180,7 +180,7 @@ def test_an_error_in_a_source_leaves_nothing(corpus, home):
 
 def test_a_full_disk_is_an_error_that_names_folder_and_option(corpus, home, monkeypatch):
     def write_tokens(self, tokens):
-        with cache._explained(home):
+        with cache.explained(home):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(cache.Building, "write_tokens", write_tokens)

@@ -6,7 +6,7 @@
         letters.bin       all words in UTF-8, one after the other
         starts.npy        int64 (n_types + 1,), where each begins
         about.json        what was read, with what settings, and what was found
-    FOLDER/building-*/    being written, or a corpus that is not kept (standard input); locked while in use
+    FOLDER/building-*/    being written, a corpus that is not kept (standard input) or a run's own files; locked while in use
 
 A folder is complete when it appears, because it is renamed when it is. A `building-*` that nobody locks is left from a process
 that was killed; the next one removes it.
@@ -177,7 +177,7 @@ def clear_caches(cache_dir: Path | None = None) -> int:
     home = cache_dir or default_folder()
     if not home.is_dir():
         return 0
-    with _explained(home):
+    with explained(home):
         freed = _sweep(home)
     for file in list(home.glob(f"*/{ABOUT}")):
         if not file.parent.name.startswith(BUILDING):
@@ -212,12 +212,8 @@ class Building:
         self.kept = False
 
     def __enter__(self) -> Self:
-        with _explained(self.home):
-            self.home.mkdir(parents=True, exist_ok=True)
-            _sweep(self.home)
-            with _alone(self.home):  # nobody may sweep it before it is locked
-                self.folder = Path(tempfile.mkdtemp(prefix=BUILDING, dir=self.home))
-                self.lock = _try_lock(self.folder)
+        with explained(self.home):
+            self.folder, self.lock = _new_folder(self.home)
             self.tokens = open(self.folder / TOKENS, "wb", buffering=0)
         return self
 
@@ -228,14 +224,14 @@ class Building:
 
     def write_tokens(self, tokens: np.ndarray) -> None:
         """Append int32 tokens."""
-        with _explained(self.home):
+        with explained(self.home):
             view = memoryview(tokens.tobytes())
             while view:
                 view = view[self.tokens.write(view) :]
 
     def write_words(self, letters: bytes, starts: np.ndarray, counts: np.ndarray) -> None:
         """The words, and how often each was seen."""
-        with _explained(self.home):
+        with explained(self.home):
             (self.folder / LETTERS).write_bytes(letters)
             np.save(self.folder / STARTS, starts)
             np.save(self.folder / COUNTS, counts)
@@ -253,7 +249,7 @@ class Building:
         """The finished corpus under its key; if another run was quicker with the same, that one's."""
         self._finish(key, report, settings)
         target = self.home / key
-        with _explained(self.home):
+        with explained(self.home):
             try:
                 self.folder.rename(target)
             except OSError:
@@ -280,7 +276,7 @@ class Building:
             "n_tokens": report["n_tokens"],
             "report": report,
         }
-        with _explained(self.home):
+        with explained(self.home):
             about["n_entries"] = self.tokens.tell() // np.dtype(np.int32).itemsize
             self.tokens.close()
             (self.folder / ABOUT).write_text(json.dumps(about, indent=1), "utf-8")
@@ -362,6 +358,26 @@ def _load(folder: Path) -> EncodedCorpus | None:
         return None
 
 
+@contextlib.contextmanager
+def workspace(home: Path) -> Iterator[Path]:
+    """A folder of files that only this run needs, deleted however it ends."""
+    with explained(home):
+        folder, lock = _new_folder(home)
+    try:
+        yield folder
+    finally:
+        _remove(folder, lock)
+
+
+def _new_folder(home: Path) -> tuple[Path, int | None]:
+    """A folder that is locked, once what killed runs left is gone."""
+    home.mkdir(parents=True, exist_ok=True)
+    _sweep(home)
+    with _alone(home):  # nobody may sweep it before it is locked
+        folder = Path(tempfile.mkdtemp(prefix=BUILDING, dir=home))
+        return folder, _try_lock(folder)
+
+
 def _sweep(home: Path) -> int:
     """Delete what killed runs left; the bytes freed."""
     freed = 0
@@ -378,7 +394,7 @@ def _sweep(home: Path) -> int:
 
 
 @contextlib.contextmanager
-def _explained(home: Path) -> Iterator[None]:
+def explained(home: Path) -> Iterator[None]:
     """Turn what the system says when writing fails into an `EmbedxError` with a remedy."""
     try:
         yield

@@ -1,0 +1,159 @@
+"""The counts of pairs are those of the pairs that streaming trains on, however little memory there is to count them."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import reference
+
+from embedx.engine.blocks import CHUNK, Stream
+from embedx.engine.random import stream_key
+from embedx.errors import EmbedxError
+from embedx.progress import Silent
+from embedx.text import cooccurrence
+from embedx.text.heldout import n_chunks
+
+N_WORDS = 9
+WINDOW = 4
+KEYS = [stream_key(1, epoch) for epoch in range(3)]
+
+
+@pytest.fixture(scope="module")
+def stream():
+    """Some 40 sentences over 9 words and 2 that are left out, four of them subsampled, the second of three chunks held out."""
+    rng = np.random.default_rng(0)
+    tokens = rng.choice(N_WORDS + 2, 3 * CHUNK - 100, p=np.arange(N_WORDS + 2, 0, -1) / 66).astype(np.int32)
+    tokens[rng.choice(len(tokens), 40)] = -1
+    tokens.setflags(write=False)
+    word = np.array([-1, 3, 1, 0, 2, -1, 8, 7, 6, 5, 4], dtype=np.int32)
+    keep = np.full(N_WORDS + 2, 2**32 - 1, dtype=np.uint32)
+    keep[1:5] = 2**31
+    held_out = np.zeros(n_chunks(tokens), dtype=np.uint8)
+    held_out[1] = 1
+    return Stream(tokens, word, keep, held_out)
+
+
+def naive(stream, keys):
+    """Pairs by (input, target), one after the other."""
+    held_out, n_tokens = np.repeat(stream.held_out, CHUNK), len(stream.tokens)
+    kept = [reference.kept_words(stream.tokens, stream.word, stream.keep, WINDOW, key, held_out) for key in keys]
+    return Counter((x, y) for words in kept for x, y, *_ in reference.pairs_of(words, 0, n_tokens))
+
+
+def counted(stream, keys, folder, memory=1e6):
+    """What `counted` says, copied out of its files."""
+    with cooccurrence.counted(stream, N_WORDS, WINDOW, keys, int(memory), home=folder) as counts:
+        return cooccurrence.Counts(*(np.array(array) for array in counts))
+
+
+def as_counter(counts):
+    inputs = np.repeat(np.arange(N_WORDS), np.diff(counts.offsets))
+    return Counter(dict(zip(zip(inputs.tolist(), counts.targets.tolist(), strict=True), counts.times.tolist(), strict=True)))
+
+
+def test_every_pair_of_the_stream_is_counted(stream, tmp_path):
+    found = as_counter(counted(stream, KEYS[:1], tmp_path))
+    assert found == naive(stream, KEYS[:1])
+    assert found[8, 8] > 0  # words do stand beside themselves
+
+
+def test_passes_add_up_and_differ(stream, tmp_path):
+    assert as_counter(counted(stream, KEYS, tmp_path)) == naive(stream, KEYS)
+    assert naive(stream, KEYS[:1]) != naive(stream, KEYS[1:2])
+
+
+def test_what_is_held_out_is_not_counted(stream, tmp_path):
+    seen = stream._replace(held_out=np.zeros_like(stream.held_out))
+    assert as_counter(counted(seen, KEYS[:1], tmp_path)) == naive(seen, KEYS[:1])
+    assert counted(seen, KEYS[:1], tmp_path).times.sum() > 1.3 * counted(stream, KEYS[:1], tmp_path).times.sum()
+
+
+def test_targets_ascend_in_each_row(stream, tmp_path):
+    counts = counted(stream, KEYS, tmp_path)
+    for first, last in zip(counts.offsets[:-1], counts.offsets[1:], strict=True):
+        assert (np.diff(counts.targets[first:last]) > 0).all()
+    assert [array.dtype for array in counts] == [np.int64, np.int32, np.float32]
+
+
+@pytest.mark.parametrize("pairs", [1, 30, 1000])
+def test_little_memory_changes_nothing(stream, tmp_path, monkeypatch, pairs):
+    plenty = counted(stream, KEYS, tmp_path)
+    n_runs = []
+    merge_runs = cooccurrence._merge_runs
+
+    def merge_and_tell(ends, *rest):
+        n_runs.append(len(ends) - 1)
+        return merge_runs(ends, *rest)
+
+    monkeypatch.setattr(cooccurrence, "_merge_runs", merge_and_tell)
+    monkeypatch.setattr(cooccurrence, "MERGED", 7)
+    scarce = counted(stream, KEYS, tmp_path, pairs * cooccurrence.BYTES_PER_PAIR)
+    assert n_runs[0] > 10
+    for a, b in zip(plenty, scarce, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_totals_of_inputs_and_targets(stream, tmp_path):
+    of_inputs, of_targets = cooccurrence.totals(counted(stream, KEYS, tmp_path))
+    pairs = naive(stream, KEYS)
+    assert of_inputs.tolist() == [sum(n for (x, _), n in pairs.items() if x == k) for k in range(N_WORDS)]
+    assert of_targets.tolist() == [sum(n for (_, y), n in pairs.items() if y == k) for k in range(N_WORDS)]
+
+
+class Interrupting(Silent):
+    """Ctrl-C at the first report of a stage."""
+
+    def __init__(self, title):
+        self.title = title
+
+    def start(self, title, total, unit):
+        self.now = title
+
+    def update(self, done, **facts):
+        if self.now == self.title:
+            raise KeyboardInterrupt
+
+
+def files_in(folder):
+    return [path.name for path in folder.rglob("*") if path.name != "lock"]
+
+
+def test_files_last_as_long_as_the_counts(stream, tmp_path):
+    with cooccurrence.counted(stream, N_WORDS, WINDOW, KEYS, 1000, home=tmp_path):
+        assert {"targets", "sums"} <= set(files_in(tmp_path))
+        assert "pairs" not in files_in(tmp_path)
+    assert files_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("stage", ["counting pairs", "merging pairs"])
+def test_an_interrupt_leaves_no_files(stream, tmp_path, stage):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        cooccurrence.counted(stream, N_WORDS, WINDOW, KEYS, 1000, Interrupting(stage), tmp_path),
+    ):
+        pass
+    assert files_in(tmp_path) == []
+
+
+def test_an_error_while_the_counts_are_used_leaves_no_files(stream, tmp_path):
+    with pytest.raises(ZeroDivisionError), cooccurrence.counted(stream, N_WORDS, WINDOW, KEYS, 1000, home=tmp_path):
+        raise ZeroDivisionError
+    assert files_in(tmp_path) == []
+
+
+def test_text_without_a_pair_is_told(stream, tmp_path):
+    lonely = stream._replace(tokens=np.array([1, -1, 2, -1, 3], dtype=np.int32))
+    with (
+        pytest.raises(EmbedxError, match="no word has another one in its window"),
+        cooccurrence.counted(lonely, N_WORDS, WINDOW, KEYS, 1000, home=tmp_path),
+    ):
+        pass
+
+
+def test_a_folder_that_cannot_be_written_is_told(stream, tmp_path):
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(EmbedxError, match="choose another folder with --cache-dir"),
+        cooccurrence.counted(stream, N_WORDS, WINDOW, KEYS, 1000, home=tmp_path / "file"),
+    ):
+        pass
