@@ -114,7 +114,7 @@ class Option:
 
     field: dataclasses.Field[Any]
     objectives: dict[str, Any] = dataclasses.field(default_factory=dict)  # name: default there
-    others: dict[str, Any] = dataclasses.field(default_factory=dict)  # objectives that have a default of their own: which
+    others: dict[str, Any] = dataclasses.field(default_factory=dict)  # objectives and ways that have a default of their own
 
     def parameter(self) -> inspect.Parameter:
         """As typer wants it. Not typed means None, so that what was typed can be told from a default."""
@@ -141,9 +141,13 @@ class Option:
 
 def train_settings() -> dict[str, Option]:
     """Every option of `embedx train` that is a setting."""
+    from embedx.collapsed import DEFAULTS, CollapsedSettings
     from embedx.skipgram import SkipGramSettings
 
-    return _settings_of("word_defaults", SkipGramSettings, VocabularySettings, TextSettings)
+    options = _settings_of("word_defaults", SkipGramSettings, VocabularySettings, TextSettings, CollapsedSettings)
+    for name, value in DEFAULTS.items():
+        options[name].others["--collapsed"] = value
+    return options
 
 
 def classify_settings() -> dict[str, Option]:
@@ -192,6 +196,9 @@ def train(
         typer.Argument(metavar="CORPUS...", help="files, globs, directories, URLs, a recipe's name, - for standard input"),
     ],
     objective: Annotated[str, typer.Option("--objective", help="the output layer")] = "ns",
+    collapsed: Annotated[
+        bool, typer.Option("--collapsed", help="count all pairs first, then take full gradient steps; --epochs are iterations")
+    ] = False,
     output: Annotated[Path | None, typer.Option("--output", help="folder to write; by default CORPUS.OBJECTIVE.embedx")] = None,
     overwrite: Overwrite = False,
     cache_dir: CacheDir = None,
@@ -205,14 +212,20 @@ def train(
     from embedx import commands
 
     with Reporter(sys.stderr, log_json) as reporter:
-        folder, trained = commands.train(corpora, objective, typed or {}, output, overwrite, cache_dir, reporter)
+        folder, trained = commands.train(corpora, objective, collapsed, typed or {}, output, overwrite, cache_dir, reporter)
     facts = trained.vectors.facts
     if as_json:
         print(json.dumps({"model": str(folder), **facts, "settings": trained.vectors.settings}))
     else:
-        loss = "no pair was seen" if facts["final_loss"] is None else f"loss {facts['final_loss']:.4f}"
+        unknown = "ended before the first iteration" if collapsed else "no pair was seen"
+        loss = unknown if facts["final_loss"] is None else f"loss {facts['final_loss']:.4f}"
         found = f", held-out log-likelihood {facts['heldout']['log_likelihood']:.4f}" if "heldout" in facts else ""
-        print(f"{folder}\t{facts['words']:,} words, {loss}{found}, {facts['words_per_second']:,} words/s")
+        pace = (
+            f"{facts['epochs']} iterations in {facts['seconds']:.0f} s"
+            if collapsed
+            else f"{facts['words_per_second']:,} words/s"
+        )
+        print(f"{folder}\t{facts['words']:,} words, {loss}{found}, {pace}")
 
 
 def classify(

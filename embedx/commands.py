@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from embedx import objectives, skipgram
+from embedx import collapsed, objectives, skipgram
 from embedx.errors import EmbedxError
 from embedx.folder import check_output, task_of
 from embedx.interrupts import to_the_end
@@ -32,6 +32,7 @@ COMPRESSED = {".gz", ".bz2", ".xz", ".zst"}
 def train(
     corpora: Sequence[str],
     objective_name: str,
+    collapse: bool,
     typed: dict[str, Any],
     output: Path | None,
     overwrite: bool,
@@ -40,6 +41,7 @@ def train(
 ) -> tuple[Path, skipgram.Trained]:
     """Train on `corpora` and write the model; the folder and what came of it.
 
+    `collapse` them into counts of pairs to train on those, else their text is streamed.
     `typed` are the settings that the user gave; a recipe's come next, then the objective's own, then the defaults.
     """
     found = objectives.find(objective_name)
@@ -49,14 +51,21 @@ def train(
     resolve(corpora)  # a mistyped name is told before anything else is done
     folder = output or default_output(corpora, objective_name)
     check_output(folder, overwrite)
-    settings, objective = skipgram.chosen(found, typed)
     text = TextSettings.from_options(recipe_defaults(corpora) | typed)
     vocabulary = VocabularySettings.from_options(typed)
-    progress.note(f"embedx train {' '.join(corpora)} --objective {objective_name} --output {folder}")
-    _note_settings(progress, settings, objective.settings, text, vocabulary)
-    trained = skipgram.train(
-        corpora, objective, settings, text=text, vocabulary=vocabulary, progress=progress, cache_dir=cache_dir
-    )
+    how: dict[str, Any] = {"text": text, "vocabulary": vocabulary, "progress": progress, "cache_dir": cache_dir}
+    name = f"embedx train {' '.join(corpora)} --objective {objective_name}"
+    if collapse:
+        settings, own, objective = collapsed.chosen(found, typed)
+        progress.note(f"{name} --collapsed --output {folder}")
+        _note_settings(progress, settings, own, objective.settings, text, vocabulary)
+        trained = collapsed.train(corpora, objective, settings, own, **how)
+    else:
+        collapsed.check_not_typed(typed)
+        settings, objective = skipgram.chosen(found, typed)
+        progress.note(f"{name} --output {folder}")
+        _note_settings(progress, settings, objective.settings, text, vocabulary)
+        trained = skipgram.train(corpora, objective, settings, **how)
     return to_the_end(lambda: skipgram.save(trained.vectors, folder, overwrite)), trained
 
 

@@ -141,7 +141,7 @@ def train(
         if settings.sampler == "all" and len(words) > MANY_WORDS:
             progress.note(f"every pair meets all {len(words):,} words, which is slow; --max-vocab 5000 keeps the most frequent")
         tables = new_tables(objective, settings, kept, noise)
-        task = _Task(corpus, words, remap, noise, tables, objective, settings, text, vocabulary, progress)
+        task = Task(corpus, words, remap, noise, tables, objective, settings, text, vocabulary, progress)
         outcome = task.run()
         to_the_end(lambda: _check(tables, settings, outcome, progress))
         vectors = task.model(outcome)
@@ -240,7 +240,7 @@ def resolved(
 
 
 @dataclasses.dataclass
-class _Task:
+class Task:
     """A run with everything decided; `settings` are resolved."""
 
     corpus: cache.EncodedCorpus
@@ -258,6 +258,14 @@ class _Task:
         share = self.settings.heldout
         self.heldout = hold_out(self.corpus.tokens, self.remap, share) if share > 0 else None
 
+    def stream(self) -> blocks.Stream:
+        """The corpus as training sees it."""
+        keep = np.zeros(len(self.remap), dtype=np.uint32)
+        chance = self.words.keep_probability(self.vocabulary.sample).astype(np.float64)
+        keep[self.remap >= 0] = np.minimum(chance * 2**32, 2**32 - 1)[self.remap[self.remap >= 0]]
+        held_out = self.heldout.chunks if self.heldout else np.zeros(n_chunks(self.corpus.tokens), dtype=np.uint8)
+        return blocks.Stream(self.corpus.tokens, self.remap, keep, held_out)
+
     def run(self) -> trainer.Outcome:
         """Train the tables in place."""
         settings, objective, corpus = self.settings, self.objective, self.corpus
@@ -271,11 +279,7 @@ class _Task:
         )  # fmt: skip
         drawn_by = new_draws(self.noise, draws * self.noise, paths)
         numbers = objective.numbers(draws or len(self.tables.outputs), len(self.words))
-        keep = np.zeros(len(self.remap), dtype=np.uint32)
-        chance = self.words.keep_probability(self.vocabulary.sample).astype(np.float64)
-        keep[self.remap >= 0] = np.minimum(chance * 2**32, 2**32 - 1)[self.remap[self.remap >= 0]]
-        held_out = self.heldout.chunks if self.heldout else np.zeros(n_chunks(corpus.tokens), dtype=np.uint8)
-        stream = blocks.Stream(corpus.tokens, self.remap, keep, held_out)
+        stream = self.stream()
         longest, columns = int(np.diff(drawn_by.path_offsets).max(initial=1)), self.tables.inputs.shape[1]
         n_words = self.words.n_tokens - (self.heldout.n_words if self.heldout else 0)
         rate, n_stretches = float(settings.learning_rate or 0), -(-len(corpus.tokens) // STRETCH)
@@ -343,7 +347,7 @@ class _Task:
 class _Found:
     """Training where an index finds the rows that compete, once a share of the run has drawn them instead."""
 
-    def __init__(self, task: _Task, stream: blocks.Stream, draws: Draws, plan: blocks.Plan, n_stretches: int) -> None:
+    def __init__(self, task: Task, stream: blocks.Stream, draws: Draws, plan: blocks.Plan, n_stretches: int) -> None:
         self.task, self.stream, self.n_stretches = task, stream, n_stretches
         settings, objective, tables = task.settings, task.objective, task.tables
         n_words, n_rows, columns = len(tables.inputs), len(tables.outputs), settings.dim + (settings.bias != "none")

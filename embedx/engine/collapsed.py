@@ -1,0 +1,330 @@
+"""The collapsed objective of skip-gram and its gradient: all pairs of a corpus at once, grouped by input.
+
+Yen et al. 2018, eq. 9, with N_xy the number of pairs of input x and target y, and N that of all:
+
+    L = Σ_x N_x/N Σ_y N_xy/N_x · (log Σ_k e^{z_xk} - z_xy),    z_xk = u_x·w_k
+    ∂L/∂u_x = 1/N Σ_k c_xk w_k          c_xk = ∂(N L)/∂z_xk
+    ∂L/∂w_k = 1/N Σ_x c_xk u_x
+
+Each input is one example of the objective: its scores, its N_xy as labels, and what comes back are its c_xk. Which rows k
+compete with each other is all that there is to choose:
+
+    AllRows     all of them: large matrix products
+    FoundRows   those that a search finds for u_x, and the targets of x: products over short lists
+
+Both take a block of inputs at a time, so that the scores of all inputs never need memory at once.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from embedx.compiled import kernel, kernel_part
+from embedx.engine.simd import LANES, load, multiply_add, prefetch, splat, store, sum_of, zeros
+from embedx.text.cooccurrence import Counts
+
+BLOCK_FLOATS = 1 << 25  # scores of a block where all rows compete: 128 MB
+BLOCK_INPUTS = 1024  # of a block where rows are found
+AHEAD = 8  # candidates whose rows are asked for before they are needed
+INPUTS, OUTPUTS, NEITHER = 0, 1, 2  # whose gradient is wanted beside the loss
+
+
+class Found(NamedTuple):
+    """What a search found: for the i-th vector asked about, the distinct rows[offsets[i]:offsets[i + 1]]."""
+
+    offsets: np.ndarray  # int64 (n + 1,)
+    rows: np.ndarray  # int32
+    macs: int  # multiply-adds that finding them took
+
+
+class Finder(Protocol):
+    """Rows that score high, for FoundRows."""
+
+    def refit(self, outputs: np.ndarray) -> None:
+        """The output rows, float32 (n_rows, columns), are these from now on."""
+
+    def find(self, inputs: np.ndarray) -> Found:
+        """The rows that score highest for each of `inputs`, float32 (n, columns)."""
+
+
+class Line(NamedTuple):
+    """One worker's own memory: an example as the objective is told it."""
+
+    z: np.ndarray  # float32 (1, n_rows), as the three below
+    label: np.ndarray
+    times: np.ndarray
+    loge: np.ndarray
+    rows: np.ndarray  # int32 (n_rows,): which row each candidate is, where rows are found
+    seen: np.ndarray  # int64 (n_rows,): the last example that each row competed in
+    state: np.ndarray  # float32 (1, 0)
+    uniforms: np.ndarray  # float32 (1, 0)
+    key: np.ndarray  # int64 (1,)
+    visits: np.ndarray  # int64 (1,)
+    norm: np.ndarray  # float32 (1,)
+
+
+def new_line(n_rows: int) -> Line:
+    """Memory for examples of up to `n_rows` candidates."""
+    return Line(
+        z=np.zeros((1, n_rows), dtype=np.float32),
+        label=np.zeros((1, n_rows), dtype=np.float32),
+        times=np.ones((1, n_rows), dtype=np.float32),
+        loge=np.zeros((1, n_rows), dtype=np.float32),
+        rows=np.zeros(n_rows, dtype=np.int32),
+        seen=np.full(n_rows, -1, dtype=np.int64),
+        state=np.zeros((1, 0), dtype=np.float32),
+        uniforms=np.zeros((1, 0), dtype=np.float32),
+        key=np.zeros(1, dtype=np.int64),
+        visits=np.zeros(1, dtype=np.int64),
+        norm=np.zeros(1, dtype=np.float32),
+    )
+
+
+class Evaluation(NamedTuple):
+    """The objective and a gradient at some vectors."""
+
+    loss: float  # summed over all pairs, in nats
+    gradient: np.ndarray  # float32, like the table that moves: of that sum; (0, columns) for NEITHER
+    macs: int  # multiply-adds that it took
+
+
+class Rows(Protocol):
+    """Which rows compete with each other."""
+
+    block: int  # inputs to take at a time
+
+    def refit(self, outputs: np.ndarray) -> None:
+        """The output rows are these from now on."""
+
+    def add(
+        self, first: int, stop: int, inputs: np.ndarray, outputs: np.ndarray, side: int, gradient: np.ndarray
+    ) -> tuple[float, int]:
+        """Add what the inputs first:stop have to say to `gradient`; their summed loss, and the multiply-adds it took."""
+
+
+def evaluate(
+    rows: Rows, inputs: np.ndarray, outputs: np.ndarray, side: int, tell: Callable[[int], None] = lambda done: None
+) -> Evaluation:
+    """The objective of `inputs` and `outputs`, float32 (n, columns), and the gradient of one `side`.
+
+    `tell` hears how many inputs are done, after each block; what it raises ends the work.
+    """
+    moving = {INPUTS: inputs, OUTPUTS: outputs, NEITHER: inputs[:0]}[side]
+    gradient = np.zeros(moving.shape, dtype=np.float32)
+    loss, macs = 0.0, 0
+    for first in range(0, len(inputs), rows.block):
+        stop = min(first + rows.block, len(inputs))
+        more, work = rows.add(first, stop, inputs, outputs, side, gradient)
+        loss, macs = loss + more, macs + work
+        tell(stop)
+    return Evaluation(loss, gradient, macs)
+
+
+class AllRows:
+    """All rows compete: exact, at two products of all inputs with all outputs."""
+
+    def __init__(
+        self, coefficients: Any, numbers: np.ndarray, counts: Counts, n_rows: int, columns: int, workers: "Workers"
+    ) -> None:
+        self.coefficients, self.numbers, self.counts, self.workers = coefficients, numbers, counts, workers
+        self.columns = columns  # that hold anything; rows are padded
+        self.block = max(1, min(BLOCK_FLOATS // n_rows, len(counts.offsets) - 1))
+        self.z = np.empty((self.block, n_rows), dtype=np.float32)
+        self.lines = [new_line(n_rows) for _ in range(workers.n)]
+
+    def refit(self, outputs: np.ndarray) -> None: ...
+
+    def add(
+        self, first: int, stop: int, inputs: np.ndarray, outputs: np.ndarray, side: int, gradient: np.ndarray
+    ) -> tuple[float, int]:
+        outputs, gradient = outputs[:, : self.columns], gradient[:, : self.columns]
+        h, z = inputs[first:stop, : self.columns], self.z[: stop - first]
+        np.matmul(h, outputs.T, out=z)
+
+        def answer(worker: int, begin: int, end: int) -> float:
+            return float(answer_all(self.coefficients, *self.arguments(worker, z, first, begin, end)))
+
+        loss = sum(self.workers.share_out(answer, len(h)))
+        if side == INPUTS:
+            np.matmul(z, outputs, out=gradient[first:stop])
+        elif side == OUTPUTS:
+            gradient += z.T @ h
+        return loss, z.size * h.shape[1] * (1 if side == NEITHER else 2)
+
+    def arguments(self, worker: int, z: np.ndarray, first: int, begin: int, end: int) -> tuple[Any, ...]:
+        """Of `answer_all`, but for the function."""
+        return z, first, begin, end, self.counts, self.numbers, self.lines[worker]
+
+
+class FoundRows:
+    """The rows that a finder finds compete, with exact scores; a row that is not found has no coefficient."""
+
+    block = BLOCK_INPUTS
+
+    def __init__(
+        self, coefficients: Any, numbers: np.ndarray, counts: Counts, n_rows: int, columns: int, workers: "Workers",
+        finder: Finder,
+    ) -> None:  # fmt: skip
+        self.coefficients, self.numbers, self.counts, self.workers = coefficients, numbers, counts, workers
+        self.columns = columns
+        self.finder = finder
+        self.lines = [new_line(n_rows) for _ in range(workers.n)]
+        self.parts: list[np.ndarray] = []  # of the outputs' gradient, one for each worker
+
+    def refit(self, outputs: np.ndarray) -> None:
+        self.finder.refit(outputs[:, : self.columns])
+
+    def add(
+        self, first: int, stop: int, inputs: np.ndarray, outputs: np.ndarray, side: int, gradient: np.ndarray
+    ) -> tuple[float, int]:
+        found = self.finder.find(inputs[first:stop, : self.columns])
+        candidates = np.zeros(self.workers.n, dtype=np.int64)
+        if side == OUTPUTS and first == 0:
+            self.parts = [np.zeros_like(gradient) for _ in range(self.workers.n)]
+
+        def answer(worker: int, begin: int, end: int) -> float:
+            target = self.parts[worker] if side == OUTPUTS else gradient
+            arguments = self.arguments(worker, inputs, outputs, found, first, begin, end, side, target, candidates)
+            return float(answer_found(self.coefficients, *arguments))
+
+        loss = sum(self.workers.share_out(answer, stop - first))
+        if side == OUTPUTS and stop == len(inputs):
+            for part in self.parts:
+                gradient += part
+            self.parts = []
+        return loss, found.macs + int(candidates.sum()) * self.columns * (1 if side == NEITHER else 2)
+
+    def arguments(
+        self, worker: int, inputs: np.ndarray, outputs: np.ndarray, found: Found, first: int, begin: int, end: int,
+        side: int, gradient: np.ndarray, candidates: np.ndarray,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        """Of `answer_found`, but for the function."""
+        return (
+            inputs, outputs, first, begin, end, self.counts, found.offsets, found.rows, side, gradient, self.numbers,
+            self.lines[worker], worker, candidates,
+        )  # fmt: skip
+
+
+class Workers:
+    """Threads that share a range."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.pool = ThreadPoolExecutor(n)
+
+    def share_out(self, work: Callable[[int, int, int], float], length: int) -> Iterator[float]:
+        """The results of work(worker, begin, end) over equal parts of range(length)."""
+        edges = [length * worker // self.n for worker in range(self.n + 1)]
+        return self.pool.map(work, range(self.n), edges[:-1], edges[1:])
+
+
+@contextmanager
+def workers(n: int) -> Iterator[Workers]:
+    """`n` threads for as long as the block lasts."""
+    made = Workers(n)
+    try:
+        yield made
+    finally:
+        made.pool.shutdown()
+
+
+# ---- kernels
+
+
+@kernel
+def answer_all(coefficients, z, first, begin, end, counts, numbers, line):
+    """Overwrite z[begin:end], all scores of the inputs first + begin on, by their coefficients; return the summed loss."""
+    n = z.shape[1]
+    loss = np.float64(0)
+    for e in range(begin, end):
+        x = first + e
+        for at in range(counts.offsets[x], counts.offsets[x + 1]):
+            line.label[0, counts.targets[at]] = counts.times[at]
+        loss += coefficients(
+            z[e : e + 1], line.label, line.times, line.loge, line.state, line.uniforms, numbers,
+            line.key, line.visits, line.norm, 1, n, np.float32(1),
+        )  # fmt: skip
+        for at in range(counts.offsets[x], counts.offsets[x + 1]):
+            line.label[0, counts.targets[at]] = 0
+    return loss
+
+
+@kernel
+def answer_found(
+    coefficients, inputs, outputs, first, begin, end, counts, offsets, rows, side, gradient, numbers, line, worker, candidates
+):
+    """Add the gradient of the inputs first + begin .. first + end; return their summed loss.
+
+    What was found for input first + e is rows[offsets[e]:offsets[e + 1]]. How many candidates there were, with the inputs'
+    own targets, is added to candidates[worker].
+    """
+    loss = np.float64(0)
+    for e in range(begin, end):
+        x = first + e
+        n = _candidates(counts, offsets, rows, x, e, line)
+        for k in range(n):
+            if k + AHEAD < n:
+                _ask_for(outputs, np.int64(line.rows[k + AHEAD]))
+            line.z[0, k] = _dot(inputs, x, outputs, np.int64(line.rows[k]))
+        loss += coefficients(
+            line.z, line.label, line.times, line.loge, line.state, line.uniforms, numbers,
+            line.key, line.visits, line.norm, 1, n, np.float32(1),
+        )  # fmt: skip
+        candidates[worker] += n
+        if side != NEITHER:
+            table = outputs if side == INPUTS else gradient
+            for k in range(n):
+                if k + AHEAD < n:
+                    _ask_for(table, np.int64(line.rows[k + AHEAD]))
+                if side == INPUTS:
+                    _add_row(outputs, np.int64(line.rows[k]), line.z[0, k], gradient, x)
+                else:
+                    _add_row(inputs, x, line.z[0, k], gradient, np.int64(line.rows[k]))
+    return loss
+
+
+@kernel_part
+def _candidates(counts, offsets, rows, x, e, line):
+    """Write the targets of input x, with their labels, and what was found for it, each row once; return how many."""
+    n = 0
+    for at in range(counts.offsets[x], counts.offsets[x + 1]):
+        line.rows[n] = counts.targets[at]
+        line.label[0, n] = counts.times[at]
+        line.seen[counts.targets[at]] = x
+        n += 1
+    for at in range(offsets[e], offsets[e + 1]):
+        if line.seen[rows[at]] != x:
+            line.rows[n] = rows[at]
+            line.label[0, n] = 0
+            line.seen[rows[at]] = x
+            n += 1
+    for k in range(n):  # so that a row of the next sweep is new again
+        line.seen[line.rows[k]] = -1
+    return n
+
+
+@kernel_part
+def _ask_for(table, row):
+    """Have a row on its way to the cache."""
+    for d in range(0, table.shape[1], LANES):
+        prefetch(table, row, d)
+
+
+@kernel_part
+def _dot(a, i, b, j):
+    """a[i]·b[j], rows of whole lanes."""
+    total = zeros()
+    for d in range(0, a.shape[1], LANES):
+        total = multiply_add(load(a, i, d), load(b, j, d), total)
+    return sum_of(total)
+
+
+@kernel_part
+def _add_row(a, i, factor, b, j):
+    """b[j] += factor · a[i], rows of whole lanes."""
+    factor = splat(factor)
+    for d in range(0, a.shape[1], LANES):
+        store(b, j, d, multiply_add(factor, load(a, i, d), load(b, j, d)))

@@ -1,0 +1,30 @@
+"""The collapsed objective of skip-gram, straight from Yen et al. 2018, eq. 9, on a dense table of counts in float64."""
+
+import numpy as np
+
+
+def objective(inputs, outputs, counts, competes=None):
+    """Σ_x q_x Σ_y q(y|x) [log Σ_k exp(u_x·w_k) - u_x·w_y], k over the rows that compete with x (all, if not told)."""
+    q = counts / counts.sum()
+    total = 0.0
+    for x, y in np.argwhere(q):
+        rivals = np.arange(len(outputs)) if competes is None else np.flatnonzero(competes[x])
+        z = outputs[rivals] @ inputs[x]
+        total += q[x, y] * (np.log(np.exp(z).sum()) - outputs[y] @ inputs[x])
+    return total
+
+
+def gradients(inputs, outputs, counts, competes=None):
+    """Of the inputs and of the outputs, written out: Σ_k (q_x p(k|x) - q_xk) w_k, and Σ_x (q_x p(k|x) - q_xk) u_x."""
+    e = np.exp(inputs @ outputs.T) * (1 if competes is None else competes)
+    q = counts / counts.sum()
+    coefficients = q.sum(axis=1, keepdims=True) * e / np.maximum(e.sum(axis=1, keepdims=True), 1e-300) - q
+    return coefficients @ outputs, coefficients.T @ inputs
+
+
+def best_rows(inputs, outputs, n):
+    """bool (n_inputs, n_rows): the n rows that score highest for each input."""
+    z = inputs @ outputs.T
+    competes = np.zeros(z.shape, dtype=bool)
+    np.put_along_axis(competes, np.argpartition(-z, n - 1, axis=1)[:, :n], True, axis=1)
+    return competes

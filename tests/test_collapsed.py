@@ -1,0 +1,207 @@
+"""Word vectors by the collapsed objective: from a corpus to a model that is like any other."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from test_cli import embedx_run
+from test_engine_collapsed import BestRows
+
+import embedx
+from embedx import collapsed, objectives
+from embedx.errors import EmbedxError
+from embedx.evaluation import heldout
+from embedx.objectives import OBJECTIVES
+from embedx.progress import Silent
+from embedx.skipgram import save
+from embedx.text import cooccurrence
+
+SMALL = {"dim": 16, "epochs": 10, "sample": 0, "threads": 2}
+
+
+def fit(corpus, *, watch=None, finder=None, **options):
+    from embedx.settings import VocabularySettings
+
+    settings, own, objective = collapsed.chosen(objectives.find("softmax"), SMALL | options)
+    vocabulary = VocabularySettings.from_options(SMALL | options)
+    return collapsed.train(corpus, objective, settings, own, vocabulary=vocabulary, watch=watch, finder=finder)
+
+
+@pytest.fixture(scope="module")
+def fitted(two_topics):
+    return fit(two_topics)
+
+
+def test_words_of_one_topic_are_nearest(fitted):
+    model = fitted.vectors
+    assert {word for word, _ in model.most_similar("cat", top_k=3)} <= {"dog", "purr", "fur", "paw", "tail"}
+    assert model.similarity("car", "truck") > model.similarity("car", "cat")
+
+
+def test_every_iteration_lowers_the_objective_and_is_told(fitted):
+    history = fitted.vectors.facts["history"]
+    assert [each["number"] for each in history] == list(range(11))
+    assert all(a["objective"] > b["objective"] for a, b in itertools.pairwise(history))
+    assert all(0 < a["macs"] < b["macs"] and 0 < a["seconds"] < b["seconds"] for a, b in itertools.pairwise(history))
+    assert fitted.vectors.facts["final_loss"] == history[-1]["objective"] == fitted.outcome.final_loss
+    assert fitted.vectors.facts["epochs"] == 10
+
+
+def test_it_comes_close_to_the_best_that_any_model_could_do(two_topics, monkeypatch):
+    """Which is the entropy of targets given inputs: 16 words in 16 dimensions can have any score."""
+    entropies = []
+    totals = cooccurrence.totals
+
+    def totals_and_entropy(counts):
+        of_inputs, of_targets = totals(counts)
+        log_p = np.log(counts.times / np.repeat(of_inputs, np.diff(counts.offsets)))
+        entropies.append(-(counts.times @ log_p) / of_inputs.sum())
+        return of_inputs, of_targets
+
+    monkeypatch.setattr(cooccurrence, "totals", totals_and_entropy)
+    loss = fit(two_topics, epochs=40).outcome.final_loss
+    assert entropies[0] < loss < entropies[0] + 2e-3
+
+
+def test_the_model_is_like_any_other(fitted, two_topics, tmp_path):
+    loaded = embedx.load(save(fitted.vectors, tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.vectors, fitted.vectors.vectors)
+    assert loaded.settings["count_passes"] == 5
+    assert loaded.settings["sampler"] == "all"
+    assert "draws" not in loaded.settings
+    pairs, calibration = heldout.pairs_of([str(two_topics)], loaded)
+    found = heldout.evaluate(loaded, pairs, calibration)
+    assert -found.log_likelihood == pytest.approx(fitted.outcome.final_loss, abs=3 * found.standard_error)
+
+
+def test_negative_sampling_leads_to_a_better_start_than_none(two_topics):
+    starts = {name: fit(two_topics, warm_start=name, epochs=1).outcome.first_loss for name in ("ns", "none")}
+    assert starts["ns"] < starts["none"] - 0.02
+    unigram = fit(two_topics, warm_start="none", epochs=1).vectors.counts
+    p = unigram / unigram.sum()
+    assert starts["none"] == pytest.approx(-(p @ np.log(p)), abs=0.01)  # of a bias that is log p
+
+
+@pytest.mark.parametrize(
+    "options", [{"bias": "none"}, {"bias": "zero"}, {"optimizer": "sgd"}, {"warm_start": "none"}, {"window": 1}]
+)
+def test_every_setting_lowers_the_objective(two_topics, options):
+    found = fit(two_topics, epochs=3, **options)
+    assert found.outcome.final_loss < found.outcome.first_loss
+    assert ("bias" in found.vectors.arrays) == (options.get("bias") != "none")
+
+
+def test_a_search_that_finds_all_rows_is_exact(two_topics):
+    exact, found = (
+        fit(two_topics, epochs=3, warm_start="none", finder=finder).vectors.facts["history"] for finder in (None, BestRows(16))
+    )
+    assert [each["objective"] for each in found] == pytest.approx([each["objective"] for each in exact], rel=1e-4)
+    assert found[0]["macs"] > exact[0]["macs"]  # by the search itself
+
+
+def test_a_watcher_sees_the_vectors_of_each_iteration(two_topics):
+    seen = []
+    fit(two_topics, epochs=2, watch=lambda vectors, iteration: seen.append((vectors.vectors.copy(), iteration.number)))
+    assert [number for _, number in seen] == [0, 1, 2]
+    assert not np.array_equal(seen[0][0], seen[1][0])
+
+
+def test_the_part_held_out_is_told(two_topics):
+    class Notes(Silent):
+        def __init__(self):
+            self.notes = []
+
+        def note(self, message):
+            self.notes.append(message)
+
+    settings, own, objective = collapsed.chosen(objectives.find("softmax"), SMALL | {"heldout": 0.2, "heldout_every": 5})
+    notes = Notes()
+    found = collapsed.train(two_topics, objective, settings, own, progress=notes)
+    told = [note for note in notes.notes if "held-out" in note]
+    assert [note.split(":")[0] for note in told] == ["iteration 5", "iteration 10"]
+    assert found.vectors.facts["heldout"]["log_likelihood"] == pytest.approx(float(told[-1].split()[-1]), abs=1e-4)
+    assert found.vectors.facts["pairs"] < 0.9 * fit(two_topics).vectors.facts["pairs"]
+
+
+def test_a_time_budget_ends_the_run(two_topics):
+    found = fit(two_topics, epochs=1, time_budget=0.5)
+    assert found.outcome.epochs > 1
+    assert found.outcome.seconds < 0.6
+
+
+def test_two_threads_and_one_agree(two_topics):
+    alone = fit(two_topics, warm_start="none", epochs=3, threads=1)
+    both = fit(two_topics, warm_start="none", epochs=3, threads=2)
+    assert alone.outcome.final_loss == pytest.approx(both.outcome.final_loss, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("bytes_there", "message"),
+    [
+        (100_000, r"--count-memory: counting pairs would take 4.0 GB, more than the 0.0 GB there are"),
+        (10**10, r"16 words × 1000000000 numbers with --collapsed need .* GB, more than the 10.0 GB there are; lower --dim"),
+    ],
+)
+def test_what_does_not_fit_in_memory_is_refused(two_topics, monkeypatch, bytes_there, message):
+    monkeypatch.setattr(collapsed, "available_memory", lambda: bytes_there)
+    with pytest.raises(EmbedxError, match=message):
+        fit(two_topics, dim=10**9, count_passes=10_000)
+
+
+def test_only_an_objective_over_all_rows_can_be_collapsed():
+    assert collapsed.collapses(OBJECTIVES["softmax"])
+    for name in ("ns", "hs", "ar", "implicit", "margin"):
+        with pytest.raises(EmbedxError, match=f"--collapsed does not apply to --objective {name}; taken by softmax"):
+            collapsed.chosen(OBJECTIVES[name], {})
+
+
+# ---- the command
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("collapsed")
+
+
+def test_the_command_from_text_to_neighbours(home, two_topics):
+    options = ["--objective", "softmax", "--collapsed", "--dim", 16, "--sample", 0, "--epochs", 10]
+    done = embedx_run(home, "train", two_topics, *options, "--heldout", "20%", "--json")
+    told = json.loads(done.stdout)
+    assert told["collapsed"]
+    assert len(told["history"]) == 11
+    assert "count-passes=5" in done.stderr
+    assert "iteration 10: objective " in done.stderr
+    folder = home / "two-topics.softmax.embedx"
+    neighbours = [line.split("\t")[1] for line in embedx_run(home, "nn", folder, "cat", "--top-k", 3).stdout.splitlines()]
+    assert set(neighbours) <= {"dog", "purr", "fur", "paw", "tail"}
+    assert "log_likelihood" in embedx_run(home, "eval", folder, "--heldout", two_topics).stdout
+    assert [path.name for path in (home / "cache" / "tokens").iterdir() if path.name.startswith("building")] == []
+
+
+def test_the_summary_tells_iterations(home, two_topics):
+    options = ["--objective", "softmax", "--collapsed", "--epochs", 2, "--output", "short"]
+    assert "2 iterations in " in embedx_run(home, "train", two_topics, *options).stdout
+
+
+def test_a_budget_too_small_for_anything_is_told(home, two_topics):
+    options = ["--objective", "softmax", "--collapsed", "--time-budget", 0.0001, "--output", "nothing"]
+    assert "16 words, ended before the first iteration" in embedx_run(home, "train", two_topics, *options).stdout
+    assert embedx.load(home / "nothing").facts["history"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--collapsed"], "--collapsed does not apply to --objective ns; taken by softmax"),
+        (["--collapsed", "--objective", "softmax", "--share", "3"], "--share does not apply with --collapsed"),
+        (["--collapsed", "--objective", "softmax", "--negatives", "3"], "--negatives does not apply to --objective softmax"),
+        (["--collapsed", "--objective", "softmax", "--count-memory", "0"], "--count-memory 0.0: must be above 0"),
+        (["--count-passes", "3"], "--count-passes applies only with --collapsed"),
+    ],
+)
+def test_what_does_not_apply_is_told_by_name(home, two_topics, options, message):
+    done = embedx_run(home, "train", two_topics, *options, "--output", "mistake", check=False)
+    assert done.returncode == 2
+    assert message in done.stderr.splitlines()[-1]
+    assert not (home / "mistake").exists()

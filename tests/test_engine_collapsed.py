@@ -1,0 +1,186 @@
+"""The collapsed objective: its value and gradients, with all rows and with those that a search finds."""
+
+import numpy as np
+import pytest
+import reference
+import reference_collapsed
+from skipgram_setup import Setup
+
+from embedx.engine import collapsed as engine
+from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS
+from embedx.engine.simd import aligned_zeros
+from embedx.kernels import load_kernel
+from embedx.objectives import OBJECTIVES
+from embedx.progress import Silent
+from embedx.text import cooccurrence
+from embedx.text.cooccurrence import Counts
+
+N, DIM = 30, 7
+
+
+class BestRows:
+    """Finds, by brute force, the rows that score highest."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def refit(self, outputs):
+        self.outputs = outputs.copy()
+
+    def find(self, inputs):
+        rows = np.argpartition(-(inputs @ self.outputs.T), self.n - 1, axis=1)[:, : self.n].astype(np.int32)
+        offsets = np.arange(0, rows.size + 1, self.n, dtype=np.int64)
+        return engine.Found(offsets, np.ascontiguousarray(rows.ravel()), inputs.size * len(self.outputs))
+
+
+class Problem:
+    """Random vectors and counts of 30 words, one of which is never an input and one never a target."""
+
+    def __init__(self, threads=2, finder=None, block=None, seed=0):
+        rng = np.random.default_rng(seed)
+        self.inputs, self.outputs = aligned_zeros(N, DIM), aligned_zeros(N, DIM)
+        self.inputs[:, :DIM], self.outputs[:, :DIM] = rng.normal(0, 0.7, (2, N, DIM))
+        self.dense = rng.poisson(0.4, (N, N)) * rng.integers(1, 50, (N, N))
+        self.dense[4] = self.dense[:, 9] = 0
+        inputs, targets = np.nonzero(self.dense)
+        self.counts = Counts(
+            np.searchsorted(inputs, np.arange(N + 1)).astype(np.int64),
+            targets.astype(np.int32),
+            self.dense[inputs, targets].astype(np.float32),
+        )
+        objective = OBJECTIVES["softmax"](OBJECTIVES["softmax"].Settings())
+        self.workers = engine.Workers(threads)
+        arguments = (objective.coefficients, objective.numbers(N, N), self.counts, N, DIM, self.workers)
+        if finder is None:
+            self.rows = engine.AllRows(*arguments)
+            load_kernel(engine.answer_all, objective, self.rows.arguments(0, self.rows.z, 0, 0, 0), Silent())
+        else:
+            self.rows = engine.FoundRows(*arguments, finder)
+            none = engine.Found(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), 0)
+            like = self.rows.arguments(
+                0, self.inputs, self.outputs, none, 0, 0, 0, INPUTS, self.outputs, np.zeros(threads, dtype=np.int64)
+            )
+            load_kernel(engine.answer_found, objective, like, Silent())
+        self.rows.block = block or self.rows.block
+        self.rows.refit(self.outputs)
+
+    def evaluate(self, side):
+        """The mean loss a pair, the gradient of that, and the multiply-adds."""
+        loss, gradient, macs = engine.evaluate(self.rows, self.inputs, self.outputs, side)
+        return loss / self.dense.sum(), gradient[:, :DIM] / self.dense.sum(), macs
+
+    def truth(self):
+        return self.inputs[:, :DIM].astype(np.float64), self.outputs[:, :DIM].astype(np.float64), self.dense
+
+
+def test_the_reference_gradients_are_those_of_the_reference_objective():
+    inputs, outputs, dense = Problem().truth()
+    for table, gradient in zip((inputs, outputs), reference_collapsed.gradients(inputs, outputs, dense), strict=True):
+        for place in [(0, 0), (4, 2), (9, 3), (17, 6)]:
+            value, steps = table[place], []
+            for step in (1e-5, -1e-5):
+                table[place] = value + step
+                steps.append(reference_collapsed.objective(inputs, outputs, dense))
+            table[place] = value
+            assert gradient[place] == pytest.approx((steps[0] - steps[1]) / 2e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize("block", [N, 7, 1])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("finder", [None, BestRows(N)], ids=["all", "found"])
+def test_value_and_gradients_are_those_of_the_paper(finder, threads, block):
+    problem = Problem(threads, finder, block)
+    truth = reference_collapsed.gradients(*problem.truth())
+    for side in (INPUTS, OUTPUTS, NEITHER):
+        loss, gradient, _ = problem.evaluate(side)
+        assert loss == pytest.approx(reference_collapsed.objective(*problem.truth()), rel=1e-5)
+        if side != NEITHER:
+            np.testing.assert_allclose(gradient, truth[side], atol=1e-7)
+    assert not truth[INPUTS][4].any()
+    assert truth[OUTPUTS][9].any()  # never a target, but always a rival
+
+
+@pytest.mark.parametrize("n", [1, 5])
+@pytest.mark.parametrize("block", [N, 7])
+def test_where_rows_are_found_they_and_the_targets_compete(n, block):
+    problem = Problem(2, BestRows(n), block)
+    inputs, outputs, dense = problem.truth()
+    competes = reference_collapsed.best_rows(inputs, outputs, n) | (dense > 0)
+    truth = reference_collapsed.gradients(inputs, outputs, dense, competes)
+    for side in (INPUTS, OUTPUTS):
+        loss, gradient, _ = problem.evaluate(side)
+        assert loss == pytest.approx(reference_collapsed.objective(inputs, outputs, dense, competes), rel=1e-5)
+        np.testing.assert_allclose(gradient, truth[side], atol=1e-7)
+    assert loss < reference_collapsed.objective(inputs, outputs, dense) - 1e-3
+
+
+def test_an_evaluation_leaves_nothing_behind():
+    """Not even one that was interrupted."""
+
+    def interrupt(done):
+        raise KeyboardInterrupt
+
+    for finder in (None, BestRows(5)):
+        problem = Problem(2, finder, block=7)
+        once = problem.evaluate(OUTPUTS)
+        with pytest.raises(KeyboardInterrupt):
+            engine.evaluate(problem.rows, problem.inputs, problem.outputs, OUTPUTS, interrupt)
+        again = problem.evaluate(OUTPUTS)
+        assert again[0] == once[0]
+        np.testing.assert_array_equal(again[1], once[1])
+
+
+def test_a_search_sees_the_rows_as_they_are_now():
+    problem = Problem(1, BestRows(1))
+    problem.outputs[:, :DIM] *= -1
+    problem.rows.refit(problem.outputs)
+    inputs, outputs, dense = problem.truth()
+    competes = reference_collapsed.best_rows(inputs, outputs, 1) | (dense > 0)
+    assert problem.evaluate(NEITHER)[0] == pytest.approx(
+        reference_collapsed.objective(inputs, outputs, dense, competes), rel=1e-5
+    )
+
+
+def test_a_row_found_twice_competes_once():
+    problem = Problem(1, BestRows(3))
+    once = problem.evaluate(INPUTS)
+    find = problem.rows.finder.find
+
+    def twice(inputs):
+        offsets, rows, macs = find(inputs)
+        return engine.Found(2 * offsets, np.repeat(rows, 2), macs)
+
+    problem.rows.finder.find = twice
+    np.testing.assert_array_equal(problem.evaluate(INPUTS)[1], once[1])
+
+
+def test_multiply_adds_are_those_of_the_products():
+    assert [Problem().evaluate(side)[2] for side in (INPUTS, OUTPUTS, NEITHER)] == [
+        2 * N * N * DIM,
+        2 * N * N * DIM,
+        N * N * DIM,
+    ]
+    problem = Problem(2, BestRows(3), block=7)
+    inputs, outputs, dense = problem.truth()
+    n_candidates = (reference_collapsed.best_rows(inputs, outputs, 3) | (dense > 0)).sum()
+    searching = N * N * DIM
+    assert problem.evaluate(OUTPUTS)[2] == searching + 2 * n_candidates * DIM
+    assert problem.evaluate(NEITHER)[2] == searching + n_candidates * DIM
+
+
+def test_it_is_the_mean_loss_of_the_pairs_that_streaming_meets(tmp_path):
+    """Under the exact softmax, every pair of the stream by itself."""
+    setup = Setup(OBJECTIVES["softmax"](OBJECTIVES["softmax"].Settings()), sampler="all", bias=True)
+    pairs = reference.pairs_of(setup.kept(), 0, setup.n_tokens)
+    n_words = len(setup.tables.inputs)
+    losses = []
+    for x, y, *_ in pairs:
+        z = setup.tables.outputs.astype(np.float64) @ setup.tables.inputs[x]
+        losses.append(np.log(np.exp(z).sum()) - z[y])
+    with cooccurrence.counted(setup.stream, n_words, setup.plan.window, [setup.key], 10**6, home=tmp_path) as counts:
+        rows = engine.AllRows(setup.objective.coefficients, setup.numbers, counts, n_words, setup.dim + 1, engine.Workers(2))
+        load_kernel(engine.answer_all, setup.objective, rows.arguments(0, rows.z, 0, 0, 0), Silent())
+        found = engine.evaluate(rows, setup.tables.inputs, setup.tables.outputs, NEITHER)
+        assert counts.times.sum() == len(pairs)
+    assert found.loss / len(pairs) == pytest.approx(np.mean(losses), rel=1e-5)
+    assert found.gradient.size == 0

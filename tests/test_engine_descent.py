@@ -1,0 +1,168 @@
+"""Alternating full steps: none makes the objective worse, and a run that is cut short ends where it was last found better."""
+
+import itertools
+import math
+import time
+
+import numpy as np
+import pytest
+from test_engine_collapsed import DIM, BestRows, Problem
+
+from embedx.engine.collapsed import NEITHER
+from embedx.engine.descent import Descent, Side
+from embedx.progress import Silent
+
+ITERATIONS = 12
+
+
+def descent(problem, *, rate=1.0, adagrad=True, iterations=ITERATIONS, ends_at=math.inf, progress=None, watch=None):
+    inputs = Side(problem.inputs, DIM, problem.dense.sum(axis=1), rate, adagrad)
+    outputs = Side(problem.outputs, DIM, problem.dense.sum(axis=0), rate, adagrad)
+    return Descent(problem.rows, inputs, outputs, iterations, ends_at, progress or Silent(), watch or (lambda iteration: None))
+
+
+@pytest.mark.parametrize("adagrad", [True, False], ids=["adagrad", "sgd"])
+@pytest.mark.parametrize("rate", [0.1, 1.0, 1e4])
+def test_the_objective_never_rises(rate, adagrad):
+    """Not even at a rate of ten thousand, which is halved until it suits."""
+    problem = Problem()
+    run = descent(problem, rate=rate, adagrad=adagrad)
+    run.run()
+    told = [iteration.objective for iteration in run.history]
+    assert all(a > b for a, b in itertools.pairwise(told))
+    assert len(told) == 1 + ITERATIONS
+    assert told[-1] < told[0] - 0.2
+    assert problem.evaluate(NEITHER)[0] == pytest.approx(told[-1], rel=1e-6)
+    entropy = -(problem.dense[problem.dense > 0] / problem.dense.sum()) @ np.log(
+        (problem.dense / np.maximum(problem.dense.sum(axis=1, keepdims=True), 1))[problem.dense > 0]
+    )
+    assert told[-1] > entropy  # below which no model comes
+
+
+def test_both_tables_move_and_their_padding_does_not():
+    problem = Problem()
+    before = problem.inputs.copy(), problem.outputs.copy()
+    descent(problem, iterations=1).run()
+    for table, old in zip((problem.inputs, problem.outputs), before, strict=True):
+        assert not np.array_equal(table, old)
+        assert not table[:, DIM:].any()
+
+
+def test_columns_that_do_not_move_stay():
+    problem = Problem()
+    problem.inputs[:, DIM - 1] = 1
+    run = descent(problem)
+    run.inputs.columns = DIM - 1
+    run.run()
+    assert (problem.inputs[:, DIM - 1] == 1).all()
+
+
+def test_the_first_step_of_a_row_is_as_long_as_the_rate_by_adagrad_however_rare_the_row():
+    problem = Problem()
+    before = problem.inputs.copy()
+    descent(problem, rate=0.01, iterations=1).run()
+    lengths = np.linalg.norm(problem.inputs - before, axis=1)
+    np.testing.assert_allclose(np.delete(lengths, 4), 0.01, rtol=1e-3)
+    assert lengths[4] == 0  # a word that is never an input has no gradient
+
+
+def test_a_plain_step_is_the_gradient_by_the_rows_own_frequency():
+    problem = Problem()
+    before, gradient = problem.inputs.copy(), problem.evaluate(0)[1]
+    descent(problem, rate=0.01, iterations=1, adagrad=False).run()
+    share = problem.dense.sum(axis=1, keepdims=True) / problem.dense.sum()
+    moved = (problem.inputs - before)[:, :DIM]
+    np.testing.assert_allclose(moved * share, -0.01 * gradient, atol=1e-7)
+
+
+def test_seconds_and_multiply_adds_add_up_and_watching_takes_no_time():
+    told = []
+
+    def watch(iteration):
+        told.append(iteration)
+        time.sleep(0.1)
+
+    problem = Problem()
+    run = descent(problem, iterations=3, rate=0.01, watch=watch)
+    run.run()
+    assert told == run.history
+    assert [each.number for each in told] == [0, 1, 2, 3]
+    assert 0 < told[0].seconds < told[-1].seconds < 0.3
+    full, half = problem.evaluate(0)[2], problem.evaluate(NEITHER)[2]
+    assert [each.macs for each in told] == [full, 3 * full, 5 * full, 6 * full + half]
+
+
+class Stopping(Silent):
+    """Ctrl-C, or another error, at the n-th report."""
+
+    def __init__(self, n, error=KeyboardInterrupt):
+        self.left, self.error, self.notes = n, error, []
+
+    def update(self, done, **facts):
+        self.left -= 1
+        if self.left == 0:
+            raise self.error
+
+    def note(self, message):
+        self.notes.append(message)
+
+
+@pytest.mark.parametrize("finder", [None, BestRows(5)], ids=["all", "found"])
+@pytest.mark.parametrize("at", range(1, 9))
+def test_an_interrupt_leaves_the_vectors_that_were_last_found_better(at, finder):
+    whole = descent(Problem(1, finder), rate=0.01, iterations=5)
+    whole.run()
+    known = [iteration.objective for iteration in whole.history]
+    problem = Problem(1, finder)
+    run = descent(problem, rate=0.01, progress=Stopping(at))
+    run.run()
+    assert isinstance(run.interrupted_by, KeyboardInterrupt)
+    finished = max(len(run.history) - 1, 0)
+    problem.rows.refit(problem.outputs)
+    now = problem.evaluate(NEITHER)[0]  # after that iteration, or half of the next
+    assert known[finished + 1] * (1 - 1e-6) < now < known[finished] * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("at", [2, 3])
+def test_an_interrupted_step_that_was_never_found_better_is_taken_back(at):
+    problem = Problem()
+    start = problem.evaluate(NEITHER)[0]
+    descent(problem, rate=1e4, progress=Stopping(at)).run()
+    assert problem.evaluate(NEITHER)[0] == start
+
+
+def test_watching_takes_nothing_from_the_budget():
+    problem = Problem()
+    run = descent(problem, iterations=None, ends_at=time.monotonic() + 0.2, watch=lambda i: time.sleep(0.1 * (i.number < 4)))
+    run.run()
+    assert len(run.history) > 5
+
+
+def test_a_budget_ends_the_run_and_lost_steps_are_taken_back():
+    problem = Problem()
+    run = descent(problem, iterations=None, ends_at=time.monotonic() + 0.2)
+    run.run()
+    assert run.history[-1].seconds < 0.3
+    assert problem.evaluate(NEITHER)[0] <= run.history[-1].objective * (1 + 1e-6)
+    assert run.interrupted_by is None
+    late = descent(problem, ends_at=time.monotonic() - 1)
+    before = problem.inputs.copy()
+    late.run()
+    assert late.history == []
+    np.testing.assert_array_equal(problem.inputs, before)
+
+
+def test_an_error_is_not_swallowed():
+    with pytest.raises(ZeroDivisionError):
+        descent(Problem(), progress=Stopping(3, ZeroDivisionError)).run()
+
+
+def test_where_nothing_lowers_the_objective_it_stops_and_says_so():
+    problem = Problem()
+    problem.inputs[:] = problem.outputs[:] = 0  # a saddle point: neither table has a gradient
+    progress = Stopping(-1)
+    run = descent(problem, progress=progress)
+    run.run()
+    assert run.history[-1].number == 1
+    assert not problem.inputs.any()
+    assert progress.notes[-1] == "no step lowers the objective any further after 1 iterations"
