@@ -28,16 +28,16 @@ from embedx.memory import available_memory
 from embedx.objectives.contract import Objective
 from embedx.progress import Progress, Silent
 from embedx.samplers.draws import noise_distribution
-from embedx.settings import Settings, TextSettings, VocabularySettings, option_name, param
+from embedx.settings import Settings, TextSettings, VocabularySettings, option_name, param, settings_of
 from embedx.skipgram import SkipGramSettings, Trained
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
 from embedx.text.encode import Corpora, encode
 from embedx.text.vocabulary import kept_counts, select
 
-NOT_TAKEN = ("sampler", "sampler_exponent", "share", "draws")  # settings of streaming: nothing is drawn here
+NOT_TAKEN = ("sampler", "sampler_exponent", "share", "draws", "negatives", "warm_up")  # settings of streaming: nothing is drawn
 SHARED = ("dim", "window", "bias", "threads", "heldout", "seed")  # settings that the streaming epoch has in common
-DEFAULTS = {"epochs": 20, "learning_rate": 1.0}  # that differ from streaming's
+DEFAULTS = {"epochs": 20, "learning_rate": 1.0, "query": 0.05}  # that differ from streaming's; K/20 is the paper's
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,11 +57,12 @@ Watch = Callable[[model.WordVectors, Iteration], None]
 
 
 def collapses(objective: Objective | type[Objective]) -> bool:
-    """Whether an objective can be told the counts of an input as one example, and means what eq. 9 does: it meets all rows,
-    keeps nothing in between, and its step is the gradient's.
+    """Whether an objective can be told the counts of an input as one example, and means what eq. 9 does: it meets all rows, or
+    those that a search finds, keeps nothing in between, and its scores are logarithms of probabilities.
     """
-    is_stateless = objective.state_width == 0 and objective.uniforms_width == 0
-    return objective.samplers == ("all",) and is_stateless and objective.merges and objective.kind == "gradient"
+    is_stateless = objective.state_width == 0 and objective.uniforms_width == 0 and objective.kind == "gradient"
+    meets_all = objective.samplers == ("all",) and objective.merges
+    return is_stateless and (meets_all or ("search" in objective.samplers and objective.calibrated))
 
 
 def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGramSettings, CollapsedSettings, Objective]:
@@ -75,8 +76,15 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     for name in NOT_TAKEN:
         if name in options:
             raise EmbedxError(f"{option_name(name)} does not apply with --collapsed, where nothing is drawn")
+    own = {name: value for name, value in objective.word_defaults.items() if name in settings_of(objective.Settings)}
+    made = objective(objective.Settings.from_options({**own, **DEFAULTS, **options}))
+    if not collapses(made):
+        raise EmbedxError(f"--collapsed takes --objective {objective.name} only with a loss that gives probabilities")
+    search = made.search(2)
+    if search is not None and search.steps > 0:
+        raise EmbedxError("--collapsed takes exact scores of the rows found; leave out --no-rescore")
     settings = SkipGramSettings.from_options({**DEFAULTS, **options, "sampler": objective.samplers[0]})
-    return settings, CollapsedSettings.from_options(options), objective(objective.Settings.from_options(options))
+    return settings, CollapsedSettings.from_options(options), made
 
 
 def check_not_typed(typed: dict[str, Any]) -> None:
@@ -102,7 +110,7 @@ def train(
     """Word vectors of `corpora`, named or given as for `embedx.skipgram.train`; `settings` are those that `chosen` gives.
 
     watch   is called with the vectors, which are views, at the start and after each iteration; its time is not counted
-    finder  finds the rows that compete; by default all do
+    finder  finds the rows that compete; by default as the objective's `search` says, else all do
     Raises `EmbedxError` for what the user can mend. Ctrl-C and the end of the time budget end the training with the vectors
     that were last found to be better than those before.
     """
@@ -205,6 +213,9 @@ def _rows(task: skipgram.Task, counts: Counts, workers: engine.Workers, finder: 
     objective, outputs = task.objective, task.tables.outputs
     columns = task.settings.dim + (task.settings.bias != "none")
     numbers = objective.numbers(len(outputs), len(task.words))
+    search = objective.search(len(outputs))
+    if finder is None and search is not None:
+        finder = engine.Searching(search, len(outputs), columns, task.settings.seed, workers)
     if finder is None:
         exact = engine.AllRows(objective.coefficients, numbers, counts, len(outputs), columns, workers)
         load_kernel(engine.answer_all, objective, exact.arguments(0, exact.z, 0, 0, 0), task.progress)
@@ -246,7 +257,7 @@ def _model(task: skipgram.Task, collapsed: CollapsedSettings, descent: Descent, 
     """The word vectors with the record of the run."""
     vectors = task.model(None)
     for name in set(NOT_TAKEN) - {"sampler"}:
-        del vectors.settings[name]
+        vectors.settings.pop(name, None)
     vectors.settings |= collapsed.record()
     vectors.facts |= {
         "collapsed": True,

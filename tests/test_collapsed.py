@@ -20,10 +20,10 @@ from embedx.text import cooccurrence
 SMALL = {"dim": 16, "epochs": 10, "sample": 0, "threads": 2}
 
 
-def fit(corpus, *, watch=None, finder=None, **options):
+def fit(corpus, *, objective="softmax", watch=None, finder=None, **options):
     from embedx.settings import VocabularySettings
 
-    settings, own, objective = collapsed.chosen(objectives.find("softmax"), SMALL | options)
+    settings, own, objective = collapsed.chosen(objectives.find(objective), SMALL | options)
     vocabulary = VocabularySettings.from_options(SMALL | options)
     return collapsed.train(corpus, objective, settings, own, vocabulary=vocabulary, watch=watch, finder=finder)
 
@@ -100,6 +100,16 @@ def test_a_search_that_finds_all_rows_is_exact(two_topics):
     assert found[0]["macs"] > exact[0]["macs"]  # by the search itself
 
 
+@pytest.mark.parametrize("objective", [name for name, each in OBJECTIVES.items() if "search" in each.samplers])
+def test_rows_that_are_found_will_do(two_topics, objective):
+    found = fit(two_topics, objective=objective, query=0.5)
+    told = [each["objective"] for each in found.vectors.facts["history"]]
+    assert all(a > b for a, b in itertools.pairwise(told))
+    assert {word for word, _ in found.vectors.most_similar("cat", top_k=3)} <= {"dog", "purr", "fur", "paw", "tail"}
+    assert found.vectors.settings["query"] == 0.5
+    assert found.vectors.settings["loss"] == "softmax"
+
+
 def test_a_watcher_sees_the_vectors_of_each_iteration(two_topics):
     seen = []
     fit(two_topics, epochs=2, watch=lambda vectors, iteration: seen.append((vectors.vectors.copy(), iteration.number)))
@@ -149,7 +159,7 @@ def test_what_does_not_fit_in_memory_is_refused(two_topics, monkeypatch, bytes_t
         fit(two_topics, dim=10**9, count_passes=10_000)
 
 
-def test_only_an_objective_over_all_rows_can_be_collapsed():
+def test_only_an_objective_over_all_rows_or_found_ones_can_be_collapsed():
     assert collapsed.collapses(OBJECTIVES["softmax"])
     for name in ("ns", "hs", "ar", "implicit", "margin"):
         with pytest.raises(EmbedxError, match=f"--collapsed does not apply to --objective {name}; taken by softmax"):
@@ -197,6 +207,12 @@ def test_a_budget_too_small_for_anything_is_told(home, two_topics):
         (["--collapsed", "--objective", "softmax", "--share", "3"], "--share does not apply with --collapsed"),
         (["--collapsed", "--objective", "softmax", "--negatives", "3"], "--negatives does not apply to --objective softmax"),
         (["--collapsed", "--objective", "softmax", "--count-memory", "0"], "--count-memory 0.0: must be above 0"),
+        (["--collapsed", "--objective", "mips", "--warm-up", "1"], "--warm-up does not apply with --collapsed"),
+        (
+            ["--collapsed", "--objective", "mips", "--loss", "margin"],
+            "--objective mips only with a loss that gives probabilities",
+        ),
+        (["--collapsed", "--objective", "ldgs", "--no-rescore"], "leave out --no-rescore"),
         (["--count-passes", "3"], "--count-passes applies only with --collapsed"),
     ],
 )

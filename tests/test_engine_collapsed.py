@@ -11,11 +11,13 @@ from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS
 from embedx.engine.simd import aligned_zeros
 from embedx.kernels import load_kernel
 from embedx.objectives import OBJECTIVES
+from embedx.objectives.contract import Search
 from embedx.progress import Silent
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
 
 N, DIM = 30, 7
+SEARCH_MACS = 1000  # for each input
 
 
 class BestRows:
@@ -30,7 +32,7 @@ class BestRows:
     def find(self, inputs):
         rows = np.argpartition(-(inputs @ self.outputs.T), self.n - 1, axis=1)[:, : self.n].astype(np.int32)
         offsets = np.arange(0, rows.size + 1, self.n, dtype=np.int64)
-        return engine.Found(offsets, np.ascontiguousarray(rows.ravel()), inputs.size * len(self.outputs))
+        return engine.Found(offsets, np.ascontiguousarray(rows.ravel()), SEARCH_MACS * len(inputs))
 
 
 class Problem:
@@ -55,7 +57,7 @@ class Problem:
             self.rows = engine.AllRows(*arguments)
             load_kernel(engine.answer_all, objective, self.rows.arguments(0, self.rows.z, 0, 0, 0), Silent())
         else:
-            self.rows = engine.FoundRows(*arguments, finder)
+            self.rows = engine.FoundRows(*arguments, finder(self.workers) if callable(finder) else finder)
             none = engine.Found(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), 0)
             like = self.rows.arguments(
                 0, self.inputs, self.outputs, none, 0, 0, 0, INPUTS, self.outputs, np.zeros(threads, dtype=np.int64)
@@ -130,6 +132,34 @@ def test_an_evaluation_leaves_nothing_behind():
         np.testing.assert_array_equal(again[1], once[1])
 
 
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_an_index_that_is_looked_through_whole_finds_all_rows(blocks):
+    everything = Search(blocks, clusters=5, looked_at=N, threshold=0.0, tau=1e-9, reach=1e9, from_sum=True, steps=0)
+    problem = Problem(2, lambda workers: engine.Searching(everything, N, DIM, 1, workers), block=7)
+    truth = reference_collapsed.gradients(*problem.truth())
+    for side in (INPUTS, OUTPUTS):
+        loss, gradient, macs = problem.evaluate(side)
+        assert loss == pytest.approx(reference_collapsed.objective(*problem.truth()), rel=1e-5)
+        np.testing.assert_allclose(gradient, truth[side], atol=1e-7)
+        assert macs >= 3 * N * N * DIM + N * 5 * DIM  # scores in the index, the centres', exact scores, the gradient
+
+
+def test_an_index_finds_the_rows_that_matter_and_fewer_are_looked_at():
+    some = Search(1, clusters=5, looked_at=8, threshold=0.0, tau=1e-2, reach=4.6, from_sum=True, steps=0)
+    problem = Problem(2, lambda workers: engine.Searching(some, N, DIM, 1, workers))
+    found = problem.rows.finder.find(problem.inputs)
+    competes = problem.dense > 0
+    for x in range(N):
+        competes[x, found.rows[found.offsets[x] : found.offsets[x + 1]]] = True
+    inputs, outputs, dense = problem.truth()
+    loss, gradient, _ = problem.evaluate(INPUTS)
+    assert loss == pytest.approx(reference_collapsed.objective(inputs, outputs, dense, competes), rel=1e-5)
+    np.testing.assert_allclose(gradient, reference_collapsed.gradients(inputs, outputs, dense, competes)[0], atol=1e-7)
+    assert len(found.rows) < 0.7 * N * N
+    best = (inputs @ outputs.T).argmax(axis=1)
+    assert competes[np.arange(N), best].mean() > 0.7
+
+
 def test_a_search_sees_the_rows_as_they_are_now():
     problem = Problem(1, BestRows(1))
     problem.outputs[:, :DIM] *= -1
@@ -163,7 +193,7 @@ def test_multiply_adds_are_those_of_the_products():
     problem = Problem(2, BestRows(3), block=7)
     inputs, outputs, dense = problem.truth()
     n_candidates = (reference_collapsed.best_rows(inputs, outputs, 3) | (dense > 0)).sum()
-    searching = N * N * DIM
+    searching = N * SEARCH_MACS
     assert problem.evaluate(OUTPUTS)[2] == searching + 2 * n_candidates * DIM
     assert problem.evaluate(NEITHER)[2] == searching + n_candidates * DIM
 

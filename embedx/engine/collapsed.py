@@ -10,7 +10,7 @@ Each input is one example of the objective: its scores, its N_xy as labels, and 
 compete with each other is all that there is to choose:
 
     AllRows     all of them: large matrix products
-    FoundRows   those that a search finds for u_x, and the targets of x: products over short lists
+    FoundRows   those that a search finds for u_x (Searching), and the targets of x: products over short lists
 
 Both take a block of inputs at a time, so that the scores of all inputs never need memory at once.
 """
@@ -24,6 +24,9 @@ import numpy as np
 
 from embedx.compiled import kernel, kernel_part
 from embedx.engine.simd import LANES, load, multiply_add, prefetch, splat, store, sum_of, zeros
+from embedx.objectives.contract import Search
+from embedx.search.index import build
+from embedx.search.look import candidates, new_probe
 from embedx.text.cooccurrence import Counts
 
 BLOCK_FLOATS = 1 << 25  # scores of a block where all rows compete: 128 MB
@@ -44,10 +47,10 @@ class Finder(Protocol):
     """Rows that score high, for FoundRows."""
 
     def refit(self, outputs: np.ndarray) -> None:
-        """The output rows, float32 (n_rows, columns), are these from now on."""
+        """The output rows, float32 (n_rows, stride), are these from now on."""
 
     def find(self, inputs: np.ndarray) -> Found:
-        """The rows that score highest for each of `inputs`, float32 (n, columns)."""
+        """The rows that score highest for each of `inputs`, float32 (n, stride)."""
 
 
 class Line(NamedTuple):
@@ -160,7 +163,9 @@ class AllRows:
 
 
 class FoundRows:
-    """The rows that a finder finds compete, with exact scores; a row that is not found has no coefficient."""
+    """The rows that a finder finds compete, with exact scores. Others have no coefficient and no part in the sum, so that the
+    objective is too small, the more so the less is found.
+    """
 
     block = BLOCK_INPUTS
 
@@ -175,12 +180,12 @@ class FoundRows:
         self.parts: list[np.ndarray] = []  # of the outputs' gradient, one for each worker
 
     def refit(self, outputs: np.ndarray) -> None:
-        self.finder.refit(outputs[:, : self.columns])
+        self.finder.refit(outputs)
 
     def add(
         self, first: int, stop: int, inputs: np.ndarray, outputs: np.ndarray, side: int, gradient: np.ndarray
     ) -> tuple[float, int]:
-        found = self.finder.find(inputs[first:stop, : self.columns])
+        found = self.finder.find(inputs[first:stop])
         candidates = np.zeros(self.workers.n, dtype=np.int64)
         if side == OUTPUTS and first == 0:
             self.parts = [np.zeros_like(gradient) for _ in range(self.workers.n)]
@@ -206,6 +211,37 @@ class FoundRows:
             inputs, outputs, first, begin, end, self.counts, found.offsets, found.rows, side, gradient, self.numbers,
             self.lines[worker], worker, candidates,
         )  # fmt: skip
+
+
+class Searching:
+    """A finder by an index of the output rows, which is built anew whenever they have moved."""
+
+    def __init__(self, search: Search, n_rows: int, columns: int, seed: int, workers: "Workers") -> None:
+        self.search, self.n_rows, self.columns, self.seed, self.workers = search, n_rows, columns, seed, workers
+        self.probes = [new_probe(n_rows, search) for _ in range(workers.n)]
+        self.most = min(2 * search.blocks * search.looked_at, n_rows)  # rows found for an input; clusters overshoot
+        self.at_a_time = max(1, BLOCK_FLOATS // 4 // self.most)
+
+    def refit(self, outputs: np.ndarray) -> None:
+        rng = np.random.default_rng(self.seed)
+        self.index = build(outputs, self.n_rows, self.columns, self.search, rng, self.workers.n)
+
+    def find(self, inputs: np.ndarray) -> Found:
+        """Its multiply-adds are those of looking things up; building the index is not among them."""
+        macs = np.zeros(self.workers.n, dtype=np.int64)
+        n_found, pieces = np.zeros(len(inputs), dtype=np.int64), []
+        for first in range(0, len(inputs), self.at_a_time):
+            h = inputs[first : first + self.at_a_time]
+            rows = np.empty((len(h), self.most), dtype=np.int32)
+            n = n_found[first : first + self.at_a_time]
+
+            def look_up(worker: int, begin: int, end: int, h: Any = h, rows: Any = rows, n: Any = n) -> float:
+                find_rows(self.index, self.search, h, begin, end, rows, n, macs, worker, self.probes[worker])
+                return 0.0
+
+            sum(self.workers.share_out(look_up, len(h)))
+            pieces.append(rows[np.arange(self.most) < n[:, None]])
+        return Found(np.concatenate(([0], np.cumsum(n_found))), np.concatenate(pieces), int(macs.sum()))
 
 
 class Workers:
@@ -250,6 +286,16 @@ def answer_all(coefficients, z, first, begin, end, counts, numbers, line):
         for at in range(counts.offsets[x], counts.offsets[x + 1]):
             line.label[0, counts.targets[at]] = 0
     return loss
+
+
+@kernel
+def find_rows(index, search, h, begin, end, rows, n_found, macs, worker, probe):
+    """Write what is found for h[e], e in begin:end, to rows[e], and its number; add the multiply-adds to macs[worker]."""
+    for e in range(begin, end):
+        n_found[e] = candidates(index, search, h, e, rows, e, 0, rows.shape[1], probe)
+        for j in range(index.ids.shape[0]):
+            n_scored = index.in_use.shape[1] + probe.start[j, probe.n_visited[j]]
+            macs[worker] += n_scored * (index.edges[j + 1] - index.edges[j])
 
 
 @kernel
