@@ -99,12 +99,12 @@ def find_centres(
         sums = np.zeros((clusters, end - begin), dtype=np.float32)
         scores = np.zeros((1, padded(clusters)), dtype=np.float32)
         picks = np.random.default_rng([j, int(firsts[j])])
-        sums[:] = _directions(table[picks.choice(sample, clusters, replace=clusters > n_sampled), begin:end])
+        sums[:] = _directions(table[picks.choice(sample, clusters, replace=clusters > n_sampled), begin:end], picks)
         for _ in range(ROUNDS):
             lengths = np.linalg.norm(sums, axis=1, keepdims=True)
             empty = lengths[:, 0] <= SHORT
             if empty.any():  # a centre without rows begins anew at some row
-                sums[empty] = _directions(table[picks.choice(sample, int(empty.sum())), begin:end])
+                sums[empty] = _directions(table[picks.choice(sample, int(empty.sum())), begin:end], picks)
                 lengths = np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), SHORT)
             set_centres(centres, edges, clusters, j, sums / lengths)
             assign(centres, edges, clusters, j, table, sample, 0, n_sampled, scores, home_of[j])
@@ -121,7 +121,8 @@ def find_centres(
     return centres
 
 
-def _directions(vectors: np.ndarray) -> np.ndarray:
-    """The vectors at length 1; those without length stay."""
+def _directions(vectors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The vectors at length 1; those without length, as of a table that was not trained yet, point anywhere."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.where(lengths > SHORT, lengths, 1), dtype=np.float32)
+    vectors = np.where(lengths > SHORT, vectors, rng.normal(size=vectors.shape))
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)

@@ -83,7 +83,7 @@ def look(index, search, h, e, j, probe):
                 best, total = highest, total * exp(best - highest)
             for k in range(at - n_panels * LANES, at):
                 total += exp(scale * probe.scores[j, k] - best)
-            if highest < best + np.log(total) - np.float32(search.reach):
+            if n > 0 and highest < best + np.log(total) - np.float32(search.reach):
                 break
     probe.n_visited[j] = n_visits
     probe.start[j, n_visits] = at

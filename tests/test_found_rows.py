@@ -1,0 +1,176 @@
+"""Training on the rows that an index finds: exact where it finds all of them, and learning where it does not."""
+
+import io
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+import embedx
+from embedx import classify
+from embedx.classifier import load
+from embedx.classify import ClassifySettings
+from embedx.commands import predict
+from embedx.errors import EmbedxError
+from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.digits import digits
+from embedx.objectives.hs import HierarchicalSoftmax
+from embedx.objectives.ldgs import Ldgs
+from embedx.objectives.margin import Margin
+from embedx.objectives.mips import Mips
+from embedx.objectives.softmax import Softmax
+from embedx.progress import Reporter, Silent
+
+EVERYTHING = {"query": 1.0, "slack": 1e6, "tau": 1e-30, "warm_up": 0.0}
+
+
+def problem(kind, n=200, n_labels=40, seed=0):
+    """Examples of one to three labels, dense or bags of words."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(n_labels, 23))
+    labels = [rng.choice(n_labels, rng.integers(1, 4), replace=False) for _ in range(n)]
+    x = np.array([centres[mine].sum(axis=0) for mine in labels]) + 0.3 * rng.normal(size=(n, 23))
+    x = (np.maximum(x, 0) if kind == "hidden" else x).astype(np.float32)
+    return Labeled(csr_matrix(x) if kind == "hidden" else x, Labels.of_rows(labels), n_labels)
+
+
+def run(objective, data, progress=None, **options):
+    options = {"epochs": 2, "batch_size": 10, "threads": 1, "learning_rate": 0.1} | options
+    if data.is_sparse:
+        options |= {"hidden": 12}
+    made = objective(objective.Settings.from_options(options))
+    return classify.train(data, made, ClassifySettings.from_options(options), progress=progress)
+
+
+@pytest.mark.parametrize("kind", ["dense", "hidden"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+@pytest.mark.parametrize(("loss", "exact"), [("margin", Margin), ("softmax", Softmax)])
+@pytest.mark.parametrize("labels", ["all", "one"])
+def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact, labels):
+    data = problem(kind, n=100)
+    how = {"optimizer": optimizer, "labels": labels, "schedule": "constant", "epochs": 2 if optimizer == "sgd" else 1}
+    if labels == "one":  # which label stands for all is drawn elsewhere: rows of one label, then
+        first = data.labels.offsets[:-1]
+        data = Labeled(data.features, Labels(np.arange(len(data) + 1), data.labels.ids[first]), data.n_labels)
+    expected = run(exact, data, **how).classifier.arrays
+    for blocks in (1, 3):
+        found = run(Ldgs, data, **how, **EVERYTHING, loss=loss, blocks=blocks, clusters=4).classifier.arrays
+        for name in expected:
+            np.testing.assert_allclose(found[name], expected[name], atol=2e-4)
+    assert abs(expected["output"]).max() > 0.05
+
+
+@pytest.mark.parametrize("objective", [Mips, Ldgs])
+@pytest.mark.parametrize(
+    "options", [{}, {"loss": "softmax"}, {"threads": 2, "l2": 1e-4}, {"rescore": False, "iterations": 20}, {"warm_up": 0.0}]
+)
+def test_digits_are_learned_from_what_is_found(objective, options):
+    training, test = digits(400, 200)
+    trained = run(objective, training, **({"query": 0.2, "clusters": 5, "epochs": 10} | options))
+    assert trained.classifier.evaluate(test)["accuracy"] > 0.8
+
+
+def test_the_search_begins_after_the_warm_up_and_says_so():
+    data, told = problem("dense"), io.StringIO()
+    run(Ldgs, data, Reporter(told), warm_up=1.5, blocks=4)
+    assert told.getvalue().count("search begins: 40 rows in 6 clusters in each of 4 blocks") == 1
+    told = io.StringIO()
+    run(Ldgs, data, Reporter(told), warm_up=2.0)
+    assert "search begins" not in told.getvalue()
+    drawn, partly, uniform = (
+        run(Ldgs, data, schedule="constant", **how).classifier.arrays["output"]
+        for how in ({"warm_up": 2.0}, {"warm_up": 1.0}, {"sampler": "uniform"})
+    )
+    np.testing.assert_array_equal(drawn, uniform)
+    assert abs(drawn - partly).max() > 0.01
+
+
+def test_the_same_seed_gives_the_same_rows():
+    data = problem("hidden")
+    first, second = (run(Ldgs, data, query=0.2).classifier.arrays["output"] for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert abs(first - run(Ldgs, data, query=0.2, seed=2).classifier.arrays["output"]).max() > 0
+
+
+def test_sparse_features_by_themselves_cannot_be_searched_by():
+    data = problem("dense")
+    sparse = Labeled(csr_matrix(data.features), data.labels, data.n_labels)
+    with pytest.raises(EmbedxError, match="ldgs searches by a dense vector: add --hidden 100, or --sampler all"):
+        classify.train(sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1))
+
+
+# ---- words
+
+
+def test_words_that_find_every_word_learn_what_the_exact_softmax_learns(two_topics):
+    options = {"dim": 8, "epochs": 2, "sample": 0, "threads": 1, "share": 4, "learning_rate": 0.5}
+    exact = embedx.SkipGram("softmax", **options).fit(two_topics).model
+    found = embedx.SkipGram("ldgs", **options, **EVERYTHING, loss="softmax", blocks=3, clusters=2).fit(two_topics).model
+    np.testing.assert_allclose(found.vectors, exact.vectors, atol=2e-3)
+    assert abs(exact.vectors).max() > 0.3
+
+
+@pytest.mark.parametrize("options", [{}, {"loss": "margin"}, {"threads": 3}, {"bias": "none", "optimizer": "sgd"}])
+def test_words_learn_their_topic_from_what_they_find(two_topics, options):
+    options = {"dim": 16, "epochs": 5, "sample": 0, "query": 0.3, "threads": 1} | options
+    model = embedx.SkipGram("ldgs", **options).fit(two_topics).model
+    assert {word for word, _ in model.most_similar("truck", top_k=3)} <= {"car", "engine", "wheel", "road", "fuel"}
+
+
+# ---- prediction
+
+
+@pytest.fixture(scope="module", params=["dense", "hidden"])
+def saved(request, tmp_path_factory):
+    """A saved softmax model of many labels, and its features."""
+    data = problem(request.param, n=600, n_labels=300)
+    folder = tmp_path_factory.mktemp("searched") / request.param
+    run(Softmax, data, epochs=5).classifier.save(folder)
+    return folder, data.features
+
+
+def test_a_search_among_all_labels_predicts_what_there_is(saved):
+    folder, features = saved
+    model = load(folder)
+    searched = model.searched_top_k(features, 4, share=1.0)
+    ids, p = (np.concatenate(part) for part in zip(*searched, strict=True))
+    true_ids, true_p = (np.concatenate(part) for part in zip(*model.top_k(features, 4), strict=True))
+    np.testing.assert_array_equal(ids, true_ids)
+    np.testing.assert_allclose(p, true_p, rtol=1e-3)
+    assert searched.recall == 1
+
+
+def test_a_search_among_some_labels_says_how_many_it_finds(saved):
+    folder, features = saved
+    model = load(folder)
+    searched = model.searched_top_k(features, 4, share=0.1, threads=2)
+    ids = np.concatenate([ids for ids, _ in searched])
+    true = np.concatenate([ids for ids, _ in model.top_k(features, 4)])
+    recall = np.mean([np.isin(a, b).mean() for a, b in zip(true[:200], ids[:200], strict=True)])
+    assert searched.search.looked_at == 100
+    assert 0.5 < searched.recall < 1
+    assert searched.recall == pytest.approx(recall)
+
+
+def test_predict_by_search_tells_its_recall(tmp_path):
+    data, told = problem("dense", n=600, n_labels=300), io.StringIO()
+    run(Softmax, data).classifier.save(tmp_path / "model")
+    np.save(tmp_path / "features.npy", data.features)
+    rows = list(predict(str(tmp_path / "model"), str(tmp_path / "features.npy"), 3, 1, 0.5, Reporter(told)))
+    assert [len(row) for row in rows] == [3] * 600
+    assert "150 of 300 labels are looked at for each row, which finds" in told.getvalue()
+
+
+def test_a_model_that_cannot_be_searched_says_so():
+    tree = run(HierarchicalSoftmax, problem("dense"), epochs=1).classifier
+    with pytest.raises(EmbedxError, match="--search: hs does not rank labels by their scores alone"):
+        tree.searched_top_k(problem("dense").features)
+    data = problem("dense")
+    wide = classify.train(
+        Labeled(csr_matrix(data.features), data.labels, 40),
+        Softmax(Softmax.Settings()),
+        ClassifySettings(epochs=1),
+        progress=Silent(),
+    )
+    with pytest.raises(EmbedxError, match="--search needs dense features or a model with a hidden layer"):
+        wide.classifier.searched_top_k(csr_matrix(data.features))
