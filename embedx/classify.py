@@ -133,6 +133,8 @@ def train(
     training early with what was learned so far; the outcome tells.
     """
     progress = progress or Silent()
+    if settings.sampler is None and settings.optimizer != "lbfgs" and _cannot_search(settings, objective, data):
+        progress.note("sparse features cannot be searched by: every label competes; --hidden 100 makes them dense")
     settings = resolved(settings, objective, data)
     if weights is not None and settings.optimizer != "lbfgs":
         raise EmbedxError("weights of rows apply with --optimizer lbfgs alone")
@@ -189,7 +191,7 @@ def train(
 
 def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) -> ClassifySettings:
     """The settings with nothing left open but `hidden`, `max_norm`, `decay_every`. Raises `EmbedxError` for what cannot be."""
-    sampler = settings.sampler or objective.samplers[0]
+    sampler = settings.sampler or ("all" if _cannot_search(settings, objective, data) else objective.samplers[0])
     is_step = objective.kind == "step"
     optimizer = settings.optimizer or ("sgd" if is_step else str(objective.label_defaults.get("optimizer", "adagrad")))
     batch = settings.batch_size if settings.batch_size is not None else 1 if is_step else 100
@@ -207,14 +209,14 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         raise EmbedxError(
             f"--optimizer lbfgs does not apply to {name}, whose loss is drawn at random at each look; take adagrad"
         )
-    if optimizer == "lbfgs" and settings.sampler in ("unigram", "uniform"):
+    if optimizer == "lbfgs" and settings.sampler in ("unigram", "uniform", "search"):
         raise EmbedxError(f"--sampler {sampler} does not apply with --optimizer lbfgs, where all rows compete")
     if optimizer == "lbfgs" and settings.hidden:
         raise EmbedxError("--optimizer lbfgs does not apply with --hidden; take adagrad")
     if optimizer == "lbfgs" and settings.labels == "one":
         raise EmbedxError("--optimizer lbfgs does not apply with --labels one; take --labels all")
-    if sampler == "search" and data.is_sparse and not settings.hidden:
-        raise EmbedxError(f"{name} searches by a dense vector: add --hidden 100, or --sampler all")
+    if sampler == "search" and _cannot_search(settings, objective, data):
+        raise EmbedxError("--sampler search needs dense features or --hidden 100; these features are sparse")
     if settings.hidden and not data.is_sparse:
         raise EmbedxError("--hidden applies to sparse features; these are dense")
     if optimizer == "sgd" and rate * settings.l2 >= 1:
@@ -225,6 +227,11 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     return dataclasses.replace(
         settings, sampler=sampler, optimizer=optimizer, batch_size=batch or len(data), learning_rate=rate, threads=threads
     )
+
+
+def _cannot_search(settings: ClassifySettings, objective: Objective, data: Labeled) -> bool:
+    """Whether an objective would search, but has no dense vector to search by."""
+    return "search" in objective.samplers and data.is_sparse and not settings.hidden
 
 
 def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]:

@@ -399,7 +399,7 @@ def form_of(objective: Objective) -> int:
     """How the objective is told the pairs of a block."""
     if objective.takes == "sum":
         return blocks.SUMS
-    return blocks.SETS if objective.merges or objective.takes == "set" else blocks.PAIRS
+    return blocks.SETS if objective.merges or objective.gathers else blocks.PAIRS
 
 
 def _check(tables: engine.Tables, settings: SkipGramSettings, outcome: trainer.Outcome, progress: Progress) -> None:

@@ -62,7 +62,7 @@ def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact
 
 @pytest.mark.parametrize("objective", [Mips, Ldgs])
 @pytest.mark.parametrize(
-    "options", [{}, {"loss": "softmax"}, {"threads": 2, "l2": 1e-4}, {"rescore": False, "iterations": 20}, {"warm_up": 0.0}]
+    "options", [{}, {"loss": "softmax"}, {"threads": 2, "l2": 1e-4}, {"rescore": False, "iterations": 20, "query": 1.0}, {"warm_up": 0.0}]
 )
 def test_digits_are_learned_from_what_is_found(objective, options):
     training, test = digits(400, 200)
@@ -95,8 +95,13 @@ def test_the_same_seed_gives_the_same_rows():
 def test_sparse_features_by_themselves_cannot_be_searched_by():
     data = problem("dense")
     sparse = Labeled(csr_matrix(data.features), data.labels, data.n_labels)
-    with pytest.raises(EmbedxError, match="ldgs searches by a dense vector: add --hidden 100, or --sampler all"):
-        classify.train(sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1))
+    with pytest.raises(EmbedxError, match="--sampler search needs dense features or --hidden 100"):
+        classify.train(sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1, sampler="search"))
+    told = io.StringIO()
+    trained = classify.train(sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1), progress=Reporter(told))
+    assert "every label competes; --hidden 100 makes them dense" in told.getvalue()
+    exact = classify.train(sparse, Margin(Margin.Settings()), ClassifySettings(epochs=1))
+    np.testing.assert_array_equal(trained.classifier.arrays["output"], exact.classifier.arrays["output"])
 
 
 # ---- words

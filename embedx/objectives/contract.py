@@ -42,6 +42,8 @@ objective that `merges` as one example of all of them: label_k is how many of it
 back is the sum over the pairs, each as if it were alone, a positive being the rival of the others. A rival that is there with
 certainty rather than drawn has times 1 and loge 0. On a tree the turns of all paths add up.
 
+One that takes a "set" and `gathers` is told the same, and takes the m positives for one set, not for m pairs.
+
 Which rows compete is the task's `--sampler`, among those that an objective names in `samplers`:
 
     "unigram", "uniform"   draws: `times` and `loge` tell how many and how many to expect
@@ -121,6 +123,7 @@ class Objective:
     samplers: ClassVar[tuple[str, ...]] = ("unigram", "uniform", "all")  # the first is the default
     keeps_hits: ClassVar[bool] = False
     merges: ClassVar[bool] = False  # several examples with one input and one positive each may be told as one; see above
+    gathers: ClassVar[bool] = False  # takes the positives of an input in a block of text as a "set"; see above
     separable: ClassVar[bool] = False  # a coefficient depends on its own candidate alone
     moves_few: ClassVar[bool] = False  # among all rows most coefficients are exactly 0
     stable: ClassVar[bool] = False  # finite at any score

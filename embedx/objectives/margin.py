@@ -173,6 +173,7 @@ class Margin(Objective):
     Settings = MarginSettings
     coefficients = staticmethod(coefficients)
     takes = "set"
+    gathers = True
     samplers = ("all", "unigram", "uniform")
     moves_few = True
     stable = True

@@ -32,6 +32,7 @@ class Searched(Objective):
 
     coefficients = staticmethod(margin.coefficients)
     takes = "set"
+    gathers = True
     samplers = ("search", "uniform", "unigram", "all")
     stable = True
     word_defaults = {"loss": "softmax"}
