@@ -62,7 +62,8 @@ def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact
 
 @pytest.mark.parametrize("objective", [Mips, Ldgs])
 @pytest.mark.parametrize(
-    "options", [{}, {"loss": "softmax"}, {"threads": 2, "l2": 1e-4}, {"rescore": False, "iterations": 20, "query": 1.0}, {"warm_up": 0.0}]
+    "options",
+    [{}, {"loss": "softmax"}, {"threads": 2, "l2": 1e-4}, {"rescore": False, "iterations": 20, "query": 1.0}, {"warm_up": 0.0}],
 )
 def test_digits_are_learned_from_what_is_found(objective, options):
     training, test = digits(400, 200)
