@@ -1,5 +1,7 @@
 """The index of rows: it holds what the table holds, follows it, and finds what brute force finds."""
 
+import itertools
+
 import numpy as np
 import pytest
 from reference_search import block_scores
@@ -174,15 +176,16 @@ def test_most_of_the_best_rows_are_found_by_a_look_at_a_tenth():
 def test_a_follower_builds_anew_when_its_rows_have_moved_far():
     table = clustered()
     follower = Follower(table, N, DIM, search(2), seed=1, threads=1, progress=Silent())
-    first = follower.current()
-    moved = new_moved(N)
-    for turn in range(6):
-        assert (follower.current() is first) == (turn < 5)
+    everyone, moved, indexes = np.arange(N, dtype=np.int32), new_moved(N), []
+    for _ in range(16):
+        indexes.append(follower.current())
         table[:, :DIM] += 1
-        everyone = np.arange(N, dtype=np.int32)
         remember(everyone, N, moved)
         remember(everyone, N, moved)
         assert moved.n[0] == N
         follower.follow(moved)
         assert moved.n[0] == 0
         check(follower.index, table)
+    assert follower.n_builds == 1 + sum(a is not b for a, b in itertools.pairwise(indexes))
+    # after 1, 1, 2 and 3 turns the rows have moved more than 1/4, 1/2, 1 and 2 times, then after each 5 more than 4 times
+    assert [a is not b for a, b in itertools.pairwise(indexes)] == [turn in (1, 2, 4, 7, 12) for turn in range(1, 16)]

@@ -11,20 +11,25 @@ from embedx.objectives.contract import Objective, Search
 from embedx.settings import Settings, param
 
 
+FEWEST = 100  # rows to look at: of few rows a hundredth is too little to learn from, and to look at more costs little
+
+
 @dataclasses.dataclass(frozen=True)
 class SearchSettings(Settings):
     """How rows are found, and the loss among them."""
 
     loss: str = param("margin", "the loss among the rows that are found", choices=("margin", "softmax"))
     smoothing: float = param(1.0, "how far below the margin rows still count, for the loss `margin`", above=0.0)
-    query: float = param(0.01, "the share of all rows that is looked at for each example", above=0.0, at_most=1.0)
+    query: float = param(
+        0.01, "the share of all rows that is looked at for each example; a hundred at least", above=0.0, at_most=1.0
+    )
     clusters: int | None = param(
         None, "clusters that the rows are kept in; by default the square root of their number", at_least=1
     )
     threshold: float = param(0.0, "pass over rows whose score is no larger than this in absolute value", at_least=0.0)
     tau: float = param(1e-3, "rows whose coefficient is no larger than this do not compete", above=0.0, at_most=1.0)
     negatives: int = param(100, "classes drawn as noise for each positive before the search begins", at_least=1)
-    warm_up: float = param(0.2, "passes over the data before the search begins", at_least=0.0)
+    warm_up: float = param(0.02, "passes over the data before the search begins", at_least=0.0)
 
 
 class Searched(Objective):
@@ -57,7 +62,7 @@ class Searched(Objective):
         return Search(
             blocks=blocks,
             clusters=min(settings.clusters or round(math.sqrt(n_classes)), n_classes),
-            looked_at=max(1, math.ceil(settings.query * n_classes)),
+            looked_at=min(max(FEWEST, math.ceil(settings.query * n_classes)), n_classes),
             threshold=float(settings.threshold),
             tau=float(settings.tau),
             # The projection on the simplex leaves out what lies smoothing below the best, a softmax what is tau times likelier.

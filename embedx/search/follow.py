@@ -11,7 +11,9 @@ from embedx.objectives.contract import Search
 from embedx.progress import Progress
 from embedx.search.index import Index, build, empty, refresh
 
-TURNOVER = 4  # an index is built anew when it has followed so many times as many rows as it has
+# An index is built anew when it has followed so many times as many rows as it has: at first soon, for the centres of a young
+# table tell little of what it will be, then at twice the distance each time.
+FIRST_TURNOVER, TURNOVER = 0.25, 4
 
 
 class Moved(NamedTuple):
@@ -65,7 +67,8 @@ class Follower:
     def current(self) -> Index:
         """The index, built if there is none or the rows have moved far."""
         with self.lock:
-            if self.n_builds == 0 or self.n_moved > TURNOVER * self.n_rows:
+            turnover = min(FIRST_TURNOVER * 2 ** (self.n_builds - 1), TURNOVER)
+            if self.n_builds == 0 or self.n_moved > turnover * self.n_rows:
                 rng = np.random.default_rng([self.seed, self.n_builds])
                 self.index = build(self.table, self.n_rows, self.dim, self.search, rng, self.threads)
                 if self.n_builds == 0:

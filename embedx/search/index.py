@@ -1,8 +1,8 @@
 """An index of a table's rows for maximum inner products, in blocks of columns, which follows the rows as they move.
 
 In each block the rows lie by the cluster that they point to, those of a cluster side by side in panels, with room for more:
-looking through a cluster reads memory in order. A row that changed is written anew where it lies; at every REHOMED-th change
-its nearest centre is sought too, and it moves there. Rows are copies, so a table may move on while its index is read; ids stay
+looking through a cluster reads memory in order. A row that changed is written anew where it lies; at its first changes, and then
+at every REHOMED-th, its nearest centre is sought too, and it moves there. Rows are copies, so a table may move on while its index is read; ids stay
 valid whatever a reader meets, for every slot holds some row.
 """
 
@@ -107,7 +107,7 @@ def refresh(index, table, rows, n, scores):
     for i in range(n):
         row = np.int64(rows[i])
         index.changes[row] += 1
-        is_rehomed = index.changes[row] % REHOMED == 0
+        is_rehomed = index.changes[row] <= REHOMED or index.changes[row] % REHOMED == 0
         for j in range(index.ids.shape[0]):
             first = j * index.ids.shape[1]
             begin, end = index.edges[j], index.edges[j + 1]
