@@ -29,10 +29,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a few iterations of everything, to see that it runs")
     parser.add_argument("--report-only", action="store_true", help="write the page from the records that are there")
     parser.add_argument("--corpus", help="of ldgs: a text, by default 100 MB of Wikipedia beside the data")
+    parser.add_argument("--seconds", type=float, help="of ldgs: train no longer than this for a curve, by default 15 minutes")
     arguments = parser.parse_args()
-    if arguments.corpus and arguments.names != ["ldgs"]:
-        parser.error("--corpus is for ldgs alone")
-    more = {"corpus": arguments.corpus} if arguments.corpus else {}
+    more = {name: value for name in ("corpus", "seconds") if (value := getattr(arguments, name)) is not None}
+    if more and arguments.names != ["ldgs"]:
+        parser.error("--corpus and --seconds are for ldgs alone")
     for name in arguments.names:
         experiment = importlib.import_module(EXPERIMENTS[name])
         experiment.run(arguments.data, arguments.results, arguments.only, arguments.quick, arguments.report_only, **more)

@@ -108,7 +108,7 @@ class Sizes:
     documents: tuple[int, int, int] = (50_000, 200_000, 300_000)  # documents, words, labels
     speed_faces: tuple[int, ...] = (200_000, 670_000)
     timed: int = 2_000  # examples
-    repetitions: int = 3
+    repetitions: int = 1
     validation: int = 5_000  # rows by which rates are chosen
     curve_rows: int = 10_000  # test rows between legs; at the end all of them
     rate_seconds: float = 30.0  # of training for each rate
@@ -231,9 +231,14 @@ def blas_threads(n: int) -> Iterator[None]:
 class Lab:
     """The experiments: each asks for its records, measures what is not there, and is told by the page afterwards."""
 
-    def __init__(self, data: Path, records: Records, wanted: set[str], corpus: str, quick: bool) -> None:
+    def __init__(
+        self, data: Path, records: Records, wanted: set[str], corpus: str, quick: bool, seconds: float | None = None
+    ) -> None:
         self.folder, self.records, self.corpus, self.quick = data, records, corpus, quick
         self.sizes = QUICK if quick else Sizes()
+        if seconds is not None:
+            few = min(self.sizes.rate_seconds, seconds / 8)
+            self.sizes = dataclasses.replace(self.sizes, most_seconds=seconds, rate_seconds=few)
         self.threads = usable_cores()
         named = wanted & CONTENDERS.keys() or CONTENDERS.keys()
         self.contenders = [name for name in CONTENDERS if name in named and CONTENDERS[name].objective in objectives.OBJECTIVES]
@@ -425,11 +430,14 @@ def text_of(data: Path, corpus: str | None, quick: bool) -> str:
     return corpus or (sources.SAMPLE if quick else str(usual))
 
 
-def run(data: Path, results: Path, only: list[str] | None, quick: bool, report_only: bool, corpus: str | None = None) -> None:
+def run(
+    data: Path, results: Path, only: list[str] | None, quick: bool, report_only: bool, corpus: str | None = None,
+    seconds: float | None = None,
+) -> None:  # fmt: skip
     """Measure what `only` names, or everything, and write the page."""
     name = "papers-ldgs" + ("-quick" if quick else "")
     only = only or []
-    lab = Lab(data, Records(results / f"{name}.jsonl"), set(only), text_of(data, corpus, quick), quick)
+    lab = Lab(data, Records(results / f"{name}.jsonl"), set(only), text_of(data, corpus, quick), quick, seconds)
     for section in [] if report_only else [each for each in SECTIONS if each in only] or SECTIONS:
         if section in TASKS:
             lab.curves(section)

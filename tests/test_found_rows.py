@@ -14,12 +14,20 @@ from embedx.commands import predict
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
+from embedx.objectives import searched
 from embedx.objectives.hs import HierarchicalSoftmax
 from embedx.objectives.ldgs import Ldgs
 from embedx.objectives.margin import Margin
 from embedx.objectives.mips import Mips
 from embedx.objectives.softmax import Softmax
 from embedx.progress import Reporter, Silent
+
+
+@pytest.fixture(autouse=True)
+def few_are_few(monkeypatch):
+    """Let a share of a few dozen labels be a share of them."""
+    monkeypatch.setattr(searched, "FEWEST", 1)
+
 
 EVERYTHING = {"query": 1.0, "slack": 1e6, "tau": 1e-30, "warm_up": 0.0}
 

@@ -10,7 +10,6 @@ from embedx.objectives import margin, sampled_softmax
 from embedx.objectives.contract import Objective, Search
 from embedx.settings import Settings, param
 
-
 FEWEST = 100  # rows to look at: of few rows a hundredth is too little to learn from, and to look at more costs little
 
 

@@ -1,9 +1,9 @@
 """An index of a table's rows for maximum inner products, in blocks of columns, which follows the rows as they move.
 
 In each block the rows lie by the cluster that they point to, those of a cluster side by side in panels, with room for more:
-looking through a cluster reads memory in order. A row that changed is written anew where it lies; at its first changes, and then
-at every REHOMED-th, its nearest centre is sought too, and it moves there. Rows are copies, so a table may move on while its index is read; ids stay
-valid whatever a reader meets, for every slot holds some row.
+looking through a cluster reads memory in order. A row that changed is written anew where it lies; at its first changes, and
+then at every REHOMED-th, its nearest centre is sought too, and it moves there. Rows are copies, so a table may move on while
+its index is read; ids stay valid whatever a reader meets, for every slot holds some row.
 """
 
 from concurrent.futures import ThreadPoolExecutor
