@@ -401,6 +401,7 @@ def _run(
     outcome = trainer.run(train_one, way.scratches, schedule, progress, after_epoch if history.is_wanted else None)
     to_the_end(hand_over)
     history.restore()
+    classifier.facts |= way.facts()
     return outcome, memory
 
 

@@ -98,6 +98,10 @@ class Way(abc.ABC):
     def set_bias(self, bias: np.ndarray) -> None:
         """Write the biases to start from, float32 (n_rows,)."""
 
+    def facts(self) -> dict[str, Any]:
+        """What else is to be told of the training."""
+        return {}
+
     @abc.abstractmethod
     def weights(self) -> tuple[np.ndarray, np.ndarray]:
         """Output rows float32 (n_rows, dim without bias) and biases (n_rows,)."""
@@ -242,6 +246,9 @@ class FoundRows(DrawnRows):
         loss, terms, after = searched.train_stretch(self.objective.coefficients, *arguments)
         self.follower.follow(scratch.moved)
         return loss, terms, after - clock
+
+    def facts(self) -> dict[str, Any]:
+        return {"index_builds": self.follower.n_builds, "index_seconds": round(self.follower.build_seconds, 3)}
 
 
 class _Finding(NamedTuple):

@@ -4,6 +4,7 @@
     faces        identities by unit vectors, to the shape of MegaFace: accuracy against time
     documents    EURLex-4.3K with a hidden layer: P@1, 3 and 5 against time
     speed        time per example with 200,000 and more labels, once the rows are trained
+    words        skip-gram on the collapsed objective: held-out likelihood against time and multiply-adds
     recall       how much of the gradient is on the rows that would be found, by blocks and rows looked at
 
 `--only` takes sections, contenders and optimizers; by default all sections and contenders, and adagrad. `--corpus` is the text
@@ -24,6 +25,7 @@ import numpy as np
 import papers_ldgs_data as sources
 import papers_ldgs_page as page
 import papers_ldgs_recall as recall
+import papers_ldgs_words as words
 from papers_common import Classifier, Labeled, Records, commit
 
 from embedx import classify, objectives
@@ -33,7 +35,7 @@ from embedx.errors import DivergedError
 from embedx.evaluation.labels import LabelMetrics
 from embedx.labeled.known import Known
 
-SECTIONS = ("next-word", "faces", "documents", "speed", "recall")
+SECTIONS = ("next-word", "faces", "documents", "speed", "words", "recall")
 CORPUS = "corpora/enwiki-20190720-s1.text8.gz"  # in the folder of the data
 
 
@@ -382,23 +384,30 @@ class Lab:
     def time_of(self, section: str, name: str, n_labels: int, threads: int, batch: int, turn: int) -> dict[str, Any]:
         """Of two runs, one of half as many examples and one of half as many more than are timed: what the difference takes.
 
-        So whatever a run does once, like building an index, is told apart.
+        So whatever a run does once is told apart; building an index is by its own clock.
         """
         data, task, n = self.data(section, n_labels), TASKS[section], self.sizes.timed
         options = self.options(name, task, n_labels, "sgd", batch) | CONTENDERS[name].later
         options |= {"learning_rate": 1e-3, "schedule": "constant", "epochs": 1, "threads": threads, "seed": turn + 1}
         start = known_rows(data, CONTENDERS[name].objective)
         rows = np.random.default_rng(turn).permutation(len(data.training))
-        seconds, whole = [], []
+        seconds, whole, indexing = [], [], []
         warm_up(data.training, CONTENDERS[name].objective, options)
         with blas_threads(threads):
             for many in (n // 2, n + n // 2):
                 began = time.monotonic()
                 trained = fit(data.training.rows(rows[:many]), CONTENDERS[name].objective, options, start)
                 whole.append(time.monotonic() - began)
-                seconds.append(trained.outcome.seconds)
+                indexing.append(float(trained.classifier.facts.get("index_seconds", 0.0)))
+                seconds.append(trained.outcome.seconds - indexing[-1])
         an_example = (seconds[1] - seconds[0]) / n
-        return {"seconds": an_example, "once": seconds[0] - an_example * (n // 2), "whole": whole, "options": options}
+        once = seconds[0] + indexing[0] - an_example * (n // 2)
+        return {"seconds": an_example, "once": once, "whole": whole, "indexing": indexing, "options": options}
+
+    # ---- words
+
+    def words(self) -> None:
+        words.run(self.records, self.corpus, self.quick, self.sizes.most_seconds)
 
     # ---- recall
 
@@ -408,10 +417,11 @@ class Lab:
             for name in ("softmax, best batch", "margin, best batch"):
                 if name in self.contenders and self.kept(section, name).exists():
                     for blocks in recall.BLOCKS:
-                        measure = functools.partial(self.recall_of, section, name, blocks)
-                        self.get(measure, section="recall", data=section, contender=name, blocks=blocks, by="best rows")
+                        for by in recall.SEARCHES:
+                            measure = functools.partial(self.recall_of, section, name, blocks, by)
+                            self.get(measure, section="recall", data=section, contender=name, blocks=blocks, by=by)
 
-    def recall_of(self, section: str, name: str, blocks: int) -> dict[str, Any]:
+    def recall_of(self, section: str, name: str, blocks: int, by: str) -> dict[str, Any]:
         data, task = self.data(section).test, TASKS[section]
         rows = np.random.default_rng(4).permutation(len(data))[: self.sizes.recall_rows]
         arrays = dict(np.load(self.kept(section, name)))
@@ -421,7 +431,7 @@ class Lab:
         found = objectives.find(CONTENDERS[name].objective)
         objective = found(found.Settings.from_options(task.settings(data.n_labels)))
         mass = recall.gradient_mass(objective, queries @ table.T, data.labels.rows(rows))
-        return {"by_share": recall.by_share(mass, recall.best_rows(table, queries), blocks), "rows": len(rows)}
+        return {"by_share": recall.by_share(mass, recall.SEARCHES[by](table, queries), blocks), "rows": len(rows)}
 
 
 def text_of(data: Path, corpus: str | None, quick: bool) -> str:
@@ -443,4 +453,5 @@ def run(
             lab.curves(section)
         else:
             getattr(lab, section)()
-    page.write(lab.records, results / f"{name}.md", page.Plan(CONTENDERS, TASKS, os.path.basename(lab.corpus)))
+    more = [words.part(lab.records, results / f"{name}-words.png")]
+    page.write(lab.records, results / f"{name}.md", page.Plan(CONTENDERS, TASKS, os.path.basename(lab.corpus)), more)

@@ -5,7 +5,7 @@
 import dataclasses
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -371,13 +371,13 @@ These are ours, not the paper's.
 """
 
 
-def write(records: Records, file: Path, plan: Plan) -> None:
-    """Write the page and its pictures."""
+def write(records: Records, file: Path, plan: Plan, more: Sequence[str] = ()) -> None:
+    """Write the page and its pictures; `more` are parts that others made."""
     parts = [HEAD, targets(records, plan)]
     for section in TITLES:
         picture = draw_curves(records, section, plan.tasks[section].measure, file.with_name(f"{file.stem}-{section}.png"))
         parts.append(section_part(records, section, plan, picture))
-    parts.append(speed_part(records))
+    parts += [speed_part(records), *more]
     parts.append(recall_part(records, draw_recall(records, file.with_name(f"{file.stem}-recall.png"))))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n".join(filter(None, parts)) + "\n" + provenance("python eval/papers.py ldgs"))

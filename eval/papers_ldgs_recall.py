@@ -10,7 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from embedx.engine.simd import aligned_zeros
+from embedx.engine.trainer import usable_cores
 from embedx.labeled.data import Labels
+from embedx.objectives.contract import Search
+from embedx.search.index import build
+from embedx.search.look import candidates_of, new_probe
 
 BLOCKS = (1, 4, 8)
 SHARES = (0.0005, 0.001, 0.003, 0.01, 0.03, 0.1)  # of the rows, looked at in each block
@@ -39,6 +44,28 @@ def best_rows(table: np.ndarray, queries: np.ndarray) -> Propose:
         return [np.unique(np.concatenate(rows)) for rows in found]
 
     return propose
+
+
+def by_index(table: np.ndarray, queries: np.ndarray) -> Propose:
+    """The search that `mips` and `ldgs` make: in each block the rows of the clusters that point the way of the query."""
+    n_rows, dim = table.shape
+    padded = aligned_zeros(n_rows, dim)
+    padded[:, :dim] = table
+
+    def propose(blocks: int, looked_at: int) -> list[np.ndarray]:
+        search = Search(blocks, round(n_rows**0.5), looked_at, 0.0, 1e-3, 1e30, from_sum=False, steps=0)
+        index = build(padded, n_rows, dim, search, np.random.default_rng(0), usable_cores())
+        probe, rows, n = new_probe(n_rows, search), np.zeros((1, n_rows), dtype=np.int32), np.zeros(1, dtype=np.int64)
+        found = []
+        for h in np.ascontiguousarray(queries, dtype=np.float32):
+            candidates_of(index, search, h[None], 0, 1, rows[0], np.zeros(2, dtype=np.int64), rows, n, probe)
+            found.append(rows[0, : n[0]].copy())
+        return found
+
+    return propose
+
+
+SEARCHES: dict[str, Callable[[np.ndarray, np.ndarray], Propose]] = {"best rows": best_rows, "index": by_index}
 
 
 def gradient_mass(objective: Any, z: np.ndarray, labels: Labels) -> np.ndarray:

@@ -1,6 +1,7 @@
 """An index that follows a table while threads train it."""
 
 import threading
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +63,7 @@ class Follower:
         self.lock = threading.Lock()
         self.n_moved = 0  # rows that the index has followed since it was built
         self.n_builds = 0
+        self.build_seconds = 0.0
         self.scores = np.zeros((1, padded(search.clusters)), dtype=np.float32)
 
     def current(self) -> Index:
@@ -69,6 +71,7 @@ class Follower:
         with self.lock:
             turnover = min(FIRST_TURNOVER * 2 ** (self.n_builds - 1), TURNOVER)
             if self.n_builds == 0 or self.n_moved > turnover * self.n_rows:
+                began = time.monotonic()
                 rng = np.random.default_rng([self.seed, self.n_builds])
                 self.index = build(self.table, self.n_rows, self.dim, self.search, rng, self.threads)
                 if self.n_builds == 0:
@@ -77,6 +80,7 @@ class Follower:
                     self.progress.note(f"search begins: {self.n_rows:,} rows in {clusters:,} clusters{of_blocks}")
                 self.n_builds += 1
                 self.n_moved = 0
+                self.build_seconds += time.monotonic() - began
             return self.index
 
     def follow(self, moved: Moved) -> None:
