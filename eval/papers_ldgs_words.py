@@ -50,7 +50,7 @@ def judge(rest: Path) -> Callable[[WordVectors], dict[str, float]]:
 
 
 def similarity(vectors: WordVectors) -> dict[str, float]:
-    return {answers.test.name: float(answers.value) for answers in words.score(vectors)}
+    return {answers.test.name: float(answers.score) for answers in words.score(vectors)}
 
 
 def measure_collapsed(name: str, training: Path, rest: Path, n_words: int, seconds: float) -> dict[str, Any]:

@@ -24,12 +24,14 @@ def script(monkeypatch, tmp_path):
     import papers_ldgs_data
     import papers_ldgs_page
     import papers_ldgs_recall
+    import papers_ldgs_words
 
     monkeypatch.setattr(papers_ldgs, "cache_home", lambda: tmp_path / "cache")
     monkeypatch.setattr(papers_ldgs_data, "cache_home", lambda: tmp_path / "cache")
+    monkeypatch.setattr(papers_ldgs_words, "cache_home", lambda: tmp_path / "cache")
     return SimpleNamespace(
         measure=papers_ldgs, data=papers_ldgs_data, page=papers_ldgs_page, recall=papers_ldgs_recall,
-        Records=papers_common.Records,
+        words=papers_ldgs_words, Records=papers_common.Records,
     )  # fmt: skip
 
 
@@ -247,6 +249,18 @@ def test_mass_is_the_softmax_of_the_other_rows(script):
     np.testing.assert_allclose(found, p, rtol=1e-5)
 
 
+def test_the_index_is_asked_for_all_that_it_looks_at(script):
+    rng = np.random.default_rng(0)
+    table, queries = rng.normal(size=(300, 10)).astype(np.float32), rng.normal(size=(4, 10)).astype(np.float32)
+    propose = script.recall.by_index(table, queries)
+    for blocks in (1, 3):
+        assert all(len(set(rows.tolist())) == len(rows) for rows in propose(blocks, 30))
+        assert 30 <= min(map(len, propose(blocks, 30))) <= max(map(len, propose(blocks, 30))) < 300
+        assert all(np.array_equal(np.sort(rows), np.arange(300)) for rows in propose(blocks, 300))
+    best = np.argmax(queries @ table.T, axis=1)
+    assert np.mean([b in rows for b, rows in zip(best, propose(1, 100), strict=True)]) > 0.5
+
+
 def test_recall_is_the_share_of_the_mass_on_the_rows_found(script):
     mass = np.array([[0.0, 0.3, 0.1], [0.0, 0.0, 0.0], [0.5, 0.0, 0.5]])
     assert script.recall.share_found(mass, [np.array([1]), np.array([0]), np.array([1, 2])]) == pytest.approx((0.75 + 0.5) / 2)
@@ -379,3 +393,57 @@ def test_the_page_from_some_of_the_records(script, records, tmp_path):
     assert "## Documents" not in page
     script.page.write(records(), tmp_path / "empty.md", plan(script))
     assert "not measured" in (tmp_path / "empty.md").read_text()
+
+
+# ---- words
+
+
+def test_the_text_is_split_at_a_word(script, tmp_path):
+    text = tmp_path / "text"
+    text.write_text(" ".join(f"word{i}" for i in range(2000)))
+    training, rest = script.words.split(str(text), quick=True)
+    assert training.read_text() + rest.read_text() == text.read_text()
+    assert 0.08 < rest.stat().st_size / text.stat().st_size < 0.12
+    assert rest.read_text().startswith(" word")
+
+
+def collapsed(name, likelihoods, seconds, macs):
+    """A record of a collapsed run whose iterations take so much each, after a first look that takes half of it."""
+    points = [
+        {
+            "iteration": i,
+            "seconds": (i + 0.5) * seconds,
+            "macs": (i + 0.5) * macs,
+            "objective": -x,
+            "log_likelihood": x,
+            "standard_error": 0.01,
+        }
+        for i, x in enumerate(likelihoods)
+    ]
+    key = {"section": "words", "what": "collapsed", "contender": name, "words": 20000}
+    return key, {"points": points, "final": {"WordSim-353": 0.5}}
+
+
+def test_targets_of_words_compare_at_equal_cost(script, records, tmp_path):
+    exact, ldgs = collapsed("softmax", [-9, -8, -7], 1, 60), collapsed("ldgs", [-9, -8.5, -8.4], 2, 10)
+    mips = collapsed("mips", [-9, -8.9, -8.8, -8.7, -8.6], 1, 2)
+    of = {key["contender"]: (key, value) for key, value in (exact, ldgs, mips)}
+    rows = script.words.targets(of)
+    assert [row[1] for row in rows] == [
+        "met: 6.0 times", "**not met**: -9.0000 beside -8.6000 at 9", "met: -8.5000 beside -8.6000 at 4.5",
+    ]  # fmt: skip
+    page = script.words.part(records(exact, ldgs, mips), tmp_path / "words.png")
+    assert "| `ldgs` --collapsed | 2 | 5 | 2 | 10 | -8.4000 ± 0.0100 | 0.500 |" in page
+    assert (tmp_path / "words.png").stat().st_size > 5000
+
+
+def test_words_are_measured_as_they_are_trained(script, tmp_path):
+    text = tmp_path / "text"
+    rng = np.random.default_rng(0)
+    topics = [[f"t{t}w{i}" for i in range(8)] for t in range(4)]
+    text.write_text(" ".join(" ".join(rng.choice(topics[t % 4], 12)) for t in range(800)))
+    training, rest = script.words.split(str(text), quick=True)
+    exact = script.words.measure_collapsed("softmax", training, rest, 50, seconds=3)
+    assert [point["iteration"] for point in exact["points"]] == list(range(len(exact["points"])))
+    assert exact["points"][-1]["log_likelihood"] > exact["points"][0]["log_likelihood"]
+    assert exact["points"][-1]["macs"] > 0
