@@ -18,10 +18,10 @@ class LdgsSettings(SearchSettings):
     blocks: int = param(8, "blocks of columns, each searched by itself", at_least=1)
     rescore: bool = param(True, "take exact scores of what is found instead of passing messages between blocks")
     slack: float = param(
-        4.0,
-        "with rescoring, how many times further below the best score of a block rows may lie than those that the block by "
-        "itself would move: what is not quite the best in any block may be so in all",
-        at_least=1.0,
+        3.0,
+        "with rescoring, how much further below the best score of a block, times the number of blocks, rows may lie than those "
+        "that the block by itself would move: what is not quite the best in any block may be so in all",
+        at_least=0.0,
     )
     iterations: int = param(1, "rounds of message passing, without rescoring", at_least=1)
 
@@ -39,4 +39,4 @@ class Ldgs(Searched):
         own = self.settings
         if own.rescore:
             return self.searched(n_classes, own.blocks, steps=0, slack=own.slack)
-        return self.searched(n_classes, own.blocks, steps=own.iterations, slack=1)
+        return self.searched(n_classes, own.blocks, steps=own.iterations, slack=0)

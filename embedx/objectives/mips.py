@@ -18,4 +18,4 @@ class Mips(Searched):
     Settings = SearchSettings
 
     def search(self, n_classes: int) -> Search:
-        return self.searched(n_classes, blocks=1, steps=0, slack=1)
+        return self.searched(n_classes, blocks=1, steps=0, slack=0)

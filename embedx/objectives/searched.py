@@ -54,8 +54,8 @@ class Searched(Objective):
         return np.array([self.settings.smoothing if self.is_margin else complementary], dtype=np.float32)
 
     def searched(self, n_classes: int, blocks: int, steps: int, slack: float) -> Search:
-        """The search in so many blocks, with so many steps of message passing; `slack` multiplies how far below the best score
-        of a block rows still compete.
+        """The search in so many blocks, with so many steps of message passing; `slack` adds to how far below the best score of
+        a block rows still compete.
         """
         settings = self.settings
         return Search(
@@ -65,7 +65,7 @@ class Searched(Objective):
             threshold=float(settings.threshold),
             tau=float(settings.tau),
             # The projection on the simplex leaves out what lies smoothing below the best, a softmax what is tau times likelier.
-            reach=slack * float(settings.smoothing if self.is_margin else -math.log(settings.tau)),
+            reach=slack + float(settings.smoothing if self.is_margin else -math.log(settings.tau)),
             from_sum=not self.is_margin,
             steps=steps,
         )
