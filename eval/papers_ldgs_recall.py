@@ -53,7 +53,7 @@ def by_index(table: np.ndarray, queries: np.ndarray) -> Propose:
     padded[:, :dim] = table
 
     def propose(blocks: int, looked_at: int) -> list[np.ndarray]:
-        search = Search(blocks, round(n_rows**0.5), looked_at, 0.0, 1e-3, 1e30, from_sum=False, steps=0)
+        search = Search(blocks, round(n_rows**0.5), looked_at, n_rows, 0.0, 1e-3, 1e30, from_sum=False, steps=0)
         index = build(padded, n_rows, dim, search, np.random.default_rng(0), usable_cores())
         probe, rows, n = new_probe(n_rows, search), np.zeros((1, n_rows), dtype=np.int32), np.zeros(1, dtype=np.int64)
         found = []

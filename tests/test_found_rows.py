@@ -29,7 +29,7 @@ def few_are_few(monkeypatch):
     monkeypatch.setattr(searched, "FEWEST", 1)
 
 
-EVERYTHING = {"query": 1.0, "slack": 1e6, "tau": 1e-30, "warm_up": 0.0}
+EVERYTHING = {"query": 1.0, "keep": 1.0, "slack": 1e6, "tau": 1e-30, "warm_up": 0.0}
 
 
 def problem(kind, n=200, n_labels=40, seed=0):

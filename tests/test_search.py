@@ -15,7 +15,7 @@ from embedx.search.follow import Follower, new_moved, remember
 from embedx.search.top import search_of, top
 
 N, DIM = 900, 37
-NEITHER = {"threshold": 0.0, "tau": 1e-3, "from_sum": False, "steps": 0}
+NEITHER = {"kept": N, "threshold": 0.0, "tau": 1e-3, "from_sum": False, "steps": 0}
 
 
 def search(blocks=1, clusters=20, looked_at=N, reach=1.0, **others):
@@ -111,6 +111,21 @@ def test_what_is_found_is_what_lies_within_reach_in_some_block(blocks, reach):
     expected = {int(row) for line in z for row in np.flatnonzero(line > line.max() - reach)}
     assert len(expected) >= blocks // 2
     assert found(built(table, how), how, h, positives=[5, 11]) == expected
+
+
+@pytest.mark.parametrize("kept", [1, 7, 60, 61, 899])
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_only_the_best_of_a_block_are_kept(kept, blocks):
+    table, h = clustered(), a_query()
+    table[100:160] = table[99]  # as many equal scores: those at the edge are left out
+    how = search(blocks, reach=1e9, kept=kept)
+    z = block_scores(table[:, :DIM], h[:DIM], blocks)
+    edge = np.sort(z, axis=1)[:, ::-1][:, kept]
+    expected = {int(row) for line, last in zip(z, edge, strict=True) for row in np.flatnonzero(line > last + 1e-5)}
+    chosen = found(built(table, how), how, h)
+    assert expected <= chosen
+    assert len(chosen) <= blocks * kept
+    assert len(expected) >= min(kept, 300) - 1
 
 
 def test_a_sum_over_all_rows_is_what_decides_for_a_softmax():

@@ -88,12 +88,13 @@ class Search(NamedTuple):
 
     A row is looked at in a block if it lies in one of the clusters that point the way of h. It competes if in some block its
     score there, times the number of blocks, lies within `reach` of the best score, or of the log of the sum of all their
-    exponentials: a row further below has a coefficient of at most `tau`.
+    exponentials: a row further below has a coefficient of at most `tau`. Of those in a block only the best `kept` compete.
     """
 
     blocks: int
     clusters: int  # of the rows of each block
     looked_at: int  # rows in each block, at least
+    kept: int  # of them, at most; message passing between blocks keeps all
     threshold: float  # rows whose score in the block is no larger than this in absolute value are passed over
     tau: float
     reach: float

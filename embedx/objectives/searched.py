@@ -10,7 +10,7 @@ from embedx.objectives import margin, sampled_softmax
 from embedx.objectives.contract import Objective, Search
 from embedx.settings import Settings, param
 
-FEWEST = 100  # rows to look at: of few rows a hundredth is too little to learn from, and to look at more costs little
+FEWEST = 100  # rows to look at and to keep: of few rows a hundredth is too little to learn from, and more costs little
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +24,9 @@ class SearchSettings(Settings):
     )
     clusters: int | None = param(
         None, "clusters that the rows are kept in; by default the square root of their number", at_least=1
+    )
+    keep: float = param(
+        0.1, "the share of what is looked at in a block that may compete; a hundred at least", above=0.0, at_most=1.0
     )
     threshold: float = param(0.0, "pass over rows whose score is no larger than this in absolute value", at_least=0.0)
     tau: float = param(1e-3, "rows whose coefficient is no larger than this do not compete", above=0.0, at_most=1.0)
@@ -58,10 +61,12 @@ class Searched(Objective):
         a block rows still compete.
         """
         settings = self.settings
+        looked_at = min(max(FEWEST, math.ceil(settings.query * n_classes)), n_classes)
         return Search(
             blocks=blocks,
             clusters=min(settings.clusters or round(math.sqrt(n_classes)), n_classes),
-            looked_at=min(max(FEWEST, math.ceil(settings.query * n_classes)), n_classes),
+            looked_at=looked_at,
+            kept=max(FEWEST, math.ceil(settings.keep * looked_at)),
             threshold=float(settings.threshold),
             tau=float(settings.tau),
             # The projection on the simplex leaves out what lies smoothing below the best, a softmax what is tau times likelier.

@@ -22,6 +22,7 @@ class Probe(NamedTuple):
     start: np.ndarray  # int64 (B, most visits + 1): where their scores begin, and the end of the last
     n_visited: np.ndarray  # int64 (B,)
     place: np.ndarray  # int32 (B, C): 1 + the number of a visit to each cluster; 0 without
+    best: np.ndarray  # float32 (room,): room to select the best of them
     scores: np.ndarray  # float32 (B, room): the scores of all rows looked at, those of a cluster padded to whole panels
     mark: np.ndarray  # int32 (n_rows,): the last example that a row competed for
     clock: np.ndarray  # int64 (1,): examples so far
@@ -38,6 +39,7 @@ def new_probe(n_rows: int, search: Search) -> Probe:
         start=np.zeros((blocks, clusters + 1), dtype=np.int64),
         n_visited=np.zeros(blocks, dtype=np.int64),
         place=np.zeros((blocks, clusters), dtype=np.int32),
+        best=np.zeros(room, dtype=np.float32),
         scores=np.zeros((blocks, room), dtype=np.float32),
         mark=np.full(n_rows, -1, dtype=np.int32),
         clock=np.zeros(1, dtype=np.int64),
@@ -144,6 +146,41 @@ def keep(index, search, probe, j, lowest, rows, r, n, most):
 
 
 @kernel_part
+def highest_kept(search, probe, j, lowest):
+    """`lowest`, or, if more rows of block j than may be kept score above it, what the last of those kept scores above."""
+    best, n = probe.best, 0
+    below, one = splat(-lowest), splat(np.float32(1))
+    for at in range(0, probe.start[j, probe.n_visited[j]], LANES):
+        if not is_zero(maximum(multiply_add(one, load(probe.scores, j, at), below), splat(np.float32(0)))):
+            for k in range(at, at + LANES):
+                if probe.scores[j, k] > lowest:
+                    best[n] = probe.scores[j, k]
+                    n += 1
+    if n <= search.kept:
+        return lowest
+    first, last, wanted = 0, n - 1, search.kept  # Hoare's quickselect: the scores before `wanted` become the highest
+    while first < last:
+        pivot = best[(first + last) // 2]
+        i, k = first, last
+        while i <= k:
+            while best[i] > pivot:
+                i += 1
+            while best[k] < pivot:
+                k -= 1
+            if i <= k:
+                best[i], best[k] = best[k], best[i]
+                i += 1
+                k -= 1
+        if wanted <= k:
+            last = k
+        elif wanted >= i:
+            first = i
+        else:
+            break
+    return best[wanted]
+
+
+@kernel_part
 def begin_example(index, search, h, e, rows, r, n_positives, probe):
     """Look through all blocks for h[e]. Its positives, rows[r, :n_positives], are taken out of what was found."""
     probe.clock[0] = (probe.clock[0] + 1) % (2**31 - 1)
@@ -169,7 +206,8 @@ def candidates(index, search, h, e, rows, r, n_positives, most, probe):
     scale = np.float32(blocks)
     n = n_positives
     for j in range(blocks):
-        n = keep(index, search, probe, j, bar(search, probe, j, scale, NEVER) / scale, rows, r, n, most)
+        lowest = highest_kept(search, probe, j, bar(search, probe, j, scale, NEVER) / scale)
+        n = keep(index, search, probe, j, lowest, rows, r, n, most)
     return n
 
 
