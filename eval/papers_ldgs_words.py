@@ -18,7 +18,13 @@ from embedx.evaluation import heldout, words
 from embedx.model import WordVectors
 from embedx.settings import VocabularySettings
 
-COLLAPSED = {"softmax": {}, "ldgs": {"blocks": 8}, "mips": {}}
+COLLAPSED: dict[str, dict[str, Any]] = {  # by objective, or that and an option
+    "softmax": {},
+    "ldgs": {"blocks": 8},
+    "ldgs --keep 0.1": {"blocks": 8, "keep": 0.1},
+    "mips": {},
+    "mips --keep 0.1": {"keep": 0.1},
+}
 STREAMED = {"ns": (1, 3, 10), "hs": (1, 3, 10)}  # epochs
 WORDS = 20_000  # so many that an exact iteration takes seconds
 HELD_OUT = 500_000  # bytes at the end of the text
@@ -56,7 +62,7 @@ def similarity(vectors: WordVectors) -> dict[str, float]:
 def measure_collapsed(name: str, training: Path, rest: Path, n_words: int, seconds: float) -> dict[str, Any]:
     """A collapsed run: what was held out after each iteration."""
     options = {"time_budget": seconds, "dim": 100} | COLLAPSED[name]
-    settings, own, objective = collapsed.chosen(objectives.find(name), options)
+    settings, own, objective = collapsed.chosen(objectives.find(name.split()[0]), options)
     points: list[dict[str, float]] = []
     of = judge(rest)
 
@@ -186,7 +192,7 @@ def draw(runs: dict[str, Any], file: Path) -> str:
             if points:
                 axis.plot(
                     [point[cost] for point in points], [point["log_likelihood"] for point in points], style, marker=".",
-                    label=name, color=COLORED.get(name),
+                    label=name, color=COLORED.get(name.split()[0]), alpha=0.4 if " " in name else 1,
                 )  # fmt: skip
     axes[0].set(
         xscale="log", xlabel="seconds", ylabel="held-out log-likelihood", title="words, collapsed (-) and streamed (--)"

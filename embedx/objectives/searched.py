@@ -42,7 +42,7 @@ class Searched(Objective):
     gathers = True
     samplers = ("search", "uniform", "unigram", "all")
     stable = True
-    word_defaults = {"loss": "softmax"}
+    word_defaults = {"loss": "softmax", "keep": 1.0}  # the probability of words lies on many rows
     settings: SearchSettings
 
     def __init__(self, settings: Any) -> None:
