@@ -168,13 +168,10 @@ def _choose(tables, examples, draws, optimizer, plan, scratch, order, begin, end
     width = 0
     for position in range(begin, end):
         i = order[position]
-        first, last = examples.label_offsets[i], examples.label_offsets[i + 1]
+        stream = bits(key, np.uint64(position))
+        first, last = labels_of(examples, plan, i, stream)
         if first == last:
             continue
-        stream = bits(key, np.uint64(position))
-        if plan.one_label:
-            first += min(np.int64(uniform(stream, np.uint64(2**62)) * (last - first)), last - first - 1)
-            last = first + 1
         if plan.takes == PAIR:
             for at in range(first, last):
                 n = _choose_line(examples, draws, plan, scratch, p, at, at + 1, bits(stream, np.uint64(at - first)))
@@ -193,6 +190,16 @@ def _choose(tables, examples, draws, optimizer, plan, scratch, order, begin, end
         for c in range(scratch.n_candidates[line]):
             pay_row(tables.outputs, np.int64(scratch.rows[line, c]), plan.dim - plan.has_bias, optimizer, clock)
     return p, width
+
+
+@kernel_part
+def labels_of(examples, plan, i, stream):
+    """Where the labels of example i stand, of which a random one may stand for all."""
+    first, last = examples.label_offsets[i], examples.label_offsets[i + 1]
+    if plan.one_label and first < last:
+        first += min(np.int64(uniform(stream, np.uint64(2**62)) * (last - first)), last - first - 1)
+        last = first + 1
+    return first, last
 
 
 @kernel_part

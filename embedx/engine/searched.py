@@ -9,8 +9,8 @@ import numpy as np
 from embedx.compiled import kernel, kernel_part
 from embedx.engine.examples import descend_features
 from embedx.engine.optimizers import clock_of, pay_row, step_size
-from embedx.engine.random import bits, uniform
-from embedx.engine.rows import add_candidate, descend_outputs, gradient_of_h, read_examples, score_candidates, visit
+from embedx.engine.random import bits
+from embedx.engine.rows import add_candidate, descend_outputs, gradient_of_h, labels_of, read_examples, score_candidates, visit
 from embedx.search.follow import remember
 from embedx.search.look import candidates
 from embedx.search.messages import pass_messages
@@ -68,13 +68,10 @@ def _choose(
     most = scratch.rows.shape[1]
     for position in range(begin, end):
         i = order[position]
-        first, last = examples.label_offsets[i], examples.label_offsets[i + 1]
+        stream = bits(key, np.uint64(position))
+        first, last = labels_of(examples, plan, i, stream)
         if first == last:
             continue
-        stream = bits(key, np.uint64(position))
-        if plan.one_label:
-            first += min(np.int64(uniform(stream, np.uint64(2**62)) * (last - first)), last - first - 1)
-            last = first + 1
         n_positives = last - first
         for c in range(n_positives):
             add_candidate(scratch, p, c, np.int64(examples.label_ids[first + c]), 1, 0)

@@ -1,9 +1,9 @@
 """An index of a table's rows for maximum inner products, in blocks of columns, which follows the rows as they move.
 
 In each block the rows lie by the cluster that they point to, those of a cluster side by side in panels, with room for more:
-looking through a cluster reads memory in order. A row that changed is written anew where it lies; at its first changes, and
-then at every REHOMED-th, its nearest centre is sought too, and it moves there. Rows are copies, so a table may move on while
-its index is read; ids stay valid whatever a reader meets, for every slot holds some row.
+looking through a cluster reads memory in order. A row that changed is written anew where it lies; at its first, second and
+fourth change, and at every REHOMED-th, its nearest centre is sought too, and it moves there. Rows are copies, so a table may
+move on while its index is read; ids stay valid whatever a reader meets, for every slot holds some row.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ from embedx.objectives.contract import Search
 from embedx.search.clusters import assign, block_edges, find_centres, nearest_centre
 from embedx.search.panels import move_in_panels, put_in_panels
 
-REHOMED = 4
+REHOMED = 8
 ROOM = 0.25  # of a cluster's size, for rows that move in
 SPARE = 16  # slots beside that
 
@@ -107,7 +107,8 @@ def refresh(index, table, rows, n, scores):
     for i in range(n):
         row = np.int64(rows[i])
         index.changes[row] += 1
-        is_rehomed = index.changes[row] <= REHOMED or index.changes[row] % REHOMED == 0
+        changes = index.changes[row]
+        is_rehomed = changes & (changes - 1) == 0 or changes % REHOMED == 0
         for j in range(index.ids.shape[0]):
             first = j * index.ids.shape[1]
             begin, end = index.edges[j], index.edges[j + 1]
