@@ -192,7 +192,7 @@ def test_a_follower_builds_anew_when_its_rows_have_moved_far():
     table = clustered()
     follower = Follower(table, N, DIM, search(2), seed=1, threads=1, progress=Silent())
     everyone, moved, indexes = np.arange(N, dtype=np.int32), new_moved(N), []
-    for _ in range(16):
+    for _ in range(50):
         indexes.append(follower.current())
         table[:, :DIM] += 1
         remember(everyone, N, moved)
@@ -202,5 +202,5 @@ def test_a_follower_builds_anew_when_its_rows_have_moved_far():
         assert moved.n[0] == 0
         check(follower.index, table)
     assert follower.n_builds == 1 + sum(a is not b for a, b in itertools.pairwise(indexes))
-    # after 1, 1, 2 and 3 turns the rows have moved more than 1/4, 1/2, 1 and 2 times, then after each 5 more than 4 times
-    assert [a is not b for a, b in itertools.pairwise(indexes)] == [turn in (1, 2, 4, 7, 12) for turn in range(1, 16)]
+    # after 1, 1, 2, 3, 5, 9 and 17 turns the rows have moved more than 1/4, 1/2, 1, 2, 4, 8 and 16 times, from then on 16 times
+    assert [turn for turn, (a, b) in enumerate(itertools.pairwise(indexes), 1) if a is not b] == [1, 2, 4, 7, 12, 21, 38]

@@ -14,7 +14,7 @@ from embedx.search.index import Index, build, empty, refresh
 
 # An index is built anew when it has followed so many times as many rows as it has: at first soon, for the centres of a young
 # table tell little of what it will be, then at twice the distance each time.
-FIRST_TURNOVER, TURNOVER = 0.25, 4
+FIRST_TURNOVER, TURNOVER = 0.25, 16
 
 
 class Moved(NamedTuple):
