@@ -75,8 +75,8 @@ def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact
 )
 def test_digits_are_learned_from_what_is_found(objective, options):
     training, test = digits(400, 200)
-    trained = run(objective, training, **({"query": 0.2, "clusters": 5, "epochs": 10} | options))
-    assert trained.classifier.evaluate(test)["accuracy"] > 0.8
+    trained = run(objective, training, **({"query": 0.3, "keep": 1.0, "clusters": 5, "epochs": 10} | options))
+    assert trained.classifier.evaluate(test)["accuracy"] > 0.75
 
 
 def test_the_search_begins_after_the_warm_up_and_says_so():
