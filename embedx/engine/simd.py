@@ -81,6 +81,12 @@ if numba.config.DISABLE_JIT:
     def maximum(a, b):
         return np.maximum(a, b)
 
+    def highest_of(vector):
+        return vector.max()
+
+    def n_above(a, b):
+        return int((a > b).sum())
+
     def floor(a):
         return np.floor(a)
 
@@ -221,6 +227,31 @@ else:
             return builder.select(builder.fcmp_ordered(">", *arguments), *arguments)
 
         return float32x16(float32x16, float32x16), emit
+
+    @intrinsic
+    def highest_of(_typing, vector):
+        """The largest of the sixteen floats."""
+
+        def emit(context, builder, signature, arguments):
+            highest = arguments[0]
+            half = LANES // 2
+            while half:
+                other = builder.shuffle_vector(highest, highest, _lanes([(lane + half) % LANES for lane in range(LANES)]))
+                highest = builder.select(builder.fcmp_ordered(">", highest, other), highest, other)
+                half //= 2
+            return builder.extract_element(highest, ir.Constant(_INDEX, 0))
+
+        return types.float32(float32x16), emit
+
+    @intrinsic
+    def n_above(_typing, a, b):
+        """In how many lanes a is larger than b."""
+
+        def emit(context, builder, signature, arguments):
+            lanes = builder.fcmp_ordered(">", *arguments)
+            return builder.zext(builder.ctpop(builder.bitcast(lanes, ir.IntType(LANES))), ir.IntType(64))
+
+        return types.int64(float32x16, float32x16), emit
 
     @intrinsic
     def floor(_typing, a):

@@ -3,10 +3,13 @@
 Dhillon & Modha 2001, "Concept decompositions for large sparse text data using clustering": rows count by direction alone,
 a row belongs to the centre with the largest inner product, a centre is the unit vector along the sum of its rows' directions.
 As an index for maximum inner products: Auvolat et al. 2015, "Clustering is efficient for approximate maximum inner product
-search". Centres are found on a sample of rows, for a few dozen rows each tell where it lies.
+search". There a long row scores high where a short one of the same direction does not, so rows w get one column more, which
+makes all of them equally long: sqrt(limit² - |w|²). The limit is a length that few rows exceed; to them the column is 0.
+Centres are found on a sample of rows, for a few dozen rows each tell where it lies.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +20,16 @@ from embedx.search.panels import put_in_panels, score_panels
 SAMPLED = 64  # rows for each centre
 ROUNDS = 8
 SHORT = np.float32(1e-12)  # rows below this length point nowhere
+LIMIT = 0.98  # the quantile of lengths up to which rows are made equally long
+
+
+class Centres(NamedTuple):
+    """Unit vectors of blocks of columns and one more."""
+
+    edges: np.ndarray  # int64 (B + 1,): block j holds the table's columns edges[j]:edges[j + 1]
+    vectors: np.ndarray  # float32 (rows of panels, 16)
+    extra: np.ndarray  # float32 (B, padded clusters): the column more
+    limit: np.ndarray  # float32 (B,)
 
 
 def block_edges(dim: int, blocks: int) -> np.ndarray:
@@ -24,95 +37,112 @@ def block_edges(dim: int, blocks: int) -> np.ndarray:
     return np.array([dim * j // blocks for j in range(blocks + 1)], dtype=np.int64)
 
 
-def new_centres(edges: np.ndarray, clusters: int) -> np.ndarray:
-    """float32 (rows of panels, 16): room for the centres of all blocks."""
+def new_panels(edges: np.ndarray, clusters: int) -> np.ndarray:
+    """float32 (rows of panels, 16): room for a vector for each cluster of all blocks; see `score_clusters`."""
     return aligned_zeros(len(edges[1:]) * (padded(clusters) // LANES) * int(np.diff(edges).max()), LANES)
 
 
 @kernel_part
-def score_centres(centres, edges, clusters, j, h, e, out, r):
-    """Overwrite out[r, :clusters] by the products of h[e] with the centres of block j."""
+def score_clusters(vectors, edges, clusters, j, h, e, out, r):
+    """Overwrite out[r, :clusters] by the products of h[e] with the clusters' vectors in block j."""
     n_panels = (clusters + LANES - 1) // LANES
-    width = centres.shape[0] // ((edges.size - 1) * n_panels)
-    score_panels(centres, j * n_panels, n_panels, width, h, e, edges[j], edges[j + 1], out, r, 0)
+    width = vectors.shape[0] // ((edges.size - 1) * n_panels)
+    score_panels(vectors, j * n_panels, n_panels, width, h, e, edges[j], edges[j + 1], out, r, 0)
 
 
 @kernel_part
-def nearest_centre(centres, edges, clusters, j, table, row, scores):
+def square_length(table, row, begin, end):
+    """|table[row, begin:end]|²."""
+    square = np.float32(0)
+    for k in range(begin, end):
+        square += table[row, k] * table[row, k]
+    return square
+
+
+@kernel_part
+def nearest_centre(centres, clusters, j, table, row, scores):
     """The centre of block j that table[row] points to; `scores` float32 (1, >= padded clusters) is overwritten."""
-    score_centres(centres, edges, clusters, j, table, row, scores, 0)
-    best = 0
+    square = square_length(table, row, centres.edges[j], centres.edges[j + 1])
+    more = np.sqrt(max(centres.limit[j] * centres.limit[j] - square, np.float32(0)))
+    score_clusters(centres.vectors, centres.edges, clusters, j, table, row, scores, 0)
+    best, highest = 0, scores[0, 0] + more * centres.extra[j, 0]
     for c in range(1, clusters):
-        best = c if scores[0, c] > scores[0, best] else best
+        score = scores[0, c] + more * centres.extra[j, c]
+        if score > highest:
+            best, highest = c, score
     return best
 
 
 @kernel
-def assign(centres, edges, clusters, j, table, rows, begin, end, scores, home):
-    """Write home[i], the cluster in block j of table[rows[i]], for i in begin:end. Rows of no length go round robin."""
+def assign(centres, clusters, j, table, rows, begin, end, scores, home):
+    """Write home[i], the cluster in block j of table[rows[i]], for i in begin:end. Where all have no length, round robin."""
     for i in range(begin, end):
         row = np.int64(rows[i])
-        square = np.float32(0)
-        for k in range(edges[j], edges[j + 1]):
-            square += table[row, k] * table[row, k]
-        if square > SHORT * SHORT:
-            home[i] = nearest_centre(centres, edges, clusters, j, table, row, scores)
+        square = square_length(table, row, centres.edges[j], centres.edges[j + 1])
+        if max(square, centres.limit[j] * centres.limit[j]) > SHORT * SHORT:
+            home[i] = nearest_centre(centres, clusters, j, table, row, scores)
         else:
             home[i] = i % clusters
 
 
+def directions(table: np.ndarray, limit: float) -> np.ndarray:
+    """float32 (n, columns + 1): the rows with their last column, at length 1; zeros for rows that point nowhere."""
+    square = np.einsum("ij,ij->i", table, table)
+    more = np.sqrt(np.maximum(limit * limit - square, 0))
+    return np.column_stack([table, more]) / np.maximum(np.sqrt(np.maximum(square, limit * limit)), SHORT)[:, None]
+
+
 @kernel
-def sum_directions(table, rows, home, begin, end, sums):
-    """Overwrite `sums`, float32 (clusters, >= end - begin), by the sums of the directions of table[rows, begin:end] by home."""
+def sum_by_home(vectors, home, sums):
+    """Overwrite `sums`, float32 (clusters, columns), by the sums of the vectors, float32 (n, columns), by home."""
     sums[:] = 0
-    for i in range(rows.size):
-        row = np.int64(rows[i])
-        square = np.float32(0)
-        for k in range(begin, end):
-            square += table[row, k] * table[row, k]
-        if square > SHORT * SHORT:
-            scale = np.float32(1) / np.sqrt(square)
-            for k in range(begin, end):
-                sums[home[i], k - begin] += scale * table[row, k]
+    for i in range(home.size):
+        for k in range(vectors.shape[1]):
+            sums[home[i], k] += vectors[i, k]
 
 
 @kernel
-def set_centres(centres, edges, clusters, j, vectors):
-    """Write the centres of block j: vectors float32 (clusters, >= width of the block)."""
+def set_centres(centres, clusters, j, vectors):
+    """Write the centres of block j: vectors float32 (clusters, columns of the block + 1)."""
     n_panels = (clusters + LANES - 1) // LANES
-    width = centres.shape[0] // ((edges.size - 1) * n_panels)
+    width = centres.vectors.shape[0] // (centres.extra.shape[0] * n_panels)
+    n_columns = centres.edges[j + 1] - centres.edges[j]
     for c in range(clusters):
-        put_in_panels(centres, j * n_panels * LANES + c, width, vectors, c, 0, edges[j + 1] - edges[j])
+        put_in_panels(centres.vectors, j * n_panels * LANES + c, width, vectors, c, 0, n_columns)
+        centres.extra[j, c] = vectors[c, n_columns]
 
 
 def find_centres(
     table: np.ndarray, n_rows: int, edges: np.ndarray, clusters: int, rng: np.random.Generator, threads: int
-) -> np.ndarray:
-    """Centres of all blocks for table[:n_rows]; see `new_centres`."""
-    centres = new_centres(edges, clusters)
+) -> Centres:
+    """Centres of all blocks for table[:n_rows]."""
+    n_blocks = len(edges) - 1
+    centres = Centres(
+        edges, new_panels(edges, clusters), np.zeros((n_blocks, padded(clusters)), dtype=np.float32),
+        np.zeros(n_blocks, dtype=np.float32),
+    )  # fmt: skip
     n_sampled = min(n_rows, SAMPLED * clusters)
     sample = np.sort(rng.choice(n_rows, n_sampled, replace=False)).astype(np.int32)
-    home = np.zeros(n_sampled, dtype=np.int32)
+    firsts = rng.integers(0, 2**31, n_blocks)
 
     def block(j: int) -> None:
-        begin, end = int(edges[j]), int(edges[j + 1])
-        sums = np.zeros((clusters, end - begin), dtype=np.float32)
+        rows = table[sample, edges[j] : edges[j + 1]]
+        centres.limit[j] = np.quantile(np.linalg.norm(rows, axis=1), LIMIT)
+        vectors = np.ascontiguousarray(directions(rows, centres.limit[j]))
+        home = np.zeros(n_sampled, dtype=np.int32)
         scores = np.zeros((1, padded(clusters)), dtype=np.float32)
         picks = np.random.default_rng([j, int(firsts[j])])
-        sums[:] = _directions(table[picks.choice(sample, clusters, replace=clusters > n_sampled), begin:end], picks)
+        sums = _some(vectors, clusters, picks)
         for _ in range(ROUNDS):
             lengths = np.linalg.norm(sums, axis=1, keepdims=True)
             empty = lengths[:, 0] <= SHORT
             if empty.any():  # a centre without rows begins anew at some row
-                sums[empty] = _directions(table[picks.choice(sample, int(empty.sum())), begin:end], picks)
-                lengths = np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), SHORT)
-            set_centres(centres, edges, clusters, j, sums / lengths)
-            assign(centres, edges, clusters, j, table, sample, 0, n_sampled, scores, home_of[j])
-            sum_directions(table, sample, home_of[j], begin, end, sums)
+                sums[empty] = _some(vectors, int(empty.sum()), picks)
+                lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+            set_centres(centres, clusters, j, sums / lengths)
+            assign(centres, clusters, j, table, sample, 0, n_sampled, scores, home)
+            sum_by_home(vectors, home, sums)
 
-    n_blocks = len(edges) - 1
-    firsts = rng.integers(0, 2**31, n_blocks)
-    home_of = [home.copy() for _ in range(n_blocks)]
     if n_blocks > 1:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(block, range(n_blocks)))
@@ -121,8 +151,13 @@ def find_centres(
     return centres
 
 
-def _directions(vectors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The vectors at length 1; those without length, as of a table that was not trained yet, point anywhere."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    vectors = np.where(lengths > SHORT, vectors, rng.normal(size=vectors.shape))
+def _some(vectors: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """n of the unit vectors; in place of those without length, as of a table that was not trained yet, any direction."""
+    chosen = vectors[rng.choice(len(vectors), n, replace=n > len(vectors))]
+    return np.where(np.linalg.norm(chosen, axis=1, keepdims=True) > 0.5, chosen, _anywhere(chosen.shape, rng))
+
+
+def _anywhere(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """float32: unit vectors in any direction."""
+    vectors = rng.standard_normal(shape, dtype=np.float32)
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)

@@ -1,9 +1,9 @@
 """An index of a table's rows for maximum inner products, in blocks of columns, which follows the rows as they move.
 
 In each block the rows lie by the cluster that they point to, those of a cluster side by side in panels, with room for more:
-looking through a cluster reads memory in order. A row that changed is written anew where it lies; at its first, second and
-fourth change, and at every REHOMED-th, its nearest centre is sought too, and it moves there. Rows are copies, so a table may
-move on while its index is read; ids stay valid whatever a reader meets, for every slot holds some row.
+looking through a cluster reads memory in order. A row that changed is written anew where it lies, and what its cluster
+promises follows; if it went far, and at every REHOMED-th change, its nearest centre is sought too, and it moves there. Rows are
+copies, so a table may move on while its index is read; ids stay valid whatever a reader meets, for every slot holds some row.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +14,12 @@ import numpy as np
 from embedx.compiled import kernel
 from embedx.engine.simd import LANES, aligned_zeros, padded
 from embedx.objectives.contract import Search
-from embedx.search.clusters import assign, block_edges, find_centres, nearest_centre
+from embedx.search.clusters import Centres, assign, block_edges, find_centres, nearest_centre
 from embedx.search.panels import move_in_panels, put_in_panels
+from embedx.search.promise import Promise, count, new_promise, replace, settle
 
 REHOMED = 8
+FAR = np.float32(1 / 16)  # of a row's length in a block
 ROOM = 0.25  # of a cluster's size, for rows that move in
 SPARE = 16  # slots beside that
 
@@ -26,7 +28,8 @@ class Index(NamedTuple):
     """Rows of a table by cluster, for each block of columns."""
 
     edges: np.ndarray  # int64 (B + 1,): block j holds the table's columns edges[j]:edges[j + 1]
-    centres: np.ndarray  # float32 (rows of panels, 16): unit vectors
+    centres: Centres  # of the clusters, as they were when the index was built
+    promise: Promise  # what the clusters promise
     begin: np.ndarray  # int64 (B, C + 1): the first slot of each cluster, a multiple of 16, and the end of the last
     in_use: np.ndarray  # int64 (B, C): the slots in use
     ids: np.ndarray  # int32 (B, slots): the row in each slot
@@ -42,8 +45,10 @@ def empty(blocks: int) -> Index:
     def matrix(kind: type) -> np.ndarray:
         return np.zeros((blocks, 0), dtype=kind)
 
+    edges = np.zeros(blocks + 1, dtype=np.int64)
+    centres = Centres(edges, aligned_zeros(0, LANES), matrix(np.float32), np.zeros(blocks, dtype=np.float32))
     return Index(
-        np.zeros(blocks + 1, dtype=np.int64), aligned_zeros(0, LANES), matrix(np.int64), matrix(np.int64), matrix(np.int32),
+        edges, centres, new_promise(edges, 0), matrix(np.int64), matrix(np.int64), matrix(np.int32),
         aligned_zeros(0, LANES), matrix(np.int32), matrix(np.int32), np.zeros(0, dtype=np.int32),
     )  # fmt: skip
 
@@ -60,23 +65,24 @@ def build(table: np.ndarray, n_rows: int, dim: int, search: Search, rng: np.rand
     def work(w: int) -> None:
         scores = np.zeros((1, padded(clusters)), dtype=np.float32)
         for j in range(blocks):
-            assign(centres, edges, clusters, j, table, rows, parts[w], parts[w + 1], scores, home[j])
+            assign(centres, clusters, j, table, rows, parts[w], parts[w + 1], scores, home[j])
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, range(threads)))
-    count = np.stack([np.bincount(home[j], minlength=clusters) for j in range(blocks)]).astype(np.int64)
-    capacity = -(-(count + (ROOM * count).astype(np.int64) + SPARE) // LANES) * LANES
+    n_in = np.stack([np.bincount(home[j], minlength=clusters) for j in range(blocks)]).astype(np.int64)
+    capacity = -(-(n_in + (ROOM * n_in).astype(np.int64) + SPARE) // LANES) * LANES
     begin = np.zeros((blocks, clusters + 1), dtype=np.int64)
     np.cumsum(capacity, axis=1, out=begin[:, 1:])
     slots = int(begin[:, -1].max())
     width = int(np.diff(edges).max())
     index = Index(
-        edges, centres, begin, np.zeros_like(count), np.zeros((blocks, slots), dtype=np.int32),
+        edges, centres, new_promise(edges, clusters), begin, np.zeros_like(n_in), np.zeros((blocks, slots), dtype=np.int32),
         aligned_zeros(blocks * (slots // LANES) * width, LANES), np.zeros((blocks, n_rows), dtype=np.int32), home,
         np.zeros(n_rows, dtype=np.int32),
     )  # fmt: skip
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(lambda j: fill(index, table, j), range(blocks)))
+    settle_all(index)
     return index
 
 
@@ -93,6 +99,13 @@ def fill(index, table, j):
         index.ids[j, slot] = row
         index.slot[j, row] = slot
         put_in_panels(index.panels, first + slot, width, table, row, begin, end)
+        count(index.promise, index.edges, j, c, index.panels, first + slot, np.float32(1))
+
+
+@kernel
+def settle_all(index):
+    """Have what the clusters promise follow their rows."""
+    settle(index.promise, index.edges, index.in_use)
 
 
 @kernel
@@ -107,14 +120,16 @@ def refresh(index, table, rows, n, scores):
     for i in range(n):
         row = np.int64(rows[i])
         index.changes[row] += 1
-        changes = index.changes[row]
-        is_rehomed = changes & (changes - 1) == 0 or changes % REHOMED == 0
+        is_due = index.changes[row] % REHOMED == 0
         for j in range(index.ids.shape[0]):
             first = j * index.ids.shape[1]
-            begin, end = index.edges[j], index.edges[j + 1]
             old, slot = np.int64(index.home[j, row]), np.int64(index.slot[j, row])
-            c = nearest_centre(index.centres, index.edges, clusters, j, table, row, scores) if is_rehomed else old
+            went_far = replace(index.promise, index.edges, j, old, index.panels, first + slot, table, row, FAR)
+            if not (is_due or went_far):
+                continue
+            c = nearest_centre(index.centres, clusters, j, table, row, scores)
             if c != old and index.begin[j, c] + index.in_use[j, c] < index.begin[j, c + 1]:
+                count(index.promise, index.edges, j, old, index.panels, first + slot, np.float32(-1))
                 last = index.begin[j, old] + index.in_use[j, old] - 1  # the last row of the old cluster takes the free place
                 moved = index.ids[j, last]
                 index.ids[j, slot] = moved
@@ -125,7 +140,9 @@ def refresh(index, table, rows, n, scores):
                 index.ids[j, slot] = row
                 index.slot[j, row], index.home[j, row] = slot, c
                 index.in_use[j, c] += 1
+                put_in_panels(index.panels, first + slot, width, table, row, index.edges[j], index.edges[j + 1])
+                count(index.promise, index.edges, j, c, index.panels, first + slot, np.float32(1))
             elif c != old:
                 n_stayed += 1
-            put_in_panels(index.panels, first + slot, width, table, row, begin, end)
+    settle(index.promise, index.edges, index.in_use)
     return n_stayed

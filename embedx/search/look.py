@@ -6,23 +6,21 @@ import numpy as np
 
 from embedx.compiled import kernel, kernel_part
 from embedx.engine.maths import exp
-from embedx.engine.simd import LANES, is_zero, load, maximum, multiply_add, padded, splat
+from embedx.engine.simd import LANES, highest_of, load, maximum, n_above, padded, splat
 from embedx.objectives.contract import Search
-from embedx.search.clusters import score_centres
 from embedx.search.panels import score_panels
-
-NEVER = np.float32(-1e30)  # the score of what is not to be found
+from embedx.search.promise import NEVER, promised
 
 
 class Probe(NamedTuple):
     """A worker's memory for looking through an index."""
 
-    centre_scores: np.ndarray  # float32 (1, padded clusters)
+    promised: np.ndarray  # float32 (1, padded clusters): what the clusters of a block promise
+    highest: np.ndarray  # float32 (panels,): the highest of sixteen of them
     visited: np.ndarray  # int64 (B, most visits): the clusters looked through in each block
     start: np.ndarray  # int64 (B, most visits + 1): where their scores begin, and the end of the last
     n_visited: np.ndarray  # int64 (B,)
     place: np.ndarray  # int32 (B, C): 1 + the number of a visit to each cluster; 0 without
-    best: np.ndarray  # float32 (room,): room to select the best of them
     scores: np.ndarray  # float32 (B, room): the scores of all rows looked at, those of a cluster padded to whole panels
     mark: np.ndarray  # int32 (n_rows,): the last example that a row competed for
     clock: np.ndarray  # int64 (1,): examples so far
@@ -34,12 +32,12 @@ def new_probe(n_rows: int, search: Search) -> Probe:
     blocks, clusters = search.blocks, min(search.clusters, n_rows)
     room = padded(2 * min(search.looked_at, n_rows)) + LANES * clusters
     return Probe(
-        centre_scores=np.zeros((1, padded(clusters)), dtype=np.float32),
+        promised=np.full((1, padded(clusters)), NEVER, dtype=np.float32),
+        highest=np.zeros(padded(clusters) // LANES, dtype=np.float32),
         visited=np.zeros((blocks, clusters), dtype=np.int64),
         start=np.zeros((blocks, clusters + 1), dtype=np.int64),
         n_visited=np.zeros(blocks, dtype=np.int64),
         place=np.zeros((blocks, clusters), dtype=np.int32),
-        best=np.zeros(room, dtype=np.float32),
         scores=np.zeros((blocks, room), dtype=np.float32),
         mark=np.full(n_rows, -1, dtype=np.int32),
         clock=np.zeros(1, dtype=np.int64),
@@ -49,7 +47,7 @@ def new_probe(n_rows: int, search: Search) -> Probe:
 
 @kernel_part
 def look(index, search, h, e, j, probe):
-    """Score the rows in the clusters of block j that h[e] points to, the nearest first, until enough were looked at.
+    """Score the rows in the clusters of block j that promise h[e] the most, the best first, until enough were looked at.
 
     A cluster that does not fit any more is looked through as far as there is room. Where the loss is a sum over all rows
     (`from_sum`), a cluster without any coefficient above tau ends it: the sum so far bounds the whole from below, and clusters
@@ -61,13 +59,12 @@ def look(index, search, h, e, j, probe):
     width = index.panels.shape[0] // (index.ids.size // LANES)
     for v in range(probe.n_visited[j]):
         probe.place[j, probe.visited[j, v]] = 0
-    score_centres(index.centres, index.edges, clusters, j, h, e, probe.centre_scores, 0)
+    promised(index.promise, index.edges, clusters, j, h, e, probe.promised)
+    for p in range(probe.highest.size):
+        probe.highest[p] = highest_of(load(probe.promised, 0, p * LANES))
     n_visits = seen = at = 0
     while seen < search.looked_at and n_visits < clusters and at < probe.room:
-        c = 0
-        for other in range(1, clusters):
-            c = other if probe.centre_scores[0, other] > probe.centre_scores[0, c] else c
-        probe.centre_scores[0, c] = NEVER
+        c = _next(probe)
         n = min(index.in_use[j, c], probe.room - at)
         n_panels = (n + LANES - 1) // LANES
         first = (j * index.ids.shape[1] + index.begin[j, c]) // LANES
@@ -92,12 +89,26 @@ def look(index, search, h, e, j, probe):
 
 
 @kernel_part
+def _next(probe):
+    """The cluster that promises most among those that were not given yet."""
+    p = 0
+    for other in range(1, probe.highest.size):
+        p = other if probe.highest[other] > probe.highest[p] else p
+    c = p * LANES
+    while probe.promised[0, c] < probe.highest[p]:
+        c += 1
+    probe.promised[0, c] = NEVER
+    probe.highest[p] = highest_of(load(probe.promised, 0, p * LANES))
+    return c
+
+
+@kernel_part
 def _highest(scores, j, begin, end):
-    """The largest of scores[j, begin:end]."""
-    best = NEVER
-    for k in range(begin, end):
-        best = max(best, scores[j, k])
-    return best
+    """The largest of scores[j, begin:end], whole panels."""
+    best = splat(NEVER)
+    for k in range(begin, end, LANES):
+        best = maximum(best, load(scores, j, k))
+    return highest_of(best)
 
 
 @kernel_part
@@ -128,12 +139,10 @@ def bar(search, probe, j, scale, best):
 def keep(index, search, probe, j, lowest, rows, r, n, most):
     """Add the rows of block j that score above `lowest` to rows[r, n:most], each once for an example; the number so far."""
     now = np.int32(probe.clock[0])
-    below = splat(-lowest)
-    one = splat(np.float32(1))
     for v in range(probe.n_visited[j]):
         slot = index.begin[j, probe.visited[j, v]] - probe.start[j, v]
         for at in range(probe.start[j, v], probe.start[j, v + 1], LANES):
-            if is_zero(maximum(multiply_add(one, load(probe.scores, j, at), below), splat(np.float32(0)))):
+            if n_above(load(probe.scores, j, at), splat(lowest)) == 0:
                 continue
             for k in range(at, at + LANES):
                 if probe.scores[j, k] > lowest and n < most:
@@ -147,37 +156,31 @@ def keep(index, search, probe, j, lowest, rows, r, n, most):
 
 @kernel_part
 def highest_kept(search, probe, j, lowest):
-    """`lowest`, or, if more rows of block j than may be kept score above it, what the last of those kept scores above."""
-    best, n = probe.best, 0
-    below, one = splat(-lowest), splat(np.float32(1))
-    for at in range(0, probe.start[j, probe.n_visited[j]], LANES):
-        if not is_zero(maximum(multiply_add(one, load(probe.scores, j, at), below), splat(np.float32(0)))):
-            for k in range(at, at + LANES):
-                if probe.scores[j, k] > lowest:
-                    best[n] = probe.scores[j, k]
-                    n += 1
-    if n <= search.kept:
+    """`lowest`, or, if more rows of block j than may be kept score above it, what no more than those score above."""
+    end = probe.start[j, probe.n_visited[j]]
+    if _n_above(probe, j, end, lowest) <= search.kept:
         return lowest
-    first, last, wanted = 0, n - 1, search.kept  # Hoare's quickselect: the scores before `wanted` become the highest
-    while first < last:
-        pivot = best[(first + last) // 2]
-        i, k = first, last
-        while i <= k:
-            while best[i] > pivot:
-                i += 1
-            while best[k] < pivot:
-                k -= 1
-            if i <= k:
-                best[i], best[k] = best[k], best[i]
-                i += 1
-                k -= 1
-        if wanted <= k:
-            last = k
-        elif wanted >= i:
-            first = i
+    many, few = lowest, _highest(probe.scores, j, 0, end)  # that score above the one, and above the other
+    middle = np.float32(0.5) * (many + few)
+    while many < middle < few:
+        n = _n_above(probe, j, end, middle)
+        if n > search.kept:
+            many = middle
         else:
-            break
-    return best[wanted]
+            few = middle
+            if n == search.kept:
+                break
+        middle = np.float32(0.5) * (many + few)
+    return few
+
+
+@kernel_part
+def _n_above(probe, j, end, score):
+    """How many of probe.scores[j, :end] are larger."""
+    n = 0
+    for at in range(0, end, LANES):
+        n += n_above(load(probe.scores, j, at), splat(score))
+    return n
 
 
 @kernel_part

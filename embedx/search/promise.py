@@ -1,0 +1,97 @@
+"""What the clusters of an index promise a query, so that it looks through those first that are likely to hold high scores.
+
+The rows of a cluster lie around their mean m, in each column at a distance of about `spread`. A query h meets their scores
+around h·m, at a distance of about spread |h|, and the cluster promises it h·m + spread |h|. Sums follow the rows as they move.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from embedx.compiled import kernel_part
+from embedx.engine.simd import LANES, aligned_zeros, load, multiply_add, padded, splat, store
+from embedx.search.clusters import new_panels, score_clusters, square_length
+
+EMPTY = np.float32(-1e29)  # what a cluster without rows promises
+NEVER = np.float32(-1e30)  # the score of what is not to be found
+
+
+class Promise(NamedTuple):
+    """Sums over the rows of each cluster, in each block."""
+
+    sums: np.ndarray  # float32 (rows of panels, 16): of the rows
+    squares: np.ndarray  # float32 (B, padded C): of their squared lengths
+    scale: np.ndarray  # float32 (B, padded C): one by their number, 0 for none
+    spread: np.ndarray  # float32 (B, padded C)
+
+
+def new_promise(edges: np.ndarray, clusters: int) -> Promise:
+    """Of clusters without rows."""
+    squares, scale, spread = (aligned_zeros(len(edges) - 1, padded(clusters)) for _ in range(3))
+    return Promise(new_panels(edges, clusters), squares, scale, spread)
+
+
+@kernel_part
+def count(promise, edges, j, c, panels, slot, sign):
+    """Add the vector in a slot of block j's panels to the sums of cluster c, or with sign -1 take it out."""
+    width = promise.sums.shape[0] // (promise.squares.size // LANES)
+    row, lane = (j * promise.squares.shape[1] + c) // LANES * width, c % LANES
+    from_row, from_lane = slot // LANES * width, slot % LANES
+    square = np.float32(0)
+    for k in range(edges[j + 1] - edges[j]):
+        x = panels[from_row + k, from_lane]
+        promise.sums[row + k, lane] += sign * x
+        square += x * x
+    promise.squares[j, c] += sign * square
+
+
+@kernel_part
+def replace(promise, edges, j, c, panels, slot, table, row, far):
+    """Write table[row] to its slot in block j's panels, in cluster c, whose sums follow; whether it went `far` of its length."""
+    width = promise.sums.shape[0] // (promise.squares.size // LANES)
+    sum_row, sum_lane = (j * promise.squares.shape[1] + c) // LANES * width, c % LANES
+    to_row, to_lane = slot // LANES * width, slot % LANES
+    begin = edges[j]
+    before = after = way = np.float32(0)
+    for k in range(edges[j + 1] - begin):
+        old, new = panels[to_row + k, to_lane], table[row, begin + k]
+        panels[to_row + k, to_lane] = new
+        promise.sums[sum_row + k, sum_lane] += new - old
+        before += old * old
+        after += new * new
+        way += (new - old) * (new - old)
+    promise.squares[j, c] += after - before
+    return way > far * far * before
+
+
+@kernel_part
+def settle(promise, edges, in_use):
+    """Have spreads and scales follow the sums; in_use int64 (B, C): the rows of each cluster."""
+    width = promise.sums.shape[0] // (promise.squares.size // LANES)
+    for j in range(in_use.shape[0]):
+        n_columns = edges[j + 1] - edges[j]
+        for c in range(in_use.shape[1]):
+            promise.scale[j, c] = np.float32(1) / np.float32(in_use[j, c]) if in_use[j, c] > 0 else np.float32(0)
+        for at in range(0, promise.squares.shape[1], LANES):
+            row = (j * promise.squares.shape[1] + at) // LANES * width
+            square = splat(np.float32(0))
+            for k in range(n_columns):
+                x = load(promise.sums, row + k, 0)
+                square = multiply_add(x, x, square)
+            store(promise.spread, j, at, square)
+        for c in range(in_use.shape[1]):
+            scale = promise.scale[j, c]
+            square = scale * promise.squares[j, c] - scale * scale * promise.spread[j, c]
+            promise.spread[j, c] = np.sqrt(max(square, np.float32(0)) / np.float32(n_columns))
+
+
+@kernel_part
+def promised(promise, edges, clusters, j, h, e, out):
+    """Overwrite out[0] by what the clusters of block j promise h[e], and behind them by NEVER."""
+    score_clusters(promise.sums, edges, clusters, j, h, e, out, 0)
+    length = np.sqrt(square_length(h, e, edges[j], edges[j + 1]))
+    for c in range(clusters):
+        score = out[0, c] * promise.scale[j, c] + length * promise.spread[j, c]
+        out[0, c] = score if promise.scale[j, c] > 0 else EMPTY
+    for c in range(clusters, out.shape[1]):
+        out[0, c] = NEVER
