@@ -1,17 +1,18 @@
 """The index of rows: it holds what the table holds, follows it, and finds what brute force finds."""
 
-import itertools
-
 import numpy as np
 import pytest
 from reference_search import block_scores
 
+from embedx.compiled import kernel
 from embedx.engine.simd import LANES, aligned_zeros, padded
 from embedx.objectives.contract import Search
 from embedx.progress import Silent
 from embedx.search import index as indexing
 from embedx.search import look
+from embedx.search.clusters import LIMIT, NEVER, directions, new_seeker, vectors_of
 from embedx.search.follow import Follower, new_moved, remember
+from embedx.search.promise import EMPTY, promised
 from embedx.search.top import search_of, top
 
 N, DIM = 900, 37
@@ -81,11 +82,12 @@ def test_an_index_follows_its_rows(blocks):
     index = built(table, search(blocks))
     homes = index.home.copy()
     rng = np.random.default_rng(1)
-    scores = np.zeros((1, padded(20)), dtype=np.float32)
+    seeker = new_seeker(20)
     for _ in range(12):
         rows = rng.choice(N, 200, replace=False).astype(np.int32)
         table[rows[:, None], np.arange(DIM)] += rng.normal(0, 1.5, (200, DIM))
-        indexing.refresh(index, table, rows, len(rows), scores)
+        for j in range(blocks):
+            indexing.refresh(index, table, rows, len(rows), j, seeker)
         check(index, table)
     assert (index.home != homes).mean() > 0.1
 
@@ -95,7 +97,7 @@ def test_a_row_whose_new_cluster_is_full_stays_and_is_still_found():
     index = built(table, search())
     rows = np.arange(N, dtype=np.int32)
     table[:, :DIM] = table[0, :DIM]  # all point one way
-    stayed = sum(indexing.refresh(index, table, rows, N, np.zeros((1, 32), np.float32)) for _ in range(indexing.REHOMED))
+    stayed = sum(indexing.refresh(index, table, rows, N, 0, new_seeker(20)) for _ in range(indexing.REHOMED))
     assert stayed > 0
     check(index, table)
     assert found(index, search(), table[0]) == set(range(N))
@@ -188,19 +190,101 @@ def test_most_of_the_best_rows_are_found_by_a_look_at_a_tenth():
     np.testing.assert_allclose(log_sum, np.logaddexp.reduce(z.astype(np.float64), axis=1), rtol=1e-5)
 
 
-def test_a_follower_builds_anew_when_its_rows_have_moved_far():
+def follows(follower, table, rows):
+    moved = new_moved(N)
+    remember(rows, len(rows), moved)
+    remember(rows, len(rows), moved)
+    assert moved.n[0] == len(rows)
+    follower.follow(moved)
+    assert moved.n[0] == 0
+
+
+def test_a_follower_builds_anew_when_enough_rows_have_come_to_point_elsewhere():
     table = clustered()
     follower = Follower(table, N, DIM, search(2), seed=1, threads=1, progress=Silent())
-    everyone, moved, indexes = np.arange(N, dtype=np.int32), new_moved(N), []
-    for _ in range(50):
-        indexes.append(follower.current())
-        table[:, :DIM] += 1
-        remember(everyone, N, moved)
-        remember(everyone, N, moved)
-        assert moved.n[0] == N
-        follower.follow(moved)
-        assert moved.n[0] == 0
+    first = follower.current()
+    everyone = np.arange(N, dtype=np.int32)
+    for _ in range(20):  # they change, but point where they pointed
+        table *= 1.001
+        follows(follower, table, everyone)
         check(follower.index, table)
-    assert follower.n_builds == 1 + sum(a is not b for a, b in itertools.pairwise(indexes))
-    # after 1, 1, 2, 3, 5, 9 and 17 turns the rows have moved more than 1/4, 1/2, 1, 2, 4, 8 and 16 times, from then on 16 times
-    assert [turn for turn, (a, b) in enumerate(itertools.pairwise(indexes), 1) if a is not b] == [1, 2, 4, 7, 12, 21, 38]
+    assert follower.current() is first
+    table[:] = np.roll(table, 1, axis=0)
+    few = everyone[: N // 8]
+    follows(follower, table, few)
+    assert 0 < follower.n_left.sum() <= 2 * len(few)
+    assert follower.current() is first
+    follows(follower, table, everyone[N // 8 :])
+    check(first, table)
+    second = follower.current()
+    assert second is not first
+    assert (follower.n_builds, follower.n_left.sum()) == (2, 0)
+    check(second, table)
+
+
+@pytest.mark.parametrize("blocks", [1, 8])
+def test_promises_follow_the_rows_of_each_cluster(blocks):
+    table, h = clustered(), a_query()
+    table[:300] *= 0.01
+    index = built(table, search(blocks))
+    rng = np.random.default_rng(1)
+    for turn in range(6):
+        if turn:
+            rows = rng.choice(N, 300, replace=False).astype(np.int32)
+            table[rows[:, None], np.arange(DIM)] += rng.normal(0, 1.0, (300, DIM))
+            for j in range(blocks):
+                indexing.refresh(index, table, rows, len(rows), j, new_seeker(20))
+        for j in range(blocks):
+            out = np.zeros((1, padded(20)), dtype=np.float32)
+            promises(index, j, h, out)
+            block = slice(index.edges[j], index.edges[j + 1])
+            for c in range(20):
+                rows_of = table[index.home[j] == c, block].astype(np.float64)
+                if len(rows_of):
+                    spread = np.sqrt(rows_of.var(axis=0).mean())
+                    expected = rows_of.mean(axis=0) @ h[block] + spread * np.linalg.norm(h[block])
+                    np.testing.assert_allclose(out[0, c], expected, rtol=1e-3, atol=1e-3)
+                else:
+                    assert out[0, c] == EMPTY
+            assert (out[0, 20:] == NEVER).all()
+
+
+@kernel
+def promises(index, j, h, out):
+    promised(index.promise, index.edges, index.in_use.shape[1], j, h.reshape(1, -1), 0, out)
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_rows_lie_with_the_centre_that_is_nearest_to_their_extended_direction(blocks):
+    table = clustered()
+    table[:300] *= 0.1
+    table[7] = 0
+    index = built(table, search(blocks))
+    for j in range(blocks):
+        rows = table[:, index.edges[j] : index.edges[j + 1]]
+        lengths = np.linalg.norm(rows, axis=1)
+        np.testing.assert_allclose(index.centres.limit[j], np.quantile(lengths, LIMIT), rtol=1e-6)
+        longer = np.column_stack([rows, np.sqrt(np.maximum(index.centres.limit[j] ** 2 - lengths**2, 0))])
+        centres = vectors_of(index.centres, j, 20)
+        np.testing.assert_allclose(np.linalg.norm(centres, axis=1), 1, rtol=1e-5)
+        scores = longer @ centres.T
+        np.testing.assert_allclose(scores[np.arange(N), index.home[j]], scores.max(axis=1), rtol=1e-4, atol=1e-5)
+        direction = directions(rows, index.centres.limit[j])
+        np.testing.assert_allclose(direction, longer / np.linalg.norm(longer, axis=1, keepdims=True), rtol=1e-4, atol=1e-5)
+
+
+def test_short_rows_do_not_hide_long_ones():
+    """Rows of all lengths in every direction, looked at a fiftieth of them: the highest are among them."""
+    rng = np.random.default_rng(0)
+    n, dim = 20_000, 16
+    table = aligned_zeros(n, dim)
+    table[:] = rng.normal(size=(n, dim)) * np.exp(rng.normal(0, 1.5, (n, 1)))
+    how = Search(1, 141, 400, n, 0.0, 1e-3, 1e9, from_sum=False, steps=0)
+    index = indexing.build(table, n, dim, how, rng)
+    probe, rows, n_found = look.new_probe(n, how), np.zeros((1, n), dtype=np.int32), np.zeros(1, dtype=np.int64)
+    shares = []
+    for h in rng.normal(size=(50, dim)).astype(np.float32):
+        look.candidates_of(index, how, h[None], 0, 1, rows[0], np.zeros(2, dtype=np.int64), rows, n_found, probe)
+        best = np.argsort(-(table @ h))[:20]
+        shares.append(np.isin(best, rows[0, : n_found[0]]).mean())
+    assert np.mean(shares) > 0.9

@@ -87,6 +87,9 @@ if numba.config.DISABLE_JIT:
     def n_above(a, b):
         return int((a > b).sum())
 
+    def where_above(a, b, x, y):
+        return np.where(a > b, x, y)
+
     def floor(a):
         return np.floor(a)
 
@@ -252,6 +255,16 @@ else:
             return builder.zext(builder.ctpop(builder.bitcast(lanes, ir.IntType(LANES))), ir.IntType(64))
 
         return types.int64(float32x16, float32x16), emit
+
+    @intrinsic
+    def where_above(_typing, a, b, x, y):
+        """The lanes of x where a is larger than b, elsewhere those of y."""
+
+        def emit(context, builder, signature, arguments):
+            a, b, x, y = arguments
+            return builder.select(builder.fcmp_ordered(">", a, b), x, y)
+
+        return float32x16(float32x16, float32x16, float32x16, float32x16), emit
 
     @intrinsic
     def floor(_typing, a):

@@ -14,11 +14,25 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.compiled import kernel, kernel_part
-from embedx.engine.simd import LANES, aligned_zeros, padded
-from embedx.search.panels import put_in_panels, score_panels
+from embedx.engine.simd import (
+    LANES,
+    aligned_zeros,
+    highest_of,
+    load,
+    maximum,
+    multiply_add,
+    padded,
+    splat,
+    store,
+    where_above,
+    zeros,
+)
+from embedx.search.panels import put_in_panels, score_panels, score_panels_by_four
 
 SAMPLED = 64  # rows for each centre
-ROUNDS = 8
+ROUNDS = 8  # from anywhere
+MORE_ROUNDS = 3  # from where centres were before
+NEVER = np.float32(-1e30)  # the score of what is not to be found
 SHORT = np.float32(1e-12)  # rows below this length point nowhere
 LIMIT = 0.98  # the quantile of lengths up to which rows are made equally long
 
@@ -59,37 +73,62 @@ def square_length(table, row, begin, end):
     return square
 
 
+class Seeker(NamedTuple):
+    """Memory to seek the nearest centres of four rows at once."""
+
+    scores: np.ndarray  # float32 (4, padded clusters)
+    rows: np.ndarray  # int32 (4,)
+    home: np.ndarray  # int32 (4,): what was found
+
+
+def new_seeker(clusters: int) -> Seeker:
+    return Seeker(aligned_zeros(4, clusters), np.zeros(4, dtype=np.int32), np.zeros(4, dtype=np.int32))
+
+
 @kernel_part
-def nearest_centre(centres, clusters, j, table, row, scores):
-    """The centre of block j that table[row] points to; `scores` float32 (1, >= padded clusters) is overwritten."""
-    square = square_length(table, row, centres.edges[j], centres.edges[j + 1])
-    more = np.sqrt(max(centres.limit[j] * centres.limit[j] - square, np.float32(0)))
-    score_clusters(centres.vectors, centres.edges, clusters, j, table, row, scores, 0)
-    best, highest = 0, scores[0, 0] + more * centres.extra[j, 0]
-    for c in range(1, clusters):
-        score = scores[0, c] + more * centres.extra[j, c]
-        if score > highest:
-            best, highest = c, score
-    return best
+def seek(centres, clusters, j, table, seeker):
+    """Write seeker.home, the centres of block j that table[seeker.rows] point to; of several equal ones any."""
+    n_panels = (clusters + LANES - 1) // LANES
+    width = centres.vectors.shape[0] // (centres.extra.shape[0] * n_panels)
+    begin, end = centres.edges[j], centres.edges[j + 1]
+    score_panels_by_four(centres.vectors, j * n_panels, n_panels, width, table, seeker.rows, begin, end, seeker.scores)
+    for r in range(4):
+        square = square_length(table, np.int64(seeker.rows[r]), begin, end)
+        more = splat(np.sqrt(max(centres.limit[j] * centres.limit[j] - square, np.float32(0))))
+        for c in range(clusters, n_panels * LANES):
+            seeker.scores[r, c] = NEVER
+        best, panel = splat(NEVER), zeros()
+        for p in range(n_panels):
+            score = multiply_add(more, load(centres.extra, j, p * LANES), load(seeker.scores, r, p * LANES))
+            panel = where_above(score, best, splat(np.float32(p)), panel)
+            best = maximum(score, best)
+        store(seeker.scores, r, 0, best)
+        lane, highest = 0, highest_of(best)
+        while lane < LANES - 1 and seeker.scores[r, lane] < highest:
+            lane += 1
+        store(seeker.scores, r, 0, panel)
+        seeker.home[r] = np.int32(seeker.scores[r, lane]) * LANES + lane
 
 
 @kernel
-def assign(centres, clusters, j, table, rows, begin, end, scores, home):
+def assign(centres, clusters, j, table, rows, begin, end, seeker, home):
     """Write home[i], the cluster in block j of table[rows[i]], for i in begin:end. Where all have no length, round robin."""
-    for i in range(begin, end):
-        row = np.int64(rows[i])
-        square = square_length(table, row, centres.edges[j], centres.edges[j + 1])
-        if max(square, centres.limit[j] * centres.limit[j]) > SHORT * SHORT:
-            home[i] = nearest_centre(centres, clusters, j, table, row, scores)
-        else:
-            home[i] = i % clusters
+    for start in range(begin, end, 4):
+        for r in range(4):
+            seeker.rows[r] = rows[min(start + r, end - 1)]
+        seek(centres, clusters, j, table, seeker)
+        for i in range(start, min(start + 4, end)):
+            square = square_length(table, np.int64(rows[i]), centres.edges[j], centres.edges[j + 1])
+            points = max(square, centres.limit[j] * centres.limit[j]) > SHORT * SHORT
+            home[i] = seeker.home[i - start] if points else i % clusters
 
 
 def directions(table: np.ndarray, limit: float) -> np.ndarray:
     """float32 (n, columns + 1): the rows with their last column, at length 1; zeros for rows that point nowhere."""
     square = np.einsum("ij,ij->i", table, table)
-    more = np.sqrt(np.maximum(limit * limit - square, 0))
-    return np.column_stack([table, more]) / np.maximum(np.sqrt(np.maximum(square, limit * limit)), SHORT)[:, None]
+    longer = np.column_stack([table, np.sqrt(np.maximum(limit * limit - square, 0))])
+    longer /= np.maximum(np.sqrt(np.maximum(square, limit * limit)), SHORT)[:, None]
+    return longer
 
 
 @kernel
@@ -112,10 +151,18 @@ def set_centres(centres, clusters, j, vectors):
         centres.extra[j, c] = vectors[c, n_columns]
 
 
+def vectors_of(centres: Centres, j: int, clusters: int) -> np.ndarray:
+    """float32 (clusters, columns of the block + 1): the centres of block j; see `set_centres`."""
+    panels = centres.vectors.reshape(len(centres.extra), -1, len(centres.vectors) * LANES // centres.extra.size, LANES)[j]
+    vectors = panels.transpose(0, 2, 1).reshape(-1, panels.shape[1])[:clusters, : centres.edges[j + 1] - centres.edges[j]]
+    return np.column_stack([vectors, centres.extra[j, :clusters]])
+
+
 def find_centres(
-    table: np.ndarray, n_rows: int, edges: np.ndarray, clusters: int, rng: np.random.Generator, threads: int
-) -> Centres:
-    """Centres of all blocks for table[:n_rows]."""
+    table: np.ndarray, n_rows: int, edges: np.ndarray, clusters: int, rng: np.random.Generator, threads: int,
+    before: Centres | None = None,
+) -> Centres:  # fmt: skip
+    """Centres of all blocks for table[:n_rows], from those that were right before, if there are any."""
     n_blocks = len(edges) - 1
     centres = Centres(
         edges, new_panels(edges, clusters), np.zeros((n_blocks, padded(clusters)), dtype=np.float32),
@@ -130,17 +177,17 @@ def find_centres(
         centres.limit[j] = np.quantile(np.linalg.norm(rows, axis=1), LIMIT)
         vectors = np.ascontiguousarray(directions(rows, centres.limit[j]))
         home = np.zeros(n_sampled, dtype=np.int32)
-        scores = np.zeros((1, padded(clusters)), dtype=np.float32)
+        seeker = new_seeker(clusters)
         picks = np.random.default_rng([j, int(firsts[j])])
-        sums = _some(vectors, clusters, picks)
-        for _ in range(ROUNDS):
+        sums = _some(vectors, clusters, picks) if before is None else vectors_of(before, j, clusters)
+        for _ in range(ROUNDS if before is None else MORE_ROUNDS):
             lengths = np.linalg.norm(sums, axis=1, keepdims=True)
             empty = lengths[:, 0] <= SHORT
             if empty.any():  # a centre without rows begins anew at some row
                 sums[empty] = _some(vectors, int(empty.sum()), picks)
                 lengths = np.linalg.norm(sums, axis=1, keepdims=True)
             set_centres(centres, clusters, j, sums / lengths)
-            assign(centres, clusters, j, table, sample, 0, n_sampled, scores, home)
+            assign(centres, clusters, j, table, sample, 0, n_sampled, seeker, home)
             sum_by_home(vectors, home, sums)
 
     if n_blocks > 1:

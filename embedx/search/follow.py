@@ -1,5 +1,6 @@
 """An index that follows a table while threads train it."""
 
+import contextlib
 import threading
 import time
 from typing import NamedTuple
@@ -7,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.compiled import kernel, kernel_part
-from embedx.engine.simd import padded
 from embedx.objectives.contract import Search
 from embedx.progress import Progress
+from embedx.search.clusters import new_seeker
 from embedx.search.index import Index, build, empty, refresh
 
-# An index is built anew when it has followed so many times as many rows as it has: at first soon, for the centres of a young
-# table tell little of what it will be, then at twice the distance each time.
-FIRST_TURNOVER, TURNOVER = 0.25, 16
+# An index is built anew when rows have come to point to other clusters so often, by rows and blocks: at first soon, for the
+# centres of a young table tell little of what it will be.
+TURNOVER = 0.25
 
 
 class Moved(NamedTuple):
@@ -60,32 +61,42 @@ class Follower:
         self.table, self.n_rows, self.dim, self.search = table, n_rows, dim, search
         self.seed, self.threads, self.progress = seed, threads, progress
         self.index = empty(search.blocks)
-        self.lock = threading.Lock()
-        self.n_moved = 0  # rows that the index has followed since it was built
-        self.n_builds = 0
+        self.building = threading.Lock()
+        self.locks = [threading.Lock() for _ in range(search.blocks)]  # to write to a block
+        self.n_left = np.zeros(search.blocks, dtype=np.int64)  # how often rows have come to point elsewhere since it was built
+        self.n_builds = self.turn = 0
         self.build_seconds = 0.0
-        self.scores = np.zeros((1, padded(search.clusters)), dtype=np.float32)
 
     def current(self) -> Index:
-        """The index, built if there is none or the rows have moved far."""
-        with self.lock:
-            turnover = min(FIRST_TURNOVER * 2 ** (self.n_builds - 1), TURNOVER)
-            if self.n_builds == 0 or self.n_moved > turnover * self.n_rows:
-                began = time.monotonic()
-                rng = np.random.default_rng([self.seed, self.n_builds])
-                self.index = build(self.table, self.n_rows, self.dim, self.search, rng, self.threads)
-                if self.n_builds == 0:
-                    blocks, clusters = self.index.in_use.shape
-                    of_blocks = f" in each of {blocks} blocks" if blocks > 1 else ""
-                    self.progress.note(f"search begins: {self.n_rows:,} rows in {clusters:,} clusters{of_blocks}")
-                self.n_builds += 1
-                self.n_moved = 0
-                self.build_seconds += time.monotonic() - began
+        """The index, built if there is none or too many rows have come to point elsewhere."""
+        with self.building:
+            if self.n_builds == 0 or self.n_left.sum() > TURNOVER * self.n_rows * self.search.blocks:
+                with contextlib.ExitStack() as held:
+                    for lock in self.locks:
+                        held.enter_context(lock)
+                    self._build()
             return self.index
 
+    def _build(self) -> None:
+        began = time.monotonic()
+        rng = np.random.default_rng([self.seed, self.n_builds])
+        before = self.index if self.n_builds else None
+        self.index = build(self.table, self.n_rows, self.dim, self.search, rng, self.threads, before)
+        if before is None:
+            blocks, clusters = self.index.in_use.shape
+            of_blocks = f" in each of {blocks} blocks" if blocks > 1 else ""
+            self.progress.note(f"search begins: {self.n_rows:,} rows in {clusters:,} clusters{of_blocks}")
+        self.n_builds += 1
+        self.n_left[:] = 0
+        self.build_seconds += time.monotonic() - began
+
     def follow(self, moved: Moved) -> None:
-        """Have the index follow the rows that a worker moved."""
-        with self.lock:
-            refresh(self.index, self.table, moved.rows, moved.n[0], self.scores)
-            self.n_moved += int(moved.n[0])
+        """Have the index follow the rows that a worker moved. Workers begin at different blocks, not to wait for each other."""
+        blocks = self.search.blocks
+        self.turn += 1
+        first = self.turn * blocks // self.threads
+        seeker = new_seeker(min(self.search.clusters, self.n_rows))
+        for j in ((first + step) % blocks for step in range(blocks)):
+            with self.locks[j]:
+                self.n_left[j] += refresh(self.index, self.table, moved.rows, moved.n[0], j, seeker)
         forget(moved)

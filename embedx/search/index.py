@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.compiled import kernel
-from embedx.engine.simd import LANES, aligned_zeros, padded
+from embedx.compiled import kernel, kernel_part
+from embedx.engine.simd import LANES, aligned_zeros
 from embedx.objectives.contract import Search
-from embedx.search.clusters import Centres, assign, block_edges, find_centres, nearest_centre
+from embedx.search.clusters import Centres, assign, block_edges, find_centres, new_seeker, seek
 from embedx.search.panels import move_in_panels, put_in_panels
 from embedx.search.promise import Promise, count, new_promise, replace, settle
 
@@ -36,7 +36,7 @@ class Index(NamedTuple):
     panels: np.ndarray  # float32 (B · slots / 16 · width, 16): its vector
     slot: np.ndarray  # int32 (B, n_rows): where each row lies
     home: np.ndarray  # int32 (B, n_rows): in which cluster
-    changes: np.ndarray  # int32 (n_rows,): how often a row changed since its index was built
+    changes: np.ndarray  # uint8 (B, n_rows): how often a row changed, modulo 256
 
 
 def empty(blocks: int) -> Index:
@@ -49,23 +49,26 @@ def empty(blocks: int) -> Index:
     centres = Centres(edges, aligned_zeros(0, LANES), matrix(np.float32), np.zeros(blocks, dtype=np.float32))
     return Index(
         edges, centres, new_promise(edges, 0), matrix(np.int64), matrix(np.int64), matrix(np.int32),
-        aligned_zeros(0, LANES), matrix(np.int32), matrix(np.int32), np.zeros(0, dtype=np.int32),
+        aligned_zeros(0, LANES), matrix(np.int32), matrix(np.int32), matrix(np.uint8),
     )  # fmt: skip
 
 
-def build(table: np.ndarray, n_rows: int, dim: int, search: Search, rng: np.random.Generator, threads: int = 1) -> Index:
-    """An index of table[:n_rows, :dim], float32 (>= n_rows, >= dim)."""
+def build(
+    table: np.ndarray, n_rows: int, dim: int, search: Search, rng: np.random.Generator, threads: int = 1,
+    before: Index | None = None,
+) -> Index:  # fmt: skip
+    """An index of table[:n_rows, :dim], float32 (>= n_rows, >= dim). Its centres go on from those of the one before."""
     blocks, clusters = search.blocks, min(search.clusters, n_rows)
     edges = block_edges(dim, blocks)
-    centres = find_centres(table, n_rows, edges, clusters, rng, threads)
+    centres = find_centres(table, n_rows, edges, clusters, rng, threads, before.centres if before else None)
     rows = np.arange(n_rows, dtype=np.int32)
     home = np.zeros((blocks, n_rows), dtype=np.int32)
     parts = [n_rows * w // threads for w in range(threads + 1)]
 
     def work(w: int) -> None:
-        scores = np.zeros((1, padded(clusters)), dtype=np.float32)
+        seeker = new_seeker(clusters)
         for j in range(blocks):
-            assign(centres, clusters, j, table, rows, parts[w], parts[w + 1], scores, home[j])
+            assign(centres, clusters, j, table, rows, parts[w], parts[w + 1], seeker, home[j])
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, range(threads)))
@@ -78,11 +81,10 @@ def build(table: np.ndarray, n_rows: int, dim: int, search: Search, rng: np.rand
     index = Index(
         edges, centres, new_promise(edges, clusters), begin, np.zeros_like(n_in), np.zeros((blocks, slots), dtype=np.int32),
         aligned_zeros(blocks * (slots // LANES) * width, LANES), np.zeros((blocks, n_rows), dtype=np.int32), home,
-        np.zeros(n_rows, dtype=np.int32),
+        np.zeros((blocks, n_rows), dtype=np.uint8),
     )  # fmt: skip
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(lambda j: fill(index, table, j), range(blocks)))
-    settle_all(index)
     return index
 
 
@@ -100,49 +102,55 @@ def fill(index, table, j):
         index.slot[j, row] = slot
         put_in_panels(index.panels, first + slot, width, table, row, begin, end)
         count(index.promise, index.edges, j, c, index.panels, first + slot, np.float32(1))
+    settle(index.promise, index.edges, index.in_use, j)
 
 
 @kernel
-def settle_all(index):
-    """Have what the clusters promise follow their rows."""
-    settle(index.promise, index.edges, index.in_use)
+def refresh(index, table, rows, n, j, seeker):
+    """Have block j follow table[rows[:n]], which changed. Return how many of them came to point to another cluster.
 
-
-@kernel
-def refresh(index, table, rows, n, scores):
-    """Have the index follow table[rows[:n]], which changed. `scores`, float32 (1, >= padded clusters), is overwritten.
-
-    To be called by one thread at a time. A row whose new cluster is full stays where it is. Return how many stayed so.
+    To be called by one thread at a time. A row whose new cluster is full stays where it is.
     """
-    n_stayed = 0
-    clusters = index.in_use.shape[1]
-    width = index.panels.shape[0] // (index.ids.size // LANES)
+    n_left = waiting = 0
     for i in range(n):
         row = np.int64(rows[i])
-        index.changes[row] += 1
-        is_due = index.changes[row] % REHOMED == 0
-        for j in range(index.ids.shape[0]):
-            first = j * index.ids.shape[1]
-            old, slot = np.int64(index.home[j, row]), np.int64(index.slot[j, row])
-            went_far = replace(index.promise, index.edges, j, old, index.panels, first + slot, table, row, FAR)
-            if not (is_due or went_far):
-                continue
-            c = nearest_centre(index.centres, clusters, j, table, row, scores)
-            if c != old and index.begin[j, c] + index.in_use[j, c] < index.begin[j, c + 1]:
-                count(index.promise, index.edges, j, old, index.panels, first + slot, np.float32(-1))
-                last = index.begin[j, old] + index.in_use[j, old] - 1  # the last row of the old cluster takes the free place
-                moved = index.ids[j, last]
-                index.ids[j, slot] = moved
-                index.slot[j, moved] = slot
-                move_in_panels(index.panels, first + last, first + slot, width)
-                index.in_use[j, old] -= 1
-                slot = index.begin[j, c] + index.in_use[j, c]
-                index.ids[j, slot] = row
-                index.slot[j, row], index.home[j, row] = slot, c
-                index.in_use[j, c] += 1
-                put_in_panels(index.panels, first + slot, width, table, row, index.edges[j], index.edges[j + 1])
-                count(index.promise, index.edges, j, c, index.panels, first + slot, np.float32(1))
-            elif c != old:
-                n_stayed += 1
-    settle(index.promise, index.edges, index.in_use)
-    return n_stayed
+        index.changes[j, row] += 1
+        slot = j * index.ids.shape[1] + index.slot[j, row]
+        went_far = replace(index.promise, index.edges, j, np.int64(index.home[j, row]), index.panels, slot, table, row, FAR)
+        if went_far or index.changes[j, row] % REHOMED == 0:
+            seeker.rows[waiting] = row
+            waiting += 1
+        if waiting == 4 or (waiting > 0 and i == n - 1):
+            for r in range(waiting, 4):
+                seeker.rows[r] = seeker.rows[0]
+            seek(index.centres, index.in_use.shape[1], j, table, seeker)
+            for r in range(waiting):
+                n_left += _move(index, j, np.int64(seeker.rows[r]), np.int64(seeker.home[r]), table)
+            waiting = 0
+    settle(index.promise, index.edges, index.in_use, j)
+    return n_left
+
+
+@kernel_part
+def _move(index, j, row, c, table):
+    """Have a row lie in cluster c of block j, if there is room. Return 1 if it lay elsewhere, 0 if not."""
+    old, slot = np.int64(index.home[j, row]), np.int64(index.slot[j, row])
+    if c == old:
+        return 0
+    width = index.panels.shape[0] // (index.ids.size // LANES)
+    first = j * index.ids.shape[1]
+    if index.begin[j, c] + index.in_use[j, c] < index.begin[j, c + 1]:
+        count(index.promise, index.edges, j, old, index.panels, first + slot, np.float32(-1))
+        last = index.begin[j, old] + index.in_use[j, old] - 1  # the last row of the old cluster takes the free place
+        moved = index.ids[j, last]
+        index.ids[j, slot] = moved
+        index.slot[j, moved] = slot
+        move_in_panels(index.panels, first + last, first + slot, width)
+        index.in_use[j, old] -= 1
+        slot = index.begin[j, c] + index.in_use[j, c]
+        index.ids[j, slot] = row
+        index.slot[j, row], index.home[j, row] = slot, c
+        index.in_use[j, c] += 1
+        put_in_panels(index.panels, first + slot, width, table, row, index.edges[j], index.edges[j + 1])
+        count(index.promise, index.edges, j, c, index.panels, first + slot, np.float32(1))
+    return 1

@@ -8,8 +8,9 @@ from embedx.compiled import kernel, kernel_part
 from embedx.engine.maths import exp
 from embedx.engine.simd import LANES, highest_of, load, maximum, n_above, padded, splat
 from embedx.objectives.contract import Search
+from embedx.search.clusters import NEVER
 from embedx.search.panels import score_panels
-from embedx.search.promise import NEVER, promised
+from embedx.search.promise import promised
 
 
 class Probe(NamedTuple):

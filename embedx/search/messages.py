@@ -15,7 +15,8 @@ import numpy as np
 
 from embedx.compiled import kernel_part
 from embedx.objectives.contract import Search
-from embedx.search.look import NEVER, bar, begin_example, found_at
+from embedx.search.clusters import NEVER
+from embedx.search.look import bar, begin_example, found_at
 
 
 class Messages(NamedTuple):

@@ -9,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.compiled import kernel_part
-from embedx.engine.simd import LANES, aligned_zeros, load, multiply_add, padded, splat, store
-from embedx.search.clusters import new_panels, score_clusters, square_length
+from embedx.engine.simd import LANES, aligned_zeros, load, multiply_add, padded, store, zeros
+from embedx.search.clusters import NEVER, new_panels, score_clusters, square_length
 
 EMPTY = np.float32(-1e29)  # what a cluster without rows promises
-NEVER = np.float32(-1e30)  # the score of what is not to be found
 
 
 class Promise(NamedTuple):
@@ -47,7 +46,7 @@ def count(promise, edges, j, c, panels, slot, sign):
 
 @kernel_part
 def replace(promise, edges, j, c, panels, slot, table, row, far):
-    """Write table[row] to its slot in block j's panels, in cluster c, whose sums follow; whether it went `far` of its length."""
+    """Write table[row] to its slot in block j, in cluster c, whose sums follow. Return whether it went `far` of its length."""
     width = promise.sums.shape[0] // (promise.squares.size // LANES)
     sum_row, sum_lane = (j * promise.squares.shape[1] + c) // LANES * width, c % LANES
     to_row, to_lane = slot // LANES * width, slot % LANES
@@ -65,24 +64,22 @@ def replace(promise, edges, j, c, panels, slot, table, row, far):
 
 
 @kernel_part
-def settle(promise, edges, in_use):
-    """Have spreads and scales follow the sums; in_use int64 (B, C): the rows of each cluster."""
+def settle(promise, edges, in_use, j):
+    """Have the spreads and scales of block j follow the sums; in_use int64 (B, C): the rows of each cluster."""
     width = promise.sums.shape[0] // (promise.squares.size // LANES)
-    for j in range(in_use.shape[0]):
-        n_columns = edges[j + 1] - edges[j]
-        for c in range(in_use.shape[1]):
-            promise.scale[j, c] = np.float32(1) / np.float32(in_use[j, c]) if in_use[j, c] > 0 else np.float32(0)
-        for at in range(0, promise.squares.shape[1], LANES):
-            row = (j * promise.squares.shape[1] + at) // LANES * width
-            square = splat(np.float32(0))
-            for k in range(n_columns):
-                x = load(promise.sums, row + k, 0)
-                square = multiply_add(x, x, square)
-            store(promise.spread, j, at, square)
-        for c in range(in_use.shape[1]):
-            scale = promise.scale[j, c]
-            square = scale * promise.squares[j, c] - scale * scale * promise.spread[j, c]
-            promise.spread[j, c] = np.sqrt(max(square, np.float32(0)) / np.float32(n_columns))
+    n_columns = edges[j + 1] - edges[j]
+    for at in range(0, promise.squares.shape[1], LANES):
+        row = (j * promise.squares.shape[1] + at) // LANES * width
+        square = zeros()
+        for k in range(n_columns):
+            x = load(promise.sums, row + k, 0)
+            square = multiply_add(x, x, square)
+        store(promise.spread, j, at, square)
+    for c in range(in_use.shape[1]):
+        scale = np.float32(1) / np.float32(in_use[j, c]) if in_use[j, c] > 0 else np.float32(0)
+        square = scale * promise.squares[j, c] - scale * scale * promise.spread[j, c]
+        promise.scale[j, c] = scale
+        promise.spread[j, c] = np.sqrt(max(square, np.float32(0)) / np.float32(n_columns))
 
 
 @kernel_part

@@ -8,8 +8,9 @@ import numpy as np
 from embedx.compiled import kernel
 from embedx.engine.maths import exp
 from embedx.objectives.contract import Search
+from embedx.search.clusters import NEVER
 from embedx.search.index import Index
-from embedx.search.look import NEVER, look, new_probe
+from embedx.search.look import look, new_probe
 
 BLOCK = 64  # vectors that a thread looks up in one go
 
@@ -25,7 +26,7 @@ def top(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """(ids int32 (n, k), scores float32 (n, k), log_sum float32 (n,)) of the best rows for each h, float32 (n, dim), a few
     vectors at a time, in order; the best row first. log_sum is the log of the sum of e^score over all rows looked at. Where
-    fewer than k were, the rest have id -1 and score `look.NEVER`.
+    fewer than k were, the rest have id -1 and score `NEVER`.
     """
     probes = [new_probe(index.slot.shape[1], search) for _ in range(threads)]
 
