@@ -10,7 +10,7 @@ from embedx.objectives.contract import Search
 from embedx.progress import Silent
 from embedx.search import index as indexing
 from embedx.search import look
-from embedx.search.clusters import LIMIT, NEVER, directions, new_seeker, vectors_of
+from embedx.search.clusters import LIMIT, NEVER, directions, new_seeker
 from embedx.search.follow import Follower, new_moved, remember
 from embedx.search.promise import EMPTY, promised
 from embedx.search.top import search_of, top
@@ -210,11 +210,11 @@ def test_a_follower_builds_anew_when_enough_rows_have_come_to_point_elsewhere():
         check(follower.index, table)
     assert follower.current() is first
     table[:] = np.roll(table, 1, axis=0)
-    few = everyone[: N // 8]
+    few = everyone[: N // 12]
     follows(follower, table, few)
     assert 0 < follower.n_left.sum() <= 2 * len(few)
     assert follower.current() is first
-    follows(follower, table, everyone[N // 8 :])
+    follows(follower, table, everyone[N // 12 :])
     check(first, table)
     second = follower.current()
     assert second is not first
@@ -252,6 +252,13 @@ def test_promises_follow_the_rows_of_each_cluster(blocks):
 @kernel
 def promises(index, j, h, out):
     promised(index.promise, index.edges, index.in_use.shape[1], j, h.reshape(1, -1), 0, out)
+
+
+def vectors_of(centres, j, clusters:
+    """float32 (clusters, columns of the block + 1): the centres of block j."""
+    panels = centres.vectors.reshape(len(centres.extra), -1, len(centres.vectors) * LANES // centres.extra.size, LANES)[j]
+    vectors = panels.transpose(0, 2, 1).reshape(-1, panels.shape[1])[:clusters, : centres.edges[j + 1] - centres.edges[j]]
+    return np.column_stack([vectors, centres.extra[j, :clusters]])
 
 
 @pytest.mark.parametrize("blocks", [1, 4])

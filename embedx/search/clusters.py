@@ -30,8 +30,7 @@ from embedx.engine.simd import (
 from embedx.search.panels import put_in_panels, score_panels, score_panels_by_four
 
 SAMPLED = 64  # rows for each centre
-ROUNDS = 8  # from anywhere
-MORE_ROUNDS = 3  # from where centres were before
+ROUNDS = 8
 NEVER = np.float32(-1e30)  # the score of what is not to be found
 SHORT = np.float32(1e-12)  # rows below this length point nowhere
 LIMIT = 0.98  # the quantile of lengths up to which rows are made equally long
@@ -151,18 +150,10 @@ def set_centres(centres, clusters, j, vectors):
         centres.extra[j, c] = vectors[c, n_columns]
 
 
-def vectors_of(centres: Centres, j: int, clusters: int) -> np.ndarray:
-    """float32 (clusters, columns of the block + 1): the centres of block j; see `set_centres`."""
-    panels = centres.vectors.reshape(len(centres.extra), -1, len(centres.vectors) * LANES // centres.extra.size, LANES)[j]
-    vectors = panels.transpose(0, 2, 1).reshape(-1, panels.shape[1])[:clusters, : centres.edges[j + 1] - centres.edges[j]]
-    return np.column_stack([vectors, centres.extra[j, :clusters]])
-
-
 def find_centres(
-    table: np.ndarray, n_rows: int, edges: np.ndarray, clusters: int, rng: np.random.Generator, threads: int,
-    before: Centres | None = None,
-) -> Centres:  # fmt: skip
-    """Centres of all blocks for table[:n_rows], from those that were right before, if there are any."""
+    table: np.ndarray, n_rows: int, edges: np.ndarray, clusters: int, rng: np.random.Generator, threads: int
+) -> Centres:
+    """Centres of all blocks for table[:n_rows]."""
     n_blocks = len(edges) - 1
     centres = Centres(
         edges, new_panels(edges, clusters), np.zeros((n_blocks, padded(clusters)), dtype=np.float32),
@@ -179,8 +170,8 @@ def find_centres(
         home = np.zeros(n_sampled, dtype=np.int32)
         seeker = new_seeker(clusters)
         picks = np.random.default_rng([j, int(firsts[j])])
-        sums = _some(vectors, clusters, picks) if before is None else vectors_of(before, j, clusters)
-        for _ in range(ROUNDS if before is None else MORE_ROUNDS):
+        sums = _some(vectors, clusters, picks)
+        for _ in range(ROUNDS):
             lengths = np.linalg.norm(sums, axis=1, keepdims=True)
             empty = lengths[:, 0] <= SHORT
             if empty.any():  # a centre without rows begins anew at some row

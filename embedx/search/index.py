@@ -53,14 +53,11 @@ def empty(blocks: int) -> Index:
     )  # fmt: skip
 
 
-def build(
-    table: np.ndarray, n_rows: int, dim: int, search: Search, rng: np.random.Generator, threads: int = 1,
-    before: Index | None = None,
-) -> Index:  # fmt: skip
-    """An index of table[:n_rows, :dim], float32 (>= n_rows, >= dim). Its centres go on from those of the one before."""
+def build(table: np.ndarray, n_rows: int, dim: int, search: Search, rng: np.random.Generator, threads: int = 1) -> Index:
+    """An index of table[:n_rows, :dim], float32 (>= n_rows, >= dim)."""
     blocks, clusters = search.blocks, min(search.clusters, n_rows)
     edges = block_edges(dim, blocks)
-    centres = find_centres(table, n_rows, edges, clusters, rng, threads, before.centres if before else None)
+    centres = find_centres(table, n_rows, edges, clusters, rng, threads)
     rows = np.arange(n_rows, dtype=np.int32)
     home = np.zeros((blocks, n_rows), dtype=np.int32)
     parts = [n_rows * w // threads for w in range(threads + 1)]
