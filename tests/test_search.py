@@ -254,7 +254,7 @@ def promises(index, j, h, out):
     promised(index.promise, index.edges, index.in_use.shape[1], j, h.reshape(1, -1), 0, out)
 
 
-def vectors_of(centres, j, clusters:
+def vectors_of(centres, j, clusters):
     """float32 (clusters, columns of the block + 1): the centres of block j."""
     panels = centres.vectors.reshape(len(centres.extra), -1, len(centres.vectors) * LANES // centres.extra.size, LANES)[j]
     vectors = panels.transpose(0, 2, 1).reshape(-1, panels.shape[1])[:clusters, : centres.edges[j + 1] - centres.edges[j]]
