@@ -217,7 +217,7 @@ def _rows(task: skipgram.Task, counts: Counts, workers: engine.Workers, finder: 
     numbers = objective.numbers(len(outputs), len(task.words))
     search = objective.search(len(outputs))
     if finder is None and search is not None:
-        finder = engine.Searching(search, len(outputs), columns, task.settings.seed, workers)
+        finder = engine.Searching(search.of(columns), len(outputs), columns, task.settings.seed, workers)
     if finder is None:
         exact = engine.AllRows(objective.coefficients, numbers, counts, len(outputs), columns, workers)
         load_kernel(engine.answer_all, objective, exact.arguments(0, exact.z, 0, 0, 0), task.progress)

@@ -353,6 +353,8 @@ class _Found:
         n_words, n_rows, columns = len(tables.inputs), len(tables.outputs), settings.dim + (settings.bias != "none")
         search = objective.search(n_words)
         assert search is not None
+        search = search.of(columns)
+        search = search._replace(kept=min(search.kept, found.MOST_FOUND // search.blocks))
         certain = draws._replace(log_expected=np.zeros(n_rows, dtype=np.float32))
         found_plan = plan._replace(rows=blocks.FOUND, n_draws=found.MOST_FOUND)
         self.numbers = objective.numbers(plan.n_draws, n_words)

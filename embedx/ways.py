@@ -193,7 +193,7 @@ class FoundRows(DrawnRows):
         super().prepare()
         search = self.objective.search(len(self.counts))
         assert search is not None
-        self.search = search
+        self.search = search = search.of(self.dim)
         most_labels = int(np.diff(self.examples.label_offsets).max(initial=1))
         most = min(search.blocks * search.looked_at, self.n_rows - 1, max(MOST_FOUND // self.batch - most_labels, 1))
         self.found_plan = self.plan._replace(n_draws=most, sampling=rows.REPLACED)

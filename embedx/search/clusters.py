@@ -27,7 +27,7 @@ from embedx.engine.simd import (
     where_above,
     zeros,
 )
-from embedx.search.panels import put_in_panels, score_panels, score_panels_by_four
+from embedx.search.panels import put_in_panels, score_panels_by_four
 
 SAMPLED = 64  # rows for each centre
 ROUNDS = 8
@@ -37,12 +37,12 @@ LIMIT = 0.98  # the quantile of lengths up to which rows are made equally long
 
 
 class Centres(NamedTuple):
-    """Unit vectors of blocks of columns and one more."""
+    """Unit vectors, of the columns of each block and the added one."""
 
     edges: np.ndarray  # int64 (B + 1,): block j holds the table's columns edges[j]:edges[j + 1]
     vectors: np.ndarray  # float32 (rows of panels, 16)
-    extra: np.ndarray  # float32 (B, padded clusters): the column more
-    limit: np.ndarray  # float32 (B,)
+    extra: np.ndarray  # float32 (B, padded clusters): the added column
+    limit: np.ndarray  # float32 (B,): the length that the added column gives to shorter rows
 
 
 def block_edges(dim: int, blocks: int) -> np.ndarray:
@@ -51,16 +51,8 @@ def block_edges(dim: int, blocks: int) -> np.ndarray:
 
 
 def new_panels(edges: np.ndarray, clusters: int) -> np.ndarray:
-    """float32 (rows of panels, 16): room for a vector for each cluster of all blocks; see `score_clusters`."""
+    """float32 (rows of panels, 16): room for a vector for each cluster of all blocks, those of a block in whole panels."""
     return aligned_zeros(len(edges[1:]) * (padded(clusters) // LANES) * int(np.diff(edges).max()), LANES)
-
-
-@kernel_part
-def score_clusters(vectors, edges, clusters, j, h, e, out, r):
-    """Overwrite out[r, :clusters] by the products of h[e] with the clusters' vectors in block j."""
-    n_panels = (clusters + LANES - 1) // LANES
-    width = vectors.shape[0] // ((edges.size - 1) * n_panels)
-    score_panels(vectors, j * n_panels, n_panels, width, h, e, edges[j], edges[j + 1], out, r, 0)
 
 
 @kernel_part
@@ -111,7 +103,7 @@ def seek(centres, clusters, j, table, seeker):
 
 @kernel
 def assign(centres, clusters, j, table, rows, begin, end, seeker, home):
-    """Write home[i], the cluster in block j of table[rows[i]], for i in begin:end. Where all have no length, round robin."""
+    """Write home[i], the cluster in block j of table[rows[i]], for i in begin:end. Rows that point nowhere go round robin."""
     for start in range(begin, end, 4):
         for r in range(4):
             seeker.rows[r] = rows[min(start + r, end - 1)]
@@ -123,7 +115,7 @@ def assign(centres, clusters, j, table, rows, begin, end, seeker, home):
 
 
 def directions(table: np.ndarray, limit: float) -> np.ndarray:
-    """float32 (n, columns + 1): the rows with their last column, at length 1; zeros for rows that point nowhere."""
+    """float32 (n, columns + 1): the rows with the added column, at length 1; zeros if it is 0 and so are they."""
     square = np.einsum("ij,ij->i", table, table)
     longer = np.column_stack([table, np.sqrt(np.maximum(limit * limit - square, 0))])
     longer /= np.maximum(np.sqrt(np.maximum(square, limit * limit)), SHORT)[:, None]
@@ -165,21 +157,23 @@ def find_centres(
 
     def block(j: int) -> None:
         rows = table[sample, edges[j] : edges[j + 1]]
-        centres.limit[j] = np.quantile(np.linalg.norm(rows, axis=1), LIMIT)
-        vectors = np.ascontiguousarray(directions(rows, centres.limit[j]))
+        with np.errstate(over="ignore", invalid="ignore"):  # a diverged run is for the trainer to tell
+            centres.limit[j] = np.quantile(np.linalg.norm(rows, axis=1), LIMIT)
+            vectors = np.ascontiguousarray(directions(rows, centres.limit[j]))
         home = np.zeros(n_sampled, dtype=np.int32)
         seeker = new_seeker(clusters)
         picks = np.random.default_rng([j, int(firsts[j])])
         sums = _some(vectors, clusters, picks)
-        for _ in range(ROUNDS):
+        for turn in range(ROUNDS):
+            if turn:
+                assign(centres, clusters, j, table, sample, 0, n_sampled, seeker, home)
+                sum_by_home(vectors, home, sums)
             lengths = np.linalg.norm(sums, axis=1, keepdims=True)
             empty = lengths[:, 0] <= SHORT
             if empty.any():  # a centre without rows begins anew at some row
                 sums[empty] = _some(vectors, int(empty.sum()), picks)
                 lengths = np.linalg.norm(sums, axis=1, keepdims=True)
             set_centres(centres, clusters, j, sums / lengths)
-            assign(centres, clusters, j, table, sample, 0, n_sampled, seeker, home)
-            sum_by_home(vectors, home, sums)
 
     if n_blocks > 1:
         with ThreadPoolExecutor(threads) as pool:
@@ -191,7 +185,7 @@ def find_centres(
 
 def _some(vectors: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """n of the unit vectors; in place of those without length, as of a table that was not trained yet, any direction."""
-    chosen = vectors[rng.choice(len(vectors), n, replace=n > len(vectors))]
+    chosen = vectors[rng.choice(len(vectors), n, replace=False)]
     return np.where(np.linalg.norm(chosen, axis=1, keepdims=True) > 0.5, chosen, _anywhere(chosen.shape, rng))
 
 

@@ -2,8 +2,8 @@
 
 In each block the rows lie by the cluster that they point to, those of a cluster side by side in panels, with room for more:
 looking through a cluster reads memory in order. A row that changed is written anew where it lies, and what its cluster
-promises follows; if it went far, and at every REHOMED-th change, its nearest centre is sought too, and it moves there. Rows are
-copies, so a table may move on while its index is read; ids stay valid whatever a reader meets, for every slot holds some row.
+promises follows; if it went far, and at every REHOMED-th change, its nearest centre is sought too, and it moves there if there
+is room. Rows are copies, so a table may move on while its index is read; whatever a reader meets, ids are those of rows.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,7 @@ from embedx.engine.simd import LANES, aligned_zeros
 from embedx.objectives.contract import Search
 from embedx.search.clusters import Centres, assign, block_edges, find_centres, new_seeker, seek
 from embedx.search.panels import move_in_panels, put_in_panels
-from embedx.search.promise import Promise, count, new_promise, replace, settle
+from embedx.search.promise import Promise, clear, count, new_promise, replace, settle
 
 REHOMED = 8
 FAR = np.float32(1 / 16)  # of a row's length in a block
@@ -36,7 +36,7 @@ class Index(NamedTuple):
     panels: np.ndarray  # float32 (B · slots / 16 · width, 16): its vector
     slot: np.ndarray  # int32 (B, n_rows): where each row lies
     home: np.ndarray  # int32 (B, n_rows): in which cluster
-    changes: np.ndarray  # uint8 (B, n_rows): how often a row changed, modulo 256
+    changes: np.ndarray  # uint8 (B, n_rows): how often a row changed, modulo REHOMED
 
 
 def empty(blocks: int) -> Index:
@@ -104,17 +104,17 @@ def fill(index, table, j):
 
 @kernel
 def refresh(index, table, rows, n, j, seeker):
-    """Have block j follow table[rows[:n]], which changed. Return how many of them came to point to another cluster.
+    """Have block j follow table[rows[:n]], which changed. Return how many were found to point to another cluster.
 
-    To be called by one thread at a time. A row whose new cluster is full stays where it is.
+    No two threads may do so for a block at once. A row whose new cluster is full stays where it is, and is found so again.
     """
     n_left = waiting = 0
     for i in range(n):
         row = np.int64(rows[i])
-        index.changes[j, row] += 1
+        index.changes[j, row] = (index.changes[j, row] + 1) % REHOMED
         slot = j * index.ids.shape[1] + index.slot[j, row]
         went_far = replace(index.promise, index.edges, j, np.int64(index.home[j, row]), index.panels, slot, table, row, FAR)
-        if went_far or index.changes[j, row] % REHOMED == 0:
+        if went_far or index.changes[j, row] == 0:
             seeker.rows[waiting] = row
             waiting += 1
         if waiting == 4 or (waiting > 0 and i == n - 1):
@@ -130,7 +130,7 @@ def refresh(index, table, rows, n, j, seeker):
 
 @kernel_part
 def _move(index, j, row, c, table):
-    """Have a row lie in cluster c of block j, if there is room. Return 1 if it lay elsewhere, 0 if not."""
+    """Have a row lie in cluster c of block j, if there is room. Return 0 if it lay there, 1 if not."""
     old, slot = np.int64(index.home[j, row]), np.int64(index.slot[j, row])
     if c == old:
         return 0
@@ -144,6 +144,8 @@ def _move(index, j, row, c, table):
         index.slot[j, moved] = slot
         move_in_panels(index.panels, first + last, first + slot, width)
         index.in_use[j, old] -= 1
+        if index.in_use[j, old] == 0:
+            clear(index.promise, index.edges, j, old)
         slot = index.begin[j, c] + index.in_use[j, c]
         index.ids[j, slot] = row
         index.slot[j, row], index.home[j, row] = slot, c

@@ -51,8 +51,8 @@ def look(index, search, h, e, j, probe):
     """Score the rows in the clusters of block j that promise h[e] the most, the best first, until enough were looked at.
 
     A cluster that does not fit any more is looked through as far as there is room. Where the loss is a sum over all rows
-    (`from_sum`), a cluster without any coefficient above tau ends it: the sum so far bounds the whole from below, and clusters
-    come in the order of what they promise.
+    (`from_sum`), a cluster without any coefficient above tau ends it: the sum so far bounds the whole from below, and the
+    clusters to come promise less, though a promise is an estimate.
     """
     scale = np.float32(index.ids.shape[0])
     best, total = NEVER, np.float32(0)
@@ -108,7 +108,7 @@ def _highest(scores, j, begin, end):
     """The largest of scores[j, begin:end], whole panels."""
     best = splat(NEVER)
     for k in range(begin, end, LANES):
-        best = maximum(best, load(scores, j, k))
+        best = maximum(load(scores, j, k), best)  # in this order a NaN is passed over
     return highest_of(best)
 
 
@@ -119,8 +119,9 @@ def found_at(index, probe, j, row):
     v = probe.place[j, c] - 1
     if v < 0:
         return -1
-    at = probe.start[j, v] + index.slot[j, row] - index.begin[j, c]
-    return at if at < probe.start[j, v + 1] and probe.scores[j, at] > NEVER else -1
+    begin, end = probe.start[j, v], probe.start[j, v + 1]
+    at = begin + index.slot[j, row] - index.begin[j, c]  # elsewhere if the row moves to another cluster at this moment
+    return at if begin <= at < end and probe.scores[j, at] > NEVER else -1
 
 
 @kernel_part
@@ -137,7 +138,7 @@ def bar(search, probe, j, scale, best):
 
 
 @kernel_part
-def keep(index, search, probe, j, lowest, rows, r, n, most):
+def keep(index, probe, j, lowest, rows, r, n, most):
     """Add the rows of block j that score above `lowest` to rows[r, n:most], each once for an example; the number so far."""
     now = np.int32(probe.clock[0])
     for v in range(probe.n_visited[j]):
@@ -211,7 +212,7 @@ def candidates(index, search, h, e, rows, r, n_positives, most, probe):
     n = n_positives
     for j in range(blocks):
         lowest = highest_kept(search, probe, j, bar(search, probe, j, scale, NEVER) / scale)
-        n = keep(index, search, probe, j, lowest, rows, r, n, most)
+        n = keep(index, probe, j, lowest, rows, r, n, most)
     return n
 
 
@@ -224,10 +225,3 @@ def candidates_of(index, search, h, begin, end, positives, offsets, rows, n_cand
             rows[e, n] = positives[at]
             n += 1
         n_candidates[e] = candidates(index, search, h, e, rows, e, n, rows.shape[1], probe)
-
-
-@kernel
-def scores_in_blocks(index, search, h, e, probe):
-    """Look through all blocks for h[e]: `probe` holds the scores afterwards."""
-    for j in range(index.ids.shape[0]):
-        look(index, search, h, e, j, probe)

@@ -63,6 +63,7 @@ def pass_messages(coefficients, index, search, table, numbers, h, e, rows, label
     most = z.shape[1]
     begin_example(index, search, h, e, rows, r, n_positives, probe)
     for c in range(n_positives):
+        m.column[rows[r, c]] = c
         for j in range(blocks):
             m.found[j, c], m.message[j, c] = _block_score(index, table, np.int64(rows[r, c]), h, e, j), 0
     n = n_positives
@@ -135,6 +136,8 @@ def _choose(index, search, n_positives, n, most, rows, r, probe, m):
         for c in range(n_before, m.n_columns[j]):
             if abs(m.z[j, c]) > search.tau and probe.scores[j, m.at[j, c]] > NEVER and n < most:
                 row = _row_at(index, probe, j, m.at[j, c])
+                if probe.mark[row] == np.int32(probe.clock[0]):
+                    continue  # it moved while the block was looked through, and was met twice
                 rows[r, n] = row
                 probe.mark[row], m.column[row], m.asks[n] = np.int32(probe.clock[0]), n, True
                 for other in range(blocks):

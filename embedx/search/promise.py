@@ -9,10 +9,23 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.compiled import kernel_part
-from embedx.engine.simd import LANES, aligned_zeros, load, multiply_add, padded, store, zeros
-from embedx.search.clusters import NEVER, new_panels, score_clusters, square_length
+from embedx.engine.simd import (
+    LANES,
+    aligned_zeros,
+    divide,
+    load,
+    maximum,
+    multiply_add,
+    padded,
+    splat,
+    square_root,
+    store,
+    zeros,
+)
+from embedx.search.clusters import NEVER, new_panels, square_length
+from embedx.search.panels import score_panels
 
-EMPTY = np.float32(-1e29)  # what a cluster without rows promises
+EMPTY = np.float32(-1e29)  # what a cluster without rows promises, and the least that any promises
 
 
 class Promise(NamedTuple):
@@ -64,31 +77,43 @@ def replace(promise, edges, j, c, panels, slot, table, row, far):
 
 
 @kernel_part
+def clear(promise, edges, j, c):
+    """Have a cluster that has lost its last row sum to zero, whatever rounding left."""
+    width = promise.sums.shape[0] // (promise.squares.size // LANES)
+    row, lane = (j * promise.squares.shape[1] + c) // LANES * width, c % LANES
+    for k in range(edges[j + 1] - edges[j]):
+        promise.sums[row + k, lane] = 0
+    promise.squares[j, c] = 0
+
+
+@kernel_part
 def settle(promise, edges, in_use, j):
     """Have the spreads and scales of block j follow the sums; in_use int64 (B, C): the rows of each cluster."""
     width = promise.sums.shape[0] // (promise.squares.size // LANES)
     n_columns = edges[j + 1] - edges[j]
+    for c in range(in_use.shape[1]):
+        promise.scale[j, c] = np.float32(1) / np.float32(in_use[j, c]) if in_use[j, c] > 0 else np.float32(0)
     for at in range(0, promise.squares.shape[1], LANES):
         row = (j * promise.squares.shape[1] + at) // LANES * width
-        square = zeros()
+        square = zeros()  # |sum|²
         for k in range(n_columns):
             x = load(promise.sums, row + k, 0)
             square = multiply_add(x, x, square)
-        store(promise.spread, j, at, square)
-    for c in range(in_use.shape[1]):
-        scale = np.float32(1) / np.float32(in_use[j, c]) if in_use[j, c] > 0 else np.float32(0)
-        square = scale * promise.squares[j, c] - scale * scale * promise.spread[j, c]
-        promise.scale[j, c] = scale
-        promise.spread[j, c] = np.sqrt(max(square, np.float32(0)) / np.float32(n_columns))
+        scale = load(promise.scale, j, at)
+        of_mean = multiply_add(scale, multiply_add(scale, square, zeros()), zeros())
+        variance = multiply_add(scale, load(promise.squares, j, at), multiply_add(splat(np.float32(-1)), of_mean, zeros()))
+        store(promise.spread, j, at, square_root(divide(maximum(variance, zeros()), splat(np.float32(n_columns)))))
 
 
 @kernel_part
 def promised(promise, edges, clusters, j, h, e, out):
     """Overwrite out[0] by what the clusters of block j promise h[e], and behind them by NEVER."""
-    score_clusters(promise.sums, edges, clusters, j, h, e, out, 0)
+    n_panels = promise.squares.shape[1] // LANES
+    width = promise.sums.shape[0] // (promise.squares.size // LANES)
+    score_panels(promise.sums, j * n_panels, n_panels, width, h, e, edges[j], edges[j + 1], out, 0, 0)
     length = np.sqrt(square_length(h, e, edges[j], edges[j + 1]))
     for c in range(clusters):
         score = out[0, c] * promise.scale[j, c] + length * promise.spread[j, c]
-        out[0, c] = score if promise.scale[j, c] > 0 else EMPTY
+        out[0, c] = score if promise.scale[j, c] > 0 and score > EMPTY else EMPTY  # so too if it is NaN
     for c in range(clusters, out.shape[1]):
         out[0, c] = NEVER

@@ -53,7 +53,7 @@ def top_of(index, search, h, begin, end, ids, scores, log_sum, probe):
             slot = index.begin[0, probe.visited[0, v]] - probe.start[0, v]
             for at in range(probe.start[0, v], probe.start[0, v + 1]):
                 z = probe.scores[0, at]
-                if z > scores[r, k - 1] or (n < k and z > NEVER):
+                if z > scores[r, k - 1]:
                     place = min(n, k - 1)
                     while place > 0 and scores[r, place - 1] < z:
                         scores[r, place], ids[r, place] = scores[r, place - 1], ids[r, place - 1]
