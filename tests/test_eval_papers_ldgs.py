@@ -435,6 +435,12 @@ def test_targets_of_words_compare_at_equal_cost(script, records, tmp_path, monke
     assert [row[1] for row in rows] == [
         "met: 6.0 times", "**not met**: -9.0000 beside -8.6000 at 9", "met: -8.5000 beside -8.6000 at 4.5",
     ]  # fmt: skip
+    few, better = collapsed("ldgs --keep 0.1", [-9, -8.5, -8.4], 2, 20), collapsed("mips --keep 0.1", [-9, -8.3], 1, 2)
+    both = script.words.targets(of | {key["contender"]: (key, value) for key, value in (few, better)})
+    assert [row[1] for row in both[3:]] == [
+        "**not met**: 3.0 times", "**not met**: -9.0000 beside -8.3000 at 9", "**not met**: -8.5000 beside -8.3000 at 4.5",
+    ]  # fmt: skip
+    assert both[1][1] == "**not met**: -9.0000 beside -8.3000 at 9"  # the better of them, whichever it is
     page = script.words.part(records(exact, ldgs, mips), tmp_path / "words.png")
     assert "| `ldgs` --collapsed | 2 | 5 | 2 | 10 | -8.4000 ± 0.0100 | 0.500 |" in page
     assert "![held-out log-likelihood against cost](words.png)" in page
