@@ -4,10 +4,11 @@
 
 import dataclasses
 import json
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from papers_common import Records, provenance, table
 
@@ -249,34 +250,45 @@ def faster(records: Records, section: str, against: str, factor: float, what: st
     return verdict(what, ratio is not None and ratio >= factor, None if ratio is None else f"{ratio:.1f} times")
 
 
-def side_by_side(records: Records, section: str, names: tuple[str, str], measure: str) -> tuple[float, float, float] | None:
-    """The measure of two contenders after as many epochs as both have, and these; on all test rows if both end there."""
+class Pair(NamedTuple):
+    """A measure of two contenders after as many epochs."""
+
+    first: float
+    second: float
+    epochs: float
+    rows: int  # of the test, that it was taken on
+
+
+def side_by_side(records: Records, section: str, names: tuple[str, str], measure: str) -> Pair | None:
+    """After as many epochs as both have; on all test rows if both end there."""
     runs = [curves(records, section).get((name, "adagrad")) for name in names]
     if not all(run and run["final"] for run in runs):
         return None
     ends = [run["points"][-1]["epochs"] for run in runs]
     shared = max(set.intersection(*({point["epochs"] for point in run["points"]} for run in runs)))
     if ends == [shared, shared]:
-        return runs[0]["final"][measure], runs[1]["final"][measure], shared
-    values = [at_epoch(run["points"], measure, shared) for run in runs]
-    return values[0], values[1], shared
+        return Pair(runs[0]["final"][measure], runs[1]["final"][measure], shared, runs[0]["test_rows"])
+    first, second = (at_epoch(run["points"], measure, shared) for run in runs)
+    return Pair(first, second, shared, runs[0]["curve_rows"])
 
 
-def beside(pair: tuple[float, float, float]) -> str:
-    return f"{pair[0]:.4f} beside {pair[1]:.4f} after {pair[2]:g} epochs"
+def beside(pair: Pair) -> str:
+    """The two, and the standard error of a share of so many rows."""
+    error = math.sqrt(pair.second * (1 - pair.second) / pair.rows)
+    return f"{pair.first:.4f} beside {pair.second:.4f}, each ± {error:.4f}, after {pair.epochs:g} epochs"
 
 
 def same_end(records: Records, section: str, measure: str) -> list[str]:
     """Whether ldgs comes within 1 % of the exact loss, taken with its best batch."""
     pair = side_by_side(records, section, ("ldgs", "margin, best batch"), measure)
     what = f"{TITLES[section].lower()}: `ldgs` ends within 1 % of exact `margin` in {measure}"
-    return verdict(what, pair is not None and pair[0] >= 0.99 * pair[1], pair and beside(pair))
+    return verdict(what, pair is not None and pair.first >= 0.99 * pair.second, pair and beside(pair))
 
 
 def mips_below(records: Records, section: str, measure: str) -> list[str]:
     pair = side_by_side(records, section, ("mips", "ldgs"), measure)
     what = f"{TITLES[section].lower()}: `mips` looks at as many rows and ends lower"
-    return verdict(what, pair is not None and pair[0] < pair[1], pair and beside(pair))
+    return verdict(what, pair is not None and pair.first < pair.second, pair and beside(pair))
 
 
 def targets(records: Records, plan: Plan) -> str:
