@@ -170,18 +170,21 @@ else:
 
         return types.void(matrix, types.intp, types.intp, vectors), emit
 
+    def _across(builder, vector, both):
+        """One number of all lanes, by both(one vector, another) of ever smaller halves."""
+        half = LANES // 2
+        while half:
+            other = builder.shuffle_vector(vector, vector, _lanes([(lane + half) % LANES for lane in range(LANES)]))
+            vector = both(vector, other)
+            half //= 2
+        return builder.extract_element(vector, ir.Constant(_INDEX, 0))
+
     @intrinsic
     def sum_of(_typing, vector):
         """The sum of the sixteen floats."""
 
         def emit(context, builder, signature, arguments):
-            total = arguments[0]
-            half = LANES // 2
-            while half:
-                other = builder.shuffle_vector(total, total, _lanes([(lane + half) % LANES for lane in range(LANES)]))
-                total = builder.fadd(total, other)
-                half //= 2
-            return builder.extract_element(total, ir.Constant(_INDEX, 0))
+            return _across(builder, arguments[0], builder.fadd)
 
         return types.float32(float32x16), emit
 
@@ -236,13 +239,10 @@ else:
         """The largest of the sixteen floats."""
 
         def emit(context, builder, signature, arguments):
-            highest = arguments[0]
-            half = LANES // 2
-            while half:
-                other = builder.shuffle_vector(highest, highest, _lanes([(lane + half) % LANES for lane in range(LANES)]))
-                highest = builder.select(builder.fcmp_ordered(">", highest, other), highest, other)
-                half //= 2
-            return builder.extract_element(highest, ir.Constant(_INDEX, 0))
+            def larger(a, b):
+                return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+            return _across(builder, arguments[0], larger)
 
         return types.float32(float32x16), emit
 

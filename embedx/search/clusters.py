@@ -40,6 +40,7 @@ class Centres(NamedTuple):
     """Unit vectors, of the columns of each block and the added one."""
 
     edges: np.ndarray  # int64 (B + 1,): block j holds the table's columns edges[j]:edges[j + 1]
+    width: int  # of a panel
     vectors: np.ndarray  # float32 (rows of panels, 16)
     extra: np.ndarray  # float32 (B, padded clusters): the added column
     limit: np.ndarray  # float32 (B,): the length that the added column gives to shorter rows
@@ -50,9 +51,14 @@ def block_edges(dim: int, blocks: int) -> np.ndarray:
     return np.array([dim * j // blocks for j in range(blocks + 1)], dtype=np.int64)
 
 
+def widest(edges: np.ndarray) -> int:
+    """The columns of the widest block."""
+    return int(np.diff(edges).max())
+
+
 def new_panels(edges: np.ndarray, clusters: int) -> np.ndarray:
     """float32 (rows of panels, 16): room for a vector for each cluster of all blocks, those of a block in whole panels."""
-    return aligned_zeros(len(edges[1:]) * (padded(clusters) // LANES) * int(np.diff(edges).max()), LANES)
+    return aligned_zeros(len(edges[1:]) * (padded(clusters) // LANES) * widest(edges), LANES)
 
 
 @kernel_part
@@ -80,9 +86,8 @@ def new_seeker(clusters: int) -> Seeker:
 def seek(centres, clusters, j, table, seeker):
     """Write seeker.home, the centres of block j that table[seeker.rows] point to; of several equal ones any."""
     n_panels = (clusters + LANES - 1) // LANES
-    width = centres.vectors.shape[0] // (centres.extra.shape[0] * n_panels)
     begin, end = centres.edges[j], centres.edges[j + 1]
-    score_panels_by_four(centres.vectors, j * n_panels, n_panels, width, table, seeker.rows, begin, end, seeker.scores)
+    score_panels_by_four(centres.vectors, j * n_panels, n_panels, centres.width, table, seeker.rows, begin, end, seeker.scores)
     for r in range(4):
         square = square_length(table, np.int64(seeker.rows[r]), begin, end)
         more = splat(np.sqrt(max(centres.limit[j] * centres.limit[j] - square, np.float32(0))))
@@ -135,10 +140,9 @@ def sum_by_home(vectors, home, sums):
 def set_centres(centres, clusters, j, vectors):
     """Write the centres of block j: vectors float32 (clusters, columns of the block + 1)."""
     n_panels = (clusters + LANES - 1) // LANES
-    width = centres.vectors.shape[0] // (centres.extra.shape[0] * n_panels)
     n_columns = centres.edges[j + 1] - centres.edges[j]
     for c in range(clusters):
-        put_in_panels(centres.vectors, j * n_panels * LANES + c, width, vectors, c, 0, n_columns)
+        put_in_panels(centres.vectors, j * n_panels * LANES + c, centres.width, vectors, c, 0, n_columns)
         centres.extra[j, c] = vectors[c, n_columns]
 
 
@@ -148,7 +152,7 @@ def find_centres(
     """Centres of all blocks for table[:n_rows]."""
     n_blocks = len(edges) - 1
     centres = Centres(
-        edges, new_panels(edges, clusters), np.zeros((n_blocks, padded(clusters)), dtype=np.float32),
+        edges, widest(edges), new_panels(edges, clusters), np.zeros((n_blocks, padded(clusters)), dtype=np.float32),
         np.zeros(n_blocks, dtype=np.float32),
     )  # fmt: skip
     n_sampled = min(n_rows, SAMPLED * clusters)

@@ -14,7 +14,7 @@ import numpy as np
 from embedx.compiled import kernel, kernel_part
 from embedx.engine.simd import LANES, aligned_zeros
 from embedx.objectives.contract import Search
-from embedx.search.clusters import Centres, assign, block_edges, find_centres, new_seeker, seek
+from embedx.search.clusters import Centres, assign, block_edges, find_centres, new_seeker, seek, widest
 from embedx.search.panels import move_in_panels, put_in_panels
 from embedx.search.promise import Promise, clear, count, new_promise, replace, settle
 
@@ -34,6 +34,7 @@ class Index(NamedTuple):
     in_use: np.ndarray  # int64 (B, C): the slots in use
     ids: np.ndarray  # int32 (B, slots): the row in each slot
     panels: np.ndarray  # float32 (B · slots / 16 · width, 16): its vector
+    width: int  # of a panel: the columns of the widest block
     slot: np.ndarray  # int32 (B, n_rows): where each row lies
     home: np.ndarray  # int32 (B, n_rows): in which cluster
     changes: np.ndarray  # uint8 (B, n_rows): how often a row changed, modulo REHOMED
@@ -46,10 +47,10 @@ def empty(blocks: int) -> Index:
         return np.zeros((blocks, 0), dtype=kind)
 
     edges = np.zeros(blocks + 1, dtype=np.int64)
-    centres = Centres(edges, aligned_zeros(0, LANES), matrix(np.float32), np.zeros(blocks, dtype=np.float32))
+    centres = Centres(edges, 0, aligned_zeros(0, LANES), matrix(np.float32), np.zeros(blocks, dtype=np.float32))
     return Index(
         edges, centres, new_promise(edges, 0), matrix(np.int64), matrix(np.int64), matrix(np.int32),
-        aligned_zeros(0, LANES), matrix(np.int32), matrix(np.int32), matrix(np.uint8),
+        aligned_zeros(0, LANES), 0, matrix(np.int32), matrix(np.int32), matrix(np.uint8),
     )  # fmt: skip
 
 
@@ -74,10 +75,10 @@ def build(table: np.ndarray, n_rows: int, dim: int, search: Search, rng: np.rand
     begin = np.zeros((blocks, clusters + 1), dtype=np.int64)
     np.cumsum(capacity, axis=1, out=begin[:, 1:])
     slots = int(begin[:, -1].max())
-    width = int(np.diff(edges).max())
+    width = widest(edges)
     index = Index(
         edges, centres, new_promise(edges, clusters), begin, np.zeros_like(n_in), np.zeros((blocks, slots), dtype=np.int32),
-        aligned_zeros(blocks * (slots // LANES) * width, LANES), np.zeros((blocks, n_rows), dtype=np.int32), home,
+        aligned_zeros(blocks * (slots // LANES) * width, LANES), width, np.zeros((blocks, n_rows), dtype=np.int32), home,
         np.zeros((blocks, n_rows), dtype=np.uint8),
     )  # fmt: skip
     with ThreadPoolExecutor(threads) as pool:
@@ -89,7 +90,6 @@ def build(table: np.ndarray, n_rows: int, dim: int, search: Search, rng: np.rand
 def fill(index, table, j):
     """Put every row into its cluster of block j."""
     begin, end = index.edges[j], index.edges[j + 1]
-    width = index.panels.shape[0] // (index.ids.size // LANES)
     first = j * index.ids.shape[1]
     for row in range(index.home.shape[1]):
         c = np.int64(index.home[j, row])
@@ -97,7 +97,7 @@ def fill(index, table, j):
         index.in_use[j, c] += 1
         index.ids[j, slot] = row
         index.slot[j, row] = slot
-        put_in_panels(index.panels, first + slot, width, table, row, begin, end)
+        put_in_panels(index.panels, first + slot, index.width, table, row, begin, end)
         count(index.promise, index.edges, j, c, index.panels, first + slot, np.float32(1))
     settle(index.promise, index.edges, index.in_use, j)
 
@@ -134,7 +134,6 @@ def _move(index, j, row, c, table):
     old, slot = np.int64(index.home[j, row]), np.int64(index.slot[j, row])
     if c == old:
         return 0
-    width = index.panels.shape[0] // (index.ids.size // LANES)
     first = j * index.ids.shape[1]
     if index.begin[j, c] + index.in_use[j, c] < index.begin[j, c + 1]:
         count(index.promise, index.edges, j, old, index.panels, first + slot, np.float32(-1))
@@ -142,7 +141,7 @@ def _move(index, j, row, c, table):
         moved = index.ids[j, last]
         index.ids[j, slot] = moved
         index.slot[j, moved] = slot
-        move_in_panels(index.panels, first + last, first + slot, width)
+        move_in_panels(index.panels, first + last, first + slot, index.width)
         index.in_use[j, old] -= 1
         if index.in_use[j, old] == 0:
             clear(index.promise, index.edges, j, old)
@@ -150,6 +149,6 @@ def _move(index, j, row, c, table):
         index.ids[j, slot] = row
         index.slot[j, row], index.home[j, row] = slot, c
         index.in_use[j, c] += 1
-        put_in_panels(index.panels, first + slot, width, table, row, index.edges[j], index.edges[j + 1])
+        put_in_panels(index.panels, first + slot, index.width, table, row, index.edges[j], index.edges[j + 1])
         count(index.promise, index.edges, j, c, index.panels, first + slot, np.float32(1))
     return 1

@@ -57,7 +57,6 @@ def look(index, search, h, e, j, probe):
     scale = np.float32(index.ids.shape[0])
     best, total = NEVER, np.float32(0)
     clusters = index.in_use.shape[1]
-    width = index.panels.shape[0] // (index.ids.size // LANES)
     for v in range(probe.n_visited[j]):
         probe.place[j, probe.visited[j, v]] = 0
     promised(index.promise, index.edges, clusters, j, h, e, probe.promised)
@@ -69,7 +68,7 @@ def look(index, search, h, e, j, probe):
         n = min(index.in_use[j, c], probe.room - at)
         n_panels = (n + LANES - 1) // LANES
         first = (j * index.ids.shape[1] + index.begin[j, c]) // LANES
-        score_panels(index.panels, first, n_panels, width, h, e, index.edges[j], index.edges[j + 1], probe.scores, j, at)
+        score_panels(index.panels, first, n_panels, index.width, h, e, index.edges[j], index.edges[j + 1], probe.scores, j, at)
         for k in range(at + n, at + n_panels * LANES):
             probe.scores[j, k] = NEVER
         probe.visited[j, n_visits], probe.start[j, n_visits] = c, at

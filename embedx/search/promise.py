@@ -22,7 +22,7 @@ from embedx.engine.simd import (
     store,
     zeros,
 )
-from embedx.search.clusters import NEVER, new_panels, square_length
+from embedx.search.clusters import NEVER, new_panels, square_length, widest
 from embedx.search.panels import score_panels
 
 EMPTY = np.float32(-1e29)  # what a cluster without rows promises, and the least that any promises
@@ -31,6 +31,7 @@ EMPTY = np.float32(-1e29)  # what a cluster without rows promises, and the least
 class Promise(NamedTuple):
     """Sums over the rows of each cluster, in each block."""
 
+    width: int  # of a panel
     sums: np.ndarray  # float32 (rows of panels, 16): of the rows
     squares: np.ndarray  # float32 (B, padded C): of their squared lengths
     scale: np.ndarray  # float32 (B, padded C): one by their number, 0 for none
@@ -40,15 +41,14 @@ class Promise(NamedTuple):
 def new_promise(edges: np.ndarray, clusters: int) -> Promise:
     """Of clusters without rows."""
     squares, scale, spread = (aligned_zeros(len(edges) - 1, padded(clusters)) for _ in range(3))
-    return Promise(new_panels(edges, clusters), squares, scale, spread)
+    return Promise(widest(edges), new_panels(edges, clusters), squares, scale, spread)
 
 
 @kernel_part
 def count(promise, edges, j, c, panels, slot, sign):
     """Add the vector in a slot of block j's panels to the sums of cluster c, or with sign -1 take it out."""
-    width = promise.sums.shape[0] // (promise.squares.size // LANES)
-    row, lane = (j * promise.squares.shape[1] + c) // LANES * width, c % LANES
-    from_row, from_lane = slot // LANES * width, slot % LANES
+    row, lane = (j * promise.squares.shape[1] + c) // LANES * promise.width, c % LANES
+    from_row, from_lane = slot // LANES * promise.width, slot % LANES
     square = np.float32(0)
     for k in range(edges[j + 1] - edges[j]):
         x = panels[from_row + k, from_lane]
@@ -60,9 +60,8 @@ def count(promise, edges, j, c, panels, slot, sign):
 @kernel_part
 def replace(promise, edges, j, c, panels, slot, table, row, far):
     """Write table[row] to its slot in block j, in cluster c, whose sums follow. Return whether it went `far` of its length."""
-    width = promise.sums.shape[0] // (promise.squares.size // LANES)
-    sum_row, sum_lane = (j * promise.squares.shape[1] + c) // LANES * width, c % LANES
-    to_row, to_lane = slot // LANES * width, slot % LANES
+    sum_row, sum_lane = (j * promise.squares.shape[1] + c) // LANES * promise.width, c % LANES
+    to_row, to_lane = slot // LANES * promise.width, slot % LANES
     begin = edges[j]
     before = after = way = np.float32(0)
     for k in range(edges[j + 1] - begin):
@@ -79,8 +78,7 @@ def replace(promise, edges, j, c, panels, slot, table, row, far):
 @kernel_part
 def clear(promise, edges, j, c):
     """Have a cluster that has lost its last row sum to zero, whatever rounding left."""
-    width = promise.sums.shape[0] // (promise.squares.size // LANES)
-    row, lane = (j * promise.squares.shape[1] + c) // LANES * width, c % LANES
+    row, lane = (j * promise.squares.shape[1] + c) // LANES * promise.width, c % LANES
     for k in range(edges[j + 1] - edges[j]):
         promise.sums[row + k, lane] = 0
     promise.squares[j, c] = 0
@@ -89,12 +87,11 @@ def clear(promise, edges, j, c):
 @kernel_part
 def settle(promise, edges, in_use, j):
     """Have the spreads and scales of block j follow the sums; in_use int64 (B, C): the rows of each cluster."""
-    width = promise.sums.shape[0] // (promise.squares.size // LANES)
     n_columns = edges[j + 1] - edges[j]
     for c in range(in_use.shape[1]):
         promise.scale[j, c] = np.float32(1) / np.float32(in_use[j, c]) if in_use[j, c] > 0 else np.float32(0)
     for at in range(0, promise.squares.shape[1], LANES):
-        row = (j * promise.squares.shape[1] + at) // LANES * width
+        row = (j * promise.squares.shape[1] + at) // LANES * promise.width
         square = zeros()  # |sum|²
         for k in range(n_columns):
             x = load(promise.sums, row + k, 0)
@@ -109,8 +106,7 @@ def settle(promise, edges, in_use, j):
 def promised(promise, edges, clusters, j, h, e, out):
     """Overwrite out[0] by what the clusters of block j promise h[e], and behind them by NEVER."""
     n_panels = promise.squares.shape[1] // LANES
-    width = promise.sums.shape[0] // (promise.squares.size // LANES)
-    score_panels(promise.sums, j * n_panels, n_panels, width, h, e, edges[j], edges[j + 1], out, 0, 0)
+    score_panels(promise.sums, j * n_panels, n_panels, promise.width, h, e, edges[j], edges[j + 1], out, 0, 0)
     length = np.sqrt(square_length(h, e, edges[j], edges[j + 1]))
     for c in range(clusters):
         score = out[0, c] * promise.scale[j, c] + length * promise.spread[j, c]
