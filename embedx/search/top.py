@@ -18,7 +18,8 @@ BLOCK = 64  # vectors that a thread looks up in one go
 def search_of(n_rows: int, share: float, k: int) -> Search:
     """A search for the best k of whole rows that looks at this share of them, and at 100 at least."""
     looked_at = min(max(round(share * n_rows), 100, k), n_rows)
-    return Search(1, max(1, round(n_rows**0.5)), looked_at, looked_at, 0.0, 1.0, np.inf, from_sum=False, steps=0)
+    clusters = min(round(2 * n_rows**0.5), n_rows)  # more than training has: they find more, and need not follow anything
+    return Search(1, clusters, looked_at, looked_at, 0.0, 1.0, np.inf, from_sum=False, steps=0)
 
 
 def top(
