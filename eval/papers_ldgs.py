@@ -110,7 +110,7 @@ class Sizes:
     documents: tuple[int, int, int] = (50_000, 200_000, 300_000)  # documents, words, labels
     speed_faces: tuple[int, ...] = (200_000, 670_000)
     timed: int = 2_000  # examples
-    repetitions: int = 1
+    repetitions: int = 3  # turns of timing
     validation: int = 5_000  # rows by which rates are chosen
     curve_rows: int = 10_000  # test rows between legs; at the end all of them
     rate_seconds: float = 30.0  # of training for each rate

@@ -165,7 +165,8 @@ def section_part(records: Records, section: str, plan: Plan, picture: str | None
         f"{CLAIMS[section]}\n" if CLAIMS[section] else "",
         f"![{measure} against time]({picture})\n" if picture else "",
         curve_table(records, section, measure),
-        "Between legs the measure is taken on some of the test rows, at the end on all. Seconds are of training alone. Rates, by "
+        "Between legs the measure is taken on some of the test rows, at the end on all. Seconds are of training alone; a curve ends at its last "
+        "epoch, or where the next leg would have taken too long (`--seconds`, other runs other limits). Rates, by "
         f"{plan.tasks[section].tuned_by} on validation rows after once through {100 * plan.tasks[section].tuned_on:g} % of the rows, or as much of them as time allowed:\n",
         rates_table(records, section),
     ]
@@ -175,16 +176,25 @@ def section_part(records: Records, section: str, plan: Plan, picture: str | None
 # ---- time per example
 
 
-def speeds(records: Records, section: str, n_labels: int, threads: int) -> dict[str, tuple[float, float, int]]:
-    """Medians over turns (seconds per example, seconds once, batch) of each contender, with the batch that is its best."""
+class Speed(NamedTuple):
+    """What a contender takes, with the batch that is its best: medians over turns."""
+
+    an_example: float  # seconds
+    once: float
+    batch: int
+    turns: int
+
+
+def speeds(records: Records, section: str, n_labels: int, threads: int) -> dict[str, Speed]:
+    """Of each contender."""
     turns: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for key, value in found(records, section="speed", what=section, labels=n_labels, threads=threads):
         turns.setdefault((key["contender"], key["batch"]), []).append(value)
-    best: dict[str, tuple[float, float, int]] = {}
+    best: dict[str, Speed] = {}
     for (name, batch), values in turns.items():
         an_example, once = (statistics.median(value[each] for value in values) for each in ("seconds", "once"))
-        if name not in best or an_example < best[name][0]:
-            best[name] = (an_example, once, batch)
+        if name not in best or an_example < best[name].an_example:
+            best[name] = Speed(an_example, once, batch, len(values))
     return best
 
 
@@ -194,12 +204,13 @@ def speed_part(records: Records) -> str:
     parts = []
     for section, n_labels, threads in sorted(cases):
         found_here = speeds(records, section, n_labels, threads)
-        own = found_here.get("ldgs", (None,))[0]
+        own = found_here.get("ldgs")
         rows = [
-            [f"`{name}`", batch, f"{1000 * an_example:.3f}", f"{once:.1f}", f"{an_example / own:.2f}" if own else DASH]
-            for name, (an_example, once, batch) in found_here.items()
-        ]
-        head = ["contender", "batch", "milliseconds an example", "seconds once", "over `ldgs`"]
+            [f"`{name}`", each.batch, f"{1000 * each.an_example:.3f}", f"{each.once:.1f}",
+             f"{each.an_example / own.an_example:.2f}" if own else DASH, each.turns]
+            for name, each in found_here.items()
+        ]  # fmt: skip
+        head = ["contender", "batch", "milliseconds an example", "seconds once", "over `ldgs`", "turns"]
         title = f"{TITLES[section]}, {n_labels:,} labels, {threads} {'thread' if threads == 1 else 'threads'}:\n"
         parts += [title, table(head, rows)]
     if not parts:
@@ -246,7 +257,8 @@ def faster(records: Records, section: str, against: str, factor: float, what: st
     """Whether ldgs takes so much less time per example, with all threads."""
     cases = [k for k, _ in found(records, section="speed", what=section, labels=SMALL[section], contender="ldgs")]
     there = speeds(records, section, SMALL[section], max(k["threads"] for k in cases)) if cases else {}
-    ratio = there[against][0] / there["ldgs"][0] if "ldgs" in there and against in there else None
+    both = "ldgs" in there and against in there
+    ratio = there[against].an_example / there["ldgs"].an_example if both else None
     return verdict(what, ratio is not None and ratio >= factor, None if ratio is None else f"{ratio:.1f} times")
 
 

@@ -6,9 +6,9 @@ import os
 import subprocess
 import sys
 
-import numba
 import numpy as np
 import pytest
+from needs import needs_compiler
 from scipy.sparse import csr_matrix
 
 from embedx import classifier as classifiers
@@ -216,7 +216,7 @@ def tiny_runs():
     return found
 
 
-@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+@needs_compiler
 def test_compiled_equals_plain_python(tmp_path):
     file = tmp_path / "plain.npz"
     command = [sys.executable, "-c", IN_PLAIN_PYTHON, os.path.dirname(__file__), str(file)]

@@ -1,10 +1,10 @@
 """Recipes: corpora known by name."""
 
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
+from needs import needs_gensim
 
 from embedx.errors import EmbedxError
 from embedx.text.recipes import Recipe, find_recipe, recipe_names
@@ -31,7 +31,7 @@ def test_our_recipes_are_found_and_complete():
         assert recipe.urls or recipe.package, name
 
 
-@pytest.mark.skipif(importlib.util.find_spec("gensim") is None, reason="gensim, which brings the sample, is not installed")
+@needs_gensim
 def test_wikipedia_sample_comes_with_gensim():
     (source,) = resolve(["wikipedia-sample"])
     assert (source.name, source.reader) == ("wikipedia-sample", "wikipedia")

@@ -5,6 +5,7 @@ import pytest
 import reference
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
+from sklearn.linear_model import LogisticRegression
 
 from embedx import classify
 from embedx.engine import optimum
@@ -76,9 +77,8 @@ def centred(w):
 
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_softmax_is_multinomial_logistic_regression(is_sparse):
-    linear_model = pytest.importorskip("sklearn.linear_model")
     features, y = points()
-    theirs = linear_model.LogisticRegression(C=1 / (N * L2), tol=1e-10, max_iter=10_000).fit(features.astype(float), y)
+    theirs = LogisticRegression(C=1 / (N * L2), tol=1e-10, max_iter=10_000).fit(features.astype(float), y)
     w, _ = fitted(csr_matrix(features) if is_sparse else features, y)
     np.testing.assert_allclose(centred(w), centred(np.c_[theirs.coef_, theirs.intercept_]), atol=1e-4)
 

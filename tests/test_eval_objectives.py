@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from needs import needs_gensim
 
 from embedx import objectives as registry
 from embedx.evaluation import heldout
@@ -210,15 +211,14 @@ def test_what_is_published_is_what_embedx_tells(script, records, tmp_path, monke
 
 
 def test_the_picture_names_every_objective_once(script, records, tmp_path):
-    pytest.importorskip("matplotlib")
     runs = [{"part": part, "name": name} for part in ("time", "epochs") for name in ("ns", "hs", "ar", "umax")]
     file = script.page.plot(records(*runs), tmp_path / "picture.png")
     assert file.stat().st_size > 10_000
     assert script.page.plot(records(runs[0]), tmp_path / "none.png") is None
 
 
+@needs_gensim
 def test_a_run_and_its_page_from_the_command_line(two_topics, tmp_path):
-    pytest.importorskip("gensim")
     page = tmp_path / "page.md"
     arguments = ["--quick", "--parts", "exact", "--objectives", "ns", "softmax", "--corpus", str(two_topics)]
     command = [sys.executable, str(EVAL / "objectives.py"), *arguments, "--output", str(page)]

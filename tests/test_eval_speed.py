@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import needs_gensim
 
 EVAL = Path(__file__).parent.parent / "eval"
 
@@ -82,8 +83,8 @@ def test_gensims_better_rate_has_the_higher_sum_of_mean_scores(speed_records, tm
     assert {each["job"]["alpha"] for each in speed_records.tuned_gensim(records)} == {0.2}
 
 
+@needs_gensim
 def test_a_section_is_measured_once_and_reported_again_without_measuring(two_topics, tmp_path):
-    pytest.importorskip("gensim")
     page = tmp_path / "page.md"
     command = [sys.executable, str(EVAL / "speed.py"), "--quick", "--sections", "start", "--output", str(page)]
 

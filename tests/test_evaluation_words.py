@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import HAS_NO_GENSIM, WHY_NO_GENSIM, needs_data
 from scipy import stats
 
 from embedx import export, model
@@ -16,8 +17,10 @@ from embedx.errors import EmbedxError
 from embedx.evaluation import words
 from embedx.model import WordVectors
 
-gensim_models = pytest.importorskip("gensim.models")
-from gensim.test.utils import datapath  # noqa: E402
+if HAS_NO_GENSIM:
+    pytest.skip(WHY_NO_GENSIM, allow_module_level=True)
+import gensim.models as gensim_models
+from gensim.test.utils import datapath
 
 
 def toy(seed=0, dim=8, share=0.9, cased=True):
@@ -322,10 +325,9 @@ def test_without_gensim_the_error_says_so(monkeypatch, tmp_path):
         words.score(WordVectors(["a"], {"input": np.ones((1, 1), np.float32)}), words.default_tests())
 
 
+@needs_data
 def test_public_sets_are_read_whole():
-    folder = Path(os.environ.get("EMBEDX_DATA", "")) / "wordsim"
-    if "EMBEDX_DATA" not in os.environ or not folder.is_dir():
-        pytest.skip("EMBEDX_DATA does not name a folder with wordsim/")
+    folder = Path(os.environ["EMBEDX_DATA"]) / "wordsim"
     sizes = {file.name: len(words.read_pairs(file)) for file in sorted(folder.glob("EN-*.txt"))}
     assert sizes["EN-WS-353-ALL.txt"] == 353
     assert sizes["EN-MTurk-287.txt"] == 287

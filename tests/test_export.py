@@ -4,6 +4,7 @@ import gzip
 
 import numpy as np
 import pytest
+from needs import needs_gensim
 
 from embedx import export, formats, model
 from embedx.errors import EmbedxError
@@ -34,14 +35,16 @@ def test_the_suffix_tells_the_compression(tmp_path):
     assert gzip.decompress(packed) == plain
 
 
+@needs_gensim
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # gensim leaves a file open
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("format", export.FORMATS)
 def test_gensim_reads_them_too(tmp_path, format):
-    keyed_vectors = pytest.importorskip("gensim.models").KeyedVectors
+    from gensim.models import KeyedVectors
+
     vectors = toy()
     out = export.export(vectors, format, tmp_path / "out")
-    back = keyed_vectors.load_word2vec_format(str(out), binary=format == "word2vec-binary", no_header=format == "glove")
+    back = KeyedVectors.load_word2vec_format(str(out), binary=format == "word2vec-binary", no_header=format == "glove")
     assert back.index_to_key == vectors.words
     assert back.vectors.tobytes() == vectors.vectors.tobytes()
 

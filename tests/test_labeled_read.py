@@ -18,6 +18,7 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from needs import needs_data
 from scipy.sparse import csc_matrix, csr_matrix, save_npz
 
 from embedx.errors import EmbedxError
@@ -26,7 +27,6 @@ from embedx.labeled.read import Known, read, read_names, read_training
 from embedx.progress import Silent
 
 PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.ZstdCompressor().compress}
-needs_data = pytest.mark.skipif("EMBEDX_DATA" not in os.environ, reason="EMBEDX_DATA does not name the folder of real data")
 DATA = Path(os.environ.get("EMBEDX_DATA", "")) / "xc"
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import needs_gensim
 
 from embedx import model
 from embedx.errors import EmbedxError
@@ -104,11 +105,13 @@ def test_vectors_by_word_and_by_list():
     assert vectors.output_vectors is None
 
 
+@needs_gensim
 def test_neighbours_are_those_of_gensim():
-    gensim = pytest.importorskip("gensim.models")
+    from gensim.models import KeyedVectors
+
     given = toy(n=500, dim=10)
     ours = model.WordVectors(given["words"], given["arrays"])
-    theirs = gensim.KeyedVectors(10)
+    theirs = KeyedVectors(10)
     theirs.add_vectors(given["words"], ours.vectors)
     for positive, negative in ((["w3"], []), (["w3", "w400"], ["w7"]), ([ours["w1"], "w2"], [])):
         expected = theirs.most_similar(positive, negative, topn=7)

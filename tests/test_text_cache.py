@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import reference_text
 import zstandard
+from needs import needs_data
 
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
@@ -303,7 +304,7 @@ def test_urls_are_kept_under_their_name():
     assert sources.total_size([source]) is None
 
 
-@pytest.mark.skipif("EMBEDX_DATA" not in os.environ, reason="EMBEDX_DATA does not name the folder of real data")
+@needs_data
 @pytest.mark.parametrize("settings", [TextSettings(), TextSettings(tokenizer="words", lowercase=True)])
 def test_real_shards_are_encoded_as_the_reference_does(home, settings):
     shards = resolve([os.path.join(os.environ["EMBEDX_DATA"], "corpora", "lm1b")])

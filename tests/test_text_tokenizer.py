@@ -3,10 +3,10 @@
 import itertools
 import random
 
-import numba
 import numpy as np
 import pytest
 import reference_text
+from needs import needs_compiler
 
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
@@ -114,7 +114,7 @@ def test_bad_utf8_is_counted_per_source():
     assert scanner.bad == 0
 
 
-@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+@needs_compiler
 def test_the_scanner_is_compiled_once():
     for settings in ALL_SETTINGS:
         tokenized([b"some", "text é".encode()], settings, 3)

@@ -1,11 +1,11 @@
 """Dumps become the prose of their articles."""
 
-import importlib.util
 import os
 import time
 from pathlib import Path
 
 import pytest
+from needs import needs_data, needs_gensim
 
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
@@ -111,7 +111,7 @@ def test_markup_that_never_ends_takes_no_longer_than_other_text(markup):
     assert time.process_time() - started < 2
 
 
-@pytest.mark.skipif(importlib.util.find_spec("gensim") is None, reason="gensim, which brings the sample, is not installed")
+@needs_gensim
 def test_the_sample_leaves_no_markup(tmp_path):
     encoded = encode(resolve(["wikipedia-sample"]), TextSettings(lowercase=True), cache_dir=tmp_path)
     assert encoded.n_tokens > 400_000
@@ -122,7 +122,7 @@ def test_the_sample_leaves_no_markup(tmp_path):
     assert residue == []
 
 
-@pytest.mark.skipif("EMBEDX_DATA" not in os.environ, reason="EMBEDX_DATA does not name the folder of real data")
+@needs_data
 @pytest.mark.parametrize(
     ("name", "n_tokens", "first"),
     [
