@@ -3,19 +3,19 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from embedx.classification.estimator import SoftmaxClassifier as SoftmaxClassifier
     from embedx.errors import EmbedxError
-    from embedx.estimator import SoftmaxClassifier as SoftmaxClassifier
-    from embedx.model import WordVectors, load
-    from embedx.skipgram import SkipGram
+    from embedx.skipgram.task import SkipGram
+    from embedx.vectors.model import WordVectors, load
 
 __all__ = ["EmbedxError", "SkipGram", "WordVectors", "load"]  # what `import *` gets, without scikit-learn too
 
 _HOME = {
     "EmbedxError": "errors",
-    "SkipGram": "skipgram",
-    "SoftmaxClassifier": "estimator",
-    "WordVectors": "model",
-    "load": "model",
+    "SkipGram": "skipgram.task",
+    "SoftmaxClassifier": "classification.estimator",
+    "WordVectors": "vectors.model",
+    "load": "vectors.model",
 }
 
 

@@ -1,5 +1,5 @@
 """`python -m embedx` is the command `embedx`."""
 
-from embedx.cli import main
+from embedx.cli.app import main
 
 main()

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from embedx.model import WordVectors, load_folder
+from embedx.progress import Silent
 
 from embedx import objectives, skipgram
 from embedx.evaluation import heldout, words
-from embedx.model import WordVectors, load_folder
-from embedx.progress import Silent
 from embedx.settings import TextSettings, VocabularySettings, option_name
 from embedx.text.encode import encode
 from embedx.text.heldout import hold_out

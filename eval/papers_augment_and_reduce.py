@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 import papers_common as common
+from embedx.classifier import Classifier
+from embedx.engine.trainer import Outcome, Tally
 from papers_common import Labeled, Records
 from scipy.sparse import csr_matrix
 
 from embedx import classify, objectives
-from embedx.classifier import Classifier
-from embedx.engine.trainer import Outcome, Tally
 from embedx.labeled.data import Labels
 from embedx.labeled.known import Known
 from embedx.labeled.rules import chosen_labels, known_labels

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from embedx.classifier import Classifier
+
 import embedx
 from embedx import classify, folder, objectives
-from embedx.classifier import Classifier
 from embedx.labeled.data import Labeled
 from embedx.labeled.known import Known
 from embedx.labeled.read import read, read_training

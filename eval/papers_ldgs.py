@@ -26,11 +26,11 @@ import papers_ldgs_data as sources
 import papers_ldgs_page as page
 import papers_ldgs_recall as recall
 import papers_ldgs_words as words
+from embedx.compiled import cache_home
+from embedx.engine.trainer import Outcome, Tally, usable_cores
 from papers_common import Classifier, Labeled, Records, commit
 
 from embedx import classify, objectives
-from embedx.compiled import cache_home
-from embedx.engine.trainer import Outcome, Tally, usable_cores
 from embedx.errors import DivergedError
 from embedx.evaluation.labels import LabelMetrics
 from embedx.labeled.known import Known

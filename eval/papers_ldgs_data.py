@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from embedx.compiled import cache_home
+from embedx.progress import Silent
 from papers_common import Labeled, load
 from scipy.sparse import csr_matrix
 
 from embedx import objectives, skipgram
-from embedx.compiled import cache_home
 from embedx.labeled.data import Labels
 from embedx.labeled.rules import scaled
-from embedx.progress import Silent
 from embedx.settings import TextSettings, VocabularySettings
 from embedx.text.encode import encode
 from embedx.text.heldout import CHUNK, hold_out

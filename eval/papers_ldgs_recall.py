@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from embedx.engine.simd import aligned_zeros
 from embedx.engine.trainer import usable_cores
+from embedx.search.look import candidates_of, new_probe
+
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Search
 from embedx.search.index import build
-from embedx.search.look import candidates_of, new_probe
 
 BLOCKS = (1, 4, 8)
 SHARES = (0.0005, 0.001, 0.003, 0.01, 0.03, 0.1)  # of the rows, looked at in each block

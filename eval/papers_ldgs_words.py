@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from embedx.compiled import cache_home
+from embedx.model import WordVectors
 from papers_common import Records, commit, table
 from papers_ldgs_page import COLORS, found, number, plots, saved, short, verdict
 
 from embedx import collapsed, objectives, skipgram
-from embedx.compiled import cache_home
 from embedx.evaluation import heldout, words
-from embedx.model import WordVectors
 from embedx.settings import VocabularySettings
 
 COLLAPSED: dict[str, dict[str, Any]] = {  # by objective, or that and an option

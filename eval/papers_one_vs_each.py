@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from embedx.classifier import Classifier
 from papers_common import Labeled, Records, fit, load, provenance, table
 
 from embedx import classify
-from embedx.classifier import Classifier
 from embedx.labeled.data import Labels
 from embedx.labeled.read import read_training
 from embedx.labeled.rules import chosen_labels

@@ -155,6 +155,7 @@ def feed(job: Job, files: Files) -> dict[str, Any]:
 
 def feed_embedx(job: Job, files: Files) -> float:
     from embedx.progress import Silent
+
     from embedx.settings import TextSettings, VocabularySettings
     from embedx.skipgram import encode
     from embedx.text.vocabulary import select

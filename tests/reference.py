@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 from scipy import optimize
 
-from embedx.engine.random import bits
+from embedx.kernels.random import bits
 
 
 def sigmoid(x):

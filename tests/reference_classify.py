@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from embedx.compiled import kernel
 from embedx.engine.examples import examples_of
 from embedx.engine.optimizers import ADAGRAD, MIXTURE, OPTIMIZERS, SGD, Optimizer, new_table
+from embedx.kernels.compiled import kernel
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
 

@@ -5,12 +5,12 @@ import reference
 
 from embedx.engine import blocks
 from embedx.engine import skipgram as engine
-from embedx.engine.random import stream_key
-from embedx.engine.simd import aligned_zeros
-from embedx.kernels import load_kernel
-from embedx.progress import Silent
+from embedx.engine.loading import load_kernel
+from embedx.kernels.random import stream_key
+from embedx.kernels.simd import aligned_zeros
+from embedx.run.progress import Silent
 from embedx.samplers.draws import new_draws
-from embedx.skipgram import ROWS, form_of
+from embedx.skipgram.task import ROWS, form_of
 from embedx.text.heldout import n_chunks
 from embedx.text.tokenizer import END_OF_SENTENCE
 

@@ -11,15 +11,16 @@ import pytest
 from needs import needs_compiler
 from scipy.sparse import csr_matrix
 
-from embedx import classifier as classifiers
-from embedx import classify
-from embedx.classify import ClassifySettings, train
-from embedx.engine import rows, tilewise
+from embedx.classification import classifier as classifiers
+from embedx.classification import task as classify
+from embedx.classification.task import ClassifySettings, train
+from embedx.engine import full_tiled as tilewise
+from embedx.engine import sampled as rows
 from embedx.errors import DivergedError, EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
-from embedx.progress import Silent
+from embedx.run.progress import Silent
 
 
 def each(holds=lambda objective: True):

@@ -37,7 +37,7 @@ def embedx_run(home, *arguments, check=True, **options):
 
 
 def environment(home):
-    from embedx.compiled import KERNEL_FOLDER
+    from embedx.kernels.compiled import KERNEL_FOLDER
 
     return os.environ | {"EMBEDX_CACHE_DIR": str(home / "cache"), "NUMBA_CACHE_DIR": os.path.dirname(KERNEL_FOLDER)}
 
@@ -84,7 +84,7 @@ def test_a_second_process_compiles_nothing_and_reads_nothing(trained, two_topics
     assert "from the token cache" in again.stderr
     assert "compiling" not in again.stderr
     probe = (
-        "import sys; from embedx.cli import main; sys.argv = ['embedx', *sys.argv[1:]]\n"
+        "import sys; from embedx.cli.app import main; sys.argv = ['embedx', *sys.argv[1:]]\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         "from embedx.engine.skipgram import train_stretch; from embedx.objectives.ns import coefficients\n"
@@ -114,7 +114,7 @@ def test_export_nn_and_analogy_accept_what_they_write(trained):
 
 def test_help_imports_nothing_heavy(home):
     probe = (
-        "import sys; sys.argv = ['embedx', '--help']\nfrom embedx.cli import main\n"
+        "import sys; sys.argv = ['embedx', '--help']\nfrom embedx.cli.app import main\n"
         "try: main()\nexcept SystemExit: pass\n"
         "print([m for m in ('numba', 'numpy', 'scipy', 'gensim', 'smart_open') if m in sys.modules])"
     )
@@ -267,10 +267,10 @@ def test_version(home):
 
 
 def test_no_objective_declares_a_setting_of_a_task():
-    from embedx.classify import ClassifySettings
+    from embedx.classification.task import ClassifySettings
     from embedx.objectives import OBJECTIVES
     from embedx.settings import TextSettings, VocabularySettings, settings_of
-    from embedx.skipgram import SkipGramSettings
+    from embedx.skipgram.task import SkipGramSettings
 
     of_tasks = {
         name for group in (ClassifySettings, SkipGramSettings, TextSettings, VocabularySettings) for name in settings_of(group)

@@ -9,12 +9,13 @@ from test_cli import embedx_run
 from test_engine_collapsed import BestRows
 
 import embedx
-from embedx import collapsed, objectives
+from embedx import objectives
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.objectives import OBJECTIVES
-from embedx.progress import Silent
-from embedx.skipgram import save
+from embedx.run.progress import Silent
+from embedx.skipgram import collapsed
+from embedx.skipgram.task import save
 from embedx.text import cooccurrence
 
 SMALL = {"dim": 16, "epochs": 10, "sample": 0, "threads": 2}

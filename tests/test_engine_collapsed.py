@@ -8,11 +8,11 @@ from skipgram_setup import Setup
 
 from embedx.engine import collapsed as engine
 from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS
-from embedx.engine.simd import aligned_zeros
-from embedx.kernels import load_kernel
+from embedx.engine.loading import load_kernel
+from embedx.kernels.simd import aligned_zeros
 from embedx.objectives import OBJECTIVES
 from embedx.objectives.contract import Search
-from embedx.progress import Silent
+from embedx.run.progress import Silent
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
 

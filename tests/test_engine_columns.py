@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from reference_classify import FEATURES, HIDDEN, Line, Probe, Problem, close
 
-from embedx.engine import columns, tilewise
+from embedx.engine import full as columns
+from embedx.engine import full_tiled as tilewise
 from embedx.engine.examples import copy_examples, new_feature_scratch, new_groups, room_for
+from embedx.engine.loading import compile_coefficients, load_kernel
 from embedx.engine.optimizers import clock_of, new_table, pay_all, step_size
-from embedx.kernels import compile_coefficients, load_kernel
 from embedx.objectives.margin import Margin, MarginSettings
-from embedx.progress import Silent
+from embedx.run.progress import Silent
 
 KINDS = ("dense", "sparse", "hidden")
 TAKES = ("pair", "set", "sum")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from test_engine_collapsed import DIM, BestRows, Problem
 
+from embedx.engine.alternating import Descent, Side
 from embedx.engine.collapsed import NEITHER
-from embedx.engine.descent import Descent, Side
-from embedx.progress import Silent
+from embedx.run.progress import Silent
 
 ITERATIONS = 12
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from embedx.compiled import kernel
-from embedx.engine import maths, random, simd, tiles
-from embedx.engine.simd import aligned_zeros, padded
+from embedx.kernels import gemm as tiles
+from embedx.kernels import maths, random, simd
+from embedx.kernels.compiled import kernel
+from embedx.kernels.simd import aligned_zeros, padded
 from embedx.samplers.alias import alias_table, draw
 
 

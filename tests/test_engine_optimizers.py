@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from reference_classify import Parameters
 
-from embedx.compiled import kernel
 from embedx.engine import optimizers
 from embedx.engine.optimizers import MIXTURE, OPTIMIZERS, SGD, Optimizer, clock_of, new_table, pay_all, step_size
+from embedx.kernels.compiled import kernel
 
 DIM = 20  # more than a vector register, and no multiple of it
 EACH = pytest.mark.parametrize("kind", list(OPTIMIZERS))

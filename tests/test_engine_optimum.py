@@ -7,8 +7,8 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
-from embedx import classify
-from embedx.engine import optimum
+from embedx.classification import task as classify
+from embedx.engine import lbfgs as optimum
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES, find

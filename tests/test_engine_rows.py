@@ -7,12 +7,12 @@ import pytest
 from reference_classify import HIDDEN, Line, Probe, Problem, close
 from scipy import stats
 
-from embedx.engine import rows
+from embedx.engine import sampled as rows
+from embedx.engine.loading import load_kernel
 from embedx.engine.optimizers import pay_all
-from embedx.engine.random import stream_key
-from embedx.kernels import load_kernel
+from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Paths
-from embedx.progress import Silent
+from embedx.run.progress import Silent
 from embedx.samplers.alias import alias_table
 from embedx.samplers.draws import Draws
 

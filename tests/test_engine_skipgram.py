@@ -5,10 +5,10 @@ import pytest
 import reference
 from skipgram_setup import Setup
 
-from embedx.compiled import kernel
 from embedx.engine import blocks
 from embedx.engine import skipgram as engine
-from embedx.engine.random import stream_key
+from embedx.kernels.compiled import kernel
+from embedx.kernels.random import stream_key
 from embedx.objectives import OBJECTIVES
 from embedx.objectives.ar import AugmentReduce
 from embedx.objectives.contract import Objective, SampledSettings

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from embedx.compiled import kernel
-from embedx.engine import maths
+from embedx.kernels import maths
+from embedx.kernels.compiled import kernel
 
 
 @kernel

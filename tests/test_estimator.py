@@ -19,10 +19,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_classifier_multioutput, check_estimator
 
 import embedx
-from embedx import classifier, estimator
-from embedx.classify import ClassifySettings
+from embedx.classification import classifier, estimator
+from embedx.classification.estimator import SoftmaxClassifier
+from embedx.classification.task import ClassifySettings
 from embedx.errors import EmbedxError
-from embedx.estimator import SoftmaxClassifier
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
 

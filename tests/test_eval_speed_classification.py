@@ -78,7 +78,7 @@ def test_the_exact_softmax_is_left_out_where_labels_are_a_million(main):
 
 def test_settings_of_embedx_are_settings_that_there_are(main):
     from embedx import objectives
-    from embedx.classify import ClassifySettings
+    from embedx.classification.task import ClassifySettings
 
     for job in [*main.EURLEX.values(), *main.BIBTEX.values(), *main.ONE_LABEL.values(), *main.scaling_jobs(1, quick=False)]:
         if job["tool"].startswith("embedx"):

@@ -12,10 +12,10 @@ import pytest
 from needs import HAS_NO_GENSIM, WHY_NO_GENSIM, needs_data
 from scipy import stats
 
-from embedx import export, model
 from embedx.errors import EmbedxError
 from embedx.evaluation import words
-from embedx.model import WordVectors
+from embedx.vectors import export, model
+from embedx.vectors.model import WordVectors
 
 if HAS_NO_GENSIM:
     pytest.skip(WHY_NO_GENSIM, allow_module_level=True)

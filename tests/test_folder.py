@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from embedx import folder as on_disk
-from embedx import model
 from embedx.errors import EmbedxError
+from embedx.run import folder as on_disk
+from embedx.vectors import model
 
 LABELS, COUNTS, FEATURES = ["bad\tnews", "good", "so so"], np.array([3, 70, 5]), ["film", "nice\\"]
 

@@ -7,8 +7,8 @@ import lzma
 import numpy as np
 import pytest
 
-from embedx import formats, model
 from embedx.errors import EmbedxError
+from embedx.vectors import formats, model
 
 WORDS = ["the", "naïve", "a\u00a0b", "</s>", "42"]
 VECTORS = np.array([[0.1, -2.5], [1e-20, 3e20], [7, 8], [0, -0.0], [1 / 3, 2 / 3]], np.float32)

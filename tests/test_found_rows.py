@@ -7,20 +7,20 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import embedx
-from embedx import classify
-from embedx.classifier import load
-from embedx.classify import ClassifySettings
-from embedx.commands import predict
+from embedx.classification import task as classify
+from embedx.classification.classifier import load
+from embedx.classification.task import ClassifySettings
+from embedx.cli.commands import predict
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
-from embedx.objectives import searched
+from embedx.objectives import retrieval as searched
 from embedx.objectives.hs import HierarchicalSoftmax
 from embedx.objectives.ldgs import Ldgs
 from embedx.objectives.margin import Margin
 from embedx.objectives.mips import Mips
 from embedx.objectives.softmax import Softmax
-from embedx.progress import Reporter, Silent
+from embedx.run.progress import Reporter, Silent
 
 
 @pytest.fixture(autouse=True)

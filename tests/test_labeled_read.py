@@ -24,7 +24,7 @@ from scipy.sparse import csc_matrix, csr_matrix, save_npz
 from embedx.errors import EmbedxError
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.read import Known, read, read_names, read_training
-from embedx.progress import Silent
+from embedx.run.progress import Silent
 
 PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.ZstdCompressor().compress}
 DATA = Path(os.environ.get("EMBEDX_DATA", "")) / "xc"

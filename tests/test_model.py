@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from needs import needs_gensim
 
-from embedx import model
 from embedx.errors import EmbedxError
-from embedx.folder import check_output
+from embedx.run.folder import check_output
+from embedx.vectors import model
 
 
 def toy(n=50, dim=6, seed=1):
@@ -51,7 +51,7 @@ def test_what_was_saved_is_loaded(tmp_path):
 
 
 def test_large_arrays_are_written_by_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("embedx.folder.BLOCK_FLOATS", 20)
+    monkeypatch.setattr("embedx.run.folder.BLOCK_FLOATS", 20)
     given = toy(n=53)
     loaded = model.load(model.save(tmp_path / "m", **given))
     np.testing.assert_array_equal(loaded.vectors, given["arrays"]["input"])
@@ -167,7 +167,7 @@ def test_a_failing_save_leaves_the_old_model_and_no_rubbish(tmp_path, monkeypatc
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("embedx.folder.write_bytes", full)
+    monkeypatch.setattr("embedx.run.folder.write_bytes", full)
     with pytest.raises(EmbedxError, match="cannot write the model: No space left on device"):
         model.save(folder, **toy(seed=2), overwrite=True)
     np.testing.assert_array_equal(model.load(folder).vectors, before)
@@ -207,7 +207,7 @@ def test_killed_between_the_renames_the_old_model_is_still_found(tmp_path):
 SAVE_FOREVER = """
 import sys, numpy as np
 from pathlib import Path
-from embedx import model
+from embedx.vectors import model
 step = 0
 while True:
     step += 1
@@ -290,7 +290,5 @@ def test_the_description_is_plain_json(tmp_path):
 
 
 def test_no_query_or_export_needs_gensim_or_numba():
-    code = (
-        "import sys, embedx.model, embedx.formats, embedx.export; print([m for m in ('gensim', 'numba') if m in sys.modules])"
-    )
+    code = "import sys, embedx.vectors.model, embedx.vectors.formats, embedx.vectors.export; print([m for m in ('gensim', 'numba') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -13,9 +13,9 @@ import pytest
 from typer.main import get_command
 
 import embedx
-from embedx import skipgram
-from embedx.cli import application
+from embedx.cli.app import application
 from embedx.objectives import OBJECTIVES, markdown_table
+from embedx.skipgram import task as skipgram
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")

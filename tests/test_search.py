@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 from reference_search import block_scores
 
-from embedx.compiled import kernel
-from embedx.engine.simd import LANES, aligned_zeros, padded
+from embedx.kernels.compiled import kernel
+from embedx.kernels.simd import LANES, aligned_zeros, padded
 from embedx.objectives.contract import Search
-from embedx.progress import Silent
+from embedx.run.progress import Silent
 from embedx.search import index as indexing
-from embedx.search import look
+from embedx.search import query as look
+from embedx.search.cluster_scores import EMPTY, promised
 from embedx.search.clusters import LIMIT, NEVER, directions, new_seeker
-from embedx.search.follow import Follower, new_moved, remember
-from embedx.search.promise import EMPTY, promised
-from embedx.search.top import search_of, top
+from embedx.search.top_k import search_of, top
+from embedx.search.updater import Follower, new_moved, remember
 
 N, DIM = 900, 37
 NEITHER = {"kept": N, "threshold": 0.0, "tau": 1e-3, "from_sum": False, "steps": 0}

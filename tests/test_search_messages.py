@@ -5,11 +5,11 @@ import pytest
 import reference
 from reference_search import block_scores, decomposed, margin, message_passing, softmax
 
-from embedx.engine.simd import aligned_zeros
+from embedx.kernels.simd import aligned_zeros
 from embedx.objectives.ldgs import Ldgs
 from embedx.search import index as indexing
-from embedx.search.look import new_probe
 from embedx.search.messages import new_messages, pass_messages
+from embedx.search.query import new_probe
 
 N, DIM, BLOCKS = 60, 30, 4
 POSITIVES = np.array([3, 17])

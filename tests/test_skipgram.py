@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import embedx
-from embedx import skipgram
 from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
-from embedx.progress import Reporter, Silent
+from embedx.run.progress import Reporter, Silent
 from embedx.settings import TextSettings
-from embedx.skipgram import SkipGramSettings
+from embedx.skipgram import task as skipgram
+from embedx.skipgram.task import SkipGramSettings
 
 
 def sentences_of(path):

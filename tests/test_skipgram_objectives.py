@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import embedx
-from embedx import skipgram
 from embedx.errors import DivergedError, EmbedxError
 from embedx.objectives import OBJECTIVES
-from embedx.progress import Reporter
+from embedx.run.progress import Reporter
+from embedx.skipgram import task as skipgram
 from embedx.text.heldout import CHUNK, hold_out
 
 EVERY_WAY = [(name, sampler) for name, objective in OBJECTIVES.items() for sampler in objective.samplers]

@@ -15,9 +15,9 @@ from skipgram_setup import Setup
 from test_objectives import answer
 
 from embedx.engine.blocks import SUMS
-from embedx.engine.random import stream_key
+from embedx.kernels.random import stream_key
 from embedx.objectives import OBJECTIVES
-from embedx.skipgram import form_of
+from embedx.skipgram.task import form_of
 
 STRETCH = 60  # tokens: one block, so that inputs do not move within
 

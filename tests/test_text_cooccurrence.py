@@ -7,9 +7,9 @@ import pytest
 import reference
 
 from embedx.engine.blocks import CHUNK, Stream
-from embedx.engine.random import stream_key
 from embedx.errors import EmbedxError
-from embedx.progress import Silent
+from embedx.kernels.random import stream_key
+from embedx.run.progress import Silent
 from embedx.text import cooccurrence
 from embedx.text.heldout import n_chunks
 

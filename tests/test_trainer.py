@@ -8,10 +8,10 @@ import time
 import numpy as np
 import pytest
 
-from embedx.engine.trainer import SCHEDULES, Schedule, Tally, run
 from embedx.errors import DivergedError
-from embedx.interrupts import to_the_end
-from embedx.progress import Silent
+from embedx.run.interrupts import to_the_end
+from embedx.run.progress import Silent
+from embedx.run.trainer import SCHEDULES, Schedule, Tally, run
 
 
 class Recorder:

@@ -1,0 +1,1 @@
+"""The training kernels: examples or blocks of text in, updated parameters out."""

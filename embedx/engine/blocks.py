@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.compiled import kernel_part
-from embedx.engine.random import bits, high_half, low_half_below
-from embedx.engine.simd import LANES, store, zeros
-from embedx.engine.tiles import TILE
+from embedx.kernels.compiled import kernel_part
+from embedx.kernels.gemm import TILE
+from embedx.kernels.random import bits, high_half, low_half_below
+from embedx.kernels.simd import LANES, store, zeros
 from embedx.samplers.alias import draw
 from embedx.text.heldout import CHUNK
 from embedx.text.tokenizer import END_OF_SENTENCE

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from embedx.compiled import kernel, kernel_part
-from embedx.engine.simd import LANES, load, multiply_add, prefetch, splat, store, sum_of, zeros
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.simd import LANES, load, multiply_add, prefetch, splat, store, sum_of, zeros
 from embedx.objectives.contract import Search
 from embedx.search.index import build
-from embedx.search.look import candidates, new_probe
+from embedx.search.query import candidates, new_probe
 from embedx.text.cooccurrence import Counts
 
 BLOCK_FLOATS = 1 << 25  # scores of a block where all rows compete: 128 MB

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.compiled import kernel, kernel_part
 from embedx.engine.optimizers import descend, pay_row
-from embedx.engine.simd import LANES, aligned_zeros, load, multiply_add, splat, store, zeros
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, splat, store, zeros
 from embedx.labeled.data import Labeled, Labels
 
 

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.compiled import kernel, kernel_part
-from embedx.engine.maths import LN2_HIGH, LN2_LOW, LOG2_E, exp
-from embedx.engine.simd import (
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.maths import LN2_HIGH, LN2_LOW, LOG2_E, exp
+from embedx.kernels.simd import (
     LANES,
     aligned_zeros,
     divide,

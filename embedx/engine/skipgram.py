@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.compiled import kernel, kernel_part
 from embedx.engine.blocks import (
     ALL,
     PATH,
@@ -37,9 +36,10 @@ from embedx.engine.blocks import (
     plan_block,
     whole_loops,
 )
-from embedx.engine.random import bits, open_uniform
-from embedx.engine.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store, sum_of, zeros
-from embedx.engine.tiles import TILE, scores, weighted_sums, weighted_sums_transposed
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.gemm import TILE, scores, weighted_sums, weighted_sums_transposed
+from embedx.kernels.random import bits, open_uniform
+from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store, sum_of, zeros
 
 SMALLEST_SQUARE = np.float32(1e-12)
 ROWS = 64  # of the outputs, that are looked at together where all compete: they stay in the core's own cache

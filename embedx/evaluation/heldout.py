@@ -28,14 +28,14 @@ from embedx import objectives
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import blocks_of_rows, fit_temperature
 from embedx.labeled.data import Labels
-from embedx.model import WordVectors
-from embedx.progress import Progress, Silent
+from embedx.run.progress import Progress, Silent
 from embedx.samplers.draws import noise_distribution
 from embedx.settings import TextSettings
 from embedx.text.encode import Corpora, encode
 from embedx.text.heldout import CHUNK
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.vocabulary import keep_probability, kept_counts
+from embedx.vectors.model import WordVectors
 
 PAIRS = 20_000  # scored at most: the standard error is then about 0.01 nats
 CALIBRATION_PAIRS = 1_000  # at most, and a tenth of all, and no more than have MOST_CALIBRATION log-probabilities

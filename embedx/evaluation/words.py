@@ -27,11 +27,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from embedx import formats, model
 from embedx.errors import EmbedxError
 from embedx.evaluation import bootstrap
-from embedx.model import WordVectors
-from embedx.progress import Progress, Silent
+from embedx.run.progress import Progress, Silent
+from embedx.vectors import formats, model
+from embedx.vectors.model import WordVectors
 
 PAIR_CANDIDATES = 300_000  # gensim's default for both kinds; for analogies 30,000 is what word2vec.c's users compare
 ANALOGY_CANDIDATES = 30_000
@@ -216,7 +216,7 @@ def score(vectors: "WordVectors | Any", tests: Sequence[Test] | None = None, pro
 
 
 def open_vectors(path: str | Path, progress: Progress) -> "WordVectors | Any":
-    """The word vectors of whatever `embedx.model.load` reads, and of gensim's own files, which only gensim can open."""
+    """The word vectors of whatever `embedx.vectors.model.load` reads, and of gensim's own files, which only gensim can open."""
     if Path(path).is_file():
         with Path(path).open("rb") as file:
             pickled = file.read(1) == b"\x80"

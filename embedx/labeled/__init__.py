@@ -1,0 +1,1 @@
+"""Labelled data: file formats, features, labels, rules for choosing among them."""

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 
 from embedx.errors import EmbedxError
-from embedx.progress import Progress
+from embedx.run.progress import Progress
 from embedx.text.sources import STANDARD_INPUT, Source, is_url
 from embedx.text.streams import DAMAGED, ReadAhead, _unpacked, open_source
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.labeled.files import Lines, source_of
-from embedx.progress import Silent
+from embedx.run.progress import Silent
 
 WHOLE = re.compile(r"[+-]?[0-9]+")
 MOST_IDS = 2**31 - 1  # ids are int32

@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
-from embedx.compiled import kernel
 from embedx.errors import EmbedxError
+from embedx.kernels.compiled import kernel
 from embedx.labeled.arrays import features_in, is_binary, label_ids_in, read_array
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.files import Lines, head_of, source_of
 from embedx.labeled.known import Known, Numbering, decoded, read_names, settled
 from embedx.labeled.sparse import HEADER, check_libsvm, read_libsvm, read_xc
 from embedx.labeled.words import is_fasttext, read_bags
-from embedx.progress import Progress, Silent
+from embedx.run.progress import Progress, Silent
 from embedx.text.sources import STANDARD_INPUT
 
 __all__ = ["Known", "read", "read_names", "read_training"]

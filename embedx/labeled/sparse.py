@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from embedx.compiled import kernel
 from embedx.errors import EmbedxError
+from embedx.kernels.compiled import kernel
 from embedx.labeled.files import Lines
 from embedx.labeled.known import MOST_IDS, Numbering
 

@@ -20,7 +20,7 @@ import dataclasses
 
 import numpy as np
 
-from embedx.compiled import kernel
+from embedx.kernels.compiled import kernel
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.parts import double_sum, double_sum_of_gaps, log_sums, positive, settled_log_sum
 from embedx.settings import param

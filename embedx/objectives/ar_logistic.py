@@ -15,8 +15,8 @@ steps are at most 1 long.
 import numpy as np
 from numba.extending import register_jitable
 
-from embedx.compiled import kernel, kernel_part
-from embedx.engine.maths import sigmoid, softplus
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.maths import sigmoid, softplus
 from embedx.objectives import utility
 from embedx.objectives.contract import Objective
 from embedx.objectives.parts import best_positive, log_sigmoid, log_sums, n_positives, positive, rivals

@@ -17,8 +17,8 @@ import numpy as np
 from numba.extending import register_jitable
 from scipy import special
 
-from embedx.compiled import kernel, kernel_part
-from embedx.engine.maths import hazard, log_ndtr, log_normal_density, ndtri, softplus
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.maths import hazard, log_ndtr, log_normal_density, ndtri, softplus
 from embedx.objectives import utility
 from embedx.objectives.contract import Objective
 from embedx.objectives.parts import best_positive, n_positives, positive, rivals

@@ -13,8 +13,8 @@ optimum, with a loss at most 1 larger.
 
 import numpy as np
 
-from embedx.compiled import kernel
-from embedx.engine.maths import exp, sigmoid, softplus
+from embedx.kernels.compiled import kernel
+from embedx.kernels.maths import exp, sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.parts import log_sums, n_positives, rate, stands_for
 

@@ -9,8 +9,8 @@ distribution. (In word2vec.c the signs are the other way round, which changes no
 
 import numpy as np
 
-from embedx.compiled import kernel
-from embedx.engine.maths import sigmoid, softplus
+from embedx.kernels.compiled import kernel
+from embedx.kernels.maths import sigmoid, softplus
 from embedx.objectives.contract import Objective, Paths
 from embedx.objectives.huffman import Tree, follow, huffman, log_odds
 from embedx.objectives.parts import log_sigmoid

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.compiled import kernel
+from embedx.kernels.compiled import kernel
 
 
 class Tree(NamedTuple):

@@ -27,8 +27,8 @@ larger q. Few draws and large rates then let the scores of rare rows drift upwar
 
 import numpy as np
 
-from embedx.compiled import kernel, kernel_part
-from embedx.engine.maths import exp, lambert_w_exp, log
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.maths import exp, lambert_w_exp, log
 from embedx.objectives.contract import Objective
 from embedx.objectives.parts import (
     LARGEST_EXPONENT,

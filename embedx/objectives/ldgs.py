@@ -9,7 +9,7 @@ all that is found, as the authors' code for skip-gram does; without, the paper's
 import dataclasses
 
 from embedx.objectives.contract import Search
-from embedx.objectives.searched import Searched, SearchSettings
+from embedx.objectives.retrieval import Searched, SearchSettings
 from embedx.settings import param
 
 

@@ -19,7 +19,7 @@ import dataclasses
 
 import numpy as np
 
-from embedx.compiled import kernel, kernel_part
+from embedx.kernels.compiled import kernel, kernel_part
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.parts import LOWEST
 from embedx.settings import param

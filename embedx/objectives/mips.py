@@ -6,7 +6,7 @@ scores are large enough to tell.
 """
 
 from embedx.objectives.contract import Search
-from embedx.objectives.searched import Searched, SearchSettings
+from embedx.objectives.retrieval import Searched, SearchSettings
 
 
 class Mips(Searched):

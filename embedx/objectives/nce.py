@@ -11,8 +11,8 @@ costs dimensions or a bias, and nothing has to be corrected at prediction. Negat
 
 import numpy as np
 
-from embedx.compiled import kernel
-from embedx.engine.maths import sigmoid, softplus
+from embedx.kernels.compiled import kernel
+from embedx.kernels.maths import sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings
 
 

@@ -12,8 +12,8 @@ are trained on, after subsampling and with near words more often.
 
 import numpy as np
 
-from embedx.compiled import kernel
-from embedx.engine.maths import sigmoid, softplus
+from embedx.kernels.compiled import kernel
+from embedx.kernels.maths import sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings, log_softmax
 
 

@@ -16,8 +16,8 @@ import dataclasses
 
 import numpy as np
 
-from embedx.compiled import kernel
-from embedx.engine.maths import sigmoid, softplus
+from embedx.kernels.compiled import kernel
+from embedx.kernels.maths import sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings, log_softmax
 from embedx.objectives.parts import importance, log_sigmoid
 from embedx.settings import param

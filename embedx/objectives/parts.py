@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 from numba.extending import register_jitable
 
-from embedx.compiled import kernel_part
-from embedx.engine.maths import exp
+from embedx.kernels.compiled import kernel_part
+from embedx.kernels.maths import exp
 from embedx.objectives.contract import SampledSettings
 from embedx.settings import param
 

@@ -13,8 +13,8 @@ import dataclasses
 
 import numpy as np
 
-from embedx.compiled import kernel, kernel_part
-from embedx.engine.maths import exp
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.maths import exp
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.parts import log_sums, n_positives, positive
 from embedx.settings import param

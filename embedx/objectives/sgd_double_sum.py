@@ -9,7 +9,7 @@ diverged run shows in its loss rather than as NaN. A first visit starts at the d
 
 import numpy as np
 
-from embedx.compiled import kernel
+from embedx.kernels.compiled import kernel
 from embedx.objectives.contract import Objective
 from embedx.objectives.parts import (
     LARGEST_EXPONENT,

@@ -7,8 +7,8 @@ With several labels this is the cross-entropy to them, each with its weight.
 
 import numpy as np
 
-from embedx.compiled import kernel
-from embedx.engine.maths import exp
+from embedx.kernels.compiled import kernel
+from embedx.kernels.maths import exp
 from embedx.objectives.contract import Objective
 
 

@@ -23,7 +23,7 @@ import dataclasses
 
 import numpy as np
 
-from embedx.compiled import kernel
+from embedx.kernels.compiled import kernel
 from embedx.objectives.contract import Objective
 from embedx.objectives.parts import (
     LARGEST_EXPONENT,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from numba.extending import register_jitable
 
-from embedx.engine.maths import sigmoid, softplus
+from embedx.kernels.maths import sigmoid, softplus
 from embedx.objectives.contract import SampledSettings
 from embedx.settings import param
 

@@ -1,0 +1,1 @@
+"""Which output rows compete with the positives."""

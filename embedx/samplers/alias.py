@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.compiled import kernel, kernel_part
-from embedx.engine.random import uniform
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.random import uniform
 
 
 class AliasTable(NamedTuple):

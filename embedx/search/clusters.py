@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.compiled import kernel, kernel_part
-from embedx.engine.simd import (
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.simd import (
     LANES,
     aligned_zeros,
     highest_of,

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.compiled import kernel_part
+from embedx.kernels.compiled import kernel_part
 from embedx.objectives.contract import Search
 from embedx.search.clusters import NEVER
-from embedx.search.look import bar, begin_example, found_at
+from embedx.search.query import bar, begin_example, found_at
 
 
 class Messages(NamedTuple):

@@ -6,8 +6,8 @@ one matrix, float32 (n_panels · width, 16), width >= n rows apart. No product n
 
 import numpy as np
 
-from embedx.compiled import kernel_part
-from embedx.engine.simd import LANES, load, multiply_add, splat, store, zeros
+from embedx.kernels.compiled import kernel_part
+from embedx.kernels.simd import LANES, load, multiply_add, splat, store, zeros
 
 
 @kernel_part

@@ -31,9 +31,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from embedx.compiled import cache_home
 from embedx.errors import EmbedxError
-from embedx.progress import Progress, Silent
+from embedx.kernels.compiled import cache_home
+from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings
 from embedx.text.sources import Source, current_fingerprint, total_size
 from embedx.text.streams import ReadAhead

@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.compiled import kernel, kernel_part
 from embedx.engine.blocks import Stream, Words, keep_words
 from embedx.errors import EmbedxError
-from embedx.progress import Progress, Silent
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.run.progress import Progress, Silent
 from embedx.text import cache
 
 STRETCH = 100_000  # tokens between two looks at the buffer

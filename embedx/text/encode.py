@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
-from embedx.progress import Progress
+from embedx.run.progress import Progress
 from embedx.settings import TextSettings
 from embedx.text import cache, sources
 

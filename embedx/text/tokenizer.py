@@ -10,18 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from embedx.compiled import kernel
 from embedx.errors import EmbedxError
+from embedx.kernels.compiled import kernel
 from embedx.settings import TextSettings
-from embedx.text.characters import (
-    BLOCK_BITS,
-    DOT_ABOVE,
-    DOTTED_CAPITAL_I,
-    LINE_END,
-    NOT_ASCII,
-    SEPARATOR,
-    tables,
-)
+from embedx.text.characters import BLOCK_BITS, DOT_ABOVE, DOTTED_CAPITAL_I, LINE_END, NOT_ASCII, SEPARATOR, tables
 
 END_OF_SENTENCE = -1
 BLOCK_BYTES = 1 << 18  # a block, its tokens and the table's busy part fit into a core's own cache together

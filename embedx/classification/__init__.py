@@ -1,0 +1,1 @@
+"""The task of classification: from labelled data to a classifier."""

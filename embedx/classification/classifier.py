@@ -1,0 +1,275 @@
+"""A trained classifier: scores, probabilities, the best labels, and its folder.
+
+output.npy    float32 (rows, dim)     a row for each label (or node of a tree); dim: of the features or the hidden layer
+bias.npy      float32 (rows,)         absent without biases
+hidden.npy    float32 (features, dim) a row for each feature, absent without hidden layer
+maxima.npy    float32 (features,)     what columns were divided by, with --scaling column-max
+labels.tsv    label TAB how often it occurred in training
+features.tsv  the words that are features, for text
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embedx import objectives
+from embedx.errors import EmbedxError
+from embedx.evaluation.labels import LabelMetrics, fit_temperature, top_k
+from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.known import Known
+from embedx.labeled.rules import chosen_labels, known_labels, scaled
+from embedx.objectives.contract import Objective
+from embedx.run import folder
+from embedx.run.progress import Progress, Silent
+from embedx.run.trainer import usable_cores
+from embedx.samplers.draws import noise_distribution
+from embedx.search.index import build
+from embedx.search.top_k import search_of, top
+
+TASK = "classification"
+BLOCK_FLOATS = 1 << 23  # scores looked at in one go
+SEARCHED_ROWS = 1 << 14  # rows of features that are made dense at a time
+RECALLED = 200
+RECORDED = ("by_name", "first_feature")
+
+
+@dataclass
+class Classifier:
+    """What `embedx classify` leaves behind."""
+
+    objective: Objective
+    arrays: dict[str, np.ndarray]
+    known: Known
+    counts: np.ndarray  # int64 (n_labels,): how often each label occurs in the training data
+    settings: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_labels(self) -> int:
+        return len(self.counts)
+
+    def name(self, label: int) -> str:
+        """What a label is called; its number if it has no name."""
+        return self.known.names[label] if self.known.names else str(label)
+
+    # ---- scores
+
+    def prepared(self, features: Any) -> Any:
+        """Features on the scale of the training data."""
+        if features.shape[1] != self.known.n_features:
+            raise EmbedxError(f"{features.shape[1]} features where the model has {self.known.n_features}")
+        return scaled(features, self.settings.get("scaling", "none"), self.arrays.get("maxima"))
+
+    def scores(self, features: Any) -> np.ndarray:
+        """(n, rows), of the weights' dtype, for features on the scale of the training data; see `prepared`."""
+        h = features @ self.arrays["hidden"] if "hidden" in self.arrays else features
+        z = h @ self._weights
+        if "bias" in self.arrays:
+            z += self.arrays["bias"]
+        return np.asarray(z, dtype=self._weights.dtype)
+
+    @property
+    def _weights(self) -> np.ndarray:  # float32 (dim, rows), side by side what one feature says of all labels
+        if not hasattr(self, "_transposed"):
+            self._transposed = np.ascontiguousarray(self.arrays["output"].T)
+        return self._transposed
+
+    def log_probability(self, z: np.ndarray) -> np.ndarray:
+        """log p(label | features), (n, n_labels), from the scores of all rows."""
+        return self.objective.log_probability(z, self.log_noise)
+
+    @property
+    def log_noise(self) -> np.ndarray:
+        """log of how often each label is noise, up to a constant, float32 (n_labels,)."""
+        sampler = self.settings.get("sampler", "all")
+        noise = noise_distribution(self.counts, sampler, self.settings.get("sampler_exponent", 1.0))
+        if sampler == "unigram" and not self.settings.get("replacement", False):
+            noise = drawn_at_all(noise, self.objective.negatives)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(noise), dtype=np.float32)
+
+    def blocks(
+        self,
+        features: Any,
+        progress: Progress | None = None,
+        threads: int | None = None,
+        of_scores: Callable[[np.ndarray], Any] | None = None,
+    ) -> Iterator[tuple[slice, Any]]:
+        """(rows, log-probabilities of these rows or what else is made `of_scores`): a block at a time, in order, computed by
+        several threads.
+        """
+        progress, threads, of_scores = progress or Silent(), threads or usable_cores(), of_scores or self.log_probability
+        n = features.shape[0]
+        size = max(1, BLOCK_FLOATS // max(len(self.arrays["output"]), 1))
+        starts = range(0, n, size)
+        _ = self._weights
+
+        def work(start: int) -> tuple[slice, Any]:
+            rows = slice(start, min(start + size, n))
+            return rows, of_scores(self.scores(self.prepared(features[rows])))
+
+        progress.start("predicting", n, " examples")
+        with ThreadPoolExecutor(threads) as pool:
+            for window in range(0, len(starts), threads):
+                for rows, log_p in pool.map(work, starts[window : window + threads]):
+                    yield rows, log_p
+                    progress.update(rows.stop)
+        progress.finish()
+
+    def top_k(
+        self, features: Any, k: int = 5, progress: Progress | None = None, threads: int | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """(ids int32 (n, k), probabilities float32 (n, k)) for a block of rows after another.
+
+        Where training rows had several labels and the objective gives each a probability by itself, it is that one: how likely
+        the label is among those of the row. Else the labels share one probability.
+        """
+        if self.facts.get("several_labels") and self.objective.label_probability(np.zeros((1, 1))) is not None:
+            for _, z in self.blocks(features, progress, threads, of_scores=lambda z: z):
+                ids, best = top_k(z, k)
+                yield ids, np.asarray(self.objective.label_probability(best))
+        else:
+            for _, log_p in self.blocks(features, progress, threads):
+                ids, values = top_k(log_p, k)
+                yield ids, np.exp(values)
+
+    def searched_top_k(
+        self, features: Any, k: int = 5, share: float = 0.05, progress: Progress | None = None, threads: int | None = None
+    ) -> "Searched":
+        """As `top_k`, but only this share of all labels is looked at for each row, by an index that takes a moment to build.
+
+        The labels share one probability among those looked at. Raises `EmbedxError` where labels cannot be searched.
+        """
+        if not self.objective.ranks_by_score:
+            raise EmbedxError(f"--search: {self.objective.name} does not rank labels by their scores alone")
+        if "hidden" not in self.arrays and hasattr(features, "indptr"):
+            raise EmbedxError("--search needs dense features or a model with a hidden layer")
+        return Searched(self, features, k, share, progress or Silent(), threads or usable_cores())
+
+    # ---- how good
+
+    def evaluate(
+        self, data: Labeled, *, temperature: float | None = None, progress: Progress | None = None, threads: int | None = None
+    ) -> dict[str, float]:
+        """The metrics of `evaluation.labels` on test data, by the label rule of the training.
+
+        With `temperature`, also the log-likelihood of log_softmax(temperature · log p).
+        """
+        labels, kept = self.tested_labels(data.labels)
+        features = data.features[kept] if len(kept) < len(data) else data.features
+        metrics = LabelMetrics(self.n_labels, self.counts, self.facts.get("examples"))
+        tempered = LabelMetrics(self.n_labels)
+        for rows, log_p in self.blocks(features, progress, threads):
+            block = labels.rows(np.arange(rows.start, rows.stop))
+            metrics.add(log_p, log_p, block)
+            if temperature is not None:
+                sharper = log_p * temperature
+                sharper -= np.logaddexp.reduce(sharper, axis=1, keepdims=True)
+                tempered.add(sharper, log_p, block)
+        result = metrics.result()
+        result["left_out"] = len(data) - len(kept)
+        if temperature is not None:
+            result["temperature"] = 1 / temperature
+            result["log_likelihood_tempered"] = tempered.result()["log_likelihood"]
+        return result
+
+    def tested_labels(self, labels: Labels) -> tuple[Labels, np.ndarray]:
+        """The labels that count of test rows, and which rows have any left, by the settings `labels` and `unseen`."""
+        drop = self.settings.get("unseen", "keep") == "drop"
+        labels = known_labels(labels, self.counts) if drop else labels
+        labels = chosen_labels(labels, self.settings.get("labels", "all"))
+        kept = np.flatnonzero(labels.n_of_row) if drop else np.arange(len(labels))
+        return (labels.rows(kept) if drop else labels), kept
+
+    def fitted_temperature(self, data: Labeled, threads: int | None = None) -> float:
+        """The power of the probabilities that makes these data likeliest."""
+        labels, kept = self.tested_labels(data.labels)
+        features = data.features[kept]
+
+        def blocks() -> Iterator[tuple[np.ndarray, Labels]]:
+            for rows, log_p in self.blocks(features, threads=threads):
+                yield np.maximum(log_p, -1e4), labels.rows(np.arange(rows.start, rows.stop))
+
+        return fit_temperature(blocks)
+
+    # ---- the folder
+
+    def save(self, path: str | Path, overwrite: bool = False) -> Path:
+        """Write the model folder."""
+        names: dict[str, Any] = {"labels": ([self.name(k) for k in range(self.n_labels)], self.counts)}
+        if self.known.vocabulary is not None:
+            names["features"] = (self.known.vocabulary, None)
+        own = {name: getattr(self.known, name) for name in RECORDED} | {"named": self.known.names is not None}
+        facts = {**self.facts, "objective": self.objective.name, "n_features": self.known.n_features, "reader": own}
+        return folder.save(
+            Path(path), task=TASK, names=names, arrays=self.arrays, settings=self.settings, facts=facts, overwrite=overwrite
+        )
+
+
+class Searched:
+    """The likeliest labels of many rows, by search; iterates over (ids int32 (n, k), probabilities float32 (n, k)).
+
+    recall   the share of the true k best labels that is found, over the first RECALLED rows
+    """
+
+    def __init__(self, found: Classifier, features: Any, k: int, share: float, progress: Progress, threads: int) -> None:
+        self.found, self.features, self.k, self.progress, self.threads = (
+            found,
+            features,
+            min(k, found.n_labels),
+            progress,
+            threads,
+        )
+        output = found.arrays["output"]
+        bias = found.arrays.get("bias", np.zeros(len(output), dtype=np.float32))
+        table = np.ascontiguousarray(np.column_stack([output, bias]), dtype=np.float32)
+        self.search = search_of(len(table), share, self.k)
+        progress.note(f"building an index of {len(table):,} labels")
+        self.index = build(table, len(table), table.shape[1], self.search, np.random.default_rng(0), threads)
+        some = features[:RECALLED]
+        true, _ = top_k(found.scores(found.prepared(some)), self.k)
+        ids = np.concatenate([found for found, _, _ in self._top(some)])
+        self.recall = float(np.mean([np.isin(a, b).mean() for a, b in zip(true, ids, strict=True)]))
+
+    def _top(self, features: Any) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        h = self.found.prepared(features)
+        h = h @ self.found.arrays["hidden"] if "hidden" in self.found.arrays else h
+        h = np.column_stack([np.asarray(h, dtype=np.float32), np.ones(h.shape[0], dtype=np.float32)])
+        return top(self.index, self.search, h, self.k, self.threads)
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        n, done = self.features.shape[0], 0
+        alone = self.found.facts.get("several_labels") and self.found.objective.label_probability(np.zeros((1, 1))) is not None
+        self.progress.start("predicting", n, " examples")
+        for start in range(0, n, SEARCHED_ROWS):
+            for ids, z, log_sum in self._top(self.features[start : start + SEARCHED_ROWS]):
+                yield ids, np.asarray(self.found.objective.label_probability(z)) if alone else np.exp(z - log_sum[:, None])
+                done += len(ids)
+                self.progress.update(done)
+        self.progress.finish()
+
+
+def load(path: str | Path) -> Classifier:
+    """The classifier in a model folder. Raises `EmbedxError` for whatever is missing or damaged, or no classifier."""
+    stored = folder.read(Path(path), TASK)
+    labels, counts = stored.names["labels"]
+    found = objectives.find(stored.facts["objective"])
+    objective = found(found.Settings.from_options(stored.settings))
+    assert counts is not None
+    objective.prepare(counts)
+    reader = stored.facts["reader"]
+    vocabulary = stored.names["features"][0] if "features" in stored.names else None
+    known = Known(
+        stored.facts["n_features"], len(labels), labels if reader["named"] else None, vocabulary,
+        **{name: reader[name] for name in RECORDED},
+    )  # fmt: skip
+    return Classifier(objective, stored.arrays, known, counts, stored.settings, stored.facts)
+
+
+def drawn_at_all(noise: np.ndarray, n_draws: int) -> np.ndarray:
+    """float64 (n_labels,): the probability of each label to be among n_draws draws, at least once."""
+    return np.asarray(-np.expm1(min(n_draws, len(noise)) * np.log1p(-np.minimum(noise, 1 - 1e-12))))

@@ -1,0 +1,439 @@
+"""The task of classification by scikit-learn's conventions: `SoftmaxClassifier().fit(X, y).predict(X)`.
+
+It trains what `embedx classify` trains, with the same settings, and fits into pipelines, searches and cross-validation. Needs
+scikit-learn: `pip install embedx[sklearn]`.
+"""
+
+import dataclasses
+import numbers
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse, vstack
+
+from embedx import objectives
+from embedx.classification import task as classify
+from embedx.classification.classifier import Classifier
+from embedx.classification.task import ClassifySettings
+from embedx.evaluation.labels import top_k
+from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.known import Known
+from embedx.objectives.contract import Objective
+from embedx.run.progress import Reporter, Silent
+from embedx.settings import settings_of
+
+try:
+    from joblib import effective_n_jobs
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.utils.multiclass import check_classification_targets, type_of_target
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+except ImportError as error:
+    raise ImportError("embedx.SoftmaxClassifier needs scikit-learn 1.6 or later: pip install embedx[sklearn]") from error
+
+# lbfgs is the default up to some hundred megabytes of memory (it keeps fifty tables) and some seconds for ten iterations.
+MOST_WEIGHTS = 5_000_000  # features × rows
+MOST_PRODUCTS = 1_000_000_000  # values × rows: multiplications in one look at the data
+OF_STEPS = ("epochs", "batch_size", "learning_rate", "schedule", "decay", "decay_every", "gradient_scale", "max_norm")
+OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs"}
+NOT_TRAINING = {"unseen", "validation_labels"}  # how files are tested
+
+
+class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A linear classifier whose loss, the objective, is a parameter: exact softmax, or one of its many approximations.
+
+    Parameters have the names and meanings of `embedx classify --help`, and None means what it means there: the default that
+    `embedx.classification.task.ClassifySettings` declares. What differs:
+
+    options       settings of the objective's own, such as {"negatives": 20}
+    optimizer     None: lbfgs, to the optimum, for an objective in which all rows compete (softmax, ova), if the data are not
+                  too large and no setting is given that only concerns training by steps; else as `embedx classify`
+    l2            None: with lbfgs one over the sum of the sample weights, which is the penalty of scikit-learn's
+                  LogisticRegression(C=1) and makes sure that there is an optimum; else as `embedx classify`
+    validation    a share of the rows to watch while training, such as 0.1
+    random_state  `--seed`: a number or a RandomState; None is the default seed, so that results repeat
+    n_jobs        `--threads`, by scikit-learn's conventions: None is one, -1 every core. With one thread the same random_state
+                  gives the same parameters
+    verbose       whether to report progress on standard error
+
+    X is dense or sparse and trained on as float32. y holds one label for each row, of any type, or is an indicator matrix
+    (n, n_labels), dense or sparse, of several; rows without any label then count for nothing.
+
+    Several labels: an objective that gives each label a probability by itself (ova) predicts those above 1/2, and its scores
+    are above zero there. Under all others labels share one probability, which does not tell how many there are: `predict`
+    marks the likeliest label alone. `top_k` is right for both.
+
+    After `fit`: classes_, n_features_in_, feature_names_in_ (of data frames), n_iter_ (iterations of lbfgs or passes over the
+    data), coef_, intercept_, and classifier_, the `embedx.classification.classifier.Classifier`, whose `save` writes the model folder that
+    `embedx predict` takes. Parameters are float64, except that training by steps on sparse data leaves float32.
+    """
+
+    def __init__(
+        self,
+        objective: str = "softmax",
+        *,
+        options: dict[str, Any] | None = None,
+        labels: str | None = None,
+        scaling: str | None = None,
+        hidden: int | None = None,
+        bias: str | None = None,
+        epochs: int | None = None,
+        batch_size: int | str | None = None,
+        optimizer: str | None = None,
+        learning_rate: float | None = None,
+        schedule: str | None = None,
+        decay: float | None = None,
+        decay_every: int | None = None,
+        gradient_scale: str | None = None,
+        l2: float | None = None,
+        max_norm: float | None = None,
+        sampler: str | None = None,
+        sampler_exponent: float | None = None,
+        replacement: bool | None = None,
+        validation: float | None = None,
+        patience: int | None = None,
+        max_iterations: int | None = None,
+        tolerance: float | None = None,
+        time_budget: float | str | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.objective = objective
+        self.options = options
+        self.labels = labels
+        self.scaling = scaling
+        self.hidden = hidden
+        self.bias = bias
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.decay = decay
+        self.decay_every = decay_every
+        self.gradient_scale = gradient_scale
+        self.l2 = l2
+        self.max_norm = max_norm
+        self.sampler = sampler
+        self.sampler_exponent = sampler_exponent
+        self.replacement = replacement
+        self.validation = validation
+        self.patience = patience
+        self.max_iterations = max_iterations
+        self.tolerance = tolerance
+        self.time_budget = time_budget
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_label = True
+        tags.non_deterministic = self.n_jobs not in (None, 1)  # threads share tables without locks
+        return tags
+
+    # ---- training
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train from scratch.
+
+        X              (n, n_features), dense or sparse
+        y              (n,) labels, or an indicator matrix (n, n_labels)
+        sample_weight  (n,): how much each row counts. Any weights with lbfgs; else whole numbers, by which rows are repeated
+
+        Raises ValueError for data that cannot be, `EmbedxError` for settings that cannot be and `DivergedError` when training
+        leaves the finite numbers. Ctrl-C keeps the classifier so far and is raised again.
+        """
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True)
+        y = self._settle_classes(y, None)
+        objective = self._new_objective()
+        data, weights = Labeled(_features(X), self._labels_of(y), len(self.classes_)), _weights(sample_weight, X)
+        chosen: dict[str, Any] = {"seed": self._seed()}
+        if self._is_for_lbfgs(objective, X):
+            chosen["optimizer"] = "lbfgs"
+            if self.l2 is None:
+                chosen["l2"] = 1 / float(len(data) if weights is None else weights.sum())
+        self.n_iter_ = 0
+        return self._train(data, weights, objective, chosen, None)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Go on training by one pass over these rows, from the parameters so far and with what the optimiser has kept.
+
+        `classes` are all labels that there will ever be; where y is no indicator matrix the first call needs them, unless it
+        follows a `fit`. The rate of the steps is constant unless a schedule is given, which begins anew at each call. Noise is
+        drawn, and a tree was built, by the labels' frequencies in the first call. What an objective keeps for each example
+        begins anew, for these are other examples. After a `fit` by lbfgs the optimiser has kept nothing, and its first steps
+        are as long as those of a new run; to `fit` and go on, give the same optimizer, such as adagrad, to both.
+        """
+        is_first = not hasattr(self, "classes_")
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=is_first)
+        if is_first:
+            y = self._settle_classes(y, classes)
+            if classes is None and not self._is_multilabel:
+                raise ValueError("the first call of partial_fit needs `classes`, all labels that there will be")
+            self.n_iter_ = 0
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(f"classes={classes!r} are not those of the first call, {self.classes_!r}")
+        trained = None if is_first else self._trained
+        if self.optimizer == "lbfgs":
+            raise ValueError("partial_fit goes by steps, and optimizer='lbfgs' looks at all data at once; take 'adagrad', say")
+        objective = self._new_objective() if trained is None else trained.classifier.objective
+        data, weights = Labeled(_features(X), self._labels_of(y), len(self.classes_)), _weights(sample_weight, X)
+        chosen = {
+            "epochs": 1,
+            "time_budget": None,
+            "validation": None,
+            "schedule": self.schedule or "constant",
+            "seed": self._seed() + self.n_iter_,
+        }
+        return self._train(data, weights, objective, chosen, trained)
+
+    def _train(
+        self,
+        data: Labeled,
+        weights: np.ndarray | None,
+        objective: Objective,
+        chosen: dict[str, Any],
+        start: classify.Trained | None,
+    ) -> Self:
+        """Train by the parameters and, above them, the `chosen` settings."""
+        settings = self._settings(chosen)
+        by_lbfgs = settings.optimizer == "lbfgs"
+        if weights is not None and not by_lbfgs:
+            data, weights = _repeated(data, weights), None
+        names = None if self._is_multilabel else [str(name) for name in self.classes_]
+        known = Known(data.n_features, data.n_labels, names, by_name=names is not None)
+        with Reporter(sys.stderr) if self.verbose else nullcontext(Silent()) as progress:
+            trained = classify.train(
+                data, objective, settings, known=known, weights=weights, start=start, dtype=np.float64, progress=progress
+            )
+        self.classifier_: Classifier = trained.classifier
+        if not data.is_sparse:  # the table is no larger than the data's own; sums over features then hold in any order
+            self.classifier_.arrays = {name: np.asarray(a, dtype=np.float64) for name, a in self.classifier_.arrays.items()}
+        self._trained = trained
+        self.n_iter_ += round(trained.outcome.epochs)
+        if trained.outcome.interrupted_by is not None:
+            raise trained.outcome.interrupted_by
+        if by_lbfgs and self.n_iter_ >= settings.max_iterations:
+            warnings.warn(
+                f"lbfgs ended after {self.n_iter_} iterations, short of the optimum; raise max_iterations, or l2, or bring the "
+                "features to one scale",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return self
+
+    def _settings(self, chosen: dict[str, Any]) -> ClassifySettings:
+        fields = {field.name: field for field in dataclasses.fields(ClassifySettings)}
+        given = {name: getattr(self, name) for name in fields.keys() - OTHER_NAMES.keys() - NOT_TRAINING} | chosen
+        given["threads"] = effective_n_jobs(self.n_jobs)
+        for name, value in given.items():
+            if isinstance(value, np.generic):  # from a search; the record is JSON
+                given[name] = value.item()
+            if isinstance(value, str) and fields[name].metadata["parse"]:
+                given[name] = fields[name].metadata["parse"](value)
+        if given["validation"] is not None:
+            given["validation"] = str(given["validation"])
+        return ClassifySettings.from_options({name: value for name, value in given.items() if value is not None})
+
+    def _new_objective(self) -> Objective:
+        found = objectives.find(self.objective)
+        options = self.options or {}
+        if unknown := options.keys() - set(settings_of(found.Settings)):
+            taken = ", ".join(settings_of(found.Settings)) or "none"
+            raise TypeError(f"options: {self.objective} takes no {', '.join(sorted(unknown))}; its settings are {taken}")
+        return found(found.Settings.from_options(options))
+
+    def _is_for_lbfgs(self, objective: Objective, X: Any) -> bool:
+        """Whether to go to the optimum at once."""
+        if self.optimizer is not None:
+            return self.optimizer == "lbfgs"
+        given = {name for name, value in self.get_params(deep=False).items() if value is not None}
+        n_rows = objective.n_rows(len(self.classes_))
+        return (
+            objective.samplers[0] == "all"
+            and self.sampler in (None, "all")
+            and self.labels != "one"
+            and not given & {*OF_STEPS, "hidden", "time_budget"}
+            and X.shape[1] * n_rows <= MOST_WEIGHTS
+            and (X.nnz if issparse(X) else X.size) * n_rows <= MOST_PRODUCTS
+        )
+
+    def _seed(self) -> int:
+        if self.random_state is None:
+            return ClassifySettings.seed
+        if isinstance(self.random_state, numbers.Integral):
+            return int(self.random_state)
+        return int(self.random_state.randint(2**31))
+
+    # ---- labels
+
+    def _settle_classes(self, y: Any, classes: Any) -> Any:
+        """Set `classes_` and whether there are several labels in a row; `y`, one-dimensional unless there are."""
+        check_classification_targets(y)
+        self._is_multilabel = type_of_target(y) == "multilabel-indicator"
+        self._has_sparse_labels = self._is_multilabel and issparse(y)
+        if self._is_multilabel:
+            self.classes_ = np.arange(y.shape[1])
+            return y
+        y = column_or_1d(y, warn=True)
+        self.classes_ = np.unique(y if classes is None else classes)
+        return y
+
+    def _labels_of(self, y: Any) -> Labels:
+        """The places of the labels among `classes_`. Raises ValueError for one that is not there."""
+        if self._is_multilabel:
+            y = csr_matrix(y)
+            if y.shape[1] != len(self.classes_):
+                raise ValueError(f"y has {y.shape[1]} columns for {len(self.classes_)} labels")
+            y.eliminate_zeros()
+            y.sum_duplicates()
+            return Labels(y.indptr.astype(np.int64), y.indices.astype(np.int32))
+        y = column_or_1d(y)
+        places = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        if (missing := self.classes_[places] != y).any():
+            raise ValueError(f"y has the label {y[missing][0]!r}, which is not among the classes {self.classes_!r}")
+        return Labels.single(places)
+
+    # ---- prediction
+
+    def predict(self, X: Any) -> np.ndarray | csr_matrix:
+        """The likeliest class of each row, (n,); after an indicator matrix another such, sparse if that was."""
+        if self._fitted()._is_multilabel:
+            marks = vstack([csr_matrix(part) for part in self._blocks(X, self._marks)], format="csr")
+            return marks if self._has_sparse_labels else marks.toarray()
+        return np.asarray(self.classes_[np.concatenate([*self._blocks(X, self._likeliest)])])
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class, (n, n_classes)."""
+        return np.concatenate([*self._blocks(X, self._probabilities)])
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """The log of the probability of each class, (n, n_classes)."""
+        return np.concatenate([*self._blocks(X, self._log_probabilities)])
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores that are largest where the probability is, (n, n_classes); for two classes (n,), above zero for the second.
+
+        They are the scores of the output layer, X @ coef_.T + intercept_, where probabilities are a softmax of these, and for
+        several labels under an objective that judges each by itself; else log-probabilities.
+        """
+        return np.concatenate([*self._blocks(X, self._decisions)])
+
+    def top_k(self, X: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
+        """The k likeliest classes of each row, best first, and their probabilities: both (n, min(k, n_classes))."""
+        best = [*self._blocks(X, lambda z: top_k(self._log_probabilities(z), k))]
+        return self.classes_[np.concatenate([ids for ids, _ in best])], np.exp(np.concatenate([log_p for _, log_p in best]))
+
+    def _blocks(self, X: Any, of_scores: Any) -> Iterator[Any]:
+        """`of_scores` of the scores of all output rows, a block of X after another."""
+        self._fitted()
+        X = _features(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False))
+        for _, found in self.classifier_.blocks(X, threads=effective_n_jobs(self.n_jobs), of_scores=of_scores):
+            yield found
+
+    def _fitted(self) -> Self:
+        check_is_fitted(self)
+        return self
+
+    @property
+    def _scores_are_softmax(self) -> bool:
+        return type(self.classifier_.objective).log_probability is Objective.log_probability
+
+    def _label_probabilities(self, z: np.ndarray) -> np.ndarray | None:
+        """The probability of each label by itself, where that is asked for and known."""
+        return self.classifier_.objective.label_probability(z) if self._is_multilabel else None
+
+    def _probabilities(self, z: np.ndarray) -> np.ndarray:
+        p = self._label_probabilities(z)
+        return np.exp(self.classifier_.log_probability(z)) if p is None else p
+
+    def _log_probabilities(self, z: np.ndarray) -> np.ndarray:
+        p = self._label_probabilities(z)
+        with np.errstate(divide="ignore"):
+            return self.classifier_.log_probability(z) if p is None else np.asarray(np.log(p))
+
+    def _decisions(self, z: np.ndarray) -> np.ndarray:
+        if self._label_probabilities(z[:1]) is not None:
+            return z
+        scores = z if self._scores_are_softmax else self.classifier_.log_probability(z)
+        return scores[:, 1] - scores[:, 0] if self._has_two_classes else scores
+
+    def _likeliest(self, z: np.ndarray) -> np.ndarray:
+        scores = self._decisions(z)
+        return np.asarray((scores > 0).astype(np.int64) if self._has_two_classes else scores.argmax(axis=1))
+
+    def _marks(self, z: np.ndarray) -> np.ndarray:
+        """1 where a label is predicted, else 0."""
+        p = self._label_probabilities(z)
+        if p is not None:
+            return np.asarray((p > 0.5).astype(np.int64))
+        marks = np.zeros((len(z), len(self.classes_)), dtype=np.int64)
+        marks[np.arange(len(z)), self._decisions(z).argmax(axis=1)] = 1
+        return marks
+
+    @property
+    def _has_two_classes(self) -> bool:
+        return len(self.classes_) == 2 and not self._is_multilabel
+
+    # ---- parameters
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """The weights of the output layer, (rows, n_features), for features on the scale that `scaling` gives them.
+
+        A row stands for a class; with hs for a node of its tree. For two classes whose probabilities are a softmax of the
+        scores the rows' difference is given, (1, n_features), as by other linear classifiers.
+        """
+        if "hidden" in self._fitted().classifier_.arrays:
+            raise AttributeError("coef_: with a hidden layer scores are not linear in the features")
+        return self._per_class(self.classifier_.arrays["output"])
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """The biases, one for each row of `coef_`; zeros if there are none."""
+        arrays = self._fitted().classifier_.arrays
+        return self._per_class(arrays["bias"] if "bias" in arrays else np.zeros(len(arrays["output"])))
+
+    def _per_class(self, rows: np.ndarray) -> np.ndarray:
+        return rows[1:] - rows[:1] if self._has_two_classes and self._scores_are_softmax else rows
+
+
+def _features(X: Any) -> Any:
+    """Checked features as the engine takes them: plain arrays of its own or the user's, never read-only ones."""
+    if issparse(X):
+        X = csr_matrix(X)
+        if not (X.has_canonical_format and X.data.flags.writeable and X.indices.flags.writeable and X.indptr.flags.writeable):
+            X = X.copy()
+            X.sum_duplicates()
+        return X
+    X = np.ascontiguousarray(X)
+    return X if X.flags.writeable else X.copy()
+
+
+def _weights(sample_weight: Any, X: Any) -> np.ndarray | None:
+    """float64 (n,): checked weights; None if all rows weigh the same."""
+    if sample_weight is None:
+        return None
+    weights: np.ndarray = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not weights.any():
+        raise ValueError("sample_weight: all weights are zero")
+    return weights
+
+
+def _repeated(data: Labeled, weights: np.ndarray) -> Labeled:
+    """Each row as often as its weight says, for training by steps."""
+    if (weights == weights[0]).all():
+        return data
+    times = np.rint(weights)
+    if not np.array_equal(times, weights):
+        raise ValueError(
+            "sample_weight: training by steps takes whole numbers, by which rows are repeated; optimizer='lbfgs' takes any"
+        )
+    return data.rows(np.repeat(np.arange(len(data)), times.astype(np.int64)))

@@ -1,0 +1,433 @@
+"""The command line: each command builds settings, calls one function of the library and prints what came back.
+
+Results go to standard output, everything else to standard error. Exit codes: 0; 1 our bug; 2 the user's mistake; 3 diverged;
+130 and 143 interrupted by Ctrl-C and SIGTERM.
+"""
+
+import dataclasses
+import inspect
+import json
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from embedx.errors import EmbedxError
+from embedx.run.progress import Reporter
+from embedx.settings import Settings, TextSettings, VocabularySettings, option_name, spoken
+
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, or word2vec text or binary, or fastText .vec")]
+TopK = Annotated[int, typer.Option("--top-k", min=1, help="how many words to list")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace what is there, once the new is complete")]
+CacheDir = Annotated[
+    Path | None,
+    typer.Option("--cache-dir", help="where encoded corpora are kept; by default $EMBEDX_CACHE_DIR, ~/.cache/embedx"),
+]
+
+
+UsageError: Any = typer.BadParameter.__mro__[1]  # typer does not name the base of its complaints about what was typed
+
+
+_received: list[int] = []  # the signal that ended the run
+
+
+def main() -> None:
+    """The console script."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, _interrupt)
+    try:
+        code = application(sys.argv[1:])(prog_name="embedx", standalone_mode=False)
+    except EmbedxError as error:
+        print(f"embedx: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except UsageError as error:
+        message = error.format_message()  # a whole page of help where the command is missing
+        print(message if "\n" in message else f"embedx: {message.rstrip('.')}; --help tells more", file=sys.stderr)
+        sys.exit(2)
+    except (KeyboardInterrupt, typer.Abort):
+        code = None
+    if _received:  # whatever typer made of it
+        print("embedx: interrupted", file=sys.stderr)
+        sys.exit(128 + _received[0])
+    sys.exit(code)
+
+
+def _interrupt(signal_number: int, frame: object) -> None:
+    """End the run, by SIGTERM as by Ctrl-C. Further signals change nothing: impatience cannot lose what is being saved."""
+    _received.append(signal_number)
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def application(arguments: Sequence[str]) -> typer.Typer:
+    """All commands. Only the one that `arguments` name gets options that take an import of numba to find."""
+    app = typer.Typer(
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        help="Word embeddings and classifiers with huge label sets, in one engine whose output layer is a flag.",
+    )
+    app.callback()(version_option)
+    app.command("train")(with_settings(train, train_settings()) if "train" in arguments[:1] else train)
+    app.command("classify")(with_settings(classify, classify_settings()) if "classify" in arguments[:1] else classify)
+    app.command("predict")(predict)
+    app.command("eval")(evaluate)
+    app.command("nn")(nearest)
+    app.command("analogy")(analogy)
+    app.command("export")(export)
+    app.command("objectives")(list_objectives)
+    stored = typer.Typer(help="Corpora encoded by earlier runs: list them, or clear them all.", no_args_is_help=True)
+    stored.command("list")(cache_list)
+    stored.command("clear")(cache_clear)
+    app.add_typer(stored, name="cache")
+    return app
+
+
+def print_version(wanted: bool) -> None:
+    if wanted:
+        from embedx.run.folder import installed_version
+
+        print(f"embedx {installed_version()}")
+        raise typer.Exit
+
+
+def version_option(
+    version: Annotated[
+        bool, typer.Option("--version", help="print the version and stop", is_eager=True, callback=print_version)
+    ] = False,
+) -> None:
+    pass
+
+
+# ---- settings as options
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """A setting on the command line: its field, and the objectives that take it (all, if empty)."""
+
+    field: dataclasses.Field[Any]
+    objectives: dict[str, Any] = dataclasses.field(default_factory=dict)  # name: default there
+    others: dict[str, Any] = dataclasses.field(default_factory=dict)  # objectives and ways that have a default of their own
+
+    def parameter(self) -> inspect.Parameter:
+        """As typer wants it. Not typed means None, so that what was typed can be told from a default."""
+        limits, default = self.field.metadata, spoken(self.field.default)
+        if self.objectives:
+            default = ", ".join(f"{name} {spoken(value)}" for name, value in self.objectives.items())
+        for value in dict.fromkeys(map(spoken, self.others.values())):
+            names = ", ".join(name for name, own in self.others.items() if spoken(own) == value)
+            default += f"; {value} for {names}"
+        choices = f" ({'|'.join(limits['choices'])})" if limits["choices"] else ""
+        text = f"{limits['meaning']}{choices}" + (f"  [default: {default}]" if default else "")
+        kind = self.field.type if isinstance(self.field.type, type) else next(iter(self.field.type.__args__))  # type: ignore[union-attr]
+        flag = option_name(self.field.name)
+        if kind is bool:
+            option = typer.Option(f"{flag}/--no-{flag[2:]}", help=text, show_default=False)
+        elif limits["parse"]:
+            option = typer.Option(flag, help=text, parser=limits["parse"], show_default=False)
+        else:
+            option = typer.Option(flag, help=text, show_default=False)
+        return inspect.Parameter(
+            self.field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+        )
+
+
+def train_settings() -> dict[str, Option]:
+    """Every option of `embedx train` that is a setting."""
+    from embedx.skipgram.collapsed import DEFAULTS, CollapsedSettings
+    from embedx.skipgram.task import SkipGramSettings
+
+    options = _settings_of("word_defaults", SkipGramSettings, VocabularySettings, TextSettings, CollapsedSettings)
+    for name, value in DEFAULTS.items():
+        options[name].others["--collapsed"] = value
+    return options
+
+
+def classify_settings() -> dict[str, Option]:
+    """Every option of `embedx classify` that is a setting."""
+    from embedx.classification.task import ClassifySettings
+
+    return _settings_of("label_defaults", ClassifySettings)
+
+
+def _settings_of(own_defaults: str, *groups: type[Settings]) -> dict[str, Option]:
+    """The task's own settings, then those of the objectives, which declare what suits them in that task as `own_defaults`."""
+    from embedx.objectives import OBJECTIVES
+
+    options = {field.name: Option(field) for group in groups for field in dataclasses.fields(group)}
+    for name, objective in OBJECTIVES.items():
+        for field in dataclasses.fields(objective.Settings):
+            options.setdefault(field.name, Option(field)).objectives[name] = field.default
+        for setting, value in getattr(objective, own_defaults).items():
+            taken = options[setting].objectives
+            (taken if taken else options[setting].others)[name] = value
+    return options
+
+
+def with_settings(command: Callable[..., None], options: dict[str, Option]) -> Callable[..., None]:
+    """The command with each option added to its signature; it gets those that were typed as `typed`, by name."""
+
+    def run(**arguments: Any) -> None:
+        typed = {name: arguments.pop(name) for name in options}
+        arguments["typed"] = {name: value for name, value in typed.items() if value is not None}
+        command(**arguments)
+
+    own = [p for p in inspect.signature(command).parameters.values() if p.name != "typed"]
+    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+    run.__signature__ = inspect.Signature([*own, *(option.parameter() for option in options.values())])  # type: ignore[attr-defined]
+    run.__doc__ = command.__doc__
+    run.__annotations__ = {p.name: p.annotation for p in run.__signature__.parameters.values()}  # type: ignore[attr-defined]
+    return run
+
+
+# ---- commands
+
+
+def train(
+    corpora: Annotated[
+        list[str],
+        typer.Argument(metavar="CORPUS...", help="files, globs, directories, URLs, a recipe's name, - for standard input"),
+    ],
+    objective: Annotated[str, typer.Option("--objective", help="the output layer")] = "ns",
+    collapsed: Annotated[
+        bool, typer.Option("--collapsed", help="count all pairs first, then take full gradient steps; --epochs are iterations")
+    ] = False,
+    output: Annotated[Path | None, typer.Option("--output", help="folder to write; by default CORPUS.OBJECTIVE.embedx")] = None,
+    overwrite: Overwrite = False,
+    cache_dir: CacheDir = None,
+    log_json: Annotated[
+        Path | None, typer.Option("--log-json", help="append a JSON object for each interval to this file")
+    ] = None,
+    as_json: Json = False,
+    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
+) -> None:
+    """Train word vectors on text."""
+    from embedx.cli import commands
+
+    with Reporter(sys.stderr, log_json) as reporter:
+        folder, trained = commands.train(corpora, objective, collapsed, typed or {}, output, overwrite, cache_dir, reporter)
+    facts = trained.vectors.facts
+    if as_json:
+        print(json.dumps({"model": str(folder), **facts, "settings": trained.vectors.settings}))
+    else:
+        unknown = "ended before the first iteration" if collapsed else "no pair was seen"
+        loss = unknown if facts["final_loss"] is None else f"loss {facts['final_loss']:.4f}"
+        found = f", held-out log-likelihood {facts['heldout']['log_likelihood']:.4f}" if "heldout" in facts else ""
+        pace = (
+            f"{facts['epochs']} iterations in {facts['seconds']:.0f} s"
+            if collapsed
+            else f"{facts['words_per_second']:,} words/s"
+        )
+        print(f"{folder}\t{facts['words']:,} words, {loss}{found}, {pace}")
+
+
+def classify(
+    train: Annotated[
+        str,
+        typer.Argument(metavar="TRAIN", help="XC, LIBSVM, fastText, .npy, .npz or IDX file, DATA@SPLIT[:COLUMN], or digits"),
+    ],
+    train_labels: Annotated[str | None, typer.Option("--train-labels", help="labels of TRAIN, where it holds none")] = None,
+    test: Annotated[str | None, typer.Option("--test", help="data to score the classifier on")] = None,
+    test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
+    label_names: Annotated[
+        str | None, typer.Option("--label-names", help="what labels are called: a name a line, or ID TAB ... TAB NAME")
+    ] = None,
+    objective: Annotated[str, typer.Option("--objective", help="the output layer")] = "softmax",
+    output: Annotated[Path | None, typer.Option("--output", help="folder to write; by default TRAIN.OBJECTIVE.embedx")] = None,
+    overwrite: Overwrite = False,
+    log_json: Annotated[
+        Path | None, typer.Option("--log-json", help="append a JSON object for each interval to this file")
+    ] = None,
+    as_json: Json = False,
+    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
+) -> None:
+    """Train a classifier on labelled data."""
+    from embedx.cli import commands
+
+    with Reporter(sys.stderr, log_json) as reporter:
+        folder, trained, metrics = commands.classify(
+            train, train_labels, test, test_labels, label_names, objective, typed or {}, output, overwrite, reporter
+        )
+    found = trained.classifier
+    if as_json:
+        tested = None if metrics is None else commands.plain_numbers(metrics)
+        print(json.dumps({"model": str(folder), **found.facts, "settings": found.settings, "test": tested}))
+    else:
+        told = ("accuracy", "log_likelihood", "p@1", "p@3", "p@5")
+        words = [f"{name} {metrics[name]:.4f}" for name in told if name in metrics] if metrics else []
+        loss = "no example had a label" if found.facts["final_loss"] is None else f"loss {found.facts['final_loss']:.4f}"
+        print(f"{folder}\t" + ", ".join([f"{found.n_labels:,} labels", loss, *words]))
+
+
+def predict(
+    model: Annotated[str, typer.Argument(metavar="DIR", help="folder that `embedx classify` wrote")],
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="in any format that `embedx classify` reads; labels are not used")
+    ],
+    top_k: Annotated[int, typer.Option("--top-k", min=1, help="how many labels to list for each row")] = 5,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="by default one for each usable core")] = None,
+    search: Annotated[bool, typer.Option("--search", help="look through a part of the labels only, by an index")] = False,
+    query: Annotated[float, typer.Option("--query", min=0.0, max=1.0, help="with --search, which share of them")] = 0.05,
+    as_json: Json = False,
+) -> None:
+    """List the likeliest labels of each row: label, probability, label, probability, ..."""
+    from embedx.cli import commands
+
+    for labels in commands.predict(model, data, top_k, threads, query if search else None, Reporter(sys.stderr)):
+        if as_json:
+            print(json.dumps([{"label": label, "probability": probability} for label, probability in labels]))
+        else:
+            print("\t".join(f"{label}\t{probability:.4g}" for label, probability in labels))
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="model folder, word2vec, .vec or gensim file")],
+    other: Annotated[str | None, typer.Argument(metavar="[OTHER]", help="a second model, to be compared pair by pair")] = None,
+    pairs: Annotated[
+        list[Path] | None, typer.Option("--pairs", help="word pairs with scores, instead of the packaged sets")
+    ] = None,
+    analogies: Annotated[
+        Path | None, typer.Option("--analogies", help="questions in sections, in the layout of Google's")
+    ] = None,
+    candidates: Annotated[
+        int, typer.Option("--candidates", min=1, help="analogies: answers are sought among so many words")
+    ] = 30000,
+    heldout: Annotated[
+        str | None,
+        typer.Option(
+            "--heldout",
+            help="text that was not trained on, named like a CORPUS: log-likelihood of its pairs; "
+            "similarity is then scored only with --pairs or --analogies",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="of the bootstrap, and of the held-out pairs")] = 0,
+    test: Annotated[str | None, typer.Option("--test", help="classifiers: the data to score them on")] = None,
+    test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
+    as_json: Json = False,
+) -> None:
+    """Score word vectors on similarity and analogies, by gensim, or on --heldout text, or a classifier on --test data."""
+    from embedx.run.folder import task_of
+
+    told: dict[str, Any] = {}
+    if heldout is not None:
+        from embedx.cli import commands
+
+        if test is not None:
+            raise EmbedxError("--heldout is for word vectors, --test for classifiers; give one of them")
+        likelihoods, difference = commands.heldout(model, other, heldout, seed, Reporter(sys.stderr))
+        told["heldout"] = commands.heldout_json(likelihoods, difference)
+        if not as_json:
+            print("\n".join(commands.heldout_lines(likelihoods, difference)))
+        if not pairs and analogies is None:
+            if as_json:
+                print(json.dumps(told))
+            return
+    if test is not None or task_of(Path(model)) == "classification":
+        from embedx.cli import commands
+
+        metrics = commands.test_classifier(model, test, test_labels, Reporter(sys.stderr))
+        print(json.dumps({"test": commands.plain_numbers(metrics)}) if as_json else "\n".join(commands.metric_lines(metrics)))
+        return
+    from embedx.evaluation import words
+
+    report = words.evaluate(
+        model, other, pairs=pairs or (), analogies=analogies, candidates=candidates, seed=seed, progress=Reporter(sys.stderr)
+    )
+    for warning in report.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(json.dumps(told | report.as_dict()) if as_json else report.table())
+
+
+def nearest(
+    model: Model,
+    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="each is looked up for itself")],
+    top_k: TopK = 10,
+    as_json: Json = False,
+) -> None:
+    """List the words nearest to each WORD: word, neighbour, cosine."""
+    from embedx import load
+
+    vectors = load(model)
+    found = {word: vectors.most_similar(word, top_k=top_k) for word in words}
+    if as_json:
+        print(json.dumps({word: [{"word": w, "cosine": c} for w, c in rows] for word, rows in found.items()}))
+    else:
+        for word, rows in found.items():
+            for neighbour, cosine in rows:
+                print(f"{word}\t{neighbour}\t{cosine:.4f}")
+
+
+def analogy(
+    model: Model,
+    a: Annotated[str, typer.Argument(metavar="A")],
+    b: Annotated[str, typer.Argument(metavar="B")],
+    c: Annotated[str, typer.Argument(metavar="C")],
+    top_k: TopK = 10,
+    as_json: Json = False,
+) -> None:
+    """A is to B as C is to what? List the answers: word, cosine."""
+    from embedx import load
+
+    rows = load(model).analogy(a, b, c, top_k)
+    if as_json:
+        print(json.dumps([{"word": word, "cosine": cosine} for word, cosine in rows]))
+    else:
+        for word, cosine in rows:
+            print(f"{word}\t{cosine:.4f}")
+
+
+def export(
+    model: Model,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="file to write; .gz, .bz2, .xz compress")],
+    format: Annotated[
+        str | None,
+        typer.Option("--format", help="word2vec, word2vec-binary or glove; by default word2vec-binary for .bin, else word2vec"),
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write word vectors in another program's format."""
+    from embedx import load
+    from embedx.vectors import export as exporting
+
+    print(exporting.export(load(model), format or exporting.usual_format(out), out, overwrite, Reporter(sys.stderr)))
+
+
+def list_objectives(as_json: Json = False) -> None:
+    """List the objectives: loss, paper, when to choose it, rows that an example meets (m negatives, K classes), scores."""
+    from embedx import objectives
+
+    rows = [dict(zip(objectives.TABLE_HEAD, row, strict=True)) for row in objectives.table()]
+    if as_json:
+        print(json.dumps(rows))
+        return
+    for row in rows:
+        print(f"{row['objective']:16} {row['loss']}\n" + "".join(f"{'':16} {row[k]}\n" for k in ("paper", "when")), end="")
+        for names in (("rows", "samplers", "needs"), objectives.MEASURED):
+            print(f"{'':16} " + "; ".join(f"{name}: {row[name]}" for name in names))
+    print(objectives.measured_how())
+
+
+def cache_list(cache_dir: CacheDir = None, as_json: Json = False) -> None:
+    """List encoded corpora: key, tokens, megabytes, sources."""
+    from embedx.text.cache import list_caches
+
+    corpora = list_caches(cache_dir)
+    if as_json:
+        print(json.dumps([dataclasses.asdict(corpus) for corpus in corpora]))
+    else:
+        for corpus in corpora:
+            print(f"{corpus.key}\t{corpus.tokens:,} tokens\t{corpus.bytes / 1e6:.1f} MB\t{' '.join(corpus.sources)}")
+
+
+def cache_clear(cache_dir: CacheDir = None) -> None:
+    """Delete all encoded corpora."""
+    from embedx.text.cache import clear_caches
+
+    print(f"freed {clear_caches(cache_dir) / 1e6:.1f} MB")

@@ -1,0 +1,294 @@
+"""What a command does between its options and the library: choose the settings, the objective, the data, the output folder."""
+
+import dataclasses
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from embedx import objectives
+from embedx.errors import EmbedxError
+from embedx.run.folder import check_output, task_of
+from embedx.run.interrupts import to_the_end
+from embedx.run.progress import Progress
+from embedx.settings import Settings, TextSettings, VocabularySettings, option_name, settings_of, spoken
+from embedx.skipgram import collapsed
+from embedx.skipgram import task as skipgram
+from embedx.skipgram.task import SkipGramSettings
+from embedx.text.sources import STANDARD_INPUT, recipe_defaults, resolve
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from embedx.classification import task as classification
+    from embedx.classification.classifier import Classifier
+    from embedx.classification.task import ClassifySettings
+    from embedx.evaluation.heldout import Difference, Likelihood
+    from embedx.labeled.data import Labeled
+    from embedx.labeled.known import Known
+
+COMPRESSED = {".gz", ".bz2", ".xz", ".zst"}
+
+
+def train(
+    corpora: Sequence[str],
+    objective_name: str,
+    collapse: bool,
+    typed: dict[str, Any],
+    output: Path | None,
+    overwrite: bool,
+    cache_dir: Path | None,
+    progress: Progress,
+) -> tuple[Path, skipgram.Trained]:
+    """Train on `corpora` and write the model; the folder and what came of it.
+
+    `collapse` them into counts of pairs to train on those, else their text is streamed.
+    `typed` are the settings that the user gave; a recipe's come next, then the objective's own, then the defaults.
+    """
+    found = objectives.find(objective_name)
+    check_applies(typed, objective_name, (SkipGramSettings, TextSettings, VocabularySettings))
+    if "epochs" in typed and "time_budget" in typed:
+        raise EmbedxError("--epochs and --time-budget both say when to stop; give one of them")
+    resolve(corpora)  # a mistyped name is told before anything else is done
+    folder = output or default_output(corpora, objective_name)
+    check_output(folder, overwrite)
+    text = TextSettings.from_options(recipe_defaults(corpora) | typed)
+    vocabulary = VocabularySettings.from_options(typed)
+    how: dict[str, Any] = {"text": text, "vocabulary": vocabulary, "progress": progress, "cache_dir": cache_dir}
+    name = f"embedx train {' '.join(corpora)} --objective {objective_name}"
+    if collapse:
+        settings, own, objective = collapsed.chosen(found, typed)
+        progress.note(f"{name} --collapsed --output {folder}")
+        _note_settings(progress, settings, own, objective.settings, text, vocabulary)
+        trained = collapsed.train(corpora, objective, settings, own, **how)
+    else:
+        collapsed.check_not_typed(typed)
+        settings, objective = skipgram.chosen(found, typed)
+        progress.note(f"{name} --output {folder}")
+        _note_settings(progress, settings, objective.settings, text, vocabulary)
+        trained = skipgram.train(corpora, objective, settings, **how)
+    return to_the_end(lambda: skipgram.save(trained.vectors, folder, overwrite)), trained
+
+
+def classify(
+    train_source: str,
+    train_labels: str | None,
+    test_source: str | None,
+    test_labels: str | None,
+    label_names: str | None,
+    objective_name: str,
+    typed: dict[str, Any],
+    output: Path | None,
+    overwrite: bool,
+    progress: Progress,
+) -> tuple[Path, "classification.Trained", dict[str, float] | None]:
+    """Train a classifier and write it: the folder, what came of it, and the metrics on the test data if there are any."""
+    from embedx.classification import task as classification
+    from embedx.classification.task import ClassifySettings
+
+    found = objectives.find(objective_name)
+    check_applies(typed, objective_name, (ClassifySettings,))
+    if "epochs" in typed and "time_budget" in typed:
+        raise EmbedxError("--epochs and --time-budget both say when to stop; give one of them")
+    if test_labels and not test_source:
+        raise EmbedxError("--test-labels needs --test")
+    folder = output or default_output([train_source], objective_name)
+    check_output(folder, overwrite)
+    settings = ClassifySettings.from_options(typed)
+    objective = found(found.Settings.from_options(typed))
+    progress.note(f"embedx classify {train_source} --objective {objective_name} --output {folder}")
+    training, test, known = labelled_data(train_source, train_labels, test_source, test_labels, progress)
+    if label_names is not None:
+        known = dataclasses.replace(known, names=_names(label_names, known.n_labels))
+    settings = classification.resolved(settings, objective, training)
+    _note_settings(progress, settings, objective.settings)
+    kind = "non-zero values" if training.is_sparse else "values"
+    n_values = training.features.nnz if training.is_sparse else training.features.size
+    progress.note(
+        f"{len(training):,} examples, {training.n_features:,} features, {n_values:,} {kind}, {training.n_labels:,} labels"
+    )
+    trained = classification.train(
+        training, objective, settings, known=known, validation=validation_data(settings, known, progress), progress=progress
+    )
+    saved = to_the_end(lambda: trained.classifier.save(folder, overwrite))
+    _note_probabilities(trained.classifier, progress)
+    metrics = None
+    if test is not None:
+        metrics = trained.classifier.evaluate(
+            test, temperature=trained.temperature, progress=progress, threads=settings.threads
+        )
+    return saved, trained, metrics
+
+
+def labelled_data(
+    train: str, train_labels: str | None, test: str | None, test_labels: str | None, progress: Progress
+) -> tuple["Labeled", "Labeled | None", "Known"]:
+    """Training data, test data and what the latter are read like; `digits` are generated with test data of their own."""
+    from embedx.labeled.digits import named
+    from embedx.labeled.known import Known
+    from embedx.labeled.read import read, read_training
+
+    if pair := named(train):
+        if train_labels or test:
+            raise EmbedxError(f"{train}: is generated with labels and test data of its own")
+        training, own_test = pair
+        return training, own_test, Known(training.n_features, training.n_labels, training.names)
+    if test is not None and not os.path.exists(test.split("@")[0]) and "://" not in test:
+        raise EmbedxError(f"{test}: no such file, for --test")
+    training, known = read_training(train, train_labels, progress=progress)
+    return training, read(test, test_labels, progress=progress, like=known) if test else None, known
+
+
+def validation_data(settings: "ClassifySettings", known: "Known", progress: Progress) -> "Labeled | None":
+    """The file that `--validation` names; None where it names a share of the training rows, or nothing."""
+    from embedx.labeled.read import read
+
+    try:
+        float(settings.validation or 0)
+    except ValueError:
+        return read(str(settings.validation), settings.validation_labels, progress=progress, like=known)
+    return None
+
+
+def _names(file: str, n_labels: int) -> list[str]:
+    """The names of the labels; those without one keep their number."""
+    from embedx.labeled.known import read_names
+
+    names = read_names(file)
+    if len(names) < n_labels:
+        raise EmbedxError(f"{file}: {len(names):,} names for {n_labels:,} labels; write one a line for each")
+    return names[:n_labels]
+
+
+def predict(
+    model: str, source: str, top_k: int, threads: int | None, search: float | None, progress: Progress
+) -> Iterator[list[tuple[str, float]]]:
+    """For each row of `source` its `top_k` best labels, by name, with their probabilities; by `search`, if it is given, among
+    that share of the labels.
+    """
+    from embedx.classification import classifier
+    from embedx.labeled.read import read
+
+    found = classifier.load(model)
+    _note_probabilities(found, progress)
+    data = read(source, progress=progress, like=found.known)
+    names = [found.name(k) for k in range(found.n_labels)]
+    if search is None:
+        best: Iterable[tuple[np.ndarray, np.ndarray]] = found.top_k(data.features, top_k, progress, threads)
+    else:
+        best = searched = found.searched_top_k(data.features, top_k, search, progress, threads)
+        progress.note(
+            f"{searched.search.looked_at:,} of {found.n_labels:,} labels are looked at for each row, which finds "
+            f"{100 * searched.recall:.1f} % of the best {searched.k}; probabilities are among those"
+        )
+    for ids, probabilities in best:
+        for row, values in zip(ids.tolist(), probabilities.tolist(), strict=True):
+            yield [(names[k], value) for k, value in zip(row, values, strict=True)]
+
+
+def test_classifier(model: str, test: str | None, test_labels: str | None, progress: Progress) -> dict[str, float]:
+    """The metrics of a saved classifier on test data."""
+    from embedx.classification import classifier
+    from embedx.labeled.read import read
+
+    found = classifier.load(model)
+    if test is None:
+        raise EmbedxError(f"{model}: a classifier; name its test data with --test")
+    _note_probabilities(found, progress)
+    return found.evaluate(read(test, test_labels, progress=progress, like=found.known), progress=progress)
+
+
+def heldout(
+    model: str, other: str | None, corpus: str, seed: int, progress: Progress
+) -> tuple[list["Likelihood"], "Difference | None"]:
+    """The likelihood of held-out text under one model, or under two, with the difference.
+
+    The first model's settings say how the text is read and pairs are drawn.
+    """
+    from embedx.evaluation import heldout as evaluation
+    from embedx.vectors.model import load_folder
+
+    paths = [model] if other is None else [model, other]
+    for path in paths:
+        if task_of(path) != "skipgram":
+            raise EmbedxError(f"{path}: no folder that `embedx train` wrote, which is what --heldout needs")
+    models = [load_folder(Path(path)) for path in paths]
+    for each in models:
+        evaluation.trained_on(each)
+        evaluation.check_same_words(models[0].words, each.words)
+    pairs, calibration = evaluation.pairs_of(corpus, models[0], seed=seed, progress=progress)
+    found = [evaluation.evaluate(each, pairs, calibration, progress) for each in models]
+    return found, evaluation.compare(*found) if other is not None else None
+
+
+def heldout_json(found: Sequence["Likelihood"], difference: "Difference | None") -> dict[str, Any]:
+    """The metrics of one model, or those of `model` and `other` with the `difference`."""
+    metrics = [plain_numbers(each.metrics()) for each in found]
+    if difference is None:
+        return metrics[0]
+    return {"model": metrics[0], "other": metrics[1], "difference": plain_numbers(difference._asdict())}
+
+
+def heldout_lines(found: Sequence["Likelihood"], difference: "Difference | None") -> list[str]:
+    """A metric a line, for people; of two models side by side, then the difference."""
+    columns = [metric_lines(each.metrics()) for each in found]
+    lines = ["\t".join([cells[0], *(cell.split("\t")[1] for cell in cells[1:])]) for cells in zip(*columns, strict=True)]
+    if difference is not None:
+        lines += metric_lines({f"difference_{name}": value for name, value in difference._asdict().items()})
+    return lines
+
+
+def plain_numbers(metrics: dict[str, float]) -> dict[str, float | None]:
+    """Metrics as JSON has them: what is not a number, or not finite, is null."""
+    return {name: (value if math.isfinite(value) else None) for name, value in metrics.items()}
+
+
+def metric_lines(metrics: dict[str, float]) -> list[str]:
+    """A metric a line, for people."""
+    return [f"{name}\t{value:,}" if isinstance(value, int) else f"{name}\t{value:.4f}" for name, value in metrics.items()]
+
+
+def _note_settings(progress: Progress, *groups: Settings) -> None:
+    """Open the log with all settings as they will be used."""
+    used = dict(resolved(*groups))
+    if used.get("time-budget"):
+        del used["epochs"]
+    progress.note(" ".join(f"{name}={spoken(value)}" for name, value in used.items() if value is not None))
+
+
+def _note_probabilities(found: "Classifier", progress: Progress) -> None:
+    """Say so where probabilities are made of scores that were not trained to be their logarithms."""
+    if not found.objective.calibrated:
+        fitted = found.facts.get("temperature")
+        temperature = f"; the temperature that suits the validation data is {fitted:.3g}" if fitted else ""
+        progress.note(
+            f"{found.objective.name} has no probabilities of its own; those shown are a softmax of its scores{temperature}"
+        )
+
+
+def check_applies(typed: dict[str, Any], objective_name: str, groups: Sequence[type[Settings]]) -> None:
+    """Raise `EmbedxError` if a setting was typed that only other objectives take."""
+    for name in typed:
+        takers = [other for other, each in objectives.OBJECTIVES.items() if name in settings_of(each.Settings)]
+        shared = any(name in settings_of(group) for group in groups)
+        if takers and objective_name not in takers and not shared:
+            raise EmbedxError(
+                f"{option_name(name)} does not apply to --objective {objective_name}; taken by {', '.join(takers)}"
+            )
+
+
+def default_output(corpora: Sequence[str], objective_name: str) -> Path:
+    """`corpus.ns.embedx` in the working folder for `…/corpus.txt.gz`, and for several corpora the name of the first."""
+    if corpora[0] == STANDARD_INPUT:
+        return Path(f"stdin.{objective_name}.embedx")
+    path = Path(os.path.basename(corpora[0].rstrip("/")) or "corpus")
+    if path.suffix in COMPRESSED:
+        path = path.with_suffix("")
+    stem = path.stem if path.suffix else path.name
+    return Path(f"{stem.replace('*', '').strip('.-_') or 'corpus'}.{objective_name}.embedx")
+
+
+def resolved(*groups: Settings) -> list[tuple[str, Any]]:
+    """All settings as they will be used, by the names the user knows."""
+    return [(name.replace("_", "-"), value) for group in groups for name, value in group.record().items()]

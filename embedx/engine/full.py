@@ -1,0 +1,389 @@
+"""The training steps of classification where every output row competes: matrix products over a minibatch.
+
+The table is kept with a row for each feature and a column for each output row, W (dim, n_rows), so that what one feature says
+about neighbouring outputs lies side by side:
+
+    Z = H W        C = coefficients of Z        W -= rate · Hᵀ C
+
+Dense H goes through BLAS; where C is 0 outside a few columns, only these are multiplied and stepped. Sparse H meets W in tiles
+of 64 columns: what a minibatch needs of a tile stays in the core's own cache while all its examples pass, and 64 scores of an
+example are kept in registers along its features.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from embedx.engine.examples import Examples, FeatureScratch, descend_features, put, sum_rows
+from embedx.engine.optimizers import MIXTURE, Optimizer, Table, descend, descend_one, pay_row
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.simd import LANES, load, multiply_add, splat, store, zeros
+
+TILE = 4 * LANES
+CHUNK_FLOATS = 1 << 18  # scores that are turned into coefficients in one call: a megabyte stays in the cache
+FEW = 8  # one column out of so many, or fewer, are gathered: half of the time or less that all would take
+
+
+@kernel
+def sparse_scores(examples, order, begin, end, table, bias_row, first, last, z):
+    """Overwrite z[e, first:last] by the scores of the examples order[begin:end]; whole tiles. bias_row is -1 without bias."""
+    for t in range(first, last, TILE):
+        for e in range(begin, end):
+            i = order[e]
+            if bias_row >= 0:
+                a, b = load(table.rows, bias_row, t), load(table.rows, bias_row, t + LANES)
+                c, d = load(table.rows, bias_row, t + 2 * LANES), load(table.rows, bias_row, t + 3 * LANES)
+            else:
+                a, b, c, d = zeros(), zeros(), zeros(), zeros()
+            for f in range(examples.offsets[i], examples.offsets[i + 1]):
+                row, x = np.int64(examples.columns[f]), splat(examples.values[f])
+                a = multiply_add(x, load(table.rows, row, t), a)
+                b = multiply_add(x, load(table.rows, row, t + LANES), b)
+                c = multiply_add(x, load(table.rows, row, t + 2 * LANES), c)
+                d = multiply_add(x, load(table.rows, row, t + 3 * LANES), d)
+            _store_tile(z, e - begin, t, a, b, c, d)
+
+
+@kernel_part
+def _store_tile(matrix, row, column, a, b, c, d):
+    """Write 64 floats."""
+    store(matrix, row, column, a)
+    store(matrix, row, column + LANES, b)
+    store(matrix, row, column + 2 * LANES, c)
+    store(matrix, row, column + 3 * LANES, d)
+
+
+@kernel
+def sparse_steps(examples, order, begin, end, table, bias_row, first, last, z, touched, n_touched, gradient, optimizer, rate):
+    """The steps of table columns first:last, whole tiles, along the coefficients z.
+
+    `gradient`, float32 (dim, TILE), is zero before and after.
+    """
+    for t in range(first, last, TILE):
+        for e in range(begin, end):
+            i = order[e]
+            a, b = load(z, e - begin, t), load(z, e - begin, t + LANES)
+            c, d = load(z, e - begin, t + 2 * LANES), load(z, e - begin, t + 3 * LANES)
+            for f in range(examples.offsets[i], examples.offsets[i + 1]):
+                _add_to_tile(gradient, np.int64(examples.columns[f]), splat(examples.values[f]), a, b, c, d)
+            if bias_row >= 0:
+                _add_to_tile(gradient, bias_row, splat(np.float32(1)), a, b, c, d)
+        for k in range(n_touched):
+            _step_tile(table, np.int64(touched[k]), t, gradient, optimizer, rate)
+        if bias_row >= 0:
+            _step_tile(table, bias_row, t, gradient, optimizer, rate)
+
+
+@kernel_part
+def _add_to_tile(gradient, row, x, a, b, c, d):
+    """Add x times 64 floats to a row."""
+    a = multiply_add(x, a, load(gradient, row, 0))
+    b = multiply_add(x, b, load(gradient, row, LANES))
+    c = multiply_add(x, c, load(gradient, row, 2 * LANES))
+    d = multiply_add(x, d, load(gradient, row, 3 * LANES))
+    _store_tile(gradient, row, 0, a, b, c, d)
+
+
+@kernel_part
+def _step_tile(table, row, t, gradient, optimizer, rate):
+    """One step of 64 numbers of a feature's row; its gradient is zero afterwards."""
+    descend(table, row, t, gradient, row, 0, TILE, optimizer, rate)
+    _store_tile(gradient, row, 0, zeros(), zeros(), zeros(), zeros())
+
+
+@kernel
+def touched_features(examples, order, begin, end, groups):
+    """Write the distinct features of the examples order[begin:end] to groups.touched; return their number."""
+    n = 0
+    entry = 0
+    for e in range(begin, end):
+        for f in range(examples.offsets[order[e]], examples.offsets[order[e] + 1]):
+            n = put(groups, np.int64(examples.columns[f]), entry, n)
+            entry += 1
+    for k in range(n):
+        groups.first[groups.touched[k]] = -1
+    return n
+
+
+@kernel
+def pay_features(table, touched, first, last, n, optimizer, clock):
+    """Have the rows touched[first:last] pay the weight decay that is due."""
+    for k in range(first, last):
+        pay_row(table, np.int64(touched[k]), n, optimizer, clock)
+
+
+@kernel
+def dense_steps(table, first, last, gradient, n, optimizer, rate):
+    """The steps of the table's rows first:last along `gradient` (dim, >= n)."""
+    for row in range(first, last):
+        descend(table, row, 0, gradient, row, 0, n, optimizer, rate)
+
+
+@kernel
+def find_moving(z, first, last, moving):
+    """Set moving[k], uint8, for the columns k of first:last in which some coefficient is not 0; whole tiles."""
+    for t in range(first, last, TILE):
+        here = moving[t : t + TILE]
+        here[:] = 0
+        for e in range(z.shape[0]):
+            row = z[e, t : t + TILE]
+            for k in range(TILE):
+                here[k] |= row[k] != 0
+
+
+@kernel
+def few_steps(table, first, last, columns, gradient, optimizer, rate):
+    """The steps of the numbers `columns` of the table's rows first:last along `gradient` (dim, len(columns))."""
+    for row in range(first, last):
+        for k in range(len(columns)):
+            descend_one(table, row, columns[k], gradient[row, k], optimizer, rate)
+
+
+@kernel
+def hidden_layer(examples, order, begin, end, table, n, optimizer, clock, h):
+    """Overwrite h[e] by the hidden layer of the examples order[begin:end]."""
+    for e in range(begin, end):
+        sum_rows(examples, order[e], table, n, optimizer, clock, h, e - begin)
+
+
+@kernel
+def hidden_steps(table, examples, optimizer, n, scratch, h_gradient, order, begin, end, rate):
+    """The steps of the features' rows along what the examples ask of their hidden layer."""
+    descend_features(table, examples, optimizer, n, scratch, h_gradient, order, begin, end, rate)
+
+
+# ---- a step, by several threads
+
+
+class Layer(NamedTuple):
+    """What the steps of a worker need beside its examples."""
+
+    hidden: Table  # a row for each feature; empty without hidden layer
+    outputs: Table  # a row for each number of h, its last one the bias; a column for each output row
+    state: np.ndarray  # float32 (n_examples, state_width)
+    visits: np.ndarray  # int64 (n_examples,)
+
+
+class AllRows:
+    """Takes steps in which every output row competes."""
+
+    def __init__(
+        self,
+        coefficients: Callable[..., float],
+        layer: Layer,
+        examples: Examples,
+        optimizer: Optimizer,
+        *,
+        n_rows: int,
+        has_bias: bool,
+        pairs: bool,  # the objective takes one positive at a time
+        sums: bool,  # or all of them, and the other rows once for each
+        keeps_hits: bool,
+        one_label: bool,
+        uniforms_width: int,
+        uses_norm: bool,
+        moves_few: bool,  # most coefficients are 0
+        numbers: np.ndarray,
+        features: FeatureScratch,
+        threads: int,
+    ) -> None:
+        self.coefficients, self.layer, self.examples, self.optimizer = coefficients, layer, examples, optimizer
+        self.n_rows, self.has_bias, self.pairs, self.sums, self.keeps_hits = n_rows, has_bias, pairs, sums, keeps_hits
+        self.one_label, self.uniforms_width, self.numbers, self.features = one_label, uniforms_width, numbers, features
+        self.uses_norm, self.threads = uses_norm, threads
+        self.pool = ThreadPoolExecutor(threads)
+        self.dim, self.stride = layer.outputs.rows.shape
+        self.has_hidden = len(layer.hidden.rows) > 0
+        self.is_sparse = examples.dense.size == 0 and not self.has_hidden
+        self.bias_row = self.dim - 1 if has_bias else -1
+        self.n_paying = self.dim - has_bias
+        self.moves_few = moves_few and not self.is_sparse and optimizer.kind != MIXTURE  # whose sums fade without a gradient
+        self.moving = np.zeros(self.stride if self.moves_few else 0, dtype=np.uint8)
+        if self.is_sparse:
+            self.gradients = [np.zeros((self.dim, TILE), dtype=np.float32) for _ in range(threads)]
+            squares = np.concatenate([[0.0], np.cumsum(examples.values.astype(np.float64) ** 2)])
+            self.norms = (np.diff(squares[examples.offsets]) + has_bias).astype(np.float32)
+        self.z = np.zeros((0, self.stride), dtype=np.float32)
+        self.all_features = np.arange(self.dim, dtype=np.int32)
+
+    def step(
+        self, order: np.ndarray, begin: int, end: int, rate: float, step_rate: float, clock: float, scale: float, rng: Any
+    ) -> tuple[float, int]:
+        """One step over the examples order[begin:end]; return the summed loss and the number of its terms.
+
+        rate       learning rate as the objective sees it; `step_rate` multiplies gradients
+        scale      of the coefficients of each example
+        rng        numpy Generator for a label that stands for all, and for the objective
+        """
+        layer, optimizer = self.layer, self.optimizer
+        if self.is_sparse:
+            touched = self.features.groups.touched
+            n_touched = touched_features(self.examples, order, begin, end, self.features.groups)
+        else:
+            touched, n_touched = self.all_features, self.n_paying
+        if optimizer.l2 > 0:
+            rows, n = (self.all_features, self.n_paying) if optimizer.max_norm > 0 else (touched, n_touched)
+            self._in_parts(n, lambda w, a, b: pay_features(layer.outputs, rows, a, b, self.n_rows, optimizer, clock))
+        h = self._h(order, begin, end, clock)
+        z = self._scores(order, begin, end, h)
+        loss, n_lines = self._coefficients(order[begin:end], z, self._norm(order[begin:end], h), np.float32(rate), rng)
+        few = self._few(z)
+        if few is not None:
+            z = z[:, few]
+        z *= np.float32(scale)
+        if self.has_hidden:
+            h_gradient = self._h_gradient(z, few)
+        if self.is_sparse:
+            n_tiles = self.stride // TILE
+            self._in_parts(
+                n_tiles,
+                lambda w, a, b: sparse_steps(
+                    self.examples, order, begin, end, layer.outputs, self.bias_row, a * TILE, b * TILE, z,
+                    touched, n_touched, self.gradients[w], optimizer, np.float32(step_rate),
+                ),
+            )  # fmt: skip
+        else:
+            gradient = h[:, : self.dim].T @ z
+            self._in_parts(self.dim, lambda w, a, b: self._dense_steps(a, b, few, gradient, np.float32(step_rate)))
+        if self.has_hidden:
+            hidden_steps(
+                layer.hidden, self.examples, optimizer, self.n_paying, self.features, h_gradient,
+                order, begin, end, np.float32(step_rate),
+            )  # fmt: skip
+        if optimizer.max_norm > 0:
+            w = layer.outputs.rows[: self.n_paying]
+            norms = np.sqrt(np.einsum("dk,dk->k", w, w))
+            w *= np.minimum(1, optimizer.max_norm / np.maximum(norms, 1e-30))
+        return loss, n_lines
+
+    def _in_parts(self, n: int, work: Callable[[int, int, int], object]) -> None:
+        """Have the threads do work(worker, first, last) on equal parts of 0..n."""
+        bounds = [n * w // self.threads for w in range(self.threads + 1)]
+        list(self.pool.map(work, range(self.threads), bounds[:-1], bounds[1:]))
+
+    def _h(self, order: np.ndarray, begin: int, end: int, clock: float) -> np.ndarray:
+        """float32 (end - begin, >= dim): dense features or the hidden layer, with 1 for the bias; empty for sparse features."""
+        if self.is_sparse:
+            return self.z[:0]
+        h = np.ones((end - begin, -(-self.dim // LANES) * LANES), dtype=np.float32)
+        if self.has_hidden:
+            hidden_layer(self.examples, order, begin, end, self.layer.hidden, self.n_paying, self.optimizer, clock, h)
+            h[:, self.dim - 1] = 1 if self.has_bias else h[:, self.dim - 1]
+        else:
+            h[:, : self.n_paying] = self.examples.dense[order[begin:end]]
+        return h
+
+    def _scores(self, order: np.ndarray, begin: int, end: int, h: np.ndarray) -> np.ndarray:
+        """float32 (end - begin, stride), in the same memory at every call."""
+        if len(self.z) < end - begin:
+            self.z = np.zeros((end - begin, self.stride), dtype=np.float32)
+        z = self.z[: end - begin]
+        if self.is_sparse:
+            self._in_parts(
+                self.stride // TILE,
+                lambda w, a, b: sparse_scores(
+                    self.examples, order, begin, end, self.layer.outputs, self.bias_row, a * TILE, b * TILE, z
+                ),
+            )
+        else:
+            np.matmul(h[:, : self.dim], self.layer.outputs.rows, out=z)
+        return z
+
+    def _few(self, z: np.ndarray) -> np.ndarray | None:
+        """int64: the columns in which some coefficient is not 0, where they are worth gathering."""
+        if not self.moves_few:
+            return None
+        self._in_parts(self.stride // TILE, lambda w, a, b: find_moving(z, a * TILE, b * TILE, self.moving))
+        few = np.flatnonzero(self.moving)
+        return few if FEW * len(few) <= self.n_rows else None
+
+    def _dense_steps(self, first: int, last: int, few: np.ndarray | None, gradient: np.ndarray, rate: np.float32) -> None:
+        """The steps of the rows first:last, in all columns or in `few`, along `gradient` (dim, >= of these columns)."""
+        if few is None:
+            dense_steps(self.layer.outputs, first, last, gradient, self.n_rows, self.optimizer, rate)
+        else:
+            few_steps(self.layer.outputs, first, last, few, gradient, self.optimizer, rate)
+
+    def _h_gradient(self, z: np.ndarray, few: np.ndarray | None) -> np.ndarray:
+        """float32 (n, >= dim): what the coefficients z ask of h, those of all columns or of `few`."""
+        gradient = np.zeros((len(z), -(-self.dim // LANES) * LANES), dtype=np.float32)
+        w = self.layer.outputs.rows[: self.n_paying]
+        np.matmul(z, (w if few is None else w[:, few]).T, out=gradient[:, : self.n_paying])
+        return gradient
+
+    def _norm(self, chosen: np.ndarray, h: np.ndarray) -> np.ndarray:
+        """float32 (n,): |h|² of the examples, zeros where nobody asks."""
+        if not self.uses_norm:
+            return np.zeros(len(chosen), dtype=np.float32)
+        if self.is_sparse:
+            return np.asarray(self.norms[chosen])
+        return np.asarray(np.einsum("ed,ed->e", h[:, : self.dim], h[:, : self.dim]))
+
+    def _coefficients(
+        self, chosen: np.ndarray, z: np.ndarray, norm: np.ndarray, rate: np.float32, rng: Any
+    ) -> tuple[float, int]:
+        """Overwrite the scores of the examples by coefficients; return the summed loss and the number of its terms."""
+        offsets = self.examples.label_offsets
+        first, n = offsets[chosen], offsets[chosen + 1] - offsets[chosen]
+        if self.one_label:
+            first = first + np.floor(rng.random(len(chosen)) * n).astype(np.int64)
+            n = np.minimum(n, 1)
+        n_lines = n if self.pairs else np.ones_like(n)
+        uniforms = rng.random((int(n_lines.sum()), self.uniforms_width), dtype=np.float32)
+        uniforms = np.clip(uniforms, 2.0**-24, 1 - 2.0**-24)
+        step = max(1, CHUNK_FLOATS // self.stride)
+        bounds = [len(chosen) * w // self.threads for w in range(self.threads + 1)]
+        starts = np.concatenate([[0], np.cumsum(n_lines)])
+
+        def work(w: int) -> tuple[float, int]:
+            loss, lines = 0.0, 0
+            for a in range(bounds[w], bounds[w + 1], step):
+                b = min(a + step, bounds[w + 1])
+                own = uniforms[starts[a] : starts[b]]
+                more = self._chunk(chosen[a:b], first[a:b], n[a:b], z[a:b], own, norm[a:b], rate)
+                loss, lines = loss + more[0], lines + more[1]
+            return loss, lines
+
+        results = list(self.pool.map(work, range(self.threads)))
+        return sum(r[0] for r in results), sum(r[1] for r in results)
+
+    def _chunk(
+        self,
+        chosen: np.ndarray,
+        first: np.ndarray,
+        n: np.ndarray,
+        z: np.ndarray,
+        uniforms: np.ndarray,
+        norm: np.ndarray,
+        rate: np.float32,
+    ) -> tuple[float, int]:
+        """The coefficients of some examples; their labels are label_ids[first:first + n]."""
+        ids = np.repeat(first - np.concatenate([[0], np.cumsum(n)[:-1]]), n) + np.arange(n.sum())
+        labels = self.examples.label_ids[ids]
+        example = np.repeat(np.arange(len(chosen)), n)
+        line = np.arange(len(labels)) if self.pairs else example
+        n_lines = len(labels) if self.pairs else len(chosen)
+        scores = z[example] if self.pairs and not (n == 1).all() else z
+        label = np.zeros((n_lines, self.stride), dtype=np.float32)
+        times = np.zeros_like(label)
+        times[:, : self.n_rows] = 1 if self.pairs else (n if self.sums else n > 0)[:, None]
+        label[line, labels] = 1
+        if not self.keeps_hits:
+            times[line, labels] = 0
+        key = chosen[example] if self.pairs else chosen
+        visits = np.zeros(n_lines, dtype=np.int64)
+        if self.layer.state.shape[1]:
+            seen_here = np.arange(n_lines) - np.repeat(np.cumsum(n) - n, n) if self.pairs else 0
+            visits = self.layer.visits[key] + seen_here
+            np.add.at(self.layer.visits, key, 1)
+        norm = norm[example] if self.pairs else norm
+        loss = self.coefficients(
+            scores, label, times, np.zeros_like(label), self.layer.state, uniforms, self.numbers,
+            np.ascontiguousarray(key, dtype=np.int64), visits, norm, n_lines, self.n_rows, rate,
+        )  # fmt: skip
+        if scores is not z:
+            z[:] = 0
+            np.add.at(z, example, scores)
+        return loss, int((n > 0).sum()) if not self.pairs else n_lines

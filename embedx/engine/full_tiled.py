@@ -1,0 +1,204 @@
+"""Training where every output row competes and each minds its own business: a loss that is a sum over rows, sparse features.
+
+Then tiles of 32 output rows can be trained one after another, each over a whole stretch of minibatches, while its parameters
+stay in the core's own cache. The examples of a stretch are copied in their shuffled order first: every tile reads them all, and
+reads what lies in order three times as fast. The updates are those of columns.AllRows but for the order of sums.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from embedx.engine.examples import put
+from embedx.engine.optimizers import Optimizer, Table, clock_of, descend, new_table, pay_row, step_size
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.simd import LANES, is_zero, load, multiply_add, splat, store, zeros
+
+WIDTH = 2 * LANES
+
+
+class Scratch(NamedTuple):
+    """One worker's own memory."""
+
+    z: np.ndarray  # float32 (batch_size, WIDTH)
+    label: np.ndarray
+    times: np.ndarray
+    loge: np.ndarray
+    state: np.ndarray  # float32 (1, 0), as are the next two: such objectives have neither state nor noise
+    uniforms: np.ndarray
+    norm: np.ndarray  # float32 (batch_size,)
+    key: np.ndarray  # int64 (batch_size,)
+    gradient: np.ndarray  # float32 (dim, WIDTH); zero between steps
+    tile: Table  # the tile's part of the parameters, side by side, and when each of its rows last paid its weight decay
+
+
+class Steps(NamedTuple):
+    """The minibatches of a stretch, and the features that each touches: touched[offsets[b]:offsets[b + 1]]."""
+
+    offsets: np.ndarray  # int64 (n_steps + 1,)
+    touched: np.ndarray  # int32
+
+
+def new_scratch(batch_size: int, dim: int, optimizer: Optimizer) -> Scratch:
+    def matrix() -> np.ndarray:
+        return np.zeros((batch_size, WIDTH), dtype=np.float32)
+
+    return Scratch(
+        matrix(), matrix(), matrix(), matrix(),
+        np.zeros((1, 0), dtype=np.float32), np.zeros((batch_size, 0), dtype=np.float32),
+        np.zeros(batch_size, dtype=np.float32), np.zeros(batch_size, dtype=np.int64),
+        np.zeros((dim, WIDTH), dtype=np.float32), new_table(dim, WIDTH, optimizer),
+    )  # fmt: skip
+
+
+@kernel
+def find_touched(examples, n_examples, batch_size, groups, steps):
+    """Fill `steps` for the first n_examples examples."""
+    n_all = 0
+    for step, begin in enumerate(range(0, n_examples, batch_size)):
+        n = 0
+        entry = 0
+        for e in range(begin, min(begin + batch_size, n_examples)):
+            for f in range(examples.offsets[e], examples.offsets[e + 1]):
+                n = put(groups, np.int64(examples.columns[f]), entry, n)
+                entry += 1
+        for k in range(n):
+            groups.first[groups.touched[k]] = -1
+            steps.touched[n_all + k] = groups.touched[k]
+        n_all += n
+        steps.offsets[step + 1] = n_all
+
+
+@kernel
+def train_tiles(
+    coefficients, examples, steps, table, numbers, optimizer, scratch, n_examples, batch_size, sum_over,
+    bias_row, n_rows, first, last, keeps_hits, sums, lr, clock,
+):  # fmt: skip
+    """Train table columns first:last, whole tiles, on the first n_examples examples; return the summed loss."""
+    loss = 0.0
+    tile = scratch.tile
+    for t in range(first, last, WIDTH):
+        now = clock
+        _copy(table.rows, t, tile.rows, 0)
+        _copy(table.sums, t, tile.sums, 0)
+        tile.decayed[:] = now
+        for step, begin in enumerate(range(0, n_examples, batch_size)):
+            end = min(begin + batch_size, n_examples)
+            _pay_touched(tile, optimizer, steps, step, now)
+            _scores(examples, tile.rows, scratch.z, begin, end, bias_row)
+            _mark(examples, scratch, begin, end, n_rows, t, keeps_hits, sums)
+            loss += coefficients(
+                scratch.z, scratch.label, scratch.times, scratch.loge, scratch.state, scratch.uniforms, numbers,
+                scratch.key, scratch.key, scratch.norm, end - begin, WIDTH, np.float32(lr),
+            )  # fmt: skip
+            _unmark(examples, scratch, begin, end, t)
+            _sum_gradients(examples, scratch, begin, end, bias_row, np.float32(sum_over / (end - begin)))
+            rate = step_size(optimizer, lr)
+            for k in range(steps.offsets[step], steps.offsets[step + 1]):
+                _step(tile, np.int64(steps.touched[k]), scratch.gradient, optimizer, rate)
+            if bias_row >= 0:
+                _step(tile, bias_row, scratch.gradient, optimizer, rate)
+            now += clock_of(optimizer, lr)
+        for row in range(tile.decayed.size):
+            if row != bias_row:
+                pay_row(tile, row, WIDTH, optimizer, now)
+        _copy(tile.rows, 0, table.rows, t)
+        _copy(tile.sums, 0, table.sums, t)
+    return loss
+
+
+@kernel_part
+def _copy(source, source_column, target, target_column):
+    """Copy 32 numbers of each row."""
+    for row in range(source.shape[0]):
+        store(target, row, target_column, load(source, row, source_column))
+        store(target, row, target_column + LANES, load(source, row, source_column + LANES))
+
+
+@kernel_part
+def _pay_touched(tile, optimizer, steps, step, now):
+    """Have the rows of a step pay the weight decay that is due."""
+    for k in range(steps.offsets[step], steps.offsets[step + 1]):
+        pay_row(tile, np.int64(steps.touched[k]), WIDTH, optimizer, now)
+
+
+@kernel_part
+def _scores(examples, w, z, begin, end, bias_row):
+    """The scores of a minibatch with the tile; two features at a time, so that four sums are under way at once."""
+    one = splat(np.float32(1))
+    for e in range(begin, end):
+        f, last = examples.offsets[e], examples.offsets[e + 1]
+        a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
+        if bias_row >= 0:
+            a0, b0 = load(w, bias_row, 0), load(w, bias_row, LANES)
+        while f + 1 < last:
+            row, x = np.int64(examples.columns[f]), splat(examples.values[f])
+            a0, b0 = multiply_add(x, load(w, row, 0), a0), multiply_add(x, load(w, row, LANES), b0)
+            row, x = np.int64(examples.columns[f + 1]), splat(examples.values[f + 1])
+            a1, b1 = multiply_add(x, load(w, row, 0), a1), multiply_add(x, load(w, row, LANES), b1)
+            f += 2
+        if f < last:
+            row, x = np.int64(examples.columns[f]), splat(examples.values[f])
+            a0, b0 = multiply_add(x, load(w, row, 0), a0), multiply_add(x, load(w, row, LANES), b0)
+        store(z, e - begin, 0, multiply_add(one, a0, a1))
+        store(z, e - begin, LANES, multiply_add(one, b0, b1))
+
+
+@kernel_part
+def _mark(examples, scratch, begin, end, n_rows, t, keeps_hits, sums):
+    """Write the labels of a minibatch that lie in the tile; every row of it competes, once or for each label of the example."""
+    for e in range(end - begin):
+        i = begin + e
+        n_labels = examples.label_offsets[i + 1] - examples.label_offsets[i]
+        weight = splat(np.float32(n_labels if sums else min(n_labels, 1)))
+        store(scratch.times, e, 0, weight)
+        store(scratch.times, e, LANES, weight)
+        for k in range(n_rows - t, WIDTH):
+            scratch.times[e, k] = 0
+        for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
+            k = examples.label_ids[at] - t
+            if 0 <= k < WIDTH:
+                scratch.label[e, k] = 1
+                if not keeps_hits:
+                    scratch.times[e, k] = 0
+
+
+@kernel_part
+def _unmark(examples, scratch, begin, end, t):
+    """Clear the labels that were marked."""
+    for e in range(end - begin):
+        i = begin + e
+        for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
+            k = examples.label_ids[at] - t
+            if 0 <= k < WIDTH:
+                scratch.label[e, k] = 0
+
+
+@kernel_part
+def _sum_gradients(examples, scratch, begin, end, bias_row, scale):
+    """Add what a minibatch asks of the tile to scratch.gradient."""
+    g = scratch.gradient
+    nothing = zeros()
+    for e in range(begin, end):
+        a = multiply_add(splat(scale), load(scratch.z, e - begin, 0), nothing)
+        b = multiply_add(splat(scale), load(scratch.z, e - begin, LANES), nothing)
+        if is_zero(a) and is_zero(b):  # as most are when the loss is a hinge
+            continue
+        for f in range(examples.offsets[e], examples.offsets[e + 1]):
+            row, x = np.int64(examples.columns[f]), splat(examples.values[f])
+            store(g, row, 0, multiply_add(x, a, load(g, row, 0)))
+            store(g, row, LANES, multiply_add(x, b, load(g, row, LANES)))
+        if bias_row >= 0:
+            one = splat(np.float32(1))
+            store(g, bias_row, 0, multiply_add(one, a, load(g, bias_row, 0)))
+            store(g, bias_row, LANES, multiply_add(one, b, load(g, bias_row, LANES)))
+
+
+@kernel_part
+def _step(tile, row, gradient, optimizer, rate):
+    """One step of a row of the tile; its gradient is zero afterwards."""
+    if is_zero(load(gradient, row, 0)) and is_zero(load(gradient, row, LANES)):
+        return
+    descend(tile, row, 0, gradient, row, 0, WIDTH, optimizer, rate)
+    store(gradient, row, 0, zeros())
+    store(gradient, row, LANES, zeros())

@@ -1,0 +1,122 @@
+"""The three small matrix products of a block, in register tiles of 4 × 4 scores and 4 rows × 32 floats.
+
+A block multiplies a few dozen rows, far below the size where calling BLAS pays. Rows are padded to whole lanes (simd.padded)
+and blocks to whole tiles with rows of zeros, so that no loop has a remainder.
+"""
+
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.simd import LANES, load, multiply_add, splat, store, store_sums, zeros
+
+TILE = 4
+
+
+@kernel
+def scores(h, n_h, w, n_w, z):
+    """Overwrite z[:n_h, :n_w] by the dot products h·wᵀ.
+
+    h float32 (>= n_h, stride), w float32 (>= n_w, stride), z float32 (>= n_h, >= n_w); n_h and n_w are multiples of TILE.
+    """
+    for i in range(0, n_h, TILE):
+        for k in range(0, n_w, TILE):
+            _score_tile(h, i, w, k, z)
+
+
+@kernel_part
+def _score_tile(h, i, w, k, z):
+    """Overwrite z[i:i+4, k:k+4]: sixteen sums kept in registers along the whole row."""
+    s00, s01, s02, s03 = zeros(), zeros(), zeros(), zeros()
+    s10, s11, s12, s13 = zeros(), zeros(), zeros(), zeros()
+    s20, s21, s22, s23 = zeros(), zeros(), zeros(), zeros()
+    s30, s31, s32, s33 = zeros(), zeros(), zeros(), zeros()
+    for d in range(0, h.shape[1], LANES):
+        w0, w1, w2, w3 = load(w, k, d), load(w, k + 1, d), load(w, k + 2, d), load(w, k + 3, d)
+        x = load(h, i, d)
+        s00, s01 = multiply_add(x, w0, s00), multiply_add(x, w1, s01)
+        s02, s03 = multiply_add(x, w2, s02), multiply_add(x, w3, s03)
+        x = load(h, i + 1, d)
+        s10, s11 = multiply_add(x, w0, s10), multiply_add(x, w1, s11)
+        s12, s13 = multiply_add(x, w2, s12), multiply_add(x, w3, s13)
+        x = load(h, i + 2, d)
+        s20, s21 = multiply_add(x, w0, s20), multiply_add(x, w1, s21)
+        s22, s23 = multiply_add(x, w2, s22), multiply_add(x, w3, s23)
+        x = load(h, i + 3, d)
+        s30, s31 = multiply_add(x, w0, s30), multiply_add(x, w1, s31)
+        s32, s33 = multiply_add(x, w2, s32), multiply_add(x, w3, s33)
+    store_sums(z, i, k, (s00, s01, s02, s03, s10, s11, s12, s13, s20, s21, s22, s23, s30, s31, s32, s33))
+
+
+@kernel
+def weighted_sums(c, n_out, rows, n_rows, out):
+    """Overwrite out[i] by Σ_k c[i, k] rows[k] for i < n_out, a multiple of TILE, and k < n_rows.
+
+    c float32 (>= n_out, >= n_rows), rows float32 (>= n_rows, stride), out float32 (>= n_out, stride).
+    """
+    stride = rows.shape[1]
+    for i in range(0, n_out, TILE):
+        for d in range(0, stride - LANES, 2 * LANES):
+            a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
+            a2, b2, a3, b3 = zeros(), zeros(), zeros(), zeros()
+            for k in range(n_rows):
+                a, b = load(rows, k, d), load(rows, k, d + LANES)
+                x = splat(c[i, k])
+                a0, b0 = multiply_add(x, a, a0), multiply_add(x, b, b0)
+                x = splat(c[i + 1, k])
+                a1, b1 = multiply_add(x, a, a1), multiply_add(x, b, b1)
+                x = splat(c[i + 2, k])
+                a2, b2 = multiply_add(x, a, a2), multiply_add(x, b, b2)
+                x = splat(c[i + 3, k])
+                a3, b3 = multiply_add(x, a, a3), multiply_add(x, b, b3)
+            _store_pairs(out, i, d, a0, b0, a1, b1, a2, b2, a3, b3)
+        if stride % (2 * LANES):
+            d = stride - LANES
+            a0, a1, a2, a3 = zeros(), zeros(), zeros(), zeros()
+            for k in range(n_rows):
+                a = load(rows, k, d)
+                a0, a1 = multiply_add(splat(c[i, k]), a, a0), multiply_add(splat(c[i + 1, k]), a, a1)
+                a2, a3 = multiply_add(splat(c[i + 2, k]), a, a2), multiply_add(splat(c[i + 3, k]), a, a3)
+            _store_quad(out, i, d, a0, a1, a2, a3)
+
+
+@kernel
+def weighted_sums_transposed(c, n_out, rows, n_rows, out):
+    """Overwrite out[k] by Σ_i c[i, k] rows[i] for k < n_out, a multiple of TILE, and i < n_rows. Shapes as `weighted_sums`."""
+    stride = rows.shape[1]
+    for k in range(0, n_out, TILE):
+        for d in range(0, stride - LANES, 2 * LANES):
+            a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
+            a2, b2, a3, b3 = zeros(), zeros(), zeros(), zeros()
+            for i in range(n_rows):
+                a, b = load(rows, i, d), load(rows, i, d + LANES)
+                x = splat(c[i, k])
+                a0, b0 = multiply_add(x, a, a0), multiply_add(x, b, b0)
+                x = splat(c[i, k + 1])
+                a1, b1 = multiply_add(x, a, a1), multiply_add(x, b, b1)
+                x = splat(c[i, k + 2])
+                a2, b2 = multiply_add(x, a, a2), multiply_add(x, b, b2)
+                x = splat(c[i, k + 3])
+                a3, b3 = multiply_add(x, a, a3), multiply_add(x, b, b3)
+            _store_pairs(out, k, d, a0, b0, a1, b1, a2, b2, a3, b3)
+        if stride % (2 * LANES):
+            d = stride - LANES
+            a0, a1, a2, a3 = zeros(), zeros(), zeros(), zeros()
+            for i in range(n_rows):
+                a = load(rows, i, d)
+                a0, a1 = multiply_add(splat(c[i, k]), a, a0), multiply_add(splat(c[i, k + 1]), a, a1)
+                a2, a3 = multiply_add(splat(c[i, k + 2]), a, a2), multiply_add(splat(c[i, k + 3]), a, a3)
+            _store_quad(out, k, d, a0, a1, a2, a3)
+
+
+@kernel_part
+def _store_pairs(out, i, d, a0, b0, a1, b1, a2, b2, a3, b3):
+    """Write four rows of 32 floats."""
+    _store_quad(out, i, d, a0, a1, a2, a3)
+    _store_quad(out, i, d + LANES, b0, b1, b2, b3)
+
+
+@kernel_part
+def _store_quad(out, i, d, a0, a1, a2, a3):
+    """Write four rows of 16 floats."""
+    store(out, i, d, a0)
+    store(out, i + 1, d, a1)
+    store(out, i + 2, d, a2)
+    store(out, i + 3, d, a3)

@@ -1,0 +1,296 @@
+"""exp, log, sigmoid and softplus in float32, written so that a loop over scores vectorises.
+
+The C library's functions are called one number at a time; these are a few multiplications without a branch. In float64, and
+in plain Python, the same names are numpy's own functions, so that gradients can be checked to full precision.
+Worst relative error in float32, measured over the whole range: 4e-7 (a few units in the last place).
+"""
+
+import math
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, overload, register_jitable
+
+from embedx.kernels.compiled import kernel_part
+
+_F = np.float32
+LOG2_E = _F(1.4426950408889634)
+LN2_HIGH = _F(0.693359375)  # exact in 12 bits, so that n * LN2_HIGH is exact
+LN2_LOW = _F(-2.12194440e-4)  # ln 2 - LN2_HIGH
+_LARGEST, _SMALLEST = _F(88.0), _F(-87.0)  # beyond these exp leaves float32's normal range; it is held there
+
+_ONE, _TWO, _THREE, _HALF, _ZERO = _F(1), _F(2), _F(3), _F(0.5), _F(0)
+# Taylor coefficients 1/n! are within 1e-8 of the best polynomial on |r| <= ln(2)/2 at this degree.
+_C2, _C3, _C4, _C5, _C6, _C7 = (_F(1 / math.factorial(n)) for n in range(2, 8))
+# 2 atanh(s) = 2s (1 + s²/3 + s⁴/5 + ...), with s² <= 1/9
+_BITS_OF_LEAST = np.int32(0x3F3504F3)  # of sqrt(1/2)
+_BITS_OF_FRACTION = np.int32(0x007FFFFF)
+_A1, _A2, _A3, _A4, _A5, _A6 = (_F(1 / n) for n in range(3, 15, 2))
+
+
+def exp(x):
+    """e to the x; in float32 held at the ends of the range of normal numbers."""
+    return np.exp(np.clip(x, _SMALLEST, _LARGEST) if isinstance(x, np.float32) else x)
+
+
+def log1p(x):
+    """log(1 + x) for -1/2 <= x <= 1."""
+    return np.log1p(x)
+
+
+def log(x):
+    """log(x) for x > 0; in float32 not below the range of normal numbers."""
+    return np.log(x)
+
+
+if not numba.config.DISABLE_JIT:
+
+    @intrinsic
+    def _bits_of(_typing, x):
+        """The bits of a float32 as an int32."""
+
+        def emit(context, builder, signature, arguments):
+            return builder.bitcast(arguments[0], ir.IntType(32))
+
+        return types.int32(types.float32), emit
+
+    @intrinsic
+    def _of_bits(_typing, n):
+        """The float32 with the bits of an int32."""
+
+        def emit(context, builder, signature, arguments):
+            return builder.bitcast(arguments[0], ir.FloatType())
+
+        return types.float32(types.int32), emit
+
+    @intrinsic
+    def _two_to_the(_typing, n):
+        """2.0 ** n for an int32 n between -126 and 127, by writing the exponent's bits."""
+
+        def emit(context, builder, signature, arguments):
+            word = ir.IntType(32)
+            bits = builder.shl(builder.add(arguments[0], word(127)), word(23))
+            return builder.bitcast(bits, ir.FloatType())
+
+        return types.float32(types.int32), emit
+
+    @overload(exp)
+    def _compiled_exp(x):
+        if x != types.float32:
+            return lambda x: math.exp(x)
+
+        def exp32(x):
+            held = min(max(x, _SMALLEST), _LARGEST)
+            n = np.floor(held * LOG2_E + _HALF)
+            r = held - n * LN2_HIGH - n * LN2_LOW
+            p = _C7 * r + _C6
+            p = p * r + _C5
+            p = p * r + _C4
+            p = p * r + _C3
+            p = p * r + _C2
+            return (p * (r * r) + r + _ONE) * _two_to_the(np.int32(n))
+
+        return exp32
+
+    @overload(log1p)
+    def _compiled_log1p(x):
+        if x != types.float32:
+            return lambda x: math.log1p(x)
+
+        def log1p32(x):
+            s = x / (_TWO + x)
+            t = s * s
+            p = _A6 * t + _A5
+            p = p * t + _A4
+            p = p * t + _A3
+            p = p * t + _A2
+            p = p * t + _A1
+            return _TWO * s * (p * t + _ONE)
+
+        return log1p32
+
+    @overload(log)
+    def _compiled_log(x):
+        if x != types.float32:
+            return lambda x: math.log(x)
+
+        def log32(x):
+            n = _bits_of(x) - _BITS_OF_LEAST  # so that x = 2^n · m with m from sqrt(1/2) to sqrt(2)
+            exponent = n >> np.int32(23)
+            m = _of_bits((n & _BITS_OF_FRACTION) + _BITS_OF_LEAST)
+            exponent = np.float32(exponent)
+            return exponent * LN2_HIGH + (log1p(m - _ONE) + exponent * LN2_LOW)
+
+        return log32
+
+
+@register_jitable
+def sigmoid(x):
+    """1 / (1 + e^-x), without overflow on either side."""
+    e = exp(-abs(x))
+    return (_ONE if x >= 0 else e) / (_ONE + e)
+
+
+@register_jitable
+def softplus(x):
+    """log(1 + e^x), without overflow: -log of sigmoid(-x)."""
+    return max(x, _ZERO) + log1p(exp(-abs(x)))
+
+
+# Special functions, met once or a few times for each example. They answer in float32 or float64 as asked.
+
+
+_SMALL, _THREE_HALVES, _EIGHT_THIRDS = _F(-9), _F(3 / 2), _F(8 / 3)
+
+
+@kernel_part
+def lambert_w_exp(t):
+    """W(e^t), the w with w + log w = t, from e^t just above underflow to any score: Halley's method for w = e^(t - w).
+
+    W's argument overflows long before its logarithm does. From these starts three steps are exact to rounding, and below -9 the
+    first four terms of its series in e^t. Without a branch, so that a loop over scores vectorises.
+    """
+    e = exp(min(t, _ONE))
+    series = e * (_ONE - e * (_ONE - e * (_THREE_HALVES - e * _EIGHT_THIRDS)))
+    w = t - log(max(t, _ONE)) if t > _ONE else e / (_ONE + e)
+    for _ in range(3):
+        e = exp(t - w)
+        excess = w - e
+        slope = _ONE + e
+        w -= _TWO * excess * slope / (_TWO * slope * slope + excess * e)
+    return series if t < _SMALL else w
+
+
+@register_jitable
+def _polynomial(coefficients, x):
+    """Horner's rule; the leading coefficient comes first."""
+    value = coefficients[0] + x * 0
+    for i in range(1, len(coefficients)):
+        value = value * x + coefficients[i]
+    return value
+
+
+@register_jitable
+def _mills_ratio_64(a):
+    """`mills_ratio`, exact to rounding."""
+    if a < 4:
+        return math.sqrt(math.pi / 2) * math.erfc(a * math.sqrt(0.5)) * np.exp(0.5 * a * a)
+    fraction = 0.0
+    for k in range(30, 0, -1):  # Laplace's continued fraction; from 4 on 30 terms are exact to rounding
+        fraction = k / (a + fraction)
+    return 1 / (a + fraction)
+
+
+def mills_ratio(a):
+    """The normal distribution's tail over its density, Φ(-a) / φ(a), for a >= 0; about 1/a when a is large."""
+    return _mills_ratio_64(a)
+
+
+# (1 + a) · mills_ratio(a) as a polynomial in (a - 3)/(a + 3), within 3e-8: interpolated at Chebyshev's points, the way Shepherd
+# & Laframboise 1981 do for the same function.
+# fmt: off
+_M0, _M1, _M2, _M3, _M4, _M5, _M6, _M7, _M8, _M9, _M10 = map(_F, (
+    0.00015696368, 9.0067326e-05, -0.0012064095, -0.00091679586, 0.0075024946, 0.0029185307,
+    -0.056967527, 0.11320777, -0.041189719, -0.24195664, 1.2183611,
+))
+# fmt: on
+_HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
+_HALF_LOG_TAU_32 = _F(_HALF_LOG_TAU)
+
+
+def log_normal_density(x):
+    """log φ(x) = -x²/2 - log(2π)/2."""
+    return -0.5 * x * x - _HALF_LOG_TAU
+
+
+if not numba.config.DISABLE_JIT:
+
+    @overload(mills_ratio)
+    def _compiled_mills_ratio(a):
+        if a != types.float32:
+            return lambda a: _mills_ratio_64(a)
+
+        def mills_ratio_32(a):
+            x = (a - _THREE) / (a + _THREE)
+            p = _M0 * x + _M1
+            p = p * x + _M2
+            p = p * x + _M3
+            p = p * x + _M4
+            p = p * x + _M5
+            p = p * x + _M6
+            p = p * x + _M7
+            p = p * x + _M8
+            p = p * x + _M9
+            return (p * x + _M10) / (_ONE + a)
+
+        return mills_ratio_32
+
+    @overload(log_normal_density)
+    def _compiled_log_normal_density(x):
+        if x != types.float32:
+            return lambda x: -0.5 * x * x - _HALF_LOG_TAU
+        return lambda x: -_HALF * x * x - _HALF_LOG_TAU_32
+
+
+@kernel_part
+def log_ndtr(x):
+    """log Φ(x), Φ the normal distribution function, without underflow on the left or cancellation on the right."""
+    tail = mills_ratio(abs(x))
+    log_density = log_normal_density(x)
+    left, right = log_density + log(tail), log1p(-min(tail * exp(log_density), _HALF))
+    return left if x < _ZERO else right
+
+
+@kernel_part
+def hazard(x):
+    """φ(x) / Φ(x), the slope of log Φ: about -x far on the left, 0 on the right."""
+    tail = mills_ratio(abs(x))
+    density = exp(log_normal_density(x))
+    left, right = _ONE / tail, density / (_ONE - min(tail * density, _HALF))
+    return left if x < _ZERO else right
+
+
+# Wichura 1988, "Algorithm AS 241: the percentage points of the normal distribution", PPND16; the highest power comes first.
+# fmt: off
+_CENTRE = (
+    2509.0809287301227, 33430.57558358813, 67265.7709270087, 45921.95393154987,
+    13731.69376550946, 1971.5909503065513, 133.14166789178438, 3.3871328727963665,
+)
+_CENTRE_BELOW = (
+    5226.495278852854, 28729.085735721943, 39307.89580009271, 21213.794301586597,
+    5394.196021424751, 687.1870074920579, 42.31333070160091, 1.0,
+)
+_TAIL = (
+    0.0007745450142783414, 0.022723844989269184, 0.2417807251774506, 1.2704582524523684,
+    3.6478483247632045, 5.769497221460691, 4.630337846156546, 1.4234371107496835,
+)
+_TAIL_BELOW = (
+    1.0507500716444169e-09, 0.0005475938084995345, 0.015198666563616457, 0.14810397642748008,
+    0.6897673349851, 1.6763848301838038, 2.053191626637759, 1.0,
+)
+_FAR = (
+    2.0103343992922881e-07, 2.7115555687434876e-05, 0.0012426609473880784, 0.026532189526576124,
+    0.29656057182850487, 1.7848265399172913, 5.463784911164114, 6.657904643501103,
+)
+_FAR_BELOW = (
+    2.0442631033899397e-15, 1.421511758316446e-07, 1.8463183175100548e-05, 0.0007868691311456133,
+    0.014875361290850615, 0.1369298809227358, 0.599832206555888, 1.0,
+)
+# fmt: on
+
+
+@register_jitable
+def ndtri(p):
+    """The x with Φ(x) = p, in float64, for 0 < p < 1."""
+    middle = p - 0.5
+    if abs(middle) <= 0.425:
+        square = 0.180625 - middle * middle
+        return middle * _polynomial(_CENTRE, square) / _polynomial(_CENTRE_BELOW, square)
+    far = math.sqrt(-math.log(min(p, 1 - p)))
+    if far <= 5:
+        x = _polynomial(_TAIL, far - 1.6) / _polynomial(_TAIL_BELOW, far - 1.6)
+    else:
+        x = _polynomial(_FAR, far - 5) / _polynomial(_FAR_BELOW, far - 5)
+    return x if middle > 0 else -x

@@ -1,0 +1,70 @@
+"""Random numbers as a function of where they are needed: (seed, epoch, position), never of a thread or of history.
+
+SplitMix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators"): a counter times an odd constant, then
+two rounds of mixing. Any two runs that ask for the same place get the same number, whatever the order or number of threads.
+"""
+
+import numba
+import numpy as np
+
+from embedx.kernels.compiled import kernel_part
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S11, _S27, _S30, _S31, _S32, _S41 = (np.uint64(s) for s in (11, 27, 30, 31, 32, 41))
+_ONE, _LOW = np.uint64(1), np.uint64(0xFFFFFFFF)
+_TO_UNIT = 2.0**-53
+
+if numba.config.DISABLE_JIT:
+
+    def bits(key, counter):
+        """As below; numpy warns where a product of two integers wraps, which is the point here."""
+        with np.errstate(over="ignore"):
+            return _mixed(key, np.uint64(counter))
+
+else:
+
+    @kernel_part
+    def bits(key, counter):
+        """64 random bits: number `counter` of the stream `key`, both uint64."""
+        return _mixed(key, counter)
+
+
+@kernel_part
+def _mixed(key, counter):
+    x = key + (counter + _ONE) * _GOLDEN
+    x = (x ^ (x >> _S30)) * _MIX1
+    x = (x ^ (x >> _S27)) * _MIX2
+    return x ^ (x >> _S31)
+
+
+@kernel_part
+def uniform(key, counter):
+    """A float64 in [0, 1) with 53 random bits."""
+    return np.float64(bits(key, counter) >> _S11) * _TO_UNIT
+
+
+@kernel_part
+def open_uniform(key, counter):
+    """A float32 in (0, 1), neither end included: the middle of one of 2^23 equal steps."""
+    return np.float32((np.float64(bits(key, counter) >> _S41) + 0.5) * 2.0**-23)
+
+
+@kernel_part
+def high_half(random_bits):
+    """The upper 32 of 64 random bits."""
+    return random_bits >> _S32
+
+
+@kernel_part
+def low_half_below(random_bits, n):
+    """An int64 in [0, n) from the lower 32 of 64 random bits; biased by less than n / 2**32."""
+    return np.int64(((random_bits & _LOW) * np.uint64(n)) >> _S32)
+
+
+def stream_key(*places: int) -> np.uint64:
+    """The key of the stream that belongs to a place, such as (seed, epoch, block)."""
+    key = np.uint64(0)
+    for place in places:
+        key = np.uint64(bits(key, np.uint64(place % 2**64)))
+    return key

@@ -1,0 +1,1 @@
+"""What every run needs whatever it trains: threads, schedule, progress, interruption, memory, the folder on disk."""

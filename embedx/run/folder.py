@@ -1,0 +1,331 @@
+"""The model folder on disk: what training leaves behind, whatever the task.
+
+    NAME.npy      an array
+    STEM.tsv      name TAB count, one name a line, or names alone; line k describes row k of the arrays that it belongs to
+    model.json    format number, embedx version, task, lines of the .tsv files, shapes of the arrays, settings as used, facts
+                  of the run
+
+Which arrays and names there are is the task's affair: see `embedx.vectors.model` for word vectors, `embedx.classification.classifier` for classifiers.
+
+Everything is plain: arrays are memory-mapped when a model is loaded, and nothing is ever unpickled. In a .tsv file a tab,
+newline, carriage return or backslash within a name is written as `\\t`, `\\n`, `\\r` or `\\\\`.
+
+A folder is written beside its final place and renamed into it, so whoever looks sees a complete model. Overwriting takes
+two renames: NAME to NAME.replaced, then the new folder to NAME. A process killed between the two leaves the old model as
+NAME.replaced, where `read` still finds it when it is asked for NAME. A process killed earlier leaves a folder
+NAME.partial-… that may be deleted.
+"""
+
+import datetime
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embedx.errors import EmbedxError
+
+FORMAT = 1
+DESCRIPTION = "model.json"
+REMEDY = "restore the folder from a copy, or train again"
+SOURCES = {"skipgram": "`embedx train` wrote, or a vector file", "classification": "`embedx classify` wrote"}  # by task
+
+BLOCK_FLOATS = 1 << 22  # rows are copied and normed 16 MB at a time, so that a huge table is never doubled in memory
+
+ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+UNESCAPES = {escape: character for character, escape in ESCAPES.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Folder:
+    """The content of a model folder."""
+
+    path: Path
+    task: str
+    names: dict[str, tuple[list[str], np.ndarray | None]]  # by the stem of their file; counts int64 (names,), or None
+    arrays: dict[str, np.ndarray]  # memory-mapped
+    settings: dict[str, Any]
+    facts: dict[str, Any]
+
+
+def row_blocks(array: np.ndarray) -> Iterator[np.ndarray]:
+    """Consecutive rows of `array`, a few megabytes at a time; at least one block."""
+    width = max(1, array[:1].size)
+    step = max(1, BLOCK_FLOATS // width)
+    for start in range(0, max(1, len(array)), step):
+        yield array[start : start + step]
+
+
+# ---- reading
+
+
+def read(path: str | Path, task: str) -> Folder:
+    """The model of `task` in a folder.
+
+    Raises EmbedxError, naming the file and a remedy, for whatever is missing, damaged, too new or of another task.
+    """
+    path = present(Path(path))
+    if not (path / DESCRIPTION).exists():
+        what = f"not a model folder (it has no {DESCRIPTION})" if path.exists() else "no such folder"
+        raise EmbedxError(f"{path}: {what}; give one that {SOURCES[task]}")
+    description = read_description(path)
+    check_task(path / DESCRIPTION, description["task"], task)
+    return Folder(
+        path,
+        task,
+        {stem: read_names(path / f"{stem}.tsv", lines) for stem, lines in description["names"].items()},
+        {name: read_array(path / f"{name}.npy", expected) for name, expected in description["arrays"].items()},
+        description["settings"],
+        {"version": description.get("embedx"), "created": description.get("created"), **description["facts"]},
+    )
+
+
+def task_of(path: str | Path) -> str | None:
+    """The task of the model folder `path`, or None if it is none. Raises EmbedxError if its description is damaged."""
+    path = present(Path(path))
+    return str(read_description(path)["task"]) if (path / DESCRIPTION).exists() else None
+
+
+def read_description(path: Path) -> dict[str, Any]:
+    """The content of model.json, with what `read` relies on checked."""
+    file = path / DESCRIPTION
+    try:
+        description = json.loads(file.read_bytes())
+        version = description["format"]
+        if "names" not in description:  # written before there were other tasks
+            description["names"] = {"vocabulary": description["words"]}
+        objects = [description[key] for key in ("names", "arrays", "settings", "facts")]
+        description["task"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise EmbedxError(f"{file}: damaged ({error}); {REMEDY}") from error
+    if version != FORMAT:
+        raise EmbedxError(f"{file}: format {version}, while this embedx reads format {FORMAT}; upgrade embedx")
+    if not all(isinstance(each, dict) for each in objects):
+        raise EmbedxError(f"{file}: damaged (names, arrays, settings and facts must be objects); {REMEDY}")
+    return dict(description)
+
+
+def check_task(file: Path, given: str, wanted: str) -> None:
+    """Raise EmbedxError if a model of the task `given` was taken for one of the task `wanted`."""
+    if given == wanted:
+        return
+    if wanted == "skipgram":
+        raise EmbedxError(f"{file}: a model of the task {given!r} has no word vectors; give a skipgram model")
+    kind = "word vectors are" if given == "skipgram" else f"a model of the task {given!r} is"
+    raise EmbedxError(f"{file}: {kind} no classifier; give a model that {SOURCES[wanted]}")
+
+
+def read_array(file: Path, expected: dict[str, Any]) -> np.ndarray:
+    """The array in `file`, memory-mapped read-only, which must have the shape and dtype that model.json states."""
+    try:
+        array = np.load(file, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise EmbedxError(f"{file}: missing; {REMEDY}") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise EmbedxError(f"{file}: damaged ({error}); {REMEDY}") from error
+    if [list(array.shape), str(array.dtype)] != [expected.get("shape"), expected.get("dtype")]:
+        raise EmbedxError(
+            f"{file}: holds {array.dtype} {array.shape}, but {DESCRIPTION} says "
+            f"{expected.get('dtype')} {expected.get('shape')}; {REMEDY}"
+        )
+    return np.asarray(array)  # the same pages without the memmap class, which slows every small slice
+
+
+def read_names(file: Path, lines: int) -> tuple[list[str], np.ndarray | None]:
+    """The names in `file`, which must be as many as model.json states, and their counts as int64 where the file has them."""
+    try:
+        text = file.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise EmbedxError(f"{file}: missing; {REMEDY}") from None
+    except (OSError, ValueError) as error:
+        raise EmbedxError(f"{file}: damaged ({error}); {REMEDY}") from error
+    if text and not text.endswith("\n"):
+        raise EmbedxError(f"{file}: cut short within its last line; {REMEDY}")
+    parts = [line.partition("\t") for line in text.split("\n")[:-1]]
+    names = [unescape(name) if "\\" in name else name for name, _, _ in parts]
+    if len(names) != lines:
+        raise EmbedxError(f"{file}: {len(names)} lines, but {DESCRIPTION} says {lines}; {REMEDY}")
+    if len(set(names)) < len(names):
+        raise EmbedxError(f"{file}: some name stands there twice; {REMEDY}")
+    if not any(tab for _, tab, _ in parts):
+        return names, None
+    try:
+        counts = np.array([int(count) for _, _, count in parts], np.int64)
+    except (ValueError, OverflowError):
+        line = next(i for i, (_, _, count) in enumerate(parts, 1) if not re.fullmatch(r"\d{1,18}", count))
+        raise EmbedxError(f"{file}:{line}: no count after the name; lines look like `name TAB count`; {REMEDY}") from None
+    return names, counts
+
+
+def escape(name: str) -> str:
+    return re.sub(r"[\\\t\n\r]", lambda match: ESCAPES[match[0]], name)
+
+
+def unescape(name: str) -> str:
+    return re.sub(r"\\.", lambda match: UNESCAPES.get(match[0], match[0]), name)
+
+
+# ---- writing
+
+
+def check_output(folder: Path, overwrite: bool) -> None:
+    """Raise EmbedxError if a model cannot be saved as `folder`; call it before training for hours."""
+    folder = folder.resolve()
+    there = present(folder)
+    if there.exists():
+        if not overwrite:
+            raise EmbedxError(f"{there}: exists already; add --overwrite, or choose another --output")
+        if not there.is_dir() or (any(there.iterdir()) and not (there / DESCRIPTION).exists()):
+            raise EmbedxError(f"{there}: not a model folder, so it is not overwritten; choose another --output")
+    parent = next(each for each in folder.parents if each.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise EmbedxError(f"{parent}: cannot be written to; choose another --output")
+
+
+def save(
+    folder: Path,
+    *,
+    task: str,
+    names: Mapping[str, tuple[Sequence[str], np.ndarray | None]],
+    arrays: Mapping[str, np.ndarray],
+    settings: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    overwrite: bool = False,
+) -> Path:
+    """Write a model folder and return its path; at any moment the folder is absent, the old model or the new one, whole.
+
+    names     by the stem of their file; beside them counts, int64 (names,), or None
+    arrays    by name; rows may be padded views
+    settings  those of the run, as JSON types; `facts` likewise: objective, final loss, seconds
+    """
+    check_content(names, arrays)
+    check_output(folder, overwrite)
+    folder = folder.resolve()
+    partial = folder.with_name(f"{folder.name}.partial-{secrets.token_hex(4)}")
+    description = {
+        "format": FORMAT,
+        "embedx": installed_version(),
+        "task": task,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "names": {stem: len(each) for stem, (each, _) in names.items()},
+        "arrays": {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()},
+        "settings": settings,
+        "facts": facts,
+    }
+    try:
+        partial.mkdir(parents=True)
+        for name, array in arrays.items():
+            write_array(partial / f"{name}.npy", array)
+        for stem, (each, counts) in names.items():
+            write_bytes(partial / f"{stem}.tsv", name_lines(each, counts))
+        text = json.dumps(description, indent=2, ensure_ascii=False, default=plain) + "\n"
+        write_bytes(partial / DESCRIPTION, [text.encode()])
+        sync_folder(partial)
+        put_in_place(partial, folder)
+    except OSError as error:
+        raise EmbedxError(f"{folder}: cannot write the model: {error.strerror or error}; choose another --output") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def check_content(names: Mapping[str, tuple[Sequence[str], np.ndarray | None]], arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise ValueError for what no caller of ours may pass."""
+    for name in (*names, *arrays):
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise ValueError(f"{name}: files have lower-case identifiers as names")
+    for stem, (each, counts) in names.items():
+        if len(set(each)) != len(each):
+            raise ValueError(f"{stem}: no name may stand there twice")
+        if counts is not None and len(counts) != len(each):
+            raise ValueError(f"{stem}: {len(counts)} counts for {len(each)} names")
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise ValueError(f"{name}: arrays are plain numbers")
+
+
+def write_array(file: Path, array: np.ndarray) -> None:
+    """Write `array` as C-order npy, a block of rows at a time, which drops any padding between the rows."""
+    with file.open("wb") as out:
+        header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
+        np.lib.format.write_array_header_1_0(out, header)
+        for rows in row_blocks(array):
+            out.write(np.ascontiguousarray(rows).data)
+        sync(out)
+
+
+def name_lines(names: Sequence[str], counts: np.ndarray | None) -> Iterator[bytes]:
+    if counts is None:
+        return (f"{escape(name)}\n".encode() for name in names)
+    return (f"{escape(name)}\t{count}\n".encode() for name, count in zip(names, counts.tolist(), strict=True))
+
+
+def write_bytes(file: Path, pieces: Iterator[bytes] | list[bytes]) -> None:
+    with file.open("wb") as out:
+        out.writelines(pieces)
+        sync(out)
+
+
+def put_in_place(partial: Path, folder: Path) -> None:
+    """Rename `partial` to `folder`; a model that is there makes room first and is deleted last."""
+    replaced = replaced_name(folder)
+    if folder.exists():
+        shutil.rmtree(replaced, ignore_errors=True)  # left by a process killed while it deleted
+        folder.rename(replaced)
+    try:
+        partial.rename(folder)
+    except OSError:
+        if replaced.exists():
+            replaced.rename(folder)
+        raise
+    sync_folder(folder.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def replaced_name(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".replaced")
+
+
+def present(folder: Path) -> Path:
+    """`folder`, or where its model lies if a process was killed between the two renames of an overwrite."""
+    if folder.exists() or not folder.name:
+        return folder
+    replaced = replaced_name(folder)
+    return replaced if (replaced / DESCRIPTION).exists() else folder
+
+
+def sync(out: Any) -> None:
+    """Have the disk hold what was written to the open file `out`, so that a power cut after the rename finds it."""
+    out.flush()
+    os.fsync(out.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    if os.name != "posix":  # elsewhere folders cannot be opened
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def plain(value: Any) -> Any:
+    """What JSON does not know, as what it does: numpy's numbers and arrays, paths."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return str(value)
+
+
+def installed_version() -> str:
+    try:
+        return metadata.version("embedx")
+    except metadata.PackageNotFoundError:
+        return "unknown"

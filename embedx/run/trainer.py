@@ -1,0 +1,261 @@
+"""Runs stretches of data through a training kernel: threads, learning rate, progress, clean ends and the divergence guard.
+
+The trainer knows neither text nor objectives. It is given `train`, a plain function that trains one stretch with one worker's
+scratch and returns what happened; it decides which stretch is next, at which rate, and when to stop.
+"""
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from embedx.errors import DivergedError
+from embedx.run.interrupts import to_the_end
+from embedx.run.progress import Progress
+
+
+@dataclass
+class Tally:
+    """What was done, summed in float64."""
+
+    loss: float = 0.0
+    pairs: int = 0
+    words: int = 0  # words of the vocabulary read, before subsampling; or examples
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(self.loss + other.loss, self.pairs + other.pairs, self.words + other.words)
+
+    def since(self, earlier: "Tally") -> "Tally":
+        return Tally(self.loss - earlier.loss, self.pairs - earlier.pairs, self.words - earlier.words)
+
+    @property
+    def mean_loss(self) -> float | None:
+        """Loss per pair, in nats; None if there was no pair."""
+        return self.loss / self.pairs if self.pairs else None
+
+
+@dataclass
+class Outcome:
+    """How a run ended."""
+
+    tally: Tally
+    seconds: float
+    epochs: float  # passes over the data, a fraction when it ended early
+    first_loss: float | None  # mean per pair over the first twentieth of the run
+    final_loss: float | None  # and over the last
+    interrupted_by: BaseException | None = None  # the KeyboardInterrupt that ended it early, if one did
+
+
+SCHEDULES = ("linear", "constant", "inverse-sqrt", "inverse")
+
+
+@dataclass
+class Schedule:
+    """How long to train, and the learning rate on the way.
+
+    The end is `epochs` passes over `n_stretches` stretches of `n_words` words or, if `time_budget` seconds are given, the bell.
+    The rate starts at `learning_rate` and goes by `shape`: "linear" falls to zero at the end, "constant" stays, "inverse-sqrt"
+    is divided by the root of the number of the update, "inverse" by one plus the passes so far. On top of that it is
+    multiplied by `decay` after each `decay_every` updates, or after each pass if that is None.
+    """
+
+    learning_rate: float
+    n_stretches: int
+    n_words: int
+    epochs: int
+    time_budget: float | None = None
+    shape: str = "linear"
+    decay: float = 1.0
+    decay_every: int | None = None
+    updates: float = 1.0  # in a stretch
+    unit: str = "words"
+
+    @property
+    def n_steps(self) -> float:
+        return math.inf if self.time_budget else self.n_stretches * self.epochs
+
+    def share_done(self, steps: int, seconds: float) -> float:
+        """How much of the run is over, 0 to 1."""
+        return min(seconds / self.time_budget, 1.0) if self.time_budget else steps / self.n_steps
+
+    def rate(self, share_done: float, steps: int) -> float:
+        """The learning rate when a share of the run is done, which took so many steps."""
+        updates = steps * self.updates
+        rate = self.learning_rate
+        if self.shape == "linear":
+            rate *= 1.0 - share_done
+        elif self.shape == "inverse-sqrt":
+            rate /= math.sqrt(updates + 1)
+        elif self.shape == "inverse":
+            rate /= 1 + steps / self.n_stretches
+        times = updates // self.decay_every if self.decay_every else steps // self.n_stretches
+        return float(rate * self.decay**times)
+
+
+def usable_cores() -> int:
+    """How many cores this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS and Windows
+        return os.cpu_count() or 1
+
+
+Train = Callable[[Any, int, int, float], Tally]  # (scratch, epoch, stretch, learning rate) -> what happened
+
+
+def run(
+    train: Train,
+    scratches: Sequence[Any],
+    schedule: Schedule,
+    progress: Progress,
+    after_epoch: Callable[[int, Tally, float], bool] | None = None,
+) -> Outcome:
+    """Train to the end of the schedule with one thread for each of `scratches`.
+
+    `after_epoch` (number of the epoch, what it did, seconds of training so far), if given, is called while no thread trains,
+    after each epoch that was begun; training ends when it returns True. Its time is not counted.
+    Ctrl-C (any KeyboardInterrupt) ends it after the stretches under way, and is reported in the outcome.
+    Raises `DivergedError` when a stretch's loss is not finite, and whatever `train` raises.
+    """
+    work = _Work(train, schedule, pausing=after_epoch is not None)
+    reports = _Reports(work, progress)
+    interrupted_by: BaseException | None = None
+    if schedule.time_budget:
+        progress.start("training", schedule.time_budget, "s")
+    else:
+        progress.start("training", schedule.n_words * schedule.epochs, f" {schedule.unit}")
+    workers: list[threading.Thread] = []
+    epoch, before = 0, work.tally
+    try:
+        while not work.is_over():
+            work.resume(len(scratches))
+            workers = [threading.Thread(target=work.go_on, args=(scratch,), daemon=True) for scratch in scratches]
+            for worker in workers:
+                worker.start()
+            while not work.idle.wait(progress.interval):
+                reports.tell()
+            work.pause()
+            if after_epoch is not None and work.error is None:
+                work.stop = after_epoch(epoch, work.tally.since(before), work.seconds) or work.stop
+                epoch, before = epoch + 1, work.tally
+    except KeyboardInterrupt as interrupt:
+        interrupted_by = interrupt
+    finally:
+        work.stop = True
+        to_the_end(lambda: _end(workers, reports, progress))
+    if work.error is not None:
+        raise work.error
+    losses = [tally.mean_loss for tally in work.twentieths if tally.pairs] or [None]
+    return Outcome(work.tally, work.seconds, work.steps_done / schedule.n_stretches, losses[0], losses[-1], interrupted_by)
+
+
+def _end(workers: Sequence[threading.Thread], reports: "_Reports", progress: Progress) -> None:
+    """Wait for the stretches under way and tell what they did."""
+    for worker in workers:
+        if worker.ident is not None:
+            worker.join()
+    reports.work.pause()
+    reports.tell()
+    progress.finish()
+
+
+@dataclass
+class _Work:
+    """What the workers share; everything that changes does so under `lock`."""
+
+    train: Train
+    schedule: Schedule
+    pausing: bool  # at the end of each epoch
+    n_workers: int = 0  # that still have something to do
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    idle: threading.Event = field(default_factory=threading.Event)  # the last worker has left
+    seconds_before: float = 0.0  # of training, until the last pause
+    resumed: float | None = None  # when the threads were let go; None while they pause
+    stop: bool = False
+    next_step: int = 0
+    pause_at: int = 0
+    steps_done: int = 0
+    learning_rate: float = 0.0
+    tally: Tally = field(default_factory=Tally)
+    twentieths: list[Tally] = field(default_factory=lambda: [Tally() for _ in range(20)])  # by share of the run done
+    error: BaseException | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training so far, without pauses."""
+        return self.seconds_before + (time.monotonic() - self.resumed if self.resumed is not None else 0.0)
+
+    def is_over(self) -> bool:
+        return self.stop or self.error is not None or self.schedule.share_done(self.next_step, self.seconds) >= 1.0
+
+    def resume(self, n_workers: int) -> None:
+        self.n_workers, self.resumed = n_workers, time.monotonic()
+        self.pause_at = (self.next_step // self.schedule.n_stretches + 1) * self.schedule.n_stretches
+        self.idle.clear()
+
+    def pause(self) -> None:
+        self.seconds_before, self.resumed = self.seconds, None
+
+    def go_on(self, scratch: Any) -> None:
+        """A worker's life: take the next stretch, train it, add it to the tally."""
+        try:
+            while (step := self._take()) is not None:
+                number, share, rate = step
+                epoch, stretch = divmod(number, self.schedule.n_stretches)
+                done = self.train(scratch, epoch, stretch, rate)
+                if not math.isfinite(done.loss):
+                    seen = f"{self.tally.words + done.words:,} {self.schedule.unit}"
+                    raise DivergedError(
+                        f"the loss is not finite after {seen} at learning rate {rate:.4g}; "
+                        f"try a smaller --learning-rate, {self.schedule.learning_rate / 4:.3g} say"
+                    )
+                with self.lock:
+                    self.tally += done
+                    self.twentieths[int(20 * share)] += done
+                    self.steps_done += 1
+        except BaseException as error:
+            with self.lock:
+                self.error = self.error or error
+                self.stop = True
+        finally:
+            with self.lock:
+                self.n_workers -= 1
+                if self.n_workers == 0:
+                    self.idle.set()
+
+    def _take(self) -> tuple[int, float, float] | None:
+        """The next stretch, the share of the run that is over and the learning rate there; None at the end."""
+        with self.lock:
+            share = self.schedule.share_done(self.next_step, self.seconds)
+            if self.stop or share >= 1.0 or (self.pausing and self.next_step >= self.pause_at):
+                return None
+            number = self.next_step
+            self.next_step += 1
+            self.learning_rate = self.schedule.rate(share, number)
+            return number, share, self.learning_rate
+
+
+class _Reports:
+    """Tells `progress` what happened since it was last told."""
+
+    def __init__(self, work: _Work, progress: Progress) -> None:
+        self.work, self.progress = work, progress
+        self.told, self.told_at = Tally(), 0.0
+
+    def tell(self) -> None:
+        with self.work.lock:
+            tally, rate = self.work.tally, self.work.learning_rate
+        now = self.work.seconds
+        news = tally.since(self.told)
+        if news.words == 0:
+            return
+        self.progress.update(
+            min(now, self.work.schedule.time_budget) if self.work.schedule.time_budget else tally.words,
+            loss=news.mean_loss,
+            learning_rate=rate,
+            **{f"{self.work.schedule.unit}_per_second": round(news.words / max(now - self.told_at, 1e-9))},
+        )
+        self.told, self.told_at = tally, now

@@ -1,0 +1,275 @@
+"""The task of word vectors by the collapsed objective: count all pairs of a corpus, then take full gradient steps.
+
+corpora -> encoded tokens -> vocabulary -> counts of pairs -> an epoch of streaming -> [engine: alternating steps] -> model
+
+Yen et al. 2018, section 5.3: pairs of the same two words are one term, weighted by how often they occur (eq. 9), and gradient
+steps are taken on all input vectors and on all output vectors in turn, from where one epoch of negative sampling leads.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embedx import objectives
+from embedx.engine import collapsed as engine
+from embedx.engine.alternating import Descent, Iteration, Side
+from embedx.engine.loading import load_kernel
+from embedx.errors import EmbedxError
+from embedx.kernels.random import stream_key
+from embedx.kernels.simd import padded
+from embedx.objectives.contract import Objective
+from embedx.run import trainer
+from embedx.run.interrupts import to_the_end
+from embedx.run.memory import available_memory
+from embedx.run.progress import Progress, Silent
+from embedx.samplers.draws import noise_distribution
+from embedx.settings import Settings, TextSettings, VocabularySettings, option_name, param, settings_of
+from embedx.skipgram import task as skipgram
+from embedx.skipgram.task import SkipGramSettings, Trained
+from embedx.text import cooccurrence
+from embedx.text.cooccurrence import Counts
+from embedx.text.encode import Corpora, encode
+from embedx.text.vocabulary import kept_counts, select
+from embedx.vectors import model
+
+NOT_TAKEN = ("sampler", "sampler_exponent", "share", "draws", "negatives", "warm_up")  # settings of streaming: nothing is drawn
+SHARED = ("dim", "window", "bias", "threads", "heldout", "seed")  # settings that the streaming epoch has in common
+# Settings that differ from streaming's. K/20 is the paper's; to keep only the best of what is found leaves so much of the
+# softmax out that held-out text becomes less likely with each iteration.
+DEFAULTS = {"epochs": 20, "learning_rate": 1.0, "query": 0.05, "keep": 1.0}
+
+
+@dataclasses.dataclass(frozen=True)
+class CollapsedSettings(Settings):
+    """What only the collapsed objective takes."""
+
+    warm_start: str = param("ns", "start from an epoch of streaming with this objective, or afresh", choices=("ns", "none"))
+    # One pass instead of five fits what happened to be kept: after 10 iterations on 10 MB of Wikipedia held-out text has -8.23
+    # instead of -8.13 nats.
+    count_passes: int = param(
+        5, "passes whose pairs are counted; each draws anew which words are kept and how far windows reach", at_least=1
+    )
+    count_memory: float = param(4.0, "gigabytes of memory that counting pairs may take", above=0.0)
+
+
+Watch = Callable[[model.WordVectors, Iteration], None]
+
+
+def collapses(objective: Objective | type[Objective]) -> bool:
+    """Whether an objective can be told the counts of an input as one example, and means what eq. 9 does: it meets all rows, or
+    those that a search finds, keeps nothing in between, and its scores are logarithms of probabilities.
+    """
+    is_stateless = objective.state_width == 0 and objective.uniforms_width == 0 and objective.kind == "gradient"
+    meets_all = objective.samplers == ("all",) and objective.merges
+    return is_stateless and (meets_all or ("search" in objective.samplers and objective.calibrated))
+
+
+def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGramSettings, CollapsedSettings, Objective]:
+    """The settings among `options`, and the objective with its own.
+
+    Raises `EmbedxError` for an objective that cannot be collapsed, or a setting that does not apply.
+    """
+    if not collapses(objective):
+        takers = ", ".join(name for name, each in objectives.OBJECTIVES.items() if collapses(each))
+        raise EmbedxError(f"--collapsed does not apply to --objective {objective.name}; taken by {takers}")
+    for name in NOT_TAKEN:
+        if name in options:
+            raise EmbedxError(f"{option_name(name)} does not apply with --collapsed, where nothing is drawn")
+    own = {name: value for name, value in objective.word_defaults.items() if name in settings_of(objective.Settings)}
+    made = objective(objective.Settings.from_options({**own, **DEFAULTS, **options}))
+    if not collapses(made):
+        raise EmbedxError(f"--collapsed takes --objective {objective.name} only with a loss that gives probabilities")
+    search = made.search(2)
+    if search is not None and search.steps > 0:
+        raise EmbedxError("--collapsed takes exact scores of the rows found; leave out --no-rescore")
+    settings = SkipGramSettings.from_options({**DEFAULTS, **options, "sampler": objective.samplers[0]})
+    return settings, CollapsedSettings.from_options(options), made
+
+
+def check_not_typed(typed: dict[str, Any]) -> None:
+    """Raise `EmbedxError` for a setting that only the collapsed objective takes."""
+    for field in dataclasses.fields(CollapsedSettings):
+        if field.name in typed:
+            raise EmbedxError(f"{option_name(field.name)} applies only with --collapsed")
+
+
+def train(
+    corpora: Corpora,
+    objective: Objective,
+    settings: SkipGramSettings,
+    collapsed: CollapsedSettings | None = None,
+    *,
+    text: TextSettings | None = None,
+    vocabulary: VocabularySettings | None = None,
+    progress: Progress | None = None,
+    cache_dir: Path | None = None,
+    watch: Watch | None = None,
+    finder: engine.Finder | None = None,
+) -> Trained:
+    """Word vectors of `corpora`, named or given as for `embedx.skipgram.train`; `settings` are those that `chosen` gives.
+
+    watch   is called with the vectors, which are views, at the start and after each iteration; its time is not counted
+    finder  finds the rows that compete; by default as the objective's `search` says, else all do
+    Raises `EmbedxError` for what the user can mend. Ctrl-C and the end of the time budget end the training with the vectors
+    that were last found to be better than those before.
+    """
+    collapsed, progress = collapsed or CollapsedSettings(), progress or Silent()
+    text, vocabulary = text or TextSettings(), vocabulary or VocabularySettings()
+    settings = dataclasses.replace(settings, threads=settings.threads or trainer.usable_cores())
+    with encode(corpora, text, progress, cache_dir) as corpus:
+        words, remap = select(corpus, vocabulary)
+        progress.note(f"vocabulary: {len(words):,} words, {words.n_tokens:,} of {corpus.n_tokens:,} tokens")
+        memory = _counting_memory(len(corpus.tokens), settings, collapsed)
+        check_memory(len(words), memory, settings)
+        kept = kept_counts(words.counts, vocabulary.sample)
+        objective.prepare(kept)
+        noise = noise_distribution(words.counts, "unigram", 1.0)
+        tables = skipgram.new_tables(objective, settings, kept, noise)
+        task = skipgram.Task(corpus, words, remap, noise, tables, objective, settings, text, vocabulary, progress)
+        keys = [stream_key(settings.seed, epoch) for epoch in range(collapsed.count_passes)]
+        with (
+            cooccurrence.counted(task.stream(), len(words), settings.window, keys, memory, progress, cache_dir) as counts,
+            engine.workers(settings.threads or 1) as workers,
+        ):
+            totals = cooccurrence.totals(counts)
+            progress.note(f"{totals[0].sum():,.0f} pairs, {len(counts.targets):,} of them distinct")
+            warm = _warm_start(task, kept, collapsed) if collapsed.warm_start != "none" else None
+            warm_seconds, interrupted_by = (warm.seconds, warm.interrupted_by) if warm else (0.0, None)
+
+            def after_iteration(iteration: Iteration) -> None:
+                if watch is not None:
+                    watch(task.model(None), iteration)
+                is_due = settings.heldout_every and iteration.number and iteration.number % settings.heldout_every == 0
+                if is_due and task.heldout:
+                    found = task.heldout_metrics()["log_likelihood"]
+                    progress.note(f"iteration {iteration.number}: held-out log-likelihood {found:.4f}")
+
+            rows = _rows(task, counts, workers, finder)
+            ends_at = time.monotonic() + settings.time_budget - warm_seconds if settings.time_budget else math.inf
+            descent = _descent(rows, totals, task, ends_at, after_iteration)
+            if interrupted_by is None:
+                descent.run()
+        outcome = _outcome(descent, warm_seconds, interrupted_by or descent.interrupted_by)
+        vectors = _model(task, collapsed, descent, outcome)
+        if task.heldout is not None and outcome.interrupted_by is None:
+            vectors.facts["heldout"] = to_the_end(task.heldout_metrics)
+    return Trained(vectors, outcome)
+
+
+# ---- memory
+
+
+def _counting_memory(n_tokens: int, settings: SkipGramSettings, collapsed: CollapsedSettings) -> int:
+    """Bytes that counting will take."""
+    most_pairs = n_tokens * 2 * settings.window * collapsed.count_passes
+    return min(int(1e9 * collapsed.count_memory), cooccurrence.BYTES_PER_PAIR * most_pairs)
+
+
+def check_memory(n_words: int, counting: int, settings: SkipGramSettings) -> None:
+    """Raise `EmbedxError` if the pairs' counts, of `counting` bytes, or the tables will not fit, before either is allocated."""
+    have = available_memory()
+    if counting > have:
+        raise EmbedxError(
+            f"--count-memory: counting pairs would take {counting / 1e9:.1f} GB, more than the {have / 1e9:.1f} GB there are; "
+            f"try --count-memory {have / 2e9:.2g}"
+        )
+    # both tables, the gradient, a copy to go back to, what adagrad keeps of both, room to work, and a gradient for each thread
+    copies = 7 + (settings.threads or 1)
+    need = 4 * (copies * n_words * padded(settings.dim + 1) + engine.BLOCK_FLOATS)
+    if need > have:
+        raise EmbedxError(
+            f"{n_words:,} words × {settings.dim} numbers with --collapsed need {need / 1e9:.1f} GB, more than the "
+            f"{have / 1e9:.1f} GB there are; lower --dim or --max-vocab"
+        )
+
+
+# ---- a run
+
+
+def _warm_start(task: skipgram.Task, kept: np.ndarray, collapsed: CollapsedSettings) -> trainer.Outcome:
+    """Give the task the tables that an epoch of streaming comes to, and tell how that went.
+
+    That objective's scores mean what its `log_probability` says; what it gives to scores of zero is added to the biases. (For
+    negative sampling the log of the noise: 10 MB of Wikipedia then start at 8.15 nats a pair instead of 8.73.)
+    """
+    found = objectives.find(collapsed.warm_start)
+    options = {name: getattr(task.settings, name) for name in SHARED}
+    settings, objective = skipgram.chosen(found, {**options, "epochs": 1})
+    noise = noise_distribution(task.words.counts, str(settings.sampler), settings.sampler_exponent)
+    objective.prepare(kept)
+    settings = skipgram.resolved(settings, objective, kept, noise, task.progress)
+    tables = skipgram.new_tables(objective, settings, kept, noise)
+    outcome = dataclasses.replace(task, noise=noise, tables=tables, objective=objective, settings=settings).run()
+    if settings.bias != "none":
+        no_scores = np.zeros((1, len(tables.outputs)), dtype=np.float32)
+        tables.outputs[:, settings.dim] += objective.log_probability(no_scores, np.log(noise))[0]
+    task.tables = tables
+    return outcome
+
+
+def _rows(task: skipgram.Task, counts: Counts, workers: engine.Workers, finder: engine.Finder | None) -> engine.Rows:
+    """Which rows compete, with the kernel compiled."""
+    objective, outputs = task.objective, task.tables.outputs
+    columns = task.settings.dim + (task.settings.bias != "none")
+    numbers = objective.numbers(len(outputs), len(task.words))
+    search = objective.search(len(outputs))
+    if finder is None and search is not None:
+        finder = engine.Searching(search.of(columns), len(outputs), columns, task.settings.seed, workers)
+    if finder is None:
+        exact = engine.AllRows(objective.coefficients, numbers, counts, len(outputs), columns, workers)
+        load_kernel(engine.answer_all, objective, exact.arguments(0, exact.z, 0, 0, 0), task.progress)
+        return exact
+    found = engine.FoundRows(objective.coefficients, numbers, counts, len(outputs), columns, workers, finder)
+    none = engine.Found(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), 0)
+    n_candidates = np.zeros(workers.n, dtype=np.int64)
+    like = found.arguments(0, task.tables.inputs, outputs, none, 0, 0, 0, engine.INPUTS, outputs, n_candidates)
+    load_kernel(engine.answer_found, objective, like, task.progress)
+    return found
+
+
+def _descent(
+    rows: engine.Rows,
+    totals: tuple[np.ndarray, np.ndarray],
+    task: skipgram.Task,
+    ends_at: float,
+    watch: Callable[[Iteration], None],
+) -> Descent:
+    """The steps that the settings ask for; `totals` are how often each word is an input and a target."""
+    settings, tables = task.settings, task.tables
+    rate, adagrad = float(settings.learning_rate or 0), settings.optimizer == "adagrad"
+    inputs = Side(tables.inputs, settings.dim, totals[0], rate, adagrad)
+    outputs = Side(tables.outputs, settings.dim + (settings.bias != "none"), totals[1], rate, adagrad)
+    iterations = None if settings.time_budget else settings.epochs
+    return Descent(rows, inputs, outputs, iterations, ends_at, task.progress, watch)
+
+
+def _outcome(descent: Descent, warm_seconds: float, interrupted_by: BaseException | None) -> trainer.Outcome:
+    """How it went, as streaming tells it; the loss is None where the start was never evaluated."""
+    history = descent.history
+    first, last = (history[0].objective, history[-1].objective) if history else (None, None)
+    seconds = warm_seconds + (history[-1].seconds if history else 0.0)
+    tally = trainer.Tally(descent.n_pairs * (last or 0.0), round(descent.n_pairs))
+    return trainer.Outcome(tally, seconds, max(len(history) - 1, 0), first, last, interrupted_by)
+
+
+def _model(task: skipgram.Task, collapsed: CollapsedSettings, descent: Descent, outcome: trainer.Outcome) -> model.WordVectors:
+    """The word vectors with the record of the run."""
+    vectors = task.model(None)
+    for name in set(NOT_TAKEN) - {"sampler"}:
+        vectors.settings.pop(name, None)
+    vectors.settings |= collapsed.record()
+    vectors.facts |= {
+        "collapsed": True,
+        "final_loss": outcome.final_loss,
+        "epochs": outcome.epochs,
+        "pairs": outcome.tally.pairs,
+        "history": [dataclasses.asdict(iteration) for iteration in descent.history],
+        "seconds": round(outcome.seconds, 3),
+        "interrupted": outcome.interrupted_by is not None,
+    }
+    return vectors

@@ -1,0 +1,1 @@
+"""Word vectors: loaded, asked, saved, and exchanged with other programs."""

@@ -1,0 +1,203 @@
+"""Words with their vectors: the queries one asks of them, and how they are loaded and saved.
+
+In the model folder (see `embedx.run.folder`):
+
+    input.npy        float32 (words, dim), the word vectors
+    output.npy       float32 (outputs, dim), the rows the input was trained against; further arrays as NAME.npy
+    vocabulary.tsv   word TAB count, most frequent first; line k describes row k
+"""
+
+import difflib
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embedx.errors import EmbedxError
+from embedx.run.folder import DESCRIPTION, REMEDY, present, row_blocks
+from embedx.run.folder import read as read_folder
+from embedx.run.folder import save as save_folder
+from embedx.run.progress import Progress, Silent
+from embedx.vectors import formats
+
+TASK = "skipgram"
+
+
+class UnknownWordError(EmbedxError, KeyError):
+    """A word that the vocabulary does not hold."""
+
+    __str__ = Exception.__str__  # KeyError would quote the message
+
+
+class WordVectors:
+    """Words with their vectors, and what else is known of them."""
+
+    def __init__(
+        self,
+        words: list[str],
+        arrays: dict[str, np.ndarray],  # "input": float32 (words, dim); more when the model was trained by embedx
+        *,
+        counts: np.ndarray | None = None,  # int64 (words,)
+        settings: dict[str, Any] | None = None,
+        facts: dict[str, Any] | None = None,
+    ) -> None:
+        self.words = words
+        self.arrays = arrays
+        self.counts = counts
+        self.settings = settings or {}
+        self.facts = facts or {}
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """The word vectors, float32 (words, dim)."""
+        return self.arrays["input"]
+
+    @property
+    def output_vectors(self) -> np.ndarray | None:
+        """The output rows, float32 (outputs, dim), or None where the file holds none."""
+        return self.arrays.get("output")
+
+    def __repr__(self) -> str:
+        return f"WordVectors({len(self):,} words, dim {self.vectors.shape[1]})"
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: str) -> bool:
+        return word in self._index
+
+    def __getitem__(self, word: str | Sequence[str]) -> np.ndarray:
+        """The vector of a word, float32 (dim,), or of a list of words, float32 (words, dim). Raises KeyError."""
+        if isinstance(word, str):
+            return np.asarray(self.vectors[self.index(word)])
+        return self.vectors[[self.index(each) for each in word]]
+
+    def index(self, word: str) -> int:
+        """The row of `word`. A KeyError for an unknown word names words that look like it."""
+        try:
+            return self._index[word]
+        except KeyError:
+            similar = self._lookalikes(word)
+            hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
+            raise UnknownWordError(f"{word}: not among the {len(self):,} words of the model{hint}") from None
+
+    def similarity(self, a: str, b: str) -> float:
+        """Cosine of two words' vectors."""
+        return float(self._unit(a) @ self._unit(b))
+
+    def analogy(self, a: str, b: str, c: str, top_k: int = 10) -> list[tuple[str, float]]:
+        """Words d such that a is to b as c is to d: those whose vectors point most nearly where b - a + c does (3CosAdd)."""
+        return self.most_similar([b, c], [a], top_k)
+
+    def most_similar(
+        self,
+        positive: str | np.ndarray | Sequence[str | np.ndarray],
+        negative: str | np.ndarray | Sequence[str | np.ndarray] = (),
+        top_k: int = 10,
+    ) -> list[tuple[str, float]]:
+        """The `top_k` words with the largest cosine to the sum of the unit vectors of `positive` minus that of `negative`.
+
+        The words asked with are left out, as in word2vec.c and gensim. A vector in place of a word counts with its own length.
+        """
+        plus, minus = as_list(positive), as_list(negative)
+        query = np.zeros(self.vectors.shape[1], np.float32)
+        for sign, items in ((1, plus), (-1, minus)):
+            for item in items:
+                query += sign * (self._unit(item) if isinstance(item, str) else item)
+        query = unit(query)
+        cosines = self.vectors @ query / self._norms
+        asked = {self.index(item) for item in plus + minus if isinstance(item, str)}
+        wanted = min(top_k + len(asked), len(self))
+        best = np.argpartition(-cosines, wanted - 1)[:wanted]
+        best = best[np.lexsort((best, -cosines[best]))]
+        return [(self.words[row], float(cosines[row])) for row in best.tolist() if row not in asked][:top_k]
+
+    def _unit(self, word: str) -> np.ndarray:
+        return unit(self[word])
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {word: row for row, word in enumerate(self.words)}
+
+    @cached_property
+    def _norms(self) -> np.ndarray:  # float32 (words,), 1 where a vector is zero
+        norms = np.concatenate([np.linalg.norm(rows, axis=1) for rows in row_blocks(self.vectors)])
+        norms[norms == 0] = 1
+        return norms
+
+    def _lookalikes(self, word: str) -> list[str]:
+        """Up to three words that differ from `word` by case, else by a letter or two."""
+        folded = word.casefold()
+        variants = [other for other in self.words if other.casefold() == folded]
+        if variants:
+            return variants[:3]
+        # difflib takes seconds for a large vocabulary; those that begin alike and are about as long are few.
+        near: dict[str, str] = {}
+        for other in self.words[:200_000]:
+            if other[:1].casefold() == folded[:1] and abs(len(other) - len(word)) <= 2:
+                near.setdefault(other.casefold(), other)
+        return [near[match] for match in difflib.get_close_matches(folded, near, n=3, cutoff=0.75)]
+
+
+def unit(vector: np.ndarray) -> np.ndarray:
+    """`vector` at length 1; a zero vector stays zero."""
+    norm = float(np.linalg.norm(vector))
+    return np.divide(vector, norm) if norm > 0 else vector
+
+
+def as_list(items: str | np.ndarray | Sequence[str | np.ndarray]) -> list[str | np.ndarray]:
+    return [items] if isinstance(items, str) or (isinstance(items, np.ndarray) and items.ndim == 1) else list(items)
+
+
+# ---- reading
+
+
+def load(path: str | Path, progress: Progress | None = None) -> WordVectors:
+    """The word vectors in a model folder (memory-mapped), or in any vector file that `embedx.vectors.formats` reads.
+
+    Raises EmbedxError, naming the file and a remedy, for whatever is missing, damaged or too new.
+    """
+    if present(Path(path)).is_dir():
+        return load_folder(Path(path))
+    words, vectors = formats.read(path, progress or Silent())
+    return WordVectors(words, {"input": vectors}, facts={"source": str(path)})
+
+
+def load_folder(path: Path) -> WordVectors:
+    stored = read_folder(path, TASK)
+    if "input" not in stored.arrays or "vocabulary" not in stored.names:
+        raise EmbedxError(f"{stored.path / DESCRIPTION}: names no array `input` or no `vocabulary`; {REMEDY}")
+    words, counts = stored.names["vocabulary"]
+    rows = len(stored.arrays["input"])
+    if len(words) != rows:
+        raise EmbedxError(f"{stored.path / 'vocabulary.tsv'}: {len(words):,} words, but input.npy has {rows:,} rows; {REMEDY}")
+    return WordVectors(words, stored.arrays, counts=counts, settings=stored.settings, facts=stored.facts)
+
+
+# ---- writing
+
+
+def save(
+    folder: Path,
+    *,
+    words: Sequence[str],
+    counts: np.ndarray | None,
+    arrays: dict[str, np.ndarray],
+    settings: dict[str, Any],
+    facts: dict[str, Any],
+    overwrite: bool = False,
+) -> Path:
+    """Write a model folder and return its path; at any moment the folder is absent, the old model or the new one, whole.
+
+    words     most frequent first; `counts` int64 (words,) beside them, or None
+    arrays    "input" float32 (words, dim), usually "output", and any others; rows may be padded views
+    settings  those of the run, as JSON types; `facts` likewise: objective, final loss, words trained, seconds
+    """
+    if len(words) != len(arrays["input"]):
+        raise ValueError("each row of the input needs a word of its own")
+    if counts is not None and np.any(counts[1:] > counts[:-1]):
+        raise ValueError("counts must not increase")
+    names = {"vocabulary": (words, counts)}
+    return save_folder(folder, task=TASK, names=names, arrays=arrays, settings=settings, facts=facts, overwrite=overwrite)
