@@ -11,8 +11,8 @@ from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS
 from embedx.engine.loading import load_kernel
 from embedx.kernels.simd import aligned_zeros
 from embedx.objectives import OBJECTIVES
-from embedx.objectives.contract import Search
 from embedx.run.progress import Silent
+from embedx.search.spec import Search
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
 

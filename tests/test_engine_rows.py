@@ -11,10 +11,10 @@ from embedx.engine import sampled as rows
 from embedx.engine.loading import load_kernel
 from embedx.engine.optimizers import pay_all
 from embedx.kernels.random import stream_key
-from embedx.objectives.contract import Paths
 from embedx.run.progress import Silent
 from embedx.samplers.alias import alias_table
 from embedx.samplers.draws import Draws
+from embedx.samplers.path import Paths
 
 NO_PATHS = Paths(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
 KINDS = ("dense", "sparse", "hidden")

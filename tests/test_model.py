@@ -290,5 +290,8 @@ def test_the_description_is_plain_json(tmp_path):
 
 
 def test_no_query_or_export_needs_gensim_or_numba():
-    code = "import sys, embedx.vectors.model, embedx.vectors.formats, embedx.vectors.export; print([m for m in ('gensim', 'numba') if m in sys.modules])"
+    code = (
+        "import sys; from embedx.vectors import model, formats, export; "
+        "print([m for m in ('gensim', 'numba') if m in sys.modules])"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -6,12 +6,12 @@ from reference_search import block_scores
 
 from embedx.kernels.compiled import kernel
 from embedx.kernels.simd import LANES, aligned_zeros, padded
-from embedx.objectives.contract import Search
 from embedx.run.progress import Silent
 from embedx.search import index as indexing
 from embedx.search import query as look
 from embedx.search.cluster_scores import EMPTY, promised
 from embedx.search.clusters import LIMIT, NEVER, directions, new_seeker
+from embedx.search.spec import Search
 from embedx.search.top_k import search_of, top
 from embedx.search.updater import Follower, new_moved, remember
 

@@ -68,8 +68,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     marks the likeliest label alone. `top_k` is right for both.
 
     After `fit`: classes_, n_features_in_, feature_names_in_ (of data frames), n_iter_ (iterations of lbfgs or passes over the
-    data), coef_, intercept_, and classifier_, the `embedx.classification.classifier.Classifier`, whose `save` writes the model folder that
-    `embedx predict` takes. Parameters are float64, except that training by steps on sparse data leaves float32.
+    data), coef_, intercept_, and classifier_, the `Classifier` whose `save` writes the model folder that `embedx predict`
+    takes. Parameters are float64, except that training by steps on sparse data leaves float32.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ class Way(abc.ABC):
     n_rows: int
     dim: int  # the bias included
     state: np.ndarray
-    visits: np.ndarray
+    n_updates: np.ndarray
 
     def __post_init__(self) -> None:
         self.n = len(self.examples.label_offsets) - 1
@@ -139,13 +139,14 @@ class DrawnRows(Way):
             sampling = rows.DISTINCT if sampler == "uniform" else rows.COLLAPSED
         expected = drawn_at_all(noise, n_draws) if sampling == rows.COLLAPSED else n_draws * noise
         self.draws = new_draws(noise, expected, paths)
-        self.numbers = objective.numbers(max(n_draws, 1), n_classes)
+        self.constants = objective.constants(max(n_draws, 1), n_classes)
         is_dense = self.examples.dense.size > 0
         self.plan = rows.Plan(
             n_features=self.examples.dense.shape[1] if is_dense else len(self.hidden.rows) or self.dim - self.has_bias,
             dim=self.dim, has_bias=self.has_bias, is_dense=is_dense, has_hidden=bool(settings.hidden),
-            takes=rows.TAKES[objective.takes], sampling=sampling, n_draws=n_draws, n_classes=n_classes,
-            keeps_hits=objective.keeps_hits, uses_loge=objective.uses_loge, uses_norm=objective.uses_norm,
+            takes=rows.TAKES[objective.positives], sampling=sampling, n_draws=n_draws, n_classes=n_classes,
+            keeps_accidental_hits=objective.keeps_accidental_hits,
+            uses_log_expected_count=objective.uses_log_expected_count, uses_score_gain=objective.uses_score_gain,
             one_label=settings.labels == "one", batch_size=self.batch, sum_over=self.sum_over,
         )  # fmt: skip
         longest = int(np.diff(self.draws.path_offsets).max(initial=1))
@@ -154,7 +155,7 @@ class DrawnRows(Way):
             for _ in range(self.threads)
         ]
         self.stretch = self.batch * max(1, STRETCH // 4 // self.batch)
-        self.tables = rows.Tables(self.hidden, self.outputs, self.state, self.visits)
+        self.tables = rows.Tables(self.hidden, self.outputs, self.state, self.n_updates)
 
     def load_kernels(self, progress: Progress) -> None:
         arguments = self._arguments(self.scratches[0], np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
@@ -164,7 +165,7 @@ class DrawnRows(Way):
         self, scratch: Any, order: np.ndarray, start: int, stop: int, rate: float, clock: float, key: np.uint64
     ) -> tuple[Any, ...]:
         return (
-            self.tables, self.examples, self.draws, self.numbers, self.optimizer, self.plan, scratch, order, start, stop,
+            self.tables, self.examples, self.draws, self.constants, self.optimizer, self.plan, scratch, order, start, stop,
             np.float32(rate), float(clock), key,
         )  # fmt: skip
 
@@ -200,7 +201,7 @@ class FoundRows(DrawnRows):
         most_labels = int(np.diff(self.examples.label_offsets).max(initial=1))
         most = min(search.blocks * search.looked_at, self.n_rows - 1, max(MOST_FOUND // self.batch - most_labels, 1))
         self.found_plan = self.plan._replace(n_draws=most, sampling=rows.REPLACED)
-        self.found_numbers = self.objective.numbers(most, len(self.counts))
+        self.found_constants = self.objective.constants(most, len(self.counts))
         for w, scratch in enumerate(self.scratches):
             own = rows.new_scratch(self.found_plan, self.examples, self.n_rows, 1, self.objective.uniforms_width)
             self.scratches[w] = _Finding(
@@ -234,7 +235,7 @@ class FoundRows(DrawnRows):
         key: np.uint64,
     ) -> tuple[Any, ...]:
         return (
-            self.tables, self.examples, index, self.search, self.found_numbers, self.optimizer, self.found_plan,
+            self.tables, self.examples, index, self.search, self.found_constants, self.optimizer, self.found_plan,
             scratch.found, scratch.probe, scratch.messages, scratch.moved, order, start, stop,
             np.float32(rate), float(clock), key,
         )  # fmt: skip
@@ -273,12 +274,13 @@ class AllRows(Way):
         self.outputs = new_table(self.dim, stride, self.optimizer)
         n_features = len(self.hidden.rows) or (0 if self.examples.dense.size else self.dim - self.has_bias)
         self.steps = columns.AllRows(
-            objective.coefficients, columns.Layer(self.hidden, self.outputs, self.state, self.visits),
+            objective.coefficients, columns.Layer(self.hidden, self.outputs, self.state, self.n_updates),
             self.examples, self.optimizer,
-            n_rows=self.n_rows, has_bias=self.has_bias, pairs=objective.takes == "pair",
-            sums=objective.takes == "sum", keeps_hits=objective.keeps_hits,
-            one_label=settings.labels == "one", uniforms_width=objective.uniforms_width, uses_norm=objective.uses_norm,
-            moves_few=objective.moves_few, numbers=objective.numbers(self.n_rows, self.n_rows),
+            n_rows=self.n_rows, has_bias=self.has_bias, pairs=objective.positives == "single",
+            sums=objective.positives == "summed", keeps_accidental_hits=objective.keeps_accidental_hits,
+            one_label=settings.labels == "one", uniforms_width=objective.uniforms_width,
+            uses_score_gain=objective.uses_score_gain, sparse_gradient=objective.sparse_gradient,
+            constants=objective.constants(self.n_rows, self.n_rows),
             features=new_feature_scratch(self.examples, n_features, self.batch, self.dim), threads=self.threads,
         )  # fmt: skip
         self.scratches = [None]
@@ -331,9 +333,9 @@ class ByTiles(AllRows):
     def _arguments(self, scratch: Any, n: int, first: int, last: int, rate: float, clock: float) -> tuple[Any, ...]:
         bias_row = self.dim - 1 if self.has_bias else -1
         return (
-            self.in_order, self.touched, self.outputs, self.steps.numbers, self.optimizer, scratch, n, self.batch,
-            self.sum_over, bias_row, self.n_rows, first, last, self.objective.keeps_hits,
-            self.objective.takes == "sum", np.float32(rate), float(clock),
+            self.in_order, self.touched, self.outputs, self.steps.constants, self.optimizer, scratch, n, self.batch,
+            self.sum_over, bias_row, self.n_rows, first, last, self.objective.keeps_accidental_hits,
+            self.objective.positives == "summed", np.float32(rate), float(clock),
         )  # fmt: skip
 
     def train(

@@ -18,10 +18,11 @@ from embedx.engine import lbfgs as optimum
 from embedx.engine.examples import examples_of
 from embedx.engine.optimizers import OPTIMIZERS, Optimizer, new_table
 from embedx.errors import DivergedError, EmbedxError
+from embedx.kernels.batch import COEFFICIENTS_64
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.known import Known
 from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_maxima, known_labels, scaled
-from embedx.objectives.contract import COEFFICIENTS_64, Objective
+from embedx.objectives.contract import Objective
 from embedx.run import trainer
 from embedx.run.interrupts import to_the_end
 from embedx.run.memory import available_memory
@@ -193,7 +194,7 @@ def train(
 def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) -> ClassifySettings:
     """The settings with nothing left open but `hidden`, `max_norm`, `decay_every`. Raises `EmbedxError` for what cannot be."""
     sampler = settings.sampler or ("all" if _cannot_search(settings, objective, data) else objective.samplers[0])
-    is_step = objective.kind == "step"
+    is_step = objective.kind == "proximal"
     optimizer = settings.optimizer or ("sgd" if is_step else str(objective.label_defaults.get("optimizer", "adagrad")))
     batch = settings.batch_size if settings.batch_size is not None else 1 if is_step else 100
     rate = settings.learning_rate or float(objective.label_defaults.get("learning_rate", 0.1))
@@ -348,14 +349,14 @@ def _run(
     has_bias = settings.bias != "none"
     dim = (settings.hidden or n_features) + has_bias
     state = np.zeros((n, objective.state_width), dtype=np.float32)
-    visits = np.zeros(n if objective.state_width else 1, dtype=np.int64)
+    n_updates = np.zeros(n if objective.state_width else 1, dtype=np.int64)
     hidden = new_table(n_features if settings.hidden else 0, dim, optimizer)
     if settings.hidden:
         rng = np.random.default_rng([settings.seed, INITIAL])
         hidden.rows[:, : settings.hidden] = rng.uniform(-1, 1, (n_features, settings.hidden)) / math.sqrt(settings.hidden)
     start_of_bias = _first_biases(settings, classifier.counts, n, n_rows)
     way = way_for(objective, settings, examples)(
-        objective, settings, examples, optimizer, classifier.counts, hidden, n_rows, dim, state, visits
+        objective, settings, examples, optimizer, classifier.counts, hidden, n_rows, dim, state, n_updates
     )
     if has_bias:
         way.set_bias(start_of_bias)

@@ -51,9 +51,9 @@ class Plan(NamedTuple):
     n_rows: int  # of the outputs
     rows: int  # DRAWN, PATH, ALL or FOUND
     form: int  # SUMS, SETS or PAIRS: how the objective takes the pairs of an input
-    keeps_hits: bool
-    uses_loge: bool
-    uses_norm: bool
+    keeps_accidental_hits: bool
+    uses_log_expected_count: bool
+    uses_score_gain: bool
     bias: int  # the column of the biases, where every input has a 1; -1 without
     seen_rate: np.float32  # times the learning rate is what an objective is told, for a state that moves by it
 

@@ -22,11 +22,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import LANES, load, multiply_add, prefetch, splat, store, sum_of, zeros
-from embedx.objectives.contract import Search
 from embedx.search.index import build
 from embedx.search.query import candidates, new_probe
+from embedx.search.spec import Search
 from embedx.text.cooccurrence import Counts
 
 BLOCK_FLOATS = 1 << 25  # scores of a block where all rows compete: 128 MB
@@ -56,33 +57,21 @@ class Finder(Protocol):
 class Line(NamedTuple):
     """One worker's own memory: an example as the objective is told it."""
 
-    z: np.ndarray  # float32 (1, n_rows), as the three below
-    label: np.ndarray
-    times: np.ndarray
-    loge: np.ndarray
+    batch: Batch  # one example with n_rows candidates, all of which compete
     rows: np.ndarray  # int32 (n_rows,): which row each candidate is, where rows are found
     seen: np.ndarray  # int64 (n_rows,): the last example that each row competed in
     state: np.ndarray  # float32 (1, 0)
-    uniforms: np.ndarray  # float32 (1, 0)
-    key: np.ndarray  # int64 (1,)
-    visits: np.ndarray  # int64 (1,)
-    norm: np.ndarray  # float32 (1,)
 
 
 def new_line(n_rows: int) -> Line:
     """Memory for examples of up to `n_rows` candidates."""
+    batch = new_batch(1, n_rows)
+    batch.sample_count[:] = 1
     return Line(
-        z=np.zeros((1, n_rows), dtype=np.float32),
-        label=np.zeros((1, n_rows), dtype=np.float32),
-        times=np.ones((1, n_rows), dtype=np.float32),
-        loge=np.zeros((1, n_rows), dtype=np.float32),
+        batch=batch,
         rows=np.zeros(n_rows, dtype=np.int32),
         seen=np.full(n_rows, -1, dtype=np.int64),
         state=np.zeros((1, 0), dtype=np.float32),
-        uniforms=np.zeros((1, 0), dtype=np.float32),
-        key=np.zeros(1, dtype=np.int64),
-        visits=np.zeros(1, dtype=np.int64),
-        norm=np.zeros(1, dtype=np.float32),
     )
 
 
@@ -130,9 +119,9 @@ class AllRows:
     """All rows compete: exact, at two products of all inputs with all outputs."""
 
     def __init__(
-        self, coefficients: Any, numbers: np.ndarray, counts: Counts, n_rows: int, columns: int, workers: "Workers"
+        self, coefficients: Any, constants: np.ndarray, counts: Counts, n_rows: int, columns: int, workers: "Workers"
     ) -> None:
-        self.coefficients, self.numbers, self.counts, self.workers = coefficients, numbers, counts, workers
+        self.coefficients, self.constants, self.counts, self.workers = coefficients, constants, counts, workers
         self.columns = columns  # that hold anything; rows are padded
         self.block = max(1, min(BLOCK_FLOATS // n_rows, len(counts.offsets) - 1))
         self.z = np.empty((self.block, n_rows), dtype=np.float32)
@@ -159,7 +148,7 @@ class AllRows:
 
     def arguments(self, worker: int, z: np.ndarray, first: int, begin: int, end: int) -> tuple[Any, ...]:
         """Of `answer_all`, but for the function."""
-        return z, first, begin, end, self.counts, self.numbers, self.lines[worker]
+        return z, first, begin, end, self.counts, self.constants, self.lines[worker]
 
 
 class FoundRows:
@@ -170,10 +159,10 @@ class FoundRows:
     block = BLOCK_INPUTS
 
     def __init__(
-        self, coefficients: Any, numbers: np.ndarray, counts: Counts, n_rows: int, columns: int, workers: "Workers",
+        self, coefficients: Any, constants: np.ndarray, counts: Counts, n_rows: int, columns: int, workers: "Workers",
         finder: Finder,
     ) -> None:  # fmt: skip
-        self.coefficients, self.numbers, self.counts, self.workers = coefficients, numbers, counts, workers
+        self.coefficients, self.constants, self.counts, self.workers = coefficients, constants, counts, workers
         self.columns = columns
         self.finder = finder
         self.lines = [new_line(n_rows) for _ in range(workers.n)]
@@ -208,7 +197,7 @@ class FoundRows:
     ) -> tuple[Any, ...]:  # fmt: skip
         """Of `answer_found`, but for the function."""
         return (
-            inputs, outputs, first, begin, end, self.counts, found.offsets, found.rows, side, gradient, self.numbers,
+            inputs, outputs, first, begin, end, self.counts, found.offsets, found.rows, side, gradient, self.constants,
             self.lines[worker], worker, candidates,
         )  # fmt: skip
 
@@ -271,20 +260,28 @@ def workers(n: int) -> Iterator[Workers]:
 
 
 @kernel
-def answer_all(coefficients, z, first, begin, end, counts, numbers, line):
+def answer_all(coefficients, z, first, begin, end, counts, constants, line):
     """Overwrite z[begin:end], all scores of the inputs first + begin on, by their coefficients; return the summed loss."""
     n = z.shape[1]
     loss = np.float64(0)
     for e in range(begin, end):
         x = first + e
         for at in range(counts.offsets[x], counts.offsets[x + 1]):
-            line.label[0, counts.targets[at]] = counts.times[at]
-        loss += coefficients(
-            z[e : e + 1], line.label, line.times, line.loge, line.state, line.uniforms, numbers,
-            line.key, line.visits, line.norm, 1, n, np.float32(1),
-        )  # fmt: skip
+            line.batch.label[0, counts.targets[at]] = counts.times[at]
+        own = line.batch
+        batch = Batch(
+            z[e : e + 1],
+            own.label,
+            own.sample_count,
+            own.log_expected_count,
+            own.uniforms,
+            own.key,
+            own.n_updates,
+            own.score_gain,
+        )
+        loss += coefficients(batch, line.state, constants, 1, n, np.float32(1))
         for at in range(counts.offsets[x], counts.offsets[x + 1]):
-            line.label[0, counts.targets[at]] = 0
+            line.batch.label[0, counts.targets[at]] = 0
     return loss
 
 
@@ -300,7 +297,7 @@ def find_rows(index, search, h, begin, end, rows, n_found, macs, worker, probe):
 
 @kernel
 def answer_found(
-    coefficients, inputs, outputs, first, begin, end, counts, offsets, rows, side, gradient, numbers, line, worker, candidates
+    coefficients, inputs, outputs, first, begin, end, counts, offsets, rows, side, gradient, constants, line, worker, candidates
 ):
     """Add the gradient of the inputs first + begin .. first + end; return their summed loss.
 
@@ -314,11 +311,8 @@ def answer_found(
         for k in range(n):
             if k + AHEAD < n:
                 _ask_for(outputs, np.int64(line.rows[k + AHEAD]))
-            line.z[0, k] = _dot(inputs, x, outputs, np.int64(line.rows[k]))
-        loss += coefficients(
-            line.z, line.label, line.times, line.loge, line.state, line.uniforms, numbers,
-            line.key, line.visits, line.norm, 1, n, np.float32(1),
-        )  # fmt: skip
+            line.batch.z[0, k] = _dot(inputs, x, outputs, np.int64(line.rows[k]))
+        loss += coefficients(line.batch, line.state, constants, 1, n, np.float32(1))
         candidates[worker] += n
         if side != NEITHER:
             table = outputs if side == INPUTS else gradient
@@ -326,9 +320,9 @@ def answer_found(
                 if k + AHEAD < n:
                     _ask_for(table, np.int64(line.rows[k + AHEAD]))
                 if side == INPUTS:
-                    _add_row(outputs, np.int64(line.rows[k]), line.z[0, k], gradient, x)
+                    _add_row(outputs, np.int64(line.rows[k]), line.batch.z[0, k], gradient, x)
                 else:
-                    _add_row(inputs, x, line.z[0, k], gradient, np.int64(line.rows[k]))
+                    _add_row(inputs, x, line.batch.z[0, k], gradient, np.int64(line.rows[k]))
     return loss
 
 
@@ -338,13 +332,13 @@ def _candidates(counts, offsets, rows, x, e, line):
     n = 0
     for at in range(counts.offsets[x], counts.offsets[x + 1]):
         line.rows[n] = counts.targets[at]
-        line.label[0, n] = counts.times[at]
+        line.batch.label[0, n] = counts.times[at]
         line.seen[counts.targets[at]] = x
         n += 1
     for at in range(offsets[e], offsets[e + 1]):
         if line.seen[rows[at]] != x:
             line.rows[n] = rows[at]
-            line.label[0, n] = 0
+            line.batch.label[0, n] = 0
             line.seen[rows[at]] = x
             n += 1
     for k in range(n):  # so that a row of the next sweep is new again

@@ -18,6 +18,7 @@ import numpy as np
 
 from embedx.engine.examples import Examples, FeatureScratch, descend_features, put, sum_rows
 from embedx.engine.optimizers import MIXTURE, Optimizer, Table, descend, descend_one, pay_row
+from embedx.kernels.batch import new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import LANES, load, multiply_add, splat, store, zeros
 
@@ -163,7 +164,7 @@ class Layer(NamedTuple):
     hidden: Table  # a row for each feature; empty without hidden layer
     outputs: Table  # a row for each number of h, its last one the bias; a column for each output row
     state: np.ndarray  # float32 (n_examples, state_width)
-    visits: np.ndarray  # int64 (n_examples,)
+    n_updates: np.ndarray  # int64 (n_examples,)
 
 
 class AllRows:
@@ -180,27 +181,30 @@ class AllRows:
         has_bias: bool,
         pairs: bool,  # the objective takes one positive at a time
         sums: bool,  # or all of them, and the other rows once for each
-        keeps_hits: bool,
+        keeps_accidental_hits: bool,
         one_label: bool,
         uniforms_width: int,
-        uses_norm: bool,
-        moves_few: bool,  # most coefficients are 0
-        numbers: np.ndarray,
+        uses_score_gain: bool,
+        sparse_gradient: bool,  # most coefficients are 0
+        constants: np.ndarray,
         features: FeatureScratch,
         threads: int,
     ) -> None:
         self.coefficients, self.layer, self.examples, self.optimizer = coefficients, layer, examples, optimizer
-        self.n_rows, self.has_bias, self.pairs, self.sums, self.keeps_hits = n_rows, has_bias, pairs, sums, keeps_hits
-        self.one_label, self.uniforms_width, self.numbers, self.features = one_label, uniforms_width, numbers, features
-        self.uses_norm, self.threads = uses_norm, threads
+        self.n_rows, self.has_bias, self.pairs, self.sums = n_rows, has_bias, pairs, sums
+        self.keeps_accidental_hits = keeps_accidental_hits
+        self.one_label, self.uniforms_width, self.constants, self.features = one_label, uniforms_width, constants, features
+        self.uses_score_gain, self.threads = uses_score_gain, threads
         self.pool = ThreadPoolExecutor(threads)
         self.dim, self.stride = layer.outputs.rows.shape
         self.has_hidden = len(layer.hidden.rows) > 0
         self.is_sparse = examples.dense.size == 0 and not self.has_hidden
         self.bias_row = self.dim - 1 if has_bias else -1
         self.n_paying = self.dim - has_bias
-        self.moves_few = moves_few and not self.is_sparse and optimizer.kind != MIXTURE  # whose sums fade without a gradient
-        self.moving = np.zeros(self.stride if self.moves_few else 0, dtype=np.uint8)
+        self.sparse_gradient = (
+            sparse_gradient and not self.is_sparse and optimizer.kind != MIXTURE
+        )  # whose sums fade without a gradient
+        self.moving = np.zeros(self.stride if self.sparse_gradient else 0, dtype=np.uint8)
         if self.is_sparse:
             self.gradients = [np.zeros((self.dim, TILE), dtype=np.float32) for _ in range(threads)]
             squares = np.concatenate([[0.0], np.cumsum(examples.values.astype(np.float64) ** 2)])
@@ -228,7 +232,7 @@ class AllRows:
             self._in_parts(n, lambda w, a, b: pay_features(layer.outputs, rows, a, b, self.n_rows, optimizer, clock))
         h = self._h(order, begin, end, clock)
         z = self._scores(order, begin, end, h)
-        loss, n_lines = self._coefficients(order[begin:end], z, self._norm(order[begin:end], h), np.float32(rate), rng)
+        loss, n_lines = self._coefficients(order[begin:end], z, self._score_gain(order[begin:end], h), np.float32(rate), rng)
         few = self._few(z)
         if few is not None:
             z = z[:, few]
@@ -293,7 +297,7 @@ class AllRows:
 
     def _few(self, z: np.ndarray) -> np.ndarray | None:
         """int64: the columns in which some coefficient is not 0, where they are worth gathering."""
-        if not self.moves_few:
+        if not self.sparse_gradient:
             return None
         self._in_parts(self.stride // TILE, lambda w, a, b: find_moving(z, a * TILE, b * TILE, self.moving))
         few = np.flatnonzero(self.moving)
@@ -313,16 +317,16 @@ class AllRows:
         np.matmul(z, (w if few is None else w[:, few]).T, out=gradient[:, : self.n_paying])
         return gradient
 
-    def _norm(self, chosen: np.ndarray, h: np.ndarray) -> np.ndarray:
+    def _score_gain(self, chosen: np.ndarray, h: np.ndarray) -> np.ndarray:
         """float32 (n,): |h|² of the examples, zeros where nobody asks."""
-        if not self.uses_norm:
+        if not self.uses_score_gain:
             return np.zeros(len(chosen), dtype=np.float32)
         if self.is_sparse:
             return np.asarray(self.norms[chosen])
         return np.asarray(np.einsum("ed,ed->e", h[:, : self.dim], h[:, : self.dim]))
 
     def _coefficients(
-        self, chosen: np.ndarray, z: np.ndarray, norm: np.ndarray, rate: np.float32, rng: Any
+        self, chosen: np.ndarray, z: np.ndarray, score_gain: np.ndarray, rate: np.float32, rng: Any
     ) -> tuple[float, int]:
         """Overwrite the scores of the examples by coefficients; return the summed loss and the number of its terms."""
         offsets = self.examples.label_offsets
@@ -342,7 +346,7 @@ class AllRows:
             for a in range(bounds[w], bounds[w + 1], step):
                 b = min(a + step, bounds[w + 1])
                 own = uniforms[starts[a] : starts[b]]
-                more = self._chunk(chosen[a:b], first[a:b], n[a:b], z[a:b], own, norm[a:b], rate)
+                more = self._chunk(chosen[a:b], first[a:b], n[a:b], z[a:b], own, score_gain[a:b], rate)
                 loss, lines = loss + more[0], lines + more[1]
             return loss, lines
 
@@ -356,7 +360,7 @@ class AllRows:
         n: np.ndarray,
         z: np.ndarray,
         uniforms: np.ndarray,
-        norm: np.ndarray,
+        score_gain: np.ndarray,
         rate: np.float32,
     ) -> tuple[float, int]:
         """The coefficients of some examples; their labels are label_ids[first:first + n]."""
@@ -366,23 +370,19 @@ class AllRows:
         line = np.arange(len(labels)) if self.pairs else example
         n_lines = len(labels) if self.pairs else len(chosen)
         scores = z[example] if self.pairs and not (n == 1).all() else z
-        label = np.zeros((n_lines, self.stride), dtype=np.float32)
-        times = np.zeros_like(label)
-        times[:, : self.n_rows] = 1 if self.pairs else (n if self.sums else n > 0)[:, None]
-        label[line, labels] = 1
-        if not self.keeps_hits:
-            times[line, labels] = 0
-        key = chosen[example] if self.pairs else chosen
-        visits = np.zeros(n_lines, dtype=np.int64)
+        batch = new_batch(n_lines, self.stride)
+        batch.sample_count[:, : self.n_rows] = 1 if self.pairs else (n if self.sums else n > 0)[:, None]
+        batch.label[line, labels] = 1
+        if not self.keeps_accidental_hits:
+            batch.sample_count[line, labels] = 0
+        batch.key[:] = chosen[example] if self.pairs else chosen
         if self.layer.state.shape[1]:
             seen_here = np.arange(n_lines) - np.repeat(np.cumsum(n) - n, n) if self.pairs else 0
-            visits = self.layer.visits[key] + seen_here
-            np.add.at(self.layer.visits, key, 1)
-        norm = norm[example] if self.pairs else norm
-        loss = self.coefficients(
-            scores, label, times, np.zeros_like(label), self.layer.state, uniforms, self.numbers,
-            np.ascontiguousarray(key, dtype=np.int64), visits, norm, n_lines, self.n_rows, rate,
-        )  # fmt: skip
+            batch.n_updates[:] = self.layer.n_updates[batch.key] + seen_here
+            np.add.at(self.layer.n_updates, batch.key, 1)
+        batch.score_gain[:] = score_gain[example] if self.pairs else score_gain
+        batch = batch._replace(z=scores, uniforms=uniforms)
+        loss = self.coefficients(batch, self.layer.state, self.constants, n_lines, self.n_rows, rate)
         if scores is not z:
             z[:] = 0
             np.add.at(z, example, scores)

@@ -11,6 +11,7 @@ import numpy as np
 
 from embedx.engine.examples import put
 from embedx.engine.optimizers import Optimizer, Table, clock_of, descend, new_table, pay_row, step_size
+from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import LANES, is_zero, load, multiply_add, splat, store, zeros
 
@@ -20,14 +21,8 @@ WIDTH = 2 * LANES
 class Scratch(NamedTuple):
     """One worker's own memory."""
 
-    z: np.ndarray  # float32 (batch_size, WIDTH)
-    label: np.ndarray
-    times: np.ndarray
-    loge: np.ndarray
-    state: np.ndarray  # float32 (1, 0), as are the next two: such objectives have neither state nor noise
-    uniforms: np.ndarray
-    norm: np.ndarray  # float32 (batch_size,)
-    key: np.ndarray  # int64 (batch_size,)
+    batch: Batch  # a row for each example of a minibatch, WIDTH candidates
+    state: np.ndarray  # float32 (1, 0): such objectives have neither state nor noise
     gradient: np.ndarray  # float32 (dim, WIDTH); zero between steps
     tile: Table  # the tile's part of the parameters, side by side, and when each of its rows last paid its weight decay
 
@@ -40,15 +35,12 @@ class Steps(NamedTuple):
 
 
 def new_scratch(batch_size: int, dim: int, optimizer: Optimizer) -> Scratch:
-    def matrix() -> np.ndarray:
-        return np.zeros((batch_size, WIDTH), dtype=np.float32)
-
     return Scratch(
-        matrix(), matrix(), matrix(), matrix(),
-        np.zeros((1, 0), dtype=np.float32), np.zeros((batch_size, 0), dtype=np.float32),
-        np.zeros(batch_size, dtype=np.float32), np.zeros(batch_size, dtype=np.int64),
-        np.zeros((dim, WIDTH), dtype=np.float32), new_table(dim, WIDTH, optimizer),
-    )  # fmt: skip
+        new_batch(batch_size, WIDTH),
+        np.zeros((1, 0), dtype=np.float32),
+        np.zeros((dim, WIDTH), dtype=np.float32),
+        new_table(dim, WIDTH, optimizer),
+    )
 
 
 @kernel
@@ -71,8 +63,8 @@ def find_touched(examples, n_examples, batch_size, groups, steps):
 
 @kernel
 def train_tiles(
-    coefficients, examples, steps, table, numbers, optimizer, scratch, n_examples, batch_size, sum_over,
-    bias_row, n_rows, first, last, keeps_hits, sums, lr, clock,
+    coefficients, examples, steps, table, constants, optimizer, scratch, n_examples, batch_size, sum_over,
+    bias_row, n_rows, first, last, keeps_accidental_hits, sums, lr, clock,
 ):  # fmt: skip
     """Train table columns first:last, whole tiles, on the first n_examples examples; return the summed loss."""
     loss = 0.0
@@ -85,12 +77,9 @@ def train_tiles(
         for step, begin in enumerate(range(0, n_examples, batch_size)):
             end = min(begin + batch_size, n_examples)
             _pay_touched(tile, optimizer, steps, step, now)
-            _scores(examples, tile.rows, scratch.z, begin, end, bias_row)
-            _mark(examples, scratch, begin, end, n_rows, t, keeps_hits, sums)
-            loss += coefficients(
-                scratch.z, scratch.label, scratch.times, scratch.loge, scratch.state, scratch.uniforms, numbers,
-                scratch.key, scratch.key, scratch.norm, end - begin, WIDTH, np.float32(lr),
-            )  # fmt: skip
+            _scores(examples, tile.rows, scratch.batch.z, begin, end, bias_row)
+            _mark(examples, scratch, begin, end, n_rows, t, keeps_accidental_hits, sums)
+            loss += coefficients(scratch.batch, scratch.state, constants, end - begin, WIDTH, np.float32(lr))
             _unmark(examples, scratch, begin, end, t)
             _sum_gradients(examples, scratch, begin, end, bias_row, np.float32(sum_over / (end - begin)))
             rate = step_size(optimizer, lr)
@@ -145,22 +134,22 @@ def _scores(examples, w, z, begin, end, bias_row):
 
 
 @kernel_part
-def _mark(examples, scratch, begin, end, n_rows, t, keeps_hits, sums):
+def _mark(examples, scratch, begin, end, n_rows, t, keeps_accidental_hits, sums):
     """Write the labels of a minibatch that lie in the tile; every row of it competes, once or for each label of the example."""
     for e in range(end - begin):
         i = begin + e
         n_labels = examples.label_offsets[i + 1] - examples.label_offsets[i]
         weight = splat(np.float32(n_labels if sums else min(n_labels, 1)))
-        store(scratch.times, e, 0, weight)
-        store(scratch.times, e, LANES, weight)
+        store(scratch.batch.sample_count, e, 0, weight)
+        store(scratch.batch.sample_count, e, LANES, weight)
         for k in range(n_rows - t, WIDTH):
-            scratch.times[e, k] = 0
+            scratch.batch.sample_count[e, k] = 0
         for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
             k = examples.label_ids[at] - t
             if 0 <= k < WIDTH:
-                scratch.label[e, k] = 1
-                if not keeps_hits:
-                    scratch.times[e, k] = 0
+                scratch.batch.label[e, k] = 1
+                if not keeps_accidental_hits:
+                    scratch.batch.sample_count[e, k] = 0
 
 
 @kernel_part
@@ -171,7 +160,7 @@ def _unmark(examples, scratch, begin, end, t):
         for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
             k = examples.label_ids[at] - t
             if 0 <= k < WIDTH:
-                scratch.label[e, k] = 0
+                scratch.batch.label[e, k] = 0
 
 
 @kernel_part
@@ -180,8 +169,8 @@ def _sum_gradients(examples, scratch, begin, end, bias_row, scale):
     g = scratch.gradient
     nothing = zeros()
     for e in range(begin, end):
-        a = multiply_add(splat(scale), load(scratch.z, e - begin, 0), nothing)
-        b = multiply_add(splat(scale), load(scratch.z, e - begin, LANES), nothing)
+        a = multiply_add(splat(scale), load(scratch.batch.z, e - begin, 0), nothing)
+        b = multiply_add(splat(scale), load(scratch.batch.z, e - begin, LANES), nothing)
         if is_zero(a) and is_zero(b):  # as most are when the loss is a hinge
             continue
         for f in range(examples.offsets[e], examples.offsets[e + 1]):

@@ -3,8 +3,8 @@
 Minimises   mean over examples of the loss + l2/2 · |W|², biases excepted,
 
 by scipy's L-BFGS-B on the objective's own coefficients. State that an objective keeps by example is set to its best value in
-closed form (`Objective.settle`) wherever scores are looked at, so that the gradient with respect to the scores is the whole
-gradient (Danskin's theorem).
+closed form (`Objective.optimal_state`) wherever scores are looked at, so that the gradient with respect to the scores is the
+whole gradient (Danskin's theorem).
 """
 
 from collections.abc import Callable
@@ -14,10 +14,12 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.sparse import issparse
 
+from embedx.kernels.batch import Batch, new_batch
 from embedx.labeled.data import Labels
-from embedx.objectives.contract import Objective, Paths
+from embedx.objectives.contract import Objective
+from embedx.samplers.path import Paths
 
-FOR_EVER = 2**50  # visits at which every state stands still
+FOR_EVER = 2**50  # updates after which every state stands still
 BLOCK_FLOATS = 1 << 18  # scores, or features as float64, worked on at a time: two megabytes stay in the cache
 LEAST_DENSE_ROWS = 256  # in a block, so that adding up its gradient costs little beside computing it
 
@@ -134,33 +136,28 @@ class _Block(NamedTuple):
 
 
 class _Entries(NamedTuple):
-    """label and times of the lines of a block: 0 and base, but for these."""
+    """label and sample_count of the lines of a block: 0 and base, but for these."""
 
     base: np.ndarray  # float64 (n_lines, 1)
     line: np.ndarray  # int64 (n_entries,)
     column: np.ndarray  # int (n_entries,)
     label: np.ndarray  # float64 (n_entries,)
-    times: np.ndarray  # float64 (n_entries,)
+    sample_count: np.ndarray  # float64 (n_entries,)
 
 
 class _Room(NamedTuple):
     """Memory for one block."""
 
     features: np.ndarray  # float64 (most rows, n_features); none if sparse
-    label: np.ndarray  # float64 (most lines, n_rows)
-    times: np.ndarray  # like label
-    zeros: np.ndarray  # like label: loge
-    uniforms: np.ndarray  # float64 (most lines, 0)
-    norm: np.ndarray  # float64 (most lines,): zeros
-    numbers: np.ndarray  # float64: the objective's constants
-    forever: np.ndarray  # int64 (most lines,): visits
+    batch: Batch  # float64, a row for each of the lines, a column for each output row
+    constants: np.ndarray  # float64: of the objective
 
 
 def _block(objective: Objective, features: Any, labels: Labels, weights: np.ndarray, first: int, paths: Paths | None) -> _Block:
     """The block of the rows from `first` on whose features these are; all of them have labels."""
     n = features.shape[0]
     labels = labels.rows(np.arange(first, first + n))
-    own_lines = objective.takes == "pair" and paths is None  # for each positive
+    own_lines = objective.positives == "single" and paths is None  # for each positive
     example = np.repeat(np.arange(n), labels.n_of_row) if own_lines else np.arange(n)
     return _Block(
         features.astype(np.float64) if issparse(features) else features,
@@ -175,8 +172,8 @@ def _entries(objective: Objective, labels: Labels, own_lines: bool) -> _Entries:
     """Where all rows compete."""
     n_of_row, n_labels = labels.n_of_row, len(labels.ids)
     line = np.arange(n_labels) if own_lines else np.repeat(np.arange(len(n_of_row)), n_of_row)
-    base = n_of_row.astype(np.float64) if objective.takes == "sum" else np.ones(n_labels if own_lines else len(n_of_row))
-    return _Entries(base[:, None], line, labels.ids, np.ones(n_labels), base[line] * objective.keeps_hits)
+    base = n_of_row.astype(np.float64) if objective.positives == "summed" else np.ones(n_labels if own_lines else len(n_of_row))
+    return _Entries(base[:, None], line, labels.ids, np.ones(n_labels), base[line] * objective.keeps_accidental_hits)
 
 
 def _entries_of_paths(labels: Labels, paths: Paths) -> _Entries:
@@ -205,15 +202,13 @@ def _room(objective: Objective, blocks: list[_Block], n_features: int, n_rows: i
     """Memory for the largest of the blocks."""
     lines = max((len(block.example) for block in blocks), default=0)
     dense = max((block.features.shape[0] for block in blocks if not issparse(block.features)), default=0)
+    batch = new_batch(lines, n_rows, dtype=np.float64)
+    batch.key[:] = np.arange(lines)
+    batch.n_updates[:] = FOR_EVER
     return _Room(
         features=np.zeros((dense, n_features)),
-        label=np.zeros((lines, n_rows)),
-        times=np.zeros((lines, n_rows)),
-        zeros=np.zeros((lines, n_rows)),
-        uniforms=np.zeros((lines, 0)),
-        norm=np.zeros(lines),
-        numbers=objective.numbers(n_rows, n_rows).astype(np.float64),
-        forever=np.full(lines, FOR_EVER),
+        batch=batch,
+        constants=objective.constants(n_rows, n_rows).astype(np.float64),
     )
 
 
@@ -224,23 +219,26 @@ def _coefficients(objective: Objective, block: _Block, z: np.ndarray, room: _Roo
     """The weighted loss of a block whose scores are z, and its weighted coefficients like z; z may be overwritten."""
     lines, n_rows = len(block.example), z.shape[1]
     scores = z if block.starts is None else z[block.example]
-    label, times = room.label[:lines], room.times[:lines]
+    label, sample_count = room.batch.label[:lines], room.batch.sample_count[:lines]
     entries = block.entries
-    label[:], times[:] = 0, entries.base
+    label[:], sample_count[:] = 0, entries.base
     label[entries.line, entries.column] = entries.label
-    times[entries.line, entries.column] = entries.times
+    sample_count[entries.line, entries.column] = entries.sample_count
     state = np.zeros((lines, 0))
     if objective.state_width:
-        state = np.ascontiguousarray(objective.settle(scores, label), dtype=np.float64).reshape(lines, objective.state_width)
+        state = np.ascontiguousarray(objective.optimal_state(scores, label), dtype=np.float64).reshape(
+            lines, objective.state_width
+        )
     loss = 0.0
     for weight, mine in block.groups:  # `coefficients` sums the losses of what it is handed
         part = np.ascontiguousarray(scores[mine])
         n = len(part)
+        batch = Batch(*(array[:n] for array in room.batch))._replace(
+            z=part, label=np.ascontiguousarray(label[mine]), sample_count=np.ascontiguousarray(sample_count[mine])
+        )
         loss += weight * objective.coefficients(
-            part, np.ascontiguousarray(label[mine]), np.ascontiguousarray(times[mine]), room.zeros[:n],
-            np.ascontiguousarray(state[mine]), room.uniforms[:n], room.numbers, np.arange(n), room.forever[:n], room.norm[:n],
-            n, n_rows, np.float64(0),
-        )  # fmt: skip
+            batch, np.ascontiguousarray(state[mine]), room.constants, n, n_rows, np.float64(0)
+        )
         part *= weight
         scores[mine] = part
     return loss, scores if block.starts is None else np.add.reduceat(scores, block.starts, axis=0)

@@ -4,8 +4,9 @@ from typing import Any
 
 from numba import typeof, types
 
+from embedx.kernels.batch import COEFFICIENTS
 from embedx.kernels.compiled import is_cached
-from embedx.objectives.contract import COEFFICIENTS, Objective
+from embedx.objectives.contract import Objective
 from embedx.run.progress import Progress
 
 

@@ -26,7 +26,7 @@ from embedx.search.updater import remember
 
 @kernel
 def train_stretch(
-    coefficients, tables, examples, index, search, numbers, optimizer, plan, scratch, probe, messages, moved,
+    coefficients, tables, examples, index, search, constants, optimizer, plan, scratch, probe, messages, moved,
     order, start, stop, lr, clock, key,
 ):  # fmt: skip
     """Train on the examples order[start:stop], a minibatch at a time; return the summed loss, the number of lines, the clock.
@@ -39,16 +39,13 @@ def train_stretch(
         end = min(begin + plan.batch_size, stop)
         read_examples(tables, examples, optimizer, plan, scratch, order, begin, end, clock)
         n_lines, width, passed = _choose(
-            coefficients, tables, examples, index, search, numbers, optimizer, plan, scratch, probe, messages,
+            coefficients, tables, examples, index, search, constants, optimizer, plan, scratch, probe, messages,
             order, begin, end, clock, key,
         )  # fmt: skip
         loss += passed
         if search.steps == 0:
             score_candidates(tables, examples, plan, scratch, order, begin, n_lines)
-            loss += coefficients(
-                scratch.z, scratch.label, scratch.times, scratch.loge, tables.state, scratch.uniforms, numbers,
-                scratch.key, scratch.visits, scratch.norm, n_lines, width, np.float32(lr),
-            )  # fmt: skip
+            loss += coefficients(scratch.batch, tables.state, constants, n_lines, width, np.float32(lr))
         n_seen += n_lines
         scale = np.float32(plan.sum_over / (end - begin))
         rate = step_size(optimizer, lr)
@@ -67,7 +64,7 @@ def train_stretch(
 
 @kernel_part
 def _choose(
-    coefficients, tables, examples, index, search, numbers, optimizer, plan, scratch, probe, messages,
+    coefficients, tables, examples, index, search, constants, optimizer, plan, scratch, probe, messages,
     order, begin, end, clock, key,
 ):  # fmt: skip
     """Write the lines of a minibatch. Return how many there are, the most candidates of one, and the loss of the messages."""
@@ -86,21 +83,21 @@ def _choose(
         e = position - begin
         if search.steps > 0:
             n, one_loss = pass_messages(
-                coefficients, index, search, tables.outputs.rows, numbers, scratch.h, e, scratch.rows, scratch.label, p,
-                n_positives, scratch.z, probe, messages,
+                coefficients, index, search, tables.outputs.rows, constants, scratch.h, e, scratch.rows, scratch.batch.label, p,
+                n_positives, scratch.batch.z, probe, messages,
             )  # fmt: skip
             loss += one_loss
         else:
             n = candidates(index, search, scratch.h, e, scratch.rows, p, n_positives, most, probe)
             for c in range(n_positives, n):
-                scratch.label[p, c], scratch.times[p, c], scratch.loge[p, c] = 0, 1, 0
+                scratch.batch.label[p, c], scratch.batch.sample_count[p, c], scratch.batch.log_expected_count[p, c] = 0, 1, 0
         scratch.n_candidates[p] = n
         width = max(width, n)
         visit(tables, plan, scratch, p, e, i, stream, 0)
         p += 1
     for line in range(p):
         for c in range(scratch.n_candidates[line], width):
-            scratch.label[line, c], scratch.times[line, c], scratch.z[line, c] = 0, 0, 0
+            scratch.batch.label[line, c], scratch.batch.sample_count[line, c], scratch.batch.z[line, c] = 0, 0, 0
         for c in range(scratch.n_candidates[line]):
             pay_row(tables.outputs, np.int64(scratch.rows[line, c]), plan.dim - plan.has_bias, optimizer, clock)
     return p, width, loss

@@ -25,13 +25,14 @@ from embedx.engine.examples import (
     sum_rows,
 )
 from embedx.engine.optimizers import Table, clock_of, descend, descend_one, pay_row, shorten, step_size
+from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, open_uniform, uniform
 from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, sum_of, zeros
 from embedx.samplers.alias import draw
 
 PAIR, SET, SUM = 0, 1, 2
-TAKES = {"pair": PAIR, "set": SET, "sum": SUM}
+TAKES = {"single": PAIR, "joint": SET, "summed": SUM}
 PATH, REPLACED, COLLAPSED, DISTINCT = 0, 1, 2, 3  # draws with replacement, the same without repeats, distinct uniform ones
 SLOTS = 512
 AHEAD = 4  # candidates whose rows are asked for before they are needed
@@ -43,7 +44,7 @@ class Tables(NamedTuple):
     hidden: Table  # a row for each feature; empty without hidden layer
     outputs: Table  # a row for each output row; its last number is the bias, if there is one
     state: np.ndarray  # float32 (n_examples, state_width)
-    visits: np.ndarray  # int64 (n_examples,)
+    n_updates: np.ndarray  # int64 (n_examples,)
 
 
 class Plan(NamedTuple):
@@ -58,9 +59,9 @@ class Plan(NamedTuple):
     sampling: int
     n_draws: int
     n_classes: int
-    keeps_hits: bool
-    uses_loge: bool
-    uses_norm: bool
+    keeps_accidental_hits: bool
+    uses_log_expected_count: bool
+    uses_score_gain: bool
     one_label: bool  # a random label of an example stands for all at each visit
     batch_size: int
     sum_over: float  # coefficients are multiplied by this and divided by the number of examples in the step
@@ -74,14 +75,7 @@ class Scratch(NamedTuple):
     example: np.ndarray  # int64 (max lines,): the example in the batch that a line belongs to
     rows: np.ndarray  # int32 (max lines, max candidates)
     n_candidates: np.ndarray  # int64 (max lines,)
-    z: np.ndarray  # float32, like rows
-    label: np.ndarray
-    times: np.ndarray
-    loge: np.ndarray
-    uniforms: np.ndarray  # float32 (max lines, uniforms_width)
-    key: np.ndarray  # int64 (max lines,)
-    visits: np.ndarray  # int64 (max lines,)
-    norm: np.ndarray  # float32 (max lines,)
+    batch: Batch  # a row for each line, a column for each of its candidates
     drawn_at: np.ndarray  # int64 (SLOTS,): the last line that a row (or rank) with this remainder was drawn for
     taken: np.ndarray  # int32 (max labels + n_draws,): ranks of distinct draws, and the labels they avoid
     gradient: np.ndarray  # float32 (1, stride of the output rows)
@@ -100,23 +94,13 @@ def new_scratch(plan: Plan, examples: Examples, n_rows: int, longest_path: int, 
     stride = padded(plan.dim)
     has_h = plan.is_dense or plan.has_hidden
 
-    def matrix() -> np.ndarray:
-        return np.zeros((lines, width), dtype=np.float32)
-
     return Scratch(
         h=aligned_zeros(batch if has_h else 0, plan.dim),
         h_gradient=aligned_zeros(batch if plan.has_hidden else 0, plan.dim),
         example=np.zeros(lines, dtype=np.int64),
         rows=np.zeros((lines, width), dtype=np.int32),
         n_candidates=np.zeros(lines, dtype=np.int64),
-        z=matrix(),
-        label=matrix(),
-        times=matrix(),
-        loge=matrix(),
-        uniforms=np.zeros((lines, uniforms_width), dtype=np.float32),
-        key=np.zeros(lines, dtype=np.int64),
-        visits=np.zeros(lines, dtype=np.int64),
-        norm=np.zeros(lines, dtype=np.float32),
+        batch=new_batch(lines, width, uniforms_width),
         drawn_at=np.full(SLOTS, -1, dtype=np.int64),
         taken=np.zeros(most_labels + plan.n_draws + 1, dtype=np.int32),
         gradient=np.zeros((1, stride), dtype=np.float32),
@@ -126,7 +110,9 @@ def new_scratch(plan: Plan, examples: Examples, n_rows: int, longest_path: int, 
 
 
 @kernel
-def train_stretch(coefficients, tables, examples, draws, numbers, optimizer, plan, scratch, order, start, stop, lr, clock, key):
+def train_stretch(
+    coefficients, tables, examples, draws, constants, optimizer, plan, scratch, order, start, stop, lr, clock, key
+):
     """Train on the examples order[start:stop], a minibatch at a time; return the summed loss, the number of lines, the clock.
 
     `key` decides what is drawn, by position; `clock` is that of weight decay. An example without labels is passed over.
@@ -139,10 +125,7 @@ def train_stretch(coefficients, tables, examples, draws, numbers, optimizer, pla
         n_lines, width = _choose(tables, examples, draws, optimizer, plan, scratch, order, begin, end, clock, key)
         read_examples(tables, examples, optimizer, plan, scratch, order, begin, end, clock)
         score_candidates(tables, examples, plan, scratch, order, begin, n_lines)
-        loss += coefficients(
-            scratch.z, scratch.label, scratch.times, scratch.loge, tables.state, scratch.uniforms, numbers,
-            scratch.key, scratch.visits, scratch.norm, n_lines, width, np.float32(lr),
-        )  # fmt: skip
+        loss += coefficients(scratch.batch, tables.state, constants, n_lines, width, np.float32(lr))
         n_seen += n_lines
         scale = np.float32(plan.sum_over / (end - begin))
         rate = step_size(optimizer, lr)
@@ -183,9 +166,11 @@ def _choose(tables, examples, draws, optimizer, plan, scratch, order, begin, end
             width = max(width, n)
             visit(tables, plan, scratch, p, position - begin, i, stream, 0)
             p += 1
+    batch = scratch.batch
     for line in range(p):
         for c in range(scratch.n_candidates[line], width):
-            scratch.label[line, c], scratch.times[line, c], scratch.loge[line, c], scratch.z[line, c] = 0, 0, 0, 0
+            batch.z[line, c], batch.label[line, c] = 0, 0
+            batch.sample_count[line, c], batch.log_expected_count[line, c] = 0, 0
             scratch.rows[line, c] = 0
         for c in range(scratch.n_candidates[line]):
             pay_row(tables.outputs, np.int64(scratch.rows[line, c]), plan.dim - plan.has_bias, optimizer, clock)
@@ -204,14 +189,14 @@ def labels_of(examples, plan, i, stream):
 
 @kernel_part
 def visit(tables, plan, scratch, p, e, i, stream, number):
-    """Tell line p its example, key, visits and random numbers."""
+    """Tell line p its example, key, number of updates and random numbers."""
     scratch.example[p] = e
-    scratch.key[p] = i
-    for d in range(scratch.uniforms.shape[1]):
-        scratch.uniforms[p, d] = open_uniform(bits(stream, np.uint64(2**61 + number)), np.uint64(d))
+    scratch.batch.key[p] = i
+    for d in range(scratch.batch.uniforms.shape[1]):
+        scratch.batch.uniforms[p, d] = open_uniform(bits(stream, np.uint64(2**61 + number)), np.uint64(d))
     if tables.state.shape[1] > 0:
-        scratch.visits[p] = tables.visits[i]
-        tables.visits[i] += 1
+        scratch.batch.n_updates[p] = tables.n_updates[i]
+        tables.n_updates[i] += 1
 
 
 @kernel_part
@@ -228,18 +213,18 @@ def _choose_line(examples, draws, plan, scratch, p, first, last, stream):
             n = _draws(draws, plan, scratch, p, last - first, stream)
         if plan.takes == SUM:
             for c in range(n):
-                scratch.times[p, c] *= np.float32(last - first)
+                scratch.batch.sample_count[p, c] *= np.float32(last - first)
     scratch.n_candidates[p] = n
     return n
 
 
 @kernel_part
-def add_candidate(scratch, p, c, row, label, times):
+def add_candidate(scratch, p, c, row, label, count):
     """Write candidate c of line p."""
     scratch.rows[p, c] = row
-    scratch.label[p, c] = label
-    scratch.times[p, c] = times
-    scratch.loge[p, c] = 0
+    scratch.batch.label[p, c] = label
+    scratch.batch.sample_count[p, c] = count
+    scratch.batch.log_expected_count[p, c] = 0
 
 
 @kernel_part
@@ -270,11 +255,11 @@ def _draws(draws, plan, scratch, p, n_positives, stream):
         if at == n:
             add_candidate(scratch, p, n, row, 0, 1)
             n += 1
-        elif at >= n_positives or plan.keeps_hits:
-            scratch.times[p, at] = 1 if plan.sampling == COLLAPSED else scratch.times[p, at] + 1
-    if plan.uses_loge:
+        elif at >= n_positives or plan.keeps_accidental_hits:
+            scratch.batch.sample_count[p, at] = 1 if plan.sampling == COLLAPSED else scratch.batch.sample_count[p, at] + 1
+    if plan.uses_log_expected_count:
         for c in range(n):
-            scratch.loge[p, c] = draws.log_expected[scratch.rows[p, c]]
+            scratch.batch.log_expected_count[p, c] = draws.log_expected[scratch.rows[p, c]]
     for c in range(n):
         scratch.drawn_at[scratch.rows[p, c] % SLOTS] = -1
     return n
@@ -287,7 +272,7 @@ def _distinct_draws(plan, scratch, p, n_positives, stream):
     Floyd's algorithm (Bentley & Floyd 1987) over the ranks of the rows that may be drawn; a rank becomes a row by skipping the
     positives below it.
     """
-    n_avoided = 0 if plan.keeps_hits else n_positives
+    n_avoided = 0 if plan.keeps_accidental_hits else n_positives
     for c in range(n_avoided):  # sorted copies
         row = scratch.rows[p, c]
         at = c
@@ -312,20 +297,20 @@ def _distinct_draws(plan, scratch, p, n_positives, stream):
         for c in range(n_avoided):
             row += scratch.taken[c] <= row
         at = n
-        if plan.keeps_hits:
+        if plan.keeps_accidental_hits:
             for c in range(n_positives):
                 at = c if scratch.rows[p, c] == row else at
         if at == n:
             add_candidate(scratch, p, n, row, 0, 1)
             n += 1
         else:
-            scratch.times[p, at] = 1
+            scratch.batch.sample_count[p, at] = 1
     for d in range(n_draws):
         scratch.drawn_at[scratch.taken[n_avoided + d] % SLOTS] = -1
     if n_free > 0:
         log_expected = np.float32(np.log(max(n_draws, 1) / n_free))
         for c in range(n):
-            scratch.loge[p, c] = log_expected
+            scratch.batch.log_expected_count[p, c] = log_expected
     return n
 
 
@@ -356,9 +341,9 @@ def score_candidates(tables, examples, plan, scratch, order, begin, n_lines):
                 if c + AHEAD < n:
                     for d in range(0, table.shape[1], LANES):
                         prefetch(table, np.int64(scratch.rows[p, c + AHEAD]), d)
-                scratch.z[p, c] = _dot(scratch.h, e, table, np.int64(scratch.rows[p, c]))
-            if plan.uses_norm:
-                scratch.norm[p] = _dot(scratch.h, e, scratch.h, e)
+                scratch.batch.z[p, c] = _dot(scratch.h, e, table, np.int64(scratch.rows[p, c]))
+            if plan.uses_score_gain:
+                scratch.batch.score_gain[p] = _dot(scratch.h, e, scratch.h, e)
         else:
             first, last = examples.offsets[order[begin + e]], examples.offsets[order[begin + e] + 1]
             for c in range(n):
@@ -366,12 +351,12 @@ def score_candidates(tables, examples, plan, scratch, order, begin, n_lines):
                 z = table[row, plan.dim - 1] if plan.has_bias else np.float32(0)
                 for f in range(first, last):
                     z += examples.values[f] * table[row, examples.columns[f]]
-                scratch.z[p, c] = z
-            if plan.uses_norm:
+                scratch.batch.z[p, c] = z
+            if plan.uses_score_gain:
                 square = np.float32(plan.has_bias)
                 for f in range(first, last):
                     square += examples.values[f] * examples.values[f]
-                scratch.norm[p] = square
+                scratch.batch.score_gain[p] = square
 
 
 @kernel_part
@@ -396,9 +381,9 @@ def gradient_of_h(tables, plan, scratch, n_lines, n_examples, scale):
     for p in range(n_lines):
         e = scratch.example[p]
         for c in range(scratch.n_candidates[p]):
-            if scratch.z[p, c] != 0:
+            if scratch.batch.z[p, c] != 0:
                 row = np.int64(scratch.rows[p, c])
-                x = splat(scale * scratch.z[p, c])
+                x = splat(scale * scratch.batch.z[p, c])
                 for d in range(0, stride, LANES):
                     g = multiply_add(x, load(tables.outputs.rows, row, d), load(scratch.h_gradient, e, d))
                     store(scratch.h_gradient, e, d, g)
@@ -410,9 +395,9 @@ def descend_outputs(tables, examples, optimizer, plan, scratch, order, begin, n_
     n_touched = 0
     for p in range(n_lines):
         for c in range(scratch.n_candidates[p]):
-            if scratch.z[p, c] != 0:
+            if scratch.batch.z[p, c] != 0:
                 row = np.int64(scratch.rows[p, c])
-                n_touched = put(scratch.groups, row, p * scratch.z.shape[1] + c, n_touched)
+                n_touched = put(scratch.groups, row, p * scratch.batch.z.shape[1] + c, n_touched)
     for t in range(n_touched):
         row = np.int64(scratch.groups.touched[t])
         if scratch.h.shape[0] > 0:
@@ -428,13 +413,13 @@ def descend_outputs(tables, examples, optimizer, plan, scratch, order, begin, n_
 @kernel_part
 def _step_of_row(table, optimizer, plan, scratch, row, scale, rate):
     """The step of an output row whose examples have an h."""
-    g, columns = scratch.gradient, scratch.z.shape[1]
+    g, columns = scratch.gradient, scratch.batch.z.shape[1]
     for d in range(0, g.shape[1], LANES):
         store(g, 0, d, zeros())
     entry = scratch.groups.first[row]
     while entry >= 0:
         p = entry // columns
-        x = splat(scale * scratch.z[p, entry % columns])
+        x = splat(scale * scratch.batch.z[p, entry % columns])
         e = scratch.example[p]
         for d in range(0, g.shape[1], LANES):
             store(g, 0, d, multiply_add(x, load(scratch.h, e, d), load(g, 0, d)))
@@ -445,12 +430,12 @@ def _step_of_row(table, optimizer, plan, scratch, row, scale, rate):
 @kernel_part
 def _sparse_step_of_row(table, examples, optimizer, plan, scratch, order, begin, row, scale, rate):
     """The step of an output row that meets sparse features: only where its examples have any."""
-    g, columns = scratch.gradient, scratch.z.shape[1]
+    g, columns = scratch.gradient, scratch.batch.z.shape[1]
     bias = plan.dim - 1
     entry = scratch.groups.first[row]
     while entry >= 0:
         p = entry // columns
-        x = scale * scratch.z[p, entry % columns]
+        x = scale * scratch.batch.z[p, entry % columns]
         i = order[begin + scratch.example[p]]
         for f in range(examples.offsets[i], examples.offsets[i + 1]):
             g[0, examples.columns[f]] += x * examples.values[f]

@@ -36,6 +36,7 @@ from embedx.engine.blocks import (
     plan_block,
     whole_loops,
 )
+from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import TILE, scores, weighted_sums, weighted_sums_transposed
 from embedx.kernels.random import bits, open_uniform
@@ -53,7 +54,7 @@ class Tables(NamedTuple):
     input_squares: np.ndarray  # float32 (n_words,): for adagrad, the sum of each row's squared gradients; else empty
     output_squares: np.ndarray  # float32 (n_rows,), likewise
     state: np.ndarray  # float32 (n_words, state_width)
-    visits: np.ndarray  # int64 (n_words,)
+    n_updates: np.ndarray  # int64 (n_words,)
 
 
 class Scratch(NamedTuple):
@@ -68,21 +69,12 @@ class Scratch(NamedTuple):
     h_gradient: np.ndarray  # like h
     h_part: np.ndarray  # like h, where all rows compete
     w_gradient: np.ndarray  # like w
-    z: np.ndarray  # float32 (max inputs, max candidates or ROWS): scores, then coefficients
-    times: np.ndarray  # like z
-    loge: np.ndarray  # like z
+    batch: Batch  # (max inputs, max candidates or ROWS): a line for each input; its labels are those of the block
     all_z: np.ndarray  # float32 (max inputs, n_rows), where all rows compete
-    uniforms: np.ndarray  # float32 (max examples, uniforms_width)
-    line_z: np.ndarray  # float32 (max lines, width of a line): the pairs of an input, or a line of all rows
-    line_label: np.ndarray
-    line_times: np.ndarray
-    line_loge: np.ndarray
+    pairs: Batch  # (max lines, width of a line): the pairs of an input, or a line of all rows
     line_sum: np.ndarray  # float32 (1, width of a line), where all rows compete
     hit: np.ndarray  # int64 (max centres,): the column of a line where each centre is among the noise; -1 if it is not
     clock: np.ndarray  # uint64 (2,): key and counter of the stream that `uniforms` come from
-    key: np.ndarray  # int64 (max examples,): of each example that is handed to the objective
-    visits: np.ndarray  # int64 (max examples,)
-    norm: np.ndarray  # float32 (max examples,)
     extent: np.ndarray  # float32 (2,): the largest |w|² among the candidates of a block, and its number of inputs with pairs
 
 
@@ -94,7 +86,6 @@ def new_scratch(plan: Plan, n_tokens: int, columns: int, longest_path: int, unif
         lines, width, n_whole = 1, int(whole_loops(plan.n_rows)), n_inputs
     else:
         lines, width, n_whole = min(max(plan.share, 1), 2 * plan.window + 1), int(whole_loops(1 + plan.n_draws)), 0
-    examples = max(n_inputs, lines)
 
     def matrix(rows: int, width: int) -> np.ndarray:
         return np.zeros((rows, width), dtype=np.float32)
@@ -109,27 +100,18 @@ def new_scratch(plan: Plan, n_tokens: int, columns: int, longest_path: int, unif
         h_gradient=aligned_zeros(n_inputs, columns),
         h_part=aligned_zeros(n_whole, columns),
         w_gradient=aligned_zeros(n_candidates, columns),
-        z=matrix(n_inputs, n_candidates),
-        times=matrix(n_inputs, n_candidates),
-        loge=matrix(n_inputs, n_candidates),
+        batch=new_batch(n_inputs, n_candidates, uniforms_width),
         all_z=matrix(n_whole, width),
-        uniforms=matrix(examples, uniforms_width),
-        line_z=matrix(lines, width),
-        line_label=matrix(lines, width),
-        line_times=matrix(lines, width),
-        line_loge=matrix(lines, width),
+        pairs=new_batch(lines, width, uniforms_width),
         line_sum=matrix(min(n_whole, 1), width),
         hit=np.zeros(max(plan.share, 1), dtype=np.int64),
         clock=np.zeros(2, dtype=np.uint64),
-        key=np.zeros(examples, dtype=np.int64),
-        visits=np.zeros(examples, dtype=np.int64),
-        norm=np.zeros(examples, dtype=np.float32),
         extent=np.zeros(2, dtype=np.float32),
     )
 
 
 @kernel
-def train_stretch(coefficients, tables, stream, draws, numbers, plan, scratch, start, stop, lr, key, noise_key):
+def train_stretch(coefficients, tables, stream, draws, constants, plan, scratch, start, stop, lr, key, noise_key):
     """Train on the centres among tokens[start:stop]; return the summed loss, the pairs and the corpus words seen.
 
     `key` decides which words are kept and how wide their windows are, by position in the corpus alone; `noise_key` what is
@@ -151,9 +133,9 @@ def train_stretch(coefficients, tables, stream, draws, numbers, plan, scratch, s
         _ask_for(tables.inputs, ahead.inputs, ahead.sizes[0])
         _ask_for(tables.outputs, ahead.candidates, ahead.sizes[1] + ahead.sizes[2])
         if plan.rows == ALL:
-            loss += _train_on_all(coefficients, tables, numbers, plan, scratch, now, lr)
+            loss += _train_on_all(coefficients, tables, constants, plan, scratch, now, lr)
         else:
-            loss += train_block(coefficients, tables, draws.log_expected, numbers, plan, scratch, now, lr)
+            loss += train_block(coefficients, tables, draws.log_expected, constants, plan, scratch, now, lr)
         n_pairs += now.sizes[3]
         now, ahead = ahead, now
     return loss, n_pairs, n_seen
@@ -168,24 +150,24 @@ def _ask_for(table, rows, n):
 
 
 @kernel_part
-def train_block(coefficients, tables, log_expected, numbers, plan, scratch, block, lr):
+def train_block(coefficients, tables, log_expected, constants, plan, scratch, block, lr):
     """Train on one planned block; return its summed loss."""
     n_inputs, n_candidates = block.sizes[0], block.sizes[1] + block.sizes[2]
     n_h, n_w = _whole_tiles(n_inputs), _whole_tiles(n_candidates)
     _gather(tables.inputs, block.inputs, n_inputs, n_h, scratch.h)
     _gather(tables.outputs, block.candidates, n_candidates, n_w, scratch.w)
-    scores(scratch.h, n_h, scratch.w, n_w, scratch.z)
-    if plan.uses_norm:
+    scores(scratch.h, n_h, scratch.w, n_w, scratch.batch.z)
+    if plan.uses_score_gain:
         _measure(scratch, scratch.w, n_candidates, plan.bias, block)
     if plan.rows == PATH or plan.form == SUMS or plan.form == SETS:
-        loss = _lines_of_inputs(coefficients, tables, log_expected, numbers, plan, scratch, block, lr)
+        loss = _lines_of_inputs(coefficients, tables, log_expected, constants, plan, scratch, block, lr)
     else:
         loss = 0.0
         _prepare_lines(log_expected, plan, scratch, block)
         for j in range(n_inputs):
-            loss += _pairs_of_input(coefficients, tables, log_expected, numbers, plan, scratch, block, j, lr)
-    weighted_sums(scratch.z, n_h, scratch.w, n_candidates, scratch.h_gradient)
-    weighted_sums_transposed(scratch.z, n_w, scratch.h, n_inputs, scratch.w_gradient)
+            loss += _pairs_of_input(coefficients, tables, log_expected, constants, plan, scratch, block, j, lr)
+    weighted_sums(scratch.batch.z, n_h, scratch.w, n_candidates, scratch.h_gradient)
+    weighted_sums_transposed(scratch.batch.z, n_w, scratch.h, n_inputs, scratch.w_gradient)
     _descend_inputs(tables, plan, scratch, block, lr)
     _descend(tables.outputs, tables.output_squares, block.candidates, n_candidates, scratch.w_gradient, lr)
     return loss
@@ -244,44 +226,46 @@ def _descend_inputs(tables, plan, scratch, block, lr):
 
 
 @kernel_part
-def _lines_of_inputs(coefficients, tables, log_expected, numbers, plan, scratch, block, lr):
+def _lines_of_inputs(coefficients, tables, log_expected, constants, plan, scratch, block, lr):
     """Turn all scores into coefficients at once, a line for each input. Return the loss."""
     n_inputs, n_centres, n_candidates = block.sizes[0], block.sizes[1], block.sizes[1] + block.sizes[2]
     n = whole_loops(n_candidates)
+    own = scratch.batch
     for j in range(n_inputs):
         if plan.rows == PATH:
             for k in range(0, n, LANES):
-                store(scratch.times, j, k, load(block.against, j, k))
+                store(own.sample_count, j, k, load(block.against, j, k))
         else:
             count = np.float32(block.n_pairs[j])
             weight = splat(count if plan.form == SUMS else np.float32(1))
             for k in range(0, n, LANES):
-                store(scratch.times, j, k, multiply_add(weight, load(block.drawn, 0, k), zeros()))
-            if plan.uses_loge:
+                store(own.sample_count, j, k, multiply_add(weight, load(block.drawn, 0, k), zeros()))
+            if plan.uses_log_expected_count:
                 for k in range(n_candidates):
-                    scratch.loge[j, k] = log_expected[block.candidates[k]]
+                    own.log_expected_count[j, k] = log_expected[block.candidates[k]]
             if plan.form == SETS:
                 for k in range(n_centres):
-                    scratch.times[j, k] = np.float32(0) if block.label[j, k] > 0 else np.float32(1)
-                    scratch.loge[j, k] = 0
-        _visit(plan, tables, scratch, j, np.int64(block.inputs[j]), min(block.n_pairs[j], 1), j)
-    return coefficients(
-        scratch.z, block.label, scratch.times, scratch.loge, tables.state, scratch.uniforms, numbers,
-        scratch.key, scratch.visits, scratch.norm, n_inputs, n, lr * plan.seen_rate,
-    )  # fmt: skip
+                    own.sample_count[j, k] = np.float32(0) if block.label[j, k] > 0 else np.float32(1)
+                    own.log_expected_count[j, k] = 0
+        _visit(plan, tables, scratch, own, j, np.int64(block.inputs[j]), min(block.n_pairs[j], 1), j)
+    batch = Batch(
+        own.z, block.label, own.sample_count, own.log_expected_count, own.uniforms, own.key, own.n_updates, own.score_gain
+    )
+    return coefficients(batch, tables.state, constants, n_inputs, n, lr * plan.seen_rate)
 
 
 @kernel_part
 def _prepare_lines(log_expected, plan, scratch, block):
     """Write what the lines of all pairs of a block have in common: the noise in columns 1 on; where each centre is among it."""
     n_centres, n_noise = block.sizes[1], block.sizes[2]
+    sample_count, log_expected_count = scratch.pairs.sample_count, scratch.pairs.log_expected_count
     for k in range(n_noise):
-        scratch.line_times[0, 1 + k] = block.drawn[0, n_centres + k]
-        scratch.line_loge[0, 1 + k] = log_expected[block.candidates[n_centres + k]]
-    for e in range(1, scratch.line_z.shape[0]):
-        for k in range(0, scratch.line_z.shape[1], LANES):
-            store(scratch.line_times, e, k, load(scratch.line_times, 0, k))
-            store(scratch.line_loge, e, k, load(scratch.line_loge, 0, k))
+        sample_count[0, 1 + k] = block.drawn[0, n_centres + k]
+        log_expected_count[0, 1 + k] = log_expected[block.candidates[n_centres + k]]
+    for e in range(1, sample_count.shape[0]):
+        for k in range(0, sample_count.shape[1], LANES):
+            store(sample_count, e, k, load(sample_count, 0, k))
+            store(log_expected_count, e, k, load(log_expected_count, 0, k))
     for i in range(n_centres):
         scratch.hit[i] = -1
         for k in range(n_noise):
@@ -289,51 +273,50 @@ def _prepare_lines(log_expected, plan, scratch, block):
 
 
 @kernel_part
-def _pairs_of_input(coefficients, tables, log_expected, numbers, plan, scratch, block, j, lr):
+def _pairs_of_input(coefficients, tables, log_expected, constants, plan, scratch, block, j, lr):
     """Turn the scores of input j into coefficients, one positive at a time, each against all the noise. Return the loss."""
     n_centres, n_noise = block.sizes[1], block.sizes[2]
-    z, label, times, loge = scratch.line_z, scratch.line_label, scratch.line_times, scratch.line_loge
+    pairs = scratch.pairs
+    z, label, sample_count = pairs.z, pairs.label, pairs.sample_count
     e = 0
     for i in range(n_centres):
         if block.label[j, i] > 0:
             for k in range(n_noise):
-                z[e, 1 + k] = scratch.z[j, n_centres + k]
+                z[e, 1 + k] = scratch.batch.z[j, n_centres + k]
             hit = scratch.hit[i]
-            z[e, 0], label[e, 0], loge[e, 0] = scratch.z[j, i], block.label[j, i], log_expected[block.candidates[i]]
-            times[e, 0] = times[e, hit] if hit > 0 and plan.keeps_hits else np.float32(0)
+            z[e, 0], label[e, 0] = scratch.batch.z[j, i], block.label[j, i]
+            pairs.log_expected_count[e, 0] = log_expected[block.candidates[i]]
+            sample_count[e, 0] = sample_count[e, hit] if hit > 0 and plan.keeps_accidental_hits else np.float32(0)
             if hit > 0:
-                times[e, hit] = 0
-            _visit(plan, tables, scratch, e, np.int64(block.inputs[j]), 1, j)
+                sample_count[e, hit] = 0
+            _visit(plan, tables, scratch, pairs, e, np.int64(block.inputs[j]), 1, j)
             e += 1
-    loss = coefficients(
-        z, label, times, loge, tables.state, scratch.uniforms, numbers,
-        scratch.key, scratch.visits, scratch.norm, e, 1 + n_noise, lr * plan.seen_rate,
-    )  # fmt: skip
-    clear(scratch.z, j, (n_centres + n_noise + LANES - 1) // LANES * LANES)
+    loss = coefficients(pairs, tables.state, constants, e, 1 + n_noise, lr * plan.seen_rate)
+    clear(scratch.batch.z, j, (n_centres + n_noise + LANES - 1) // LANES * LANES)
     e = 0
     for i in range(n_centres):
         if block.label[j, i] > 0:
-            scratch.z[j, i] = z[e, 0]
+            scratch.batch.z[j, i] = z[e, 0]
             for k in range(n_noise):
-                scratch.z[j, n_centres + k] += z[e, 1 + k]
+                scratch.batch.z[j, n_centres + k] += z[e, 1 + k]
             if scratch.hit[i] > 0:
-                times[e, scratch.hit[i]] = block.drawn[0, n_centres + scratch.hit[i] - 1]
+                sample_count[e, scratch.hit[i]] = block.drawn[0, n_centres + scratch.hit[i] - 1]
             e += 1
     return loss
 
 
 @kernel_part
-def _visit(plan, tables, scratch, e, key, n, j):
-    """Tell example e its key, how often that was visited before, random numbers and its norm; count n more visits."""
-    scratch.key[e] = key
-    for d in range(scratch.uniforms.shape[1]):
-        scratch.uniforms[e, d] = open_uniform(scratch.clock[0], scratch.clock[1])
+def _visit(plan, tables, scratch, batch, e, key, n, j):
+    """Tell example e of the batch, of input j, its key, its updates so far, to which n are added, and random numbers."""
+    batch.key[e] = key
+    for d in range(batch.uniforms.shape[1]):
+        batch.uniforms[e, d] = open_uniform(scratch.clock[0], scratch.clock[1])
         scratch.clock[1] += np.uint64(1)
     if tables.state.shape[1] > 0:
-        scratch.visits[e] = tables.visits[key]
-        tables.visits[key] += n
-    if plan.uses_norm:
-        scratch.norm[e] = scratch.extent[1] * (scratch.extent[0] + _norm(scratch.h, j))
+        batch.n_updates[e] = tables.n_updates[key]
+        tables.n_updates[key] += n
+    if plan.uses_score_gain:
+        batch.score_gain[e] = scratch.extent[1] * (scratch.extent[0] + _norm(scratch.h, j))
 
 
 @kernel_part
@@ -361,22 +344,22 @@ def _measure(scratch, rows, n, bias, block):
 
 
 @kernel_part
-def _train_on_all(coefficients, tables, numbers, plan, scratch, block, lr):
+def _train_on_all(coefficients, tables, constants, plan, scratch, block, lr):
     """Train on a block whose candidates are all rows; return its summed loss. Rows are looked at by ROWS, twice."""
     n_inputs = block.sizes[0]
     n_h = _whole_tiles(n_inputs)
     _gather(tables.inputs, block.inputs, n_inputs, n_h, scratch.h)
     for first in range(0, plan.n_rows, ROWS):
         n_w = _copy_rows(tables.outputs, first, plan.n_rows, scratch.w)
-        scores(scratch.h, n_h, scratch.w, n_w, scratch.z)
+        scores(scratch.h, n_h, scratch.w, n_w, scratch.batch.z)
         for j in range(n_inputs):
             for k in range(min(ROWS, plan.n_rows - first)):
-                scratch.all_z[j, first + k] = scratch.z[j, k]
-    if plan.uses_norm:
+                scratch.all_z[j, first + k] = scratch.batch.z[j, k]
+    if plan.uses_score_gain:
         _measure(scratch, tables.outputs, plan.n_rows, plan.bias, block)
     loss = 0.0
     for j in range(n_inputs):
-        loss += _line_of_all(coefficients, tables, numbers, plan, scratch, block, j, lr)
+        loss += _line_of_all(coefficients, tables, constants, plan, scratch, block, j, lr)
     for j in range(n_h):
         clear(scratch.h_gradient, j, scratch.h.shape[1])
     for first in range(0, plan.n_rows, ROWS):
@@ -384,13 +367,13 @@ def _train_on_all(coefficients, tables, numbers, plan, scratch, block, lr):
         n_w = _copy_rows(tables.outputs, first, plan.n_rows, scratch.w)
         for j in range(n_h):
             for k in range(n_w):
-                scratch.z[j, k] = scratch.all_z[j, first + k] if j < n_inputs and k < n else np.float32(0)
-        weighted_sums(scratch.z, n_h, scratch.w, n, scratch.h_part)
+                scratch.batch.z[j, k] = scratch.all_z[j, first + k] if j < n_inputs and k < n else np.float32(0)
+        weighted_sums(scratch.batch.z, n_h, scratch.w, n, scratch.h_part)
         for j in range(n_inputs):
             for d in range(0, scratch.h.shape[1], LANES):
                 one = splat(np.float32(1))
                 store(scratch.h_gradient, j, d, multiply_add(one, load(scratch.h_part, j, d), load(scratch.h_gradient, j, d)))
-        weighted_sums_transposed(scratch.z, n_w, scratch.h, n_inputs, scratch.w_gradient)
+        weighted_sums_transposed(scratch.batch.z, n_w, scratch.h, n_inputs, scratch.w_gradient)
         for k in range(n):
             _descend_row(tables.outputs, tables.output_squares, first + k, scratch.w_gradient, k, lr)
     _descend_inputs(tables, plan, scratch, block, lr)
@@ -411,10 +394,11 @@ def _copy_rows(table, first, n_rows, out):
 
 
 @kernel_part
-def _line_of_all(coefficients, tables, numbers, plan, scratch, block, j, lr):
+def _line_of_all(coefficients, tables, constants, plan, scratch, block, j, lr):
     """Turn the scores of input j with all rows into coefficients, by one line or one for each positive. Return the loss."""
     n_rows, n_centres = plan.n_rows, block.sizes[1]
-    z, label, times, total = scratch.line_z, scratch.line_label, scratch.line_times, scratch.line_sum
+    line, total = scratch.pairs, scratch.line_sum
+    z, label, sample_count = line.z, line.label, line.sample_count
     merged = plan.form == SUMS or plan.form == SETS
     rivals = np.float32(block.n_pairs[j] if plan.form == SUMS else 1)
     loss = 0.0
@@ -423,16 +407,13 @@ def _line_of_all(coefficients, tables, numbers, plan, scratch, block, j, lr):
     for i in range(1 if merged else n_centres):
         if block.n_pairs[j] > 0 and (merged or block.label[j, i] > 0):
             for k in range(n_rows):
-                z[0, k], label[0, k], times[0, k] = scratch.all_z[j, k], 0, rivals
+                z[0, k], label[0, k], sample_count[0, k] = scratch.all_z[j, k], 0, rivals
             for y in range(0 if merged else i, n_centres if merged else i + 1):
                 if block.label[j, y] > 0:
                     label[0, block.candidates[y]] = block.label[j, y]
-                    times[0, block.candidates[y]] = rivals if plan.keeps_hits else np.float32(0)
-            _visit(plan, tables, scratch, 0, np.int64(block.inputs[j]), 1, j)
-            loss += coefficients(
-                z, label, times, scratch.line_loge, tables.state, scratch.uniforms, numbers,
-                scratch.key, scratch.visits, scratch.norm, 1, n_rows, lr * plan.seen_rate,
-            )  # fmt: skip
+                    sample_count[0, block.candidates[y]] = rivals if plan.keeps_accidental_hits else np.float32(0)
+            _visit(plan, tables, scratch, line, 0, np.int64(block.inputs[j]), 1, j)
+            loss += coefficients(line, tables.state, constants, 1, n_rows, lr * plan.seen_rate)
             for k in range(n_rows):
                 total[0, k] += z[0, k]
     for k in range(n_rows):

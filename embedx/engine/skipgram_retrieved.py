@@ -11,8 +11,8 @@ import numpy as np
 from embedx.engine.blocks import clear, keep_words, plan_block, whole_loops
 from embedx.engine.skipgram import train_block
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.objectives.contract import Search
 from embedx.search.query import Probe, candidates, new_probe
+from embedx.search.spec import Search
 from embedx.search.updater import Moved, new_moved, remember
 
 MOST_FOUND = 4096  # rows that a block takes beside its centres
@@ -45,7 +45,7 @@ def new_finding(n_words: int, n_rows: int, search: Search) -> Finding:
 
 @kernel
 def train_stretch(
-    coefficients, tables, stream, draws, index, search, numbers, plan, scratch, finding, start, stop, lr, key, noise_key
+    coefficients, tables, stream, draws, index, search, constants, plan, scratch, finding, start, stop, lr, key, noise_key
 ):
     """Train on the centres among tokens[start:stop]; return the summed loss, the pairs and the corpus words seen.
 
@@ -60,7 +60,7 @@ def train_stretch(
     centre, context, drawn = plan_block(plan, draws, words, scratch.drawn_at, n_words, first, last, 0, noise_key, 0, block)
     while block.sizes[1] > 0:
         _add_found(index, search, tables, finding, block)
-        loss += train_block(coefficients, tables, draws.log_expected, numbers, plan, scratch, block, lr)
+        loss += train_block(coefficients, tables, draws.log_expected, constants, plan, scratch, block, lr)
         remember(block.candidates, block.sizes[1] + block.sizes[2], finding.moved)
         n_pairs += block.sizes[3]
         centre, context, drawn = plan_block(

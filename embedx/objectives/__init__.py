@@ -73,11 +73,11 @@ def needs(objective: type[Objective]) -> str:
     draws = {"unigram", "uniform"} & set(objective.samplers)
     found = [
         ("a tree", "path" in objective.samplers),
-        ("the chance of each draw", draws and objective.uses_loge),
+        ("the chance of each draw", draws and objective.uses_log_expected_count),
         (f"{_count(objective.state_width, 'number')} kept for each input", objective.state_width),
         (f"{_count(objective.uniforms_width, 'random number')} for each example", objective.uniforms_width),
-        ("the length of the input vector", objective.uses_norm),
-        ("a step of its own", objective.kind == "step"),
+        ("the length of the input vector", objective.uses_score_gain),
+        ("a step of its own", objective.kind == "proximal"),
     ]
     return ", ".join(words for words, it_does in found if it_does) or "-"
 

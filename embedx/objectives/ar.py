@@ -1,7 +1,7 @@
 """Augment and reduce for the softmax: a running estimate of each example's normaliser makes the loss a sum over classes.
 
 Ruiz et al. 2018, eq. 8, written as a loss, with η = Z / e^{z_y} and Z = Σ_k e^{z_k}, and algorithm 1:
-    loss = log η - 1 + (1 + Σ_k weight_k e^{z_k - z_y}) / η                   sum over the rows drawn, weight = times / e^loge
+    loss = log η - 1 + (1 + Σ_k weight_k e^{z_k - z_y}) / η                   sum over the rows drawn, weight = n / E[n]
     local step      η <- (1 - a) η + a (1 + Σ_k weight_k e^{z_k - z_y})       a = (1 + visits)^-decay
 It equals the exact loss at the true η and exceeds it elsewhere. It augments the model by ε, the noise in the positive's utility
 z_y + ε, whose posterior is Gumbel(log η); `augment noise` keeps log η and moves the scores at a fixed η:
@@ -22,34 +22,35 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel
 from embedx.objectives.contract import Objective, SampledSettings
-from embedx.objectives.parts import double_sum, double_sum_of_gaps, log_sums, positive, settled_log_sum
+from embedx.objectives.parts import double_sum, double_sum_of_gaps, log_sums, optimal_log_sum, positive
 from embedx.settings import param
 
 
 @kernel
-def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state[:, 0] is log Z or log η."""
-    relative, threshold, decay = numbers[0], numbers[1], numbers[2]
+    z, key, n_updates = batch.z, batch.key, batch.n_updates
+    relative, threshold, decay = constants[0], constants[1], constants[2]
     total = np.float64(0)
     for e in range(n_examples):
-        y = positive(label, e, n)
+        y = positive(batch, e, n)
         if y < 0:
             z[e, :n] = 0
             continue
-        estimate, largest = log_sums(z, label, times, loge, e, n)
+        estimate, largest = log_sums(batch, e, n)
         origin = relative * z[e, y]
         u = estimate - origin
-        if visits[e] > 0:
-            rate = (1 + visits[e]) ** -decay
+        if n_updates[e] > 0:
+            rate = (1 + n_updates[e]) ** -decay
             before = state[key[e], 0]
             above = max(before, u)
             u = above + np.log((1 - rate) * np.exp(before - above) + rate * np.exp(u - above))
         u = max(u, largest - origin - threshold)
         state[key[e], 0] = u
         if relative > 0:
-            total += double_sum_of_gaps(z, label, times, loge, e, n, y, u)
+            total += double_sum_of_gaps(batch, e, n, y, u)
         else:
-            total += double_sum(z, label, times, loge, e, n, u)
+            total += double_sum(batch, e, n, u)
     return total
 
 
@@ -83,13 +84,13 @@ class AugmentReduce(Objective):
     bound = True
     state_width = 1
 
-    def __init__(self, settings: AugmentSettings) -> None:
-        super().__init__(settings)
-        self.merges = settings.augment == "utility"  # type: ignore[misc]
+    @property
+    def merges_pairs(self) -> bool:
+        return bool(self.settings.augment == "utility")
 
-    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
+    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         relative = self.settings.augment == "noise"
         return np.array([relative, self.settings.threshold, self.settings.local_decay], dtype=np.float32)
 
-    def settle(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
-        return settled_log_sum(z, label, relative=self.settings.augment == "noise")
+    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+        return optimal_log_sum(z, label, relative=self.settings.augment == "noise")

@@ -1,7 +1,7 @@
 """Augment and reduce for the multinomial logistic: utilities with logistic noise instead of the softmax's Gumbel noise.
 
 Ruiz et al. 2018, section 3.2 and algorithm 2; the model and the bound are in `utility`, here with q logistic, σ the sigmoid:
-    loss = -log σ(t - z_y) σ(z_y - t) - Σ_k weight_k log σ(t - z_k) - log β - 2     t = μ + β x from q, weight = times / e^loge
+    loss = -log σ(t - z_y) σ(z_y - t) - Σ_k weight_k log σ(t - z_k) - log β - 2     t = μ + β x from q, weight = n / E[n]
     ∂loss/∂z_k = weight_k σ(z_k - t)              ∂loss/∂z_y = 1 - 2σ(t - z_y), or -Σ_k ∂loss/∂z_k at a fixed law of the noise
     local step, at another x    s = 1 - 2σ(t - z_y) + Σ_k weight_k σ(z_k - t)
                                 μ += rate · s          γ += rate · (s x + 1/β) · dβ/dγ,  β = softplus(γ)
@@ -25,61 +25,65 @@ _ONE, _TWO = np.float32(1), np.float32(2)
 
 
 @register_jitable
-def lag(z, label, times, e, k, t):
+def lag(batch, e, k, t):
     """How far score k is ahead of t; 0 where it does not compete, for it may be anything."""
-    return z[e, k] - t if label[e, k] + times[e, k] > 0 else np.float32(0)
+    z, label, sample_count = batch.z, batch.label, batch.sample_count
+    return z[e, k] - t if label[e, k] + sample_count[e, k] > 0 else np.float32(0)
 
 
 @kernel_part
-def joint_slope(z, label, times, loge, e, n, n_labels, t):
+def joint_slope(batch, e, n, n_labels, t):
     """The derivative of the log joint by t where it is t, on average over the positives."""
+    z, label = batch.z, batch.label
     slope = z.dtype.type(0)
     for k in range(n):
-        win = sigmoid(lag(z, label, times, e, k, t))
-        slope += rivals(label, times, loge, e, k, n_labels) * win + label[e, k] * (_TWO * win - _ONE)
+        win = sigmoid(lag(batch, e, k, t))
+        slope += rivals(batch, e, k, n_labels) * win + label[e, k] * (_TWO * win - _ONE)
     return slope / n_labels
 
 
 @kernel_part
-def first_law(z, label, times, loge, e, n, n_labels):
+def first_law(batch, e, n, n_labels):
     """Where the log joint about peaks, and the scale with which a logistic density curves like it there."""
-    estimate, _ = log_sums(z, label, times, loge, e, n)
-    t = estimate + softplus(best_positive(z, label, e, n) - estimate)
+    z, label = batch.z, batch.label
+    estimate, _ = log_sums(batch, e, n)
+    t = estimate + softplus(best_positive(batch, e, n) - estimate)
     bend = z.dtype.type(0)
     for k in range(n):
-        win = sigmoid(lag(z, label, times, e, k, t))
-        bend += (rivals(label, times, loge, e, k, n_labels) + _TWO * label[e, k]) * win * (_ONE - win)
+        win = sigmoid(lag(batch, e, k, t))
+        bend += (rivals(batch, e, k, n_labels) + _TWO * label[e, k]) * win * (_ONE - win)
     return t, 1 / np.sqrt(_TWO * bend / n_labels)
 
 
 @kernel
-def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state is (μ, γ)."""
-    relative = numbers[0]
+    z, label, uniforms, key, n_updates = batch.z, batch.label, batch.uniforms, batch.key, batch.n_updates
+    relative = constants[0]
     total = np.float64(0)
     for e in range(n_examples):
-        y = positive(label, e, n)
+        y = positive(batch, e, n)
         if y < 0:
             z[e, :n] = 0
             continue
-        n_labels = n_positives(label, e, n)
+        n_labels = n_positives(batch, e, n)
         origin = relative * z[e, y]
         place = key[e]
-        if visits[e] == 0:
-            mode, scale = first_law(z, label, times, loge, e, n, n_labels)
+        if n_updates[e] == 0:
+            mode, scale = first_law(batch, e, n, n_labels)
             state[place, 0] = mode - origin
             state[place, 1] = utility.unscaled(scale)
         x = np.log(uniforms[e, 0]) - np.log1p(-uniforms[e, 0])
         t = origin + state[place, 0] + softplus(state[place, 1]) * x
-        slope = joint_slope(z, label, times, loge, e, n, n_labels, t)
-        utility.local_step(state, place, visits[e], numbers, slope, x)
+        slope = joint_slope(batch, e, n, n_labels, t)
+        utility.local_step(state, place, n_updates[e], constants, slope, x)
         scale = softplus(state[place, 1])
         t = origin + state[place, 0] + scale * (np.log(uniforms[e, 1]) - np.log1p(-uniforms[e, 1]))
         loss = -n_labels * (np.log(scale) + 2)
         pull, fit = z.dtype.type(0), z.dtype.type(0)
         for k in range(n):
-            weight = rivals(label, times, loge, e, k, n_labels)
-            gap = lag(z, label, times, e, k, t)
+            weight = rivals(batch, e, k, n_labels)
+            gap = lag(batch, e, k, t)
             fit += (weight + label[e, k]) * softplus(gap) + label[e, k] * softplus(-gap)
             win = sigmoid(gap)
             pull += weight * win
@@ -104,18 +108,18 @@ class AugmentReduceLogistic(Objective):
     state_width = 2
     uniforms_width = 2
 
-    def __init__(self, settings: utility.UtilitySettings) -> None:
-        super().__init__(settings)
-        self.merges = settings.augment == "utility"  # type: ignore[misc]
+    @property
+    def merges_pairs(self) -> bool:
+        return bool(self.settings.augment == "utility")
 
-    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
-        return np.asarray(self.settings.numbers())
+    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
+        return np.asarray(self.settings.constants())
 
-    def settle(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
         """Found numerically, to some ten digits."""
         x = np.linspace(-40, 40, 161)
         weight = 0.5 * np.exp(log_density(x))
-        location, scale = utility.settle(
+        location, scale = utility.optimal_law(
             z, label, z.max(axis=1), x, weight, lambda gap: -np.tanh(gap / 2), lambda gap: np.exp(log_sigmoid(-gap))
         )
         if self.settings.augment == "noise":

@@ -1,7 +1,7 @@
 """Augment and reduce for the multinomial probit: utilities with normal noise instead of the softmax's Gumbel noise.
 
 Ruiz et al. 2018, section 3.2 and algorithm 2; the model and the bound are in `utility`, here with q normal and Φ, φ:
-    loss = (t - z_y)²/2 - Σ_k weight_k log Φ(t - z_k) - log σ - 1/2        t = μ + σ x from q, x normal, weight = times / e^loge
+    loss = (t - z_y)²/2 - Σ_k weight_k log Φ(t - z_k) - log σ - 1/2        t = μ + σ x from q, x normal, weight = n / E[n]
     ∂loss/∂z_k = weight_k φ/Φ(t - z_k)                 ∂loss/∂z_y = z_y - t, or -Σ_k ∂loss/∂z_k at a fixed law of the noise
     local step, at another x    s = z_y - t + Σ_k weight_k φ/Φ(t - z_k)
                                 μ += rate · s          γ += rate · (s x + 1/σ) · dσ/dγ,  σ = softplus(γ)
@@ -27,37 +27,40 @@ LOG_TAU_E_HALF = np.float32(0.5 * np.log(2 * np.pi) + 0.5)  # the entropy of a s
 
 
 @register_jitable
-def lead(z, label, times, e, k, t):
+def lead(batch, e, k, t):
     """How far t is ahead of score k; 0 where that does not compete, for its score may be anything."""
-    return t - z[e, k] if label[e, k] + times[e, k] > 0 else np.float32(0)
+    z, label, sample_count = batch.z, batch.label, batch.sample_count
+    return t - z[e, k] if label[e, k] + sample_count[e, k] > 0 else np.float32(0)
 
 
 @kernel_part
-def joint_slope(z, label, times, loge, e, n, n_labels, t):
+def joint_slope(batch, e, n, n_labels, t):
     """The derivative of the log joint by t where it is t, on average over the positives."""
+    z, label = batch.z, batch.label
     slope = z.dtype.type(0)
     for k in range(n):
-        gap = lead(z, label, times, e, k, t)
-        slope += rivals(label, times, loge, e, k, n_labels) * hazard(gap) - label[e, k] * gap
+        gap = lead(batch, e, k, t)
+        slope += rivals(batch, e, k, n_labels) * hazard(gap) - label[e, k] * gap
     return slope / n_labels
 
 
 @kernel_part
-def laplace(z, label, times, loge, e, n, n_labels):
+def laplace(batch, e, n, n_labels):
     """The mode of the log joint and the standard deviation that its curvature there suggests.
 
     The derivative is falling and convex (the hazard is convex), so Newton's method goes left of the mode, then climbs to it.
     """
-    t = best_positive(z, label, e, n)
+    z = batch.z
+    t = best_positive(batch, e, n)
     bend = t
     for _ in range(60):
         bend = z.dtype.type(0)
         for k in range(n):
-            gap = lead(z, label, times, e, k, t)
+            gap = lead(batch, e, k, t)
             pull = hazard(gap)
-            bend += rivals(label, times, loge, e, k, n_labels) * pull * (gap + pull)
+            bend += rivals(batch, e, k, n_labels) * pull * (gap + pull)
         bend = 1 + bend / n_labels
-        step = joint_slope(z, label, times, loge, e, n, n_labels, t) / bend
+        step = joint_slope(batch, e, n, n_labels, t) / bend
         t += step
         if abs(step) < np.float32(1e-5):
             break
@@ -65,34 +68,35 @@ def laplace(z, label, times, loge, e, n, n_labels):
 
 
 @kernel
-def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state is (μ, γ)."""
-    relative = numbers[0]
+    z, label, uniforms, key, n_updates = batch.z, batch.label, batch.uniforms, batch.key, batch.n_updates
+    relative = constants[0]
     total = np.float64(0)
     real = z.dtype.type
     for e in range(n_examples):
-        y = positive(label, e, n)
+        y = positive(batch, e, n)
         if y < 0:
             z[e, :n] = 0
             continue
-        n_labels = n_positives(label, e, n)
+        n_labels = n_positives(batch, e, n)
         origin = relative * z[e, y]
         place = key[e]
-        if visits[e] == 0:
-            mode, scale = laplace(z, label, times, loge, e, n, n_labels)
+        if n_updates[e] == 0:
+            mode, scale = laplace(batch, e, n, n_labels)
             state[place, 0] = mode - origin
             state[place, 1] = utility.unscaled(scale)
         x = real(ndtri(uniforms[e, 0]))
         t = origin + state[place, 0] + softplus(state[place, 1]) * x
-        slope = joint_slope(z, label, times, loge, e, n, n_labels, t)
-        utility.local_step(state, place, visits[e], numbers, slope, x)
+        slope = joint_slope(batch, e, n, n_labels, t)
+        utility.local_step(state, place, n_updates[e], constants, slope, x)
         scale = softplus(state[place, 1])
         t = origin + state[place, 0] + scale * real(ndtri(uniforms[e, 1]))
         loss = -n_labels * (np.log(scale) + LOG_TAU_E_HALF)
         pull, fit = z.dtype.type(0), z.dtype.type(0)
         for k in range(n):
-            weight = rivals(label, times, loge, e, k, n_labels)
-            gap = lead(z, label, times, e, k, t)
+            weight = rivals(batch, e, k, n_labels)
+            gap = lead(batch, e, k, t)
             fit += weight * log_ndtr(gap) + label[e, k] * log_normal_density(gap)
             push = weight * hazard(gap)
             pull += push
@@ -117,18 +121,18 @@ class AugmentReduceProbit(Objective):
     state_width = 2
     uniforms_width = 2
 
-    def __init__(self, settings: utility.UtilitySettings) -> None:
-        super().__init__(settings)
-        self.merges = settings.augment == "utility"  # type: ignore[misc]
+    @property
+    def merges_pairs(self) -> bool:
+        return bool(self.settings.augment == "utility")
 
-    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
-        return np.asarray(self.settings.numbers())
+    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
+        return np.asarray(self.settings.constants())
 
-    def settle(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
         """Found numerically, to some ten digits."""
         x, weight = np.polynomial.hermite_e.hermegauss(48)
         weight /= weight.sum()
-        location, scale = utility.settle(z, label, z.max(axis=1), x, weight, np.negative, hazards)
+        location, scale = utility.optimal_law(z, label, z.max(axis=1), x, weight, np.negative, hazards)
         if self.settings.augment == "noise":
             location -= z[np.arange(len(z)), label.argmax(axis=1)]
         return np.column_stack([location, utility.unscaled(scale)])

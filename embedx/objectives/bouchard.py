@@ -3,7 +3,7 @@
 Bouchard 2007, "Efficient bounds for the softmax function", as in Titsias 2016, eq. 11 and 12:
     loss = alpha + Σ_k weight_k · softplus(z_k - alpha) - z_y,      k over all classes, y among them
     ∂loss/∂z_k = weight_k · σ(z_k - alpha) - [k = y]
-with weight 1 for the positive and times / e^loge for the draws, which makes the sum unbiased. The bound is tightest where
+with weight 1 for the positive and n / E[n] for the draws, which makes the sum unbiased. The bound is tightest where
 S(alpha) = Σ_k weight_k · σ(z_k - alpha) is 1. Nobody published a stochastic version; ours keeps alpha per key and follows
     e^alpha <- e^alpha · (1 - rate + rate · S(alpha)),      rate = (1 + visits)^-0.9
 a step down the slope 1 - S, scaled by e^alpha, so that a rare class of weight 10⁵ moves alpha by its logarithm only. On average
@@ -20,27 +20,28 @@ from embedx.objectives.parts import log_sums, n_positives, rate, stands_for
 
 
 @kernel
-def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
+    z, label, key, n_updates = batch.z, batch.label, batch.key, batch.n_updates
     total = np.float64(0)
     for e in range(n_examples):
-        n_labels = n_positives(label, e, n)
+        n_labels = n_positives(batch, e, n)
         if n_labels == 0:
             z[e, :n] = 0
             continue
         alpha = z.dtype.type(state[key[e], 0])
-        if visits[e] == 0:
-            alpha = log_sums(z, label, times, loge, e, n)[0]
+        if n_updates[e] == 0:
+            alpha = log_sums(batch, e, n)[0]
         crossing, loss = z.dtype.type(0), z.dtype.type(0)
         for k in range(n):
-            weight = stands_for(label[e, k], times[e, k], loge[e, k])
+            weight = stands_for(batch, e, k)
             crossing += weight * sigmoid(z[e, k] - alpha if weight > 0 else np.float32(0))
-        step = rate(visits[e])
+        step = rate(n_updates[e])
         alpha += np.log1p(step * (crossing - np.float32(1)))
         state[key[e], 0] = alpha
 
         for k in range(n):
-            weight = n_labels * stands_for(label[e, k], times[e, k], loge[e, k])
+            weight = n_labels * stands_for(batch, e, k)
             score = z[e, k] if weight > 0 else np.float32(0)
             loss += weight * softplus(score - alpha) - label[e, k] * score
             z[e, k] = weight * sigmoid(score - alpha) - label[e, k]
@@ -49,7 +50,7 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
 
 
 @kernel
-def settled(z, alpha):
+def optimal_alpha(z, alpha):
     """Overwrite alpha[e] by the root of S = Σ_k σ(z[e, k] - alpha) = 1, for float64 z with at least two columns.
 
     With t the largest score it is the root of log Σ_(k≠t) σ(z_k - alpha) - log σ(alpha - z_t), which falls at a rate between
@@ -104,13 +105,13 @@ class Bouchard(Objective):
     stable = True
     unbiased = True
     bound = True
-    merges = True
+    merges_pairs = True
     state_width = 1
 
-    def settle(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
         """alpha where S(alpha) = 1."""
         if z.shape[1] == 1:
             return z - 37.0  # the bound is exact at -∞; here it is within 1e-16
         alpha = np.zeros((len(z), 1))
-        settled(np.ascontiguousarray(z, dtype=np.float64), alpha)
+        optimal_alpha(np.ascontiguousarray(z, dtype=np.float64), alpha)
         return alpha

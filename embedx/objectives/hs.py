@@ -11,21 +11,23 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel
 from embedx.kernels.maths import sigmoid, softplus
-from embedx.objectives.contract import Objective, Paths
+from embedx.objectives.contract import Objective
 from embedx.objectives.huffman import Tree, follow, huffman, log_odds
 from embedx.objectives.parts import log_sigmoid
+from embedx.samplers.path import Paths
 
 
 @kernel
-def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
+    z, label, sample_count = batch.z, batch.label, batch.sample_count
     total = np.float64(0)
     for e in range(n_examples):
         loss = np.float32(0)
         for k in range(n):
             score = z[e, k]
-            loss += label[e, k] * softplus(-score) + times[e, k] * softplus(score)
-            z[e, k] = (label[e, k] + times[e, k]) * sigmoid(score) - label[e, k]
+            loss += label[e, k] * softplus(-score) + sample_count[e, k] * softplus(score)
+            z[e, k] = (label[e, k] + sample_count[e, k]) * sigmoid(score) - label[e, k]
         total += loss
     return total
 
@@ -41,8 +43,8 @@ class HierarchicalSoftmax(Objective):
     samplers = ("path",)
     stable = True
     ranks_by_score = False
-    merges = True
-    uses_loge = False
+    merges_pairs = True
+    uses_log_expected_count = False
     tree: Tree
 
     def prepare(self, counts: np.ndarray) -> None:
@@ -54,7 +56,7 @@ class HierarchicalSoftmax(Objective):
     def n_rows(self, n_classes: int) -> int:
         return max(n_classes - 1, 1)
 
-    def first_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def initial_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
         return log_odds(self.tree, p)
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:

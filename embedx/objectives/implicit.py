@@ -38,8 +38,8 @@ from embedx.objectives.parts import (
     importance,
     log_sums,
     n_positives,
+    optimal_log_sum,
     positive,
-    settled_log_sum,
 )
 
 # The last step of Newton's method, whose error is about the step squared, in float64 and float32.
@@ -49,12 +49,13 @@ LEAST = np.float32(1e-20)
 
 
 @kernel_part
-def rivals_shift(z, times, loge, e, n, exponent):
+def rivals_shift(batch, e, n, exponent):
     """Σ_k a_k with a_k = W(e^{exponent + log weight_k + z_k}), and its derivative by the exponent, Σ_k a_k / (1 + a_k)."""
+    z, sample_count, log_expected_count = batch.z, batch.sample_count, batch.log_expected_count
     total, slope = 0.0, 0.0
     for k in range(n):
-        if times[e, k] > 0:
-            a = lambert_w_exp(exponent + np.log(times[e, k]) - loge[e, k] + z[e, k])
+        if sample_count[e, k] > 0:
+            a = lambert_w_exp(exponent + np.log(sample_count[e, k]) - log_expected_count[e, k] + z[e, k])
             total += a
             slope += a / (1 + a)
     return total, slope
@@ -79,50 +80,52 @@ def solve_raman(z, e, n, u, lr, q, n_labels):
 
 
 @kernel_part
-def solve_proposed(z, times, loge, e, n, own, before, rate, q):
+def solve_proposed(batch, e, n, own, before, rate, q):
     """The new u and the shift D of the positive's score, from u_0 = `before` and that score `own`."""
     s = before
     for _ in range(100):
-        shift, slope = rivals_shift(z, times, loge, e, n, np.log(q) - own - s)
+        shift, slope = rivals_shift(batch, e, n, np.log(q) - own - s)
         u = s - shift
         left = np.exp(-max(u, 0.0))
         step = (u - before + rate * (min(u, 0.0) + 1 - left - shift / q)) / ((1 + slope) * (1 + rate * left) + rate * slope / q)
         s -= step
         if abs(step) <= ENOUGH * (1 + abs(s)):
             break
-    shift, _ = rivals_shift(z, times, loge, e, n, np.log(q) - own - s)
+    shift, _ = rivals_shift(batch, e, n, np.log(q) - own - s)
     return s - shift, shift
 
 
 @kernel_part
-def step_raman(z, label, times, loge, e, n, u, lr, q, n_labels):
+def step_raman(batch, e, n, u, lr, q, n_labels):
     """Overwrite the scores of example e by coefficients at the end of the step from u; the new u, and the loss before it."""
+    z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
     reward = z.dtype.type(0)
     for k in range(n):
         is_label = label[e, k] > 0
         reward += label[e, k] * z[e, k] if is_label else np.float32(0)
-        log_weight = log(max(times[e, k], LEAST)) - loge[e, k]
+        log_weight = log(max(sample_count[e, k], LEAST)) - log_expected_count[e, k]
         moved = z[e, k] + (q * label[e, k] if is_label else log_weight)
-        z[e, k] = moved if label[e, k] + times[e, k] > 0 else -LOWEST
+        z[e, k] = moved if label[e, k] + sample_count[e, k] > 0 else -LOWEST
     u = solve_raman(z, e, n, u, lr, q, n_labels)
     exponent = log(q * n_labels) - u
     loss = z.dtype.type(0)
     for k in range(n):
         loss += exp(min(z[e, k] - q * label[e, k] - u, LARGEST_EXPONENT))
         moved = lambert_w_exp(z[e, k] + exponent) / q - label[e, k]
-        z[e, k] = moved if label[e, k] + times[e, k] > 0 else np.float32(0)
+        z[e, k] = moved if label[e, k] + sample_count[e, k] > 0 else np.float32(0)
     return u, n_labels * (u - 1 + loss) - reward
 
 
 @kernel_part
-def step_proposed(z, label, times, loge, e, n, y, u, moved, q):
+def step_proposed(batch, e, n, y, u, moved, q):
     """The same for one positive y, whose score moves by `moved`."""
+    z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
     own = np.float64(z[e, y])
     loss = u - 1 + np.exp(min(-u, LARGEST_EXPONENT))
     for k in range(n):
-        if times[e, k] > 0:
-            loss += importance(times[e, k], loge[e, k]) * np.exp(min(z[e, k] - own - u, LARGEST_EXPONENT))
-            exponent = np.log(q) - own - moved - u + np.log(times[e, k]) - loge[e, k]
+        if sample_count[e, k] > 0:
+            loss += importance(batch, e, k) * np.exp(min(z[e, k] - own - u, LARGEST_EXPONENT))
+            exponent = np.log(q) - own - moved - u + np.log(sample_count[e, k]) - log_expected_count[e, k]
             z[e, k] = label[e, y] * lambert_w_exp(exponent + z[e, k]) / q
         else:
             z[e, k] = 0
@@ -131,27 +134,28 @@ def step_proposed(z, label, times, loge, e, n, y, u, moved, q):
 
 
 @kernel
-def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by a step divided by -lr. State as in `umax`."""
-    relative = numbers[0]
+    z, label, key, n_updates, score_gain = batch.z, batch.label, batch.key, batch.n_updates, batch.score_gain
+    relative = constants[0]
     total = np.float64(0)
     for e in range(n_examples):
-        y = positive(label, e, n)
+        y = positive(batch, e, n)
         if y < 0:
             z[e, :n] = 0
             continue
-        best = best_positive(z, label, e, n)
+        best = best_positive(batch, e, n)
         origin = relative * best
-        estimate, _ = log_sums(z, label, times, loge, e, n)
-        before = max(z.dtype.type(state[key[e], 0]) if visits[e] > 0 else estimate - origin, best - origin)
+        estimate, _ = log_sums(batch, e, n)
+        before = max(z.dtype.type(state[key[e], 0]) if n_updates[e] > 0 else estimate - origin, best - origin)
         if relative > 0:
             rate = np.float64(lr) * label[e, y]
-            q = max(rate * norm[e], LEAST_SHIFT)
-            u, moved = solve_proposed(z, times, loge, e, n, np.float64(best), np.float64(before), rate, q)
-            total += step_proposed(z, label, times, loge, e, n, y, u, moved, q)
+            q = max(rate * score_gain[e], LEAST_SHIFT)
+            u, moved = solve_proposed(batch, e, n, np.float64(best), np.float64(before), rate, q)
+            total += step_proposed(batch, e, n, y, u, moved, q)
         else:
-            q = max(lr * norm[e], LEAST)
-            u, loss = step_raman(z, label, times, loge, e, n, before, lr, q, n_positives(label, e, n))
+            q = max(lr * score_gain[e], LEAST)
+            u, loss = step_raman(batch, e, n, before, lr, q, n_positives(batch, e, n))
             total += loss
         state[key[e], 0] = u
     return total
@@ -166,18 +170,18 @@ class Implicit(Objective):
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"optimizer": "sgd", "learning_rate": 0.01, "draws": 128}
-    kind = "step"
+    kind = "proximal"
     stable = True
     bound = True
-    uses_norm = True
+    uses_score_gain = True
     state_width = 1
 
-    def __init__(self, settings: DoubleSumSettings) -> None:
-        super().__init__(settings)
-        self.merges = settings.double_sum == "raman"  # type: ignore[misc]
+    @property
+    def merges_pairs(self) -> bool:
+        return bool(self.settings.double_sum == "raman")
 
-    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
+    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         return np.array([self.settings.double_sum == "proposed"], dtype=np.float32)
 
-    def settle(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
-        return settled_log_sum(z, label, relative=self.settings.double_sum == "proposed")
+    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+        return optimal_log_sum(z, label, relative=self.settings.double_sum == "proposed")

@@ -8,8 +8,8 @@ all that is found, as the authors' code for skip-gram does; without, the paper's
 
 import dataclasses
 
-from embedx.objectives.contract import Search
 from embedx.objectives.retrieval import Searched, SearchSettings
+from embedx.search.spec import Search
 from embedx.settings import param
 
 

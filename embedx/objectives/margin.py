@@ -29,74 +29,77 @@ BLOCK = 256  # candidates that are counted together, without a branch; few of th
 
 
 @kernel
-def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
     total = np.float64(0)
     for e in range(n_examples):
-        total += margin(z, label, times, e, n, numbers[0])
+        total += margin(batch, e, n, constants[0])
     return total
 
 
 @kernel_part
-def margin(z, label, times, e, n, mu):
+def margin(batch, e, n, mu):
     """Loss of example e; overwrites its scores by ∂loss/∂z."""
-    best, worst, weight = ends(z, label, times, e, n)
+    z = batch.z
+    best, worst, weight = ends(batch, e, n)
     gap = (best + ONE - worst) / mu
     if gap <= 0:  # as it is without positives or without negatives
         z[e, :n] = ZERO
         return z.dtype.type(0)
-    distances(z, label, times, e, n, best, worst, mu)
+    distances(batch, e, n, best, worst, mu)
     d, p = depths(z, e, n, gap)
     return weight * mu * projected(z, e, n, d, p, gap, weight)
 
 
 @kernel_part
-def matters(z, label, times, threshold):
+def matters(z, label, sample_count, threshold):
     """Whether a positive or a negative above the threshold is among these candidates, of one example; without a branch."""
     found = z.dtype.type(0)
     for k in range(len(z)):
-        found += label[k] + times[k] * (ONE if z[k] > threshold else ZERO)
+        found += label[k] + sample_count[k] * (ONE if z[k] > threshold else ZERO)
     return found > 0
 
 
 @kernel_part
-def ends(z, label, times, e, n):
+def ends(batch, e, n):
     """The best negative's score, the worst positive's, and the mean label of the positives; ∓LOWEST for a side without any."""
+    z, label, sample_count = batch.z, batch.label, batch.sample_count
     best, worst = -z.dtype.type(LOWEST), z.dtype.type(LOWEST)
     weight, n_positives = z.dtype.type(0), z.dtype.type(0)
     for first in range(0, n, BLOCK):
         some = slice(first, min(first + BLOCK, n))
-        if matters(z[e, some], label[e, some], times[e, some], best):
+        if matters(z[e, some], label[e, some], sample_count[e, some], best):
             for k in range(some.start, some.stop):
                 if label[e, k] > 0:
                     worst = worst if z[e, k] >= worst else z[e, k]  # NaN too, so that a diverged run can be seen
                     weight += label[e, k]
                     n_positives += ONE
-                elif times[e, k] > 0:
+                elif sample_count[e, k] > 0:
                     best = max(best, z[e, k])
     return best, worst, weight / max(n_positives, ONE)
 
 
 @kernel_part
-def distances(z, label, times, e, n, best, worst, mu):
+def distances(batch, e, n, best, worst, mu):
     """Overwrite scores by y for negatives, by 2 - v for positives, and by 1 for all that are 1 or more from their end.
 
     Nothing further away can have a coefficient, for d and p are at most 1.
     """
+    z, label, sample_count = batch.z, batch.label, batch.sample_count
     for first in range(0, n, BLOCK):
         some = slice(first, min(first + BLOCK, n))
-        if matters(z[e, some], label[e, some], times[e, some], best - mu):
-            measure(z[e, some], label[e, some], times[e, some], best, worst, mu)
+        if matters(z[e, some], label[e, some], sample_count[e, some], best - mu):
+            measure(z[e, some], label[e, some], sample_count[e, some], best, worst, mu)
         else:
             z[e, some] = ONE
 
 
 @kernel_part
-def measure(z, label, times, best, worst, mu):
+def measure(z, label, sample_count, best, worst, mu):
     """`distances` of some candidates of one example."""
     for k in range(len(z)):
         y, v = (best - z[k]) / mu, (z[k] - worst) / mu
-        negative = y if (times[k] > 0) & (y < ONE) else ONE
+        negative = y if (sample_count[k] > 0) & (y < ONE) else ONE
         positive = TWO - v if v < ONE else ONE
         z[k] = positive if label[k] > 0 else negative
 
@@ -172,13 +175,13 @@ class Margin(Objective):
     advice = "the fastest exact loss for huge label sets, because few rows move; it gives no probabilities of its own"
     Settings = MarginSettings
     coefficients = staticmethod(coefficients)
-    takes = "set"
-    gathers = True
+    positives = "joint"
+    pairs_as_set = True
     samplers = ("all", "unigram", "uniform")
-    moves_few = True
+    sparse_gradient = True
     stable = True
     calibrated = False
-    uses_loge = False
+    uses_log_expected_count = False
 
-    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
+    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         return np.array([self.settings.smoothing], dtype=np.float32)

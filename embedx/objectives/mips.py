@@ -5,8 +5,8 @@ softmax, is taken over the positives and what is found, as if there were no othe
 scores are large enough to tell.
 """
 
-from embedx.objectives.contract import Search
 from embedx.objectives.retrieval import Searched, SearchSettings
+from embedx.search.spec import Search
 
 
 class Mips(Searched):

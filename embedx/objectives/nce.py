@@ -3,10 +3,11 @@
 Gutmann & Hyvärinen 2010, "Noise-contrastive estimation"; for words Mnih & Teh 2012. With m noise classes for each positive,
 drawn from q, a class is the positive with log-odds x_k = z_k - log(m q_k), so
     loss = softplus(-x_y) + m · E_q[softplus(x_k)]
-    ∂loss/∂z_y = σ(x_y) - 1        ∂loss/∂z_k = weight · times_k · σ(x_k)
-The expectation is a mean over what was drawn, weight = m / number of draws. Of `loge` = log(number of draws · q_k), log(m q_k)
-remains when log(weight) is added. The optimum over free scores is z_k = log p(k | h): the normaliser is learned to be 1, which
-costs dimensions or a bias, and nothing has to be corrected at prediction. Negative sampling is the same without log(m q_k).
+    ∂loss/∂z_y = σ(x_y) - 1        ∂loss/∂z_k = weight · n_k · σ(x_k)
+The expectation is a mean over what was drawn, weight = m / number of draws. Of log E[n_k] = log(number of draws · q_k),
+log(m q_k) remains when log(weight) is added. The optimum over free scores is z_k = log p(k | h): the normaliser is learned to
+be 1, which costs dimensions or a bias, and nothing has to be corrected at prediction. Negative sampling is the same without
+log(m q_k).
 """
 
 import numpy as np
@@ -17,15 +18,16 @@ from embedx.objectives.contract import Objective, SampledSettings
 
 
 @kernel
-def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
-    weight, log_weight = numbers[0], numbers[1]
+    z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
+    weight, log_weight = constants[0], constants[1]
     total = np.float64(0)
     for e in range(n_examples):
         loss = np.float32(0)
         for k in range(n):
-            x = z[e, k] - (loge[e, k] + log_weight)
-            noise_weight = weight * times[e, k]
+            x = z[e, k] - (log_expected_count[e, k] + log_weight)
+            noise_weight = weight * sample_count[e, k]
             loss += label[e, k] * softplus(-x) + noise_weight * softplus(x)
             z[e, k] = (label[e, k] + noise_weight) * sigmoid(x) - label[e, k]
         total += loss
@@ -40,11 +42,11 @@ class NoiseContrastive(Objective):
     advice = "negative sampling for probabilities: scores that need no normalising, given many negatives and a bias"
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
-    takes = "sum"
-    keeps_hits = True
+    positives = "summed"
+    keeps_accidental_hits = True
     separable = True
     stable = True
 
-    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
+    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         weight = self.negatives / n_draws
         return np.array([weight, np.log(weight)], dtype=np.float32)

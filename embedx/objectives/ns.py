@@ -18,15 +18,16 @@ from embedx.objectives.contract import Objective, SampledSettings, log_softmax
 
 
 @kernel
-def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
-    weight = numbers[0]
+    z, label, sample_count = batch.z, batch.label, batch.sample_count
+    weight = constants[0]
     total = np.float64(0)
     for e in range(n_examples):
         loss = np.float32(0)
         for k in range(n):
             score = z[e, k]
-            noise_weight = weight * times[e, k]
+            noise_weight = weight * sample_count[e, k]
             loss += label[e, k] * softplus(-score) + noise_weight * softplus(score)
             z[e, k] = (label[e, k] + noise_weight) * sigmoid(score) - label[e, k]
         total += loss
@@ -42,17 +43,17 @@ class NegativeSampling(Objective):
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"bias": "none", "learning_rate": 2.0}
-    takes = "sum"
-    keeps_hits = True
+    positives = "summed"
+    keeps_accidental_hits = True
     separable = True
     stable = True
     ranks_by_score = False
-    uses_loge = False
+    uses_log_expected_count = False
 
-    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
+    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         return np.array([self.negatives / n_draws], dtype=np.float32)
 
-    def first_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def initial_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
         return np.asarray(np.log(p) - np.log(self.negatives * noise))
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 Rifkin & Klautau 2004, "In defense of one-vs-all classification"; for several labels known as binary relevance. Positives are
 exact, the other rows all there or sampled:
-    loss = Σ_k label_k · φ(-z_k) + weight_k · φ(z_k),                      weight_k = times_k / e^loge_k
+    loss = Σ_k label_k · φ(-z_k) + weight_k · φ(z_k),                      weight_k = n_k / E[n_k]
     logistic        φ(t) = log(1 + e^t)         ∂loss/∂z_k = (label_k + weight_k) · σ(z_k) - label_k
     squared-hinge   φ(t) = max(0, 1 + t)²       ∂loss/∂z_k = 2 weight_k · max(0, 1 + z_k) - 2 label_k · max(0, 1 - z_k)
 Under the logistic loss σ(z_k) estimates the probability that k is among the labels, and for that it takes any number of labels.
@@ -27,36 +27,38 @@ SMALLEST = 0.01
 
 
 @kernel
-def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
     total = np.float64(0)
-    if numbers[0] > 0:
+    if constants[0] > 0:
         for e in range(n_examples):
-            total += _squared_hinge(z, label, times, loge, e, n)
+            total += _squared_hinge(batch, e, n)
     else:
         for e in range(n_examples):
-            total += _logistic(z, label, times, loge, e, n)
+            total += _logistic(batch, e, n)
     return total
 
 
 @kernel
-def _logistic(z, label, times, loge, e, n):
+def _logistic(batch, e, n):
     """Loss of example e; overwrites its scores by ∂loss/∂z."""
+    z, label = batch.z, batch.label
     loss = np.float32(0)
     for k in range(n):
         score = z[e, k]
-        weight = importance(times[e, k], loge[e, k])
+        weight = importance(batch, e, k)
         loss += label[e, k] * softplus(-score) + weight * softplus(score)
         z[e, k] = (label[e, k] + weight) * sigmoid(score) - label[e, k]
     return loss
 
 
 @kernel
-def _squared_hinge(z, label, times, loge, e, n):
+def _squared_hinge(batch, e, n):
     """Loss of example e; overwrites its scores by ∂loss/∂z."""
+    z, label = batch.z, batch.label
     loss = np.float32(0)
     for k in range(n):
-        weight = importance(times[e, k], loge[e, k])
+        weight = importance(batch, e, k)
         short = max(np.float32(1) - z[e, k], np.float32(0))
         over = max(np.float32(1) + z[e, k], np.float32(0))
         loss += label[e, k] * short * short + weight * over * over
@@ -78,20 +80,20 @@ class OneVsAll(Objective):
     Settings = OneVsAllSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"sampler": "all"}
-    takes = "set"
+    positives = "joint"
     samplers = ("all", "uniform", "unigram")
     separable = True
     stable = True
     unbiased = True
 
-    def __init__(self, settings: OneVsAllSettings) -> None:
-        super().__init__(settings)
-        self.bound = settings.loss == "logistic"  # type: ignore[misc]
+    @property
+    def bound(self) -> bool:
+        return bool(self.settings.loss == "logistic")
 
-    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
+    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         return np.array([LOSSES.index(self.settings.loss)], dtype=np.float32)
 
-    def first_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def initial_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
         return np.asarray(np.log(p / (1 - p)) if self.settings.loss == "logistic" else 2 * p - 1)
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:

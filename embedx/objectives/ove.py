@@ -1,7 +1,7 @@
 """One-vs-each: a product of pairwise probabilities that bounds the softmax from below.
 
 Titsias 2016, "One-vs-each approximation to softmax", eq. 4 and 15 with gradient 16, the other classes subsampled:
-    loss = Σ_k weight_k · softplus(z_k - z_y),     k over the draws that are not y, weight_k = times_k / e^loge_k
+    loss = Σ_k weight_k · softplus(z_k - z_y),     k over the draws that are not y, weight_k = n_k / E[n_k]
     ∂loss/∂z_k = weight_k · σ(z_k - z_y)           ∂loss/∂z_y = -Σ_k ∂loss/∂z_k
 With free scores its optimum is that of maximum likelihood, z_k = log p_k + c (proposition 2). With inputs it is not quite: all
 other classes pull by themselves, where in the softmax they share one unit of probability. At equal scores that is a pull of
@@ -17,11 +17,12 @@ from embedx.objectives.parts import importance, positive
 
 
 @kernel
-def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
+    z, label, sample_count = batch.z, batch.label, batch.sample_count
     total = np.float64(0)
     for e in range(n_examples):
-        y = positive(label, e, n)
+        y = positive(batch, e, n)
         if y < 0:
             z[e, :n] = 0
             continue
@@ -29,8 +30,8 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
         loss = np.float32(0)
         pull = np.float32(0)
         for k in range(n):
-            weight = importance(times[e, k], loge[e, k])
-            gap = z[e, k] - score if times[e, k] > 0 else np.float32(0)
+            weight = importance(batch, e, k)
+            gap = z[e, k] - score if sample_count[e, k] > 0 else np.float32(0)
             loss += weight * softplus(gap)
             z[e, k] = scale * weight * sigmoid(gap)
             pull += z[e, k]

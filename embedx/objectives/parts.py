@@ -16,8 +16,9 @@ LOWEST = np.float32(1e30)  # its negative is below any score
 
 
 @register_jitable
-def positive(label, e, n):
+def positive(batch, e, n):
     """The column of example e's first positive, -1 if it has none."""
+    label = batch.label
     for k in range(n):
         if label[e, k] > 0:
             return k
@@ -25,26 +26,29 @@ def positive(label, e, n):
 
 
 @register_jitable
-def importance(times, loge):
-    """times / e^loge, the weight that makes a sum over the draws an unbiased sum over all rows; 0 for what was not drawn."""
-    return times * exp(-loge) if times > 0 else np.float32(0)
+def importance(batch, e, k):
+    """Sample count / expected count, by which a sum over draws is an unbiased sum over all rows; 0 for what was not drawn."""
+    count = batch.sample_count[e, k]
+    return count * exp(-batch.log_expected_count[e, k]) if count > 0 else np.float32(0)
 
 
 @register_jitable
-def stands_for(label, times, loge):
-    """How many rows of all a candidate stands for: a positive for itself, a draw for times / e^loge."""
-    return np.float32(1) if label > 0 else importance(times, loge)
+def stands_for(batch, e, k):
+    """How many rows of all a candidate stands for: a positive for itself, a draw for sample count / expected count."""
+    return np.float32(1) if batch.label[e, k] > 0 else importance(batch, e, k)
 
 
 @register_jitable
-def rivals(label, times, loge, e, k, n_labels):
+def rivals(batch, e, k, n_labels):
     """How often candidate k is the rival of a positive, over all n_labels positives of example e: never of itself."""
-    return n_labels * stands_for(label[e, k], times[e, k], loge[e, k]) - label[e, k]
+    label = batch.label
+    return n_labels * stands_for(batch, e, k) - label[e, k]
 
 
 @register_jitable
-def n_positives(label, e, n):
+def n_positives(batch, e, n):
     """How many positives example e has, by weight."""
+    label = batch.label
     total = label[e, 0]
     for k in range(1, n):
         total += label[e, k]
@@ -52,8 +56,9 @@ def n_positives(label, e, n):
 
 
 @register_jitable
-def best_positive(z, label, e, n):
+def best_positive(batch, e, n):
     """The score of example e's best positive."""
+    z, label = batch.z, batch.label
     best = -z.dtype.type(LOWEST)
     for k in range(n):
         best = max(best, z[e, k] if label[e, k] > 0 else -LOWEST)
@@ -61,9 +66,9 @@ def best_positive(z, label, e, n):
 
 
 @register_jitable
-def rate(visits):
+def rate(n_updates):
     """How far a state moves at its next visit: all the way at the first; after that as Ruiz et al. 2018, (1 + visits)^-0.9."""
-    return np.float32((1.0 + visits) ** -0.9)
+    return np.float32((1.0 + n_updates) ** -0.9)
 
 
 def log_sigmoid(z: np.ndarray) -> np.ndarray:
@@ -72,42 +77,45 @@ def log_sigmoid(z: np.ndarray) -> np.ndarray:
 
 
 @kernel_part
-def log_sums(z, label, times, loge, e, n):
+def log_sums(batch, e, n):
     """log Σ_k e^{z_k} over all rows as positives and draws estimate it, and the largest z_k seen; example e has a positive."""
+    z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
     largest = -z.dtype.type(LOWEST)
     for k in range(n):
-        largest = max(largest, z[e, k] if label[e, k] + times[e, k] > 0 else -LOWEST)
+        largest = max(largest, z[e, k] if label[e, k] + sample_count[e, k] > 0 else -LOWEST)
     estimate = z.dtype.type(0)
     for k in range(n):
         is_label = label[e, k] > 0
-        weight = np.float32(1) if is_label else times[e, k]
-        shifted = z[e, k] - largest - (np.float32(0) if is_label else loge[e, k])
+        weight = np.float32(1) if is_label else sample_count[e, k]
+        shifted = z[e, k] - largest - (np.float32(0) if is_label else log_expected_count[e, k])
         estimate += weight * exp(shifted) if weight > 0 else np.float32(0)
     return largest + np.log(estimate), largest
 
 
 @kernel_part
-def log_sum_seen(z, label, times, e, n, largest):
+def log_sum_seen(batch, e, n, largest):
     """log Σ_k e^{z_k} over the rows seen, each once."""
+    z, label, sample_count = batch.z, batch.label, batch.sample_count
     seen = z.dtype.type(0)
     for k in range(n):
-        seen += exp(z[e, k] - largest) if label[e, k] + times[e, k] > 0 else np.float32(0)
+        seen += exp(z[e, k] - largest) if label[e, k] + sample_count[e, k] > 0 else np.float32(0)
     return largest + np.log(seen)
 
 
 @kernel_part
-def double_sum(z, label, times, loge, e, n, u):
+def double_sum(batch, e, n, u):
     """Σ_y (u - z_y - 1 + e^{-u} Σ_k weight_k e^{z_k}) over example e's positives y; overwrites its scores by ∂loss/∂z.
 
     A term never falls below log Z - z_y, Z = Σ_k e^{z_k} over all rows, and equals it at u = log Z (log a ≤ u - 1 + a e^{-u}).
     """
-    n_labels = n_positives(label, e, n)
+    z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
+    n_labels = n_positives(batch, e, n)
     level = z.dtype.type(u)
     loss = n_labels * (level - np.float32(1))
     for k in range(n):
         is_label = label[e, k] > 0
-        weight = n_labels * (np.float32(1) if is_label else times[e, k])
-        log_weight = np.float32(0) if is_label else -loge[e, k]
+        weight = n_labels * (np.float32(1) if is_label else sample_count[e, k])
+        log_weight = np.float32(0) if is_label else -log_expected_count[e, k]
         share = weight * exp(min(z[e, k] - level, LARGEST_EXPONENT) + log_weight) if weight > 0 else np.float32(0)
         loss += share - (label[e, k] * z[e, k] if is_label else np.float32(0))
         z[e, k] = share - label[e, k]
@@ -115,20 +123,21 @@ def double_sum(z, label, times, loge, e, n, u):
 
 
 @kernel_part
-def double_sum_of_gaps(z, label, times, loge, e, n, y, u):
+def double_sum_of_gaps(batch, e, n, y, u):
     """The same for one positive y with u standing for log Z - z_y and held fixed as that: z_y pulls at the other terms."""
+    z, label = batch.z, batch.label
     origin, weight = z[e, y], label[e, y]
     loss = u - np.float32(1) + exp(min(-u, LARGEST_EXPONENT))
     others = z.dtype.type(0)
     for k in range(n):
-        share = importance(times[e, k], loge[e, k]) * exp(min(z[e, k] - origin - u, LARGEST_EXPONENT))
+        share = importance(batch, e, k) * exp(min(z[e, k] - origin - u, LARGEST_EXPONENT))
         others += share
         z[e, k] = weight * share
     z[e, y] = -weight * others
     return weight * (loss + others)
 
 
-def settled_log_sum(z: np.ndarray, label: np.ndarray, *, relative: bool) -> np.ndarray:
+def optimal_log_sum(z: np.ndarray, label: np.ndarray, *, relative: bool) -> np.ndarray:
     """The best state for `double_sum` when all rows are met: log Z, (n, 1), less the positive's score if `relative`."""
     own = np.take_along_axis(z, label.argmax(axis=1)[:, None], axis=1)
     largest = z.max(axis=1, keepdims=True)

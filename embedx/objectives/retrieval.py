@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from embedx.objectives import margin, sampled_softmax
-from embedx.objectives.contract import Objective, Search
+from embedx.objectives.contract import Objective
+from embedx.search.spec import Search
 from embedx.settings import Settings, param
 
 FEWEST = 100  # rows to look at and to keep: of few rows a hundredth is too little to learn from, and more costs little
@@ -37,22 +38,26 @@ class SearchSettings(Settings):
 class Searched(Objective):
     """An objective whose rows are found; a subclass says in how many blocks."""
 
-    coefficients = staticmethod(margin.coefficients)
-    takes = "set"
-    gathers = True
+    positives = "joint"
+    pairs_as_set = True
     samplers = ("search", "uniform", "unigram", "all")
     stable = True
     word_defaults = {"loss": "softmax", "keep": 1.0}  # the probability of words lies on many rows
     settings: SearchSettings
 
-    def __init__(self, settings: Any) -> None:
-        super().__init__(settings)
-        self.is_margin = settings.loss == "margin"
-        if not self.is_margin:
-            self.coefficients = sampled_softmax.coefficients  # type: ignore[misc]
-        self.calibrated = not self.is_margin  # type: ignore[misc]
+    @property
+    def is_margin(self) -> bool:
+        return self.settings.loss == "margin"
 
-    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
+    @property
+    def coefficients(self) -> Any:
+        return margin.coefficients if self.is_margin else sampled_softmax.coefficients
+
+    @property
+    def calibrated(self) -> bool:
+        return not self.is_margin
+
+    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         complementary = 0  # the softmax over what was found, each row with its weight
         return np.array([self.settings.smoothing if self.is_margin else complementary], dtype=np.float32)
 

@@ -2,10 +2,10 @@
 
 Bengio & Senécal 2008, "Adaptive importance sampling"; in the form of Jean et al. 2015, "On using very large target vocabulary".
 Every candidate, the positive too, is corrected by the log of how often it was expected among the draws:
-    loss = log Σ_j n_j e^{x_j} - x_y,       x_k = z_k - loge_k,       n_y = 1 and n_k = times_k for the draws that are not y
+    loss = log Σ_j n_j e^{x_j} - x_y,       x_k = z_k - log E[n_k],       n_y = 1 and n_k the count for the draws that are not y
     ∂loss/∂z_k = n_k e^{x_k} / Σ_j n_j e^{x_j} - [k = y]
 `complementary` leaves the positive uncorrected, x_y = z_y (Botev, Zheng & Barber 2017, "Complementary sum sampling"). The sum
-is then an unbiased estimate of Σ_k e^{z_k}, the positive's term exact and the others weighed by times / e^loge. Its logarithm
+is then an unbiased estimate of Σ_k e^{z_k}, the positive's term exact and the others weighed by n / E[n]. Its logarithm
 is too small on average, hence the loss too, and the positive's probability too large; many draws cure it.
 """
 
@@ -23,33 +23,35 @@ _ONE = np.float32(1)
 
 
 @kernel
-def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
-    corrected = numbers[0]
+    z = batch.z
+    corrected = constants[0]
     total = np.float64(0)
     for e in range(n_examples):
-        y = positive(label, e, n)
+        y = positive(batch, e, n)
         if y < 0:
             z[e, :n] = 0
         elif corrected > 0:
-            total += _corrected(z, label, times, loge, e, n, y)
+            total += _corrected(batch, e, n, y)
         else:
-            total += _complementary(z, label, times, loge, e, n)
+            total += _complementary(batch, e, n)
     return total
 
 
 @kernel_part
-def _corrected(z, label, times, loge, e, n, y):
+def _corrected(batch, e, n, y):
     """Loss of example e with one positive y; overwrites its scores by ∂loss/∂z."""
-    scale, score = label[e, y], z[e, y] - loge[e, y]
+    z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
+    scale, score = label[e, y], z[e, y] - log_expected_count[e, y]
     largest = score
     for k in range(n):
-        z[e, k] = z[e, k] - loge[e, k] if times[e, k] > 0 else score
+        z[e, k] = z[e, k] - log_expected_count[e, k] if sample_count[e, k] > 0 else score
         largest = max(largest, z[e, k])
     own = exp(score - largest)
     mass = own
     for k in range(n):
-        z[e, k] = times[e, k] * exp(z[e, k] - largest)
+        z[e, k] = sample_count[e, k] * exp(z[e, k] - largest)
         mass += z[e, k]
     for k in range(n):
         z[e, k] *= scale / mass
@@ -58,16 +60,17 @@ def _corrected(z, label, times, loge, e, n, y):
 
 
 @kernel_part
-def _complementary(z, label, times, loge, e, n):
+def _complementary(batch, e, n):
     """The same with the normaliser's estimate; positives are each other's rivals."""
-    log_sum, _ = log_sums(z, label, times, loge, e, n)
-    n_labels = n_positives(label, e, n)
+    z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
+    log_sum, _ = log_sums(batch, e, n)
+    n_labels = n_positives(batch, e, n)
     reward = z.dtype.type(0)
     for k in range(n):
         is_label = label[e, k] > 0
         reward += label[e, k] * z[e, k] if is_label else np.float32(0)
-        weight = n_labels * (_ONE if is_label else times[e, k])
-        share = weight * exp(z[e, k] - log_sum - (np.float32(0) if is_label else loge[e, k]))
+        weight = n_labels * (_ONE if is_label else sample_count[e, k])
+        share = weight * exp(z[e, k] - log_sum - (np.float32(0) if is_label else log_expected_count[e, k]))
         z[e, k] = (share if weight > 0 else np.float32(0)) - label[e, k]
     return n_labels * log_sum - reward
 
@@ -88,9 +91,9 @@ class SampledSoftmax(Objective):
     samplers = ("unigram", "uniform", "all")
     stable = True
 
-    def __init__(self, settings: SampledSoftmaxSettings) -> None:
-        super().__init__(settings)
-        self.merges = settings.complementary  # type: ignore[misc]
+    @property
+    def merges_pairs(self) -> bool:
+        return bool(self.settings.complementary)
 
-    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
+    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         return np.array([0 if self.settings.complementary else 1], dtype=np.float32)

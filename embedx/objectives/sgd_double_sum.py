@@ -19,32 +19,33 @@ from embedx.objectives.parts import (
     double_sum_of_gaps,
     log_sums,
     n_positives,
+    optimal_log_sum,
     positive,
-    settled_log_sum,
 )
 
 
 @kernel
-def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state[:, 0] is log Z or log η."""
-    relative = numbers[0]
+    z, key, n_updates = batch.z, batch.key, batch.n_updates
+    relative = constants[0]
     total = np.float64(0)
     for e in range(n_examples):
-        y = positive(label, e, n)
+        y = positive(batch, e, n)
         if y < 0:
             z[e, :n] = 0
             continue
-        estimate, _ = log_sums(z, label, times, loge, e, n)
-        least = best_positive(z, label, e, n)
+        estimate, _ = log_sums(batch, e, n)
+        least = best_positive(batch, e, n)
         origin = relative * least
         least -= origin
-        u = max(state[key[e], 0] if visits[e] > 0 else estimate - origin, least)
-        slope = n_positives(label, e, n) * (1 - np.exp(min(estimate - origin - u, LARGEST_EXPONENT)))
+        u = max(state[key[e], 0] if n_updates[e] > 0 else estimate - origin, least)
+        slope = n_positives(batch, e, n) * (1 - np.exp(min(estimate - origin - u, LARGEST_EXPONENT)))
         state[key[e], 0] = max(u - lr * slope, least)
         if relative > 0:
-            total += double_sum_of_gaps(z, label, times, loge, e, n, y, u)
+            total += double_sum_of_gaps(batch, e, n, y, u)
         else:
-            total += double_sum(z, label, times, loge, e, n, u)
+            total += double_sum(batch, e, n, u)
     return total
 
 
@@ -61,12 +62,12 @@ class SgdDoubleSum(Objective):
     bound = True
     state_width = 1
 
-    def __init__(self, settings: DoubleSumSettings) -> None:
-        super().__init__(settings)
-        self.merges = settings.double_sum == "raman"  # type: ignore[misc]
+    @property
+    def merges_pairs(self) -> bool:
+        return bool(self.settings.double_sum == "raman")
 
-    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
+    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         return np.array([self.settings.double_sum == "proposed"], dtype=np.float32)
 
-    def settle(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
-        return settled_log_sum(z, label, relative=self.settings.double_sum == "proposed")
+    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+        return optimal_log_sum(z, label, relative=self.settings.double_sum == "proposed")

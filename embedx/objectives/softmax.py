@@ -13,14 +13,15 @@ from embedx.objectives.contract import Objective
 
 
 @kernel
-def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
+    z, label, sample_count = batch.z, batch.label, batch.sample_count
     total = np.float64(0)
     for e in range(n_examples):
         largest = np.float32(-np.inf)
         n_labels = np.float32(0)
         for k in range(n):
-            competes = label[e, k] + times[e, k] > 0
+            competes = label[e, k] + sample_count[e, k] > 0
             largest = max(largest, z[e, k] if competes else largest)
             n_labels += label[e, k]
         if n_labels == 0:
@@ -31,7 +32,7 @@ def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, n
         for k in range(n):
             shifted = z[e, k] - largest
             reward += label[e, k] * (shifted if label[e, k] > 0 else np.float32(0))
-            z[e, k] = exp(shifted) if label[e, k] + times[e, k] > 0 else np.float32(0)
+            z[e, k] = exp(shifted) if label[e, k] + sample_count[e, k] > 0 else np.float32(0)
             mass += z[e, k]
         total += n_labels * np.log(mass) - reward
         scale = n_labels / mass
@@ -48,8 +49,8 @@ class Softmax(Objective):
     advice = "up to some ten thousand classes: nothing approximates it better"
     coefficients = staticmethod(coefficients)
     word_defaults = {"share": 32}
-    takes = "set"
-    merges = True
+    positives = "joint"
+    merges_pairs = True
     samplers = ("all",)
     stable = True
-    uses_loge = False
+    uses_log_expected_count = False

@@ -34,35 +34,36 @@ from embedx.objectives.parts import (
     log_sum_seen,
     log_sums,
     n_positives,
+    optimal_log_sum,
     positive,
-    settled_log_sum,
 )
 from embedx.settings import param
 
 
 @kernel
-def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state[:, 0] is log Z or log η."""
-    relative, threshold = numbers[0], numbers[1]
+    z, key, n_updates = batch.z, batch.key, batch.n_updates
+    relative, threshold = constants[0], constants[1]
     total = np.float64(0)
     for e in range(n_examples):
-        y = positive(label, e, n)
+        y = positive(batch, e, n)
         if y < 0:
             z[e, :n] = 0
             continue
-        estimate, largest = log_sums(z, label, times, loge, e, n)
-        seen = log_sum_seen(z, label, times, e, n, largest)
-        least = best_positive(z, label, e, n)
+        estimate, largest = log_sums(batch, e, n)
+        seen = log_sum_seen(batch, e, n, largest)
+        least = best_positive(batch, e, n)
         origin = relative * least
         estimate, seen, least = estimate - origin, seen - origin, least - origin
-        u = state[key[e], 0] if visits[e] > 0 else estimate
+        u = state[key[e], 0] if n_updates[e] > 0 else estimate
         u = max(seen if u < seen - threshold else u, least)
-        slope = n_positives(label, e, n) * (1 - np.exp(min(estimate - u, LARGEST_EXPONENT)))
+        slope = n_positives(batch, e, n) * (1 - np.exp(min(estimate - u, LARGEST_EXPONENT)))
         state[key[e], 0] = max(min(u - lr * slope, max(u, estimate)), least)
         if relative > 0:
-            total += double_sum_of_gaps(z, label, times, loge, e, n, y, u)
+            total += double_sum_of_gaps(batch, e, n, y, u)
         else:
-            total += double_sum(z, label, times, loge, e, n, u)
+            total += double_sum(batch, e, n, u)
     return total
 
 
@@ -87,12 +88,12 @@ class Umax(Objective):
     bound = True
     state_width = 1
 
-    def __init__(self, settings: UmaxSettings) -> None:
-        super().__init__(settings)
-        self.merges = settings.double_sum == "raman"  # type: ignore[misc]
+    @property
+    def merges_pairs(self) -> bool:
+        return bool(self.settings.double_sum == "raman")
 
-    def numbers(self, n_draws: int, n_classes: int) -> np.ndarray:
+    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         return np.array([self.settings.double_sum == "proposed", self.settings.threshold], dtype=np.float32)
 
-    def settle(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
-        return settled_log_sum(z, label, relative=self.settings.double_sum == "proposed")
+    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+        return optimal_log_sum(z, label, relative=self.settings.double_sum == "proposed")

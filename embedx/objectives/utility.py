@@ -45,7 +45,7 @@ class UtilitySettings(SampledSettings):
         True, "let the entropy widen the law; without it, as in the authors' code, the law shrinks to a point"
     )
 
-    def numbers(self) -> np.ndarray:
+    def constants(self) -> np.ndarray:
         """float32: augment noise or not, local_rate, local_decay, entropy or not."""
         return np.array([self.augment == "noise", self.local_rate, self.local_decay, self.entropy], dtype=np.float32)
 
@@ -57,15 +57,15 @@ def unscaled(scale):
 
 
 @register_jitable
-def local_step(state, key, visits, numbers, slope, x):
+def local_step(state, key, n_updates, constants, slope, x):
     """Move the law in state[key], location and gamma, scale = softplus(gamma), up the bound (eq. 9).
 
     `slope` is the derivative of the log joint where it was sampled, at location + scale · x. A step is at most 1, the unit of
     the noise, for a single draw of weight (K-1)/m pulls that many times too hard.
     """
-    rate = numbers[1] * (1 + visits) ** -numbers[2]
+    rate = constants[1] * (1 + n_updates) ** -constants[2]
     gamma = state[key, 1]
-    widen = (slope * x + numbers[3] / softplus(gamma)) * sigmoid(gamma)
+    widen = (slope * x + constants[3] / softplus(gamma)) * sigmoid(gamma)
     state[key, 0] += min(max(rate * slope, -1), 1)
     state[key, 1] += min(max(rate * widen, -1), 1)
 
@@ -144,7 +144,7 @@ def lagrange_weights() -> np.ndarray:
     return np.column_stack([((at - rest) / (points[j] - rest)).prod(axis=1) for j, rest in enumerate(others)])
 
 
-def settle(
+def optimal_law(
     z: np.ndarray,
     label: np.ndarray,
     start: np.ndarray,

@@ -5,7 +5,8 @@
     model.json    format number, embedx version, task, lines of the .tsv files, shapes of the arrays, settings as used, facts
                   of the run
 
-Which arrays and names there are is the task's affair: see `embedx.vectors.model` for word vectors, `embedx.classification.classifier` for classifiers.
+Which arrays and names there are is the task's affair: see `embedx.vectors.model` and
+`embedx.classification.classifier`.
 
 Everything is plain: arrays are memory-mapped when a model is loaded, and nothing is ever unpickled. In a .tsv file a tab,
 newline, carriage return or backslash within a name is written as `\\t`, `\\n`, `\\r` or `\\\\`.

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.objectives.contract import Paths
 from embedx.samplers.alias import AliasTable, alias_table
+from embedx.samplers.path import Paths
 
 
 class Draws(NamedTuple):

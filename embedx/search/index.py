@@ -13,10 +13,10 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import LANES, aligned_zeros
-from embedx.objectives.contract import Search
 from embedx.search.cluster_scores import Promise, clear, count, new_promise, replace, settle
 from embedx.search.clusters import Centres, assign, block_edges, find_centres, new_seeker, seek, widest
 from embedx.search.panels import move_in_panels, put_in_panels
+from embedx.search.spec import Search
 
 REHOMED = 8
 FAR = np.float32(1 / 16)  # of a row's length in a block

@@ -13,29 +13,24 @@ from typing import NamedTuple
 
 import numpy as np
 
+from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel_part
-from embedx.objectives.contract import Search
 from embedx.search.clusters import NEVER
 from embedx.search.query import bar, begin_example, found_at
+from embedx.search.spec import Search
 
 
 class Messages(NamedTuple):
-    """A worker's memory for message passing: in `z` and its like a line for each block, a column for each row that competes."""
+    """A worker's memory for message passing: in `batch` a line for each block, a column for each row that competes."""
 
-    z: np.ndarray  # float32 (B, width)
-    label: np.ndarray
-    times: np.ndarray
-    loge: np.ndarray  # zeros
+    batch: Batch  # losses that are decomposed keep no state and take no random numbers
     found: np.ndarray  # float32 (B, width): z_j of the rows in A
     message: np.ndarray  # float32 (B, width): λ_j of the rows in A
     asks: np.ndarray  # bool (width,): whether a block's gradient asks a row of A to move
     n_columns: np.ndarray  # int64 (B,)
     at: np.ndarray  # int64 (B, width): where the score of a row outside A stands among those found in its block
     column: np.ndarray  # int32 (n_rows,): the column of a row among the candidates of the example, if marked with it
-    state: np.ndarray  # float32 (1, 0), as is the next: losses that are decomposed keep none
-    uniforms: np.ndarray
-    norm: np.ndarray  # float32 (B,)
-    key: np.ndarray  # int64 (B,)
+    state: np.ndarray  # float32 (1, 0)
 
 
 def new_messages(n_rows: int, search: Search, width: int) -> Messages:
@@ -46,15 +41,14 @@ def new_messages(n_rows: int, search: Search, width: int) -> Messages:
         return np.zeros((blocks, width), dtype=np.float32)
 
     return Messages(
-        matrix(), matrix(), matrix(), matrix(), matrix(), matrix(), np.zeros(width, dtype=np.bool_),
+        new_batch(blocks, width), matrix(), matrix(), np.zeros(width, dtype=np.bool_),
         np.zeros(blocks, dtype=np.int64), np.zeros((blocks, width), dtype=np.int64), np.zeros(n_rows, dtype=np.int32),
-        np.zeros((1, 0), dtype=np.float32), np.zeros((blocks, 0), dtype=np.float32), np.zeros(blocks, dtype=np.float32),
-        np.zeros(blocks, dtype=np.int64),
+        np.zeros((1, 0), dtype=np.float32),
     )  # fmt: skip
 
 
 @kernel_part
-def pass_messages(coefficients, index, search, table, numbers, h, e, rows, label, r, n_positives, z, probe, m):
+def pass_messages(coefficients, index, search, table, constants, h, e, rows, label, r, n_positives, z, probe, m):
     """Algorithm 2 for h[e], whose positives are rows[r, :n_positives] with weights label[r, :n_positives].
 
     Writes the rows that move behind the positives and what moves them to z[r]. Returns their number and the loss G.
@@ -68,10 +62,10 @@ def pass_messages(coefficients, index, search, table, numbers, h, e, rows, label
             m.found[j, c], m.message[j, c] = _block_score(index, table, np.int64(rows[r, c]), h, e, j), 0
     n = n_positives
     for t in range(1, search.steps + 1):
-        _lines(coefficients, index, search, numbers, label, r, n_positives, n, probe, m)
+        _lines(coefficients, index, search, constants, label, r, n_positives, n, probe, m)
         n = _choose(index, search, n_positives, n, most, rows, r, probe, m)
         _send(n, np.float32(2) / np.float32(t + 2), m)
-    loss = _lines(coefficients, index, search, numbers, label, r, n_positives, n, probe, m) / blocks
+    loss = _lines(coefficients, index, search, constants, label, r, n_positives, n, probe, m) / blocks
     return _mean(index, n, most, rows, r, z, probe, m), loss
 
 
@@ -85,33 +79,31 @@ def _block_score(index, table, row, h, e, j):
 
 
 @kernel_part
-def _lines(coefficients, index, search, numbers, label, r, n_positives, n, probe, m):
-    """Overwrite m.z by the gradient in each block, of the n rows of A and then of those found; return the summed loss."""
+def _lines(coefficients, index, search, constants, label, r, n_positives, n, probe, m):
+    """Overwrite m.batch.z by the gradient in each block, of the n rows of A and then of those found; return the summed loss."""
     blocks = index.ids.shape[0]
     scale = np.float32(blocks)
     widest = 0
     for j in range(blocks):
         best = NEVER
         for c in range(n):
-            m.z[j, c] = scale * (m.found[j, c] + m.message[j, c])
-            m.label[j, c] = label[r, c] if c < n_positives else np.float32(0)
-            m.times[j, c] = np.float32(0) if c < n_positives else np.float32(1)
-            best = max(best, m.z[j, c]) if c >= n_positives else best
+            m.batch.z[j, c] = scale * (m.found[j, c] + m.message[j, c])
+            m.batch.label[j, c] = label[r, c] if c < n_positives else np.float32(0)
+            m.batch.sample_count[j, c] = np.float32(0) if c < n_positives else np.float32(1)
+            best = max(best, m.batch.z[j, c]) if c >= n_positives else best
         lowest = bar(search, probe, j, scale, best) / scale
         columns = n
         for at in range(probe.start[j, probe.n_visited[j]]):
-            if probe.scores[j, at] > lowest and probe.scores[j, at] > NEVER and columns < m.z.shape[1]:
-                m.z[j, columns] = scale * probe.scores[j, at]
-                m.label[j, columns], m.times[j, columns], m.at[j, columns] = 0, 1, at
+            if probe.scores[j, at] > lowest and probe.scores[j, at] > NEVER and columns < m.batch.z.shape[1]:
+                m.batch.z[j, columns] = scale * probe.scores[j, at]
+                m.batch.label[j, columns], m.batch.sample_count[j, columns], m.at[j, columns] = 0, 1, at
                 columns += 1
         m.n_columns[j] = columns
         widest = max(widest, columns)
     for j in range(blocks):
         for c in range(m.n_columns[j], widest):
-            m.label[j, c], m.times[j, c] = 0, 0
-    return coefficients(
-        m.z, m.label, m.times, m.loge, m.state, m.uniforms, numbers, m.key, m.key, m.norm, blocks, widest, np.float32(0)
-    )
+            m.batch.label[j, c], m.batch.sample_count[j, c] = 0, 0
+    return coefficients(m.batch, m.state, constants, blocks, widest, np.float32(0))
 
 
 @kernel_part
@@ -130,11 +122,11 @@ def _choose(index, search, n_positives, n, most, rows, r, probe, m):
     for c in range(n):
         m.asks[c] = c < n_positives
         for j in range(blocks):
-            m.asks[c] = m.asks[c] or abs(m.z[j, c]) > search.tau
+            m.asks[c] = m.asks[c] or abs(m.batch.z[j, c]) > search.tau
     n_before = n
     for j in range(blocks):
         for c in range(n_before, m.n_columns[j]):
-            if abs(m.z[j, c]) > search.tau and probe.scores[j, m.at[j, c]] > NEVER and n < most:
+            if abs(m.batch.z[j, c]) > search.tau and probe.scores[j, m.at[j, c]] > NEVER and n < most:
                 row = _row_at(index, probe, j, m.at[j, c])
                 if probe.mark[row] == np.int32(probe.clock[0]):
                     continue  # it moved while the block was looked through, and was met twice
@@ -173,16 +165,16 @@ def _mean(index, n, most, rows, r, z, probe, m):
     for c in range(n):
         z[r, c] = 0
         for j in range(blocks):
-            z[r, c] += part * m.z[j, c]
+            z[r, c] += part * m.batch.z[j, c]
     in_a = n
     for j in range(blocks):
         for c in range(in_a, m.n_columns[j]):
-            if m.z[j, c] != 0:
+            if m.batch.z[j, c] != 0:
                 row = _row_at(index, probe, j, m.at[j, c])
                 if probe.mark[row] != now and n < most:
                     probe.mark[row], m.column[row] = now, n
                     rows[r, n], z[r, n] = row, 0
                     n += 1
                 if probe.mark[row] == now:
-                    z[r, m.column[row]] += part * m.z[j, c]
+                    z[r, m.column[row]] += part * m.batch.z[j, c]
     return n

@@ -7,10 +7,10 @@ import numpy as np
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.maths import exp
 from embedx.kernels.simd import LANES, highest_of, load, maximum, n_above, padded, splat
-from embedx.objectives.contract import Search
 from embedx.search.cluster_scores import promised
 from embedx.search.clusters import NEVER
 from embedx.search.panels import score_panels
+from embedx.search.spec import Search
 
 
 class Probe(NamedTuple):

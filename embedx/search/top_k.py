@@ -7,10 +7,10 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel
 from embedx.kernels.maths import exp
-from embedx.objectives.contract import Search
 from embedx.search.clusters import NEVER
 from embedx.search.index import Index
 from embedx.search.query import look, new_probe
+from embedx.search.spec import Search
 
 BLOCK = 64  # vectors that a thread looks up in one go
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.objectives.contract import Search
 from embedx.run.progress import Progress
 from embedx.search.clusters import new_seeker
 from embedx.search.index import Index, build, empty, refresh
+from embedx.search.spec import Search
 
 # An index is built anew when rows have come to point to other clusters so often, by rows and blocks: at first soon, for the
 # centres of a young table tell little of what it will be. They are sought from scratch: centres that go on from those before

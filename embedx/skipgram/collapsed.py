@@ -60,12 +60,18 @@ class CollapsedSettings(Settings):
 Watch = Callable[[model.WordVectors, Iteration], None]
 
 
-def collapses(objective: Objective | type[Objective]) -> bool:
+def _made(objective: type[Objective], options: dict[str, Any]) -> Objective:
+    """The objective with its settings among `options`, those not given as they suit counts of words best."""
+    own = {name: value for name, value in objective.word_defaults.items() if name in settings_of(objective.Settings)}
+    return objective(objective.Settings.from_options({**own, **DEFAULTS, **options}))
+
+
+def collapses(objective: Objective) -> bool:
     """Whether an objective can be told the counts of an input as one example, and means what eq. 9 does: it meets all rows, or
     those that a search finds, keeps nothing in between, and its scores are logarithms of probabilities.
     """
     is_stateless = objective.state_width == 0 and objective.uniforms_width == 0 and objective.kind == "gradient"
-    meets_all = objective.samplers == ("all",) and objective.merges
+    meets_all = objective.samplers == ("all",) and objective.merges_pairs
     return is_stateless and (meets_all or ("search" in objective.samplers and objective.calibrated))
 
 
@@ -74,14 +80,13 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
 
     Raises `EmbedxError` for an objective that cannot be collapsed, or a setting that does not apply.
     """
-    if not collapses(objective):
-        takers = ", ".join(name for name, each in objectives.OBJECTIVES.items() if collapses(each))
+    if not collapses(_made(objective, {})):
+        takers = ", ".join(name for name, each in objectives.OBJECTIVES.items() if collapses(_made(each, {})))
         raise EmbedxError(f"--collapsed does not apply to --objective {objective.name}; taken by {takers}")
     for name in NOT_TAKEN:
         if name in options:
             raise EmbedxError(f"{option_name(name)} does not apply with --collapsed, where nothing is drawn")
-    own = {name: value for name, value in objective.word_defaults.items() if name in settings_of(objective.Settings)}
-    made = objective(objective.Settings.from_options({**own, **DEFAULTS, **options}))
+    made = _made(objective, options)
     if not collapses(made):
         raise EmbedxError(f"--collapsed takes --objective {objective.name} only with a loss that gives probabilities")
     search = made.search(2)
@@ -183,7 +188,7 @@ def check_memory(n_words: int, counting: int, settings: SkipGramSettings) -> Non
     need = 4 * (copies * n_words * padded(settings.dim + 1) + engine.BLOCK_FLOATS)
     if need > have:
         raise EmbedxError(
-            f"{n_words:,} words × {settings.dim} numbers with --collapsed need {need / 1e9:.1f} GB, more than the "
+            f"{n_words:,} words × {settings.dim} constants with --collapsed need {need / 1e9:.1f} GB, more than the "
             f"{have / 1e9:.1f} GB there are; lower --dim or --max-vocab"
         )
 
@@ -216,15 +221,15 @@ def _rows(task: skipgram.Task, counts: Counts, workers: engine.Workers, finder: 
     """Which rows compete, with the kernel compiled."""
     objective, outputs = task.objective, task.tables.outputs
     columns = task.settings.dim + (task.settings.bias != "none")
-    numbers = objective.numbers(len(outputs), len(task.words))
+    constants = objective.constants(len(outputs), len(task.words))
     search = objective.search(len(outputs))
     if finder is None and search is not None:
         finder = engine.Searching(search.of(columns), len(outputs), columns, task.settings.seed, workers)
     if finder is None:
-        exact = engine.AllRows(objective.coefficients, numbers, counts, len(outputs), columns, workers)
+        exact = engine.AllRows(objective.coefficients, constants, counts, len(outputs), columns, workers)
         load_kernel(engine.answer_all, objective, exact.arguments(0, exact.z, 0, 0, 0), task.progress)
         return exact
-    found = engine.FoundRows(objective.coefficients, numbers, counts, len(outputs), columns, workers, finder)
+    found = engine.FoundRows(objective.coefficients, constants, counts, len(outputs), columns, workers, finder)
     none = engine.Found(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), 0)
     n_candidates = np.zeros(workers.n, dtype=np.int64)
     like = found.arguments(0, task.tables.inputs, outputs, none, 0, 0, 0, engine.INPUTS, outputs, n_candidates)

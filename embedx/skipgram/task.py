@@ -173,7 +173,7 @@ def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings
         raise EmbedxError(
             f"--sampler {sampler} does not apply to --objective {objective.name}, which takes {', '.join(objective.samplers)}"
         )
-    if objective.kind == "step" and settings.optimizer != "sgd":
+    if objective.kind == "proximal" and settings.optimizer != "sgd":
         raise EmbedxError(f"--optimizer {settings.optimizer} does not apply to --objective {objective.name}, which has its own")
     return dataclasses.replace(settings, sampler=sampler, learning_rate=settings.learning_rate or RATES[settings.optimizer])
 
@@ -203,14 +203,14 @@ def new_tables(objective: Objective, settings: SkipGramSettings, kept: np.ndarra
     if has_bias:
         inputs[:, dim] = 1
     if settings.bias == "frequency":
-        outputs[:, dim] = objective.first_bias(kept / kept.sum(), noise)
+        outputs[:, dim] = objective.initial_bias(kept / kept.sum(), noise)
     return engine.Tables(
         inputs,
         outputs,
         input_squares=np.zeros(n_words if settings.optimizer == "adagrad" else 0, dtype=np.float32),
         output_squares=np.zeros(n_rows if settings.optimizer == "adagrad" else 0, dtype=np.float32),
         state=np.zeros((n_words, objective.state_width), dtype=np.float32),
-        visits=np.zeros(n_words if objective.state_width else 1, dtype=np.int64),
+        n_updates=np.zeros(n_words if objective.state_width else 1, dtype=np.int64),
     )
 
 
@@ -276,11 +276,12 @@ class Task:
         has_bias = settings.bias != "none"
         plan = blocks.Plan(
             settings.window, settings.share, draws, len(self.tables.outputs), ROWS[str(settings.sampler)], form_of(objective),
-            objective.keeps_hits, objective.uses_loge, objective.uses_norm, settings.dim if has_bias else -1,
+            objective.keeps_accidental_hits, objective.uses_log_expected_count, objective.uses_score_gain,
+            settings.dim if has_bias else -1,
             np.float32(1 if settings.optimizer == "sgd" else settings.dim**-0.5),  # a row's first step, as one number has it
         )  # fmt: skip
         drawn_by = new_draws(self.noise, draws * self.noise, paths)
-        numbers = objective.numbers(draws or len(self.tables.outputs), len(self.words))
+        constants = objective.constants(draws or len(self.tables.outputs), len(self.words))
         stream = self.stream()
         longest, columns = int(np.diff(drawn_by.path_offsets).max(initial=1)), self.tables.inputs.shape[1]
         n_words = self.words.n_tokens - (self.heldout.n_words if self.heldout else 0)
@@ -295,12 +296,12 @@ class Task:
         def train_one(scratch: engine.Scratch, epoch: int, stretch: int, rate: float) -> trainer.Tally:
             start, stop = stretch * STRETCH, min((stretch + 1) * STRETCH, len(corpus.tokens))
             loss, pairs, seen = engine.train_stretch(
-                objective.coefficients, self.tables, stream, drawn_by, numbers, plan, scratch,
+                objective.coefficients, self.tables, stream, drawn_by, constants, plan, scratch,
                 start, stop, np.float32(rate), stream_key(settings.seed, epoch), stream_key(settings.seed, epoch, stretch),
             )  # fmt: skip
             return trainer.Tally(loss, pairs, seen)
 
-        like = (self.tables, stream, drawn_by, numbers, plan, scratches[0], 0, 0, np.float32(0), np.uint64(0), np.uint64(0))
+        like = (self.tables, stream, drawn_by, constants, plan, scratches[0], 0, 0, np.float32(0), np.uint64(0), np.uint64(0))
         load_kernel(engine.train_stretch, objective, like, self.progress)
         return trainer.run(train_one, scratches, schedule, self.progress, after_epoch)
 
@@ -359,7 +360,7 @@ class _Found:
         search = search._replace(kept=min(search.kept, found.MOST_FOUND // search.blocks))
         certain = draws._replace(log_expected=np.zeros(n_rows, dtype=np.float32))
         found_plan = plan._replace(rows=blocks.FOUND, n_draws=found.MOST_FOUND)
-        self.numbers = objective.numbers(plan.n_draws, n_words)
+        self.constants = objective.constants(plan.n_draws, n_words)
         self.drawn, self.found = (plan, draws), (found_plan, certain)
         self.scratches = [
             (
@@ -379,11 +380,11 @@ class _Found:
         load_kernel(found.train_stretch, objective, (*arguments, *end), task.progress)
 
     def _first(self, plan: blocks.Plan, draws: Draws, scratch: engine.Scratch) -> tuple[Any, ...]:
-        return self.task.tables, self.stream, draws, self.numbers, plan, scratch
+        return self.task.tables, self.stream, draws, self.constants, plan, scratch
 
     def _then(self, index: Index, scratch: engine.Scratch, finding: found.Finding) -> tuple[Any, ...]:
         plan, draws = self.found
-        return self.task.tables, self.stream, draws, index, self.search, self.numbers, plan, scratch, finding
+        return self.task.tables, self.stream, draws, index, self.search, self.constants, plan, scratch, finding
 
     def train(self, scratches: tuple[engine.Scratch, found.Finding], epoch: int, stretch: int, rate: float) -> trainer.Tally:
         task, (scratch, finding) = self.task, scratches
@@ -401,9 +402,9 @@ class _Found:
 
 def form_of(objective: Objective) -> int:
     """How the objective is told the pairs of a block."""
-    if objective.takes == "sum":
+    if objective.positives == "summed":
         return blocks.SUMS
-    return blocks.SETS if objective.merges or objective.gathers else blocks.PAIRS
+    return blocks.SETS if objective.merges_pairs or objective.pairs_as_set else blocks.PAIRS
 
 
 def _check(tables: engine.Tables, settings: SkipGramSettings, outcome: trainer.Outcome, progress: Progress) -> None:

@@ -1,0 +1,47 @@
+"""What an objective is handed: some examples with their candidates, and the compiled signature of `coefficients`.
+
+`embedx.objectives.contract` says what each array means and what an objective may do with it.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+
+class Batch(NamedTuple):
+    """Some examples: a row of each matrix for each example, a column for each candidate. float32, or float64 for L-BFGS."""
+
+    z: np.ndarray  # (examples, candidates): scores; overwritten by ∂loss/∂z
+    label: np.ndarray  # like z: the weight of a positive, else 0; on the path of a tree the bit
+    sample_count: np.ndarray  # like z: how often a candidate was drawn; on the path of a tree 1 - bit
+    log_expected_count: np.ndarray  # like z: log of the expected number of draws
+    uniforms: np.ndarray  # (examples, uniforms_width): random numbers in (0, 1)
+    key: np.ndarray  # int64 (examples,): each example's row in the objective's state
+    n_updates: np.ndarray  # int64 (examples,): how often that row was updated before
+    score_gain: np.ndarray  # (examples,): how far a score moves for each lr · its coefficient
+
+
+def new_batch(n_examples: int, n_candidates: int, uniforms_width: int = 0, dtype: Any = np.float32) -> Batch:
+    """Memory for a batch, all zeros."""
+    return Batch(
+        z=np.zeros((n_examples, n_candidates), dtype),
+        label=np.zeros((n_examples, n_candidates), dtype),
+        sample_count=np.zeros((n_examples, n_candidates), dtype),
+        log_expected_count=np.zeros((n_examples, n_candidates), dtype),
+        uniforms=np.zeros((n_examples, uniforms_width), dtype),
+        key=np.zeros(n_examples, dtype=np.int64),
+        n_updates=np.zeros(n_examples, dtype=np.int64),
+        score_gain=np.zeros(n_examples, dtype),
+    )
+
+
+def _signature(real: Any) -> Any:
+    """coefficients(batch, state, constants, n_examples, n_candidates, lr) -> loss, in float32 or float64."""
+    matrix, vector, integers = types.Array(real, 2, "C"), types.Array(real, 1, "C"), types.Array(types.int64, 1, "C")
+    batch = types.NamedTuple((matrix, matrix, matrix, matrix, matrix, integers, integers, vector), Batch)
+    return types.float64(batch, matrix, vector, types.int64, types.int64, real)
+
+
+COEFFICIENTS = _signature(types.float32)
+COEFFICIENTS_64 = _signature(types.float64)
