@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx import objectives
+from embedx import objectives, samplers
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import LabelMetrics, fit_temperature, top_k
 from embedx.labeled.data import Labeled, Labels
@@ -26,7 +26,6 @@ from embedx.objectives.contract import Objective
 from embedx.run import folder
 from embedx.run.progress import Progress, Silent
 from embedx.run.trainer import usable_cores
-from embedx.samplers.draws import noise_distribution
 from embedx.search.index import build
 from embedx.search.top_k import search_of, top
 
@@ -47,6 +46,7 @@ class Classifier:
     counts: np.ndarray  # int64 (n_labels,): how often each label occurs in the training data
     settings: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    _transposed: np.ndarray | None = field(default=None, init=False, repr=False)
 
     @property
     def n_labels(self) -> int:
@@ -74,9 +74,13 @@ class Classifier:
 
     @property
     def _weights(self) -> np.ndarray:  # float32 (dim, rows), side by side what one feature says of all labels
-        if not hasattr(self, "_transposed"):
+        if self._transposed is None:
             self._transposed = np.ascontiguousarray(self.arrays["output"].T)
         return self._transposed
+
+    def parameters_changed(self) -> None:
+        """Forget what was derived from the parameters; to be called when `arrays` has changed."""
+        self._transposed = None
 
     def log_probability(self, z: np.ndarray) -> np.ndarray:
         """log p(label | features), (n, n_labels), from the scores of all rows."""
@@ -85,12 +89,9 @@ class Classifier:
     @property
     def log_noise(self) -> np.ndarray:
         """log of how often each label is noise, up to a constant, float32 (n_labels,)."""
-        sampler = self.settings.get("sampler", "all")
-        noise = noise_distribution(self.counts, sampler, self.settings.get("sampler_exponent", 1.0))
-        if sampler == "unigram" and not self.settings.get("replacement", False):
-            noise = drawn_at_all(noise, self.objective.negatives)
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(noise), dtype=np.float32)
+        sampler = samplers.recorded(self.settings, replacement=self.settings.get("replacement", False))
+        sampler.prepare(self.counts, paths=self.objective.paths())
+        return sampler.log_noise(self.objective.negatives)
 
     def blocks(
         self,
@@ -268,8 +269,3 @@ def load(path: str | Path) -> Classifier:
         **{name: reader[name] for name in RECORDED},
     )  # fmt: skip
     return Classifier(objective, stored.arrays, known, counts, stored.settings, stored.facts)
-
-
-def drawn_at_all(noise: np.ndarray, n_draws: int) -> np.ndarray:
-    """float64 (n_labels,): the probability of each label to be among n_draws draws, at least once."""
-    return np.asarray(-np.expm1(min(n_draws, len(noise)) * np.log1p(-np.minimum(noise, 1 - 1e-12))))

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_matrix, issparse, vstack
 
-from embedx import objectives
+from embedx import objectives, samplers
 from embedx.classification import task as classify
 from embedx.classification.classifier import Classifier
 from embedx.classification.task import ClassifySettings
@@ -211,11 +211,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         known = Known(data.n_features, data.n_labels, names, by_name=names is not None)
         with Reporter(sys.stderr) if self.verbose else nullcontext(Silent()) as progress:
             trained = classify.train(
-                data, objective, settings, known=known, weights=weights, start=start, dtype=np.float64, progress=progress
-            )
+                data, objective, settings, sampler_options=self._sampler_options(), known=known, weights=weights, start=start,
+                dtype=np.float64, progress=progress,
+            )  # fmt: skip
         self.classifier_: Classifier = trained.classifier
         if not data.is_sparse:  # the table is no larger than the data's own; sums over features then hold in any order
             self.classifier_.arrays = {name: np.asarray(a, dtype=np.float64) for name, a in self.classifier_.arrays.items()}
+        self.classifier_.parameters_changed()
         self._trained = trained
         self.n_iter_ += round(trained.outcome.epochs)
         if trained.outcome.interrupted_by is not None:
@@ -242,6 +244,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             given["validation"] = str(given["validation"])
         return ClassifySettings.from_options({name: value for name, value in given.items() if value is not None})
 
+    def _sampler_options(self) -> dict[str, Any]:
+        """The settings of the sampler's own among the parameters."""
+        given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
+        return samplers.own_options(given)
+
     def _new_objective(self) -> Objective:
         found = objectives.find(self.objective)
         options = self.options or {}
@@ -257,7 +264,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         given = {name for name, value in self.get_params(deep=False).items() if value is not None}
         n_rows = objective.n_rows(len(self.classes_))
         return (
-            objective.samplers[0] == "all"
+            objective.candidates[0] == "all"
             and self.sampler in (None, "all")
             and self.labels != "one"
             and not given & {*OF_STEPS, "hidden", "time_budget"}

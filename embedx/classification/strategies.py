@@ -1,165 +1,194 @@
-"""The ways to train a stretch of labelled examples, one class each; all of them are told the same and give the same.
+"""How classification trains a stretch of labelled examples, one class for each way in which rows compete.
 
-DrawnRows   a few output rows for each example, or those on a tree's path       engine/rows.py
-FoundRows   those that an index finds to score highest                          engine/searched.py
-AllRows     every output row for each example                                  engine/columns.py
-ByTiles     the same, where the rows of the loss do not know of each other     engine/tilewise.py
+Sampled      a few output rows for each example, or those on a tree's path       engine/sampled.py
+Retrieved    those that an index finds to score highest                         engine/retrieved.py
+Full         every output row for each example                                  engine/full.py
+FullTiled    the same, where the rows of the loss do not know of each other     engine/full_tiled.py
 """
 
 import abc
-import dataclasses
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from embedx.classification.classifier import drawn_at_all
-from embedx.engine import full as columns
-from embedx.engine import full_tiled as tilewise
-from embedx.engine import retrieved as searched
-from embedx.engine import sampled as rows
+from embedx.engine import full, full_tiled, retrieved, sampled
 from embedx.engine.examples import Examples, copy_examples, new_feature_scratch, new_groups, room_for
-from embedx.engine.loading import compile_coefficients, load_kernel
+from embedx.engine.loading import compile_function, load_kernel
 from embedx.engine.optimizers import Optimizer, Table, clock_of, new_table, pay_all, step_size
+from embedx.kernels.batch import COEFFICIENTS
 from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
 from embedx.run.progress import Progress
-from embedx.samplers.draws import new_draws, noise_distribution
+from embedx.run.state import TrainState
+from embedx.run.strategy import Strategy
+from embedx.run.tally import Tally
+from embedx.samplers.contract import Sampler
 from embedx.search.index import Index, empty
 from embedx.search.messages import Messages, new_messages
 from embedx.search.query import Probe, new_probe
 from embedx.search.updater import Follower, Moved, new_moved
 
+INITIAL = 2**32  # the place of the initial numbers among a seed's random numbers
 STRETCH = 4096  # examples between two looks at the clock, where steps are small
 SEARCHED = 64  # the same where rows are found: so old is what an index knows of them
 MOST_FOUND = 2**23  # rows that a minibatch may find
 
 
-def way_for(objective: Objective, settings: Any, examples: Examples) -> "type[Way]":
-    """The way that suits the resolved settings."""
-    if settings.sampler == "search":
-        return FoundRows
-    if settings.sampler != "all":
-        return DrawnRows
+def strategy_for(objective: Objective, settings: Any, sampler: Sampler, examples: Examples) -> "type[Classification]":
+    """The strategy that suits the resolved settings."""
+    if sampler.candidates == "retrieved":
+        return Retrieved
+    if sampler.candidates != "all":
+        return Sampled
     is_sparse_linear = examples.dense.size == 0 and not settings.hidden
     by_tiles = objective.separable and is_sparse_linear and settings.labels != "one" and not settings.max_norm
-    return ByTiles if by_tiles else AllRows
+    return FullTiled if by_tiles else Full
 
 
-@dataclasses.dataclass
-class Way(abc.ABC):
-    """A way to train a stretch of examples; see the module's docstring."""
+class Classification(Strategy):
+    """Minibatches of labelled examples, in an order that each pass shuffles anew.
 
-    objective: Objective
-    settings: Any  # ClassifySettings, resolved
-    examples: Examples
-    optimizer: Optimizer
-    counts: np.ndarray
-    hidden: Table
-    n_rows: int
-    dim: int  # the bias included
-    state: np.ndarray
-    n_updates: np.ndarray
+    settings  resolved `ClassifySettings`
+    counts    int64 (n_classes,)  how often each label occurs
+    warm_up   what draws before rows are retrieved, where they are
+    """
 
-    def __post_init__(self) -> None:
-        self.n = len(self.examples.label_offsets) - 1
-        self.has_bias = self.settings.bias != "none"
-        self.batch = min(int(self.settings.batch_size or self.n), self.n)
-        self.sum_over = float(self.n) if self.settings.gradient_scale == "sum" else 1.0
-        self.threads = int(self.settings.threads or 1)
+    workers: list[Any]
+    outputs: Table  # the output rows, as the strategy stores them
+    stretch: int  # examples in a stretch
+
+    def __init__(
+        self,
+        objective: Objective,
+        settings: Any,
+        sampler: Sampler,
+        examples: Examples,
+        optimizer: Optimizer,
+        counts: np.ndarray,
+        n_features: int,
+        warm_up: Sampler | None = None,
+    ) -> None:
+        self.objective, self.settings, self.sampler, self.examples = objective, settings, sampler, examples
+        self.optimizer, self.counts, self.n_features, self.warm_up = optimizer, counts, n_features, warm_up
+        self.n = len(examples.label_offsets) - 1
+        self.n_rows = objective.n_rows(len(counts))
+        self.has_bias = settings.bias != "none"
+        self.dim = (settings.hidden or n_features) + self.has_bias  # of an output row
+        self.batch = min(int(settings.batch_size or self.n), self.n)
+        self.sum_over = float(self.n) if settings.gradient_scale == "sum" else 1.0
+        self.threads = int(settings.threads or 1)
+        self.hidden = new_table(n_features if settings.hidden else 0, self.dim, optimizer)
+        if settings.hidden:
+            rng = np.random.default_rng([settings.seed, INITIAL])
+            start = rng.uniform(-1, 1, (n_features, settings.hidden)) / np.sqrt(settings.hidden)
+            self.hidden.rows[:, : settings.hidden] = start
+        self.local_state = np.zeros((self.n, objective.state_width), dtype=np.float32)
+        self.n_updates = np.zeros(self.n if objective.state_width else 1, dtype=np.int64)
+        self.clock, self.clock_lock = np.zeros(1), threading.Lock()  # of weight decay; advanced by every thread
+        self.orders: dict[int, np.ndarray] = {}
         self.prepare()
-
-    stretch: int = dataclasses.field(init=False)
-    scratches: list[Any] = dataclasses.field(init=False)
-    outputs: Table = dataclasses.field(init=False)
+        self.n_stretches = -(-self.n // self.stretch)
 
     @abc.abstractmethod
     def prepare(self) -> None:
-        """Allocate; set `stretch`, `scratches` (one for each thread of the trainer) and `outputs`."""
+        """Allocate; set `stretch`, `workers` and `outputs`."""
 
     @abc.abstractmethod
-    def load_kernels(self, progress: Progress) -> None:
-        """Compile, or load what was compiled."""
-
-    @abc.abstractmethod
-    def train(
-        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
+    def train_examples(
+        self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
     ) -> tuple[float, int, float]:
         """Train on order[start:stop]; the summed loss, the number of its terms, and what the clock of weight decay gained."""
 
-    def pay(self, clock: float) -> None:
-        """Have all rows pay the weight decay that is due."""
-        if self.optimizer.l2 > 0:
-            columns_paying = self.settings.hidden or self.examples.dense.shape[1] or self.dim - self.has_bias
-            pay_all(self.hidden, columns_paying, self.optimizer, clock)
-            self.pay_outputs(clock)
-
     @abc.abstractmethod
     def pay_outputs(self, clock: float) -> None:
-        """Have the output rows pay what is due."""
+        """Have the output rows pay the weight decay that is due."""
 
     @abc.abstractmethod
     def set_bias(self, bias: np.ndarray) -> None:
         """Write the biases to start from, float32 (n_rows,)."""
 
-    def facts(self) -> dict[str, Any]:
-        """What else is to be told of the training."""
-        return {}
-
     @abc.abstractmethod
     def weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """Output rows float32 (n_rows, dim without bias) and biases (n_rows,)."""
+        """Output rows float32 (n_rows, dim without bias) and biases (n_rows,), views of the tables."""
+
+    def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
+        start, stop = stretch * self.stretch, min((stretch + 1) * self.stretch, self.n)
+        now = float(self.clock[0])
+        loss, terms, passed = self.train_examples(worker, self.order_of(epoch), epoch, start, stop, rate, now)
+        with self.clock_lock:
+            self.clock[0] += passed
+        return Tally(loss, terms, stop - start)
+
+    def order_of(self, epoch: int) -> np.ndarray:
+        """int64 (n,): the examples as pass `epoch` takes them."""
+        order = self.orders.get(epoch)
+        if order is None:  # perhaps in two threads at once, and in the old epoch while another thread is in the new one
+            order = np.random.default_rng([self.settings.seed, epoch]).permutation(self.n)
+            self.orders.clear()
+            self.orders[epoch] = order
+        return order
+
+    def pay(self) -> None:
+        """Have all rows pay the weight decay that is due."""
+        if self.optimizer.l2 > 0:
+            columns_paying = self.settings.hidden or self.examples.dense.shape[1] or self.dim - self.has_bias
+            pay_all(self.hidden, columns_paying, self.optimizer, float(self.clock[0]))
+            self.pay_outputs(float(self.clock[0]))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The parameters as a classifier has them."""
+        """The parameters as a classifier has them, views of the tables."""
         output, bias = self.weights()
         arrays = {"output": output} | ({"bias": bias} if self.has_bias else {})
         return arrays | ({"hidden": self.hidden.rows[:, : self.settings.hidden]} if self.settings.hidden else {})
 
+    def facts(self) -> dict[str, Any]:
+        """What else is to be told of the training."""
+        return {}
 
-class DrawnRows(Way):
+    def state(self) -> TrainState:
+        state = TrainState()
+        for name, table in (("hidden", self.hidden), ("outputs", self.outputs)):
+            state.add_array(f"{name}.rows", table.rows, "sum")
+            state.add_array(f"{name}.sums", table.sums, "sum")
+            state.add_array(f"{name}.decayed", table.decayed, "max")
+        state.add_array("state", self.local_state, "last")
+        state.add_array("n_updates", self.n_updates, "sum")
+        state.add_array("decay_clock", self.clock, "max")
+        return state
+
+
+class Sampled(Classification):
     """A few rows for each example, by threads that share the tables."""
-
-    @property
-    def sampler(self) -> str:
-        """What rows are drawn by."""
-        return str(self.settings.sampler)
 
     def prepare(self) -> None:
         settings, objective, n_classes = self.settings, self.objective, len(self.counts)
         self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
-        sampler = self.sampler
-        paths = objective.paths() if sampler == "path" else None
+        self.drawing = self.warm_up or self.sampler
         n_draws = min(objective.negatives, n_classes)
-        noise = noise_distribution(self.counts, sampler, settings.sampler_exponent)
-        if sampler == "path":
-            sampling = rows.PATH
-        elif settings.replacement:
-            sampling = rows.REPLACED
-        else:
-            sampling = rows.DISTINCT if sampler == "uniform" else rows.COLLAPSED
-        expected = drawn_at_all(noise, n_draws) if sampling == rows.COLLAPSED else n_draws * noise
-        self.draws = new_draws(noise, expected, paths)
+        self.draws = self.drawing.data(n_draws)
         self.constants = objective.constants(max(n_draws, 1), n_classes)
         is_dense = self.examples.dense.size > 0
-        self.plan = rows.Plan(
+        self.plan = sampled.Plan(
             n_features=self.examples.dense.shape[1] if is_dense else len(self.hidden.rows) or self.dim - self.has_bias,
             dim=self.dim, has_bias=self.has_bias, is_dense=is_dense, has_hidden=bool(settings.hidden),
-            takes=rows.TAKES[objective.positives], sampling=sampling, n_draws=n_draws, n_classes=n_classes,
+            takes=sampled.TAKES[objective.positives], on_path=self.drawing.candidates == "path",
+            counts_repeats=self.drawing.counts_repeats, n_draws=n_draws, n_classes=n_classes,
             keeps_accidental_hits=objective.keeps_accidental_hits,
             uses_log_expected_count=objective.uses_log_expected_count, uses_score_gain=objective.uses_score_gain,
             one_label=settings.labels == "one", batch_size=self.batch, sum_over=self.sum_over,
         )  # fmt: skip
-        longest = int(np.diff(self.draws.path_offsets).max(initial=1))
-        self.scratches = [
-            rows.new_scratch(self.plan, self.examples, self.n_rows, longest, objective.uniforms_width)
+        longest = int(np.diff(self.draws.offsets).max(initial=1))
+        self.workers = [
+            sampled.new_scratch(self.plan, self.examples, self.n_rows, longest, objective.uniforms_width)
             for _ in range(self.threads)
         ]
         self.stretch = self.batch * max(1, STRETCH // 4 // self.batch)
-        self.tables = rows.Tables(self.hidden, self.outputs, self.state, self.n_updates)
+        self.tables = sampled.Tables(self.hidden, self.outputs, self.local_state, self.n_updates)
 
-    def load_kernels(self, progress: Progress) -> None:
-        arguments = self._arguments(self.scratches[0], np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
-        load_kernel(rows.train_stretch, self.objective, arguments, progress)
+    def compile(self, progress: Progress) -> None:
+        arguments = self._arguments(self.workers[0], np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
+        self.functions = load_kernel(sampled.train_stretch, self.objective, self.drawing, arguments, progress)
 
     def _arguments(
         self, scratch: Any, order: np.ndarray, start: int, stop: int, rate: float, clock: float, key: np.uint64
@@ -169,11 +198,11 @@ class DrawnRows(Way):
             np.float32(rate), float(clock), key,
         )  # fmt: skip
 
-    def train(
-        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
+    def train_examples(
+        self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
     ) -> tuple[float, int, float]:
-        arguments = self._arguments(scratch, order, start, stop, rate, clock, stream_key(self.settings.seed, epoch))
-        loss, terms, after = rows.train_stretch(self.objective.coefficients, *arguments)
+        arguments = self._arguments(worker, order, start, stop, rate, clock, stream_key(self.settings.seed, epoch))
+        loss, terms, after = sampled.train_stretch(*self.functions, *arguments)
         return loss, terms, after - clock
 
     def pay_outputs(self, clock: float) -> None:
@@ -186,12 +215,8 @@ class DrawnRows(Way):
         return self.outputs.rows[:, : self.dim - self.has_bias], self.outputs.rows[:, self.dim - 1]
 
 
-class FoundRows(DrawnRows):
+class Retrieved(Sampled):
     """The rows that an index finds, once a share of the run has drawn them instead: scores that are all alike tell nothing."""
-
-    @property
-    def sampler(self) -> str:
-        return next(each for each in self.objective.samplers if each in ("uniform", "unigram"))
 
     def prepare(self) -> None:
         super().prepare()
@@ -200,32 +225,32 @@ class FoundRows(DrawnRows):
         self.search = search = search.of(self.dim)
         most_labels = int(np.diff(self.examples.label_offsets).max(initial=1))
         most = min(search.blocks * search.looked_at, self.n_rows - 1, max(MOST_FOUND // self.batch - most_labels, 1))
-        self.found_plan = self.plan._replace(n_draws=most, sampling=rows.REPLACED)
+        self.found_plan = self.plan._replace(n_draws=most)
         self.found_constants = self.objective.constants(most, len(self.counts))
-        for w, scratch in enumerate(self.scratches):
-            own = rows.new_scratch(self.found_plan, self.examples, self.n_rows, 1, self.objective.uniforms_width)
-            self.scratches[w] = _Finding(
+        for w, scratch in enumerate(self.workers):
+            own = sampled.new_scratch(self.found_plan, self.examples, self.n_rows, 1, self.objective.uniforms_width)
+            self.workers[w] = _Retrieving(
                 scratch, own, new_probe(self.n_rows, search), new_messages(self.n_rows, search, own.rows.shape[1]),
                 new_moved(self.n_rows),
             )  # fmt: skip
         self.stretch = self.batch * max(1, SEARCHED // self.batch)
         self.drawn_first = self.objective.settings.warm_up * self.n
 
-    def load_kernels(self, progress: Progress) -> None:
+    def compile(self, progress: Progress) -> None:
         self.follower = Follower(
             self.outputs.rows, self.n_rows, self.dim, self.search,
             seed=self.settings.seed, threads=self.threads, progress=progress,
         )  # fmt: skip
-        finding = self.scratches[0]
+        worker = self.workers[0]
         if self.drawn_first > 0:
-            arguments = self._arguments(finding.drawn, np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
-            load_kernel(rows.train_stretch, self.objective, arguments, progress)
-        arguments = self._found(finding, empty(self.search.blocks), np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
-        load_kernel(searched.train_stretch, self.objective, arguments, progress)
+            arguments = self._arguments(worker.drawn, np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
+            self.functions = load_kernel(sampled.train_stretch, self.objective, self.drawing, arguments, progress)
+        arguments = self._retrieved(worker, empty(self.search.blocks), np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
+        self.retrieved_functions = load_kernel(retrieved.train_stretch, self.objective, None, arguments, progress)
 
-    def _found(
+    def _retrieved(
         self,
-        scratch: "_Finding",
+        worker: "_Retrieving",
         index: Index,
         order: np.ndarray,
         start: int,
@@ -236,45 +261,50 @@ class FoundRows(DrawnRows):
     ) -> tuple[Any, ...]:
         return (
             self.tables, self.examples, index, self.search, self.found_constants, self.optimizer, self.found_plan,
-            scratch.found, scratch.probe, scratch.messages, scratch.moved, order, start, stop,
+            worker.found, worker.probe, worker.messages, worker.moved, order, start, stop,
             np.float32(rate), float(clock), key,
         )  # fmt: skip
 
-    def train(
-        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
+    def train_examples(
+        self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
     ) -> tuple[float, int, float]:
         if epoch * self.n + start < self.drawn_first:
-            return super().train(scratch.drawn, order, epoch, start, stop, rate, clock)
+            return super().train_examples(worker.drawn, order, epoch, start, stop, rate, clock)
         index, key = self.follower.current(), stream_key(self.settings.seed, epoch)
-        arguments = self._found(scratch, index, order, start, stop, rate, clock, key)
-        loss, terms, after = searched.train_stretch(self.objective.coefficients, *arguments)
-        self.follower.follow(scratch.moved)
+        arguments = self._retrieved(worker, index, order, start, stop, rate, clock, key)
+        loss, terms, after = retrieved.train_stretch(*self.retrieved_functions, *arguments)
+        self.follower.follow(worker.moved)
         return loss, terms, after - clock
+
+    def state(self) -> TrainState:
+        state = super().state()
+        state.include(self.follower.state())
+        return state
 
     def facts(self) -> dict[str, Any]:
         return {"index_builds": self.follower.n_builds, "index_seconds": round(self.follower.build_seconds, 3)}
 
 
-class _Finding(NamedTuple):
+class _Retrieving(NamedTuple):
     """A worker's memory."""
 
-    drawn: rows.Scratch
-    found: rows.Scratch
+    drawn: sampled.Scratch
+    found: sampled.Scratch
     probe: Probe
     messages: Messages
     moved: Moved
 
 
-class AllRows(Way):
+class Full(Classification):
     """All rows for each example: large matrix products, by threads that share a step."""
 
     def prepare(self) -> None:
         objective, settings = self.objective, self.settings
-        stride = -(-self.n_rows // columns.TILE) * columns.TILE
+        stride = -(-self.n_rows // full.TILE) * full.TILE
         self.outputs = new_table(self.dim, stride, self.optimizer)
         n_features = len(self.hidden.rows) or (0 if self.examples.dense.size else self.dim - self.has_bias)
-        self.steps = columns.AllRows(
-            objective.coefficients, columns.Layer(self.hidden, self.outputs, self.state, self.n_updates),
+        self.steps = full.AllRows(
+            objective.coefficients, full.Layer(self.hidden, self.outputs, self.local_state, self.n_updates),
             self.examples, self.optimizer,
             n_rows=self.n_rows, has_bias=self.has_bias, pairs=objective.positives == "single",
             sums=objective.positives == "summed", keeps_accidental_hits=objective.keeps_accidental_hits,
@@ -283,14 +313,14 @@ class AllRows(Way):
             constants=objective.constants(self.n_rows, self.n_rows),
             features=new_feature_scratch(self.examples, n_features, self.batch, self.dim), threads=self.threads,
         )  # fmt: skip
-        self.scratches = [None]
+        self.workers = [None]
         self.stretch = self.batch
 
-    def load_kernels(self, progress: Progress) -> None:
-        compile_coefficients(self.objective)
+    def compile(self, progress: Progress) -> None:
+        compile_function(self.objective.coefficients, COEFFICIENTS)
 
-    def train(
-        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
+    def train_examples(
+        self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
     ) -> tuple[float, int, float]:
         loss, terms = self.steps.step(
             order, start, stop, rate, float(step_size(self.optimizer, rate)), clock, self.sum_over / (stop - start),
@@ -299,7 +329,7 @@ class AllRows(Way):
         return loss, terms, float(clock_of(self.optimizer, rate))
 
     def pay_outputs(self, clock: float) -> None:
-        columns.pay_features(
+        full.pay_features(
             self.outputs, np.arange(self.dim, dtype=np.int32), 0, self.dim - self.has_bias, self.n_rows, self.optimizer, clock
         )
 
@@ -310,7 +340,7 @@ class AllRows(Way):
         return self.outputs.rows[: self.dim - self.has_bias, : self.n_rows].T, self.outputs.rows[self.dim - 1, : self.n_rows]
 
 
-class ByTiles(AllRows):
+class FullTiled(Full):
     """All rows, none of which knows of the others: a few at a time, over a stretch of minibatches."""
 
     def prepare(self) -> None:
@@ -319,16 +349,16 @@ class ByTiles(AllRows):
         n_steps = self.stretch // self.batch
         values = np.sort(np.diff(self.examples.offsets))[::-1][: self.batch].sum()
         width = int(min(self.dim, values))
-        self.touched = tilewise.Steps(np.zeros(n_steps + 1, dtype=np.int64), np.zeros(n_steps * width, dtype=np.int32))
+        self.touched = full_tiled.Steps(np.zeros(n_steps + 1, dtype=np.int64), np.zeros(n_steps * width, dtype=np.int32))
         self.groups = new_groups(self.dim, int(values))
         self.in_order = room_for(self.examples, min(self.stretch, self.n))
-        self.tile_scratches = [tilewise.new_scratch(self.batch, self.dim, self.optimizer) for _ in range(self.threads)]
+        self.tile_scratches = [full_tiled.new_scratch(self.batch, self.dim, self.optimizer) for _ in range(self.threads)]
         # A tile pays in full before the next one begins, so rows never owe anything between stretches.
-        self.n_tiles = self.outputs.rows.shape[1] // tilewise.WIDTH
+        self.n_tiles = self.outputs.rows.shape[1] // full_tiled.WIDTH
 
-    def load_kernels(self, progress: Progress) -> None:
+    def compile(self, progress: Progress) -> None:
         arguments = self._arguments(self.tile_scratches[0], 0, 0, 0, 0.0, 0.0)
-        load_kernel(tilewise.train_tiles, self.objective, arguments, progress)
+        self.functions = load_kernel(full_tiled.train_tiles, self.objective, None, arguments, progress)
 
     def _arguments(self, scratch: Any, n: int, first: int, last: int, rate: float, clock: float) -> tuple[Any, ...]:
         bias_row = self.dim - 1 if self.has_bias else -1
@@ -338,16 +368,16 @@ class ByTiles(AllRows):
             self.objective.positives == "summed", np.float32(rate), float(clock),
         )  # fmt: skip
 
-    def train(
-        self, scratch: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
+    def train_examples(
+        self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
     ) -> tuple[float, int, float]:
         copy_examples(self.examples, order, start, stop, self.in_order)
-        tilewise.find_touched(self.in_order, stop - start, self.batch, self.groups, self.touched)
+        full_tiled.find_touched(self.in_order, stop - start, self.batch, self.groups, self.touched)
 
         def work(w: int) -> float:
-            first, last = (self.n_tiles * edge // self.threads * tilewise.WIDTH for edge in (w, w + 1))
+            first, last = (self.n_tiles * edge // self.threads * full_tiled.WIDTH for edge in (w, w + 1))
             arguments = self._arguments(self.tile_scratches[w], stop - start, first, last, rate, clock)
-            return float(tilewise.train_tiles(self.objective.coefficients, *arguments))
+            return float(full_tiled.train_tiles(*self.functions, *arguments))
 
         loss = sum(self.steps.pool.map(work, range(self.threads)))
         chosen = order[start:stop]

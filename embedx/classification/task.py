@@ -1,22 +1,25 @@
 """The task of classification: from labelled data to a `Classifier`.
 
-A run goes by steps on minibatches, in the way that suits its sampler (ways.py), or by L-BFGS to the optimum of the whole data
-set (engine/optimum.py).
+A run goes by steps on minibatches, by the strategy that suits its sampler (strategies.py), or by L-BFGS to the
+optimum of the whole data set (engine/lbfgs.py).
 """
 
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from embedx import samplers
 from embedx.classification.classifier import Classifier
-from embedx.classification.strategies import way_for
+from embedx.classification.strategies import INITIAL, Classification, strategy_for
 from embedx.engine import lbfgs as optimum
 from embedx.engine.examples import examples_of
-from embedx.engine.optimizers import OPTIMIZERS, Optimizer, new_table
+from embedx.engine.loading import compile_function
+from embedx.engine.optimizers import OPTIMIZERS, Optimizer
+from embedx.engine.settings import TrainingSettings, check_sampler
 from embedx.errors import DivergedError, EmbedxError
 from embedx.kernels.batch import COEFFICIENTS_64
 from embedx.labeled.data import Labeled, Labels
@@ -27,9 +30,12 @@ from embedx.run import trainer
 from embedx.run.interrupts import to_the_end
 from embedx.run.memory import available_memory
 from embedx.run.progress import Progress, Silent
-from embedx.settings import Settings, param, seconds
+from embedx.run.state import TrainState
+from embedx.run.tally import Tally
+from embedx.samplers.contract import Sampler
+from embedx.settings import param
 
-INITIAL = 2**32  # the place of the initial numbers among a seed's random numbers
+EVERY_ROW = "all"  # the sampler of exact losses
 
 
 def whole_or_all(text: str) -> int:
@@ -40,7 +46,7 @@ def whole_or_all(text: str) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassifySettings(Settings):
+class ClassifySettings(TrainingSettings):
     """How classifiers train, whatever the objective. What is None is decided by the objective and the data."""
 
     labels: str = param(
@@ -65,7 +71,6 @@ class ClassifySettings(Settings):
         None, "examples in a step, or `all`; by default 100, and 1 for implicit", at_least=0, parse=whole_or_all
     )
     optimizer: str | None = param(None, "what a row does with its gradient; by default adagrad", choices=(*OPTIMIZERS, "lbfgs"))
-    learning_rate: float | None = param(None, "step size at the start; by default the objective's own", above=0.0)
     schedule: str = param(
         "linear", "how the step size falls: to zero, not at all, or by 1/√updates or 1/(1 + epochs)", choices=trainer.SCHEDULES
     )
@@ -76,12 +81,6 @@ class ClassifySettings(Settings):
     )
     l2: float = param(0.0, "weight decay: l2/2 · |W|² is added to the mean loss; biases are free", at_least=0.0)
     max_norm: float | None = param(None, "longest that an output row may become", above=0.0)
-    sampler: str | None = param(
-        None,
-        "which rows compete; by default the first that the objective takes",
-        choices=("all", "unigram", "uniform", "path", "search"),
-    )
-    sampler_exponent: float = param(0.75, "the power of the count that `unigram` draws by", at_least=0.0, at_most=1.0)
     replacement: bool = param(
         False, "draws may repeat; without, `uniform` draws distinct other rows, `unigram` counts each row once"
     )
@@ -92,9 +91,6 @@ class ClassifySettings(Settings):
     patience: int = param(3, "epochs without improvement on the validation data after which training ends", at_least=1)
     max_iterations: int = param(1000, "most iterations of lbfgs", at_least=1)
     tolerance: float = param(1e-6, "lbfgs ends when no element of the gradient is larger", above=0.0)
-    threads: int | None = param(None, "worker threads; by default one for each usable core", at_least=1)
-    time_budget: float | None = param(None, "train for this long instead of --epochs: 90s, 10m, 2h", above=0.0, parse=seconds)
-    seed: int = param(1, "every random choice derives from this", at_least=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +100,7 @@ class Trained:
     classifier: Classifier
     outcome: trainer.Outcome
     temperature: float | None = None  # the power of the probabilities that suits the validation data best, if there are any
-    memory: tuple[np.ndarray, ...] = ()  # what the optimiser kept beside the tables; see `start` of `train`
+    optimizer_state: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)  # by table; see `start` of `train`
 
 
 def train(
@@ -112,6 +108,7 @@ def train(
     objective: Objective,
     settings: ClassifySettings,
     *,
+    sampler_options: Mapping[str, Any] | None = None,
     known: Known | None = None,
     validation: Labeled | None = None,
     weights: np.ndarray | None = None,
@@ -119,9 +116,11 @@ def train(
     dtype: Any = np.float32,
     watch: Callable[[Classifier, int, float], dict[str, float]] | None = None,
     progress: Progress | None = None,
+    snapshot: Mapping[str, Any] | None = None,
 ) -> Trained:
     """A classifier of `data`.
 
+    sampler_options  settings of the sampler's own, by name
     known       what test data are read like; inferred when not given
     validation  data to watch; else the share of the rows that `settings.validation` names, if it does
     weights     float (n_rows,): how much each row counts, for lbfgs alone
@@ -129,13 +128,15 @@ def train(
                 labels, by which noise is drawn and a tree was built, and its optimiser's memory, if it had that optimiser. What
                 an objective keeps by example begins anew, for these are other examples
     dtype       of the parameters that lbfgs finds
+    snapshot    of the `outcome.state` of a run with the same settings on the same data: where training by steps goes on from
     watch       called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the history
 
     Raises `EmbedxError` for what the user can mend and `DivergedError` when training leaves the finite numbers. Ctrl-C ends the
     training early with what was learned so far; the outcome tells.
     """
     progress = progress or Silent()
-    if settings.sampler is None and settings.optimizer != "lbfgs" and _cannot_search(settings, objective, data):
+    needs_dense = samplers.SAMPLERS[objective.samplers()[0]].needs_dense_inputs
+    if needs_dense and settings.sampler is None and settings.optimizer != "lbfgs" and _is_sparse_linear(settings, data):
         progress.note("sparse features cannot be searched by: every label competes; --hidden 100 makes them dense")
     settings = resolved(settings, objective, data)
     if weights is not None and settings.optimizer != "lbfgs":
@@ -155,7 +156,8 @@ def train(
     if validation is not None and len(known_labels(validation.labels, counts).ids) == 0:
         raise EmbedxError("--validation: no row has a label that the training data have")
     objective.prepare(counts)
-    record = settings.record() | objective.settings.record()
+    sampler, warm_up = new_samplers(objective, settings, sampler_options or {}, counts)
+    record = settings.record() | (warm_up or sampler).settings.record() | objective.settings.record()
     facts = {
         "objective": objective.name,
         "examples": len(data),
@@ -169,10 +171,15 @@ def train(
     _check_memory(data, objective, settings)
     history = _History(classifier, validation, settings, watch, progress)
     if settings.optimizer == "lbfgs":
-        memory: tuple[np.ndarray, ...] = ()
-        outcome = _run_lbfgs(features, labels, objective, settings, classifier, weights, dtype, history, progress)
+        optimizer_state: dict[str, np.ndarray] = {}
+        outcome = _run_lbfgs(features, labels, objective, settings, sampler, classifier, weights, dtype, history, progress)
     else:
-        outcome, memory = _run(features, labels, objective, settings, classifier, start, history, progress)
+        examples = examples_of(features, labels)
+        optimizer = Optimizer(OPTIMIZERS[str(settings.optimizer)], float(settings.l2), float(settings.max_norm or 0))
+        strategy = strategy_for(objective, settings, sampler, examples)(
+            objective, settings, sampler, examples, optimizer, counts, features.shape[1], warm_up
+        )
+        outcome, optimizer_state = _run(strategy, classifier, start, snapshot, history, progress)
     to_the_end(lambda: _check(classifier))
     classifier.facts |= {
         "final_loss": outcome.final_loss,
@@ -188,52 +195,80 @@ def train(
         temperature = to_the_end(lambda: classifier.fitted_temperature(validation, threads=settings.threads))
     if temperature is not None:
         classifier.facts["temperature"] = 1 / temperature
-    return Trained(classifier, outcome, temperature, memory)
+    return Trained(classifier, outcome, temperature, optimizer_state)
 
 
 def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) -> ClassifySettings:
     """The settings with nothing left open but `hidden`, `max_norm`, `decay_every`. Raises `EmbedxError` for what cannot be."""
-    sampler = settings.sampler or ("all" if _cannot_search(settings, objective, data) else objective.samplers[0])
+    sampler = settings.sampler or _default_sampler(settings, objective, data)
+    candidates = samplers.SAMPLERS[sampler].candidates
     is_step = objective.kind == "proximal"
     optimizer = settings.optimizer or ("sgd" if is_step else str(objective.label_defaults.get("optimizer", "adagrad")))
     batch = settings.batch_size if settings.batch_size is not None else 1 if is_step else 100
     rate = settings.learning_rate or float(objective.label_defaults.get("learning_rate", 0.1))
     name = f"--objective {objective.name}"
-    if sampler not in objective.samplers:
-        raise EmbedxError(f"--sampler {sampler} does not apply to {name}, which takes {', '.join(objective.samplers)}")
+    check_sampler(sampler, objective.name, objective.samplers())
     if is_step and (optimizer != "sgd" or batch != 1):
         raise EmbedxError(f"{name} takes a step of its own for each example: --optimizer sgd, --batch-size 1")
     if is_step and settings.gradient_scale != "mean":
         raise EmbedxError(f"{name} takes a step of its own for each example: --gradient-scale mean")
-    if is_step and sampler == "all" and data.n_labels > 1 and objective.negatives < data.n_labels - 1:
+    if is_step and candidates == "all" and data.n_labels > 1 and objective.negatives < data.n_labels - 1:
         raise EmbedxError(f"{name} draws its rows: --sampler uniform or unigram")
     if optimizer == "lbfgs" and objective.uniforms_width:
         raise EmbedxError(
             f"--optimizer lbfgs does not apply to {name}, whose loss is drawn at random at each look; take adagrad"
         )
-    if optimizer == "lbfgs" and settings.sampler in ("unigram", "uniform", "search"):
+    if optimizer == "lbfgs" and settings.sampler and candidates in ("drawn", "retrieved"):
         raise EmbedxError(f"--sampler {sampler} does not apply with --optimizer lbfgs, where all rows compete")
     if optimizer == "lbfgs" and settings.hidden:
         raise EmbedxError("--optimizer lbfgs does not apply with --hidden; take adagrad")
     if optimizer == "lbfgs" and settings.labels == "one":
         raise EmbedxError("--optimizer lbfgs does not apply with --labels one; take --labels all")
-    if sampler == "search" and _cannot_search(settings, objective, data):
-        raise EmbedxError("--sampler search needs dense features or --hidden 100; these features are sparse")
+    if samplers.SAMPLERS[sampler].needs_dense_inputs and _is_sparse_linear(settings, data):
+        raise EmbedxError(f"--sampler {sampler} needs dense features or --hidden 100; these features are sparse")
     if settings.hidden and not data.is_sparse:
         raise EmbedxError("--hidden applies to sparse features; these are dense")
     if optimizer == "sgd" and rate * settings.l2 >= 1:
         raise EmbedxError(f"--l2 {settings.l2:g}: times --learning-rate {rate:g} must be below 1")
-    if optimizer == "lbfgs" and sampler != "path":
-        sampler = "all"
+    if optimizer == "lbfgs" and candidates != "path":
+        sampler = EVERY_ROW
     threads = settings.threads or trainer.usable_cores()
     return dataclasses.replace(
         settings, sampler=sampler, optimizer=optimizer, batch_size=batch or len(data), learning_rate=rate, threads=threads
     )
 
 
-def _cannot_search(settings: ClassifySettings, objective: Objective, data: Labeled) -> bool:
-    """Whether an objective would search, but has no dense vector to search by."""
-    return "search" in objective.samplers and data.is_sparse and not settings.hidden
+def _is_sparse_linear(settings: ClassifySettings, data: Labeled) -> bool:
+    """Whether output rows meet sparse features themselves."""
+    return data.is_sparse and not settings.hidden
+
+
+def _default_sampler(settings: ClassifySettings, objective: Objective, data: Labeled) -> str:
+    """The objective's own; where that needs dense inputs and there are none, every row competes."""
+    usual = objective.samplers()[0]
+    return EVERY_ROW if samplers.SAMPLERS[usual].needs_dense_inputs and _is_sparse_linear(settings, data) else usual
+
+
+def chosen_samplers(
+    objective: Objective, settings: ClassifySettings, options: Mapping[str, Any]
+) -> tuple[Sampler, Sampler | None]:
+    """As `new_samplers`, before anything is known of the labels."""
+    return samplers.with_warm_up(str(settings.sampler), objective.samplers(), options, replacement=settings.replacement)
+
+
+def new_samplers(
+    objective: Objective, settings: ClassifySettings, options: Mapping[str, Any], counts: np.ndarray
+) -> tuple[Sampler, Sampler | None]:
+    """The sampler that the resolved settings name, and what draws before it can retrieve rows, if that is what it does.
+
+    options   settings of the sampler's own; those of what draws, where rows are retrieved
+    counts    int64 (n_labels,)  how often each label occurs
+    """
+    sampler, warm_up = chosen_samplers(objective, settings, options)
+    sampler.prepare(counts, paths=objective.paths())
+    if warm_up is not None:
+        warm_up.prepare(counts)
+    return sampler, warm_up
 
 
 def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]:
@@ -298,6 +333,13 @@ class _History:
         self.best: dict[str, np.ndarray] | None = None
         self.best_value, self.waited = -math.inf, 0
 
+    def state(self) -> TrainState:
+        """What was noted so far."""
+        state = TrainState()
+        for name in ("epochs", "best", "best_value", "waited"):
+            state.add_attribute(f"history.{name}", self, name, "last")
+        return state
+
     @property
     def is_wanted(self) -> bool:
         return self.validation is not None or self.watch is not None
@@ -327,91 +369,59 @@ class _History:
         """Give the classifier its best parameters back."""
         if self.best is not None and self.waited:
             self.classifier.arrays = self.best
-            self.classifier.__dict__.pop("_transposed", None)
+            self.classifier.parameters_changed()
 
 
 def _run(
-    features: Any,
-    labels: Labels,
-    objective: Objective,
-    settings: ClassifySettings,
+    strategy: Classification,
     classifier: Classifier,
     start_from: Trained | None,
+    snapshot: Mapping[str, Any] | None,
     history: _History,
     progress: Progress,
-) -> tuple[trainer.Outcome, tuple[np.ndarray, ...]]:
+) -> tuple[trainer.Outcome, dict[str, np.ndarray]]:
     """Train by steps on minibatches; the outcome, and what the optimiser kept beside the tables."""
-    examples = examples_of(features, labels)
-    kind = OPTIMIZERS[str(settings.optimizer)]
-    optimizer = Optimizer(kind, float(settings.l2), float(settings.max_norm or 0))
-    n_features, n = features.shape[1], features.shape[0]
-    n_rows = objective.n_rows(len(classifier.counts))
-    has_bias = settings.bias != "none"
-    dim = (settings.hidden or n_features) + has_bias
-    state = np.zeros((n, objective.state_width), dtype=np.float32)
-    n_updates = np.zeros(n if objective.state_width else 1, dtype=np.int64)
-    hidden = new_table(n_features if settings.hidden else 0, dim, optimizer)
-    if settings.hidden:
-        rng = np.random.default_rng([settings.seed, INITIAL])
-        hidden.rows[:, : settings.hidden] = rng.uniform(-1, 1, (n_features, settings.hidden)) / math.sqrt(settings.hidden)
-    start_of_bias = _first_biases(settings, classifier.counts, n, n_rows)
-    way = way_for(objective, settings, examples)(
-        objective, settings, examples, optimizer, classifier.counts, hidden, n_rows, dim, state, n_updates
-    )
-    if has_bias:
-        way.set_bias(start_of_bias)
-    memory = (way.hidden.sums, way.outputs.sums)
+    settings = strategy.settings
+    if strategy.has_bias:
+        strategy.set_bias(_first_biases(strategy.objective, settings, strategy.warm_up or strategy.sampler, strategy.n))
+    optimizer_state = {"hidden": strategy.hidden.sums, "outputs": strategy.outputs.sums}
     if start_from is not None:
-        for name, array in way.arrays().items():  # views of the tables
+        for name, array in strategy.arrays().items():  # views of the tables
             array[:] = start_from.classifier.arrays[name]
-        if [sums.shape for sums in memory] == [sums.shape for sums in start_from.memory]:
-            for sums, before in zip(memory, start_from.memory, strict=True):
-                sums[:] = before
-    way.load_kernels(progress)
-    clock = [0.0]
-    orders: dict[int, np.ndarray] = {}
-
-    def order_of(epoch: int) -> np.ndarray:
-        order = orders.get(epoch)
-        if order is None:  # perhaps in two threads at once, and in the old epoch while another thread is in the new one
-            order = np.random.default_rng([settings.seed, epoch]).permutation(n)
-            orders.clear()
-            orders[epoch] = order
-        return order
-
-    def train_one(scratch: Any, epoch: int, stretch: int, rate: float) -> trainer.Tally:
-        start, stop = stretch * way.stretch, min((stretch + 1) * way.stretch, n)
-        loss, terms, passed = way.train(scratch, order_of(epoch), epoch, start, stop, rate, clock[0])
-        clock[0] += passed
-        return trainer.Tally(loss, terms, stop - start)
+        before = start_from.optimizer_state
+        if all(name in before and before[name].shape == sums.shape for name, sums in optimizer_state.items()):
+            for name, sums in optimizer_state.items():
+                sums[:] = before[name]
 
     def hand_over() -> None:
-        way.pay(clock[0])
-        classifier.arrays |= way.arrays()
-        classifier.__dict__.pop("_transposed", None)
+        strategy.pay()
+        classifier.arrays |= strategy.arrays()
+        classifier.parameters_changed()
 
-    def after_epoch(epoch: int, tally: trainer.Tally, seconds_passed: float) -> bool:
+    def after_epoch(epoch: int, tally: Tally, seconds_passed: float) -> bool:
         hand_over()
         return history.note(epoch, tally.mean_loss, seconds_passed)
 
-    n_stretches = -(-n // way.stretch)
-    batch = int(settings.batch_size or n)
     schedule = trainer.Schedule(
-        float(settings.learning_rate or 0), n_stretches, n, settings.epochs, settings.time_budget, settings.schedule,
-        settings.decay, settings.decay_every, updates=-(-n // batch) / n_stretches, unit="examples",
+        float(settings.learning_rate or 0), strategy.n_stretches, strategy.n, settings.epochs, settings.time_budget,
+        settings.schedule, settings.decay, settings.decay_every,
+        updates=-(-strategy.n // int(settings.batch_size or strategy.n)) / strategy.n_stretches, unit="examples",
     )  # fmt: skip
-    outcome = trainer.run(train_one, way.scratches, schedule, progress, after_epoch if history.is_wanted else None)
+    told = after_epoch if history.is_wanted else None
+    outcome = trainer.run(strategy, schedule, progress, told, snapshot, beside=history.state())
     to_the_end(hand_over)
     history.restore()
-    classifier.facts |= way.facts()
-    return outcome, memory
+    classifier.facts |= strategy.facts()
+    return outcome, optimizer_state
 
 
-def _first_biases(settings: ClassifySettings, counts: np.ndarray, n: int, n_rows: int) -> np.ndarray:
-    """float32 (n_rows,): zero, or the log of how often each label occurs, as softmax (sums to 1) or logistic rows have it."""
-    if settings.bias != "frequency" or n_rows != len(counts):
-        return np.zeros(n_rows, dtype=np.float32)
-    return np.asarray(np.log(np.maximum(counts, 0.5) / n), dtype=np.float32)
+def _first_biases(objective: Objective, settings: ClassifySettings, sampler: Sampler, n: int) -> np.ndarray:
+    """float32 (n_rows,): zero, or the scores by which the objective predicts how often each label occurs in n examples."""
+    counts = sampler.counts
+    if settings.bias != "frequency":
+        return np.zeros(objective.n_rows(len(counts)), dtype=np.float32)
+    p = np.clip(counts, 0.5, max(n - 0.5, 0.5)) / n
+    return np.asarray(objective.initial_bias(p, sampler.noise), dtype=np.float32)
 
 
 # ---- to the optimum
@@ -422,6 +432,7 @@ def _run_lbfgs(
     labels: Labels,
     objective: Objective,
     settings: ClassifySettings,
+    sampler: Sampler,
     classifier: Classifier,
     weights: np.ndarray | None,
     dtype: Any,
@@ -433,22 +444,21 @@ def _run_lbfgs(
     n_classes = len(classifier.counts)
     n_rows = objective.n_rows(n_classes)
     has_bias = settings.bias != "none"
-    paths = objective.paths() if settings.sampler == "path" else None
-    if hasattr(objective.coefficients, "compile"):
-        objective.coefficients.compile(COEFFICIENTS_64)
+    paths = objective.paths()
+    compile_function(objective.coefficients, COEFFICIENTS_64)
 
     def keep(w: np.ndarray) -> None:
         classifier.arrays["output"] = w[:n_features].T.astype(dtype)
         if has_bias:
             classifier.arrays["bias"] = w[-1].astype(dtype)
-        classifier.__dict__.pop("_transposed", None)
+        classifier.parameters_changed()
 
     def after(iteration: int, loss: float) -> None:
         progress.update(iteration, loss=loss)
 
     start = np.zeros((n_features + has_bias, n_rows))
     if has_bias:
-        start[-1] = _first_biases(settings, classifier.counts, n, n_rows)
+        start[-1] = _first_biases(objective, settings, sampler, n)
     progress.start("training", settings.max_iterations, " iterations")
     began = time.monotonic()
     found = optimum.minimise(
@@ -462,7 +472,7 @@ def _run_lbfgs(
     classifier.facts |= {"evaluations": found.evaluations, "largest_gradient": found.slope}
     history.note(found.iterations - 1, found.loss, passed)
     n_examples = n * found.iterations
-    tally = trainer.Tally(found.loss * n_examples, n_examples, n_examples)
+    tally = Tally(found.loss * n_examples, n_examples, n_examples)
     return trainer.Outcome(tally, passed, float(found.iterations), None, found.loss, found.interrupted_by)
 
 

@@ -158,10 +158,14 @@ def classify_settings() -> dict[str, Option]:
 
 
 def _settings_of(own_defaults: str, *groups: type[Settings]) -> dict[str, Option]:
-    """The task's own settings, then those of the objectives, which declare what suits them in that task as `own_defaults`."""
+    """The task's own settings, then those of samplers and objectives; these declare what suits them there as `own_defaults`."""
     from embedx.objectives import OBJECTIVES
+    from embedx.samplers import SAMPLERS
 
     options = {field.name: Option(field) for group in groups for field in dataclasses.fields(group)}
+    for sampler in SAMPLERS.values():
+        for field in dataclasses.fields(sampler.Settings):
+            options.setdefault(field.name, Option(field))
     for name, objective in OBJECTIVES.items():
         for field in dataclasses.fields(objective.Settings):
             options.setdefault(field.name, Option(field)).objectives[name] = field.default

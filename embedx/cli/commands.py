@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from embedx import objectives
+from embedx import objectives, samplers
+from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
 from embedx.run.folder import check_output, task_of
 from embedx.run.interrupts import to_the_end
@@ -48,8 +49,7 @@ def train(
     """
     found = objectives.find(objective_name)
     check_applies(typed, objective_name, (SkipGramSettings, TextSettings, VocabularySettings))
-    if "epochs" in typed and "time_budget" in typed:
-        raise EmbedxError("--epochs and --time-budget both say when to stop; give one of them")
+    check_stopping(typed)
     resolve(corpora)  # a mistyped name is told before anything else is done
     folder = output or default_output(corpora, objective_name)
     check_output(folder, overwrite)
@@ -65,9 +65,11 @@ def train(
     else:
         collapsed.check_not_typed(typed)
         settings, objective = skipgram.chosen(found, typed)
+        own_options = samplers.own_options(typed)
+        drawing = next(each for each in reversed(skipgram.chosen_samplers(objective, settings, own_options)) if each)
         progress.note(f"{name} --output {folder}")
-        _note_settings(progress, settings, objective.settings, text, vocabulary)
-        trained = skipgram.train(corpora, objective, settings, **how)
+        _note_settings(progress, settings, drawing.settings, objective.settings, text, vocabulary)
+        trained = skipgram.train(corpora, objective, settings, sampler_options=own_options, **how)
     return to_the_end(lambda: skipgram.save(trained.vectors, folder, overwrite)), trained
 
 
@@ -89,8 +91,7 @@ def classify(
 
     found = objectives.find(objective_name)
     check_applies(typed, objective_name, (ClassifySettings,))
-    if "epochs" in typed and "time_budget" in typed:
-        raise EmbedxError("--epochs and --time-budget both say when to stop; give one of them")
+    check_stopping(typed)
     if test_labels and not test_source:
         raise EmbedxError("--test-labels needs --test")
     folder = output or default_output([train_source], objective_name)
@@ -102,15 +103,18 @@ def classify(
     if label_names is not None:
         known = dataclasses.replace(known, names=_names(label_names, known.n_labels))
     settings = classification.resolved(settings, objective, training)
-    _note_settings(progress, settings, objective.settings)
+    own_options = samplers.own_options(typed)
+    drawing = next(each for each in reversed(classification.chosen_samplers(objective, settings, own_options)) if each)
+    _note_settings(progress, settings, drawing.settings, objective.settings)
     kind = "non-zero values" if training.is_sparse else "values"
     n_values = training.features.nnz if training.is_sparse else training.features.size
     progress.note(
         f"{len(training):,} examples, {training.n_features:,} features, {n_values:,} {kind}, {training.n_labels:,} labels"
     )
     trained = classification.train(
-        training, objective, settings, known=known, validation=validation_data(settings, known, progress), progress=progress
-    )
+        training, objective, settings, sampler_options=own_options, known=known,
+        validation=validation_data(settings, known, progress), progress=progress,
+    )  # fmt: skip
     saved = to_the_end(lambda: trained.classifier.save(folder, overwrite))
     _note_probabilities(trained.classifier, progress)
     metrics = None

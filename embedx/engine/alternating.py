@@ -10,17 +10,22 @@ The objective is known at each point anyway, from the gradient of the step after
 and tried again at half the rate, then at a quarter of that, an eighth of that; one that does lets the rate of its side grow.
 """
 
-import itertools
+import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS, Evaluation, Rows, evaluate
+from embedx.run import trainer
 from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress
+from embedx.run.state import TrainState
+from embedx.run.strategy import Strategy
+from embedx.run.tally import Tally
 
 TRIES = 8  # of a step, the last at the rate divided by 2^28
 # On 10 MB of Wikipedia with 10,000 words, 15 iterations went from 8.155 to 7.605 nats; with the growth alone to 7.650, with
@@ -42,8 +47,8 @@ class Iteration:
     output_rate: float
 
 
-class OutOfTimeError(Exception):
-    """The time budget is used up."""
+class EndedEarlyError(Exception):
+    """The time budget is used up, or the run is to end."""
 
 
 @dataclass
@@ -80,12 +85,14 @@ class Side:
         return gradient
 
 
-class Descent:
-    """Alternating steps, from wherever the tables are; `history` tells how it went.
+class Descent(Strategy):
+    """Alternating steps, from wherever the tables are; a stretch is an iteration. `history` tells how it went.
 
     iterations  None for as many as there is time for
     ends_at     of time.monotonic(); moves on while `watch`, which is called after each iteration, is at work
     """
+
+    reports_itself = True
 
     def __init__(
         self,
@@ -100,39 +107,92 @@ class Descent:
         self.rows, self.inputs, self.outputs = rows, inputs, outputs
         self.n_pairs = float(inputs.times.sum())
         self.iterations, self.ends_at, self.progress, self.watch = iterations, ends_at, progress, watch
+        self.workers, self.n_stretches = [None], 1
         self.history: list[Iteration] = []
         self.macs = 0
         self.halves = 0  # evaluations that stood: one at the start, two of each iteration
+        self.here: Evaluation | None = None  # at the tables as they are, with the gradient by the inputs
+        self.seconds_before = 0.0  # of iterations, in runs that this one goes on from
+        self.started: float | None = None  # of time.monotonic(), as if all iterations had been made in one go
         self.watched = 0.0  # seconds that `watch` took
+        self.finished = self.interrupted = False
         self.interrupted_by: BaseException | None = None
 
-    def run(self) -> None:
-        """Take all steps. Ctrl-C and the end of the time leave the tables as they were last found to be better."""
-        self.started = time.monotonic()
-        self.progress.start("training", self.iterations, " iterations")
-        try:
-            self.rows.refit(self.outputs.table)
-            here = self._evaluate(INPUTS if self.iterations != 0 else NEITHER)
-            self._tell(0, here)
-            for number in itertools.count(1):
-                if number == self._last() + 1:
-                    break
-                before = here.loss
-                here = self._step(self.inputs, here, OUTPUTS)
-                here = self._step(self.outputs, here, NEITHER if number == self._last() else INPUTS)
-                self._tell(number, here)
-                if not here.loss < before:
-                    self.progress.note(f"no step lowers the objective any further after {number} iterations")
-                    break
-        except OutOfTimeError:
-            pass
-        except KeyboardInterrupt as interrupt:
-            self.interrupted_by = interrupt
-        finally:
-            self.progress.finish()
+    def run(self, snapshot: Mapping[str, Any] | None = None) -> None:
+        """Take all steps. Ctrl-C and the end of the time leave the tables as they were last found to be better.
 
-    def _last(self) -> float:
-        return math.inf if self.iterations is None else self.iterations
+        `snapshot` is of the state of a run that was set up alike, to go on from.
+        """
+        epochs = math.inf if self.iterations is None else max(self.iterations, 1)
+        schedule = trainer.Schedule(1.0, 1, 1, epochs, shape="constant", unit="iterations")
+        outcome = trainer.run(self, schedule, self.progress, snapshot=snapshot)
+        self.interrupted_by = self.interrupted_by or outcome.interrupted_by
+
+    def compile(self, progress: Progress) -> None:
+        began = time.monotonic()
+        self.rows.compile(progress)
+        self.ends_at += time.monotonic() - began
+
+    @property
+    def is_finished(self) -> bool:
+        return self.finished
+
+    def interrupt(self) -> None:
+        self.interrupted = True
+
+    def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
+        """Iteration epoch + 1: a step of the inputs and one of the outputs. The rates are the sides' own."""
+        if self.started is None:
+            self.started = time.monotonic() - self.seconds_before
+        try:
+            here = self._start() if self.here is None else self.here
+            if self.iterations == 0:
+                self.finished = True
+                return Tally()
+            before = here.loss
+            here = self._step(self.inputs, here, OUTPUTS)
+            here = self._step(self.outputs, here, NEITHER if epoch + 1 == self.iterations else INPUTS)
+            self.here = here
+            self._tell(epoch + 1, here)
+            if not here.loss < before:
+                self.progress.note(f"no step lowers the objective any further after {epoch + 1} iterations")
+                self.finished = True
+        except EndedEarlyError:
+            self.finished = True
+            return Tally()
+        except KeyboardInterrupt as interrupt:  # of `watch` or `progress`
+            self.interrupted_by, self.finished = interrupt, True
+            return Tally()
+        return Tally(here.loss, round(self.n_pairs), 1)
+
+    def state(self) -> TrainState:
+        state = TrainState()
+        for name, side in (("inputs", self.inputs), ("outputs", self.outputs)):
+            state.add_array(name, side.table, "sum")
+            state.add_array(f"{name}.squares", side.squares, "sum")
+            state.add_array(f"{name}.mean", side.mean, "sum")
+            state.add_attribute(f"{name}.rate", side, "rate", "last")
+            state.add_attribute(f"{name}.steps", side, "steps", "max")
+
+        def write_history(values: Any) -> None:
+            self.history = [Iteration(**each) for each in values]
+            self.seconds_before = self.history[-1].seconds if self.history else 0.0
+
+        state.add("history", lambda: [dataclasses.asdict(each) for each in self.history], write_history, "last")
+        for name in ("macs", "halves"):
+            state.add_attribute(name, self, name, "max")
+        return state
+
+    def _start(self) -> Evaluation:
+        """The evaluation at the tables as they are, at the start of all iterations or where a run goes on."""
+        self.rows.refit(self.outputs.table)
+        macs, halves = self.macs, self.halves
+        here = self._evaluate(INPUTS if self.iterations != 0 else NEITHER)
+        if self.history:
+            self.macs, self.halves = macs, halves  # it was counted before
+        else:
+            self._tell(0, here)
+        return here
 
     def _step(self, side: Side, here: Evaluation, then: int) -> Evaluation:
         """Move one side downhill; the evaluation there, with the gradient that is wanted `then`."""
@@ -169,8 +229,8 @@ class Descent:
         n_inputs = len(self.inputs.table)
 
         def tell(done: int) -> None:
-            if time.monotonic() > self.ends_at:
-                raise OutOfTimeError
+            if self.interrupted or time.monotonic() > self.ends_at:
+                raise EndedEarlyError
             facts = {"objective": self.history[-1].objective} if self.history else {}
             self.progress.update(max(self.halves - 1 + done / n_inputs, 0) / 2, **facts)
 
@@ -182,7 +242,12 @@ class Descent:
     def _tell(self, number: int, here: Evaluation) -> None:
         now = time.monotonic()
         iteration = Iteration(
-            number, here.loss / self.n_pairs, now - self.started - self.watched, self.macs, self.inputs.rate, self.outputs.rate
+            number,
+            here.loss / self.n_pairs,
+            now - (self.started or now) - self.watched,
+            self.macs,
+            self.inputs.rate,
+            self.outputs.rate,
         )
         self.history.append(iteration)
         self.progress.note(

@@ -8,7 +8,7 @@ A block is `share` consecutive kept words (the centres), their context on both s
 
 With a tree the candidates are the distinct nodes on the paths to the centres; label[j, k] counts x_j's pairs that turn to 1 at
 node k and against[j, k] those that turn to 0. Where all rows compete the candidates are the centres alone; so they are
-where rows are found, until those join (`skipgram_found`).
+where rows are found, until those join (`skipgram_retrieved`).
 
 `share` = 0 draws noise afresh for every pair: a block is then one input and one centre, as in word2vec.c.
 """
@@ -19,27 +19,13 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel_part
 from embedx.kernels.gemm import TILE
-from embedx.kernels.random import bits, high_half, low_half_below
 from embedx.kernels.simd import LANES, store, zeros
-from embedx.samplers.alias import draw
-from embedx.text.heldout import CHUNK
-from embedx.text.tokenizer import END_OF_SENTENCE
 
 LOOP = 2 * LANES  # scores are padded to this: what LLVM takes in one turn of a vectorised loop, so that none is left over
 SLOTS = 512
-LEFT_OUT = -1
-
-DRAWN, PATH, ALL, FOUND = 0, 1, 2, 3
+DRAWN, PATH, ALL, RETRIEVED = 0, 1, 2, 3
+CANDIDATES = {"drawn": DRAWN, "path": PATH, "all": ALL, "retrieved": RETRIEVED}
 SUMS, SETS, PAIRS = 0, 1, 2
-
-
-class Stream(NamedTuple):
-    """The corpus as it lies on disk and what makes words of it."""
-
-    tokens: np.ndarray  # int32 (n,): provisional ids, END_OF_SENTENCE between sentences
-    word: np.ndarray  # int32 (n_types,): the word of a provisional id, or LEFT_OUT
-    keep: np.ndarray  # uint32 (n_types,): kept when 32 random bits do not exceed this
-    held_out: np.ndarray  # uint8 (n / CHUNK, rounded up): 1 for a chunk of tokens that training must not see
 
 
 class Plan(NamedTuple):
@@ -49,7 +35,8 @@ class Plan(NamedTuple):
     share: int
     n_draws: int
     n_rows: int  # of the outputs
-    rows: int  # DRAWN, PATH, ALL or FOUND
+    candidates: int  # DRAWN, PATH, ALL or RETRIEVED
+    conditional: bool  # what is drawn depends on the input
     form: int  # SUMS, SETS or PAIRS: how the objective takes the pairs of an input
     keeps_accidental_hits: bool
     uses_log_expected_count: bool
@@ -70,14 +57,6 @@ class Block(NamedTuple):
     n_pairs: np.ndarray  # int64 (max inputs,): the pairs of each input
 
 
-class Words(NamedTuple):
-    """The kept words of a stretch and its margins."""
-
-    word: np.ndarray  # int32
-    sentence: np.ndarray  # int32: which sentence each stands in
-    reach: np.ndarray  # int32: how far each one's window reaches
-
-
 @kernel_part
 def whole_loops(n):
     """n rounded up to whole LOOPs."""
@@ -92,13 +71,13 @@ def most_inputs(plan: Plan) -> int:
 def most_candidates(plan: Plan, longest_path: int) -> int:
     """How many candidates a block may have, in whole LOOPs."""
     centres = max(plan.share, 1)
-    return int(whole_loops(centres * longest_path if plan.rows == PATH else centres + plan.n_draws))
+    return int(whole_loops(centres * longest_path if plan.candidates == PATH else centres + plan.n_draws))
 
 
 def new_block(plan: Plan, longest_path: int) -> Block:
     """Memory for a block."""
     n_inputs, n_candidates = most_inputs(plan), most_candidates(plan, longest_path)
-    n_against = n_inputs if plan.rows == PATH else 0
+    n_against = n_inputs if plan.candidates == PATH else 0
     return Block(
         sizes=np.zeros(4, dtype=np.int64),
         inputs=np.zeros(n_inputs, dtype=np.int32),
@@ -110,78 +89,11 @@ def new_block(plan: Plan, longest_path: int) -> Block:
     )
 
 
-def new_words(plan: Plan, n_tokens: int) -> Words:
-    """Memory for the words of stretches of up to `n_tokens` tokens."""
-    capacity = n_tokens + 2 * plan.window
-    return Words(*(np.zeros(capacity, dtype=np.int32) for _ in range(3)))
-
-
-# ---- words
-
-
-@kernel_part
-def keep_words(stream, window, start, stop, key, words):
-    """Write the words of tokens[start:stop] that survive subsampling, with up to `window` more on each side of the stretch.
-
-    Return where the centres begin and end in `words`, how many words were written, and how many tokens of the stretch are words
-    at all. Without any centre nothing is written: a long run of words left out is walked through only once.
-    """
-    tokens = stream.tokens
-    n_seen = n_kept = 0
-    for position in range(start, stop):
-        if not _ends_sentence(stream, position) and stream.word[tokens[position]] != LEFT_OUT:
-            n_seen += 1
-            n_kept += _is_kept(stream, position, key)
-    if n_kept == 0:
-        return 0, 0, 0, n_seen
-    left = start
-    found = 0
-    while left > 0 and not _ends_sentence(stream, left - 1) and found < window:
-        left -= 1
-        found += _is_kept(stream, left, key)
-    n = 0
-    sentence = 0
-    first = last = 0
-    position = left
-    while position < tokens.size:
-        ends = _ends_sentence(stream, position)
-        if position == start:
-            first = n
-        if position >= stop and (n - last >= window or ends):
-            break
-        if ends:
-            sentence += 1
-        elif _is_kept(stream, position, key):
-            words.word[n] = stream.word[tokens[position]]
-            words.sentence[n] = sentence
-            words.reach[n] = 1 + low_half_below(bits(key, np.uint64(position)), window)
-            n += 1
-        position += 1
-        if position <= stop:
-            last = n
-    return first, last, n, n_seen
-
-
-@kernel_part
-def _ends_sentence(stream, position):
-    """Whether no window reaches across the token at `position`: a mark between sentences, or held out."""
-    return stream.tokens[position] == END_OF_SENTENCE or stream.held_out[position // CHUNK] > 0
-
-
-@kernel_part
-def _is_kept(stream, position, key):
-    """Whether the token at `position`, which ends no sentence, is a word of the vocabulary and survives subsampling."""
-    token = stream.tokens[position]
-    if stream.word[token] == LEFT_OUT:
-        return False
-    return high_half(bits(key, np.uint64(position))) <= np.uint64(stream.keep[token])
-
-
 # ---- blocks
 
 
 @kernel_part
-def plan_block(plan, draws, words, drawn_at, n_words, centre, last, context, key, drawn, block):
+def plan_block(sample, plan, draws, words, workspace, drawn_at, n_words, centre, last, context, key, drawn, block):
     """Fill `block` with the rows of the next block and return where the one after begins and how much noise was drawn.
 
     The next block starts at word `centre`; when every pair has its own noise, at that centre's pair with word `context`.
@@ -197,14 +109,15 @@ def plan_block(plan, draws, words, drawn_at, n_words, centre, last, context, key
     n_noise = 0
     if n_centres > 0:
         n_centres = _pairs(plan, draws, words, first, n_centres, begin, end, block, drawn_at, drawn)
-        drawn += plan.rows == PATH
-        if plan.rows == DRAWN:
+        drawn += plan.candidates == PATH
+        if plan.candidates == DRAWN:
             clear(block.drawn, 0, block.drawn.shape[1])
-            first_draw = drawn
-            for _ in range(plan.n_draws):
-                row = draw(draws.alias, key, np.uint64(drawn))
-                n_noise = _add_noise(row, plan.form == SETS, n_centres, n_noise, block, drawn_at, first_draw, drawn)
-                drawn += 1
+            input_word = np.int64(block.inputs[0]) if plan.conditional else np.int64(-1)
+            n_drawn = sample(draws, input_word, key, np.uint64(drawn), plan.n_draws, 0, workspace)
+            for d in range(n_drawn):
+                row = np.int64(workspace.rows[d])
+                n_noise = _add_noise(row, plan.form == SETS, n_centres, n_noise, block, drawn_at, drawn, drawn + d)
+            drawn += n_drawn
     block.sizes[0], block.sizes[1], block.sizes[2] = end - begin, n_centres, n_noise
     return centre, context, drawn
 
@@ -250,17 +163,17 @@ def _pairs(plan, draws, words, first, n_centres, begin, end, block, drawn_at, th
 
     Labels are cleared as far as any block writes them: a shorter block's noise stands where a longer one's centres stood.
     """
-    width = block.label.shape[1] if plan.rows == PATH else (max(plan.share, 1) + LANES - 1) // LANES * LANES
+    width = block.label.shape[1] if plan.candidates == PATH else (max(plan.share, 1) + LANES - 1) // LANES * LANES
     for j in range(end - begin):
         block.inputs[j] = words.word[begin + j]
         block.n_pairs[j] = 0
         clear(block.label, j, width)
-        if plan.rows == PATH:
+        if plan.candidates == PATH:
             clear(block.against, j, width)
     n = n_pairs = 0
     for y in range(first, first + n_centres):
         low, high = max(y - words.reach[y], begin), min(y + words.reach[y] + 1, end)
-        if plan.rows == PATH:
+        if plan.candidates == PATH:
             n = _add_path(draws, words, y, low, high, begin, n, block, drawn_at, this_draw)
         else:
             k = 0
@@ -286,8 +199,8 @@ def _add_path(draws, words, y, low, high, begin, n, block, drawn_at, this_draw):
 
     Only when a node with the same remainder was met in this block is it sought among the nodes.
     """
-    for at in range(draws.path_offsets[words.word[y]], draws.path_offsets[words.word[y] + 1]):
-        node, bit = draws.path_nodes[at], draws.path_bits[at]
+    for at in range(draws.offsets[words.word[y]], draws.offsets[words.word[y] + 1]):
+        node, bit = draws.rows[at], draws.values[at]
         k = 0 if drawn_at[node % SLOTS] == this_draw else n
         while k < n and block.candidates[k] != node:
             k += 1

@@ -22,9 +22,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from embedx.engine.loading import load_kernel
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import LANES, load, multiply_add, prefetch, splat, store, sum_of, zeros
+from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store, sum_of, zeros
+from embedx.objectives.contract import Objective
+from embedx.run.progress import Progress
 from embedx.search.index import build
 from embedx.search.query import candidates, new_probe
 from embedx.search.spec import Search
@@ -88,6 +91,9 @@ class Rows(Protocol):
 
     block: int  # inputs to take at a time
 
+    def compile(self, progress: Progress) -> None:
+        """Compile the kernel, or load it."""
+
     def refit(self, outputs: np.ndarray) -> None:
         """The output rows are these from now on."""
 
@@ -119,13 +125,16 @@ class AllRows:
     """All rows compete: exact, at two products of all inputs with all outputs."""
 
     def __init__(
-        self, coefficients: Any, constants: np.ndarray, counts: Counts, n_rows: int, columns: int, workers: "Workers"
+        self, objective: Objective, constants: np.ndarray, counts: Counts, n_rows: int, columns: int, workers: "Workers"
     ) -> None:
-        self.coefficients, self.constants, self.counts, self.workers = coefficients, constants, counts, workers
+        self.objective, self.constants, self.counts, self.workers = objective, constants, counts, workers
         self.columns = columns  # that hold anything; rows are padded
         self.block = max(1, min(BLOCK_FLOATS // n_rows, len(counts.offsets) - 1))
         self.z = np.empty((self.block, n_rows), dtype=np.float32)
         self.lines = [new_line(n_rows) for _ in range(workers.n)]
+
+    def compile(self, progress: Progress) -> None:
+        load_kernel(answer_all, self.objective, None, self.arguments(0, self.z, 0, 0, 0), progress)
 
     def refit(self, outputs: np.ndarray) -> None: ...
 
@@ -137,7 +146,7 @@ class AllRows:
         np.matmul(h, outputs.T, out=z)
 
         def answer(worker: int, begin: int, end: int) -> float:
-            return float(answer_all(self.coefficients, *self.arguments(worker, z, first, begin, end)))
+            return float(answer_all(self.objective.coefficients, *self.arguments(worker, z, first, begin, end)))
 
         loss = sum(self.workers.share_out(answer, len(h)))
         if side == INPUTS:
@@ -159,14 +168,20 @@ class FoundRows:
     block = BLOCK_INPUTS
 
     def __init__(
-        self, coefficients: Any, constants: np.ndarray, counts: Counts, n_rows: int, columns: int, workers: "Workers",
+        self, objective: Objective, constants: np.ndarray, counts: Counts, n_rows: int, columns: int, workers: "Workers",
         finder: Finder,
     ) -> None:  # fmt: skip
-        self.coefficients, self.constants, self.counts, self.workers = coefficients, constants, counts, workers
+        self.objective, self.constants, self.counts, self.workers = objective, constants, counts, workers
         self.columns = columns
         self.finder = finder
         self.lines = [new_line(n_rows) for _ in range(workers.n)]
         self.parts: list[np.ndarray] = []  # of the outputs' gradient, one for each worker
+
+    def compile(self, progress: Progress) -> None:
+        nothing = Found(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), 0)
+        table = aligned_zeros(0, self.columns)
+        like = self.arguments(0, table, table, nothing, 0, 0, 0, INPUTS, table, np.zeros(self.workers.n, dtype=np.int64))
+        load_kernel(answer_found, self.objective, None, like, progress)
 
     def refit(self, outputs: np.ndarray) -> None:
         self.finder.refit(outputs)
@@ -182,7 +197,7 @@ class FoundRows:
         def answer(worker: int, begin: int, end: int) -> float:
             target = self.parts[worker] if side == OUTPUTS else gradient
             arguments = self.arguments(worker, inputs, outputs, found, first, begin, end, side, target, candidates)
-            return float(answer_found(self.coefficients, *arguments))
+            return float(answer_found(self.objective.coefficients, *arguments))
 
         loss = sum(self.workers.share_out(answer, stop - first))
         if side == OUTPUTS and stop == len(inputs):

@@ -17,7 +17,7 @@ from scipy.sparse import issparse
 from embedx.kernels.batch import Batch, new_batch
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
-from embedx.samplers.path import Paths
+from embedx.samplers.contract import Paths
 
 FOR_EVER = 2**50  # updates after which every state stands still
 BLOCK_FLOATS = 1 << 18  # scores, or features as float64, worked on at a time: two megabytes stay in the cache

@@ -8,24 +8,34 @@ from embedx.kernels.batch import COEFFICIENTS
 from embedx.kernels.compiled import is_cached
 from embedx.objectives.contract import Objective
 from embedx.run.progress import Progress
+from embedx.samplers.contract import LOG_EXPECTED_COUNT, SAMPLE, Sampler
 
 
-def compile_coefficients(objective: Objective, signature: Any = COEFFICIENTS) -> None:
-    """Compile an objective's function, or load it from the disk cache."""
-    if hasattr(objective.coefficients, "compile"):
-        objective.coefficients.compile(signature)
+def compile_function(function: Any, signature: Any) -> None:
+    """Compile a function for this signature, or load it from the disk cache."""
+    if hasattr(function, "compile"):  # not plain Python under NUMBA_DISABLE_JIT
+        function.compile(signature)
 
 
-def load_kernel(kernel: Any, objective: Objective, like: tuple[Any, ...], progress: Progress) -> None:
-    """Compile a kernel that takes `coefficients` first, for arguments `like` these, or load it; says so when it takes a while.
+def load_kernel(
+    kernel: Any, objective: Objective, sampler: Sampler | None, like: tuple[Any, ...], progress: Progress
+) -> tuple[Any, ...]:
+    """Compile a kernel for arguments `like` these, or load it; says so when it takes a while. Return what to pass before them.
 
-    A kernel is compiled once for all objectives: it takes `coefficients` as a function pointer with a fixed signature.
+    A kernel is compiled once for all objectives and samplers: their functions, which it takes before all else, are pointers
+    with fixed signatures. One that draws nothing takes `coefficients` alone; `sampler` is then None.
     """
-    if not hasattr(kernel, "compile"):  # plain Python under NUMBA_DISABLE_JIT
-        return
-    if not is_cached(kernel, objective.coefficients):
+    functions: tuple[tuple[Any, Any], ...] = ((objective.coefficients, COEFFICIENTS),)
+    if sampler is not None:
+        functions += ((sampler.sample, SAMPLE), (sampler.log_expected_count, LOG_EXPECTED_COUNT))
+    pointers = tuple(function for function, _ in functions)
+    if not hasattr(kernel, "compile"):
+        return pointers
+    if not is_cached(kernel, *pointers):
         progress.note("compiling kernels, once for this version on this machine: about 20 seconds")
-    compile_coefficients(objective)
+    for function, signature in functions:
+        compile_function(function, signature)
     kernel.disable_compile(False)
-    kernel.compile((types.FunctionType(COEFFICIENTS), *(typeof(argument) for argument in like)))
-    kernel.disable_compile()  # else a call would compile again for this very `coefficients`, uncached
+    kernel.compile((*(types.FunctionType(signature) for _, signature in functions), *(typeof(each) for each in like)))
+    kernel.disable_compile()  # else a call would compile again for these very functions, uncached
+    return pointers

@@ -29,12 +29,10 @@ from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, open_uniform, uniform
 from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, sum_of, zeros
-from embedx.samplers.alias import draw
+from embedx.samplers.contract import SLOTS, SampleWorkspace, new_sample_workspace
 
 PAIR, SET, SUM = 0, 1, 2
 TAKES = {"single": PAIR, "joint": SET, "summed": SUM}
-PATH, REPLACED, COLLAPSED, DISTINCT = 0, 1, 2, 3  # draws with replacement, the same without repeats, distinct uniform ones
-SLOTS = 512
 AHEAD = 4  # candidates whose rows are asked for before they are needed
 
 
@@ -56,7 +54,8 @@ class Plan(NamedTuple):
     is_dense: bool
     has_hidden: bool
     takes: int
-    sampling: int
+    on_path: bool  # the candidates are the nodes on the way to the positive; else positives and draws
+    counts_repeats: bool  # of draws
     n_draws: int
     n_classes: int
     keeps_accidental_hits: bool
@@ -77,7 +76,7 @@ class Scratch(NamedTuple):
     n_candidates: np.ndarray  # int64 (max lines,)
     batch: Batch  # a row for each line, a column for each of its candidates
     drawn_at: np.ndarray  # int64 (SLOTS,): the last line that a row (or rank) with this remainder was drawn for
-    taken: np.ndarray  # int32 (max labels + n_draws,): ranks of distinct draws, and the labels they avoid
+    draws: SampleWorkspace
     gradient: np.ndarray  # float32 (1, stride of the output rows)
     groups: Groups  # entries by output row
     features: FeatureScratch  # of the hidden layer
@@ -90,7 +89,7 @@ def new_scratch(plan: Plan, examples: Examples, n_rows: int, longest_path: int, 
     batch = min(plan.batch_size, len(n_labels))
     lines = batch if plan.takes != PAIR or plan.one_label else max(int(n_labels[:batch].sum()), 1)
     positives = 1 if plan.takes == PAIR or plan.one_label else most_labels
-    width = longest_path if plan.sampling == PATH else positives + plan.n_draws
+    width = longest_path if plan.on_path else positives + plan.n_draws
     stride = padded(plan.dim)
     has_h = plan.is_dense or plan.has_hidden
 
@@ -102,7 +101,7 @@ def new_scratch(plan: Plan, examples: Examples, n_rows: int, longest_path: int, 
         n_candidates=np.zeros(lines, dtype=np.int64),
         batch=new_batch(lines, width, uniforms_width),
         drawn_at=np.full(SLOTS, -1, dtype=np.int64),
-        taken=np.zeros(most_labels + plan.n_draws + 1, dtype=np.int32),
+        draws=new_sample_workspace(plan.n_draws, most_labels),
         gradient=np.zeros((1, stride), dtype=np.float32),
         groups=new_groups(n_rows, lines * width),
         features=new_feature_scratch(examples, plan.n_features if plan.has_hidden else 0, batch, plan.dim),
@@ -111,7 +110,22 @@ def new_scratch(plan: Plan, examples: Examples, n_rows: int, longest_path: int, 
 
 @kernel
 def train_stretch(
-    coefficients, tables, examples, draws, constants, optimizer, plan, scratch, order, start, stop, lr, clock, key
+    coefficients,
+    sample,
+    log_expected_count,
+    tables,
+    examples,
+    draws,
+    constants,
+    optimizer,
+    plan,
+    scratch,
+    order,
+    start,
+    stop,
+    lr,
+    clock,
+    key,
 ):
     """Train on the examples order[start:stop], a minibatch at a time; return the summed loss, the number of lines, the clock.
 
@@ -122,7 +136,9 @@ def train_stretch(
     scratch.drawn_at[:] = -1
     for begin in range(start, stop, plan.batch_size):
         end = min(begin + plan.batch_size, stop)
-        n_lines, width = _choose(tables, examples, draws, optimizer, plan, scratch, order, begin, end, clock, key)
+        n_lines, width = _choose(
+            sample, log_expected_count, tables, examples, draws, optimizer, plan, scratch, order, begin, end, clock, key
+        )
         read_examples(tables, examples, optimizer, plan, scratch, order, begin, end, clock)
         score_candidates(tables, examples, plan, scratch, order, begin, n_lines)
         loss += coefficients(scratch.batch, tables.state, constants, n_lines, width, np.float32(lr))
@@ -145,7 +161,7 @@ def train_stretch(
 
 
 @kernel_part
-def _choose(tables, examples, draws, optimizer, plan, scratch, order, begin, end, clock, key):
+def _choose(sample, log_expected_count, tables, examples, draws, optimizer, plan, scratch, order, begin, end, clock, key):
     """Write the lines of a minibatch, all but their scores; return how many there are and the largest number of candidates."""
     p = 0
     width = 0
@@ -157,12 +173,13 @@ def _choose(tables, examples, draws, optimizer, plan, scratch, order, begin, end
             continue
         if plan.takes == PAIR:
             for at in range(first, last):
-                n = _choose_line(examples, draws, plan, scratch, p, at, at + 1, bits(stream, np.uint64(at - first)))
+                own = bits(stream, np.uint64(at - first))
+                n = _choose_line(sample, log_expected_count, examples, draws, plan, scratch, p, i, at, at + 1, own)
                 width = max(width, n)
                 visit(tables, plan, scratch, p, position - begin, i, stream, at - first)
                 p += 1
         else:
-            n = _choose_line(examples, draws, plan, scratch, p, first, last, stream)
+            n = _choose_line(sample, log_expected_count, examples, draws, plan, scratch, p, i, first, last, stream)
             width = max(width, n)
             visit(tables, plan, scratch, p, position - begin, i, stream, 0)
             p += 1
@@ -200,17 +217,14 @@ def visit(tables, plan, scratch, p, e, i, stream, number):
 
 
 @kernel_part
-def _choose_line(examples, draws, plan, scratch, p, first, last, stream):
-    """Write the candidates of line p, whose positives are label_ids[first:last]; return their number."""
-    if plan.sampling == PATH:
+def _choose_line(sample, log_expected_count, examples, draws, plan, scratch, p, i, first, last, stream):
+    """Write the candidates of line p, of example i, whose positives are label_ids[first:last]; return their number."""
+    if plan.on_path:
         n = _path(draws, scratch, p, np.int64(examples.label_ids[first]))
     else:
         for at in range(first, last):
             add_candidate(scratch, p, at - first, np.int64(examples.label_ids[at]), 1, 0)
-        if plan.sampling == DISTINCT:
-            n = _distinct_draws(plan, scratch, p, last - first, stream)
-        else:
-            n = _draws(draws, plan, scratch, p, last - first, stream)
+        n = _draws(sample, log_expected_count, draws, plan, scratch, p, i, last - first, stream)
         if plan.takes == SUM:
             for c in range(n):
                 scratch.batch.sample_count[p, c] *= np.float32(last - first)
@@ -230,87 +244,42 @@ def add_candidate(scratch, p, c, row, label, count):
 @kernel_part
 def _path(draws, scratch, p, label):
     """The nodes on the way to a label; the number of them."""
-    begin, end = draws.path_offsets[label], draws.path_offsets[label + 1]
+    begin, end = draws.offsets[label], draws.offsets[label + 1]
     for at in range(begin, end):
-        bit = draws.path_bits[at]
-        add_candidate(scratch, p, at - begin, np.int64(draws.path_nodes[at]), bit, np.float32(1) - bit)
+        bit = draws.values[at]
+        add_candidate(scratch, p, at - begin, np.int64(draws.rows[at]), bit, np.float32(1) - bit)
     return end - begin
 
 
 @kernel_part
-def _draws(draws, plan, scratch, p, n_positives, stream):
-    """Draw from the sampler; rows drawn again count again, unless draws are collapsed. Return the number of candidates."""
+def _draws(sample, log_expected_count, draws, plan, scratch, p, i, n_positives, stream):
+    """Add what the sampler draws for line p, of example i, to its positives. Return the number of candidates."""
+    rows, sample_count, drawn_at = scratch.rows, scratch.batch.sample_count, scratch.drawn_at
+    n_avoided = 0 if plan.keeps_accidental_hits else n_positives
+    for c in range(n_avoided):
+        scratch.draws.avoided[c] = rows[p, c]
+    n_drawn = sample(draws, i, stream, np.uint64(0), plan.n_draws, n_avoided, scratch.draws)
     n = n_positives
     for c in range(n_positives):
-        scratch.drawn_at[scratch.rows[p, c] % SLOTS] = p
-    for d in range(plan.n_draws):
-        row = draw(draws.alias, stream, np.uint64(d))
+        drawn_at[rows[p, c] % SLOTS] = p
+    for d in range(n_drawn):
+        row = np.int64(scratch.draws.rows[d])
         slot = row % SLOTS
         at = n
-        if scratch.drawn_at[slot] == p:
+        if drawn_at[slot] == p:
             at = 0
-            while at < n and scratch.rows[p, at] != row:
+            while at < n and rows[p, at] != row:
                 at += 1
-        scratch.drawn_at[slot] = p
+        drawn_at[slot] = p
         if at == n:
             add_candidate(scratch, p, n, row, 0, 1)
             n += 1
         elif at >= n_positives or plan.keeps_accidental_hits:
-            scratch.batch.sample_count[p, at] = 1 if plan.sampling == COLLAPSED else scratch.batch.sample_count[p, at] + 1
+            sample_count[p, at] = sample_count[p, at] + 1 if plan.counts_repeats else 1
     if plan.uses_log_expected_count:
-        for c in range(n):
-            scratch.batch.log_expected_count[p, c] = draws.log_expected[scratch.rows[p, c]]
+        log_expected_count(draws, i, n_drawn, n_avoided, rows[p], n, scratch.batch.log_expected_count[p])
     for c in range(n):
-        scratch.drawn_at[scratch.rows[p, c] % SLOTS] = -1
-    return n
-
-
-@kernel_part
-def _distinct_draws(plan, scratch, p, n_positives, stream):
-    """Draw distinct rows uniformly: among all if hits are kept, else among the others. Return the number of candidates.
-
-    Floyd's algorithm (Bentley & Floyd 1987) over the ranks of the rows that may be drawn; a rank becomes a row by skipping the
-    positives below it.
-    """
-    n_avoided = 0 if plan.keeps_accidental_hits else n_positives
-    for c in range(n_avoided):  # sorted copies
-        row = scratch.rows[p, c]
-        at = c
-        while at > 0 and scratch.taken[at - 1] > row:
-            scratch.taken[at] = scratch.taken[at - 1]
-            at -= 1
-        scratch.taken[at] = row
-    n_free = plan.n_classes - n_avoided
-    n_draws = min(plan.n_draws, n_free)
-    n = n_positives
-    for d in range(n_draws):
-        last = n_free - n_draws + d
-        rank = min(np.int64(uniform(stream, np.uint64(d)) * (last + 1)), last)
-        if scratch.drawn_at[rank % SLOTS] == p:  # else it is new, and a hundred draws need not be looked through
-            for before in range(d):
-                if scratch.taken[n_avoided + before] == rank:
-                    rank = last
-                    break
-        scratch.drawn_at[rank % SLOTS] = p
-        scratch.taken[n_avoided + d] = rank
-        row = rank
-        for c in range(n_avoided):
-            row += scratch.taken[c] <= row
-        at = n
-        if plan.keeps_accidental_hits:
-            for c in range(n_positives):
-                at = c if scratch.rows[p, c] == row else at
-        if at == n:
-            add_candidate(scratch, p, n, row, 0, 1)
-            n += 1
-        else:
-            scratch.batch.sample_count[p, at] = 1
-    for d in range(n_draws):
-        scratch.drawn_at[scratch.taken[n_avoided + d] % SLOTS] = -1
-    if n_free > 0:
-        log_expected = np.float32(np.log(max(n_draws, 1) / n_free))
-        for c in range(n):
-            scratch.batch.log_expected_count[p, c] = log_expected
+        drawn_at[rows[p, c] % SLOTS] = -1
     return n
 
 

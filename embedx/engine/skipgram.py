@@ -26,13 +26,10 @@ from embedx.engine.blocks import (
     SUMS,
     Block,
     Plan,
-    Words,
     clear,
-    keep_words,
     most_candidates,
     most_inputs,
     new_block,
-    new_words,
     plan_block,
     whole_loops,
 )
@@ -41,6 +38,8 @@ from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import TILE, scores, weighted_sums, weighted_sums_transposed
 from embedx.kernels.random import bits, open_uniform
 from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store, sum_of, zeros
+from embedx.samplers.contract import SampleWorkspace, new_sample_workspace
+from embedx.text.subsampling import Words, keep_words, new_words
 
 SMALLEST_SQUARE = np.float32(1e-12)
 ROWS = 64  # of the outputs, that are looked at together where all compete: they stay in the core's own cache
@@ -63,6 +62,7 @@ class Scratch(NamedTuple):
     words: Words
     now: Block
     ahead: Block
+    draws: SampleWorkspace
     drawn_at: np.ndarray  # int64 (SLOTS,): the last draw of a row with this remainder; tells cheaply that a row is new
     h: np.ndarray  # float32 (max inputs, stride)
     w: np.ndarray  # float32 (max candidates or ROWS, stride)
@@ -72,6 +72,7 @@ class Scratch(NamedTuple):
     batch: Batch  # (max inputs, max candidates or ROWS): a line for each input; its labels are those of the block
     all_z: np.ndarray  # float32 (max inputs, n_rows), where all rows compete
     pairs: Batch  # (max lines, width of a line): the pairs of an input, or a line of all rows
+    log_expected: np.ndarray  # float32 (max candidates,): of the candidates of a block
     line_sum: np.ndarray  # float32 (1, width of a line), where all rows compete
     hit: np.ndarray  # int64 (max centres,): the column of a line where each centre is among the noise; -1 if it is not
     clock: np.ndarray  # uint64 (2,): key and counter of the stream that `uniforms` come from
@@ -81,7 +82,7 @@ class Scratch(NamedTuple):
 def new_scratch(plan: Plan, n_tokens: int, columns: int, longest_path: int, uniforms_width: int) -> Scratch:
     """Memory for a worker that trains stretches of up to `n_tokens` tokens on rows of `columns` numbers."""
     n_inputs, n_candidates = most_inputs(plan), most_candidates(plan, longest_path)
-    if plan.rows == ALL:
+    if plan.candidates == ALL:
         n_candidates = ROWS
         lines, width, n_whole = 1, int(whole_loops(plan.n_rows)), n_inputs
     else:
@@ -91,9 +92,10 @@ def new_scratch(plan: Plan, n_tokens: int, columns: int, longest_path: int, unif
         return np.zeros((rows, width), dtype=np.float32)
 
     return Scratch(
-        words=new_words(plan, n_tokens),
+        words=new_words(plan.window, n_tokens),
         now=new_block(plan, longest_path),
         ahead=new_block(plan, longest_path),
+        draws=new_sample_workspace(plan.n_draws, 0),
         drawn_at=np.full(SLOTS, -1, dtype=np.int64),
         h=aligned_zeros(n_inputs, columns),
         w=aligned_zeros(n_candidates, columns),
@@ -103,6 +105,7 @@ def new_scratch(plan: Plan, n_tokens: int, columns: int, longest_path: int, unif
         batch=new_batch(n_inputs, n_candidates, uniforms_width),
         all_z=matrix(n_whole, width),
         pairs=new_batch(lines, width, uniforms_width),
+        log_expected=np.zeros(n_candidates, dtype=np.float32),
         line_sum=matrix(min(n_whole, 1), width),
         hit=np.zeros(max(plan.share, 1), dtype=np.int64),
         clock=np.zeros(2, dtype=np.uint64),
@@ -111,7 +114,9 @@ def new_scratch(plan: Plan, n_tokens: int, columns: int, longest_path: int, unif
 
 
 @kernel
-def train_stretch(coefficients, tables, stream, draws, constants, plan, scratch, start, stop, lr, key, noise_key):
+def train_stretch(
+    coefficients, sample, log_expected_count, tables, stream, draws, constants, plan, scratch, start, stop, lr, key, noise_key
+):
     """Train on the centres among tokens[start:stop]; return the summed loss, the pairs and the corpus words seen.
 
     `key` decides which words are kept and how wide their windows are, by position in the corpus alone; `noise_key` what is
@@ -125,17 +130,19 @@ def train_stretch(coefficients, tables, stream, draws, constants, plan, scratch,
     drawn_at[:] = -1
     scratch.clock[0], scratch.clock[1] = bits(noise_key, np.uint64(2**63)), np.uint64(0)
     drawn = 0
-    centre, context, drawn = plan_block(plan, draws, words, drawn_at, n_words, first, last, 0, noise_key, drawn, now)
+    centre, context, drawn = plan_block(
+        sample, plan, draws, words, scratch.draws, drawn_at, n_words, first, last, 0, noise_key, drawn, now
+    )
     while now.sizes[1] > 0:
         centre, context, drawn = plan_block(
-            plan, draws, words, drawn_at, n_words, centre, last, context, noise_key, drawn, ahead
+            sample, plan, draws, words, scratch.draws, drawn_at, n_words, centre, last, context, noise_key, drawn, ahead
         )
         _ask_for(tables.inputs, ahead.inputs, ahead.sizes[0])
         _ask_for(tables.outputs, ahead.candidates, ahead.sizes[1] + ahead.sizes[2])
-        if plan.rows == ALL:
+        if plan.candidates == ALL:
             loss += _train_on_all(coefficients, tables, constants, plan, scratch, now, lr)
         else:
-            loss += train_block(coefficients, tables, draws.log_expected, constants, plan, scratch, now, lr)
+            loss += train_block(coefficients, log_expected_count, tables, draws, constants, plan, scratch, now, lr)
         n_pairs += now.sizes[3]
         now, ahead = ahead, now
     return loss, n_pairs, n_seen
@@ -150,7 +157,7 @@ def _ask_for(table, rows, n):
 
 
 @kernel_part
-def train_block(coefficients, tables, log_expected, constants, plan, scratch, block, lr):
+def train_block(coefficients, log_expected_count, tables, draws, constants, plan, scratch, block, lr):
     """Train on one planned block; return its summed loss."""
     n_inputs, n_candidates = block.sizes[0], block.sizes[1] + block.sizes[2]
     n_h, n_w = _whole_tiles(n_inputs), _whole_tiles(n_candidates)
@@ -159,13 +166,16 @@ def train_block(coefficients, tables, log_expected, constants, plan, scratch, bl
     scores(scratch.h, n_h, scratch.w, n_w, scratch.batch.z)
     if plan.uses_score_gain:
         _measure(scratch, scratch.w, n_candidates, plan.bias, block)
-    if plan.rows == PATH or plan.form == SUMS or plan.form == SETS:
-        loss = _lines_of_inputs(coefficients, tables, log_expected, constants, plan, scratch, block, lr)
+    if plan.candidates != PATH:
+        input_word = np.int64(block.inputs[0]) if plan.conditional else np.int64(-1)
+        log_expected_count(draws, input_word, plan.n_draws, 0, block.candidates, n_candidates, scratch.log_expected)
+    if plan.candidates == PATH or plan.form == SUMS or plan.form == SETS:
+        loss = _lines_of_inputs(coefficients, tables, constants, plan, scratch, block, lr)
     else:
         loss = 0.0
-        _prepare_lines(log_expected, plan, scratch, block)
+        _prepare_lines(plan, scratch, block)
         for j in range(n_inputs):
-            loss += _pairs_of_input(coefficients, tables, log_expected, constants, plan, scratch, block, j, lr)
+            loss += _pairs_of_input(coefficients, tables, constants, plan, scratch, block, j, lr)
     weighted_sums(scratch.batch.z, n_h, scratch.w, n_candidates, scratch.h_gradient)
     weighted_sums_transposed(scratch.batch.z, n_w, scratch.h, n_inputs, scratch.w_gradient)
     _descend_inputs(tables, plan, scratch, block, lr)
@@ -226,13 +236,13 @@ def _descend_inputs(tables, plan, scratch, block, lr):
 
 
 @kernel_part
-def _lines_of_inputs(coefficients, tables, log_expected, constants, plan, scratch, block, lr):
+def _lines_of_inputs(coefficients, tables, constants, plan, scratch, block, lr):
     """Turn all scores into coefficients at once, a line for each input. Return the loss."""
     n_inputs, n_centres, n_candidates = block.sizes[0], block.sizes[1], block.sizes[1] + block.sizes[2]
     n = whole_loops(n_candidates)
     own = scratch.batch
     for j in range(n_inputs):
-        if plan.rows == PATH:
+        if plan.candidates == PATH:
             for k in range(0, n, LANES):
                 store(own.sample_count, j, k, load(block.against, j, k))
         else:
@@ -242,7 +252,7 @@ def _lines_of_inputs(coefficients, tables, log_expected, constants, plan, scratc
                 store(own.sample_count, j, k, multiply_add(weight, load(block.drawn, 0, k), zeros()))
             if plan.uses_log_expected_count:
                 for k in range(n_candidates):
-                    own.log_expected_count[j, k] = log_expected[block.candidates[k]]
+                    own.log_expected_count[j, k] = scratch.log_expected[k]
             if plan.form == SETS:
                 for k in range(n_centres):
                     own.sample_count[j, k] = np.float32(0) if block.label[j, k] > 0 else np.float32(1)
@@ -255,13 +265,13 @@ def _lines_of_inputs(coefficients, tables, log_expected, constants, plan, scratc
 
 
 @kernel_part
-def _prepare_lines(log_expected, plan, scratch, block):
+def _prepare_lines(plan, scratch, block):
     """Write what the lines of all pairs of a block have in common: the noise in columns 1 on; where each centre is among it."""
     n_centres, n_noise = block.sizes[1], block.sizes[2]
     sample_count, log_expected_count = scratch.pairs.sample_count, scratch.pairs.log_expected_count
     for k in range(n_noise):
         sample_count[0, 1 + k] = block.drawn[0, n_centres + k]
-        log_expected_count[0, 1 + k] = log_expected[block.candidates[n_centres + k]]
+        log_expected_count[0, 1 + k] = scratch.log_expected[n_centres + k]
     for e in range(1, sample_count.shape[0]):
         for k in range(0, sample_count.shape[1], LANES):
             store(sample_count, e, k, load(sample_count, 0, k))
@@ -273,7 +283,7 @@ def _prepare_lines(log_expected, plan, scratch, block):
 
 
 @kernel_part
-def _pairs_of_input(coefficients, tables, log_expected, constants, plan, scratch, block, j, lr):
+def _pairs_of_input(coefficients, tables, constants, plan, scratch, block, j, lr):
     """Turn the scores of input j into coefficients, one positive at a time, each against all the noise. Return the loss."""
     n_centres, n_noise = block.sizes[1], block.sizes[2]
     pairs = scratch.pairs
@@ -285,7 +295,7 @@ def _pairs_of_input(coefficients, tables, log_expected, constants, plan, scratch
                 z[e, 1 + k] = scratch.batch.z[j, n_centres + k]
             hit = scratch.hit[i]
             z[e, 0], label[e, 0] = scratch.batch.z[j, i], block.label[j, i]
-            pairs.log_expected_count[e, 0] = log_expected[block.candidates[i]]
+            pairs.log_expected_count[e, 0] = scratch.log_expected[i]
             sample_count[e, 0] = sample_count[e, hit] if hit > 0 and plan.keeps_accidental_hits else np.float32(0)
             if hit > 0:
                 sample_count[e, hit] = 0

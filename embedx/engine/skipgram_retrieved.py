@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.engine.blocks import clear, keep_words, plan_block, whole_loops
+from embedx.engine.blocks import clear, plan_block, whole_loops
 from embedx.engine.skipgram import train_block
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.search.query import Probe, candidates, new_probe
 from embedx.search.spec import Search
 from embedx.search.updater import Moved, new_moved, remember
+from embedx.text.subsampling import keep_words
 
 MOST_FOUND = 4096  # rows that a block takes beside its centres
 STORE = 1 << 22  # rows that the words of a stretch may find together, before their words are looked up anew
@@ -45,8 +46,9 @@ def new_finding(n_words: int, n_rows: int, search: Search) -> Finding:
 
 @kernel
 def train_stretch(
-    coefficients, tables, stream, draws, index, search, constants, plan, scratch, finding, start, stop, lr, key, noise_key
-):
+    coefficients, sample, log_expected_count, tables, stream, draws, index, search, constants, plan, scratch, finding,
+    start, stop, lr, key, noise_key,
+):  # fmt: skip
     """Train on the centres among tokens[start:stop]; return the summed loss, the pairs and the corpus words seen.
 
     As `skipgram.train_stretch`, but for the rows that compete.
@@ -57,14 +59,16 @@ def train_stretch(
     n_pairs = 0
     scratch.clock[0], scratch.clock[1] = noise_key, np.uint64(0)
     _forget_words(finding)
-    centre, context, drawn = plan_block(plan, draws, words, scratch.drawn_at, n_words, first, last, 0, noise_key, 0, block)
+    centre, context, drawn = plan_block(
+        sample, plan, draws, words, scratch.draws, scratch.drawn_at, n_words, first, last, 0, noise_key, 0, block
+    )
     while block.sizes[1] > 0:
         _add_found(index, search, tables, finding, block)
-        loss += train_block(coefficients, tables, draws.log_expected, constants, plan, scratch, block, lr)
+        loss += train_block(coefficients, log_expected_count, tables, draws, constants, plan, scratch, block, lr)
         remember(block.candidates, block.sizes[1] + block.sizes[2], finding.moved)
         n_pairs += block.sizes[3]
         centre, context, drawn = plan_block(
-            plan, draws, words, scratch.drawn_at, n_words, centre, last, context, noise_key, drawn, block
+            sample, plan, draws, words, scratch.draws, scratch.drawn_at, n_words, centre, last, context, noise_key, drawn, block
         )
     return loss, n_pairs, n_seen
 

@@ -24,12 +24,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx import objectives
+from embedx import objectives, samplers
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import blocks_of_rows, fit_temperature
 from embedx.labeled.data import Labels
 from embedx.run.progress import Progress, Silent
-from embedx.samplers.draws import noise_distribution
 from embedx.settings import TextSettings
 from embedx.text.encode import Corpora, encode
 from embedx.text.heldout import CHUNK
@@ -250,10 +249,9 @@ def log_probability_of(vectors: WordVectors) -> LogProbability:
     found = objectives.find(vectors.facts["objective"])
     objective = found(found.Settings.from_options(settings))
     objective.prepare(kept_counts(counts, settings["sample"]))
-    log_noise = np.zeros(len(counts), dtype=np.float32)
-    if settings["sampler"] in ("unigram", "uniform"):  # else nothing was drawn
-        noise = noise_distribution(counts, settings["sampler"], settings["sampler_exponent"])
-        log_noise = np.log(noise).astype(np.float32)
+    sampler = samplers.recorded(settings, replacement=True)
+    sampler.prepare(counts, paths=objective.paths())
+    log_noise = sampler.log_noise(objective.negatives)
     output, bias = vectors.arrays["output"], vectors.arrays.get("bias", np.float32(0))
     size = max(1, BLOCK_FLOATS // len(counts))
 

@@ -57,12 +57,12 @@ MEASURED_FILE = Path(__file__).with_name("measured.json")  # written by `python 
 
 def table() -> list[tuple[str, ...]]:
     """All objectives, a row each, under TABLE_HEAD; "rows" is how many output rows an example with one label meets."""
-    rows = {"all": "K", "path": "log K", "unigram": "1 + m", "uniform": "1 + m", "search": "found"}
+    rows = {"all": "K", "path": "log K", "drawn": "1 + m", "retrieved": "found"}
     scores = measured()["objectives"]
     return [
         (
-            name, each.formula, f"{each.title}; {each.paper}", rows[each.samplers[0]], ", ".join(each.samplers), needs(each),
-            each.advice, *told(scores.get(name)),
+            name, each.formula, f"{each.title}; {each.paper}", rows[each.candidates[0]], ", ".join(each.samplers()),
+            needs(each), each.advice, *told(scores.get(name)),
         )
         for name, each in OBJECTIVES.items()
     ]  # fmt: skip
@@ -70,10 +70,9 @@ def table() -> list[tuple[str, ...]]:
 
 def needs(objective: type[Objective]) -> str:
     """What an objective needs beside the scores, in words."""
-    draws = {"unigram", "uniform"} & set(objective.samplers)
     found = [
-        ("a tree", "path" in objective.samplers),
-        ("the chance of each draw", draws and objective.uses_log_expected_count),
+        ("a tree", "path" in objective.candidates),
+        ("the chance of each draw", "drawn" in objective.candidates and objective.uses_log_expected_count),
         (f"{_count(objective.state_width, 'number')} kept for each input", objective.state_width),
         (f"{_count(objective.uniforms_width, 'random number')} for each example", objective.uniforms_width),
         ("the length of the input vector", objective.uses_score_gain),

@@ -101,7 +101,7 @@ class Bouchard(Objective):
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"share": 32}
-    samplers = ("uniform", "unigram", "all")
+    noise = "uniform"
     stable = True
     unbiased = True
     bound = True

@@ -49,7 +49,7 @@ with certainty rather than drawn has sample_count 1 and log_expected_count 0. On
 One whose positives are "joint" and that takes `pairs_as_set` is told the same, and takes the m positives for one set, not for m
 pairs.
 
-Which rows compete is decided by the sampler (`embedx.samplers`), among those that an objective names in `samplers`.
+Which rows compete is decided by a sampler (`embedx.samplers`), of a kind that the objective names in `candidates`.
 """
 
 import dataclasses
@@ -58,7 +58,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from embedx.samplers.path import Paths
+from embedx.samplers import names_of
+from embedx.samplers.contract import Candidates, Paths
 from embedx.search.spec import Search
 from embedx.settings import Settings, param
 
@@ -81,7 +82,8 @@ class Objective:
     Settings: ClassVar[type[Settings]] = Settings
     kind: ClassVar[Literal["gradient", "proximal"]] = "gradient"  # "proximal": z is overwritten by a proximal step over -lr
     positives: ClassVar[Literal["single", "joint", "summed"]] = "single"
-    samplers: ClassVar[tuple[str, ...]] = ("unigram", "uniform", "all")  # the first is the default
+    candidates: ClassVar[tuple[Candidates, ...]] = ("drawn", "all")  # which samplers it takes; the first kind is the default
+    noise: ClassVar[str] = "unigram"  # of those that draw, the sampler that suits it best
     keeps_accidental_hits: ClassVar[bool] = False
     separable: ClassVar[bool] = False  # a coefficient depends on its own candidate alone
     sparse_gradient: ClassVar[bool] = False  # among all rows most coefficients are exactly 0
@@ -98,6 +100,11 @@ class Objective:
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
+
+    @classmethod
+    def samplers(cls) -> tuple[str, ...]:
+        """The names of the samplers that it takes; the first is the default."""
+        return names_of(cls.candidates, cls.noise)
 
     @property
     def coefficients(self) -> Any:
@@ -128,11 +135,11 @@ class Objective:
         """Fit what depends on how often each class occurs, int64 (n_classes,): a tree. Done before training and on loading."""
 
     def paths(self) -> Paths | None:
-        """The tree, for objectives that take the sampler "path"."""
+        """The tree, for objectives that take candidates on its path."""
         return None
 
     def search(self, n_classes: int) -> Search | None:
-        """How rows are found, for objectives that take the sampler "search"."""
+        """How rows are found, for objectives that take retrieved candidates."""
         return None
 
     def n_rows(self, n_classes: int) -> int:

@@ -14,7 +14,7 @@ from embedx.kernels.maths import sigmoid, softplus
 from embedx.objectives.contract import Objective
 from embedx.objectives.huffman import Tree, follow, huffman, log_odds
 from embedx.objectives.parts import log_sigmoid
-from embedx.samplers.path import Paths
+from embedx.samplers.contract import Paths
 
 
 @kernel
@@ -40,7 +40,7 @@ class HierarchicalSoftmax(Objective):
     advice = "probabilities at log K cost, without noise; best when rare classes matter little"
     coefficients = staticmethod(coefficients)
     word_defaults = {"learning_rate": 1.0}
-    samplers = ("path",)
+    candidates = ("path",)
     stable = True
     ranks_by_score = False
     merges_pairs = True

@@ -177,7 +177,7 @@ class Margin(Objective):
     coefficients = staticmethod(coefficients)
     positives = "joint"
     pairs_as_set = True
-    samplers = ("all", "unigram", "uniform")
+    candidates = ("all", "drawn")
     sparse_gradient = True
     stable = True
     calibrated = False

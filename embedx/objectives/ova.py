@@ -81,7 +81,8 @@ class OneVsAll(Objective):
     coefficients = staticmethod(coefficients)
     word_defaults = {"sampler": "all"}
     positives = "joint"
-    samplers = ("all", "uniform", "unigram")
+    candidates = ("all", "drawn")
+    noise = "uniform"
     separable = True
     stable = True
     unbiased = True

@@ -49,7 +49,7 @@ class OneVsEach(Objective):
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"learning_rate": 2.0, "sampler": "unigram"}
-    samplers = ("uniform", "unigram", "all")
+    noise = "uniform"
     stable = True
     unbiased = True
     bound = True

@@ -40,7 +40,8 @@ class Searched(Objective):
 
     positives = "joint"
     pairs_as_set = True
-    samplers = ("search", "uniform", "unigram", "all")
+    candidates = ("retrieved", "drawn", "all")
+    noise = "uniform"
     stable = True
     word_defaults = {"loss": "softmax", "keep": 1.0}  # the probability of words lies on many rows
     settings: SearchSettings

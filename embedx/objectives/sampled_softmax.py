@@ -88,7 +88,6 @@ class SampledSoftmax(Objective):
     advice = "close to the softmax with hundreds of negatives; with few it is biased"
     Settings = SampledSoftmaxSettings
     coefficients = staticmethod(coefficients)
-    samplers = ("unigram", "uniform", "all")
     stable = True
 
     @property

@@ -51,6 +51,6 @@ class Softmax(Objective):
     word_defaults = {"share": 32}
     positives = "joint"
     merges_pairs = True
-    samplers = ("all",)
+    candidates = ("all",)
     stable = True
     uses_log_expected_count = False

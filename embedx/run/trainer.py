@@ -1,40 +1,23 @@
-"""Runs stretches of data through a training kernel: threads, learning rate, progress, clean ends and the divergence guard.
+"""Has a strategy train stretches of data: threads, learning rate, progress, clean ends and the divergence guard.
 
-The trainer knows neither text nor objectives. It is given `train`, a plain function that trains one stretch with one worker's
-scratch and returns what happened; it decides which stretch is next, at which rate, and when to stop.
+The trainer knows neither text nor objectives. It is given a `Strategy`, which trains one stretch with one worker's memory and
+returns what happened; it decides which stretch is next, at which rate, and when to stop.
 """
 
 import math
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from embedx.errors import DivergedError
 from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress
-
-
-@dataclass
-class Tally:
-    """What was done, summed in float64."""
-
-    loss: float = 0.0
-    pairs: int = 0
-    words: int = 0  # words of the vocabulary read, before subsampling; or examples
-
-    def __add__(self, other: "Tally") -> "Tally":
-        return Tally(self.loss + other.loss, self.pairs + other.pairs, self.words + other.words)
-
-    def since(self, earlier: "Tally") -> "Tally":
-        return Tally(self.loss - earlier.loss, self.pairs - earlier.pairs, self.words - earlier.words)
-
-    @property
-    def mean_loss(self) -> float | None:
-        """Loss per pair, in nats; None if there was no pair."""
-        return self.loss / self.pairs if self.pairs else None
+from embedx.run.state import TrainState
+from embedx.run.strategy import Strategy
+from embedx.run.tally import Tally
 
 
 @dataclass
@@ -47,6 +30,7 @@ class Outcome:
     first_loss: float | None  # mean per pair over the first twentieth of the run
     final_loss: float | None  # and over the last
     interrupted_by: BaseException | None = None  # the KeyboardInterrupt that ended it early, if one did
+    state: TrainState = field(default_factory=TrainState)  # with which another run can go on from here
 
 
 SCHEDULES = ("linear", "constant", "inverse-sqrt", "inverse")
@@ -56,7 +40,7 @@ SCHEDULES = ("linear", "constant", "inverse-sqrt", "inverse")
 class Schedule:
     """How long to train, and the learning rate on the way.
 
-    The end is `epochs` passes over `n_stretches` stretches of `n_words` words or, if `time_budget` seconds are given, the bell.
+    The end is `epochs` passes over `n_stretches` stretches of `n_words` words or, if it is given, `time_budget` seconds later.
     The rate starts at `learning_rate` and goes by `shape`: "linear" falls to zero at the end, "constant" stays, "inverse-sqrt"
     is divided by the root of the number of the update, "inverse" by one plus the passes so far. On top of that it is
     multiplied by `decay` after each `decay_every` updates, or after each pass if that is None.
@@ -65,7 +49,7 @@ class Schedule:
     learning_rate: float
     n_stretches: int
     n_words: int
-    epochs: int
+    epochs: float  # infinity for as many as the strategy makes
     time_budget: float | None = None
     shape: str = "linear"
     decay: float = 1.0
@@ -103,53 +87,63 @@ def usable_cores() -> int:
         return os.cpu_count() or 1
 
 
-Train = Callable[[Any, int, int, float], Tally]  # (scratch, epoch, stretch, learning rate) -> what happened
-
-
 def run(
-    train: Train,
-    scratches: Sequence[Any],
+    strategy: Strategy,
     schedule: Schedule,
     progress: Progress,
     after_epoch: Callable[[int, Tally, float], bool] | None = None,
+    snapshot: Mapping[str, Any] | None = None,
+    beside: TrainState | None = None,
 ) -> Outcome:
-    """Train to the end of the schedule with one thread for each of `scratches`.
+    """Train to the end of the schedule with one thread for each of the strategy's workers.
 
     `after_epoch` (number of the epoch, what it did, seconds of training so far), if given, is called while no thread trains,
     after each epoch that was begun; training ends when it returns True. Its time is not counted.
+    `snapshot` is of the state of a run that was set up alike (`Outcome.state`): training goes on from there. `beside` is what
+    `after_epoch` keeps, and joins the state.
     Ctrl-C (any KeyboardInterrupt) ends it after the stretches under way, and is reported in the outcome.
-    Raises `DivergedError` when a stretch's loss is not finite, and whatever `train` raises.
+    Raises `DivergedError` when a stretch's loss is not finite, and whatever the strategy raises.
     """
-    work = _Work(train, schedule, pausing=after_epoch is not None)
+    strategy.compile(progress)
+    work = _Work(strategy, schedule, pausing=after_epoch is not None)
+    state = work.state()
+    state.include(strategy.state())
+    state.include(beside or TrainState())
+    if snapshot is not None:
+        state.restore(snapshot)
     reports = _Reports(work, progress)
     interrupted_by: BaseException | None = None
     if schedule.time_budget:
         progress.start("training", schedule.time_budget, "s")
     else:
-        progress.start("training", schedule.n_words * schedule.epochs, f" {schedule.unit}")
+        total = schedule.n_words * schedule.epochs
+        progress.start("training", None if math.isinf(total) else total, f" {schedule.unit}")
     workers: list[threading.Thread] = []
-    epoch, before = 0, work.tally
     try:
-        while not work.is_over():
-            work.resume(len(scratches))
-            workers = [threading.Thread(target=work.go_on, args=(scratch,), daemon=True) for scratch in scratches]
+        while not work.is_over() or (after_epoch is not None and work.owes_epoch()):
+            work.resume(len(strategy.workers))
+            workers = [threading.Thread(target=work.go_on, args=(worker,), daemon=True) for worker in strategy.workers]
             for worker in workers:
                 worker.start()
             while not work.idle.wait(progress.interval):
                 reports.tell()
             work.pause()
             if after_epoch is not None and work.error is None:
+                epoch, before = work.epoch, work.before_epoch
+                work.epoch, work.before_epoch = epoch + 1, work.tally
                 work.stop = after_epoch(epoch, work.tally.since(before), work.seconds) or work.stop
-                epoch, before = epoch + 1, work.tally
     except KeyboardInterrupt as interrupt:
         interrupted_by = interrupt
     finally:
         work.stop = True
+        strategy.interrupt()
         to_the_end(lambda: _end(workers, reports, progress))
     if work.error is not None:
         raise work.error
     losses = [tally.mean_loss for tally in work.twentieths if tally.pairs] or [None]
-    return Outcome(work.tally, work.seconds, work.steps_done / schedule.n_stretches, losses[0], losses[-1], interrupted_by)
+    return Outcome(
+        work.tally, work.seconds, work.steps_done / schedule.n_stretches, losses[0], losses[-1], interrupted_by, state
+    )
 
 
 def _end(workers: Sequence[threading.Thread], reports: "_Reports", progress: Progress) -> None:
@@ -166,7 +160,7 @@ def _end(workers: Sequence[threading.Thread], reports: "_Reports", progress: Pro
 class _Work:
     """What the workers share; everything that changes does so under `lock`."""
 
-    train: Train
+    strategy: Strategy
     schedule: Schedule
     pausing: bool  # at the end of each epoch
     n_workers: int = 0  # that still have something to do
@@ -180,6 +174,8 @@ class _Work:
     steps_done: int = 0
     learning_rate: float = 0.0
     tally: Tally = field(default_factory=Tally)
+    epoch: int = 0  # that after_epoch hears of next
+    before_epoch: Tally = field(default_factory=Tally)  # when it began
     twentieths: list[Tally] = field(default_factory=lambda: [Tally() for _ in range(20)])  # by share of the run done
     error: BaseException | None = None
 
@@ -188,24 +184,46 @@ class _Work:
         """Seconds of training so far, without pauses."""
         return self.seconds_before + (time.monotonic() - self.resumed if self.resumed is not None else 0.0)
 
+    def state(self) -> TrainState:
+        """Where the run is."""
+        state = TrainState()
+        state.add_attribute("trainer.next_step", self, "next_step", "max")
+        state.add_attribute("trainer.steps_done", self, "steps_done", "sum")
+        state.add_attribute("trainer.seconds", self, "seconds_before", "max")
+        state.add_attribute("trainer.epoch", self, "epoch", "max")
+        for name in ("tally", "before_epoch"):
+            state.add(f"trainer.{name}", *_of_tally(self, name), "sum")
+
+        def write_twentieths(values: Any) -> None:
+            self.twentieths = [Tally(*each) for each in values]
+
+        state.add("trainer.twentieths", lambda: [list(astuple(each)) for each in self.twentieths], write_twentieths, "sum")
+        return state
+
     def is_over(self) -> bool:
+        if self.strategy.is_finished:
+            return True
         return self.stop or self.error is not None or self.schedule.share_done(self.next_step, self.seconds) >= 1.0
+
+    def owes_epoch(self) -> bool:
+        """Whether an epoch has begun, in this run or in the one that it goes on from, whose end was not told."""
+        return not self.stop and self.error is None and self.next_step > self.epoch * self.schedule.n_stretches
 
     def resume(self, n_workers: int) -> None:
         self.n_workers, self.resumed = n_workers, time.monotonic()
-        self.pause_at = (self.next_step // self.schedule.n_stretches + 1) * self.schedule.n_stretches
+        self.pause_at = (self.epoch + 1) * self.schedule.n_stretches
         self.idle.clear()
 
     def pause(self) -> None:
         self.seconds_before, self.resumed = self.seconds, None
 
-    def go_on(self, scratch: Any) -> None:
+    def go_on(self, worker: Any) -> None:
         """A worker's life: take the next stretch, train it, add it to the tally."""
         try:
             while (step := self._take()) is not None:
                 number, share, rate = step
                 epoch, stretch = divmod(number, self.schedule.n_stretches)
-                done = self.train(scratch, epoch, stretch, rate)
+                done = self.strategy.train(worker, epoch, stretch, rate)
                 if not math.isfinite(done.loss):
                     seen = f"{self.tally.words + done.words:,} {self.schedule.unit}"
                     raise DivergedError(
@@ -230,7 +248,7 @@ class _Work:
         """The next stretch, the share of the run that is over and the learning rate there; None at the end."""
         with self.lock:
             share = self.schedule.share_done(self.next_step, self.seconds)
-            if self.stop or share >= 1.0 or (self.pausing and self.next_step >= self.pause_at):
+            if self.stop or self.strategy.is_finished or share >= 1.0 or (self.pausing and self.next_step >= self.pause_at):
                 return None
             number = self.next_step
             self.next_step += 1
@@ -238,19 +256,24 @@ class _Work:
             return number, share, self.learning_rate
 
 
+def _of_tally(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    """How to read and write a tally as a list."""
+    return lambda: list(astuple(getattr(owner, name))), lambda value: setattr(owner, name, Tally(*value))
+
+
 class _Reports:
     """Tells `progress` what happened since it was last told."""
 
     def __init__(self, work: _Work, progress: Progress) -> None:
         self.work, self.progress = work, progress
-        self.told, self.told_at = Tally(), 0.0
+        self.told, self.told_at = work.tally, work.seconds
 
     def tell(self) -> None:
         with self.work.lock:
             tally, rate = self.work.tally, self.work.learning_rate
         now = self.work.seconds
         news = tally.since(self.told)
-        if news.words == 0:
+        if news.words == 0 or self.work.strategy.reports_itself:
             return
         self.progress.update(
             min(now, self.work.schedule.time_budget) if self.work.schedule.time_budget else tally.words,

@@ -1,1 +1,80 @@
-"""Which output rows compete with the positives."""
+"""Which output rows compete with the positives: the registry of samplers, one line each; `contract` says what a sampler is."""
+
+import importlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from embedx.errors import EmbedxError
+from embedx.samplers.contract import Candidates, Sampler
+from embedx.settings import option_name, settings_of
+
+# Each as file.Class of this folder, in the order of help texts.
+REGISTRY = (
+    "search.Search",
+    "unigram.Unigram",
+    "uniform.Uniform",
+    "all_rows.All",
+    "path.Path",
+)
+
+
+def _load(line: str) -> type[Sampler]:
+    """The class that a line of the registry names."""
+    file, name = line.split(".")
+    found: type[Sampler] = getattr(importlib.import_module(f"{__name__}.{file}"), name)
+    return found
+
+
+SAMPLERS: dict[str, type[Sampler]] = {found.name: found for found in map(_load, REGISTRY)}
+
+
+def names_of(candidates: Iterable[Candidates], noise: str) -> tuple[str, ...]:
+    """The samplers that give these candidates, in this order; of those that draw, the one called `noise` comes first."""
+    names: list[str] = []
+    for kind in candidates:
+        of_kind = [name for name, each in SAMPLERS.items() if each.candidates == kind]
+        names += sorted(of_kind, key=lambda name: name != noise)
+    return tuple(names)
+
+
+def first_drawn(names: Iterable[str]) -> str:
+    """The first of these samplers that draws."""
+    return next(name for name in names if SAMPLERS[name].candidates == "drawn")
+
+
+def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the options that are settings of a sampler's own."""
+    own = {setting for each in SAMPLERS.values() for setting in settings_of(each.Settings)}
+    return {name: value for name, value in options.items() if name in own}
+
+
+def make(name: str, options: Mapping[str, Any], *, replacement: bool = True) -> Sampler:
+    """The sampler of that name with its own settings among `options`.
+
+    Raises `EmbedxError` if the options hold a setting of another sampler alone.
+    """
+    found = SAMPLERS[name]
+    own = settings_of(found.Settings)
+    for other in SAMPLERS.values():
+        for setting in settings_of(other.Settings):
+            if setting in options and setting not in own:
+                raise EmbedxError(f"{option_name(setting)} does not apply to --sampler {name}; taken by {other.name}")
+    return found(found.Settings.from_options(dict(options)), replacement=replacement)
+
+
+def with_warm_up(
+    name: str, taken: Iterable[str], options: Mapping[str, Any], *, replacement: bool = True
+) -> tuple[Sampler, Sampler | None]:
+    """The sampler of that name and, if it retrieves rows, the first of those `taken` that draws, which does until it can.
+
+    `options` hold settings of the sampler's own; of what draws, where rows are retrieved. Raises `EmbedxError` as `make` does.
+    """
+    if SAMPLERS[name].candidates != "retrieved":
+        return make(name, options, replacement=replacement), None
+    return make(name, {}), make(first_drawn(taken), options, replacement=replacement)
+
+
+def recorded(settings: Mapping[str, Any], *, replacement: bool) -> Sampler:
+    """The sampler that a saved model was trained with, from the settings beside it; all rows where none is named."""
+    found = SAMPLERS[settings.get("sampler") or "all"]
+    return found(found.Settings.from_options(dict(settings)), replacement=replacement)

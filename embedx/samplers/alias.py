@@ -1,15 +1,18 @@
-"""Draws from any fixed distribution in constant time: Walker's alias method, built by Vose's algorithm (1991).
+"""Draws with replacement from any fixed distribution in constant time: Walker's alias method, built by Vose's algorithm (1991).
 
 Column k is kept with its own probability, a float32, and gives way to one alias otherwise; one uniform number with 53 bits
 chooses both the column and, with the bits left over, between the two.
 """
 
-from typing import NamedTuple
+import abc
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import uniform
+from embedx.samplers.contract import Candidates, Paths, Sampler, SamplerData, new_data
 
 
 class AliasTable(NamedTuple):
@@ -63,3 +66,72 @@ def draw(table, key, counter):
     if x - column < table.keep[column]:
         return column
     return np.int64(table.other[column])
+
+
+# ---- a sampler of a fixed distribution
+
+
+@kernel
+def sample(data, key, stream, first, n, n_avoided, workspace):
+    """Draw n rows with replacement; see `contract`."""
+    table = AliasTable(data.values, data.rows)
+    for d in range(n):
+        workspace.rows[d] = draw(table, stream, first + np.uint64(d))
+    return n
+
+
+@kernel
+def log_expected_count(data, key, n_drawn, n_avoided, rows, n, out):
+    """From the table that was made for the number of draws; see `contract`."""
+    for k in range(n):
+        out[k] = data.log_expected[rows[k]]
+
+
+class AliasSampler(Sampler, abc.ABC):
+    """Draws from a distribution over the classes that is the same for every input; a subclass gives that."""
+
+    candidates: ClassVar[Candidates] = "drawn"
+
+    @abc.abstractmethod
+    def probabilities(self, counts: np.ndarray) -> np.ndarray:
+        """q, float64 (n_classes,), for classes that occur `counts` times, int64 (n_classes,); need not sum to one."""
+
+    def prepare(self, counts: np.ndarray, *, paths: Paths | None = None, features: Any = None, labels: Any = None) -> None:
+        super().prepare(counts, paths=paths)
+        weights = np.asarray(self.probabilities(counts), dtype=np.float64)
+        self._noise = weights / weights.sum()
+
+    @property
+    def counts_repeats(self) -> bool:
+        return self.replacement
+
+    @property
+    def noise(self) -> np.ndarray:
+        return np.asarray(self._noise)
+
+    def expected_counts(self, n_draws: int) -> np.ndarray:
+        """float64 (n_classes,): how often each class is to be expected to count among `n_draws` draws."""
+        return n_draws * self.noise if self.counts_repeats else drawn_at_all(self.noise, n_draws)
+
+    def log_noise(self, n_draws: int) -> np.ndarray:
+        counted = self.noise if self.counts_repeats else drawn_at_all(self.noise, n_draws)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(counted), dtype=np.float32)
+
+    def data(self, n_draws: int) -> SamplerData:
+        table = alias_table(self.noise)
+        log_expected = np.log(np.maximum(self.expected_counts(n_draws), 1e-37)).astype(np.float32)
+        return new_data(values=table.keep, rows=table.other, log_expected=log_expected)
+
+    @property
+    def sample(self) -> Callable[..., Any]:
+        return sample  # type: ignore[no-any-return]
+
+    @property
+    def log_expected_count(self) -> Callable[..., Any]:
+        return log_expected_count  # type: ignore[no-any-return]
+
+
+def drawn_at_all(noise: np.ndarray, n_draws: int) -> np.ndarray:
+    """float64 (n_classes,): the probability of each class to be among n_draws draws, at least once."""
+    return np.asarray(-np.expm1(min(n_draws, len(noise)) * np.log1p(-np.minimum(noise, 1 - 1e-12))))

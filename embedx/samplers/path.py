@@ -1,13 +1,13 @@
-"""The path of a tree: the rows that compete are the inner nodes on the way to the positive."""
+"""The inner nodes on the way to the positive compete, in the tree of an objective."""
 
-from typing import NamedTuple
-
-import numpy as np
+from embedx.samplers.contract import Sampler, SamplerData, new_data
 
 
-class Paths(NamedTuple):
-    """A tree over classes: the nodes met on the way to class k, and which way to turn, are those at offsets[k]:offsets[k+1]."""
+class Path(Sampler):
+    name = "path"
+    meaning = "the nodes on a tree's path"
+    candidates = "path"
 
-    offsets: np.ndarray  # int64 (n_classes + 1,)
-    nodes: np.ndarray  # int32: output rows
-    bits: np.ndarray  # float32: 1 or 0
+    def data(self, n_draws: int) -> SamplerData:
+        assert self.paths is not None, "an objective that takes the sampler `path` has a tree"
+        return new_data(offsets=self.paths.offsets, rows=self.paths.nodes, values=self.paths.bits)

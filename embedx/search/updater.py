@@ -9,6 +9,7 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.run.progress import Progress
+from embedx.run.state import TrainState
 from embedx.search.clusters import new_seeker
 from embedx.search.index import Index, build, empty, refresh
 from embedx.search.spec import Search
@@ -67,6 +68,15 @@ class Follower:
         self.n_left = np.zeros(search.blocks, dtype=np.int64)  # how often rows have come to point elsewhere since it was built
         self.n_builds = self.turn = 0
         self.build_seconds = 0.0
+
+    def state(self) -> TrainState:
+        """What the index has become; to be looked at while no thread uses it."""
+        state = TrainState()
+        state.add_attribute("index", self, "index", "rebuild")
+        state.add_array("index.n_left", self.n_left, "rebuild")
+        for name in ("n_builds", "turn", "build_seconds"):
+            state.add_attribute(f"index.{name}", self, name, "max")
+        return state
 
     def current(self) -> Index:
         """The index, built if there is none or too many rows have come to point elsewhere."""

@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from embedx import objectives
+from embedx import objectives, samplers
 from embedx.engine import collapsed as engine
 from embedx.engine.alternating import Descent, Iteration, Side
-from embedx.engine.loading import load_kernel
 from embedx.errors import EmbedxError
 from embedx.kernels.random import stream_key
 from embedx.kernels.simd import padded
@@ -27,7 +26,7 @@ from embedx.run import trainer
 from embedx.run.interrupts import to_the_end
 from embedx.run.memory import available_memory
 from embedx.run.progress import Progress, Silent
-from embedx.samplers.draws import noise_distribution
+from embedx.run.tally import Tally
 from embedx.settings import Settings, TextSettings, VocabularySettings, option_name, param, settings_of
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.task import SkipGramSettings, Trained
@@ -71,8 +70,8 @@ def collapses(objective: Objective) -> bool:
     those that a search finds, keeps nothing in between, and its scores are logarithms of probabilities.
     """
     is_stateless = objective.state_width == 0 and objective.uniforms_width == 0 and objective.kind == "gradient"
-    meets_all = objective.samplers == ("all",) and objective.merges_pairs
-    return is_stateless and (meets_all or ("search" in objective.samplers and objective.calibrated))
+    meets_all = objective.candidates == ("all",) and objective.merges_pairs
+    return is_stateless and (meets_all or ("retrieved" in objective.candidates and objective.calibrated))
 
 
 def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGramSettings, CollapsedSettings, Objective]:
@@ -92,7 +91,7 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     search = made.search(2)
     if search is not None and search.steps > 0:
         raise EmbedxError("--collapsed takes exact scores of the rows found; leave out --no-rescore")
-    settings = SkipGramSettings.from_options({**DEFAULTS, **options, "sampler": objective.samplers[0]})
+    settings = SkipGramSettings.from_options({**DEFAULTS, **options, "sampler": objective.samplers()[0]})
     return settings, CollapsedSettings.from_options(options), made
 
 
@@ -133,9 +132,10 @@ def train(
         check_memory(len(words), memory, settings)
         kept = kept_counts(words.counts, vocabulary.sample)
         objective.prepare(kept)
-        noise = noise_distribution(words.counts, "unigram", 1.0)
-        tables = skipgram.new_tables(objective, settings, kept, noise)
-        task = skipgram.Task(corpus, words, remap, noise, tables, objective, settings, text, vocabulary, progress)
+        tables = skipgram.new_tables(objective, settings, kept, words.counts / words.n_tokens)
+        sampler = samplers.make(str(settings.sampler), {})
+        sampler.prepare(words.counts, paths=objective.paths())
+        task = skipgram.Task(corpus, words, remap, sampler, None, tables, objective, settings, text, vocabulary, progress)
         keys = [stream_key(settings.seed, epoch) for epoch in range(collapsed.count_passes)]
         with (
             cooccurrence.counted(task.stream(), len(words), settings.window, keys, memory, progress, cache_dir) as counts,
@@ -205,20 +205,22 @@ def _warm_start(task: skipgram.Task, kept: np.ndarray, collapsed: CollapsedSetti
     found = objectives.find(collapsed.warm_start)
     options = {name: getattr(task.settings, name) for name in SHARED}
     settings, objective = skipgram.chosen(found, {**options, "epochs": 1})
-    noise = noise_distribution(task.words.counts, str(settings.sampler), settings.sampler_exponent)
     objective.prepare(kept)
-    settings = skipgram.resolved(settings, objective, kept, noise, task.progress)
-    tables = skipgram.new_tables(objective, settings, kept, noise)
-    outcome = dataclasses.replace(task, noise=noise, tables=tables, objective=objective, settings=settings).run()
+    sampler, warm_up = skipgram.new_samplers(objective, settings, {}, task.words.counts)
+    settings = skipgram.resolved(settings, objective, sampler, kept, task.progress)
+    tables = skipgram.new_tables(objective, settings, kept, sampler.noise)
+    outcome = dataclasses.replace(
+        task, sampler=sampler, warm_up=warm_up, tables=tables, objective=objective, settings=settings
+    ).run()
     if settings.bias != "none":
         no_scores = np.zeros((1, len(tables.outputs)), dtype=np.float32)
-        tables.outputs[:, settings.dim] += objective.log_probability(no_scores, np.log(noise))[0]
+        tables.outputs[:, settings.dim] += objective.log_probability(no_scores, np.log(sampler.noise))[0]
     task.tables = tables
     return outcome
 
 
 def _rows(task: skipgram.Task, counts: Counts, workers: engine.Workers, finder: engine.Finder | None) -> engine.Rows:
-    """Which rows compete, with the kernel compiled."""
+    """Which rows compete."""
     objective, outputs = task.objective, task.tables.outputs
     columns = task.settings.dim + (task.settings.bias != "none")
     constants = objective.constants(len(outputs), len(task.words))
@@ -226,15 +228,8 @@ def _rows(task: skipgram.Task, counts: Counts, workers: engine.Workers, finder: 
     if finder is None and search is not None:
         finder = engine.Searching(search.of(columns), len(outputs), columns, task.settings.seed, workers)
     if finder is None:
-        exact = engine.AllRows(objective.coefficients, constants, counts, len(outputs), columns, workers)
-        load_kernel(engine.answer_all, objective, exact.arguments(0, exact.z, 0, 0, 0), task.progress)
-        return exact
-    found = engine.FoundRows(objective.coefficients, constants, counts, len(outputs), columns, workers, finder)
-    none = engine.Found(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), 0)
-    n_candidates = np.zeros(workers.n, dtype=np.int64)
-    like = found.arguments(0, task.tables.inputs, outputs, none, 0, 0, 0, engine.INPUTS, outputs, n_candidates)
-    load_kernel(engine.answer_found, objective, like, task.progress)
-    return found
+        return engine.AllRows(objective, constants, counts, len(outputs), columns, workers)
+    return engine.FoundRows(objective, constants, counts, len(outputs), columns, workers, finder)
 
 
 def _descent(
@@ -258,7 +253,7 @@ def _outcome(descent: Descent, warm_seconds: float, interrupted_by: BaseExceptio
     history = descent.history
     first, last = (history[0].objective, history[-1].objective) if history else (None, None)
     seconds = warm_seconds + (history[-1].seconds if history else 0.0)
-    tally = trainer.Tally(descent.n_pairs * (last or 0.0), round(descent.n_pairs))
+    tally = Tally(descent.n_pairs * (last or 0.0), round(descent.n_pairs))
     return trainer.Outcome(tally, seconds, max(len(history) - 1, 0), first, last, interrupted_by)
 
 

@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.engine.blocks import Stream, Words, keep_words
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.run.progress import Progress, Silent
 from embedx.text import cache
+from embedx.text.subsampling import Stream, keep_words, new_words
 
 STRETCH = 100_000  # tokens between two looks at the buffer
 BYTES_PER_PAIR = 12  # in the buffer: an int64 key and an int32 count
@@ -80,7 +80,7 @@ def _write_runs(
     stretch = min(STRETCH, max(1, capacity // (4 * widest)))  # so that what does not fit any more is at most a quarter
     pairs = np.empty(capacity, dtype=np.int64)
     times = np.empty(capacity, dtype=np.int32)
-    words = Words(*(np.zeros(stretch + 2 * window, dtype=np.int32) for _ in range(3)))
+    words = new_words(window, stretch)
     ends = [0]
     n = done = 0
     progress.start("counting pairs", n_tokens * len(keys), " tokens")

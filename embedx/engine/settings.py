@@ -1,0 +1,44 @@
+"""Settings that every training task has; a task adds its own, and may give one of these another default or another meaning."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from embedx.errors import EmbedxError
+from embedx.samplers import SAMPLERS
+from embedx.settings import Settings, param, seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingSettings(Settings):
+    """How training goes, whatever the task and the objective. What is None is decided by the objective and the data."""
+
+    epochs: int = param(5, "passes over the data", at_least=1)
+    learning_rate: float | None = param(None, "step size at the start; by default the objective's own", above=0.0)
+    sampler: str | None = param(
+        None,
+        "which output rows compete with the positives: "
+        + ", ".join(f"`{name}` {each.meaning}" for name, each in SAMPLERS.items())
+        + "; by default as suits the objective",
+        choices=tuple(SAMPLERS),
+    )
+    threads: int | None = param(None, "worker threads; by default one for each usable core", at_least=1)
+    time_budget: float | None = param(
+        None,
+        "train for this long instead of --epochs: 90s, 10m, 2h; a learning rate that falls reaches zero at the deadline",
+        above=0.0,
+        parse=seconds,
+    )
+    seed: int = param(1, "every random choice derives from this", at_least=0)
+
+
+def check_stopping(options: Mapping[str, Any]) -> None:
+    """Raise `EmbedxError` if options that were typed say twice when training ends."""
+    if "epochs" in options and "time_budget" in options:
+        raise EmbedxError("--epochs and --time-budget both say when to stop; give one of them")
+
+
+def check_sampler(sampler: str, objective_name: str, taken: tuple[str, ...]) -> None:
+    """Raise `EmbedxError` if the objective, which takes the samplers `taken`, does not take this one."""
+    if sampler not in taken:
+        raise EmbedxError(f"--sampler {sampler} does not apply to --objective {objective_name}, which takes {', '.join(taken)}")

@@ -1,0 +1,93 @@
+"""The state of a run: everything that it needs to go on from where it is, by name.
+
+A checkpoint, a rollback, an exact resumption and a cluster are all uses of it: what they must know of the tables, of an
+optimiser, of an index or of the trainer is here and nowhere else. A value is a numpy array, or what JSON can hold.
+
+    state = run.state()
+    kept = state.snapshot()           a copy of all values
+    ...
+    run.state().restore(kept)         the same run, or another one that was set up alike, goes on from there
+
+How the values of several workers that trained apart become one is each value's `merge`:
+
+    "sum"        the value before, plus what each of them added: parameters, squares, tallies, numbers of updates
+    "max"        the largest: clocks, positions
+    "last"       that of any one of them, for it is the same for all, or one is as good as another: local state, best-so-far
+    "rebuild"    not merged but made anew from the merged tables: an index
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+Merge = Literal["sum", "max", "last", "rebuild"]
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value of a run's state."""
+
+    read: Callable[[], Any]  # the value as it is now; an array may be a view of what training goes on to change
+    write: Callable[[Any], None]  # make it this
+    merge: Merge
+
+
+@dataclass
+class TrainState:
+    """The values that a run needs to go on, by name. Names are unique; parts of a run prefix theirs, as `outputs.rows`."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+
+    def add(self, name: str, read: Callable[[], Any], write: Callable[[Any], None], merge: Merge) -> None:
+        """A value that is read and written by these functions."""
+        if name in self.values:
+            raise ValueError(f"the state has a value {name} already")
+        self.values[name] = Value(read, write, merge)
+
+    def add_array(self, name: str, array: np.ndarray, merge: Merge) -> None:
+        """An array that stays where it is for the whole run and is written in place."""
+
+        def write(value: Any) -> None:
+            array[...] = value
+
+        self.add(name, lambda: array, write, merge)
+
+    def add_attribute(self, name: str, owner: Any, attribute: str, merge: Merge) -> None:
+        """What an object has under that name: a number, or what else JSON can hold."""
+        self.add(name, lambda: getattr(owner, attribute), lambda value: setattr(owner, attribute, value), merge)
+
+    def include(self, other: "TrainState") -> None:
+        """All values of another state."""
+        for name, value in other.values.items():
+            self.add(name, value.read, value.write, value.merge)
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of every value, which training does not change."""
+        return {name: _copy(value.read()) for name, value in self.values.items()}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Make every value what it was. Raises `ValueError`, and changes nothing, if names or shapes are others."""
+        if snapshot.keys() != self.values.keys():
+            raise ValueError(f"the state has other values: {', '.join(sorted(snapshot.keys() ^ self.values.keys()))}")
+        for name, value in self.values.items():
+            now, then = value.read(), snapshot[name]
+            if value.merge != "rebuild" and np.shape(now) != np.shape(then) and isinstance(now, np.ndarray):
+                raise ValueError(f"{name}: shape {np.shape(then)} where the run has {np.shape(now)}")
+        for name, value in self.values.items():
+            value.write(_copy(snapshot[name]))
+
+
+def _copy(value: Any) -> Any:
+    """A copy that shares nothing with `value`, arrays within lists, tuples and dicts included."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, dict):
+        return {name: _copy(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_copy(each) for each in value]
+    if isinstance(value, tuple):
+        copies = [_copy(each) for each in value]
+        return type(value)(*copies) if hasattr(value, "_fields") else tuple(copies)
+    return value

@@ -1,0 +1,42 @@
+"""How a task trains a stretch of its data: the one protocol between the trainer and whatever is trained.
+
+A stretch is some milliseconds of work: tokens of a corpus, examples of a data set, an iteration over counts. The trainer
+decides which is next, at which rate, and when to stop (`trainer`); a strategy knows tables, kernels and objectives.
+"""
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+from embedx.run.progress import Progress
+from embedx.run.state import TrainState
+from embedx.run.tally import Tally
+
+
+class Strategy(abc.ABC):
+    """A way to train stretches of data."""
+
+    workers: Sequence[Any]  # the memory of each thread that trains; their number is that of the threads
+    n_stretches: int  # in a pass over the data
+    reports_itself: bool = False  # tells `progress` how far it is, because a stretch takes long
+
+    @abc.abstractmethod
+    def compile(self, progress: Progress) -> None:
+        """Compile the kernels, or load them; called once, before anything is trained."""
+
+    @abc.abstractmethod
+    def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
+        """Train on one stretch of pass `epoch`, at this learning rate, with one of `workers`; what was done."""
+
+    @abc.abstractmethod
+    def state(self) -> TrainState:
+        """Everything that training has changed; to be looked at while no thread trains."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether training has come to its end before the schedule has."""
+        return False
+
+    def interrupt(self) -> None:
+        """The run is to end: a stretch that takes long is to be cut short. Called from another thread than `train`."""
+        return

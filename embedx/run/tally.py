@@ -1,0 +1,24 @@
+"""What a stretch of training, or many of them, did."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Tally:
+    """What was done, summed in float64."""
+
+    loss: float = 0.0
+    pairs: int = 0
+    words: int = 0  # words of the vocabulary read, before subsampling; or examples
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(self.loss + other.loss, self.pairs + other.pairs, self.words + other.words)
+
+    def since(self, earlier: "Tally") -> "Tally":
+        """What was done after `earlier`."""
+        return Tally(self.loss - earlier.loss, self.pairs - earlier.pairs, self.words - earlier.words)
+
+    @property
+    def mean_loss(self) -> float | None:
+        """Loss per pair, in nats; None if there was no pair."""
+        return self.loss / self.pairs if self.pairs else None

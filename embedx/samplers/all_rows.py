@@ -1,0 +1,9 @@
+"""Every output row competes, as in an exact softmax."""
+
+from embedx.samplers.contract import Sampler
+
+
+class All(Sampler):
+    name = "all"
+    meaning = "every one"
+    candidates = "all"

@@ -1,0 +1,165 @@
+"""The contract between a sampler and the engine: a sampler decides which output rows compete with the positives.
+
+It does so in one of four ways, its `candidates`, which objectives name as those that they take:
+
+    "drawn"      a few rows drawn as noise from a distribution q, for each example anew
+    "all"        every row
+    "path"       the inner nodes on the way to the positive in the objective's tree
+    "retrieved"  the rows that an index finds to score highest
+
+A sampler that draws has two compiled functions, with the same signatures for all samplers, so that one compiled engine serves
+them by indirect calls, a block or an example at a time:
+
+    sample(data, key, stream, first, n, n_avoided, workspace) -> how many rows were drawn
+    log_expected_count(data, key, n_drawn, n_avoided, rows, n, out)
+
+    data       `SamplerData`, the sampler's own arrays
+    key        int64  what the draws may depend on: an example's number (classification) or an input word (skip-gram); -1 for
+               draws that several inputs share. Only a `conditional` sampler looks at it, and is never asked for shared draws
+    stream     uint64  the stream of random numbers; draw d is made with number first + d of it (`kernels.random`), by place
+    n          how many rows to draw; fewer may be drawn when there are no more
+    n_avoided  rows in workspace.avoided[:n_avoided] are the example's positives; a sampler without replacement does not draw
+               them. Others draw from all rows, and the objective says what becomes of an accidental hit
+    workspace  `SampleWorkspace`; what was drawn is written to workspace.rows
+    out        float32  out[:n] is overwritten by the log of the expected number of draws of rows[:n] among n_drawn
+
+Rows may be drawn repeatedly. Then each draw counts, unless `counts_repeats` is False, where a row counts once however often it
+was drawn, and its expected count is the probability to be drawn at all.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numba import types
+
+from embedx.kernels.compiled import kernel
+from embedx.settings import Settings
+
+Candidates = Literal["drawn", "all", "path", "retrieved"]
+SLOTS = 512
+
+
+class Paths(NamedTuple):
+    """A tree over classes: the nodes met on the way to class k, and which way to turn, are those at offsets[k]:offsets[k+1]."""
+
+    offsets: np.ndarray  # int64 (n_classes + 1,)
+    nodes: np.ndarray  # int32: output rows
+    bits: np.ndarray  # float32: 1 or 0
+
+
+class SamplerData(NamedTuple):
+    """Arrays for a sampler's compiled functions; what each holds is the sampler's own affair. One not needed is empty."""
+
+    rows: np.ndarray  # int32 (any,)
+    values: np.ndarray  # float32 (any,)
+    offsets: np.ndarray  # int64 (any,)
+    log_expected: np.ndarray  # float32 (n_classes,): log of the expected number of draws, where no example matters
+    features: np.ndarray  # float32 (keys, any): of what the draws depend on
+    weights: np.ndarray  # float32 (any, any)
+
+
+class SampleWorkspace(NamedTuple):
+    """One worker's memory for draws."""
+
+    rows: np.ndarray  # int32 (n_draws,)
+    avoided: np.ndarray  # int32 (max positives,); may be overwritten
+    slots: np.ndarray  # int64 (SLOTS,): -1 before and after a call; tells cheaply that a row is new
+
+
+_DATA = types.NamedTuple(
+    (
+        types.Array(types.int32, 1, "C"), types.Array(types.float32, 1, "C"), types.Array(types.int64, 1, "C"),
+        types.Array(types.float32, 1, "C"), types.Array(types.float32, 2, "C"), types.Array(types.float32, 2, "C"),
+    ),
+    SamplerData,
+)  # fmt: skip
+_WORKSPACE = types.NamedTuple(
+    (types.Array(types.int32, 1, "C"), types.Array(types.int32, 1, "C"), types.Array(types.int64, 1, "C")), SampleWorkspace
+)
+SAMPLE = types.int64(_DATA, types.int64, types.uint64, types.uint64, types.int64, types.int64, _WORKSPACE)
+LOG_EXPECTED_COUNT = types.void(
+    _DATA, types.int64, types.int64, types.int64, types.Array(types.int32, 1, "C"), types.int64,
+    types.Array(types.float32, 1, "C"),
+)  # fmt: skip
+
+
+def new_data(**arrays: np.ndarray) -> SamplerData:
+    """The sampler's data, with empty arrays for those not given."""
+    empty = SamplerData(
+        np.zeros(0, np.int32), np.zeros(0, np.float32), np.zeros(1, np.int64), np.zeros(0, np.float32),
+        np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32),
+    )  # fmt: skip
+    return empty._replace(**arrays)
+
+
+def new_sample_workspace(n_draws: int, most_positives: int) -> SampleWorkspace:
+    """Memory for up to `n_draws` draws for an example of up to `most_positives` positives."""
+    return SampleWorkspace(
+        np.zeros(n_draws, dtype=np.int32), np.zeros(most_positives, dtype=np.int32), np.full(SLOTS, -1, dtype=np.int64)
+    )
+
+
+@kernel
+def no_draws(data, key, stream, first, n, n_avoided, workspace):
+    """Nothing is drawn."""
+    return 0
+
+
+@kernel
+def certain(data, key, n_drawn, n_avoided, rows, n, out):
+    """Rows are there with certainty: the log of 1."""
+    for k in range(n):
+        out[k] = 0
+
+
+class Sampler:
+    """What a sampler declares. One that draws from a fixed distribution is an `alias.AliasSampler`, and gives that alone."""
+
+    name: ClassVar[str]  # what the user types after --sampler
+    meaning: ClassVar[str]  # in a help text
+    candidates: ClassVar[Candidates]
+    Settings: ClassVar[type[Settings]] = Settings  # its own, beside those of the task
+    conditional: ClassVar[bool] = False  # what is drawn depends on the input
+    needs_dense_inputs: ClassVar[bool] = False  # features that are sparse will not do without a hidden layer
+
+    def __init__(self, settings: Any, *, replacement: bool = True) -> None:
+        """`settings` are of the class's own `Settings`; without `replacement` no row counts twice among the draws."""
+        self.settings, self.replacement = settings, replacement
+
+    def prepare(self, counts: np.ndarray, *, paths: Paths | None = None, features: Any = None, labels: Any = None) -> None:
+        """Fit what depends on the data: before training, on loading, and again when the model has moved on.
+
+        counts    int64 (n_classes,)  how often each class occurs as a positive
+        paths     the objective's tree, if it has one
+        features  (keys, any)  what draws may depend on, a row for each key, and `labels` the positives there; None on loading
+        """
+        self.counts, self.paths = counts, paths
+
+    @property
+    def counts_repeats(self) -> bool:
+        """Whether a row that is drawn again counts again."""
+        return True
+
+    @property
+    def noise(self) -> np.ndarray:
+        """q, float64 (n_classes,): the probability of each class at a draw; even where nothing is drawn."""
+        return np.full(len(self.counts), 1 / len(self.counts))
+
+    def log_noise(self, n_draws: int) -> np.ndarray:
+        """float32 (n_classes,): log of how often each class is noise among `n_draws`, up to a constant, for predictions."""
+        return np.zeros(len(self.counts), dtype=np.float32)
+
+    def data(self, n_draws: int) -> SamplerData:
+        """What the compiled functions read when `n_draws` rows are drawn at a time."""
+        return new_data()
+
+    @property
+    def sample(self) -> Callable[..., Any]:
+        """The compiled function that draws."""
+        return no_draws  # type: ignore[no-any-return]
+
+    @property
+    def log_expected_count(self) -> Callable[..., Any]:
+        """The compiled function that tells how many draws of a row were to be expected."""
+        return certain  # type: ignore[no-any-return]

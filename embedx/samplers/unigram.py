@@ -1,0 +1,28 @@
+"""Unigram noise: classes are drawn by a power of how often they occur.
+
+Mikolov et al. 2013, "Distributed representations of words and phrases and their compositionality", the power 0.75. A class that
+never occurred counts as seen once.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from embedx.samplers.alias import AliasSampler
+from embedx.settings import Settings, param
+
+
+@dataclasses.dataclass(frozen=True)
+class UnigramSettings(Settings):
+    """How far noise follows the counts."""
+
+    sampler_exponent: float = param(0.75, "the power of the count that `unigram` draws by", at_least=0.0, at_most=1.0)
+
+
+class Unigram(AliasSampler):
+    name = "unigram"
+    meaning = "drawn by their count"
+    Settings = UnigramSettings
+
+    def probabilities(self, counts: np.ndarray) -> np.ndarray:
+        return np.asarray(np.maximum(counts, 1).astype(np.float64) ** self.settings.sampler_exponent)

@@ -1,0 +1,160 @@
+"""How skip-gram trains a stretch of the stream of pairs, one class for each way in which rows compete.
+
+Streamed     drawn rows, all rows, or those on a tree's path     engine/skipgram.py
+Retrieved    the rows that an index finds                        engine/skipgram_retrieved.py
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from embedx.engine import blocks
+from embedx.engine import skipgram as engine
+from embedx.engine import skipgram_retrieved as retrieved
+from embedx.engine.loading import load_kernel
+from embedx.kernels.random import stream_key
+from embedx.objectives.contract import Objective
+from embedx.run.progress import Progress
+from embedx.run.state import TrainState
+from embedx.run.strategy import Strategy
+from embedx.run.tally import Tally
+from embedx.samplers.contract import Sampler
+from embedx.search.index import Index, empty
+from embedx.search.updater import Follower
+from embedx.text.subsampling import Stream
+
+STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
+
+
+def form_of(objective: Objective) -> int:
+    """How the objective is told the pairs of a block."""
+    if objective.positives == "summed":
+        return blocks.SUMS
+    return blocks.SETS if objective.merges_pairs or objective.pairs_as_set else blocks.PAIRS
+
+
+def state_of(tables: engine.Tables) -> TrainState:
+    """The parameters, and what the optimiser and the objective keep beside them."""
+    state = TrainState()
+    for name, array in zip(tables._fields, tables, strict=True):
+        state.add_array(name, array, "last" if name == "state" else "sum")
+    return state
+
+
+class Streamed(Strategy):
+    """Blocks of consecutive words against rows that are drawn for each block, against all rows, or along a tree's paths.
+
+    settings  resolved `SkipGramSettings`
+    """
+
+    def __init__(self, objective: Objective, settings: Any, sampler: Sampler, tables: engine.Tables, stream: Stream) -> None:
+        self.objective, self.settings, self.sampler, self.tables, self.stream = objective, settings, sampler, tables, stream
+        self.n_stretches = -(-len(stream.tokens) // STRETCH)
+        n_words, n_rows = len(tables.inputs), len(tables.outputs)
+        n_draws = settings.draws if sampler.candidates == "drawn" else 0
+        self.plan = blocks.Plan(
+            settings.window, settings.share, n_draws, n_rows, blocks.CANDIDATES[sampler.candidates], sampler.conditional,
+            form_of(objective), objective.keeps_accidental_hits, objective.uses_log_expected_count, objective.uses_score_gain,
+            settings.dim if settings.bias != "none" else -1,
+            np.float32(1 if settings.optimizer == "sgd" else settings.dim**-0.5),  # a row's first step, as one number has it
+        )  # fmt: skip
+        self.draws = sampler.data(n_draws)
+        self.constants = objective.constants(n_draws or n_rows, n_words)
+        self.workers = self.new_workers()
+
+    def new_workers(self) -> list[Any]:
+        """Memory for each thread."""
+        longest, columns = int(np.diff(self.draws.offsets).max(initial=1)), self.tables.inputs.shape[1]
+        return [
+            engine.new_scratch(self.plan, STRETCH, columns, longest, self.objective.uniforms_width)
+            for _ in range(self.settings.threads)
+        ]
+
+    def compile(self, progress: Progress) -> None:
+        like = self._arguments(self.workers[0], 0, 0, 0.0)
+        self.functions = load_kernel(engine.train_stretch, self.objective, self.sampler, like, progress)
+
+    def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
+        return Tally(*engine.train_stretch(*self.functions, *self._arguments(worker, epoch, stretch, rate)))
+
+    def state(self) -> TrainState:
+        return state_of(self.tables)
+
+    def _arguments(self, worker: engine.Scratch, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
+        return (
+            self.tables, self.stream, self.draws, self.constants, self.plan, worker, *self.place(epoch, stretch, rate)
+        )  # fmt: skip
+
+    def place(self, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
+        """Where a stretch begins and ends, its rate, and the keys of its random numbers."""
+        start, stop = stretch * STRETCH, min((stretch + 1) * STRETCH, len(self.stream.tokens))
+        seed = self.settings.seed
+        return start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, stretch)
+
+
+class _Retrieving(NamedTuple):
+    """A worker's memory."""
+
+    scratch: engine.Scratch
+    finding: retrieved.Finding
+
+
+class Retrieved(Streamed):
+    """The rows that an index finds compete, once a share of the run has drawn them instead: scores that are all alike tell
+    nothing. `warm_up` is what draws until then.
+    """
+
+    def __init__(
+        self, objective: Objective, settings: Any, sampler: Sampler, tables: engine.Tables, stream: Stream, warm_up: Sampler
+    ) -> None:
+        self.retrieving = sampler
+        super().__init__(objective, settings, warm_up, tables, stream)
+
+    def new_workers(self) -> list[Any]:
+        settings, objective, tables = self.settings, self.objective, self.tables
+        n_words, n_rows, columns = len(tables.inputs), len(tables.outputs), settings.dim + (settings.bias != "none")
+        search = objective.search(n_words)
+        assert search is not None
+        search = search.of(columns)
+        self.search = search._replace(kept=min(search.kept, retrieved.MOST_FOUND // search.blocks))
+        self.no_draws = self.retrieving.data(0)
+        self.retrieved_plan = self.plan._replace(candidates=blocks.RETRIEVED, n_draws=retrieved.MOST_FOUND)
+        self.n_drawn_first = objective.settings.warm_up * self.n_stretches
+        self.columns = columns
+        return [
+            _Retrieving(
+                engine.new_scratch(self.retrieved_plan, STRETCH, tables.inputs.shape[1], 1, objective.uniforms_width),
+                retrieved.new_finding(n_words, n_rows, self.search),
+            )
+            for _ in range(settings.threads)
+        ]
+
+    def compile(self, progress: Progress) -> None:
+        self.follower = Follower(
+            self.tables.outputs, len(self.tables.outputs), self.columns, self.search,
+            seed=self.settings.seed, threads=self.settings.threads, progress=progress,
+        )  # fmt: skip
+        scratch, _ = self.workers[0]
+        like = self._arguments(scratch, 0, 0, 0.0)
+        self.functions = load_kernel(engine.train_stretch, self.objective, self.sampler, like, progress)
+        like = self._retrieved_arguments(empty(self.search.blocks), self.workers[0], 0, 0, 0.0)
+        self.retrieved_functions = load_kernel(retrieved.train_stretch, self.objective, self.retrieving, like, progress)
+
+    def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
+        if epoch * self.n_stretches + stretch < self.n_drawn_first:
+            return super().train(worker.scratch, epoch, stretch, rate)
+        arguments = self._retrieved_arguments(self.follower.current(), worker, epoch, stretch, rate)
+        tally = Tally(*retrieved.train_stretch(*self.retrieved_functions, *arguments))
+        self.follower.follow(worker.finding.moved)
+        return tally
+
+    def state(self) -> TrainState:
+        state = super().state()
+        state.include(self.follower.state())
+        return state
+
+    def _retrieved_arguments(self, index: Index, worker: _Retrieving, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
+        return (
+            self.tables, self.stream, self.no_draws, index, self.search, self.constants, self.retrieved_plan,
+            worker.scratch, worker.finding, *self.place(epoch, stretch, rate),
+        )  # fmt: skip

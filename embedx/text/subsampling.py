@@ -1,0 +1,96 @@
+"""The words of an encoded corpus that training sees: those that survive subsampling, and how far the window of each reaches.
+
+Both are drawn by position in the corpus, so that every pass draws anew and any two runs of a seed draw the same.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from embedx.kernels.compiled import kernel_part
+from embedx.kernels.random import bits, high_half, low_half_below
+from embedx.text.heldout import CHUNK
+from embedx.text.tokenizer import END_OF_SENTENCE
+
+LEFT_OUT = -1
+
+
+class Stream(NamedTuple):
+    """The corpus as it lies on disk and what makes words of it."""
+
+    tokens: np.ndarray  # int32 (n,): provisional ids, END_OF_SENTENCE between sentences
+    word: np.ndarray  # int32 (n_types,): the word of a provisional id, or LEFT_OUT
+    keep: np.ndarray  # uint32 (n_types,): kept when 32 random bits do not exceed this
+    held_out: np.ndarray  # uint8 (n / CHUNK, rounded up): 1 for a chunk of tokens that training must not see
+
+
+class Words(NamedTuple):
+    """The kept words of a stretch and its margins."""
+
+    word: np.ndarray  # int32
+    sentence: np.ndarray  # int32: which sentence each stands in
+    reach: np.ndarray  # int32: how far each one's window reaches
+
+
+def new_words(window: int, n_tokens: int) -> Words:
+    """Memory for the words of stretches of up to `n_tokens` tokens."""
+    capacity = n_tokens + 2 * window
+    return Words(*(np.zeros(capacity, dtype=np.int32) for _ in range(3)))
+
+
+@kernel_part
+def keep_words(stream, window, start, stop, key, words):
+    """Write the words of tokens[start:stop] that survive subsampling, with up to `window` more on each side of the stretch.
+
+    Return where the centres begin and end in `words`, how many words were written, and how many tokens of the stretch are words
+    at all. Without any centre nothing is written: a long run of words left out is walked through only once.
+    """
+    tokens = stream.tokens
+    n_seen = n_kept = 0
+    for position in range(start, stop):
+        if not _ends_sentence(stream, position) and stream.word[tokens[position]] != LEFT_OUT:
+            n_seen += 1
+            n_kept += _is_kept(stream, position, key)
+    if n_kept == 0:
+        return 0, 0, 0, n_seen
+    left = start
+    found = 0
+    while left > 0 and not _ends_sentence(stream, left - 1) and found < window:
+        left -= 1
+        found += _is_kept(stream, left, key)
+    n = 0
+    sentence = 0
+    first = last = 0
+    position = left
+    while position < tokens.size:
+        ends = _ends_sentence(stream, position)
+        if position == start:
+            first = n
+        if position >= stop and (n - last >= window or ends):
+            break
+        if ends:
+            sentence += 1
+        elif _is_kept(stream, position, key):
+            words.word[n] = stream.word[tokens[position]]
+            words.sentence[n] = sentence
+            words.reach[n] = 1 + low_half_below(bits(key, np.uint64(position)), window)
+            n += 1
+        position += 1
+        if position <= stop:
+            last = n
+    return first, last, n, n_seen
+
+
+@kernel_part
+def _ends_sentence(stream, position):
+    """Whether no window reaches across the token at `position`: a mark between sentences, or held out."""
+    return stream.tokens[position] == END_OF_SENTENCE or stream.held_out[position // CHUNK] > 0
+
+
+@kernel_part
+def _is_kept(stream, position, key):
+    """Whether the token at `position`, which ends no sentence, is a word of the vocabulary and survives subsampling."""
+    token = stream.tokens[position]
+    if stream.word[token] == LEFT_OUT:
+        return False
+    return high_half(bits(key, np.uint64(position))) <= np.uint64(stream.keep[token])
