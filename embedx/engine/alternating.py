@@ -117,6 +117,7 @@ class Descent(Strategy):
         self.watched = 0.0  # seconds that `watch` took
         self.finished = self.interrupted = False
         self.interrupted_by: BaseException | None = None
+        self.run_state = TrainState()  # of the run, this descent's included
 
     def run(self, snapshot: Mapping[str, Any] | None = None) -> None:
         """Take all steps. Ctrl-C and the end of the time leave the tables as they were last found to be better.
@@ -127,6 +128,7 @@ class Descent(Strategy):
         schedule = trainer.Schedule(1.0, 1, 1, epochs, shape="constant", unit="iterations")
         outcome = trainer.run(self, schedule, self.progress, snapshot=snapshot)
         self.interrupted_by = self.interrupted_by or outcome.interrupted_by
+        self.run_state = outcome.state
 
     def compile(self, progress: Progress) -> None:
         began = time.monotonic()

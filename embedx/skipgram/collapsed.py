@@ -9,7 +9,7 @@ steps are taken on all input vectors and on all output vectors in turn, from whe
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -114,11 +114,13 @@ def train(
     cache_dir: Path | None = None,
     watch: Watch | None = None,
     finder: engine.Finder | None = None,
+    snapshot: Mapping[str, Any] | None = None,
 ) -> Trained:
     """Word vectors of `corpora`, named or given as for `embedx.skipgram.train`; `settings` are those that `chosen` gives.
 
     watch   is called with the vectors, which are views, at the start and after each iteration; its time is not counted
     finder  finds the rows that compete; by default as the objective's `search` says, else all do
+    snapshot  of the `outcome.state` of a run with the same settings on the same corpora, to go on from
     Raises `EmbedxError` for what the user can mend. Ctrl-C and the end of the time budget end the training with the vectors
     that were last found to be better than those before.
     """
@@ -143,7 +145,8 @@ def train(
         ):
             totals = cooccurrence.totals(counts)
             progress.note(f"{totals[0].sum():,.0f} pairs, {len(counts.targets):,} of them distinct")
-            warm = _warm_start(task, kept, collapsed) if collapsed.warm_start != "none" else None
+            is_warm = collapsed.warm_start != "none" and snapshot is None
+            warm = _warm_start(task, kept, collapsed) if is_warm else None
             warm_seconds, interrupted_by = (warm.seconds, warm.interrupted_by) if warm else (0.0, None)
 
             def after_iteration(iteration: Iteration) -> None:
@@ -158,7 +161,7 @@ def train(
             ends_at = time.monotonic() + settings.time_budget - warm_seconds if settings.time_budget else math.inf
             descent = _descent(rows, totals, task, ends_at, after_iteration)
             if interrupted_by is None:
-                descent.run()
+                descent.run(snapshot)
         outcome = _outcome(descent, warm_seconds, interrupted_by or descent.interrupted_by)
         vectors = _model(task, collapsed, descent, outcome)
         if task.heldout is not None and outcome.interrupted_by is None:
@@ -188,7 +191,7 @@ def check_memory(n_words: int, counting: int, settings: SkipGramSettings) -> Non
     need = 4 * (copies * n_words * padded(settings.dim + 1) + engine.BLOCK_FLOATS)
     if need > have:
         raise EmbedxError(
-            f"{n_words:,} words × {settings.dim} constants with --collapsed need {need / 1e9:.1f} GB, more than the "
+            f"{n_words:,} words × {settings.dim} numbers with --collapsed need {need / 1e9:.1f} GB, more than the "
             f"{have / 1e9:.1f} GB there are; lower --dim or --max-vocab"
         )
 
@@ -254,7 +257,7 @@ def _outcome(descent: Descent, warm_seconds: float, interrupted_by: BaseExceptio
     first, last = (history[0].objective, history[-1].objective) if history else (None, None)
     seconds = warm_seconds + (history[-1].seconds if history else 0.0)
     tally = Tally(descent.n_pairs * (last or 0.0), round(descent.n_pairs))
-    return trainer.Outcome(tally, seconds, max(len(history) - 1, 0), first, last, interrupted_by)
+    return trainer.Outcome(tally, seconds, max(len(history) - 1, 0), first, last, interrupted_by, descent.run_state)
 
 
 def _model(task: skipgram.Task, collapsed: CollapsedSettings, descent: Descent, outcome: trainer.Outcome) -> model.WordVectors:

@@ -1,0 +1,174 @@
+"""The state of a run says all that it needs: one that goes on from a snapshot ends with the bytes of one that never stopped."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from embedx.classification import task as classification
+from embedx.labeled.digits import named
+from embedx.objectives import OBJECTIVES
+from embedx.run import trainer
+from embedx.run.state import TrainState
+from embedx.settings import VocabularySettings, settings_of
+from embedx.skipgram import collapsed
+from embedx.skipgram import task as skipgram
+
+WORDS = [f"w{k}" for k in range(40)]
+
+
+@pytest.fixture
+def stop_after(monkeypatch):
+    """Ends the runs that follow, or with None does not, after so many stretches, as Ctrl-C would."""
+
+    original = trainer._Work._take
+
+    def taking_at_most(n):
+        def take(self):
+            if self.next_step >= n:
+                self.stop = True
+            return original(self)
+
+        return take
+
+    def stop(n):
+        monkeypatch.setattr(trainer._Work, "_take", original if n is None else taking_at_most(n))
+
+    return stop
+
+
+def sentences():
+    rng = np.random.default_rng(5)
+    common = 1 / np.arange(1, 41)
+    return [[WORDS[k] for k in rng.choice(40, 50, p=common / common.sum())] for _ in range(60)]
+
+
+def own(objective, options):
+    """The options that are settings of the objective's own."""
+    return {name: value for name, value in options.items() if name in settings_of(objective.Settings)}
+
+
+def word_run(name, snapshot=None, **options):
+    found = OBJECTIVES[name]
+    few = {"dim": 8, "epochs": 6, "threads": 1, "window": 2, **own(found, {"warm_up": 2.0}), **options}
+    settings, objective = skipgram.chosen(found, few)
+    vocabulary = VocabularySettings(min_count=1, sample=0)
+    trained = skipgram.train(sentences(), objective, settings, vocabulary=vocabulary, snapshot=snapshot)
+    return trained.vectors.arrays, trained.outcome
+
+
+def label_run(name, snapshot=None, **options):
+    found = OBJECTIVES[name]
+    data, _ = named("digits")
+    data = data.rows(np.arange(400))
+    few = {"epochs": 3, "threads": 1, "batch_size": None if found.kind == "proximal" else 50, **options}
+    few = {name: value for name, value in few.items() if value is not None}
+    objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0})))
+    settings = classification.resolved(classification.ClassifySettings.from_options(few), objective, data)
+    trained = classification.train(data, objective, settings, snapshot=snapshot)
+    return trained.classifier.arrays, trained.outcome
+
+
+def same(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_word_vectors_go_on_from_a_snapshot(name, stop_after):
+    whole, there = word_run(name)
+    stop_after(4)
+    part, here = word_run(name)
+    assert here.epochs == pytest.approx(4)
+    assert not np.array_equal(part["input"], whole["input"])
+    snapshot = here.state.snapshot()
+    stop_after(None)
+    rest, end = word_run(name, snapshot)
+    same(rest, whole)
+    assert (end.tally, end.first_loss, end.final_loss) == (there.tally, there.first_loss, there.final_loss)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_classifiers_go_on_from_a_snapshot(name, stop_after):
+    whole, _ = label_run(name)
+    stretches = label_run(name, epochs=1)[1].state.values["trainer.next_step"].read()
+    stop_after(2 * stretches + (1 if stretches > 1 else 0))
+    part, here = label_run(name)
+    assert not np.array_equal(part["output"], whole["output"])
+    snapshot = here.state.snapshot()
+    stop_after(None)
+    same(label_run(name, snapshot)[0], whole)
+
+
+@pytest.mark.parametrize("options", [{"optimizer": "mixture", "l2": 1e-3}, {"optimizer": "sgd", "max_norm": 1.0, "l2": 1e-3}])
+def test_weight_decay_goes_on_where_it_was(options, stop_after):
+    whole, _ = label_run("ove", **options)
+    stop_after(2)
+    snapshot = label_run("ove", **options)[1].state.snapshot()
+    stop_after(None)
+    same(label_run("ove", snapshot, **options)[0], whole)
+
+
+def test_what_validation_has_seen_is_part_of_the_state(stop_after):
+    options = {"validation": "0.3", "learning_rate": 1.0, "schedule": "constant", "epochs": 30, "patience": 2}
+    whole, there = label_run("softmax", **options)
+    history = there.state.values["history.epochs"].read()
+    assert 2 < len(history) < 30, "should have ended early"
+    stop_after(round(there.tally.words / len(history) / 50) + 1)  # in the second pass
+    _, here = label_run("softmax", **options)
+    snapshot = here.state.snapshot()
+    assert len(snapshot["history.epochs"]) < len(history)
+    stop_after(None)
+    rest, end = label_run("softmax", snapshot, **options)
+    same(rest, whole)
+    ours = [{k: v for k, v in entry.items() if k != "seconds"} for entry in end.state.values["history.epochs"].read()]
+    assert ours == [{k: v for k, v in entry.items() if k != "seconds"} for entry in history]
+
+
+@pytest.mark.parametrize("name", ["softmax", "ldgs"])
+def test_counts_of_pairs_go_on_from_a_snapshot(name, stop_after):
+    def run(snapshot=None):
+        options = {"dim": 8, "epochs": 5, "threads": 1, "window": 2}
+        settings, counting, objective = collapsed.chosen(OBJECTIVES[name], options)
+        counting = dataclasses.replace(counting, warm_start="none")
+        trained = collapsed.train(
+            sentences(), objective, settings, counting, vocabulary=VocabularySettings(min_count=1, sample=0), snapshot=snapshot
+        )
+        return trained.vectors, trained.outcome
+
+    whole, _ = run()
+    stop_after(2)
+    part, here = run()
+    assert len(part.facts["history"]) == 3
+    snapshot = here.state.snapshot()
+    stop_after(None)
+    rest, _ = run(snapshot)
+    same(rest.arrays, whole.arrays)
+    for ours, theirs in zip(rest.facts["history"], whole.facts["history"], strict=True):
+        assert {**ours, "seconds": 0} == {**theirs, "seconds": 0}
+
+
+def test_a_snapshot_does_not_change_and_is_plain():
+    _, outcome = word_run("ar", epochs=1)
+    snapshot = outcome.state.snapshot()
+    before = {name: np.array(value, copy=True) for name, value in snapshot.items()}
+    for value in outcome.state.values.values():
+        if isinstance(value.read(), np.ndarray):
+            value.read()[...] = 0
+    for name, value in snapshot.items():
+        np.testing.assert_array_equal(value, before[name])
+    json.dumps({name: value for name, value in snapshot.items() if not isinstance(value, np.ndarray)})
+
+
+def test_a_state_takes_no_snapshot_of_another_run():
+    state, one = TrainState(), np.zeros(3)
+    state.add_array("one", one, "sum")
+    with pytest.raises(ValueError, match="other values: two"):
+        state.restore({"one": np.ones(3), "two": 2})
+    with pytest.raises(ValueError, match=r"one: shape \(4,\) where the run has \(3,\)"):
+        state.restore({"one": np.ones(4)})
+    assert not one.any()
+    with pytest.raises(ValueError, match="has a value one already"):
+        state.add_array("one", one, "sum")
