@@ -24,10 +24,10 @@ from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
 from embedx.run.progress import Progress
 from embedx.samplers.draws import new_draws, noise_distribution
-from embedx.search.index import Index, empty
-from embedx.search.messages import Messages, new_messages
-from embedx.search.query import Probe, new_probe
-from embedx.search.updater import Follower, Moved, new_moved
+from embedx.search.index import Index, empty_index
+from embedx.search.messages import MessageWorkspace, new_message_workspace
+from embedx.search.query import QueryWorkspace, new_query_workspace
+from embedx.search.updater import IndexUpdater, StaleRows, new_stale_rows
 
 STRETCH = 4096  # examples between two looks at the clock, where steps are small
 SEARCHED = 64  # the same where rows are found: so old is what an index knows of them
@@ -197,22 +197,22 @@ class FoundRows(DrawnRows):
         super().prepare()
         search = self.objective.search(len(self.counts))
         assert search is not None
-        self.search = search = search.of(self.dim)
+        self.search = search = search.for_columns(self.dim)
         most_labels = int(np.diff(self.examples.label_offsets).max(initial=1))
-        most = min(search.blocks * search.looked_at, self.n_rows - 1, max(MOST_FOUND // self.batch - most_labels, 1))
+        most = min(search.blocks * search.n_scored, self.n_rows - 1, max(MOST_FOUND // self.batch - most_labels, 1))
         self.found_plan = self.plan._replace(n_draws=most, sampling=rows.REPLACED)
         self.found_constants = self.objective.constants(most, len(self.counts))
         for w, scratch in enumerate(self.scratches):
             own = rows.new_scratch(self.found_plan, self.examples, self.n_rows, 1, self.objective.uniforms_width)
             self.scratches[w] = _Finding(
-                scratch, own, new_probe(self.n_rows, search), new_messages(self.n_rows, search, own.rows.shape[1]),
-                new_moved(self.n_rows),
+                scratch, own, new_query_workspace(self.n_rows, search),
+                new_message_workspace(self.n_rows, search, own.rows.shape[1]), new_stale_rows(self.n_rows),
             )  # fmt: skip
         self.stretch = self.batch * max(1, SEARCHED // self.batch)
         self.drawn_first = self.objective.settings.warm_up * self.n
 
     def load_kernels(self, progress: Progress) -> None:
-        self.follower = Follower(
+        self.updater = IndexUpdater(
             self.outputs.rows, self.n_rows, self.dim, self.search,
             seed=self.settings.seed, threads=self.threads, progress=progress,
         )  # fmt: skip
@@ -220,7 +220,7 @@ class FoundRows(DrawnRows):
         if self.drawn_first > 0:
             arguments = self._arguments(finding.drawn, np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
             load_kernel(rows.train_stretch, self.objective, arguments, progress)
-        arguments = self._found(finding, empty(self.search.blocks), np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
+        arguments = self._found(finding, empty_index(self.search.blocks), np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
         load_kernel(searched.train_stretch, self.objective, arguments, progress)
 
     def _found(
@@ -236,7 +236,7 @@ class FoundRows(DrawnRows):
     ) -> tuple[Any, ...]:
         return (
             self.tables, self.examples, index, self.search, self.found_constants, self.optimizer, self.found_plan,
-            scratch.found, scratch.probe, scratch.messages, scratch.moved, order, start, stop,
+            scratch.found, scratch.query, scratch.messages, scratch.stale, order, start, stop,
             np.float32(rate), float(clock), key,
         )  # fmt: skip
 
@@ -245,14 +245,14 @@ class FoundRows(DrawnRows):
     ) -> tuple[float, int, float]:
         if epoch * self.n + start < self.drawn_first:
             return super().train(scratch.drawn, order, epoch, start, stop, rate, clock)
-        index, key = self.follower.current(), stream_key(self.settings.seed, epoch)
+        index, key = self.updater.current(), stream_key(self.settings.seed, epoch)
         arguments = self._found(scratch, index, order, start, stop, rate, clock, key)
         loss, terms, after = searched.train_stretch(self.objective.coefficients, *arguments)
-        self.follower.follow(scratch.moved)
+        self.updater.update(scratch.stale)
         return loss, terms, after - clock
 
     def facts(self) -> dict[str, Any]:
-        return {"index_builds": self.follower.n_builds, "index_seconds": round(self.follower.build_seconds, 3)}
+        return {"index_builds": self.updater.n_builds, "index_seconds": round(self.updater.build_seconds, 3)}
 
 
 class _Finding(NamedTuple):
@@ -260,9 +260,9 @@ class _Finding(NamedTuple):
 
     drawn: rows.Scratch
     found: rows.Scratch
-    probe: Probe
-    messages: Messages
-    moved: Moved
+    query: QueryWorkspace
+    messages: MessageWorkspace
+    stale: StaleRows
 
 
 class AllRows(Way):

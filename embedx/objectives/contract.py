@@ -59,7 +59,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from embedx.samplers.path import Paths
-from embedx.search.spec import Search
+from embedx.search.spec import SearchSpec
 from embedx.settings import Settings, param
 
 
@@ -131,7 +131,7 @@ class Objective:
         """The tree, for objectives that take the sampler "path"."""
         return None
 
-    def search(self, n_classes: int) -> Search | None:
+    def search(self, n_classes: int) -> SearchSpec | None:
         """How rows are found, for objectives that take the sampler "search"."""
         return None
 

@@ -90,7 +90,7 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     if not collapses(made):
         raise EmbedxError(f"--collapsed takes --objective {objective.name} only with a loss that gives probabilities")
     search = made.search(2)
-    if search is not None and search.steps > 0:
+    if search is not None and search.message_iterations > 0:
         raise EmbedxError("--collapsed takes exact scores of the rows found; leave out --no-rescore")
     settings = SkipGramSettings.from_options({**DEFAULTS, **options, "sampler": objective.samplers[0]})
     return settings, CollapsedSettings.from_options(options), made
@@ -224,7 +224,7 @@ def _rows(task: skipgram.Task, counts: Counts, workers: engine.Workers, finder: 
     constants = objective.constants(len(outputs), len(task.words))
     search = objective.search(len(outputs))
     if finder is None and search is not None:
-        finder = engine.Searching(search.of(columns), len(outputs), columns, task.settings.seed, workers)
+        finder = engine.Searching(search.for_columns(columns), len(outputs), columns, task.settings.seed, workers)
     if finder is None:
         exact = engine.AllRows(objective.coefficients, constants, counts, len(outputs), columns, workers)
         load_kernel(engine.answer_all, objective, exact.arguments(0, exact.z, 0, 0, 0), task.progress)

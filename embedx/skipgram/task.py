@@ -24,8 +24,8 @@ from embedx.run import trainer
 from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress, Silent
 from embedx.samplers.draws import Draws, new_draws, noise_distribution
-from embedx.search.index import Index, empty
-from embedx.search.updater import Follower
+from embedx.search.index import Index, empty_index
+from embedx.search.updater import IndexUpdater
 from embedx.settings import Settings, TextSettings, VocabularySettings, param, seconds, settings_of, share_of
 from embedx.text import cache
 from embedx.text.encode import Corpora, encode
@@ -356,8 +356,8 @@ class _Found:
         n_words, n_rows, columns = len(tables.inputs), len(tables.outputs), settings.dim + (settings.bias != "none")
         search = objective.search(n_words)
         assert search is not None
-        search = search.of(columns)
-        search = search._replace(kept=min(search.kept, found.MOST_FOUND // search.blocks))
+        search = search.for_columns(columns)
+        search = search._replace(max_candidates=min(search.max_candidates, found.MOST_FOUND // search.blocks))
         certain = draws._replace(log_expected=np.zeros(n_rows, dtype=np.float32))
         found_plan = plan._replace(rows=blocks.FOUND, n_draws=found.MOST_FOUND)
         self.constants = objective.constants(plan.n_draws, n_words)
@@ -370,13 +370,13 @@ class _Found:
             for _ in range(settings.threads or 1)
         ]
         self.search = search
-        self.follower = Follower(
+        self.updater = IndexUpdater(
             tables.outputs, n_rows, columns, search, seed=settings.seed, threads=settings.threads or 1, progress=task.progress
         )
         end = (0, 0, np.float32(0), np.uint64(0), np.uint64(0))
         scratch, finding = self.scratches[0]
         load_kernel(engine.train_stretch, objective, (*self._first(plan, draws, scratch), *end), task.progress)
-        arguments = self._then(empty(search.blocks), scratch, finding)
+        arguments = self._then(empty_index(search.blocks), scratch, finding)
         load_kernel(found.train_stretch, objective, (*arguments, *end), task.progress)
 
     def _first(self, plan: blocks.Plan, draws: Draws, scratch: engine.Scratch) -> tuple[Any, ...]:
@@ -395,8 +395,8 @@ class _Found:
         if epoch * self.n_stretches + stretch < task.objective.settings.warm_up * self.n_stretches:
             plan, draws = self.drawn
             return trainer.Tally(*engine.train_stretch(coefficients, *self._first(plan, draws, scratch), *end))
-        tally = found.train_stretch(coefficients, *self._then(self.follower.current(), scratch, finding), *end)
-        self.follower.follow(finding.moved)
+        tally = found.train_stretch(coefficients, *self._then(self.updater.current(), scratch, finding), *end)
+        self.updater.update(finding.stale)
         return trainer.Tally(*tally)
 
 
