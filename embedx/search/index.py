@@ -6,8 +6,7 @@ stored    For each block, the inverted lists one after another in numbered slots
 update    `update_rows` overwrites the copies of rows that have changed and corrects the sums of their lists (`cluster_scores`).
           It looks for a row's nearest centroid only if the row has changed much, and at every REASSIGN_EVERY-th update; a row
           with another nearest centroid moves to that list if it has a spare slot. Centroids stay as they are until a rebuild.
-readers   The copies stay as they are while the table changes. What else concurrent readers may rely on is told in
-          `embedx.search`.
+readers   Queries read the copies, never the table. See `embedx.search` for what may change under a query.
 """
 
 from concurrent.futures import ThreadPoolExecutor

@@ -9,8 +9,8 @@ Iteration t computes the gradients of all L(B (z_j + λ_j)). For the active set 
 and the result is 1/B Σ_j ∇L(B (z_j + λ_j)). A row's score in a block that has not found it counts as zero; those of the
 positives are always computed.
 
-Only rows that have once been in A can have messages other than zero: they are the selected rows, whose scores in all blocks and
-messages are stored. The gradient in a block is taken over them and over the rows that it alone has found above its cutoff.
+Only rows that have once been in A can have messages other than zero. They are the selected rows, whose messages and scores are
+stored for all blocks. The gradient in a block is taken over them and over the other rows that the block found above its cutoff.
 """
 
 from typing import NamedTuple
@@ -89,7 +89,7 @@ def _compute_block_score(index, table, row, h, e, j):
 
 @kernel_part
 def _block_gradients(coefficients, index, search, constants, label, r, n_positives, n, query, messages):
-    """Overwrite messages.batch.z by the gradient in each block, of the n selected rows and then of those it alone has found.
+    """Overwrite messages.batch.z by the gradient in each block, of the n selected rows and then of the others that it found.
 
     Returns the summed loss.
     """

@@ -8,8 +8,8 @@
         the rows above it are candidates, unless another block has found them before                       add_candidates
 
 A score in block j is the inner product of the block's columns alone. It is compared with others of the same block only, as
-`scale` times itself, where scale is the number of blocks: an estimate of the whole inner product. Rows' exact scores are up to
-the caller.
+`scale` times itself, where scale is the number of blocks: an estimate of the whole inner product. Rescoring the candidates by
+their exact inner products is up to the caller.
 """
 
 from typing import NamedTuple

@@ -8,7 +8,7 @@ class SearchSpec(NamedTuple):
 
     In each block of columns, inverted lists are probed in the order of their estimated scores until `n_scored` rows are scored.
     A row is a candidate if in some block its score there, times the number of blocks, is at most `max_gap` below the best one,
-    or below the log-sum-exp of all of them (`from_logsumexp`): rows further below have coefficients up to `min_coefficient`.
+    or below the log-sum-exp of all of them (`from_logsumexp`): rows further below have negligible coefficients.
     """
 
     blocks: int  # of columns

@@ -1,8 +1,8 @@
 """Keeping an index up to date with a table that several threads train.
 
 A worker takes the current index, trains a stretch of examples with it, marks the rows that it has changed as stale, and at the
-end of the stretch has the updater refresh them. Between two updates the index is older than the table by a stretch of each
-worker. Once enough rows have been reassigned to other lists, the index is rebuilt with new centroids.
+end of the stretch has the updater refresh them: the index lags behind the table by a stretch of each worker at most. Once
+enough rows have been reassigned to other lists, the index is rebuilt with new centroids.
 """
 
 import contextlib
