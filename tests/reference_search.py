@@ -1,4 +1,4 @@
-"""Searching and message passing by brute force, straight from Yen et al. 2018."""
+"""Search and message passing by brute force, straight from Yen et al. 2018."""
 
 import itertools
 

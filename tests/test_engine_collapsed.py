@@ -12,7 +12,7 @@ from embedx.engine.loading import load_kernel
 from embedx.kernels.simd import aligned_zeros
 from embedx.objectives import OBJECTIVES
 from embedx.run.progress import Silent
-from embedx.search.spec import Search
+from embedx.search.spec import SearchSpec
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
 
@@ -134,7 +134,17 @@ def test_an_evaluation_leaves_nothing_behind():
 
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_an_index_that_is_looked_through_whole_finds_all_rows(blocks):
-    everything = Search(blocks, clusters=5, looked_at=N, kept=N, threshold=0.0, tau=1e-9, reach=1e9, from_sum=True, steps=0)
+    everything = SearchSpec(
+        blocks,
+        clusters=5,
+        n_scored=N,
+        max_candidates=N,
+        threshold=0.0,
+        min_coefficient=1e-9,
+        max_gap=1e9,
+        from_logsumexp=True,
+        message_iterations=0,
+    )
     problem = Problem(2, lambda workers: engine.Searching(everything, N, DIM, 1, workers), block=7)
     truth = reference_collapsed.gradients(*problem.truth())
     for side in (INPUTS, OUTPUTS):
@@ -145,7 +155,17 @@ def test_an_index_that_is_looked_through_whole_finds_all_rows(blocks):
 
 
 def test_an_index_finds_the_rows_that_matter_and_fewer_are_looked_at():
-    some = Search(1, clusters=5, looked_at=8, kept=N, threshold=0.0, tau=1e-2, reach=4.6, from_sum=True, steps=0)
+    some = SearchSpec(
+        1,
+        clusters=5,
+        n_scored=8,
+        max_candidates=N,
+        threshold=0.0,
+        min_coefficient=1e-2,
+        max_gap=4.6,
+        from_logsumexp=True,
+        message_iterations=0,
+    )
     problem = Problem(2, lambda workers: engine.Searching(some, N, DIM, 1, workers))
     found = problem.rows.finder.find(problem.inputs)
     competes = problem.dense > 0

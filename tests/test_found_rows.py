@@ -14,7 +14,7 @@ from embedx.cli.commands import predict
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
-from embedx.objectives import retrieval as searched
+from embedx.objectives import retrieval
 from embedx.objectives.hs import HierarchicalSoftmax
 from embedx.objectives.ldgs import Ldgs
 from embedx.objectives.margin import Margin
@@ -26,7 +26,7 @@ from embedx.run.progress import Reporter, Silent
 @pytest.fixture(autouse=True)
 def few_are_few(monkeypatch):
     """Let a share of a few dozen labels be a share of them."""
-    monkeypatch.setattr(searched, "FEWEST", 1)
+    monkeypatch.setattr(retrieval, "MIN_ROWS", 1)
 
 
 EVERYTHING = {"query": 1.0, "keep": 1.0, "slack": 1e6, "tau": 1e-30, "warm_up": 0.0}
@@ -161,7 +161,7 @@ def test_a_search_among_some_labels_says_how_many_it_finds(saved):
     ids = np.concatenate([ids for ids, _ in searched])
     true = np.concatenate([ids for ids, _ in model.top_k(features, 4)])
     recall = np.mean([np.isin(a, b).mean() for a, b in zip(true[:200], ids[:200], strict=True)])
-    assert searched.search.looked_at == 100
+    assert searched.search.n_scored == 100
     assert 0.5 < searched.recall < 1
     assert searched.recall == pytest.approx(recall)
 

@@ -1,4 +1,4 @@
-"""The index of rows: it holds what the table holds, follows it, and finds what brute force finds."""
+"""The index: it stores the rows of the table, is updated with them, and finds what brute force finds."""
 
 import numpy as np
 import pytest
@@ -8,55 +8,57 @@ from embedx.kernels.compiled import kernel
 from embedx.kernels.simd import LANES, aligned_zeros, padded
 from embedx.run.progress import Silent
 from embedx.search import index as indexing
-from embedx.search import query as look
-from embedx.search.cluster_scores import EMPTY, promised
-from embedx.search.clusters import LIMIT, NEVER, directions, new_seeker
-from embedx.search.spec import Search
-from embedx.search.top_k import search_of, top
-from embedx.search.updater import Follower, new_moved, remember
+from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE, score_clusters
+from embedx.search.clusters import MASKED_SCORE, NORM_QUANTILE, augmented_directions, new_assignment_workspace
+from embedx.search.query import find_candidates_batch, new_query_workspace, score_position, search_block
+from embedx.search.spec import SearchSpec
+from embedx.search.top_k import search_top_k, top_k_spec
+from embedx.search.updater import IndexUpdater, mark_stale, new_stale_rows
 
 N, DIM = 900, 37
-NEITHER = {"kept": N, "threshold": 0.0, "tau": 1e-3, "from_sum": False, "steps": 0}
+UNLIMITED = {"max_candidates": N, "threshold": 0.0, "min_coefficient": 1e-3, "from_logsumexp": False, "message_iterations": 0}
 
 
-def search(blocks=1, clusters=20, looked_at=N, reach=1.0, **others):
-    return Search(blocks=blocks, clusters=clusters, looked_at=looked_at, reach=reach, **(NEITHER | others))
+def spec(blocks=1, clusters=20, n_scored=N, max_gap=1.0, **others):
+    return SearchSpec(blocks=blocks, clusters=clusters, n_scored=n_scored, max_gap=max_gap, **(UNLIMITED | others))
 
 
 def clustered(n=N, dim=DIM, groups=30, spread=0.3, seed=0):
-    """float32 (n, padded): rows around common directions."""
+    """float32 (n, padded): rows around common means."""
     rng = np.random.default_rng(seed)
     table = aligned_zeros(n, dim)
     table[:, :dim] = rng.normal(size=(groups, dim))[rng.integers(0, groups, n)] + spread * rng.normal(size=(n, dim))
     return table
 
 
-def built(table, how, seed=0):
-    return indexing.build(table, len(table), DIM, how, np.random.default_rng(seed))
+def built(table, search, seed=0):
+    return indexing.build_index(table, len(table), DIM, search, np.random.default_rng(seed))
 
 
 def check(index, table):
-    """Every row lies once in each block, in the cluster and slot that it is told to lie in, and with its vector."""
+    """Every row is stored once in each block, in the list and slot that the index says, with its vector."""
     width = int(np.diff(index.edges).max())
     slots = index.ids.shape[1]
     panels = index.panels.reshape(len(index.ids), slots // LANES, width, LANES)
     for j in range(len(index.ids)):
-        held = [s for c, n in enumerate(index.in_use[j]) for s in range(index.begin[j, c], index.begin[j, c] + n)]
-        np.testing.assert_array_equal(np.sort(index.ids[j, held]), np.arange(len(table)))
+        used = [
+            s for c, n in enumerate(index.list_sizes[j]) for s in range(index.list_offsets[j, c], index.list_offsets[j, c] + n)
+        ]
+        np.testing.assert_array_equal(np.sort(index.ids[j, used]), np.arange(len(table)))
         np.testing.assert_array_equal(index.ids[j, index.slot[j]], np.arange(len(table)))
-        cluster = np.searchsorted(index.begin[j], index.slot[j], side="right") - 1
-        np.testing.assert_array_equal(cluster, index.home[j])
+        cluster = np.searchsorted(index.list_offsets[j], index.slot[j], side="right") - 1
+        np.testing.assert_array_equal(cluster, index.cluster[j])
         begin, end = index.edges[j], index.edges[j + 1]
         vectors = panels[j].transpose(0, 2, 1).reshape(slots, width)[:, : end - begin]
         np.testing.assert_array_equal(vectors[index.slot[j]], table[:, begin:end])
 
 
-def found(index, how, h, positives=()):
-    """The rows that compete for one h, behind its positives."""
+def found(index, search, h, positives=()):
+    """The candidates for one h, but for its positives."""
     rows, n = np.zeros((1, N), dtype=np.int32), np.zeros(1, dtype=np.int64)
     positives = np.array(positives, dtype=np.int32)
-    probe = look.new_probe(N, how)
-    look.candidates_of(index, how, h[None], 0, 1, positives, np.array([0, len(positives)]), rows, n, probe)
+    query = new_query_workspace(N, search)
+    find_candidates_batch(index, search, h[None], 0, 1, positives, np.array([0, len(positives)]), rows, n, query)
     assert (rows[0, : len(positives)] == positives).all()
     chosen = rows[0, : n[0]].tolist()
     assert len(set(chosen)) == len(chosen)
@@ -64,10 +66,10 @@ def found(index, how, h, positives=()):
 
 
 @kernel
-def look_through(index, how, h, probe):
-    """Have `probe` hold what is found for h[0] in all blocks."""
+def search_blocks(index, search, h, query):
+    """Search all blocks for h[0]."""
     for j in range(index.ids.shape[0]):
-        look.look(index, how, h, 0, j, probe)
+        search_block(index, search, h, 0, j, query)
 
 
 def a_query(seed=3):
@@ -77,249 +79,254 @@ def a_query(seed=3):
 
 
 @pytest.mark.parametrize("blocks", [1, 4, 8])
-def test_an_index_holds_every_row_once(blocks):
+def test_an_index_stores_every_row_once(blocks):
     table = clustered()
-    table[7] = 0  # points nowhere
-    check(built(table, search(blocks)), table)
+    table[7] = 0  # has no direction
+    check(built(table, spec(blocks)), table)
 
 
 @pytest.mark.parametrize("blocks", [1, 8])
-def test_an_index_follows_its_rows(blocks):
+def test_an_index_is_updated_with_its_rows(blocks):
     table = clustered()
-    index = built(table, search(blocks))
-    homes = index.home.copy()
+    index = built(table, spec(blocks))
+    before = index.cluster.copy()
     rng = np.random.default_rng(1)
-    seeker = new_seeker(20)
+    workspace = new_assignment_workspace(20)
     for _ in range(12):
         rows = rng.choice(N, 200, replace=False).astype(np.int32)
         table[rows[:, None], np.arange(DIM)] += rng.normal(0, 1.5, (200, DIM))
         for j in range(blocks):
-            indexing.refresh(index, table, rows, len(rows), j, seeker)
+            indexing.update_rows(index, table, rows, len(rows), j, workspace)
         check(index, table)
-    assert (index.home != homes).mean() > 0.1
+    assert (index.cluster != before).mean() > 0.1
 
 
-def test_rows_that_drift_come_to_their_new_clusters():
-    """Each step is short, so that only the REHOMED-th seeks."""
+def test_rows_that_drift_are_reassigned():
+    """Each step is short, so that only the REASSIGN_EVERY-th looks for the nearest centroid."""
     table = clustered()
-    index = built(table, search())
-    rows, way = np.arange(N, dtype=np.int32), (np.roll(table, 1, axis=0) - table) / 100
-    left = []
-    for _ in range(4 * indexing.REHOMED):
-        assert (np.linalg.norm(way, axis=1) < indexing.FAR * np.linalg.norm(table, axis=1)).all()
-        table += way
-        left.append(indexing.refresh(index, table, rows, N, 0, new_seeker(20)))
+    index = built(table, spec())
+    rows, step = np.arange(N, dtype=np.int32), (np.roll(table, 1, axis=0) - table) / 100
+    reassigned = []
+    for _ in range(4 * indexing.REASSIGN_EVERY):
+        assert (np.linalg.norm(step, axis=1) < indexing.REASSIGN_CHANGE * np.linalg.norm(table, axis=1)).all()
+        table += step
+        reassigned.append(indexing.update_rows(index, table, rows, N, 0, new_assignment_workspace(20)))
     check(index, table)
-    seeking = np.array(left).reshape(4, indexing.REHOMED)
-    assert (seeking[:, :-1] == 0).all()
-    assert seeking[:, -1].sum() > N // 20
+    turns = np.array(reassigned).reshape(4, indexing.REASSIGN_EVERY)
+    assert (turns[:, :-1] == 0).all()
+    assert turns[:, -1].sum() > N // 20
 
 
-def test_a_row_whose_new_cluster_is_full_stays_and_is_still_found():
+def test_a_row_whose_new_list_is_full_stays_and_is_still_found():
     table = clustered()
-    index = built(table, search())
+    index = built(table, spec())
     rows = np.arange(N, dtype=np.int32)
-    table[:, :DIM] = table[0, :DIM]  # all point one way
-    elsewhere = [indexing.refresh(index, table, rows, N, 0, new_seeker(20)) for _ in range(indexing.REHOMED)]
+    table[:, :DIM] = table[0, :DIM]  # all have one direction
+    n_reassigned = [
+        indexing.update_rows(index, table, rows, N, 0, new_assignment_workspace(20)) for _ in range(indexing.REASSIGN_EVERY)
+    ]
     check(index, table)
-    assert len(np.unique(index.home)) > 1
-    assert elsewhere[-1] == (index.home[0] != index.home[0, 0]).sum() > 0
-    assert found(index, search(), table[0]) == set(range(N))
+    assert len(np.unique(index.cluster)) > 1
+    assert n_reassigned[-1] == (index.cluster[0] != index.cluster[0, 0]).sum() > 0
+    assert found(index, spec(), table[0]) == set(range(N))
 
 
 @pytest.mark.parametrize("blocks", [1, 4, 8])
-@pytest.mark.parametrize("reach", [0.5, 4.0])
-def test_what_is_found_is_what_lies_within_reach_in_some_block(blocks, reach):
+@pytest.mark.parametrize("max_gap", [0.5, 4.0])
+def test_candidates_are_the_rows_within_max_gap_of_the_best_in_some_block(blocks, max_gap):
     table, h = clustered(), a_query()
-    how = search(blocks, reach=reach)
+    search = spec(blocks, max_gap=max_gap)
     z = blocks * block_scores(table[:, :DIM], h[:DIM], blocks)
     z[:, [5, 11]] = -np.inf
-    expected = {int(row) for line in z for row in np.flatnonzero(line > line.max() - reach)}
+    expected = {int(row) for line in z for row in np.flatnonzero(line > line.max() - max_gap)}
     assert len(expected) >= blocks // 2
-    assert found(built(table, how), how, h, positives=[5, 11]) == expected
+    assert found(built(table, search), search, h, positives=[5, 11]) == expected
 
 
-@pytest.mark.parametrize("kept", [1, 7, 60, 61, 600, 740, 899])
+@pytest.mark.parametrize("max_candidates", [1, 7, 60, 61, 600, 740, 899])
 @pytest.mark.parametrize("blocks", [1, 4])
-def test_only_the_best_of_a_block_are_kept(kept, blocks):
+def test_a_block_gives_no_more_than_max_candidates(max_candidates, blocks):
     table, h = clustered(), a_query()
-    table[100:160] = table[99]  # as many equal scores: those at the edge are left out
-    how = search(blocks, reach=1e9, kept=kept)
+    table[100:160] = table[99]  # as many equal scores: if they are at the cutoff, all are left out
+    search = spec(blocks, max_gap=1e9, max_candidates=max_candidates)
     z = block_scores(table[:, :DIM], h[:DIM], blocks)
-    edge = np.sort(z, axis=1)[:, ::-1][:, kept]
-    assert blocks > 1 or (edge[0] == z[0, 99]) == (kept == 740)
-    expected = {int(row) for line, last in zip(z, edge, strict=True) for row in np.flatnonzero(line > last + 1e-5)}
-    chosen = found(built(table, how), how, h)
+    cutoff = np.sort(z, axis=1)[:, ::-1][:, max_candidates]
+    assert blocks > 1 or (cutoff[0] == z[0, 99]) == (max_candidates == 740)
+    expected = {int(row) for line, last in zip(z, cutoff, strict=True) for row in np.flatnonzero(line > last + 1e-5)}
+    chosen = found(built(table, search), search, h)
     assert expected <= chosen
-    assert len(chosen) <= blocks * kept
-    assert len(expected) >= min(kept, 300) - 1
+    assert len(chosen) <= blocks * max_candidates
+    assert len(expected) >= min(max_candidates, 300) - 1
 
 
-def test_a_sum_over_all_rows_is_what_decides_for_a_softmax():
+def test_candidates_of_a_softmax_are_the_rows_with_a_probability_above_tau():
     table, h = clustered(), a_query()
-    how = search(4, clusters=1, reach=-np.log(1e-3), from_sum=True)  # one cluster, so that nothing stops before the end
+    search = spec(4, clusters=1, max_gap=-np.log(1e-3), from_logsumexp=True)  # one cluster: nothing ends the search early
     z = 4 * block_scores(table[:, :DIM], h[:DIM], 4).astype(np.float64)
     z[:, 5] = -np.inf
     p = np.exp(z - z.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
-    chosen = found(built(table, how), how, h, positives=[5])
+    chosen = found(built(table, search), search, h, positives=[5])
     surely = {int(row) for row in np.flatnonzero((p > 1.01e-3).any(axis=0))}
     perhaps = {int(row) for row in np.flatnonzero((p > 0.99e-3).any(axis=0))}
     assert surely <= chosen <= perhaps
     assert len(surely) > 4
 
 
-def test_a_softmax_stops_at_a_cluster_that_adds_nothing():
+def test_a_softmax_ends_the_search_at_a_cluster_of_negligible_scores():
     table, h = clustered(spread=0.05), a_query()
     h *= 5
-    all_of_it, as_needed = search(1, clusters=30), search(1, clusters=30, reach=-np.log(1e-3), from_sum=True)
+    all_of_it, as_needed = spec(1, clusters=30), spec(1, clusters=30, max_gap=-np.log(1e-3), from_logsumexp=True)
     index = built(table, all_of_it)
-    probes = [look.new_probe(N, how) for how in (all_of_it, as_needed)]
-    for how, probe in zip((all_of_it, as_needed), probes, strict=True):
-        look_through(index, how, h[None], probe)
-    assert probes[0].n_visited[0] == 30
-    assert probes[1].n_visited[0] < 10
+    queries = [new_query_workspace(N, search) for search in (all_of_it, as_needed)]
+    for search, query in zip((all_of_it, as_needed), queries, strict=True):
+        search_blocks(index, search, h[None], query)
+    assert queries[0].n_probed[0] == 30
+    assert queries[1].n_probed[0] < 10
 
 
-def test_a_threshold_passes_over_small_scores():
+def test_a_threshold_leaves_out_small_scores():
     table, h = clustered(), a_query()
     z = table[:, :DIM] @ h[:DIM]
-    how = search(1, threshold=float(np.sort(np.abs(z))[-50]), reach=1e9)
-    assert found(built(table, how), how, h) == set(np.flatnonzero(np.abs(z) > how.threshold).tolist())
+    search = spec(1, threshold=float(np.sort(np.abs(z))[-50]), max_gap=1e9)
+    assert found(built(table, search), search, h) == set(np.flatnonzero(np.abs(z) > search.threshold).tolist())
 
 
-def test_at_most_as_much_is_looked_at_as_there_is_room_for():
+def test_no_more_rows_are_scored_than_the_workspace_has_capacity_for():
     table = clustered(groups=1, spread=0.01)
-    how = search(1, clusters=2, looked_at=50)
-    probe = look.new_probe(N, how)
-    look_through(built(table, how), how, a_query()[None], probe)
-    assert 50 <= probe.start[0, probe.n_visited[0]] <= probe.scores.shape[1] < N
+    search = spec(1, clusters=2, n_scored=50)
+    query = new_query_workspace(N, search)
+    search_blocks(built(table, search), search, a_query()[None], query)
+    assert 50 <= query.offsets[0, query.n_probed[0]] <= query.scores.shape[1] < N
 
 
-def test_most_of_the_best_rows_are_found_by_a_look_at_a_tenth():
+def test_recall_is_high_when_a_tenth_of_the_rows_is_scored():
     table = clustered(5000, groups=200)
     rng = np.random.default_rng(5)
     h = table[rng.integers(0, 5000, 200)] + rng.normal(0, 0.1, (200, table.shape[1])).astype(np.float32)
     h[:, DIM:] = 0
-    how = search_of(5000, 0.1, 5)
-    index = indexing.build(table, 5000, DIM, how, np.random.default_rng(0), threads=2)
-    ids, scores, log_sum = (np.concatenate(part) for part in zip(*top(index, how, h, 5, threads=2), strict=True))
+    search = top_k_spec(5000, 0.1, 5)
+    index = indexing.build_index(table, 5000, DIM, search, np.random.default_rng(0), threads=2)
+    ids, scores, log_sum = (np.concatenate(part) for part in zip(*search_top_k(index, search, h, 5, threads=2), strict=True))
     z = h @ table.T
     true = np.argsort(-z, axis=1)[:, :5]
     assert np.mean([np.isin(a, b).mean() for a, b in zip(true, ids, strict=True)]) > 0.9
     np.testing.assert_allclose(scores, np.take_along_axis(z, ids.astype(np.int64), axis=1), rtol=1e-4, atol=1e-4)
     assert (np.diff(scores, axis=1) <= 0).all()
-    everything = search_of(5000, 1.0, 5)
-    ids, _, log_sum = (np.concatenate(part) for part in zip(*top(index, everything, h, 5, threads=1), strict=True))
+    everything = top_k_spec(5000, 1.0, 5)
+    ids, _, log_sum = (np.concatenate(part) for part in zip(*search_top_k(index, everything, h, 5, threads=1), strict=True))
     np.testing.assert_array_equal(np.sort(ids), np.sort(true))
     np.testing.assert_allclose(log_sum, np.logaddexp.reduce(z.astype(np.float64), axis=1), rtol=1e-5)
 
 
-def follows(follower, table, rows):
-    moved = new_moved(N)
-    remember(rows, len(rows), moved)
-    remember(rows, len(rows), moved)
-    assert moved.n[0] == len(rows)
-    follower.follow(moved)
-    assert moved.n[0] == 0
+def update(updater, rows):
+    stale = new_stale_rows(N)
+    mark_stale(rows, len(rows), stale)
+    mark_stale(rows, len(rows), stale)
+    assert stale.n[0] == len(rows)
+    updater.update(stale)
+    assert stale.n[0] == 0
 
 
-def test_a_follower_builds_anew_when_enough_rows_have_come_to_point_elsewhere():
+def test_an_index_is_rebuilt_when_enough_rows_have_been_reassigned():
     table = clustered()
-    follower = Follower(table, N, DIM, search(2), seed=1, threads=1, progress=Silent())
-    first = follower.current()
+    updater = IndexUpdater(table, N, DIM, spec(2), seed=1, threads=1, progress=Silent())
+    first = updater.current()
     everyone = np.arange(N, dtype=np.int32)
-    for _ in range(20):  # they change, but point where they pointed
+    for _ in range(20):  # they change, but not in direction
         table *= 1.001
-        follows(follower, table, everyone)
-        check(follower.index, table)
-    assert follower.current() is first
+        update(updater, everyone)
+        check(updater.index, table)
+    assert updater.current() is first
     table[:] = np.roll(table, 1, axis=0)
     few = everyone[: N // 12]
-    follows(follower, table, few)
-    assert 0 < follower.n_left.sum() <= 2 * len(few)
-    assert follower.current() is first
-    follows(follower, table, everyone[N // 12 :])
+    update(updater, few)
+    assert 0 < updater.n_reassigned.sum() <= 2 * len(few)
+    assert updater.current() is first
+    update(updater, everyone[N // 12 :])
     check(first, table)
-    second = follower.current()
+    second = updater.current()
     assert second is not first
-    assert (follower.n_builds, follower.n_left.sum()) == (2, 0)
+    assert (updater.n_builds, updater.n_reassigned.sum()) == (2, 0)
     check(second, table)
 
 
 @pytest.mark.parametrize("blocks", [1, 8])
-def test_promises_follow_the_rows_of_each_cluster(blocks):
+def test_estimated_scores_are_those_of_the_current_rows_of_each_cluster(blocks):
     table, h = clustered(), a_query()
     table[:300] *= 0.01
-    index = built(table, search(blocks))
+    index = built(table, spec(blocks))
     rng = np.random.default_rng(1)
     for turn in range(6):
         if turn:
             rows = rng.choice(N, 300, replace=False).astype(np.int32)
             table[rows[:, None], np.arange(DIM)] += rng.normal(0, 1.0, (300, DIM))
             for j in range(blocks):
-                indexing.refresh(index, table, rows, len(rows), j, new_seeker(20))
+                indexing.update_rows(index, table, rows, len(rows), j, new_assignment_workspace(20))
         for j in range(blocks):
             out = np.zeros((1, padded(20)), dtype=np.float32)
-            promises(index, j, h, out)
+            estimates(index, j, h, out)
             block = slice(index.edges[j], index.edges[j + 1])
             for c in range(20):
-                rows_of = table[index.home[j] == c, block].astype(np.float64)
+                rows_of = table[index.cluster[j] == c, block].astype(np.float64)
                 if len(rows_of):
                     spread = np.sqrt(rows_of.var(axis=0).mean())
                     expected = rows_of.mean(axis=0) @ h[block] + spread * np.linalg.norm(h[block])
                     np.testing.assert_allclose(out[0, c], expected, rtol=1e-3, atol=1e-3)
                 else:
-                    assert out[0, c] == EMPTY
-            assert (out[0, 20:] == NEVER).all()
+                    assert out[0, c] == EMPTY_CLUSTER_SCORE
+            assert (out[0, 20:] == MASKED_SCORE).all()
 
 
 @kernel
-def promises(index, j, h, out):
-    promised(index.promise, index.edges, index.in_use.shape[1], j, h.reshape(1, -1), 0, out)
+def estimates(index, j, h, out):
+    score_clusters(index.statistics, index.edges, index.list_sizes.shape[1], j, h.reshape(1, -1), 0, out)
 
 
-def vectors_of(centres, j, clusters):
-    """float32 (clusters, columns of the block + 1): the centres of block j."""
-    panels = centres.vectors.reshape(len(centres.extra), -1, len(centres.vectors) * LANES // centres.extra.size, LANES)[j]
-    vectors = panels.transpose(0, 2, 1).reshape(-1, panels.shape[1])[:clusters, : centres.edges[j + 1] - centres.edges[j]]
-    return np.column_stack([vectors, centres.extra[j, :clusters]])
+def vectors_of(centroids, j, clusters):
+    """float32 (clusters, columns of the block + 1): the centroids of block j."""
+    panel_stride = len(centroids.vectors) * LANES // centroids.augmented.size
+    panels = centroids.vectors.reshape(len(centroids.augmented), -1, panel_stride, LANES)[j]
+    vectors = panels.transpose(0, 2, 1).reshape(-1, panels.shape[1])[:clusters, : centroids.edges[j + 1] - centroids.edges[j]]
+    return np.column_stack([vectors, centroids.augmented[j, :clusters]])
 
 
 @pytest.mark.parametrize("blocks", [1, 4])
-def test_rows_lie_with_the_centre_that_is_nearest_to_their_extended_direction(blocks):
+def test_rows_are_assigned_to_the_centroid_nearest_to_their_augmented_direction(blocks):
     table = clustered()
     table[:300] *= 0.1
     table[7] = 0
-    index = built(table, search(blocks))
+    index = built(table, spec(blocks))
     for j in range(blocks):
         rows = table[:, index.edges[j] : index.edges[j + 1]]
-        lengths = np.linalg.norm(rows, axis=1)
-        np.testing.assert_allclose(index.centres.limit[j], np.quantile(lengths, LIMIT), rtol=1e-6)
-        longer = np.column_stack([rows, np.sqrt(np.maximum(index.centres.limit[j] ** 2 - lengths**2, 0))])
-        centres = vectors_of(index.centres, j, 20)
-        np.testing.assert_allclose(np.linalg.norm(centres, axis=1), 1, rtol=1e-5)
-        scores = longer @ centres.T
-        np.testing.assert_allclose(scores[np.arange(N), index.home[j]], scores.max(axis=1), rtol=1e-4, atol=1e-5)
-        direction = directions(rows, index.centres.limit[j])
-        np.testing.assert_allclose(direction, longer / np.linalg.norm(longer, axis=1, keepdims=True), rtol=1e-4, atol=1e-5)
+        norms = np.linalg.norm(rows, axis=1)
+        np.testing.assert_allclose(index.centroids.augmented_norm[j], np.quantile(norms, NORM_QUANTILE), rtol=1e-6)
+        augmented = np.column_stack([rows, np.sqrt(np.maximum(index.centroids.augmented_norm[j] ** 2 - norms**2, 0))])
+        vectors = vectors_of(index.centroids, j, 20)
+        np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+        scores = augmented @ vectors.T
+        np.testing.assert_allclose(scores[np.arange(N), index.cluster[j]], scores.max(axis=1), rtol=1e-4, atol=1e-5)
+        direction = augmented_directions(rows, index.centroids.augmented_norm[j])
+        np.testing.assert_allclose(
+            direction, augmented / np.linalg.norm(augmented, axis=1, keepdims=True), rtol=1e-4, atol=1e-5
+        )
 
 
 def test_short_rows_do_not_hide_long_ones():
-    """Rows of all lengths in every direction, looked at a fiftieth of them: the highest are among them."""
+    """Rows of all norms in every direction, of which a fiftieth is scored: the best are among them."""
     rng = np.random.default_rng(0)
     n, dim = 20_000, 16
     table = aligned_zeros(n, dim)
     table[:] = rng.normal(size=(n, dim)) * np.exp(rng.normal(0, 1.5, (n, 1)))
-    how = Search(1, 141, 400, n, 0.0, 1e-3, 1e9, from_sum=False, steps=0)
-    index = indexing.build(table, n, dim, how, rng)
-    probe, rows, n_found = look.new_probe(n, how), np.zeros((1, n), dtype=np.int32), np.zeros(1, dtype=np.int64)
-    shares = []
+    search = SearchSpec(1, 141, 400, n, 0.0, 1e-3, 1e9, from_logsumexp=False, message_iterations=0)
+    index = indexing.build_index(table, n, dim, search, rng)
+    query, rows, n_found = new_query_workspace(n, search), np.zeros((1, n), dtype=np.int32), np.zeros(1, dtype=np.int64)
+    recalls = []
     for h in rng.normal(size=(50, dim)).astype(np.float32):
-        look.candidates_of(index, how, h[None], 0, 1, rows[0], np.zeros(2, dtype=np.int64), rows, n_found, probe)
+        find_candidates_batch(index, search, h[None], 0, 1, rows[0], np.zeros(2, dtype=np.int64), rows, n_found, query)
         best = np.argsort(-(table @ h))[:20]
-        shares.append(np.isin(best, rows[0, : n_found[0]]).mean())
-    assert np.mean(shares) > 0.9
+        recalls.append(np.isin(best, rows[0, : n_found[0]]).mean())
+    assert np.mean(recalls) > 0.9
 
 
 @pytest.mark.parametrize(
@@ -327,60 +334,65 @@ def test_short_rows_do_not_hide_long_ones():
 )
 def test_few_rows_and_any_number_of_clusters(n, clusters, blocks):
     table, h = clustered(n), a_query()
-    how = search(blocks, clusters=clusters, looked_at=n, reach=2.0)
-    index = indexing.build(table, n, DIM, how, np.random.default_rng(0))
+    search = spec(blocks, clusters=clusters, n_scored=n, max_gap=2.0)
+    index = indexing.build_index(table, n, DIM, search, np.random.default_rng(0))
     check(index, table)
-    probe = look.new_probe(n, how)
+    query = new_query_workspace(n, search)
     for step in range(5):
         table[:, :DIM] += np.float32(0.5) * np.random.default_rng(step).normal(size=(n, DIM)).astype(np.float32)
         for j in range(blocks):
-            indexing.refresh(index, table, np.arange(n, dtype=np.int32), n, j, new_seeker(min(clusters, n)))
+            indexing.update_rows(index, table, np.arange(n, dtype=np.int32), n, j, new_assignment_workspace(min(clusters, n)))
         check(index, table)
         z = blocks * block_scores(table[:, :DIM], h[:DIM], blocks)
         expected = {int(row) for line in z for row in np.flatnonzero(line > line.max() - 2.0)}
         rows, n_found = np.zeros((1, n), dtype=np.int32), np.zeros(1, dtype=np.int64)
-        look.candidates_of(index, how, h[None], 0, 1, rows[0], np.zeros(2, dtype=np.int64), rows, n_found, probe)
+        find_candidates_batch(index, search, h[None], 0, 1, rows[0], np.zeros(2, dtype=np.int64), rows, n_found, query)
         assert set(rows[0, : n_found[0]].tolist()) == expected
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("value", [0.0, np.nan, np.inf, 1e18, -1e35])
-@pytest.mark.parametrize("from_sum", [False, True])
-def test_no_table_is_too_strange_to_be_looked_through(value, from_sum):
-    """What diverges has to be told by its loss; until then nothing may hang or leave its memory."""
+@pytest.mark.parametrize("from_logsumexp", [False, True])
+def test_any_table_can_be_searched(value, from_logsumexp):
+    """A diverged run shows in its loss; until then no query may hang or read outside its memory."""
     table, h = clustered(), a_query()
-    how = search(4, clusters=21, looked_at=100, reach=2.0, from_sum=from_sum)
+    search = spec(4, clusters=21, n_scored=100, max_gap=2.0, from_logsumexp=from_logsumexp)
     for share in (1.0, 0.3):
         table[: int(share * N), :DIM] = value
-        index, probe = built(table, how), look.new_probe(N, how)
+        index, query = built(table, search), new_query_workspace(N, search)
         for j in range(4):
-            indexing.refresh(index, table, np.arange(N, dtype=np.int32), N, j, new_seeker(21))
+            indexing.update_rows(index, table, np.arange(N, dtype=np.int32), N, j, new_assignment_workspace(21))
         for scale in (1, 1e15):
-            look_through(index, how, np.float32(scale) * h[None], probe)
+            search_blocks(index, search, np.float32(scale) * h[None], query)
             for j in range(4):
-                visited = probe.visited[j, : probe.n_visited[j]]
-                assert ((visited >= 0) & (visited < 21)).all()
-                assert len(set(visited.tolist())) == len(visited)
+                probed = query.probed[j, : query.n_probed[j]]
+                assert ((probed >= 0) & (probed < 21)).all()
+                assert len(set(probed.tolist())) == len(probed)
         table = clustered()
 
 
-def test_a_row_that_moves_while_it_is_asked_for_was_not_found():
+def test_a_row_that_is_just_being_reassigned_counts_as_not_found():
     table, h = clustered(), a_query()
-    how = search(clusters=20, looked_at=N)
-    index, probe = built(table, how), look.new_probe(N, how)
-    look_through(index, how, h[None], probe)
-    row = int(index.ids[0, index.begin[0, 10]])
-    assert place_of(index, probe, row) >= 0
-    for slot in (index.begin[0, 3], index.begin[0, 15], index.ids.shape[1] - 1, 0):  # written before its home is
+    search = spec(clusters=20, n_scored=N)
+    index, query = built(table, search), new_query_workspace(N, search)
+    search_blocks(index, search, h[None], query)
+    row = int(index.ids[0, index.list_offsets[0, 10]])
+    assert position_of(index, query, row) >= 0
+    for slot in (
+        index.list_offsets[0, 3],
+        index.list_offsets[0, 15],
+        index.ids.shape[1] - 1,
+        0,
+    ):  # written before its cluster is
         index.slot[0, row] = slot
-        assert place_of(index, probe, row) == -1
+        assert position_of(index, query, row) == -1
 
 
 @kernel
-def place_of(index, probe, row):
-    return look.found_at(index, probe, 0, row)
+def position_of(index, query, row):
+    return score_position(index, query, 0, row)
 
 
 def test_a_table_has_no_more_blocks_than_columns():
-    assert search(8).of(5).blocks == 5
-    assert search(8).of(100) == search(8)
+    assert spec(8).for_columns(5).blocks == 5
+    assert spec(8).for_columns(100) == spec(8)

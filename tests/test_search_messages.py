@@ -8,8 +8,8 @@ from reference_search import block_scores, decomposed, margin, message_passing, 
 from embedx.kernels.simd import aligned_zeros
 from embedx.objectives.ldgs import Ldgs
 from embedx.search import index as indexing
-from embedx.search.messages import new_messages, pass_messages
-from embedx.search.query import new_probe
+from embedx.search.messages import new_message_workspace, pass_messages
+from embedx.search.query import new_query_workspace
 
 N, DIM, BLOCKS = 60, 30, 4
 POSITIVES = np.array([3, 17])
@@ -29,17 +29,17 @@ def problem(seed=0, scale=1.0):
     return table, h
 
 
-def by_kernel(loss, table, h, rounds, looked_at=N, blocks=BLOCKS, tau=1e-3, threshold=0.0):
+def by_kernel(loss, table, h, rounds, n_scored=N, blocks=BLOCKS, tau=1e-3, threshold=0.0):
     """G and the gradient (N,) that the kernel finds."""
-    options = {"loss": loss, "blocks": blocks, "tau": tau, "query": looked_at / N, "clusters": 5, "threshold": threshold}
+    options = {"loss": loss, "blocks": blocks, "tau": tau, "query": n_scored / N, "clusters": 5, "threshold": threshold}
     objective = Ldgs(Ldgs.Settings(rescore=False, iterations=rounds, **options))
-    search = objective.search(N)._replace(reach=1e9)
-    index = indexing.build(table, N, DIM, search, np.random.default_rng(0))
+    search = objective.search(N)._replace(max_gap=1e9)
+    index = indexing.build_index(table, N, DIM, search, np.random.default_rng(0))
     rows, label, z = np.zeros((1, N), np.int32), np.zeros((1, N), np.float32), np.zeros((1, N), np.float32)
     rows[0, : len(POSITIVES)], label[0, : len(POSITIVES)] = POSITIVES, 1
     n, value = pass_messages(
         objective.coefficients, index, search, table, objective.numbers(N, N), h, 0, rows, label, 0, len(POSITIVES), z,
-        new_probe(N, search), new_messages(N, search, N),
+        new_query_workspace(N, search), new_message_workspace(N, search, N),
     )  # fmt: skip
     assert len(set(rows[0, :n].tolist())) == n
     gradient = np.zeros(N)

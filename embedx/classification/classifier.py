@@ -26,8 +26,8 @@ from embedx.objectives.contract import Objective
 from embedx.run import folder
 from embedx.run.progress import Progress, Silent
 from embedx.run.trainer import usable_cores
-from embedx.search.index import build
-from embedx.search.top_k import search_of, top
+from embedx.search.index import build_index
+from embedx.search.top_k import search_top_k, top_k_spec
 
 TASK = "classification"
 BLOCK_FLOATS = 1 << 23  # scores looked at in one go
@@ -228,9 +228,9 @@ class Searched:
         output = found.arrays["output"]
         bias = found.arrays.get("bias", np.zeros(len(output), dtype=np.float32))
         table = np.ascontiguousarray(np.column_stack([output, bias]), dtype=np.float32)
-        self.search = search_of(len(table), share, self.k)
+        self.search = top_k_spec(len(table), share, self.k)
         progress.note(f"building an index of {len(table):,} labels")
-        self.index = build(table, len(table), table.shape[1], self.search, np.random.default_rng(0), threads)
+        self.index = build_index(table, len(table), table.shape[1], self.search, np.random.default_rng(0), threads)
         some = features[:RECALLED]
         true, _ = top_k(found.scores(found.prepared(some)), self.k)
         ids = np.concatenate([found for found, _, _ in self._top(some)])
@@ -240,7 +240,7 @@ class Searched:
         h = self.found.prepared(features)
         h = h @ self.found.arrays["hidden"] if "hidden" in self.found.arrays else h
         h = np.column_stack([np.asarray(h, dtype=np.float32), np.ones(h.shape[0], dtype=np.float32)])
-        return top(self.index, self.search, h, self.k, self.threads)
+        return search_top_k(self.index, self.search, h, self.k, self.threads)
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         n, done = self.features.shape[0], 0

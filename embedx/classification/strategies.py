@@ -24,10 +24,10 @@ from embedx.run.state import TrainState
 from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
-from embedx.search.index import Index, empty
-from embedx.search.messages import Messages, new_messages
-from embedx.search.query import Probe, new_probe
-from embedx.search.updater import Follower, Moved, new_moved
+from embedx.search.index import Index, empty_index
+from embedx.search.messages import MessageWorkspace, new_message_workspace
+from embedx.search.query import QueryWorkspace, new_query_workspace
+from embedx.search.updater import IndexUpdater, StaleRows, new_stale_rows
 
 INITIAL = 2**32  # the place of the initial numbers among a seed's random numbers
 STRETCH = 4096  # examples between two looks at the clock, where steps are small
@@ -222,22 +222,23 @@ class Retrieved(Sampled):
         super().prepare()
         search = self.objective.search(len(self.counts))
         assert search is not None
-        self.search = search = search.of(self.dim)
+        self.search = search = search.for_columns(self.dim)
         most_labels = int(np.diff(self.examples.label_offsets).max(initial=1))
-        most = min(search.blocks * search.looked_at, self.n_rows - 1, max(MOST_FOUND // self.batch - most_labels, 1))
+        most = min(search.blocks * search.n_scored, self.n_rows - 1, max(MOST_FOUND // self.batch - most_labels, 1))
         self.found_plan = self.plan._replace(n_draws=most)
         self.found_constants = self.objective.constants(most, len(self.counts))
         for w, scratch in enumerate(self.workers):
             own = sampled.new_scratch(self.found_plan, self.examples, self.n_rows, 1, self.objective.uniforms_width)
             self.workers[w] = _Retrieving(
-                scratch, own, new_probe(self.n_rows, search), new_messages(self.n_rows, search, own.rows.shape[1]),
-                new_moved(self.n_rows),
+                scratch, own, new_query_workspace(self.n_rows, search),
+                new_message_workspace(self.n_rows, search, own.rows.shape[1]),
+                new_stale_rows(self.n_rows),
             )  # fmt: skip
         self.stretch = self.batch * max(1, SEARCHED // self.batch)
         self.drawn_first = self.objective.settings.warm_up * self.n
 
     def compile(self, progress: Progress) -> None:
-        self.follower = Follower(
+        self.updater = IndexUpdater(
             self.outputs.rows, self.n_rows, self.dim, self.search,
             seed=self.settings.seed, threads=self.threads, progress=progress,
         )  # fmt: skip
@@ -245,7 +246,7 @@ class Retrieved(Sampled):
         if self.drawn_first > 0:
             arguments = self._arguments(worker.drawn, np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
             self.functions = load_kernel(sampled.train_stretch, self.objective, self.drawing, arguments, progress)
-        arguments = self._retrieved(worker, empty(self.search.blocks), np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
+        arguments = self._retrieved(worker, empty_index(self.search.blocks), np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
         self.retrieved_functions = load_kernel(retrieved.train_stretch, self.objective, None, arguments, progress)
 
     def _retrieved(
@@ -261,7 +262,7 @@ class Retrieved(Sampled):
     ) -> tuple[Any, ...]:
         return (
             self.tables, self.examples, index, self.search, self.found_constants, self.optimizer, self.found_plan,
-            worker.found, worker.probe, worker.messages, worker.moved, order, start, stop,
+            worker.found, worker.query, worker.messages, worker.stale, order, start, stop,
             np.float32(rate), float(clock), key,
         )  # fmt: skip
 
@@ -270,19 +271,19 @@ class Retrieved(Sampled):
     ) -> tuple[float, int, float]:
         if epoch * self.n + start < self.drawn_first:
             return super().train_examples(worker.drawn, order, epoch, start, stop, rate, clock)
-        index, key = self.follower.current(), stream_key(self.settings.seed, epoch)
+        index, key = self.updater.current(), stream_key(self.settings.seed, epoch)
         arguments = self._retrieved(worker, index, order, start, stop, rate, clock, key)
         loss, terms, after = retrieved.train_stretch(*self.retrieved_functions, *arguments)
-        self.follower.follow(worker.moved)
+        self.updater.update(worker.stale)
         return loss, terms, after - clock
 
     def state(self) -> TrainState:
         state = super().state()
-        state.include(self.follower.state())
+        state.include(self.updater.state())
         return state
 
     def facts(self) -> dict[str, Any]:
-        return {"index_builds": self.follower.n_builds, "index_seconds": round(self.follower.build_seconds, 3)}
+        return {"index_builds": self.updater.n_builds, "index_seconds": round(self.updater.build_seconds, 3)}
 
 
 class _Retrieving(NamedTuple):
@@ -290,9 +291,9 @@ class _Retrieving(NamedTuple):
 
     drawn: sampled.Scratch
     found: sampled.Scratch
-    probe: Probe
-    messages: Messages
-    moved: Moved
+    query: QueryWorkspace
+    messages: MessageWorkspace
+    stale: StaleRows
 
 
 class Full(Classification):

@@ -183,7 +183,7 @@ def predict(
     else:
         best = searched = found.searched_top_k(data.features, top_k, search, progress, threads)
         progress.note(
-            f"{searched.search.looked_at:,} of {found.n_labels:,} labels are looked at for each row, which finds "
+            f"{searched.search.n_scored:,} of {found.n_labels:,} labels are looked at for each row, which finds "
             f"{100 * searched.recall:.1f} % of the best {searched.k}; probabilities are among those"
         )
     for ids, probabilities in best:

@@ -28,9 +28,9 @@ from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store, sum_of, zeros
 from embedx.objectives.contract import Objective
 from embedx.run.progress import Progress
-from embedx.search.index import build
-from embedx.search.query import candidates, new_probe
-from embedx.search.spec import Search
+from embedx.search.index import build_index
+from embedx.search.query import find_candidates, new_query_workspace
+from embedx.search.spec import SearchSpec
 from embedx.text.cooccurrence import Counts
 
 BLOCK_FLOATS = 1 << 25  # scores of a block where all rows compete: 128 MB
@@ -220,15 +220,15 @@ class FoundRows:
 class Searching:
     """A finder by an index of the output rows, which is built anew whenever they have moved."""
 
-    def __init__(self, search: Search, n_rows: int, columns: int, seed: int, workers: "Workers") -> None:
+    def __init__(self, search: SearchSpec, n_rows: int, columns: int, seed: int, workers: "Workers") -> None:
         self.search, self.n_rows, self.columns, self.seed, self.workers = search, n_rows, columns, seed, workers
-        self.probes = [new_probe(n_rows, search) for _ in range(workers.n)]
-        self.most = min(2 * search.blocks * search.looked_at, n_rows)  # rows found for an input; clusters overshoot
+        self.query_workspaces = [new_query_workspace(n_rows, search) for _ in range(workers.n)]
+        self.most = min(2 * search.blocks * search.n_scored, n_rows)  # rows found for an input; clusters overshoot
         self.at_a_time = max(1, BLOCK_FLOATS // 4 // self.most)
 
     def refit(self, outputs: np.ndarray) -> None:
         rng = np.random.default_rng(self.seed)
-        self.index = build(outputs, self.n_rows, self.columns, self.search, rng, self.workers.n)
+        self.index = build_index(outputs, self.n_rows, self.columns, self.search, rng, self.workers.n)
 
     def find(self, inputs: np.ndarray) -> Found:
         """Its multiply-adds are those of looking things up; building the index is not among them."""
@@ -240,7 +240,7 @@ class Searching:
             n = n_found[first : first + self.at_a_time]
 
             def look_up(worker: int, begin: int, end: int, h: Any = h, rows: Any = rows, n: Any = n) -> float:
-                find_rows(self.index, self.search, h, begin, end, rows, n, macs, worker, self.probes[worker])
+                find_rows(self.index, self.search, h, begin, end, rows, n, macs, worker, self.query_workspaces[worker])
                 return 0.0
 
             sum(self.workers.share_out(look_up, len(h)))
@@ -301,12 +301,12 @@ def answer_all(coefficients, z, first, begin, end, counts, constants, line):
 
 
 @kernel
-def find_rows(index, search, h, begin, end, rows, n_found, macs, worker, probe):
+def find_rows(index, search, h, begin, end, rows, n_found, macs, worker, query):
     """Write what is found for h[e], e in begin:end, to rows[e], and its number; add the multiply-adds to macs[worker]."""
     for e in range(begin, end):
-        n_found[e] = candidates(index, search, h, e, rows, e, 0, rows.shape[1], probe)
+        n_found[e] = find_candidates(index, search, h, e, rows, e, 0, rows.shape[1], query)
         for j in range(index.ids.shape[0]):
-            n_scored = index.in_use.shape[1] + probe.start[j, probe.n_visited[j]]
+            n_scored = index.list_sizes.shape[1] + query.offsets[j, query.n_probed[j]]
             macs[worker] += n_scored * (index.edges[j + 1] - index.edges[j])
 
 

@@ -1,7 +1,7 @@
 """The training kernel of classification where an index finds the rows that each example meets.
 
-A step is that of `rows`, a minibatch whose examples have a line each; only the choice of candidates differs. With steps of
-message passing (`Search.steps`) the coefficients come from there, else from the exact scores of what was found.
+A step is that of `rows`, a minibatch whose examples have a line each; only the choice of candidates differs. With message
+passing (`SearchSpec.message_iterations`) the coefficients come from there, else from the exact scores of the candidates.
 """
 
 import numpy as np
@@ -20,13 +20,13 @@ from embedx.engine.sampled import (
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits
 from embedx.search.messages import pass_messages
-from embedx.search.query import candidates
-from embedx.search.updater import remember
+from embedx.search.query import find_candidates
+from embedx.search.updater import mark_stale
 
 
 @kernel
 def train_stretch(
-    coefficients, tables, examples, index, search, constants, optimizer, plan, scratch, probe, messages, moved,
+    coefficients, tables, examples, index, search, constants, optimizer, plan, scratch, query, messages, stale,
     order, start, stop, lr, clock, key,
 ):  # fmt: skip
     """Train on the examples order[start:stop], a minibatch at a time; return the summed loss, the number of lines, the clock.
@@ -39,11 +39,11 @@ def train_stretch(
         end = min(begin + plan.batch_size, stop)
         read_examples(tables, examples, optimizer, plan, scratch, order, begin, end, clock)
         n_lines, width, passed = _choose(
-            coefficients, tables, examples, index, search, constants, optimizer, plan, scratch, probe, messages,
+            coefficients, tables, examples, index, search, constants, optimizer, plan, scratch, query, messages,
             order, begin, end, clock, key,
         )  # fmt: skip
         loss += passed
-        if search.steps == 0:
+        if search.message_iterations == 0:
             score_candidates(tables, examples, plan, scratch, order, begin, n_lines)
             loss += coefficients(scratch.batch, tables.state, constants, n_lines, width, np.float32(lr))
         n_seen += n_lines
@@ -52,7 +52,7 @@ def train_stretch(
         if plan.has_hidden:
             gradient_of_h(tables, plan, scratch, n_lines, end - begin, scale)
         n_touched = descend_outputs(tables, examples, optimizer, plan, scratch, order, begin, n_lines, scale, rate)
-        remember(scratch.groups.touched, n_touched, moved)
+        mark_stale(scratch.groups.touched, n_touched, stale)
         if plan.has_hidden:
             descend_features(
                 tables.hidden, examples, optimizer, plan.dim - plan.has_bias, scratch.features, scratch.h_gradient,
@@ -64,7 +64,7 @@ def train_stretch(
 
 @kernel_part
 def _choose(
-    coefficients, tables, examples, index, search, constants, optimizer, plan, scratch, probe, messages,
+    coefficients, tables, examples, index, search, constants, optimizer, plan, scratch, query, messages,
     order, begin, end, clock, key,
 ):  # fmt: skip
     """Write the lines of a minibatch. Return how many there are, the most candidates of one, and the loss of the messages."""
@@ -81,14 +81,14 @@ def _choose(
         for c in range(n_positives):
             add_candidate(scratch, p, c, np.int64(examples.label_ids[first + c]), 1, 0)
         e = position - begin
-        if search.steps > 0:
+        if search.message_iterations > 0:
             n, one_loss = pass_messages(
                 coefficients, index, search, tables.outputs.rows, constants, scratch.h, e, scratch.rows, scratch.batch.label, p,
-                n_positives, scratch.batch.z, probe, messages,
+                n_positives, scratch.batch.z, query, messages,
             )  # fmt: skip
             loss += one_loss
         else:
-            n = candidates(index, search, scratch.h, e, scratch.rows, p, n_positives, most, probe)
+            n = find_candidates(index, search, scratch.h, e, scratch.rows, p, n_positives, most, query)
             for c in range(n_positives, n):
                 scratch.batch.label[p, c], scratch.batch.sample_count[p, c], scratch.batch.log_expected_count[p, c] = 0, 1, 0
         scratch.n_candidates[p] = n

@@ -11,9 +11,9 @@ import numpy as np
 from embedx.engine.blocks import clear, plan_block, whole_loops
 from embedx.engine.skipgram import train_block
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.search.query import Probe, candidates, new_probe
-from embedx.search.spec import Search
-from embedx.search.updater import Moved, new_moved, remember
+from embedx.search.query import QueryWorkspace, find_candidates, new_query_workspace
+from embedx.search.spec import SearchSpec
+from embedx.search.updater import StaleRows, mark_stale, new_stale_rows
 from embedx.text.subsampling import keep_words
 
 MOST_FOUND = 4096  # rows that a block takes beside its centres
@@ -23,8 +23,8 @@ STORE = 1 << 22  # rows that the words of a stretch may find together, before th
 class Finding(NamedTuple):
     """A worker's memory for finding rows."""
 
-    probe: Probe
-    moved: Moved
+    query: QueryWorkspace
+    stale: StaleRows
     first: np.ndarray  # int64 (n_words,): where in `found` a word's rows begin, -1 if it was not looked up
     n_found: np.ndarray  # int64 (n_words,): how many it found
     words: np.ndarray  # int32 (n_words,): the words looked up
@@ -35,12 +35,13 @@ class Finding(NamedTuple):
     row: np.ndarray  # int32 (1, MOST_FOUND)
 
 
-def new_finding(n_words: int, n_rows: int, search: Search) -> Finding:
+def new_finding(n_words: int, n_rows: int, search: SearchSpec) -> Finding:
     """Memory for a worker."""
     return Finding(
-        new_probe(n_rows, search), new_moved(n_rows), np.full(n_words, -1, dtype=np.int64), np.zeros(n_words, dtype=np.int64),
-        np.zeros(n_words, dtype=np.int32), np.zeros((1, STORE), dtype=np.int32), np.zeros(2, dtype=np.int64),
-        np.zeros(n_rows, dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros((1, MOST_FOUND), dtype=np.int32),
+        new_query_workspace(n_rows, search), new_stale_rows(n_rows), np.full(n_words, -1, dtype=np.int64),
+        np.zeros(n_words, dtype=np.int64), np.zeros(n_words, dtype=np.int32), np.zeros((1, STORE), dtype=np.int32),
+        np.zeros(2, dtype=np.int64), np.zeros(n_rows, dtype=np.int64), np.zeros(1, dtype=np.int64),
+        np.zeros((1, MOST_FOUND), dtype=np.int32),
     )  # fmt: skip
 
 
@@ -65,7 +66,7 @@ def train_stretch(
     while block.sizes[1] > 0:
         _add_found(index, search, tables, finding, block)
         loss += train_block(coefficients, log_expected_count, tables, draws, constants, plan, scratch, block, lr)
-        remember(block.candidates, block.sizes[1] + block.sizes[2], finding.moved)
+        mark_stale(block.candidates, block.sizes[1] + block.sizes[2], finding.stale)
         n_pairs += block.sizes[3]
         centre, context, drawn = plan_block(
             sample, plan, draws, words, scratch.draws, scratch.drawn_at, n_words, centre, last, context, noise_key, drawn, block
@@ -87,7 +88,7 @@ def _look_up(index, search, tables, finding, word):
     if finding.first[word] < 0:
         if finding.n[1] + MOST_FOUND > STORE:
             _forget_words(finding)
-        n = candidates(index, search, tables.inputs, word, finding.row, 0, 0, MOST_FOUND, finding.probe)
+        n = find_candidates(index, search, tables.inputs, word, finding.row, 0, 0, MOST_FOUND, finding.query)
         finding.first[word], finding.n_found[word] = finding.n[1], n
         for k in range(n):
             finding.found[0, finding.n[1] + k] = finding.row[0, k]

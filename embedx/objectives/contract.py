@@ -60,7 +60,7 @@ import numpy as np
 
 from embedx.samplers import names_of
 from embedx.samplers.contract import Candidates, Paths
-from embedx.search.spec import Search
+from embedx.search.spec import SearchSpec
 from embedx.settings import Settings, param
 
 
@@ -138,7 +138,7 @@ class Objective:
         """The tree, for objectives that take candidates on its path."""
         return None
 
-    def search(self, n_classes: int) -> Search | None:
+    def search(self, n_classes: int) -> SearchSpec | None:
         """How rows are found, for objectives that take retrieved candidates."""
         return None
 

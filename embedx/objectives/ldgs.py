@@ -1,32 +1,32 @@
-"""Loss decomposition guided search: rows are found in blocks of columns, each searched by itself, then brought together.
+"""Loss decomposition guided search: candidates are retrieved in blocks of columns, each with an index of its own.
 
-Algorithm 2 of Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces". Inner products of few dimensions
-are found far better than those of many, and a row that matters scores high in some block. `rescore` takes the exact scores of
-all that is found, as the authors' code for skip-gram does; without, the paper's messages are passed between the blocks
-(`embedx.search.messages`).
+Algorithm 2 of Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces". The recall of a maximum inner
+product search is far better in few dimensions than in many, and a row with a high score has a high score in some block.
+`rescore` takes the exact scores of the candidates of all blocks, as the authors' code for skip-gram does; without it the blocks
+pass messages, as in the paper (`embedx.search.messages`).
 """
 
 import dataclasses
 
-from embedx.objectives.retrieval import Searched, SearchSettings
-from embedx.search.spec import Search
+from embedx.objectives.retrieval import RetrievalObjective, SearchSettings
+from embedx.search.spec import SearchSpec
 from embedx.settings import param
 
 
 @dataclasses.dataclass(frozen=True)
 class LdgsSettings(SearchSettings):
-    blocks: int = param(8, "blocks of columns, each searched by itself", at_least=1)
-    rescore: bool = param(True, "take exact scores of what is found instead of passing messages between blocks")
+    blocks: int = param(8, "blocks of columns, each with an index of its own", at_least=1)
+    rescore: bool = param(True, "take exact scores of the candidates instead of passing messages between blocks")
     slack: float = param(
         3.0,
-        "with rescoring, how much further below the best score of a block, times the number of blocks, rows may lie than those "
-        "that the block by itself would move: what is not quite the best in any block may be so in all",
+        "with rescoring, how much further below the best score of a block, times the number of blocks, candidates may be than "
+        "rows that the loss of the block alone would move: what is not quite the best in any block may be the best in all",
         at_least=0.0,
     )
-    iterations: int = param(1, "rounds of message passing, without rescoring", at_least=1)
+    iterations: int = param(1, "iterations of message passing, without rescoring", at_least=1)
 
 
-class Ldgs(Searched):
+class Ldgs(RetrievalObjective):
     name = "ldgs"
     title = "loss decomposition guided search"
     paper = "Yen et al. 2018, algorithm 2"
@@ -35,8 +35,8 @@ class Ldgs(Searched):
     Settings = LdgsSettings
     settings: LdgsSettings
 
-    def search(self, n_classes: int) -> Search:
+    def search(self, n_classes: int) -> SearchSpec:
         own = self.settings
         if own.rescore:
-            return self.searched(n_classes, own.blocks, steps=0, slack=own.slack)
-        return self.searched(n_classes, own.blocks, steps=own.iterations, slack=0)
+            return self.search_spec(n_classes, own.blocks, message_iterations=0, slack=own.slack)
+        return self.search_spec(n_classes, own.blocks, message_iterations=own.iterations, slack=0)

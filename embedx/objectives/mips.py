@@ -1,15 +1,15 @@
-"""Maximum inner product search: a loss among the rows with the highest scores, which an index finds.
+"""Maximum inner product search: a loss among the rows with the highest scores, which are retrieved from an index.
 
 Algorithm 1 of Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces". The loss, smoothed margin or
-softmax, is taken over the positives and what is found, as if there were no other rows: the others' part of it is small where
-scores are large enough to tell.
+softmax, is taken over the positives and the rows found, as if there were no others: their part in it is small once scores
+differ enough.
 """
 
-from embedx.objectives.retrieval import Searched, SearchSettings
-from embedx.search.spec import Search
+from embedx.objectives.retrieval import RetrievalObjective, SearchSettings
+from embedx.search.spec import SearchSpec
 
 
-class Mips(Searched):
+class Mips(RetrievalObjective):
     name = "mips"
     title = "maximum inner product search"
     paper = "Yen et al. 2018, algorithm 1; Auvolat et al. 2015"
@@ -17,5 +17,5 @@ class Mips(Searched):
     advice = "what ldgs improves on, for comparison"
     Settings = SearchSettings
 
-    def search(self, n_classes: int) -> Search:
-        return self.searched(n_classes, blocks=1, steps=0, slack=0)
+    def search(self, n_classes: int) -> SearchSpec:
+        return self.search_spec(n_classes, blocks=1, message_iterations=0, slack=0)

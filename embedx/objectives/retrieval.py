@@ -1,4 +1,4 @@
-"""What objectives have in common whose rows are found by search: a loss among what was found, and how to find it."""
+"""What the objectives have in common whose candidates are retrieved from an index: the loss among them, and how to search."""
 
 import dataclasses
 import math
@@ -8,42 +8,46 @@ import numpy as np
 
 from embedx.objectives import margin, sampled_softmax
 from embedx.objectives.contract import Objective
-from embedx.search.spec import Search
+from embedx.search.spec import SearchSpec
 from embedx.settings import Settings, param
 
-FEWEST = 100  # rows to look at and to keep: of few rows a hundredth is too little to learn from, and more costs little
+MIN_ROWS = 100  # scored and kept in a block: a hundredth of few rows is too little to learn from, and more costs little
 
 
 @dataclasses.dataclass(frozen=True)
 class SearchSettings(Settings):
-    """How rows are found, and the loss among them."""
+    """How candidates are retrieved, and the loss among them."""
 
-    loss: str = param("margin", "the loss among the rows that are found", choices=("margin", "softmax"))
+    loss: str = param("margin", "the loss among the rows that the search finds", choices=("margin", "softmax"))
     smoothing: float = param(1.0, "how far below the margin rows still count, for the loss `margin`", above=0.0)
     query: float = param(
-        0.01, "the share of all rows that is looked at for each example; a hundred at least", above=0.0, at_most=1.0
+        0.01, "the share of all rows that is scored in each block for each example; at least 100", above=0.0, at_most=1.0
     )
     clusters: int | None = param(
-        None, "clusters that the rows are kept in; by default the square root of their number", at_least=1
+        None, "clusters of the rows in the index; by default the square root of their number", at_least=1
     )
     keep: float = param(
-        0.1, "the share of what is looked at in a block that may compete; a hundred at least", above=0.0, at_most=1.0
+        0.1, "the share of the rows scored in a block that may become candidates; at least 100", above=0.0, at_most=1.0
     )
-    threshold: float = param(0.0, "pass over rows whose score is no larger than this in absolute value", at_least=0.0)
-    tau: float = param(1e-3, "rows whose coefficient is no larger than this do not compete", above=0.0, at_most=1.0)
+    threshold: float = param(
+        0.0, "leave out rows whose score in a block is no larger than this in absolute value", at_least=0.0
+    )
+    tau: float = param(
+        1e-3, "rows whose coefficient is no larger than this in absolute value are left out", above=0.0, at_most=1.0
+    )
     negatives: int = param(100, "classes drawn as noise for each positive before the search begins", at_least=1)
     warm_up: float = param(0.02, "passes over the data before the search begins", at_least=0.0)
 
 
-class Searched(Objective):
-    """An objective whose rows are found; a subclass says in how many blocks."""
+class RetrievalObjective(Objective):
+    """An objective whose candidates are retrieved; a subclass says in how many blocks of columns."""
 
     positives = "joint"
     pairs_as_set = True
     candidates = ("retrieved", "drawn", "all")
     noise = "uniform"
     stable = True
-    word_defaults = {"loss": "softmax", "keep": 1.0}  # the probability of words lies on many rows
+    word_defaults = {"loss": "softmax", "keep": 1.0}  # the probability of words is spread over many rows
     settings: SearchSettings
 
     @property
@@ -59,24 +63,22 @@ class Searched(Objective):
         return not self.is_margin
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
-        complementary = 0  # the softmax over what was found, each row with its weight
+        complementary = 0  # the softmax over the rows found, each with its weight
         return np.array([self.settings.smoothing if self.is_margin else complementary], dtype=np.float32)
 
-    def searched(self, n_classes: int, blocks: int, steps: int, slack: float) -> Search:
-        """The search in so many blocks, with so many steps of message passing; `slack` adds to how far below the best score of
-        a block rows still compete.
-        """
+    def search_spec(self, n_classes: int, blocks: int, message_iterations: int, slack: float) -> SearchSpec:
+        """The search in so many blocks, with so many iterations of message passing; `slack` is added to its `max_gap`."""
         settings = self.settings
-        looked_at = min(max(FEWEST, math.ceil(settings.query * n_classes)), n_classes)
-        return Search(
+        n_scored = min(max(MIN_ROWS, math.ceil(settings.query * n_classes)), n_classes)
+        return SearchSpec(
             blocks=blocks,
             clusters=min(settings.clusters or round(math.sqrt(n_classes)), n_classes),
-            looked_at=looked_at,
-            kept=max(FEWEST, math.ceil(settings.keep * looked_at)),
+            n_scored=n_scored,
+            max_candidates=max(MIN_ROWS, math.ceil(settings.keep * n_scored)),
             threshold=float(settings.threshold),
-            tau=float(settings.tau),
-            # The projection on the simplex leaves out what lies smoothing below the best, a softmax what is tau times likelier.
-            reach=slack + float(settings.smoothing if self.is_margin else -math.log(settings.tau)),
-            from_sum=not self.is_margin,
-            steps=steps,
+            min_coefficient=float(settings.tau),
+            # The projection on the simplex is 0 from `smoothing` below the best on, a softmax is tau at -log tau below the sum.
+            max_gap=slack + float(settings.smoothing if self.is_margin else -math.log(settings.tau)),
+            from_logsumexp=not self.is_margin,
+            message_iterations=message_iterations,
         )

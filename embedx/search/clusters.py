@@ -1,11 +1,14 @@
-"""Spherical k-means: directions that a table's rows point in, for each block of its columns.
+"""The coarse quantizer: spherical k-means centroids of a table's rows, for each block of its columns.
 
-Dhillon & Modha 2001, "Concept decompositions for large sparse text data using clustering": rows count by direction alone,
-a row belongs to the centre with the largest inner product, a centre is the unit vector along the sum of its rows' directions.
-As an index for maximum inner products: Auvolat et al. 2015, "Clustering is efficient for approximate maximum inner product
-search". There a long row scores high where a short one of the same direction does not, so rows w get one column more, which
-makes all of them equally long: sqrt(limit² - |w|²). The limit is a length that few rows exceed; to them the column is 0.
-Centres are found on a sample of rows, for a few dozen rows each tell where it lies.
+Spherical k-means (Dhillon & Modha 2001, "Concept decompositions for large sparse text data using clustering") clusters rows by
+direction: a row is assigned to the centroid with the largest inner product, and a centroid is the normalised sum of its rows'
+unit vectors.
+
+Inner products depend on norms too: a long row has a high score where a short row of the same direction has not. Each row w is
+therefore augmented by a column, sqrt(augmented_norm² - |w|²), which gives all rows the same norm (Bachrach et al. 2014,
+"Speeding up the Xbox recommender system using a Euclidean transformation for inner-product spaces"; with spherical k-means,
+Auvolat et al. 2015, "Clustering is efficient for approximate maximum inner product search"). Here augmented_norm is a high
+quantile of the norms, not the largest; the augmented column of longer rows is 0. Centroids are fitted to a sample of rows.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -27,42 +30,42 @@ from embedx.kernels.simd import (
     where_above,
     zeros,
 )
-from embedx.search.panels import put_in_panels, score_panels_by_four
+from embedx.search.panels import score_panels_four_queries, write_vector
 
-SAMPLED = 64  # rows for each centre
-ROUNDS = 8
-NEVER = np.float32(-1e30)  # the score of what is not to be found
-SHORT = np.float32(1e-12)  # rows below this length point nowhere
-LIMIT = 0.98  # the quantile of lengths up to which rows are made equally long
+MAX_ROWS_PER_CENTROID = 64  # in the sample; a few dozen rows are enough to place a centroid
+N_ITERATIONS = 8
+NORM_QUANTILE = 0.98
+MIN_NORM = np.float32(1e-12)  # shorter rows have no direction
+MASKED_SCORE = np.float32(-1e30)  # in place of -inf: the score of padding and of what has been excluded from a search
 
 
-class Centres(NamedTuple):
-    """Unit vectors, of the columns of each block and the added one."""
+class Centroids(NamedTuple):
+    """Unit vectors of the augmented columns, for each of the B blocks."""
 
-    edges: np.ndarray  # int64 (B + 1,): block j holds the table's columns edges[j]:edges[j + 1]
-    width: int  # of a panel
-    vectors: np.ndarray  # float32 (rows of panels, 16)
-    extra: np.ndarray  # float32 (B, padded clusters): the added column
-    limit: np.ndarray  # float32 (B,): the length that the added column gives to shorter rows
+    edges: np.ndarray  # int64 (B + 1,): block j consists of the table's columns edges[j]:edges[j + 1]
+    panel_stride: int  # of `vectors`
+    vectors: np.ndarray  # float32 (rows of panels, 16): all but the augmented column
+    augmented: np.ndarray  # float32 (B, padded clusters): the augmented column
+    augmented_norm: np.ndarray  # float32 (B,): the norm to which rows are augmented
 
 
 def block_edges(dim: int, blocks: int) -> np.ndarray:
-    """int64 (blocks + 1,): where blocks of dim columns begin, as equal as they can be, and the end."""
+    """int64 (blocks + 1,): the first column of each of the blocks, which are as equal as they can be, and dim."""
     return np.array([dim * j // blocks for j in range(blocks + 1)], dtype=np.int64)
 
 
-def widest(edges: np.ndarray) -> int:
-    """The columns of the widest block."""
+def max_block_width(edges: np.ndarray) -> int:
+    """The number of columns of the widest block."""
     return int(np.diff(edges).max())
 
 
 def new_panels(edges: np.ndarray, clusters: int) -> np.ndarray:
-    """float32 (rows of panels, 16): room for a vector for each cluster of all blocks, those of a block in whole panels."""
-    return aligned_zeros(len(edges[1:]) * (padded(clusters) // LANES) * widest(edges), LANES)
+    """Zeros, float32 (rows of panels, 16): a vector for each cluster of each block, every block from a new panel on."""
+    return aligned_zeros(len(edges[1:]) * (padded(clusters) // LANES) * max_block_width(edges), LANES)
 
 
 @kernel_part
-def square_length(table, row, begin, end):
+def squared_norm(table, row, begin, end):
     """|table[row, begin:end]|²."""
     square = np.float32(0)
     for k in range(begin, end):
@@ -70,130 +73,135 @@ def square_length(table, row, begin, end):
     return square
 
 
-class Seeker(NamedTuple):
-    """Memory to seek the nearest centres of four rows at once."""
+class AssignmentWorkspace(NamedTuple):
+    """A worker's memory for assigning four rows at a time to centroids."""
 
     scores: np.ndarray  # float32 (4, padded clusters)
     rows: np.ndarray  # int32 (4,)
-    home: np.ndarray  # int32 (4,): what was found
+    nearest: np.ndarray  # int32 (4,): the result
 
 
-def new_seeker(clusters: int) -> Seeker:
-    return Seeker(aligned_zeros(4, clusters), np.zeros(4, dtype=np.int32), np.zeros(4, dtype=np.int32))
+def new_assignment_workspace(clusters: int) -> AssignmentWorkspace:
+    return AssignmentWorkspace(aligned_zeros(4, clusters), np.zeros(4, dtype=np.int32), np.zeros(4, dtype=np.int32))
 
 
 @kernel_part
-def seek(centres, clusters, j, table, seeker):
-    """Write seeker.home, the centres of block j that table[seeker.rows] point to; of several equal ones any."""
+def find_nearest_centroids(centroids, clusters, j, table, workspace):
+    """Write to workspace.nearest the nearest centroids, in block j, of table[workspace.rows]; of several equal ones any."""
     n_panels = (clusters + LANES - 1) // LANES
-    begin, end = centres.edges[j], centres.edges[j + 1]
-    score_panels_by_four(centres.vectors, j * n_panels, n_panels, centres.width, table, seeker.rows, begin, end, seeker.scores)
+    begin, end = centroids.edges[j], centroids.edges[j + 1]
+    score_panels_four_queries(
+        centroids.vectors, j * n_panels, n_panels, centroids.panel_stride, table, workspace.rows, begin, end, workspace.scores
+    )
     for r in range(4):
-        square = square_length(table, np.int64(seeker.rows[r]), begin, end)
-        more = splat(np.sqrt(max(centres.limit[j] * centres.limit[j] - square, np.float32(0))))
+        square = squared_norm(table, np.int64(workspace.rows[r]), begin, end)
+        augmented = splat(np.sqrt(max(centroids.augmented_norm[j] * centroids.augmented_norm[j] - square, np.float32(0))))
         for c in range(clusters, n_panels * LANES):
-            seeker.scores[r, c] = NEVER
-        best, panel = splat(NEVER), zeros()
+            workspace.scores[r, c] = MASKED_SCORE
+        best, panel = splat(MASKED_SCORE), zeros()
         for p in range(n_panels):
-            score = multiply_add(more, load(centres.extra, j, p * LANES), load(seeker.scores, r, p * LANES))
+            score = multiply_add(augmented, load(centroids.augmented, j, p * LANES), load(workspace.scores, r, p * LANES))
             panel = where_above(score, best, splat(np.float32(p)), panel)
             best = maximum(score, best)
-        store(seeker.scores, r, 0, best)
+        store(workspace.scores, r, 0, best)
         lane, highest = 0, highest_of(best)
-        while lane < LANES - 1 and seeker.scores[r, lane] < highest:
+        while lane < LANES - 1 and workspace.scores[r, lane] < highest:
             lane += 1
-        store(seeker.scores, r, 0, panel)
-        seeker.home[r] = np.int32(seeker.scores[r, lane]) * LANES + lane
+        store(workspace.scores, r, 0, panel)
+        workspace.nearest[r] = np.int32(workspace.scores[r, lane]) * LANES + lane
 
 
 @kernel
-def assign(centres, clusters, j, table, rows, begin, end, seeker, home):
-    """Write home[i], the cluster in block j of table[rows[i]], for i in begin:end. Rows that point nowhere go round robin."""
+def assign(centroids, clusters, j, table, rows, begin, end, workspace, assignment):
+    """Write to assignment[i] the nearest centroid, in block j, of table[rows[i]], for i in begin:end.
+
+    Rows without direction are spread over the clusters round robin.
+    """
     for start in range(begin, end, 4):
         for r in range(4):
-            seeker.rows[r] = rows[min(start + r, end - 1)]
-        seek(centres, clusters, j, table, seeker)
+            workspace.rows[r] = rows[min(start + r, end - 1)]
+        find_nearest_centroids(centroids, clusters, j, table, workspace)
         for i in range(start, min(start + 4, end)):
-            square = square_length(table, np.int64(rows[i]), centres.edges[j], centres.edges[j + 1])
-            points = max(square, centres.limit[j] * centres.limit[j]) > SHORT * SHORT
-            home[i] = seeker.home[i - start] if points else i % clusters
+            square = squared_norm(table, np.int64(rows[i]), centroids.edges[j], centroids.edges[j + 1])
+            has_direction = max(square, centroids.augmented_norm[j] * centroids.augmented_norm[j]) > MIN_NORM * MIN_NORM
+            assignment[i] = workspace.nearest[i - start] if has_direction else i % clusters
 
 
-def directions(table: np.ndarray, limit: float) -> np.ndarray:
-    """float32 (n, columns + 1): the rows with the added column, at length 1; zeros if it is 0 and so are they."""
+def augmented_directions(table: np.ndarray, augmented_norm: float) -> np.ndarray:
+    """float32 (n, columns + 1): the rows with the augmented column, normalised; zeros for rows without direction."""
     square = np.einsum("ij,ij->i", table, table)
-    longer = np.column_stack([table, np.sqrt(np.maximum(limit * limit - square, 0))])
-    longer /= np.maximum(np.sqrt(np.maximum(square, limit * limit)), SHORT)[:, None]
-    return longer
+    augmented = np.column_stack([table, np.sqrt(np.maximum(augmented_norm * augmented_norm - square, 0))])
+    augmented /= np.maximum(np.sqrt(np.maximum(square, augmented_norm * augmented_norm)), MIN_NORM)[:, None]
+    return augmented
 
 
 @kernel
-def sum_by_home(vectors, home, sums):
-    """Overwrite `sums`, float32 (clusters, columns), by the sums of the vectors, float32 (n, columns), by home."""
+def sum_by_cluster(vectors, assignment, sums):
+    """Overwrite `sums`, float32 (clusters, columns), by the sums of the vectors, float32 (n, columns), of each cluster."""
     sums[:] = 0
-    for i in range(home.size):
+    for i in range(assignment.size):
         for k in range(vectors.shape[1]):
-            sums[home[i], k] += vectors[i, k]
+            sums[assignment[i], k] += vectors[i, k]
 
 
 @kernel
-def set_centres(centres, clusters, j, vectors):
-    """Write the centres of block j: vectors float32 (clusters, columns of the block + 1)."""
+def set_centroids(centroids, clusters, j, vectors):
+    """Write the centroids of block j: vectors float32 (clusters, columns of the block + 1)."""
     n_panels = (clusters + LANES - 1) // LANES
-    n_columns = centres.edges[j + 1] - centres.edges[j]
+    n_columns = centroids.edges[j + 1] - centroids.edges[j]
     for c in range(clusters):
-        put_in_panels(centres.vectors, j * n_panels * LANES + c, centres.width, vectors, c, 0, n_columns)
-        centres.extra[j, c] = vectors[c, n_columns]
+        write_vector(centroids.vectors, j * n_panels * LANES + c, centroids.panel_stride, vectors, c, 0, n_columns)
+        centroids.augmented[j, c] = vectors[c, n_columns]
 
 
-def find_centres(
+def fit_centroids(
     table: np.ndarray, n_rows: int, edges: np.ndarray, clusters: int, rng: np.random.Generator, threads: int
-) -> Centres:
-    """Centres of all blocks for table[:n_rows]."""
+) -> Centroids:
+    """The centroids of table[:n_rows] in all blocks."""
     n_blocks = len(edges) - 1
-    centres = Centres(
-        edges, widest(edges), new_panels(edges, clusters), np.zeros((n_blocks, padded(clusters)), dtype=np.float32),
+    centroids = Centroids(
+        edges, max_block_width(edges), new_panels(edges, clusters), np.zeros((n_blocks, padded(clusters)), dtype=np.float32),
         np.zeros(n_blocks, dtype=np.float32),
     )  # fmt: skip
-    n_sampled = min(n_rows, SAMPLED * clusters)
+    n_sampled = min(n_rows, MAX_ROWS_PER_CENTROID * clusters)
     sample = np.sort(rng.choice(n_rows, n_sampled, replace=False)).astype(np.int32)
-    firsts = rng.integers(0, 2**31, n_blocks)
+    seeds = rng.integers(0, 2**31, n_blocks)
 
-    def block(j: int) -> None:
+    def fit_block(j: int) -> None:
         rows = table[sample, edges[j] : edges[j + 1]]
         with np.errstate(over="ignore", invalid="ignore"):  # a diverged run is for the trainer to tell
-            centres.limit[j] = np.quantile(np.linalg.norm(rows, axis=1), LIMIT)
-            vectors = np.ascontiguousarray(directions(rows, centres.limit[j]))
-        home = np.zeros(n_sampled, dtype=np.int32)
-        seeker = new_seeker(clusters)
-        picks = np.random.default_rng([j, int(firsts[j])])
-        sums = _some(vectors, clusters, picks)
-        for turn in range(ROUNDS):
-            if turn:
-                assign(centres, clusters, j, table, sample, 0, n_sampled, seeker, home)
-                sum_by_home(vectors, home, sums)
-            lengths = np.linalg.norm(sums, axis=1, keepdims=True)
-            empty = lengths[:, 0] <= SHORT
-            if empty.any():  # a centre without rows begins anew at some row
-                sums[empty] = _some(vectors, int(empty.sum()), picks)
-                lengths = np.linalg.norm(sums, axis=1, keepdims=True)
-            set_centres(centres, clusters, j, sums / lengths)
+            centroids.augmented_norm[j] = np.quantile(np.linalg.norm(rows, axis=1), NORM_QUANTILE)
+            directions = np.ascontiguousarray(augmented_directions(rows, centroids.augmented_norm[j]))
+        assignment = np.zeros(n_sampled, dtype=np.int32)
+        workspace = new_assignment_workspace(clusters)
+        block_rng = np.random.default_rng([j, int(seeds[j])])
+        sums = _random_rows(directions, clusters, block_rng)
+        for iteration in range(N_ITERATIONS):
+            if iteration:
+                assign(centroids, clusters, j, table, sample, 0, n_sampled, workspace, assignment)
+                sum_by_cluster(directions, assignment, sums)
+            norms = np.linalg.norm(sums, axis=1, keepdims=True)
+            is_empty = norms[:, 0] <= MIN_NORM
+            if is_empty.any():  # the centroid of an empty cluster is reset to a random row
+                sums[is_empty] = _random_rows(directions, int(is_empty.sum()), block_rng)
+                norms = np.linalg.norm(sums, axis=1, keepdims=True)
+            set_centroids(centroids, clusters, j, sums / norms)
 
     if n_blocks > 1:
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(block, range(n_blocks)))
+            list(pool.map(fit_block, range(n_blocks)))
     else:
-        block(0)
-    return centres
+        fit_block(0)
+    return centroids
 
 
-def _some(vectors: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """n of the unit vectors; in place of those without length, as of a table that was not trained yet, any direction."""
-    chosen = vectors[rng.choice(len(vectors), n, replace=False)]
-    return np.where(np.linalg.norm(chosen, axis=1, keepdims=True) > 0.5, chosen, _anywhere(chosen.shape, rng))
+def _random_rows(directions: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """n of the directions; a random one for each row without direction, as in a table that has not been trained yet."""
+    chosen = directions[rng.choice(len(directions), n, replace=False)]
+    return np.where(np.linalg.norm(chosen, axis=1, keepdims=True) > 0.5, chosen, _random_directions(chosen.shape, rng))
 
 
-def _anywhere(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """float32: unit vectors in any direction."""
+def _random_directions(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """float32: unit vectors, uniform on the sphere."""
     vectors = rng.standard_normal(shape, dtype=np.float32)
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)

@@ -1,9 +1,12 @@
-"""An index of a table's rows for maximum inner products, in blocks of columns, which follows the rows as they move.
+"""The index: an inverted file for each block of columns, updated in place while the table is trained.
 
-In each block the rows lie by the cluster that they point to, those of a cluster side by side in panels, with room for more:
-looking through a cluster reads memory in order. A row that changed is written anew where it lies, and what its cluster
-promises follows; if it went far, and at every REHOMED-th change, its nearest centre is sought too, and it moves there if there
-is room. Rows are copies, so a table may move on while its index is read; whatever a reader meets, ids are those of rows.
+stored    For each block, the inverted lists one after another in numbered slots, a slot for each row: its id in `ids`, a copy
+          of its columns in `panels`, so that probing a list reads memory in order. A list begins at a multiple of 16 slots and
+          has spare ones at its end for rows that are reassigned to it. `cluster` and `slot` tell where each row is stored.
+update    `update_rows` overwrites the copies of rows that have changed and corrects the sums of their lists (`cluster_scores`).
+          It looks for a row's nearest centroid only if the row has changed much, and at every REASSIGN_EVERY-th update; a row
+          with another nearest centroid moves to that list if it has a spare slot. Centroids stay as they are until a rebuild.
+readers   Queries read the copies, never the table. See `embedx.search` for what may change under a query.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -13,142 +16,161 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import LANES, aligned_zeros
-from embedx.search.cluster_scores import Promise, clear, count, new_promise, replace, settle
-from embedx.search.clusters import Centres, assign, block_edges, find_centres, new_seeker, seek, widest
-from embedx.search.panels import move_in_panels, put_in_panels
-from embedx.search.spec import Search
+from embedx.search.cluster_scores import (
+    ClusterStatistics,
+    add_to_sums,
+    new_statistics,
+    replace_vector,
+    reset_sums,
+    update_moments,
+)
+from embedx.search.clusters import (
+    Centroids,
+    assign,
+    block_edges,
+    find_nearest_centroids,
+    fit_centroids,
+    max_block_width,
+    new_assignment_workspace,
+)
+from embedx.search.panels import copy_vector, write_vector
+from embedx.search.spec import SearchSpec
 
-REHOMED = 8
-FAR = np.float32(1 / 16)  # of a row's length in a block
-ROOM = 0.25  # of a cluster's size, for rows that move in
-SPARE = 16  # slots beside that
+REASSIGN_EVERY = 8  # updates of a row
+REASSIGN_CHANGE = np.float32(1 / 16)  # a change of this share of a row's norm in a block is reason to reassign it at once
+SPARE_SHARE = 0.25  # spare slots of a list, as a share of its size,
+SPARE_SLOTS = 16  # and these in addition
 
 
 class Index(NamedTuple):
-    """Rows of a table by cluster, for each block of columns."""
+    """Inverted files with C lists for each of B blocks of columns."""
 
-    edges: np.ndarray  # int64 (B + 1,): block j holds the table's columns edges[j]:edges[j + 1]
-    centres: Centres  # of the clusters, as they were when the index was built
-    promise: Promise  # what the clusters promise
-    begin: np.ndarray  # int64 (B, C + 1): the first slot of each cluster, a multiple of 16, and the end of the last
-    in_use: np.ndarray  # int64 (B, C): the slots in use
+    edges: np.ndarray  # int64 (B + 1,): block j consists of the table's columns edges[j]:edges[j + 1]
+    centroids: Centroids  # one for each list, from when the index was built
+    statistics: ClusterStatistics  # of the rows in each list, current
+    list_offsets: np.ndarray  # int64 (B, C + 1): the first slot of each list, a multiple of 16, and the end of the last
+    list_sizes: np.ndarray  # int64 (B, C): the number of rows in each list; the rest of its slots is spare
     ids: np.ndarray  # int32 (B, slots): the row in each slot
-    panels: np.ndarray  # float32 (B · slots / 16 · width, 16): its vector
-    width: int  # of a panel: the columns of the widest block
-    slot: np.ndarray  # int32 (B, n_rows): where each row lies
-    home: np.ndarray  # int32 (B, n_rows): in which cluster
-    changes: np.ndarray  # uint8 (B, n_rows): how often a row changed, modulo REHOMED
+    panels: np.ndarray  # float32 (B · slots / 16 · panel_stride, 16): its vector
+    panel_stride: int  # the columns of the widest block
+    slot: np.ndarray  # int32 (B, n_rows): the slot of each row
+    cluster: np.ndarray  # int32 (B, n_rows): the list of each row
+    update_count: np.ndarray  # uint8 (B, n_rows): how often a row was updated, modulo REASSIGN_EVERY
 
 
-def empty(blocks: int) -> Index:
+def empty_index(blocks: int) -> Index:
     """An index without rows."""
 
     def matrix(kind: type) -> np.ndarray:
         return np.zeros((blocks, 0), dtype=kind)
 
     edges = np.zeros(blocks + 1, dtype=np.int64)
-    centres = Centres(edges, 0, aligned_zeros(0, LANES), matrix(np.float32), np.zeros(blocks, dtype=np.float32))
+    centroids = Centroids(edges, 0, aligned_zeros(0, LANES), matrix(np.float32), np.zeros(blocks, dtype=np.float32))
     return Index(
-        edges, centres, new_promise(edges, 0), matrix(np.int64), matrix(np.int64), matrix(np.int32),
+        edges, centroids, new_statistics(edges, 0), matrix(np.int64), matrix(np.int64), matrix(np.int32),
         aligned_zeros(0, LANES), 0, matrix(np.int32), matrix(np.int32), matrix(np.uint8),
     )  # fmt: skip
 
 
-def build(table: np.ndarray, n_rows: int, dim: int, search: Search, rng: np.random.Generator, threads: int = 1) -> Index:
+def build_index(
+    table: np.ndarray, n_rows: int, dim: int, search: SearchSpec, rng: np.random.Generator, threads: int = 1
+) -> Index:
     """An index of table[:n_rows, :dim], float32 (>= n_rows, >= dim)."""
     blocks, clusters = search.blocks, min(search.clusters, n_rows)
     edges = block_edges(dim, blocks)
-    centres = find_centres(table, n_rows, edges, clusters, rng, threads)
+    centroids = fit_centroids(table, n_rows, edges, clusters, rng, threads)
     rows = np.arange(n_rows, dtype=np.int32)
-    home = np.zeros((blocks, n_rows), dtype=np.int32)
-    parts = [n_rows * w // threads for w in range(threads + 1)]
+    cluster = np.zeros((blocks, n_rows), dtype=np.int32)
+    bounds = [n_rows * w // threads for w in range(threads + 1)]
 
-    def work(w: int) -> None:
-        seeker = new_seeker(clusters)
+    def assign_part(w: int) -> None:
+        workspace = new_assignment_workspace(clusters)
         for j in range(blocks):
-            assign(centres, clusters, j, table, rows, parts[w], parts[w + 1], seeker, home[j])
+            assign(centroids, clusters, j, table, rows, bounds[w], bounds[w + 1], workspace, cluster[j])
 
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, range(threads)))
-    n_in = np.stack([np.bincount(home[j], minlength=clusters) for j in range(blocks)]).astype(np.int64)
-    capacity = -(-(n_in + (ROOM * n_in).astype(np.int64) + SPARE) // LANES) * LANES
-    begin = np.zeros((blocks, clusters + 1), dtype=np.int64)
-    np.cumsum(capacity, axis=1, out=begin[:, 1:])
-    slots = int(begin[:, -1].max())
-    width = widest(edges)
+        list(pool.map(assign_part, range(threads)))
+    sizes = np.stack([np.bincount(cluster[j], minlength=clusters) for j in range(blocks)]).astype(np.int64)
+    capacities = -(-(sizes + (SPARE_SHARE * sizes).astype(np.int64) + SPARE_SLOTS) // LANES) * LANES
+    list_offsets = np.zeros((blocks, clusters + 1), dtype=np.int64)
+    np.cumsum(capacities, axis=1, out=list_offsets[:, 1:])
+    slots = int(list_offsets[:, -1].max())
+    panel_stride = max_block_width(edges)
     index = Index(
-        edges, centres, new_promise(edges, clusters), begin, np.zeros_like(n_in), np.zeros((blocks, slots), dtype=np.int32),
-        aligned_zeros(blocks * (slots // LANES) * width, LANES), width, np.zeros((blocks, n_rows), dtype=np.int32), home,
-        np.zeros((blocks, n_rows), dtype=np.uint8),
+        edges, centroids, new_statistics(edges, clusters), list_offsets, np.zeros_like(sizes),
+        np.zeros((blocks, slots), dtype=np.int32), aligned_zeros(blocks * (slots // LANES) * panel_stride, LANES), panel_stride,
+        np.zeros((blocks, n_rows), dtype=np.int32), cluster, np.zeros((blocks, n_rows), dtype=np.uint8),
     )  # fmt: skip
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda j: fill(index, table, j), range(blocks)))
+        list(pool.map(lambda j: fill_lists(index, table, j), range(blocks)))
     return index
 
 
 @kernel
-def fill(index, table, j):
-    """Put every row into its cluster of block j."""
+def fill_lists(index, table, j):
+    """Add every row to its list of block j, all of which are empty."""
     begin, end = index.edges[j], index.edges[j + 1]
     first = j * index.ids.shape[1]
-    for row in range(index.home.shape[1]):
-        c = np.int64(index.home[j, row])
-        slot = index.begin[j, c] + index.in_use[j, c]
-        index.in_use[j, c] += 1
+    for row in range(index.cluster.shape[1]):
+        c = np.int64(index.cluster[j, row])
+        slot = index.list_offsets[j, c] + index.list_sizes[j, c]
+        index.list_sizes[j, c] += 1
         index.ids[j, slot] = row
         index.slot[j, row] = slot
-        put_in_panels(index.panels, first + slot, index.width, table, row, begin, end)
-        count(index.promise, index.edges, j, c, index.panels, first + slot, np.float32(1))
-    settle(index.promise, index.edges, index.in_use, j)
+        write_vector(index.panels, first + slot, index.panel_stride, table, row, begin, end)
+        add_to_sums(index.statistics, index.edges, j, c, index.panels, first + slot, np.float32(1))
+    update_moments(index.statistics, index.edges, index.list_sizes, j)
 
 
 @kernel
-def refresh(index, table, rows, n, j, seeker):
-    """Have block j follow table[rows[:n]], which changed. Return how many were found to point to another cluster.
+def update_rows(index, table, rows, n, j, workspace):
+    """Bring block j up to date with table[rows[:n]], which have changed; only one thread at a time may do so.
 
-    No two threads may do so for a block at once. A row whose new cluster is full stays where it is, and is found so again.
+    Returns how many of the rows have another nearest centroid than that of their list. Those whose new list is full stay in the
+    old one, where a query finds them too.
     """
-    n_left = waiting = 0
+    n_reassigned = n_pending = 0
     for i in range(n):
         row = np.int64(rows[i])
-        index.changes[j, row] = (index.changes[j, row] + 1) % REHOMED
+        index.update_count[j, row] = (index.update_count[j, row] + 1) % REASSIGN_EVERY
         slot = j * index.ids.shape[1] + index.slot[j, row]
-        went_far = replace(index.promise, index.edges, j, np.int64(index.home[j, row]), index.panels, slot, table, row, FAR)
-        if went_far or index.changes[j, row] == 0:
-            seeker.rows[waiting] = row
-            waiting += 1
-        if waiting == 4 or (waiting > 0 and i == n - 1):
-            for r in range(waiting, 4):
-                seeker.rows[r] = seeker.rows[0]
-            seek(index.centres, index.in_use.shape[1], j, table, seeker)
-            for r in range(waiting):
-                n_left += _move(index, j, np.int64(seeker.rows[r]), np.int64(seeker.home[r]), table)
-            waiting = 0
-    settle(index.promise, index.edges, index.in_use, j)
-    return n_left
+        c = np.int64(index.cluster[j, row])
+        changed_much = replace_vector(index.statistics, index.edges, j, c, index.panels, slot, table, row, REASSIGN_CHANGE)
+        if changed_much or index.update_count[j, row] == 0:
+            workspace.rows[n_pending] = row
+            n_pending += 1
+        if n_pending == 4 or (n_pending > 0 and i == n - 1):
+            for r in range(n_pending, 4):
+                workspace.rows[r] = workspace.rows[0]
+            find_nearest_centroids(index.centroids, index.list_sizes.shape[1], j, table, workspace)
+            for r in range(n_pending):
+                n_reassigned += _reassign(index, j, np.int64(workspace.rows[r]), np.int64(workspace.nearest[r]), table)
+            n_pending = 0
+    update_moments(index.statistics, index.edges, index.list_sizes, j)
+    return n_reassigned
 
 
 @kernel_part
-def _move(index, j, row, c, table):
-    """Have a row lie in cluster c of block j, if there is room. Return 0 if it lay there, 1 if not."""
-    old, slot = np.int64(index.home[j, row]), np.int64(index.slot[j, row])
+def _reassign(index, j, row, c, table):
+    """Move a row to list c of block j, if that has a spare slot. Return 0 if the row was in it already, else 1."""
+    old, slot = np.int64(index.cluster[j, row]), np.int64(index.slot[j, row])
     if c == old:
         return 0
     first = j * index.ids.shape[1]
-    if index.begin[j, c] + index.in_use[j, c] < index.begin[j, c + 1]:
-        count(index.promise, index.edges, j, old, index.panels, first + slot, np.float32(-1))
-        last = index.begin[j, old] + index.in_use[j, old] - 1  # the last row of the old cluster takes the free place
-        moved = index.ids[j, last]
-        index.ids[j, slot] = moved
-        index.slot[j, moved] = slot
-        move_in_panels(index.panels, first + last, first + slot, index.width)
-        index.in_use[j, old] -= 1
-        if index.in_use[j, old] == 0:
-            clear(index.promise, index.edges, j, old)
-        slot = index.begin[j, c] + index.in_use[j, c]
+    if index.list_offsets[j, c] + index.list_sizes[j, c] < index.list_offsets[j, c + 1]:
+        add_to_sums(index.statistics, index.edges, j, old, index.panels, first + slot, np.float32(-1))
+        last = index.list_offsets[j, old] + index.list_sizes[j, old] - 1  # the last row of the old list fills the gap
+        last_row = index.ids[j, last]
+        index.ids[j, slot] = last_row
+        index.slot[j, last_row] = slot
+        copy_vector(index.panels, first + last, first + slot, index.panel_stride)
+        index.list_sizes[j, old] -= 1
+        if index.list_sizes[j, old] == 0:
+            reset_sums(index.statistics, index.edges, j, old)
+        slot = index.list_offsets[j, c] + index.list_sizes[j, c]
         index.ids[j, slot] = row
-        index.slot[j, row], index.home[j, row] = slot, c
-        index.in_use[j, c] += 1
-        put_in_panels(index.panels, first + slot, index.width, table, row, index.edges[j], index.edges[j + 1])
-        count(index.promise, index.edges, j, c, index.panels, first + slot, np.float32(1))
+        index.slot[j, row], index.cluster[j, row] = slot, c
+        index.list_sizes[j, c] += 1
+        write_vector(index.panels, first + slot, index.panel_stride, table, row, index.edges[j], index.edges[j + 1])
+        add_to_sums(index.statistics, index.edges, j, c, index.panels, first + slot, np.float32(1))
     return 1

@@ -3,10 +3,14 @@ Large Output Spaces".
 
 For scores z = Σ_j z_j of blocks j = 1..B and messages λ_j that sum to zero, the loss is bounded by
     G(λ) = 1/B Σ_j L(B (z_j + λ_j)) >= L(z),    with equality at λ*_j = z/B - z_j               (eq. 12, theorem 1)
-Each round t takes the gradients of all L(B (z_j + λ_j)); for the rows A that one of them asks to move by more than tau,
+Iteration t computes the gradients of all L(B (z_j + λ_j)). For the active set A, the rows for which one of these exceeds
+`min_coefficient` in absolute value, and the positives,
     λ_j <- (1 - η) λ_j + η λ*_j,    η = 2 / (t + 2)
-and the answer is 1/B Σ_j ∇L(B (z_j + λ_j)). A row's score in a block where it was not found is taken for zero, but the
-positives' are always known, and they always belong to A.
+and the result is 1/B Σ_j ∇L(B (z_j + λ_j)). A row's score in a block that has not found it counts as zero; those of the
+positives are always computed.
+
+Only rows that have once been in A can have messages other than zero. They are the selected rows, whose messages and scores are
+stored for all blocks. The gradient in a block is taken over them and over the other rows that the block found above its cutoff.
 """
 
 from typing import NamedTuple
@@ -15,32 +19,36 @@ import numpy as np
 
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel_part
-from embedx.search.clusters import NEVER
-from embedx.search.query import bar, begin_example, found_at
-from embedx.search.spec import Search
+from embedx.search.clusters import MASKED_SCORE
+from embedx.search.query import score_cutoff, score_position, search_all_blocks
+from embedx.search.spec import SearchSpec
 
 
-class Messages(NamedTuple):
-    """A worker's memory for message passing: in `batch` a line for each block, a column for each row that competes."""
+class MessageWorkspace(NamedTuple):
+    """A worker's memory for message passing for one query at a time.
+
+    `batch` has an example for each block; its first columns are the selected rows, positives first, and the rest are other rows
+    that the block has found, different ones in each.
+    """
 
     batch: Batch  # losses that are decomposed keep no state and take no random numbers
-    found: np.ndarray  # float32 (B, width): z_j of the rows in A
-    message: np.ndarray  # float32 (B, width): λ_j of the rows in A
-    asks: np.ndarray  # bool (width,): whether a block's gradient asks a row of A to move
-    n_columns: np.ndarray  # int64 (B,)
-    at: np.ndarray  # int64 (B, width): where the score of a row outside A stands among those found in its block
-    column: np.ndarray  # int32 (n_rows,): the column of a row among the candidates of the example, if marked with it
+    block_score: np.ndarray  # float32 (B, width): z_j of the selected rows
+    message: np.ndarray  # float32 (B, width): λ_j of the selected rows
+    is_active: np.ndarray  # bool (width,): which of the selected rows are in A in this iteration
+    n_columns: np.ndarray  # int64 (B,): of `batch`
+    position: np.ndarray  # int64 (B, width): where in the query's scores a row stands that is not selected
+    column: np.ndarray  # int32 (n_rows,): the column of a row in the result, if this query has marked it as its own
     state: np.ndarray  # float32 (1, 0)
 
 
-def new_messages(n_rows: int, search: Search, width: int) -> Messages:
-    """Memory for up to `width` of n_rows rows that compete for an example; none where no messages are passed."""
-    blocks, width, n_rows = (search.blocks, width, n_rows) if search.steps > 0 else (0, 0, 0)
+def new_message_workspace(n_rows: int, search: SearchSpec, width: int) -> MessageWorkspace:
+    """Memory for up to `width` candidates of n_rows rows for a query; none if the search passes no messages."""
+    blocks, width, n_rows = (search.blocks, width, n_rows) if search.message_iterations > 0 else (0, 0, 0)
 
     def matrix() -> np.ndarray:
         return np.zeros((blocks, width), dtype=np.float32)
 
-    return Messages(
+    return MessageWorkspace(
         new_batch(blocks, width), matrix(), matrix(), np.zeros(width, dtype=np.bool_),
         np.zeros(blocks, dtype=np.int64), np.zeros((blocks, width), dtype=np.int64), np.zeros(n_rows, dtype=np.int32),
         np.zeros((1, 0), dtype=np.float32),
@@ -48,30 +56,31 @@ def new_messages(n_rows: int, search: Search, width: int) -> Messages:
 
 
 @kernel_part
-def pass_messages(coefficients, index, search, table, constants, h, e, rows, label, r, n_positives, z, probe, m):
+def pass_messages(coefficients, index, search, table, constants, h, e, rows, label, r, n_positives, z, query, messages):
     """Algorithm 2 for h[e], whose positives are rows[r, :n_positives] with weights label[r, :n_positives].
 
-    Writes the rows that move behind the positives and what moves them to z[r]. Returns their number and the loss G.
+    Appends the other rows with a gradient to rows[r], writes the gradient to z[r]; returns the number of rows and the loss G.
     """
     blocks = index.ids.shape[0]
     most = z.shape[1]
-    begin_example(index, search, h, e, rows, r, n_positives, probe)
+    search_all_blocks(index, search, h, e, rows, r, n_positives, query)
     for c in range(n_positives):
-        m.column[rows[r, c]] = c
+        messages.column[rows[r, c]] = c
         for j in range(blocks):
-            m.found[j, c], m.message[j, c] = _block_score(index, table, np.int64(rows[r, c]), h, e, j), 0
+            messages.block_score[j, c] = _compute_block_score(index, table, np.int64(rows[r, c]), h, e, j)
+            messages.message[j, c] = 0
     n = n_positives
-    for t in range(1, search.steps + 1):
-        _lines(coefficients, index, search, constants, label, r, n_positives, n, probe, m)
-        n = _choose(index, search, n_positives, n, most, rows, r, probe, m)
-        _send(n, np.float32(2) / np.float32(t + 2), m)
-    loss = _lines(coefficients, index, search, constants, label, r, n_positives, n, probe, m) / blocks
-    return _mean(index, n, most, rows, r, z, probe, m), loss
+    for t in range(1, search.message_iterations + 1):
+        _block_gradients(coefficients, index, search, constants, label, r, n_positives, n, query, messages)
+        n = _update_active_set(index, search, n_positives, n, most, rows, r, query, messages)
+        _update_messages(n, np.float32(2) / np.float32(t + 2), messages)
+    loss = _block_gradients(coefficients, index, search, constants, label, r, n_positives, n, query, messages) / blocks
+    return _mean_gradient(index, n, most, rows, r, z, query, messages), loss
 
 
 @kernel_part
-def _block_score(index, table, row, h, e, j):
-    """The score in block j of a row that may not have been found."""
+def _compute_block_score(index, table, row, h, e, j):
+    """The score of a row in block j, which may not have found it."""
     z = np.float32(0)
     for k in range(index.edges[j], index.edges[j + 1]):
         z += h[e, k] * table[row, k]
@@ -79,102 +88,109 @@ def _block_score(index, table, row, h, e, j):
 
 
 @kernel_part
-def _lines(coefficients, index, search, constants, label, r, n_positives, n, probe, m):
-    """Overwrite m.batch.z by the gradient in each block, of the n rows of A and then of those found; return the summed loss."""
+def _block_gradients(coefficients, index, search, constants, label, r, n_positives, n, query, messages):
+    """Overwrite messages.batch.z by the gradient in each block, of the n selected rows and then of the others that it found.
+
+    Returns the summed loss.
+    """
     blocks = index.ids.shape[0]
     scale = np.float32(blocks)
+    batch = messages.batch
     widest = 0
     for j in range(blocks):
-        best = NEVER
+        best = MASKED_SCORE
         for c in range(n):
-            m.batch.z[j, c] = scale * (m.found[j, c] + m.message[j, c])
-            m.batch.label[j, c] = label[r, c] if c < n_positives else np.float32(0)
-            m.batch.sample_count[j, c] = np.float32(0) if c < n_positives else np.float32(1)
-            best = max(best, m.batch.z[j, c]) if c >= n_positives else best
-        lowest = bar(search, probe, j, scale, best) / scale
+            batch.z[j, c] = scale * (messages.block_score[j, c] + messages.message[j, c])
+            batch.label[j, c] = label[r, c] if c < n_positives else np.float32(0)
+            batch.sample_count[j, c] = np.float32(0) if c < n_positives else np.float32(1)
+            best = max(best, batch.z[j, c]) if c >= n_positives else best
+        cutoff = score_cutoff(search, query, j, scale, best) / scale
         columns = n
-        for at in range(probe.start[j, probe.n_visited[j]]):
-            if probe.scores[j, at] > lowest and probe.scores[j, at] > NEVER and columns < m.batch.z.shape[1]:
-                m.batch.z[j, columns] = scale * probe.scores[j, at]
-                m.batch.label[j, columns], m.batch.sample_count[j, columns], m.at[j, columns] = 0, 1, at
+        for k in range(query.offsets[j, query.n_probed[j]]):
+            if query.scores[j, k] > cutoff and query.scores[j, k] > MASKED_SCORE and columns < batch.z.shape[1]:
+                batch.z[j, columns] = scale * query.scores[j, k]
+                batch.label[j, columns], batch.sample_count[j, columns], messages.position[j, columns] = 0, 1, k
                 columns += 1
-        m.n_columns[j] = columns
+        messages.n_columns[j] = columns
         widest = max(widest, columns)
     for j in range(blocks):
-        for c in range(m.n_columns[j], widest):
-            m.batch.label[j, c], m.batch.sample_count[j, c] = 0, 0
-    return coefficients(m.batch, m.state, constants, blocks, widest, np.float32(0))
+        for c in range(messages.n_columns[j], widest):
+            batch.label[j, c], batch.sample_count[j, c] = 0, 0
+    return coefficients(batch, messages.state, constants, blocks, widest, np.float32(0))
 
 
 @kernel_part
-def _row_at(index, probe, j, at):
-    """The row whose score in block j stands at `at`."""
-    v = 0
-    while probe.start[j, v + 1] <= at:
-        v += 1
-    return np.int64(index.ids[j, index.begin[j, probe.visited[j, v]] + at - probe.start[j, v]])
+def _row_at(index, query, j, k):
+    """The row whose score is query.scores[j, k]."""
+    p = 0
+    while query.offsets[j, p + 1] <= k:
+        p += 1
+    return np.int64(index.ids[j, index.list_offsets[j, query.probed[j, p]] + k - query.offsets[j, p]])
 
 
 @kernel_part
-def _choose(index, search, n_positives, n, most, rows, r, probe, m):
-    """Have the rows that a block asks to move by more than tau join A; tell in m.asks which of A are asked. Return A's size."""
+def _update_active_set(index, search, n_positives, n, most, rows, r, query, messages):
+    """Mark which of the n selected rows are active, and select the other active rows; return the new n."""
     blocks = index.ids.shape[0]
+    z = messages.batch.z
     for c in range(n):
-        m.asks[c] = c < n_positives
+        messages.is_active[c] = c < n_positives
         for j in range(blocks):
-            m.asks[c] = m.asks[c] or abs(m.batch.z[j, c]) > search.tau
+            messages.is_active[c] = messages.is_active[c] or abs(z[j, c]) > search.min_coefficient
     n_before = n
     for j in range(blocks):
-        for c in range(n_before, m.n_columns[j]):
-            if abs(m.batch.z[j, c]) > search.tau and probe.scores[j, m.at[j, c]] > NEVER and n < most:
-                row = _row_at(index, probe, j, m.at[j, c])
-                if probe.mark[row] == np.int32(probe.clock[0]):
-                    continue  # it moved while the block was looked through, and was met twice
+        for c in range(n_before, messages.n_columns[j]):
+            position = messages.position[j, c]
+            if abs(z[j, c]) > search.min_coefficient and query.scores[j, position] > MASKED_SCORE and n < most:
+                row = _row_at(index, query, j, position)
+                if query.last_query[row] == np.int32(query.query_number[0]):
+                    continue  # it was reassigned during the search, and scored twice
                 rows[r, n] = row
-                probe.mark[row], m.column[row], m.asks[n] = np.int32(probe.clock[0]), n, True
+                query.last_query[row], messages.column[row] = np.int32(query.query_number[0]), n
+                messages.is_active[n] = True
                 for other in range(blocks):
-                    at = found_at(index, probe, other, row)
-                    m.found[other, n], m.message[other, n] = np.float32(0), np.float32(0)
-                    if at >= 0:
-                        m.found[other, n] = probe.scores[other, at]
-                        probe.scores[other, at] = NEVER
+                    k = score_position(index, query, other, row)
+                    messages.block_score[other, n], messages.message[other, n] = np.float32(0), np.float32(0)
+                    if k >= 0:
+                        messages.block_score[other, n] = query.scores[other, k]
+                        query.scores[other, k] = MASKED_SCORE
                 n += 1
     return n
 
 
 @kernel_part
-def _send(n, step, m):
-    """Move the messages of the rows that are asked for towards the best ones."""
-    blocks = m.found.shape[0]
+def _update_messages(n, step, messages):
+    """Move the messages of the active rows towards the optimal ones, λ*."""
+    blocks = messages.block_score.shape[0]
     for c in range(n):
-        if m.asks[c]:
+        if messages.is_active[c]:
             z = np.float32(0)
             for j in range(blocks):
-                z += m.found[j, c]
+                z += messages.block_score[j, c]
             for j in range(blocks):
-                best = z / np.float32(blocks) - m.found[j, c]
-                m.message[j, c] += step * (best - m.message[j, c])
+                optimal = z / np.float32(blocks) - messages.block_score[j, c]
+                messages.message[j, c] += step * (optimal - messages.message[j, c])
 
 
 @kernel_part
-def _mean(index, n, most, rows, r, z, probe, m):
-    """Write the mean of the blocks' gradients to z[r]; rows outside A join rows[r]. Return the number of all."""
-    blocks = m.found.shape[0]
-    now = np.int32(probe.clock[0])
-    part = np.float32(1) / np.float32(blocks)
+def _mean_gradient(index, n, most, rows, r, z, query, messages):
+    """Write the mean of the blocks' gradients to z[r]; append rows that are not selected to rows[r]. Return their number."""
+    blocks = messages.block_score.shape[0]
+    now = np.int32(query.query_number[0])
+    weight = np.float32(1) / np.float32(blocks)
     for c in range(n):
         z[r, c] = 0
         for j in range(blocks):
-            z[r, c] += part * m.batch.z[j, c]
-    in_a = n
+            z[r, c] += weight * messages.batch.z[j, c]
+    n_selected = n
     for j in range(blocks):
-        for c in range(in_a, m.n_columns[j]):
-            if m.batch.z[j, c] != 0:
-                row = _row_at(index, probe, j, m.at[j, c])
-                if probe.mark[row] != now and n < most:
-                    probe.mark[row], m.column[row] = now, n
+        for c in range(n_selected, messages.n_columns[j]):
+            if messages.batch.z[j, c] != 0:
+                row = _row_at(index, query, j, messages.position[j, c])
+                if query.last_query[row] != now and n < most:
+                    query.last_query[row], messages.column[row] = now, n
                     rows[r, n], z[r, n] = row, 0
                     n += 1
-                if probe.mark[row] == now:
-                    z[r, m.column[row]] += part * m.batch.z[j, c]
+                if query.last_query[row] == now:
+                    z[r, messages.column[row]] += weight * messages.batch.z[j, c]
     return n

@@ -1,4 +1,16 @@
-"""Looking through an index: which rows a vector h meets, their scores block by block, and which of them compete."""
+"""Querying the index: which lists are probed for a vector h, the scores of their rows, and which rows become candidates.
+
+    for each block j
+        rank the clusters by their estimated scores for h
+        probe their lists in that order, scoring all rows of a list, until `n_scored` rows are scored      search_block
+        cutoff: `max_gap` below the best score found, or below the log-sum-exp of all scores found         score_cutoff
+        raise it if more than `max_candidates` rows score above it                                         limit_candidates
+        the rows above it are candidates, unless another block has found them before                       add_candidates
+
+A score in block j is the inner product of the block's columns alone. It is compared with others of the same block only, as
+`scale` times itself, where scale is the number of blocks: an estimate of the whole inner product. Rescoring the candidates by
+their exact inner products is up to the caller.
+"""
 
 from typing import NamedTuple
 
@@ -7,220 +19,225 @@ import numpy as np
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.maths import exp
 from embedx.kernels.simd import LANES, highest_of, load, maximum, n_above, padded, splat
-from embedx.search.cluster_scores import promised
-from embedx.search.clusters import NEVER
+from embedx.search.cluster_scores import score_clusters
+from embedx.search.clusters import MASKED_SCORE
 from embedx.search.panels import score_panels
-from embedx.search.spec import Search
+from embedx.search.spec import SearchSpec
 
 
-class Probe(NamedTuple):
-    """A worker's memory for looking through an index."""
+class QueryWorkspace(NamedTuple):
+    """A worker's memory for one query at a time: the lists probed and the scores found in each block."""
 
-    promised: np.ndarray  # float32 (1, padded clusters): what the clusters of a block promise
-    highest: np.ndarray  # float32 (panels,): the highest of sixteen of them
-    visited: np.ndarray  # int64 (B, most visits): the clusters looked through in each block
-    start: np.ndarray  # int64 (B, most visits + 1): where their scores begin, and the end of the last
-    n_visited: np.ndarray  # int64 (B,)
-    place: np.ndarray  # int32 (B, C): 1 + the number of a visit to each cluster; 0 without
-    scores: np.ndarray  # float32 (B, room): the scores of all rows looked at, those of a cluster padded to whole panels
-    mark: np.ndarray  # int32 (n_rows,): the last example that a row competed for
-    clock: np.ndarray  # int64 (1,): examples so far
-    room: int  # of `scores`
+    cluster_scores: np.ndarray  # float32 (1, padded C): of the clusters of one block; MASKED_SCORE once probed
+    group_max: np.ndarray  # float32 (padded C / 16,): the largest of each sixteen of them
+    probed: np.ndarray  # int64 (B, C): the lists probed in each block, in order
+    offsets: np.ndarray  # int64 (B, C + 1): where the scores of each of them begin in `scores`, and the end of the last
+    n_probed: np.ndarray  # int64 (B,)
+    probe_rank: np.ndarray  # int32 (B, C): 1 + the place of each list in `probed`, 0 if it is not there
+    scores: np.ndarray  # float32 (B, capacity): of the rows of the lists probed, each list padded to whole panels
+    last_query: np.ndarray  # int32 (n_rows,): the number of the last query that had a row as positive or candidate
+    query_number: np.ndarray  # int64 (1,): of the current query
+    capacity: int  # of `scores`
 
 
-def new_probe(n_rows: int, search: Search) -> Probe:
-    """Memory for a worker that looks through indexes of n_rows rows."""
+def new_query_workspace(n_rows: int, search: SearchSpec) -> QueryWorkspace:
+    """Memory for a worker that queries indexes of n_rows rows."""
     blocks, clusters = search.blocks, min(search.clusters, n_rows)
-    room = padded(2 * min(search.looked_at, n_rows)) + LANES * clusters
-    return Probe(
-        promised=np.full((1, padded(clusters)), NEVER, dtype=np.float32),
-        highest=np.zeros(padded(clusters) // LANES, dtype=np.float32),
-        visited=np.zeros((blocks, clusters), dtype=np.int64),
-        start=np.zeros((blocks, clusters + 1), dtype=np.int64),
-        n_visited=np.zeros(blocks, dtype=np.int64),
-        place=np.zeros((blocks, clusters), dtype=np.int32),
-        scores=np.zeros((blocks, room), dtype=np.float32),
-        mark=np.full(n_rows, -1, dtype=np.int32),
-        clock=np.zeros(1, dtype=np.int64),
-        room=room,
+    capacity = padded(2 * min(search.n_scored, n_rows)) + LANES * clusters
+    return QueryWorkspace(
+        cluster_scores=np.full((1, padded(clusters)), MASKED_SCORE, dtype=np.float32),
+        group_max=np.zeros(padded(clusters) // LANES, dtype=np.float32),
+        probed=np.zeros((blocks, clusters), dtype=np.int64),
+        offsets=np.zeros((blocks, clusters + 1), dtype=np.int64),
+        n_probed=np.zeros(blocks, dtype=np.int64),
+        probe_rank=np.zeros((blocks, clusters), dtype=np.int32),
+        scores=np.zeros((blocks, capacity), dtype=np.float32),
+        last_query=np.full(n_rows, -1, dtype=np.int32),
+        query_number=np.zeros(1, dtype=np.int64),
+        capacity=capacity,
     )
 
 
 @kernel_part
-def look(index, search, h, e, j, probe):
-    """Score the rows in the clusters of block j that promise h[e] the most, the best first, until enough were looked at.
+def search_block(index, search, h, e, j, query):
+    """Score the rows of block j in the lists with the highest estimated scores for h[e], until enough rows are scored.
 
-    A cluster that does not fit any more is looked through as far as there is room. Where the loss is a sum over all rows
-    (`from_sum`), a cluster without any coefficient above tau ends it: the sum so far bounds the whole from below, and the
-    clusters to come promise less, though a promise is an estimate.
+    A list that does not fit into the workspace any more is scored as far as it fits. Where the loss is a sum over all rows
+    (`from_logsumexp`), a list without any coefficient above `min_coefficient` ends the search: the sum so far is a lower bound
+    of the whole, and the lists to come have lower scores, though only by an estimate.
     """
     scale = np.float32(index.ids.shape[0])
-    best, total = NEVER, np.float32(0)
-    clusters = index.in_use.shape[1]
-    for v in range(probe.n_visited[j]):
-        probe.place[j, probe.visited[j, v]] = 0
-    promised(index.promise, index.edges, clusters, j, h, e, probe.promised)
-    for p in range(probe.highest.size):
-        probe.highest[p] = highest_of(load(probe.promised, 0, p * LANES))
-    n_visits = seen = at = 0
-    while seen < search.looked_at and n_visits < clusters and at < probe.room:
-        c = _next(probe)
-        n = min(index.in_use[j, c], probe.room - at)
+    best, total = MASKED_SCORE, np.float32(0)  # the log-sum-exp is best + log(total)
+    clusters = index.list_sizes.shape[1]
+    for p in range(query.n_probed[j]):
+        query.probe_rank[j, query.probed[j, p]] = 0
+    score_clusters(index.statistics, index.edges, clusters, j, h, e, query.cluster_scores)
+    for g in range(query.group_max.size):
+        query.group_max[g] = highest_of(load(query.cluster_scores, 0, g * LANES))
+    n_probed = n_scored = end = 0
+    while n_scored < search.n_scored and n_probed < clusters and end < query.capacity:
+        c = _next_cluster(query)
+        n = min(index.list_sizes[j, c], query.capacity - end)
         n_panels = (n + LANES - 1) // LANES
-        first = (j * index.ids.shape[1] + index.begin[j, c]) // LANES
-        score_panels(index.panels, first, n_panels, index.width, h, e, index.edges[j], index.edges[j + 1], probe.scores, j, at)
-        for k in range(at + n, at + n_panels * LANES):
-            probe.scores[j, k] = NEVER
-        probe.visited[j, n_visits], probe.start[j, n_visits] = c, at
-        n_visits += 1
-        probe.place[j, c] = n_visits
-        at += n_panels * LANES
-        seen += n
-        if search.from_sum:
-            highest = _highest(probe.scores, j, at - n_panels * LANES, at) * scale
+        first = (j * index.ids.shape[1] + index.list_offsets[j, c]) // LANES
+        score_panels(
+            index.panels, first, n_panels, index.panel_stride, h, e, index.edges[j], index.edges[j + 1], query.scores, j, end
+        )
+        for k in range(end + n, end + n_panels * LANES):
+            query.scores[j, k] = MASKED_SCORE
+        query.probed[j, n_probed], query.offsets[j, n_probed] = c, end
+        n_probed += 1
+        query.probe_rank[j, c] = n_probed
+        end += n_panels * LANES
+        n_scored += n
+        if search.from_logsumexp:
+            highest = _max_score(query.scores, j, end - n_panels * LANES, end) * scale
             if highest > best:
                 best, total = highest, total * exp(best - highest)
-            for k in range(at - n_panels * LANES, at):
-                total += exp(scale * probe.scores[j, k] - best)
-            if n > 0 and highest < best + np.log(total) - np.float32(search.reach):
+            for k in range(end - n_panels * LANES, end):
+                total += exp(scale * query.scores[j, k] - best)
+            if n > 0 and highest < best + np.log(total) - np.float32(search.max_gap):
                 break
-    probe.n_visited[j] = n_visits
-    probe.start[j, n_visits] = at
+    query.n_probed[j] = n_probed
+    query.offsets[j, n_probed] = end
 
 
 @kernel_part
-def _next(probe):
-    """The cluster that promises most among those that were not given yet."""
-    p = 0
-    for other in range(1, probe.highest.size):
-        p = other if probe.highest[other] > probe.highest[p] else p
-    c = p * LANES
-    while probe.promised[0, c] < probe.highest[p]:
+def _next_cluster(query):
+    """The cluster with the highest estimated score among those not probed yet, which it masks."""
+    best = 0
+    for g in range(1, query.group_max.size):
+        best = g if query.group_max[g] > query.group_max[best] else best
+    c = best * LANES
+    while query.cluster_scores[0, c] < query.group_max[best]:
         c += 1
-    probe.promised[0, c] = NEVER
-    probe.highest[p] = highest_of(load(probe.promised, 0, p * LANES))
+    query.cluster_scores[0, c] = MASKED_SCORE
+    query.group_max[best] = highest_of(load(query.cluster_scores, 0, best * LANES))
     return c
 
 
 @kernel_part
-def _highest(scores, j, begin, end):
+def _max_score(scores, j, begin, end):
     """The largest of scores[j, begin:end], whole panels."""
-    best = splat(NEVER)
+    best = splat(MASKED_SCORE)
     for k in range(begin, end, LANES):
-        best = maximum(load(scores, j, k), best)  # in this order a NaN is passed over
+        best = maximum(load(scores, j, k), best)  # in this order NaN is ignored
     return highest_of(best)
 
 
 @kernel_part
-def found_at(index, probe, j, row):
-    """Where the score of a row in block j stands, -1 if it was not found."""
-    c = np.int64(index.home[j, row])
-    v = probe.place[j, c] - 1
-    if v < 0:
+def score_position(index, query, j, row):
+    """The position in query.scores[j] of the score of a row, -1 if block j has not found it."""
+    c = np.int64(index.cluster[j, row])
+    p = query.probe_rank[j, c] - 1
+    if p < 0:
         return -1
-    begin, end = probe.start[j, v], probe.start[j, v + 1]
-    at = begin + index.slot[j, row] - index.begin[j, c]  # elsewhere if the row moves to another cluster at this moment
-    return at if begin <= at < end and probe.scores[j, at] > NEVER else -1
+    begin, end = query.offsets[j, p], query.offsets[j, p + 1]
+    k = begin + index.slot[j, row] - index.list_offsets[j, c]  # out of range if the row is just being reassigned
+    return k if begin <= k < end and query.scores[j, k] > MASKED_SCORE else -1
 
 
 @kernel_part
-def bar(search, probe, j, scale, best):
-    """The score, times `scale`, below which no row found in block j has a coefficient above tau; another row scores `best`."""
-    end = probe.start[j, probe.n_visited[j]]
-    best = max(best, scale * _highest(probe.scores, j, 0, end))
-    if search.from_sum:
+def score_cutoff(search, query, j, scale, best):
+    """`scale` times the score in block j that a candidate has to exceed; `best` is the score, so scaled, of another row."""
+    end = query.offsets[j, query.n_probed[j]]
+    best = max(best, scale * _max_score(query.scores, j, 0, end))
+    if search.from_logsumexp:
         total = np.float32(0)
         for k in range(end):
-            total += exp(scale * probe.scores[j, k] - best)
+            total += exp(scale * query.scores[j, k] - best)
         best += np.log(max(total, np.float32(1)))
-    return best - np.float32(search.reach)
+    return best - np.float32(search.max_gap)
 
 
 @kernel_part
-def keep(index, probe, j, lowest, rows, r, n, most):
-    """Add the rows of block j that score above `lowest` to rows[r, n:most], each once for an example; the number so far."""
-    now = np.int32(probe.clock[0])
-    for v in range(probe.n_visited[j]):
-        slot = index.begin[j, probe.visited[j, v]] - probe.start[j, v]
-        for at in range(probe.start[j, v], probe.start[j, v + 1], LANES):
-            if n_above(load(probe.scores, j, at), splat(lowest)) == 0:
+def limit_candidates(search, query, j, cutoff):
+    """The cutoff of block j, raised if need be so that no more than `max_candidates` scores exceed it, by bisection."""
+    end = query.offsets[j, query.n_probed[j]]
+    if _count_above(query, j, end, cutoff) <= search.max_candidates:
+        return cutoff
+    low, high = cutoff, _max_score(query.scores, j, 0, end)  # too many scores exceed the one, few enough the other
+    middle = np.float32(0.5) * (low + high)
+    while low < middle < high:
+        n = _count_above(query, j, end, middle)
+        if n > search.max_candidates:
+            low = middle
+        else:
+            high = middle
+            if n == search.max_candidates:
+                break
+        middle = np.float32(0.5) * (low + high)
+    return high
+
+
+@kernel_part
+def _count_above(query, j, end, cutoff):
+    """How many of query.scores[j, :end] exceed the cutoff."""
+    n = 0
+    for k in range(0, end, LANES):
+        n += n_above(load(query.scores, j, k), splat(cutoff))
+    return n
+
+
+@kernel_part
+def add_candidates(index, query, j, cutoff, rows, r, n, most):
+    """Append the rows of block j that score above the cutoff to rows[r, n:most], but none twice; return the new n."""
+    now = np.int32(query.query_number[0])
+    for p in range(query.n_probed[j]):
+        slot = index.list_offsets[j, query.probed[j, p]] - query.offsets[j, p]
+        for group in range(query.offsets[j, p], query.offsets[j, p + 1], LANES):
+            if n_above(load(query.scores, j, group), splat(cutoff)) == 0:
                 continue
-            for k in range(at, at + LANES):
-                if probe.scores[j, k] > lowest and n < most:
+            for k in range(group, group + LANES):
+                if query.scores[j, k] > cutoff and n < most:
                     row = index.ids[j, slot + k]
-                    if probe.mark[row] != now:
-                        probe.mark[row] = now
+                    if query.last_query[row] != now:
+                        query.last_query[row] = now
                         rows[r, n] = row
                         n += 1
     return n
 
 
 @kernel_part
-def highest_kept(search, probe, j, lowest):
-    """`lowest`, or, if more rows of block j than may be kept score above it, what no more than those score above."""
-    end = probe.start[j, probe.n_visited[j]]
-    if _n_above(probe, j, end, lowest) <= search.kept:
-        return lowest
-    many, few = lowest, _highest(probe.scores, j, 0, end)  # that score above the one, and above the other
-    middle = np.float32(0.5) * (many + few)
-    while many < middle < few:
-        n = _n_above(probe, j, end, middle)
-        if n > search.kept:
-            many = middle
-        else:
-            few = middle
-            if n == search.kept:
-                break
-        middle = np.float32(0.5) * (many + few)
-    return few
-
-
-@kernel_part
-def _n_above(probe, j, end, score):
-    """How many of probe.scores[j, :end] are larger."""
-    n = 0
-    for at in range(0, end, LANES):
-        n += n_above(load(probe.scores, j, at), splat(score))
-    return n
-
-
-@kernel_part
-def begin_example(index, search, h, e, rows, r, n_positives, probe):
-    """Look through all blocks for h[e]. Its positives, rows[r, :n_positives], are taken out of what was found."""
-    probe.clock[0] = (probe.clock[0] + 1) % (2**31 - 1)
+def search_all_blocks(index, search, h, e, rows, r, n_positives, query):
+    """Begin a new query: search all blocks for h[e], and mask the scores of the positives, rows[r, :n_positives]."""
+    query.query_number[0] = (query.query_number[0] + 1) % (2**31 - 1)
     for j in range(index.ids.shape[0]):
-        look(index, search, h, e, j, probe)
+        search_block(index, search, h, e, j, query)
         if search.threshold > 0:
-            for k in range(probe.start[j, probe.n_visited[j]]):
-                probe.scores[j, k] = probe.scores[j, k] if abs(probe.scores[j, k]) > search.threshold else NEVER
+            for k in range(query.offsets[j, query.n_probed[j]]):
+                query.scores[j, k] = query.scores[j, k] if abs(query.scores[j, k]) > search.threshold else MASKED_SCORE
     for c in range(n_positives):
         row = np.int64(rows[r, c])
-        probe.mark[row] = np.int32(probe.clock[0])
+        query.last_query[row] = np.int32(query.query_number[0])
         for j in range(index.ids.shape[0]):
-            at = found_at(index, probe, j, row)
-            if at >= 0:
-                probe.scores[j, at] = NEVER
+            k = score_position(index, query, j, row)
+            if k >= 0:
+                query.scores[j, k] = MASKED_SCORE
 
 
 @kernel_part
-def candidates(index, search, h, e, rows, r, n_positives, most, probe):
-    """Write the rows that compete for h[e] behind its positives rows[r, :n_positives], `most` in all; return their number."""
-    begin_example(index, search, h, e, rows, r, n_positives, probe)
+def find_candidates(index, search, h, e, rows, r, n_positives, most, query):
+    """Append the candidates for h[e] to its positives rows[r, :n_positives], `most` rows in all; return the number of rows."""
+    search_all_blocks(index, search, h, e, rows, r, n_positives, query)
     blocks = index.ids.shape[0]
     scale = np.float32(blocks)
     n = n_positives
     for j in range(blocks):
-        lowest = highest_kept(search, probe, j, bar(search, probe, j, scale, NEVER) / scale)
-        n = keep(index, probe, j, lowest, rows, r, n, most)
+        cutoff = limit_candidates(search, query, j, score_cutoff(search, query, j, scale, MASKED_SCORE) / scale)
+        n = add_candidates(index, query, j, cutoff, rows, r, n, most)
     return n
 
 
 @kernel
-def candidates_of(index, search, h, begin, end, positives, offsets, rows, n_candidates, probe):
-    """Write to rows[e] for e in begin:end the rows that compete for h[e], first positives[offsets[e]:offsets[e + 1]]."""
+def find_candidates_batch(index, search, h, begin, end, positives, offsets, rows, n_candidates, query):
+    """For e in begin:end, write positives[offsets[e]:offsets[e + 1]] and then the candidates for h[e] to rows[e].
+
+    Their number, with the positives, goes to n_candidates[e].
+    """
     for e in range(begin, end):
         n = 0
-        for at in range(offsets[e], offsets[e + 1]):
-            rows[e, n] = positives[at]
+        for i in range(offsets[e], offsets[e + 1]):
+            rows[e, n] = positives[i]
             n += 1
-        n_candidates[e] = candidates(index, search, h, e, rows, e, n, rows.shape[1], probe)
+        n_candidates[e] = find_candidates(index, search, h, e, rows, e, n, rows.shape[1], query)

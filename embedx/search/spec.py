@@ -1,26 +1,26 @@
-"""How rows are to be found: the numbers that an objective decides and the index obeys."""
+"""Parameters of the index and of its queries, as an objective sets them."""
 
 from typing import NamedTuple
 
 
-class Search(NamedTuple):
-    """How rows are found for the sampler "search": in blocks of columns, each by itself (`embedx.search`).
+class SearchSpec(NamedTuple):
+    """How candidates are retrieved for the sampler "search"; see `embedx.search`.
 
-    A row is looked at in a block if it lies in one of the clusters that promise h the most. It competes if in some block its
-    score there, times the number of blocks, lies within `reach` of the best score, or of the log of the sum of all their
-    exponentials: a row further below has a coefficient of at most `tau`. Of those in a block only the best `kept` compete.
+    In each block of columns, inverted lists are probed in the order of their estimated scores until `n_scored` rows are scored.
+    A row is a candidate if in some block its score there, times the number of blocks, is at most `max_gap` below the best one,
+    or below the log-sum-exp of all of them (`from_logsumexp`): rows further below have negligible coefficients.
     """
 
-    blocks: int
-    clusters: int  # of the rows of each block
-    looked_at: int  # rows in each block, at least, unless `from_sum` tells before that the rest weighs nothing
-    kept: int  # of them, at most; message passing between blocks keeps all
-    threshold: float  # rows whose score in the block is no larger than this in absolute value are passed over
-    tau: float
-    reach: float
-    from_sum: bool
-    steps: int  # of message passing between the blocks; 0 takes the scores of what was found exactly instead
+    blocks: int  # of columns
+    clusters: int  # in each block
+    n_scored: int  # rows scored in each block, at least; fewer where `from_logsumexp` ends the search early
+    max_candidates: int  # in each block; message passing has no such limit
+    threshold: float  # rows whose score in a block is no larger than this in absolute value are left out there
+    min_coefficient: float  # coefficients up to this in absolute value are negligible
+    max_gap: float
+    from_logsumexp: bool
+    message_iterations: int  # of message passing between the blocks; 0 rescores the candidates exactly instead
 
-    def of(self, columns: int) -> "Search":
-        """The same in a table of so many columns, which cannot be in more blocks."""
+    def for_columns(self, columns: int) -> "SearchSpec":
+        """The same for a table of so many columns, which cannot have more blocks."""
         return self._replace(blocks=min(self.blocks, columns))

@@ -1,4 +1,9 @@
-"""An index that follows a table while threads train it."""
+"""Keeping an index up to date with a table that several threads train.
+
+A worker takes the current index, trains a stretch of examples with it, marks the rows that it has changed as stale, and at the
+end of the stretch has the updater refresh them: the index lags behind the table by a stretch of each worker at most. Once
+enough rows have been reassigned to other lists, the index is rebuilt with new centroids.
+"""
 
 import contextlib
 import threading
@@ -10,80 +15,82 @@ import numpy as np
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
-from embedx.search.clusters import new_seeker
-from embedx.search.index import Index, build, empty, refresh
-from embedx.search.spec import Search
+from embedx.search.clusters import new_assignment_workspace
+from embedx.search.index import Index, build_index, empty_index, update_rows
+from embedx.search.spec import SearchSpec
 
-# An index is built anew when rows have come to point to other clusters so often, by rows and blocks: at first soon, for the
-# centres of a young table tell little of what it will be. They are sought from scratch: centres that go on from those before
-# stay in poor optima (EURLex-4.3K, 10 epochs of `mips`: P@1 .82 beside .88).
-TURNOVER = 0.1
+# The index is rebuilt after this many reassignments, as a share of rows times blocks: soon at first, because the centroids of a
+# table that is hardly trained say little of what it will be. New centroids are fitted from scratch: those that start from the
+# old ones stay in poor optima (EURLex-4.3K, 10 epochs of `mips`: P@1 .82 beside .88).
+REBUILD_SHARE = 0.1
 
 
-class Moved(NamedTuple):
-    """The rows that a worker has moved since the index last followed it."""
+class StaleRows(NamedTuple):
+    """The rows that a worker has changed since it last had the index updated."""
 
-    rows: np.ndarray  # int32 (n_rows,)
-    is_there: np.ndarray  # bool (n_rows,)
+    rows: np.ndarray  # int32 (n_rows,): the first n are they
+    is_stale: np.ndarray  # bool (n_rows,)
     n: np.ndarray  # int64 (1,)
 
 
-def new_moved(n_rows: int) -> Moved:
-    return Moved(np.zeros(n_rows, dtype=np.int32), np.zeros(n_rows, dtype=np.bool_), np.zeros(1, dtype=np.int64))
+def new_stale_rows(n_rows: int) -> StaleRows:
+    return StaleRows(np.zeros(n_rows, dtype=np.int32), np.zeros(n_rows, dtype=np.bool_), np.zeros(1, dtype=np.int64))
 
 
 @kernel_part
-def remember(rows, n, moved):
-    """Add rows[:n] to those that moved."""
+def mark_stale(rows, n, stale):
+    """Add rows[:n] to the stale rows."""
     for k in range(n):
         row = rows[k]
-        if not moved.is_there[row]:
-            moved.is_there[row] = True
-            moved.rows[moved.n[0]] = row
-            moved.n[0] += 1
+        if not stale.is_stale[row]:
+            stale.is_stale[row] = True
+            stale.rows[stale.n[0]] = row
+            stale.n[0] += 1
 
 
 @kernel
-def forget(moved):
-    """The index has followed: no row is known to have moved."""
-    for k in range(moved.n[0]):
-        moved.is_there[moved.rows[k]] = False
-    moved.n[0] = 0
+def clear_stale(stale):
+    """Leave no row stale."""
+    for k in range(stale.n[0]):
+        stale.is_stale[stale.rows[k]] = False
+    stale.n[0] = 0
 
 
-class Follower:
-    """The index of table[:n_rows, :dim], for several threads.
+class IndexUpdater:
+    """The index of table[:n_rows, :dim], shared by several threads.
 
-    Readers use what `current` gave them while others write to it: a row may be met twice, or at its old place, for a while.
+    Workers query the index that `current` has returned, without a lock, while others update it; `embedx.search` tells what a
+    query may meet then. Each block is updated by one worker at a time. During a rebuild calls of `current` and `update` wait,
+    and queries go on with the old index.
     """
 
     def __init__(
-        self, table: np.ndarray, n_rows: int, dim: int, search: Search, *, seed: int, threads: int, progress: Progress
+        self, table: np.ndarray, n_rows: int, dim: int, search: SearchSpec, *, seed: int, threads: int, progress: Progress
     ) -> None:
         self.table, self.n_rows, self.dim, self.search = table, n_rows, dim, search
         self.seed, self.threads, self.progress = seed, threads, progress
-        self.index = empty(search.blocks)
-        self.building = threading.Lock()
-        self.locks = [threading.Lock() for _ in range(search.blocks)]  # to write to a block
-        self.n_left = np.zeros(search.blocks, dtype=np.int64)  # how often rows have come to point elsewhere since it was built
-        self.n_builds = self.turn = 0
+        self.index = empty_index(search.blocks)
+        self.build_lock = threading.Lock()
+        self.block_locks = [threading.Lock() for _ in range(search.blocks)]  # to write to a block
+        self.n_reassigned = np.zeros(search.blocks, dtype=np.int64)  # in each block, since the index was built
+        self.n_builds = self.n_updates = 0
         self.build_seconds = 0.0
 
     def state(self) -> TrainState:
         """What the index has become; to be looked at while no thread uses it."""
         state = TrainState()
         state.add_attribute("index", self, "index", "rebuild")
-        state.add_array("index.n_left", self.n_left, "rebuild")
-        for name in ("n_builds", "turn", "build_seconds"):
+        state.add_array("index.n_reassigned", self.n_reassigned, "rebuild")
+        for name in ("n_builds", "n_updates", "build_seconds"):
             state.add_attribute(f"index.{name}", self, name, "max")
         return state
 
     def current(self) -> Index:
-        """The index, built if there is none or too many rows have come to point elsewhere."""
-        with self.building:
-            if self.n_builds == 0 or self.n_left.sum() > TURNOVER * self.n_rows * self.search.blocks:
+        """The index, built first if there is none yet, and rebuilt if too many rows have been reassigned."""
+        with self.build_lock:
+            if self.n_builds == 0 or self.n_reassigned.sum() > REBUILD_SHARE * self.n_rows * self.search.blocks:
                 with contextlib.ExitStack() as held:
-                    for lock in self.locks:
+                    for lock in self.block_locks:
                         held.enter_context(lock)
                     self._build()
             return self.index
@@ -91,22 +98,25 @@ class Follower:
     def _build(self) -> None:
         began = time.monotonic()
         rng = np.random.default_rng([self.seed, self.n_builds])
-        self.index = build(self.table, self.n_rows, self.dim, self.search, rng, self.threads)
+        self.index = build_index(self.table, self.n_rows, self.dim, self.search, rng, self.threads)
         if self.n_builds == 0:
-            blocks, clusters = self.index.in_use.shape
+            blocks, clusters = self.index.list_sizes.shape
             of_blocks = f" in each of {blocks} blocks" if blocks > 1 else ""
             self.progress.note(f"search begins: {self.n_rows:,} rows in {clusters:,} clusters{of_blocks}")
         self.n_builds += 1
-        self.n_left[:] = 0
+        self.n_reassigned[:] = 0
         self.build_seconds += time.monotonic() - began
 
-    def follow(self, moved: Moved) -> None:
-        """Have the index follow the rows that a worker moved. Workers begin at different blocks, not to wait for each other."""
+    def update(self, stale: StaleRows) -> None:
+        """Bring the index up to date with a worker's stale rows, and clear them.
+
+        Workers begin with different blocks, so that they seldom wait for each other.
+        """
         blocks = self.search.blocks
-        self.turn += 1
-        first = self.turn * blocks // self.threads
-        seeker = new_seeker(min(self.search.clusters, self.n_rows))
+        self.n_updates += 1
+        first = self.n_updates * blocks // self.threads
+        workspace = new_assignment_workspace(min(self.search.clusters, self.n_rows))
         for j in ((first + step) % blocks for step in range(blocks)):
-            with self.locks[j]:
-                self.n_left[j] += refresh(self.index, self.table, moved.rows, moved.n[0], j, seeker)
-        forget(moved)
+            with self.block_locks[j]:
+                self.n_reassigned[j] += update_rows(self.index, self.table, stale.rows, stale.n[0], j, workspace)
+        clear_stale(stale)

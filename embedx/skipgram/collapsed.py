@@ -89,7 +89,7 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     if not collapses(made):
         raise EmbedxError(f"--collapsed takes --objective {objective.name} only with a loss that gives probabilities")
     search = made.search(2)
-    if search is not None and search.steps > 0:
+    if search is not None and search.message_iterations > 0:
         raise EmbedxError("--collapsed takes exact scores of the rows found; leave out --no-rescore")
     settings = SkipGramSettings.from_options({**DEFAULTS, **options, "sampler": objective.samplers()[0]})
     return settings, CollapsedSettings.from_options(options), made
@@ -229,7 +229,7 @@ def _rows(task: skipgram.Task, counts: Counts, workers: engine.Workers, finder: 
     constants = objective.constants(len(outputs), len(task.words))
     search = objective.search(len(outputs))
     if finder is None and search is not None:
-        finder = engine.Searching(search.of(columns), len(outputs), columns, task.settings.seed, workers)
+        finder = engine.Searching(search.for_columns(columns), len(outputs), columns, task.settings.seed, workers)
     if finder is None:
         return engine.AllRows(objective, constants, counts, len(outputs), columns, workers)
     return engine.FoundRows(objective, constants, counts, len(outputs), columns, workers, finder)

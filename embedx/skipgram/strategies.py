@@ -19,8 +19,8 @@ from embedx.run.state import TrainState
 from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
-from embedx.search.index import Index, empty
-from embedx.search.updater import Follower
+from embedx.search.index import Index, empty_index
+from embedx.search.updater import IndexUpdater
 from embedx.text.subsampling import Stream
 
 STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
@@ -115,8 +115,8 @@ class Retrieved(Streamed):
         n_words, n_rows, columns = len(tables.inputs), len(tables.outputs), settings.dim + (settings.bias != "none")
         search = objective.search(n_words)
         assert search is not None
-        search = search.of(columns)
-        self.search = search._replace(kept=min(search.kept, retrieved.MOST_FOUND // search.blocks))
+        search = search.for_columns(columns)
+        self.search = search._replace(max_candidates=min(search.max_candidates, retrieved.MOST_FOUND // search.blocks))
         self.no_draws = self.retrieving.data(0)
         self.retrieved_plan = self.plan._replace(candidates=blocks.RETRIEVED, n_draws=retrieved.MOST_FOUND)
         self.n_drawn_first = objective.settings.warm_up * self.n_stretches
@@ -130,27 +130,27 @@ class Retrieved(Streamed):
         ]
 
     def compile(self, progress: Progress) -> None:
-        self.follower = Follower(
+        self.updater = IndexUpdater(
             self.tables.outputs, len(self.tables.outputs), self.columns, self.search,
             seed=self.settings.seed, threads=self.settings.threads, progress=progress,
         )  # fmt: skip
         scratch, _ = self.workers[0]
         like = self._arguments(scratch, 0, 0, 0.0)
         self.functions = load_kernel(engine.train_stretch, self.objective, self.sampler, like, progress)
-        like = self._retrieved_arguments(empty(self.search.blocks), self.workers[0], 0, 0, 0.0)
+        like = self._retrieved_arguments(empty_index(self.search.blocks), self.workers[0], 0, 0, 0.0)
         self.retrieved_functions = load_kernel(retrieved.train_stretch, self.objective, self.retrieving, like, progress)
 
     def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
         if epoch * self.n_stretches + stretch < self.n_drawn_first:
             return super().train(worker.scratch, epoch, stretch, rate)
-        arguments = self._retrieved_arguments(self.follower.current(), worker, epoch, stretch, rate)
+        arguments = self._retrieved_arguments(self.updater.current(), worker, epoch, stretch, rate)
         tally = Tally(*retrieved.train_stretch(*self.retrieved_functions, *arguments))
-        self.follower.follow(worker.finding.moved)
+        self.updater.update(worker.finding.stale)
         return tally
 
     def state(self) -> TrainState:
         state = super().state()
-        state.include(self.follower.state())
+        state.include(self.updater.state())
         return state
 
     def _retrieved_arguments(self, index: Index, worker: _Retrieving, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
