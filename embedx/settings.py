@@ -7,7 +7,7 @@ all come from the fields of the dataclasses below and of each objective's own `S
 import dataclasses
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,9 +23,14 @@ def param(
     at_most: float | None = None,
     choices: Sequence[str] | None = None,
     parse: Callable[[str], Any] | None = None,
+    formerly: str | None = None,
 ) -> Any:
-    """A dataclass field that declares a setting: default, meaning, range (inclusive unless `above`), how to read it typed."""
-    limits = {"at_least": at_least, "above": above, "at_most": at_most, "choices": choices, "parse": parse}
+    """A dataclass field that declares a setting: default, meaning, range (inclusive unless `above`), how to read it typed, and
+    the name that it had before, under which it is still taken.
+    """
+    limits = {
+        "at_least": at_least, "above": above, "at_most": at_most, "choices": choices, "parse": parse, "formerly": formerly,
+    }  # fmt: skip
     return dataclasses.field(default=default, metadata={"meaning": meaning, **limits})
 
 
@@ -34,7 +39,19 @@ def option_name(field_name: str) -> str:
     return "--" + field_name.replace("_", "-")
 
 
-def spoken(value: Any) -> str:
+def by_present_names(options: Mapping[str, Any], fields: Iterable[dataclasses.Field[Any]]) -> dict[str, Any]:
+    """The options, those of these fields that are given by a former name by that of today.
+
+    Raises `EmbedxError` if one is given by both.
+    """
+    former = {field.metadata["formerly"]: field.name for field in fields if field.metadata["formerly"]}
+    for before, name in former.items():
+        if before in options and name in options:
+            raise EmbedxError(f"{option_name(before)} is the former name of {option_name(name)}; give one of them")
+    return {former.get(name, name): value for name, value in options.items()}
+
+
+def as_typed(value: Any) -> str:
     """A setting's value as the user would type it."""
     if value is None:
         return ""
@@ -52,12 +69,12 @@ def seconds(duration: str) -> float:
     return 3600 * hours + 60 * minutes + rest
 
 
-def share_of(text: str) -> float:
+def fraction(text: str) -> float:
     """`0.1%` or `0.001` as a number. Raises `EmbedxError` for anything else."""
     try:
         return float(text[:-1]) / 100 if text.strip().endswith("%") else float(text)
     except ValueError:
-        raise EmbedxError(f"--heldout {text}: not a share; write 0.1% or 0.001") from None
+        raise EmbedxError(f"--heldout {text}: not a fraction; write 0.1% or 0.001") from None
 
 
 def settings_of(group: "type[Settings]") -> list[str]:
@@ -127,7 +144,7 @@ class VocabularySettings(Settings):
     max_vocab: int | None = param(None, "keep at most this many words, the most frequent ones", at_least=1)
     sample: float = param(
         1e-4,
-        "subsampling: a word whose share f of the corpus exceeds this is kept with probability sqrt(t/f) + t/f; 0 keeps all",
+        "subsampling: a word whose relative frequency f exceeds this is kept with probability sqrt(t/f) + t/f; 0 keeps all",
         at_least=0.0,
         at_most=1.0,
     )

@@ -67,8 +67,8 @@ def test_words_of_one_topic_are_nearest_to_each_other(trained):
     neighbours = [line.split("\t")[:2] for line in lines]
     assert {n for word, n in neighbours if word == "cat"} <= {"dog", "purr", "fur", "paw", "tail"}
     assert {n for word, n in neighbours if word == "truck"} <= {"car", "engine", "wheel", "road", "fuel"}
-    spoken = json.loads(embedx_run(home, "nn", folder, "cat", "--top-k", 1, "--json").stdout)
-    assert spoken["cat"][0]["word"] == neighbours[0][1]
+    as_typed = json.loads(embedx_run(home, "nn", folder, "cat", "--top-k", 1, "--json").stdout)
+    assert as_typed["cat"][0]["word"] == neighbours[0][1]
 
 
 def test_the_summary_is_one_line_with_the_path(home, two_topics):

@@ -24,7 +24,7 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.known import Known
 from embedx.objectives.contract import Objective
 from embedx.run.progress import Reporter, Silent
-from embedx.settings import settings_of
+from embedx.settings import by_present_names, settings_of
 
 try:
     from joblib import effective_n_jobs
@@ -251,7 +251,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _new_objective(self) -> Objective:
         found = objectives.find(self.objective)
-        options = self.options or {}
+        options = by_present_names(self.options or {}, dataclasses.fields(found.Settings))
         if unknown := options.keys() - set(settings_of(found.Settings)):
             taken = ", ".join(settings_of(found.Settings)) or "none"
             raise TypeError(f"options: {self.objective} takes no {', '.join(sorted(unknown))}; its settings are {taken}")

@@ -17,7 +17,7 @@ import typer
 
 from embedx.errors import EmbedxError
 from embedx.run.progress import Reporter
-from embedx.settings import Settings, TextSettings, VocabularySettings, option_name, spoken
+from embedx.settings import Settings, TextSettings, VocabularySettings, as_typed, by_present_names, option_name
 
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, or word2vec text or binary, or fastText .vec")]
@@ -118,11 +118,11 @@ class Option:
 
     def parameter(self) -> inspect.Parameter:
         """As typer wants it. Not typed means None, so that what was typed can be told from a default."""
-        limits, default = self.field.metadata, spoken(self.field.default)
+        limits, default = self.field.metadata, as_typed(self.field.default)
         if self.objectives:
-            default = ", ".join(f"{name} {spoken(value)}" for name, value in self.objectives.items())
-        for value in dict.fromkeys(map(spoken, self.others.values())):
-            names = ", ".join(name for name, own in self.others.items() if spoken(own) == value)
+            default = ", ".join(f"{name} {as_typed(value)}" for name, value in self.objectives.items())
+        for value in dict.fromkeys(map(as_typed, self.others.values())):
+            names = ", ".join(name for name, own in self.others.items() if as_typed(own) == value)
             default += f"; {value} for {names}"
         choices = f" ({'|'.join(limits['choices'])})" if limits["choices"] else ""
         text = f"{limits['meaning']}{choices}" + (f"  [default: {default}]" if default else "")
@@ -137,6 +137,17 @@ class Option:
         return inspect.Parameter(
             self.field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
         )
+
+    def former(self) -> inspect.Parameter | None:
+        """The same under its former name, which no help shows; None if it had none."""
+        if self.field.metadata["formerly"] is None:
+            return None
+        present = dataclasses.field(metadata={**self.field.metadata, "formerly": None})
+        present.name, present.type = self.field.metadata["formerly"], self.field.type
+        shown = Option(present).parameter()
+        kind, option = shown.annotation.__args__[0], shown.annotation.__metadata__[0]
+        option.hidden = True
+        return shown.replace(annotation=Annotated[kind, option])
 
 
 def train_settings() -> dict[str, Option]:
@@ -179,13 +190,17 @@ def with_settings(command: Callable[..., None], options: dict[str, Option]) -> C
     """The command with each option added to its signature; it gets those that were typed as `typed`, by name."""
 
     def run(**arguments: Any) -> None:
-        typed = {name: arguments.pop(name) for name in options}
-        arguments["typed"] = {name: value for name, value in typed.items() if value is not None}
+        names = [parameter.name for parameter in own_options]
+        typed = {name: arguments.pop(name) for name in names}
+        given = {name: value for name, value in typed.items() if value is not None}
+        arguments["typed"] = by_present_names(given, (option.field for option in options.values()))
         command(**arguments)
 
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "typed"]
     own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-    run.__signature__ = inspect.Signature([*own, *(option.parameter() for option in options.values())])  # type: ignore[attr-defined]
+    own_options = [option.parameter() for option in options.values()]
+    own_options += [former for option in options.values() if (former := option.former())]
+    run.__signature__ = inspect.Signature([*own, *own_options])  # type: ignore[attr-defined]
     run.__doc__ = command.__doc__
     run.__annotations__ = {p.name: p.annotation for p in run.__signature__.parameters.values()}  # type: ignore[attr-defined]
     return run
@@ -278,13 +293,18 @@ def predict(
     top_k: Annotated[int, typer.Option("--top-k", min=1, help="how many labels to list for each row")] = 5,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="by default one for each usable core")] = None,
     search: Annotated[bool, typer.Option("--search", help="look through a part of the labels only, by an index")] = False,
-    query: Annotated[float, typer.Option("--query", min=0.0, max=1.0, help="with --search, which share of them")] = 0.05,
+    scored_fraction: Annotated[
+        float,
+        typer.Option("--scored-fraction", min=0.0, max=1.0, help="with --search, the fraction of all labels that is scored"),
+    ] = 0.05,
+    query: Annotated[float | None, typer.Option("--query", min=0.0, max=1.0, hidden=True)] = None,
     as_json: Json = False,
 ) -> None:
     """List the likeliest labels of each row: label, probability, label, probability, ..."""
     from embedx.cli import commands
 
-    for labels in commands.predict(model, data, top_k, threads, query if search else None, Reporter(sys.stderr)):
+    scored = scored_fraction if query is None else query
+    for labels in commands.predict(model, data, top_k, threads, scored if search else None, Reporter(sys.stderr)):
         if as_json:
             print(json.dumps([{"label": label, "probability": probability} for label, probability in labels]))
         else:

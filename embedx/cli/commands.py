@@ -13,7 +13,7 @@ from embedx.errors import EmbedxError
 from embedx.run.folder import check_output, task_of
 from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress
-from embedx.settings import Settings, TextSettings, VocabularySettings, option_name, settings_of, spoken
+from embedx.settings import Settings, TextSettings, VocabularySettings, as_typed, option_name, settings_of
 from embedx.skipgram import collapsed
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.task import SkipGramSettings
@@ -258,7 +258,7 @@ def _note_settings(progress: Progress, *groups: Settings) -> None:
     used = dict(resolved(*groups))
     if used.get("time-budget"):
         del used["epochs"]
-    progress.note(" ".join(f"{name}={spoken(value)}" for name, value in used.items() if value is not None))
+    progress.note(" ".join(f"{name}={as_typed(value)}" for name, value in used.items() if value is not None))
 
 
 def _note_probabilities(found: "Classifier", progress: Progress) -> None:

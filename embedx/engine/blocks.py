@@ -1,6 +1,6 @@
 """Blocks of skip-gram: from a stretch of token ids to the rows that meet, without leaving compiled code.
 
-A block is `share` consecutive kept words (the centres), their context on both sides, and what competes with the centres:
+A block is `block_size` consecutive kept words (the centres), their context on both sides, and what competes with the centres:
 
     inputs      x_0 .. x_(n_inputs-1)                       rows of the inputs: the centres and their context
     candidates  y_0 .. y_(n_centres-1), then noise          rows of the outputs: the distinct centres, the distinct words drawn
@@ -10,7 +10,7 @@ With a tree the candidates are the distinct nodes on the paths to the centres; l
 node k and against[j, k] those that turn to 0. Where all rows compete the candidates are the centres alone; so they are
 where rows are found, until those join (`skipgram_retrieved`).
 
-`share` = 0 draws noise afresh for every pair: a block is then one input and one centre, as in word2vec.c.
+`block_size` = 0 draws noise afresh for every pair: a block is then one input and one centre, as in word2vec.c.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class Plan(NamedTuple):
     """What the settings say about blocks, as plain numbers."""
 
     window: int
-    share: int
+    block_size: int
     n_draws: int
     n_rows: int  # of the outputs
     candidates: int  # DRAWN, PATH, ALL or RETRIEVED
@@ -65,12 +65,12 @@ def whole_loops(n):
 
 def most_inputs(plan: Plan) -> int:
     """How many inputs a block may have, in whole tiles."""
-    return -(-(max(plan.share, 1) + 2 * plan.window) // TILE) * TILE
+    return -(-(max(plan.block_size, 1) + 2 * plan.window) // TILE) * TILE
 
 
 def most_candidates(plan: Plan, longest_path: int) -> int:
     """How many candidates a block may have, in whole LOOPs."""
-    centres = max(plan.share, 1)
+    centres = max(plan.block_size, 1)
     return int(whole_loops(centres * longest_path if plan.candidates == PATH else centres + plan.n_draws))
 
 
@@ -99,11 +99,11 @@ def plan_block(sample, plan, draws, words, workspace, drawn_at, n_words, centre,
     The next block starts at word `centre`; when every pair has its own noise, at that centre's pair with word `context`.
     `block.sizes[1]` is 0 when no centre is left.
     """
-    if plan.share == 0:
+    if plan.block_size == 0:
         begin, end, centre, context, is_left = _next_pair(words, n_words, centre, last, context)
         first, n_centres = centre, 1 if is_left else 0
     else:
-        first, n_centres = centre, max(min(plan.share, last - centre), 0)
+        first, n_centres = centre, max(min(plan.block_size, last - centre), 0)
         begin, end = _span(words, n_words, first, n_centres)
         centre += n_centres
     n_noise = 0
@@ -163,7 +163,7 @@ def _pairs(plan, draws, words, first, n_centres, begin, end, block, drawn_at, th
 
     Labels are cleared as far as any block writes them: a shorter block's noise stands where a longer one's centres stood.
     """
-    width = block.label.shape[1] if plan.candidates == PATH else (max(plan.share, 1) + LANES - 1) // LANES * LANES
+    width = block.label.shape[1] if plan.candidates == PATH else (max(plan.block_size, 1) + LANES - 1) // LANES * LANES
     for j in range(end - begin):
         block.inputs[j] = words.word[begin + j]
         block.n_pairs[j] = 0

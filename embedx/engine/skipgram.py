@@ -86,7 +86,7 @@ def new_scratch(plan: Plan, n_tokens: int, columns: int, longest_path: int, unif
         n_candidates = ROWS
         lines, width, n_whole = 1, int(whole_loops(plan.n_rows)), n_inputs
     else:
-        lines, width, n_whole = min(max(plan.share, 1), 2 * plan.window + 1), int(whole_loops(1 + plan.n_draws)), 0
+        lines, width, n_whole = min(max(plan.block_size, 1), 2 * plan.window + 1), int(whole_loops(1 + plan.n_draws)), 0
 
     def matrix(rows: int, width: int) -> np.ndarray:
         return np.zeros((rows, width), dtype=np.float32)
@@ -107,7 +107,7 @@ def new_scratch(plan: Plan, n_tokens: int, columns: int, longest_path: int, unif
         pairs=new_batch(lines, width, uniforms_width),
         log_expected=np.zeros(n_candidates, dtype=np.float32),
         line_sum=matrix(min(n_whole, 1), width),
-        hit=np.zeros(max(plan.share, 1), dtype=np.int64),
+        hit=np.zeros(max(plan.block_size, 1), dtype=np.int64),
         clock=np.zeros(2, dtype=np.uint64),
         extent=np.zeros(2, dtype=np.float32),
     )

@@ -102,7 +102,7 @@ class AugmentReduceLogistic(Objective):
     advice = "logistic noise instead of Gumbel's: tails on both sides, so that a class far behind keeps a chance"
     Settings = utility.UtilitySettings
     coefficients = staticmethod(coefficients)
-    word_defaults = {"share": 32, "learning_rate": 1.0}
+    word_defaults = {"block_size": 32, "learning_rate": 1.0}
     stable = True
     unbiased = True
     state_width = 2

@@ -115,7 +115,7 @@ class AugmentReduceProbit(Objective):
     advice = "normal noise instead of Gumbel's: thin tails, so that a class far behind has no chance"
     Settings = utility.UtilitySettings
     coefficients = staticmethod(coefficients)
-    word_defaults = {"share": 32, "learning_rate": 1.0}
+    word_defaults = {"block_size": 32, "learning_rate": 1.0}
     stable = True
     unbiased = True
     state_width = 2

@@ -100,7 +100,7 @@ class Bouchard(Objective):
     advice = "for comparison: a bound that exaggerates large probabilities"
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
-    word_defaults = {"share": 32}
+    word_defaults = {"block_size": 32}
     noise = "uniform"
     stable = True
     unbiased = True

@@ -20,20 +20,32 @@ class SearchSettings(Settings):
 
     loss: str = param("margin", "the loss among the rows that the search finds", choices=("margin", "softmax"))
     smoothing: float = param(1.0, "how far below the margin rows still count, for the loss `margin`", above=0.0)
-    query: float = param(
-        0.01, "the share of all rows that is scored in each block for each example; at least 100", above=0.0, at_most=1.0
+    scored_fraction: float = param(
+        0.01,
+        "the fraction of all rows that is scored in each block for each example; at least 100",
+        above=0.0,
+        at_most=1.0,
+        formerly="query",
     )
     clusters: int | None = param(
         None, "clusters of the rows in the index; by default the square root of their number", at_least=1
     )
-    keep: float = param(
-        0.1, "the share of the rows scored in a block that may become candidates; at least 100", above=0.0, at_most=1.0
+    candidate_fraction: float = param(
+        0.1,
+        "the fraction of the rows scored in a block that may become candidates; at least 100",
+        above=0.0,
+        at_most=1.0,
+        formerly="keep",
     )
     threshold: float = param(
         0.0, "leave out rows whose score in a block is no larger than this in absolute value", at_least=0.0
     )
-    tau: float = param(
-        1e-3, "rows whose coefficient is no larger than this in absolute value are left out", above=0.0, at_most=1.0
+    min_coefficient: float = param(
+        1e-3,
+        "rows whose coefficient is no larger than this in absolute value are left out",
+        above=0.0,
+        at_most=1.0,
+        formerly="tau",
     )
     negatives: int = param(100, "classes drawn as noise for each positive before the search begins", at_least=1)
     warm_up: float = param(0.02, "passes over the data before the search begins", at_least=0.0)
@@ -47,7 +59,7 @@ class RetrievalObjective(Objective):
     candidates = ("retrieved", "drawn", "all")
     noise = "uniform"
     stable = True
-    word_defaults = {"loss": "softmax", "keep": 1.0}  # the probability of words is spread over many rows
+    word_defaults = {"loss": "softmax", "candidate_fraction": 1.0}  # the probability of words is spread over many rows
     settings: SearchSettings
 
     @property
@@ -69,16 +81,16 @@ class RetrievalObjective(Objective):
     def search_spec(self, n_classes: int, blocks: int, message_iterations: int, slack: float) -> SearchSpec:
         """The search in so many blocks, with so many iterations of message passing; `slack` is added to its `max_gap`."""
         settings = self.settings
-        n_scored = min(max(MIN_ROWS, math.ceil(settings.query * n_classes)), n_classes)
+        n_scored = min(max(MIN_ROWS, math.ceil(settings.scored_fraction * n_classes)), n_classes)
         return SearchSpec(
             blocks=blocks,
             clusters=min(settings.clusters or round(math.sqrt(n_classes)), n_classes),
             n_scored=n_scored,
-            max_candidates=max(MIN_ROWS, math.ceil(settings.keep * n_scored)),
+            max_candidates=max(MIN_ROWS, math.ceil(settings.candidate_fraction * n_scored)),
             threshold=float(settings.threshold),
-            min_coefficient=float(settings.tau),
+            min_coefficient=float(settings.min_coefficient),
             # The projection on the simplex is 0 from `smoothing` below the best on, a softmax is tau at -log tau below the sum.
-            max_gap=slack + float(settings.smoothing if self.is_margin else -math.log(settings.tau)),
+            max_gap=slack + float(settings.smoothing if self.is_margin else -math.log(settings.min_coefficient)),
             from_logsumexp=not self.is_margin,
             message_iterations=message_iterations,
         )

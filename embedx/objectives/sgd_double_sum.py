@@ -57,7 +57,7 @@ class SgdDoubleSum(Objective):
     advice = "only as the baseline of umax and implicit: by plain sgd it diverges unless the learning rate is tiny"
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
-    word_defaults = {"share": 32, "learning_rate": 1.0}
+    word_defaults = {"block_size": 32, "learning_rate": 1.0}
     unbiased = True
     bound = True
     state_width = 1

@@ -48,7 +48,7 @@ class Softmax(Objective):
     formula = "log sum_k e^z_k - z_y"
     advice = "up to some ten thousand classes: nothing approximates it better"
     coefficients = staticmethod(coefficients)
-    word_defaults = {"share": 32}
+    word_defaults = {"block_size": 32}
     positives = "joint"
     merges_pairs = True
     candidates = ("all",)

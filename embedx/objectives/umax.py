@@ -82,7 +82,7 @@ class Umax(Objective):
     advice = "as ar, with inputs seen few times: u follows the learning rate, not the visits"
     Settings = UmaxSettings
     coefficients = staticmethod(coefficients)
-    word_defaults = {"share": 32}
+    word_defaults = {"block_size": 32}
     stable = True
     unbiased = True
     bound = True

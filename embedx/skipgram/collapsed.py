@@ -36,11 +36,18 @@ from embedx.text.encode import Corpora, encode
 from embedx.text.vocabulary import kept_counts, select
 from embedx.vectors import model
 
-NOT_TAKEN = ("sampler", "sampler_exponent", "share", "draws", "negatives", "warm_up")  # settings of streaming: nothing is drawn
+NOT_TAKEN = (
+    "sampler",
+    "sampler_exponent",
+    "block_size",
+    "draws",
+    "negatives",
+    "warm_up",
+)  # settings of streaming: nothing is drawn
 SHARED = ("dim", "window", "bias", "threads", "heldout", "seed")  # settings that the streaming epoch has in common
 # Settings that differ from streaming's. K/20 is the paper's; to keep only the best of what is found leaves so much of the
 # softmax out that held-out text becomes less likely with each iteration.
-DEFAULTS = {"epochs": 20, "learning_rate": 1.0, "query": 0.05, "keep": 1.0}
+DEFAULTS = {"epochs": 20, "learning_rate": 1.0, "scored_fraction": 0.05, "candidate_fraction": 1.0}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -53,7 +53,7 @@ class Streamed(Strategy):
         n_words, n_rows = len(tables.inputs), len(tables.outputs)
         n_draws = settings.draws if sampler.candidates == "drawn" else 0
         self.plan = blocks.Plan(
-            settings.window, settings.share, n_draws, n_rows, blocks.CANDIDATES[sampler.candidates], sampler.conditional,
+            settings.window, settings.block_size, n_draws, n_rows, blocks.CANDIDATES[sampler.candidates], sampler.conditional,
             form_of(objective), objective.keeps_accidental_hits, objective.uses_log_expected_count, objective.uses_score_gain,
             settings.dim if settings.bias != "none" else -1,
             np.float32(1 if settings.optimizer == "sgd" else settings.dim**-0.5),  # a row's first step, as one number has it

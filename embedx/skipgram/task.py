@@ -23,7 +23,7 @@ from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress, Silent
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
-from embedx.settings import Settings, TextSettings, VocabularySettings, param, settings_of, share_of
+from embedx.settings import Settings, TextSettings, VocabularySettings, by_present_names, fraction, param, settings_of
 from embedx.skipgram.strategies import Retrieved, Streamed
 from embedx.text import cache
 from embedx.text.encode import Corpora, encode
@@ -69,23 +69,27 @@ class SkipGramSettings(TrainingSettings):
         "a bias for each output row, which starts at what its frequency alone suggests, or at zero; or none",
         choices=("frequency", "zero", "none"),
     )
-    share: int = param(
+    block_size: int = param(
         8,
-        "consecutive words whose windows share one set of noise words; 0 draws afresh for every pair",
+        "consecutive centre words that form a block and share its noise words; 0 draws noise for every pair by itself",
         at_least=0,
         at_most=64,
+        formerly="share",
     )
     draws: int | None = param(
-        None, "noise words drawn for each set; by default enough to keep each one's step small", at_least=0, at_most=MOST_DRAWS
+        None,
+        "noise words drawn for each block; by default enough to keep each step small",
+        at_least=0,
+        at_most=MOST_DRAWS,
     )
     heldout: float = param(
         0.0,
-        "the share of the corpus that training never sees, 0.1% say; its log-likelihood is told at the end",
+        "the fraction of the corpus that training never sees, such as 0.1%; its log-likelihood is reported at the end",
         at_least=0.0,
         at_most=0.5,
-        parse=share_of,
+        parse=fraction,
     )
-    heldout_every: int | None = param(None, "tell it after so many epochs, too", at_least=1)
+    heldout_every: int | None = param(None, "report it after every so many epochs, too", at_least=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,7 +231,7 @@ def new_samplers(
 def resolved(
     settings: SkipGramSettings, objective: Objective, sampler: Sampler, kept: np.ndarray, progress: Progress
 ) -> SkipGramSettings:
-    """The settings with nothing left open: what `share`, `draws` and `threads` come to for this vocabulary on this machine.
+    """The settings with nothing left open: what `block_size`, `draws` and `threads` are for this vocabulary on this machine.
 
     sampler  what draws, if anything does, prepared
     kept     int64 (n_words,)  how often each word is expected to survive subsampling
@@ -239,18 +243,18 @@ def resolved(
     if on_path:
         likeliest = 1.0  # the root's
     pairs_of_centre = (settings.window + 1) * (1 + negatives) * likeliest  # that one centre brings to the likeliest row
-    share = min(settings.share, max(1, int(PAIRS_PER_ROW / pairs_of_centre)))
-    if share < settings.share and not on_path:
-        progress.note(f"small vocabulary: noise words are shared by {share} consecutive words instead of {settings.share}")
-    if sampler.conditional and share > 0:
-        progress.note(f"--sampler {sampler.name} draws for each input by itself, as with --share 0")
-        share = 0
-    draws = min(max(negatives, math.ceil(negatives * share * (settings.window + 1) / PAIRS_PER_DRAW)), MOST_DRAWS)
+    block_size = min(settings.block_size, max(1, int(PAIRS_PER_ROW / pairs_of_centre)))
+    if block_size < settings.block_size and not on_path:
+        progress.note(f"small vocabulary: blocks of {block_size} words instead of {settings.block_size}")
+    if sampler.conditional and block_size > 0:
+        progress.note(f"--sampler {sampler.name} draws for each input by itself, as with --block-size 0")
+        block_size = 0
+    draws = min(max(negatives, math.ceil(negatives * block_size * (settings.window + 1) / PAIRS_PER_DRAW)), MOST_DRAWS)
     if retrieves:
         draws = min(objective.negatives, MOST_DRAWS)  # before the search begins; they count once each, whatever the pairs
     return dataclasses.replace(
         settings,
-        share=share,
+        block_size=block_size,
         draws=settings.draws or draws,
         threads=settings.threads or trainer.usable_cores(),
     )
@@ -273,8 +277,8 @@ class Task:
     progress: Progress
 
     def __post_init__(self) -> None:
-        share = self.settings.heldout
-        self.heldout = hold_out(self.corpus.tokens, self.remap, share) if share > 0 else None
+        held_out = self.settings.heldout
+        self.heldout = hold_out(self.corpus.tokens, self.remap, held_out) if held_out > 0 else None
 
     def stream(self) -> Stream:
         """The corpus as training sees it."""
@@ -387,6 +391,7 @@ class SkipGram:
         found = objectives.find(objective)
         of_samplers = [each.Settings for each in samplers.SAMPLERS.values()]
         groups: list[type[Settings]] = [SkipGramSettings, TextSettings, VocabularySettings, found.Settings, *of_samplers]
+        options = by_present_names(options, (field for group in groups for field in dataclasses.fields(group)))
         known = {name for group in groups for name in settings_of(group)}
         if unknown := options.keys() - known:
             raise TypeError(f"SkipGram takes no {', '.join(sorted(unknown))}; its settings are {', '.join(sorted(known))}")
