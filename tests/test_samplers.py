@@ -1,0 +1,207 @@
+"""Samplers: what holds for every one in the registry, and what theory says of each."""
+
+import numpy as np
+import pytest
+
+from embedx import samplers
+from embedx.errors import EmbedxError
+from embedx.objectives import OBJECTIVES
+from embedx.samplers import SAMPLERS, make, names_of, recorded, with_warm_up
+from embedx.samplers.contract import Paths, new_sample_workspace
+
+COUNTS = np.array([400, 0, 90, 1, 30, 9, 90, 250], dtype=np.int64)
+DRAWN = [name for name, each in SAMPLERS.items() if each.candidates == "drawn" and not each.conditional]
+STREAM = np.uint64(1234567)
+
+drawn = pytest.mark.parametrize("name", DRAWN)
+replacement = pytest.mark.parametrize("replacement", [True, False], ids=["replaced", "distinct"])
+
+
+def prepared(name, *, replacement=True, counts=COUNTS, **options):
+    sampler = make(name, options, replacement=replacement)
+    sampler.prepare(counts, paths=Paths(np.array([0, 2, 3]), np.array([0, 1, 0], np.int32), np.array([1, 0, 0], np.float32)))
+    return sampler
+
+
+def draw(sampler, n, *, stream=STREAM, first=0, avoided=(), key=-1):
+    """The rows that were drawn."""
+    workspace = new_sample_workspace(n, len(avoided))
+    workspace.avoided[:] = avoided
+    n_drawn = sampler.sample(sampler.data(n), key, np.uint64(stream), np.uint64(first), n, len(avoided), workspace)
+    assert (workspace.slots == -1).all(), "slots are left as they were"
+    return workspace.rows[:n_drawn].copy()
+
+
+def log_expected(sampler, n, rows, *, n_drawn=None, n_avoided=0, key=-1):
+    rows = np.asarray(rows, dtype=np.int32)
+    out = np.full(len(rows), np.nan, dtype=np.float32)
+    n_drawn = n if n_drawn is None else n_drawn
+    sampler.log_expected_count(sampler.data(n), key, n_drawn, n_avoided, rows, len(rows), out)
+    return out
+
+
+# ---- every sampler
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_sampler_declares_what_it_is(name):
+    found = SAMPLERS[name]
+    assert found.name == name
+    assert found.meaning
+    assert found.candidates in ("drawn", "all", "path", "retrieved")
+    sampler = prepared(name)
+    assert sampler.noise.shape == COUNTS.shape
+    assert sampler.noise.sum() == pytest.approx(1)
+    assert sampler.log_noise(3).shape == COUNTS.shape
+    assert sampler.log_noise(3).dtype == np.float32
+
+
+@pytest.mark.parametrize("name", [name for name, each in SAMPLERS.items() if each.candidates != "drawn"])
+def test_rows_that_are_not_drawn_are_there_with_certainty(name):
+    sampler = prepared(name)
+    assert len(draw(sampler, 4)) == 0
+    np.testing.assert_array_equal(log_expected(sampler, 4, [0, 1, 7]), 0)
+    np.testing.assert_array_equal(sampler.log_noise(4), 0)
+
+
+@drawn
+@replacement
+def test_draws_follow_the_noise_distribution(name, replacement):
+    """Pearson's chi-square over 40,000 first draws of sets, which without replacement follow q as well."""
+    sampler = prepared(name, replacement=replacement)
+    n = 40_000
+    rows = [draw(sampler, 1, stream=stream)[0] for stream in range(n)]
+    found, expected = np.bincount(rows, minlength=len(COUNTS)), n * sampler.noise
+    assert ((found - expected) ** 2 / expected).sum() < 40  # 7 degrees of freedom: exceeded once in 10^6
+
+
+@drawn
+@replacement
+def test_as_many_draws_come_as_are_expected(name, replacement):
+    sampler = prepared(name, replacement=replacement)
+    n, n_sets = 4, 10_000
+    totals = np.zeros(len(COUNTS))
+    for stream in range(n_sets):
+        found = np.bincount(draw(sampler, n, stream=stream), minlength=len(COUNTS))
+        totals += found if sampler.counts_repeats else found > 0
+    expected = np.exp(log_expected(sampler, n, np.arange(len(COUNTS))).astype(float))
+    np.testing.assert_allclose(totals / n_sets, expected, atol=5 * np.sqrt(n / n_sets) / 2)
+    assert expected.sum() == pytest.approx(n) if sampler.counts_repeats else expected.max() <= 1
+
+
+@drawn
+def test_draws_are_numbers_of_their_stream(name):
+    sampler = prepared(name)
+    np.testing.assert_array_equal(draw(sampler, 9)[4:], draw(sampler, 5, first=4))
+    assert not np.array_equal(draw(sampler, 9), draw(sampler, 9, stream=STREAM + np.uint64(1)))
+
+
+@drawn
+@replacement
+def test_log_noise_is_that_of_the_expected_counts(name, replacement):
+    """Which is what negative sampling's log-probability adds to scores."""
+    sampler = prepared(name, replacement=replacement)
+    difference = sampler.log_noise(3) - log_expected(sampler, 3, np.arange(len(COUNTS)))
+    assert np.ptp(difference) < 1e-5
+
+
+@drawn
+def test_a_second_preparation_replaces_the_first(name):
+    sampler = prepared(name)
+    sampler.prepare(np.array([1, 1, 100]))
+    fresh = make(name, {})
+    fresh.prepare(np.array([1, 1, 100]))
+    np.testing.assert_array_equal(sampler.noise, fresh.noise)
+
+
+# ---- unigram
+
+
+def test_unigram_noise_is_a_power_of_the_count_and_a_class_never_seen_counts_as_seen_once():
+    weights = np.maximum(COUNTS, 1) ** 0.5
+    np.testing.assert_allclose(prepared("unigram", sampler_exponent=0.5).noise, weights / weights.sum())
+    np.testing.assert_allclose(prepared("unigram", sampler_exponent=0.0).noise, 1 / len(COUNTS))
+
+
+def test_without_replacement_unigram_counts_a_row_once():
+    sampler = prepared("unigram", replacement=False)
+    assert not sampler.counts_repeats
+    q = sampler.noise
+    np.testing.assert_allclose(np.exp(log_expected(sampler, 5, np.arange(8))), 1 - (1 - q) ** 5, rtol=1e-5)
+
+
+# ---- uniform, without replacement
+
+
+def test_distinct_draws_are_distinct_and_avoid_the_positives():
+    sampler = prepared("uniform", replacement=False)
+    for stream in range(300):
+        rows = draw(sampler, 5, stream=stream, avoided=(6, 2))
+        assert len(set(rows)) == 5
+        assert not set(rows) & {2, 6}
+    np.testing.assert_allclose(np.exp(log_expected(sampler, 5, [0, 2], n_avoided=2)), 5 / 6, rtol=1e-6)
+
+
+def test_distinct_draws_end_when_there_are_no_more_rows():
+    sampler = prepared("uniform", replacement=False)
+    assert sorted(draw(sampler, 20, avoided=(1,))) == [0, 2, 3, 4, 5, 6, 7]
+    assert len(draw(sampler, 3, avoided=range(8))) == 0
+    np.testing.assert_array_equal(log_expected(sampler, 3, [0], n_drawn=0, n_avoided=8), 0)
+
+
+def test_every_set_of_distinct_rows_is_as_likely():
+    sampler = prepared("uniform", replacement=False, counts=np.ones(5, dtype=np.int64))
+    sets = [tuple(sorted(draw(sampler, 2, stream=stream, avoided=(3,)))) for stream in range(6000)]
+    found = np.unique(sets, axis=0, return_counts=True)[1]
+    assert len(found) == 6
+    assert ((found - 1000) ** 2 / 1000).sum() < 36  # 5 degrees of freedom
+
+
+def test_hundreds_of_distinct_draws_though_remainders_collide():
+    sampler = prepared("uniform", replacement=False, counts=np.ones(3000, dtype=np.int64))
+    assert len(set(draw(sampler, 1500, avoided=range(100)))) == 1500
+
+
+# ---- path
+
+
+def test_the_path_sampler_hands_the_tree_on():
+    data = prepared("path").data(0)
+    np.testing.assert_array_equal(data.offsets, [0, 2, 3])
+    np.testing.assert_array_equal(data.rows, [0, 1, 0])
+    np.testing.assert_array_equal(data.values, [1, 0, 0])
+
+
+# ---- the registry
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_an_objective_takes_every_sampler_of_the_kinds_it_names(name):
+    objective = OBJECTIVES[name]
+    taken = objective.samplers()
+    assert set(taken) == {each for each, found in SAMPLERS.items() if found.candidates in objective.candidates}
+    assert SAMPLERS[taken[0]].candidates == objective.candidates[0]
+    if "drawn" in objective.candidates:
+        assert samplers.first_drawn(taken) == objective.noise
+
+
+def test_the_order_of_samplers():
+    assert names_of(("drawn", "all"), "uniform")[:2] == ("uniform", "unigram")
+    assert names_of(("all",), "unigram") == ("all",)
+
+
+def test_a_setting_of_another_sampler_is_refused():
+    with pytest.raises(EmbedxError, match="--sampler-exponent does not apply to --sampler uniform; taken by unigram"):
+        make("uniform", {"sampler_exponent": 1.0})
+
+
+def test_what_retrieves_rows_begins_with_what_draws():
+    sampler, warm_up = with_warm_up("search", ["search", "unigram", "uniform"], {"sampler_exponent": 0.5})
+    assert (sampler.candidates, warm_up.name, warm_up.settings.sampler_exponent) == ("retrieved", "unigram", 0.5)
+    assert with_warm_up("uniform", ["uniform"], {})[1] is None
+
+
+def test_a_saved_model_tells_its_sampler():
+    found = recorded({"sampler": "unigram", "sampler_exponent": 0.25, "window": 5}, replacement=False)
+    assert (found.name, found.settings.sampler_exponent, found.replacement) == ("unigram", 0.25, False)
+    assert recorded({}, replacement=True).name == "all"
