@@ -7,6 +7,7 @@ Results go to standard output, everything else to standard error. Exit codes: 0;
 import dataclasses
 import inspect
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -39,6 +40,8 @@ def main() -> None:
     """The console script."""
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _interrupt)
+    if os.path.expanduser("~") == "~":  # a user who has no home; importing smart_open fails where it cannot know one
+        os.environ["HOME"] = "/nonexistent"
     try:
         code = application(sys.argv[1:])(prog_name="embedx", standalone_mode=False)
     except EmbedxError as error:
