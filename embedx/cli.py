@@ -426,7 +426,9 @@ def cache_list(cache_dir: CacheDir = None, as_json: Json = False) -> None:
         print(json.dumps([dataclasses.asdict(corpus) for corpus in corpora]))
     else:
         for corpus in corpora:
-            print(f"{corpus.key}\t{corpus.tokens:,} tokens\t{corpus.bytes / 1e6:.1f} MB\t{' '.join(corpus.sources)}")
+            size, names = f"{corpus.bytes / 1e6:.1f} MB", " ".join(corpus.sources)
+            tokens, about = (f"{corpus.tokens:,} tokens", names) if corpus.damage is None else ("damaged", corpus.damage)
+            print(f"{corpus.key}\t{tokens}\t{size}\t{about}")
 
 
 def cache_clear(cache_dir: CacheDir = None) -> None:
