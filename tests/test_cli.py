@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -258,6 +259,13 @@ def test_time_budget_is_kept(home, two_topics):
 def test_cache_list_and_clear(home, two_topics):
     embedx_run(home, "train", two_topics, "--dim", 4, "--epochs", 1, "--output", "cached", "--cache-dir", "mine")
     assert two_topics.name in embedx_run(home, "cache", "list", "--cache-dir", "mine").stdout
+    (about,) = (home / "mine").glob("*/about.json")
+    about.write_text("[]")
+    key, state, size, why = embedx_run(home, "cache", "list", "--cache-dir", "mine").stdout.rstrip().split("\t")
+    assert (key, state, why) == (about.parent.name, "damaged", "about.json: not what was written there")
+    assert re.fullmatch(r"\d+\.\d MB", size)
+    (listed,) = json.loads(embedx_run(home, "cache", "list", "--cache-dir", "mine", "--json").stdout)
+    assert (listed["key"], listed["damage"]) == (key, why)
     assert "freed" in embedx_run(home, "cache", "clear", "--cache-dir", "mine").stdout
     assert embedx_run(home, "cache", "list", "--cache-dir", "mine").stdout == ""
 

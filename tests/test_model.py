@@ -231,6 +231,164 @@ def test_killed_at_any_time_a_whole_model_remains(tmp_path):
             assert (loaded.arrays[name] == loaded.facts["step"]).all()
 
 
+def tree(folder):
+    """Every file below a folder, with its content."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_of_the_users_own_stays_whatever_its_name(tmp_path):
+    names = ["m.replaced", "m.replaced-0a1b2c3d", "m.partial-0a1b2c3d", "m.partial-holiday", "m.replaced.bak"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "diary.txt").write_text("dear diary")
+        (tmp_path / name / "model.json").write_text('{"format": "layers-model", "modelTopology": {}}')
+    before = tree(tmp_path)
+    model.save(tmp_path / "m", **toy(seed=1))
+    model.save(tmp_path / "m", **toy(seed=2), overwrite=True)
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted(["m", *names])
+    assert {file: content for file, content in tree(tmp_path).items() if not file.startswith("m/")} == before
+
+
+def test_a_model_that_the_user_put_aside_stays(tmp_path):
+    for name in ("m", "m.old", "m.replaced"):
+        model.save(tmp_path / name, **toy(seed=1))
+    before = tree(tmp_path / "m.replaced")
+    model.save(tmp_path / "m", **toy(seed=3), overwrite=True)
+    assert tree(tmp_path / "m.replaced") == before
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["m", "m.old", "m.replaced"]
+
+
+@pytest.mark.parametrize(
+    "description",
+    ['{"format": "layers-model", "modelTopology": {}, "weightsManifest": []}', "[1]", "{", '{"format": 1, "arrays": []}', ""],
+)
+def test_overwriting_spares_the_model_of_another_program(tmp_path, description):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "model.json").write_text(description)
+    (tmp_path / "m" / "weights.bin").write_bytes(b"weights")
+    before = tree(tmp_path)
+    for attempt in (lambda: check_output(tmp_path / "m", True), lambda: model.save(tmp_path / "m", **toy(), overwrite=True)):
+        with pytest.raises(EmbedxError, match="not a model folder, so it is not overwritten; choose another --output"):
+            attempt()
+    assert tree(tmp_path) == before
+
+
+def test_overwriting_keeps_what_else_is_in_the_folder(tmp_path):
+    folder = model.save(tmp_path / "m", **{**toy(seed=1), "arrays": {**toy()["arrays"], "state": np.zeros(3)}})
+    (folder / "vectors.txt").write_text("exported")
+    (folder / "notes").mkdir()
+    (folder / "notes" / "why.txt").write_text("because")
+    (folder / "other_bias.npy").write_bytes(b"the user's")
+    edit(folder / "model.json", b'"state"', b'"../precious"')  # a name that is none of `save`'s
+    (tmp_path / "precious.npy").write_bytes(b"precious")
+    new = toy(seed=2)
+    model.save(folder, **new, overwrite=True)
+    kept = {"vectors.txt", "notes", "other_bias.npy", "state.npy"}  # the last as nothing says any more whose it is
+    parts = {"input.npy", "output.npy", "output_bias.npy", "vocabulary.tsv", "model.json"}
+    assert {each.name for each in folder.iterdir()} == kept | parts
+    assert (folder / "notes" / "why.txt").read_text() == "because"
+    np.testing.assert_array_equal(model.load(folder).vectors, new["arrays"]["input"])
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["m", "precious.npy"]
+
+
+def test_an_empty_folder_can_be_overwritten(tmp_path):
+    (tmp_path / "m").mkdir()
+    model.save(tmp_path / "m", **toy(), overwrite=True)
+    assert [each.name for each in tmp_path.iterdir()] == ["m"]
+
+
+SAVE_AND_DIE = """
+import os, signal, sys, numpy as np
+from pathlib import Path
+from embedx import folder, model
+real, calls = getattr({owner}, "{step}"), []
+def step(*arguments, **options):
+    if len(calls) == {number}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    calls.append(arguments)
+    return real(*arguments, **options)
+{owner}.{step} = step
+model.save(Path(sys.argv[1]), words=["a", "b"], counts=None, settings={{}}, facts={{}}, overwrite=True,
+           arrays={{"input": np.zeros((2, 3), np.float32), "output": np.zeros((2, 3), np.float32)}})
+"""
+
+
+def killed_while_saving(folder, owner, step, number):
+    code = SAVE_AND_DIE.format(owner=owner, step=step, number=number)
+    assert subprocess.run([sys.executable, "-c", code, str(folder)], check=False).returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("owner", "step", "number", "left"),
+    [
+        ("folder", "write_array", 1, r"m\.partial-[0-9a-f]{8}"),
+        ("folder", "put_in_place", 0, r"m\.partial-[0-9a-f]{8}"),
+        ("Path", "rename", 1, r"m\.replaced-[0-9a-f]{8}"),  # between the two
+        ("folder", "discard", 0, r"m\.replaced-[0-9a-f]{8}"),
+        ("Path", "unlink", 2, r"m\.replaced-[0-9a-f]{8}"),
+    ],
+)
+def test_what_a_killed_process_leaves_is_deleted_by_the_next(tmp_path, owner, step, number, left):
+    folder = model.save(tmp_path / "m", **toy())
+    (tmp_path / "m" / "vectors.txt").write_text("exported")
+    killed_while_saving(folder, owner, step, number)
+    assert [each.name for each in tmp_path.iterdir() if re.fullmatch(left, each.name)]
+    assert model.load(folder).words in (["a", "b"], toy()["words"])
+    with pytest.raises(EmbedxError, match="exists already"):
+        check_output(folder, overwrite=False)
+    new = toy(seed=2)
+    model.save(folder, **new, overwrite=True)
+    np.testing.assert_array_equal(model.load(folder).vectors, new["arrays"]["input"])
+    assert (folder / "vectors.txt").read_text() == "exported"
+    assert [each.name for each in tmp_path.iterdir()] == ["m"]
+
+
+def test_what_a_living_process_writes_is_not_swept(tmp_path, monkeypatch):
+    from embedx import folder as on_disk
+
+    write_array, within = on_disk.write_array, []
+
+    def write_while_another_saves(*arguments):
+        write_array(*arguments)
+        if not within:
+            within.append(True)
+            model.save(tmp_path / "m", **toy(seed=2))
+
+    monkeypatch.setattr(on_disk, "write_array", write_while_another_saves)
+    new = toy(seed=1)
+    model.save(tmp_path / "m", **new, overwrite=True)
+    np.testing.assert_array_equal(model.load(tmp_path / "m").vectors, new["arrays"]["input"])
+    assert [each.name for each in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_model_that_another_process_saves_meanwhile_is_not_overwritten_unasked(tmp_path, monkeypatch):
+    from embedx import folder as on_disk
+
+    write_array, other = on_disk.write_array, toy(seed=2)
+
+    def write_while_another_saves(*arguments):
+        write_array(*arguments)
+        monkeypatch.undo()
+        model.save(tmp_path / "m", **other)
+
+    monkeypatch.setattr(on_disk, "write_array", write_while_another_saves)
+    with pytest.raises(EmbedxError, match="exists already"):
+        model.save(tmp_path / "m", **toy(seed=1))
+    np.testing.assert_array_equal(model.load(tmp_path / "m").vectors, other["arrays"]["input"])
+    assert [each.name for each in tmp_path.iterdir()] == ["m"]
+
+
+def test_what_cannot_be_saved_in_the_end_is_told_before_training(tmp_path, monkeypatch):
+    with pytest.raises(EmbedxError, match="File name too long, so it cannot be written to; choose another --output"):
+        check_output(tmp_path / ("m" * 250), overwrite=False)
+    folder = model.save(tmp_path / "m", **toy())
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == folder)
+    with pytest.raises(EmbedxError, match="m: a mount point, which cannot be replaced; name a folder within it"):
+        check_output(folder, overwrite=True)
+    check_output(folder / "within", overwrite=True)
+    assert [each.name for each in tmp_path.iterdir()] == ["m"]
+
+
 def cut(file: Path):
     os.truncate(file, file.stat().st_size - 3)
 

@@ -3,11 +3,14 @@
 import builtins
 import errno
 import gzip
+import json
 import os
+import re
 import subprocess
 import sys
 import threading
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,7 +59,7 @@ class Notes:
 
 
 def leftovers(home):
-    return [file.name for file in home.iterdir() if file.name != "lock"]
+    return [file.name for file in home.iterdir()]
 
 
 def as_reference(corpus):
@@ -244,6 +247,217 @@ def test_a_damaged_cache_is_built_anew(corpus, home, damage):
     again = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
     assert len(again.tokens) == 12
     assert len(list_caches(home)) == 1
+
+
+def change_about(folder, **changed):
+    about = json.loads((folder / "about.json").read_text())
+    (folder / "about.json").write_text(json.dumps(about | changed))
+
+
+def change_token(folder, value):
+    tokens = np.memmap(folder / "tokens.bin", np.int32, "r+")
+    tokens[3] = value
+    tokens.flush()
+
+
+def change_array(folder, name, change):
+    np.save(folder / name, change(np.load(folder / name)))
+
+
+def change_letters(folder, old, new):
+    letters = (folder / "letters.bin").read_bytes()
+    assert old in letters
+    (folder / "letters.bin").write_bytes(letters.replace(old, new))
+
+
+def claim_many(folder):
+    """The header of an array that no memory could hold, and nothing behind it."""
+    with open(folder / "counts.npy", "wb") as out:
+        np.lib.format.write_array_header_1_0(out, {"descr": "<i8", "fortran_order": False, "shape": (10**15,)})
+
+
+NOT_LISTED = [  # what `list_caches`, which reads little, cannot see
+    (lambda f: change_token(f, 8), r"tokens.bin: some are not among the 8 words"),
+    (lambda f: change_token(f, 2**31 - 1), r"tokens.bin: some are not"),
+    (lambda f: change_token(f, -2), r"tokens.bin: some are not"),
+    (lambda f: change_array(f, "counts.npy", lambda counts: counts + 1), "counts.npy: they do not add up"),
+    (lambda f: change_array(f, "counts.npy", lambda counts: counts - 4 * np.eye(8, dtype=int)[0]), "counts.npy: they do not"),
+    (lambda f: change_letters(f, b"cat", b"\xff\xff\xff"), "utf-8"),
+    (lambda f: change_letters(f, b"mat", b"cat"), "letters.bin: some word stands there twice"),
+]
+LISTED = [
+    *[(lambda f, name=name: (f / name).unlink(), name) for name in ("tokens.bin", "counts.npy", "letters.bin", "starts.npy")],
+    *[
+        (lambda f, name=name: os.truncate(f / name, 6), "")
+        for name in ("counts.npy", "letters.bin", "starts.npy", "about.json")
+    ],
+    *[
+        (lambda f, name=name: os.truncate(f / name, 0), "")
+        for name in ("tokens.bin", "counts.npy", "letters.bin", "about.json")
+    ],
+    (lambda f: os.truncate(f / "tokens.bin", 40), "tokens.bin: 10 tokens and marks instead of 12"),
+    (lambda f: change_array(f, "counts.npy", lambda counts: counts[:-1]), "starts.npy: 9 entries for the 7 words counted"),
+    (lambda f: change_array(f, "counts.npy", lambda counts: counts.astype(np.int32)), "counts.npy: no list of int64"),
+    (lambda f: change_array(f, "counts.npy", lambda counts: counts.reshape(2, 4)), "counts.npy: no list of int64"),
+    (lambda f: (f / "counts.npy").write_bytes(b"PK\x03\x04 no zip"), "magic"),
+    (claim_many, "mmap"),
+    (lambda f: change_array(f, "starts.npy", lambda starts: starts + 1), "starts.npy: not for the 24 bytes of letters.bin"),
+    (lambda f: change_array(f, "starts.npy", lambda starts: starts[[0, 2, 1, *range(3, 9)]]), "starts.npy: not for the 24"),
+    (lambda f: (f / "about.json").write_text("[]"), "about.json: not what was written there"),
+    (lambda f: (f / "about.json").write_text("{}"), "about.json: not what was written there"),
+    (lambda f: change_about(f, key=""), "about.json: not what was written there"),
+    (lambda f: change_about(f, n_tokens="many"), "about.json: not what was written there"),
+    (lambda f: change_about(f, report=[]), "about.json: not what was written there"),
+    (lambda f: change_about(f, report={"sources": [None]}), "about.json: not what was written there"),
+    (lambda f: change_about(f, settings=None), "about.json: not what was written there"),
+]
+
+
+@pytest.mark.parametrize(("damage", "complaint"), NOT_LISTED + LISTED)
+def test_whatever_is_damaged_is_told_and_built_anew(corpus, home, damage, complaint):
+    first = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    expected = as_reference(first)
+    damage(first.folder)
+    (listed,) = list_caches(home)
+    assert (listed.damage is not None) == ((damage, complaint) in LISTED)
+    if listed.damage:
+        assert re.search(complaint, listed.damage)
+        assert (listed.key, listed.bytes) == (first.key, sum(file.stat().st_size for file in first.folder.iterdir()))
+    progress = Notes()
+    again = encode(resolve([str(corpus)]), TextSettings(), progress, cache_dir=home)
+    assert as_reference(again) == expected
+    assert re.fullmatch(rf"{first.folder}: damaged \(.*{complaint}.*\), so the corpus is read again", progress.notes[0])
+    assert leftovers(home) == [first.key]
+    progress = Notes()
+    assert as_reference(encode(resolve([str(corpus)]), TextSettings(), progress, cache_dir=home)) == expected
+    assert "from the token cache" in progress.notes[0]
+
+
+def test_damage_at_any_place_among_many_tokens_is_found(corpus, home, monkeypatch):
+    monkeypatch.setattr(cache, "CHECK_TOKENS", 5)
+    folder = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home).folder
+    sound = (folder / "tokens.bin").read_bytes()
+    for place in range(12):
+        tokens = np.frombuffer(sound, np.int32).copy()
+        tokens[place] = 8
+        tokens.tofile(folder / "tokens.bin")
+        with pytest.raises(ValueError, match=r"tokens.bin: some are not among the 8 words"):
+            cache.EncodedCorpus(folder).check()
+
+
+def test_damaged_caches_are_cleared_like_others(corpus, home):
+    folder = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home).folder
+    (folder / "about.json").write_text("[]")
+    size = list_caches(home)[0].bytes
+    assert clear_caches(home) == size
+    assert leftovers(home) == []
+
+
+def files_below(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_nothing_else_in_the_folder_is_touched(corpus, home):
+    others = [
+        "lock",
+        "diary.txt",
+        "building-plans/house.pdf",
+        "building-pictures/about.json",  # as long a name as ours
+        "building-abcdefgh/tokens.bin",
+        "website/about.json",
+        f"{'0' * 24}/about.json",
+        f"{'0' * 24}/index.html",
+        f"{'f' * 24}",
+    ]
+    for name in others:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("the user's own")
+    (home / "building-12345678").mkdir()
+    (home / ("a" * 24)).symlink_to(home / "website")
+    before = files_below(home)
+    encoded = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    assert [kept.key for kept in list_caches(home)] == [encoded.key]
+    assert clear_caches(home) > 0
+    assert files_below(home) == before
+    assert (home / "building-12345678").is_dir()
+    assert (home / ("a" * 24)).is_symlink()
+
+
+def test_a_corpus_whose_place_is_taken_is_kept_for_the_run(corpus, home):
+    key = cache.cache_key(resolve([str(corpus)]), TextSettings())
+    (home / key).mkdir(parents=True)
+    (home / key / "about.json").write_text("{}")
+    (home / key / "thesis.txt").write_text("years of work")
+    before = files_below(home)
+    progress = Notes()
+    encoded = encode(resolve([str(corpus)]), TextSettings(), progress, cache_dir=home)
+    assert (encoded.n_tokens, encoded.key) == (10, "")
+    assert f"{home / key}: is in the way, and cannot be replaced; delete it, or name another --cache-dir" in progress.notes
+    encoded.close()
+    assert files_below(home) == before
+
+
+def test_a_corpus_that_is_cleared_while_it_is_opened_is_read_again(corpus, home, monkeypatch):
+    first = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    read_about = cache._read_about
+
+    def read_and_clear(folder):
+        monkeypatch.undo()
+        about = read_about(folder)
+        assert clear_caches(home) > 0
+        return about
+
+    monkeypatch.setattr(cache, "_read_about", read_and_clear)
+    progress = Notes()
+    again = encode(resolve([str(corpus)]), TextSettings(), progress, cache_dir=home)
+    assert as_reference(again) == as_reference(first)
+    assert "written to the token cache" in progress.notes[0]  # it is not said to be damaged
+
+
+def test_a_corpus_cannot_be_cleared_before_it_is_opened_for_the_first_time(corpus, home, monkeypatch):
+    renamed_to, clearing = cache.Building._renamed_to, threading.Thread(target=lambda: clear_caches(home))
+
+    def rename_and_have_it_cleared(self, target):
+        done = renamed_to(self, target)
+        clearing.start()
+        clearing.join(0.5)
+        return done
+
+    monkeypatch.setattr(cache.Building, "_renamed_to", rename_and_have_it_cleared)
+    encoded = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    clearing.join()
+    assert encoded.words[:2] == ["The", "cat"]
+    assert encoded.tokens[0] == 0
+    assert list_caches(home) == []
+
+
+def test_two_that_clear_at_the_same_time_do_not_mind_each_other(corpus, home, monkeypatch):
+    encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    kept_in = cache._kept_in
+
+    def find_and_clear(home):
+        monkeypatch.undo()
+        found = kept_in(home)
+        assert clear_caches(home) > 0
+        return found
+
+    monkeypatch.setattr(cache, "_kept_in", find_and_clear)
+    assert clear_caches(home) == 0
+    assert leftovers(home) == []
+    encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    monkeypatch.setattr(cache, "_kept_in", find_and_clear)
+    assert list_caches(home) == []
+
+
+def test_a_folder_that_cannot_be_looked_into_is_an_error(home, monkeypatch):
+    def refuse(self):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    with pytest.raises(EmbedxError, match=rf"{home}: the token cache cannot be read \(Permission denied\).*--cache-dir"):
+        list_caches(home)
+    with pytest.raises(EmbedxError, match=rf"{home}: the token cache cannot be written \(Permission denied\).*--cache-dir"):
+        clear_caches(home)
 
 
 def test_caches_are_listed_and_cleared(corpus, home):

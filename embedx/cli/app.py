@@ -7,6 +7,7 @@ Results go to standard output, everything else to standard error. Exit codes: 0;
 import dataclasses
 import inspect
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -39,6 +40,8 @@ def main() -> None:
     """The console script."""
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _interrupt)
+    if os.path.expanduser("~") == "~":  # a user who has no home; importing smart_open fails where it cannot know one
+        os.environ["HOME"] = "/nonexistent"
     try:
         code = application(sys.argv[1:])(prog_name="embedx", standalone_mode=False)
     except EmbedxError as error:
@@ -447,7 +450,9 @@ def cache_list(cache_dir: CacheDir = None, as_json: Json = False) -> None:
         print(json.dumps([dataclasses.asdict(corpus) for corpus in corpora]))
     else:
         for corpus in corpora:
-            print(f"{corpus.key}\t{corpus.tokens:,} tokens\t{corpus.bytes / 1e6:.1f} MB\t{' '.join(corpus.sources)}")
+            size, names = f"{corpus.bytes / 1e6:.1f} MB", " ".join(corpus.sources)
+            tokens, about = (f"{corpus.tokens:,} tokens", names) if corpus.damage is None else ("damaged", corpus.damage)
+            print(f"{corpus.key}\t{tokens}\t{size}\t{about}")
 
 
 def cache_clear(cache_dir: CacheDir = None) -> None:

@@ -1,27 +1,26 @@
-"""`kernel`, the one decorator for compiled functions, and where their machine code is kept between runs.
+"""`kernel`, the one decorator for compiled functions, and how their machine code is kept between runs.
 
-Machine code is cached in a folder named by a hash of this package's sources, because numba looks only at the file a function
-stands in and does not notice edits in the helpers it calls, or the constants it takes, from other files.
+Machine code is kept in a folder named by a hash of this package's sources, because numba looks only at the file a function
+stands in and does not notice edits in the helpers it calls, or the constants it takes, from other files. What cannot be read
+there, or not be written, is compiled anew.
 """
 
 import hashlib
 import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import llvmlite
 import numba
+from numba.core import caching
+from numba.core.serialize import dumps
+
+from embedx.kernels.cache_home import cache_home, log, writable
 
 # Vectorises as well as full fast-math, but leaves NaN and infinity alone, so that a diverged run can be seen.
 FAST_MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}
-
-
-def cache_home() -> Path:
-    """The folder for everything embedx keeps between runs: $EMBEDX_CACHE_DIR, else the user's cache folder."""
-    if chosen := os.environ.get("EMBEDX_CACHE_DIR"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "embedx"
 
 
 def _sources_hash() -> str:
@@ -33,8 +32,9 @@ def _sources_hash() -> str:
 
 
 def _kernel_folder() -> str:
+    version = _sources_hash()
     parent = Path(numba.config.CACHE_DIR) if numba.config.CACHE_DIR else cache_home() / "kernels"
-    return str(parent / _sources_hash())
+    return str(writable(parent / version, instead=f"kernels/{version}"))
 
 
 KERNEL_FOLDER = _kernel_folder()
@@ -55,12 +55,10 @@ def kernel_part(function: Callable[..., Any]) -> Any:
 
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
-    users_folder = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = KERNEL_FOLDER
-    try:
-        return numba.njit(nogil=True, cache=True, fastmath=FAST_MATH, error_model="numpy", _nrt=False, **options)(function)
-    finally:
-        numba.config.CACHE_DIR = users_folder
+    compiled = numba.njit(nogil=True, fastmath=FAST_MATH, error_model="numpy", _nrt=False, **options)(function)
+    if hasattr(compiled, "_cache"):  # which plain Python under NUMBA_DISABLE_JIT has not
+        compiled._cache = _Cache(function)  # in place of numba's own, which `cache=True` would put there
+    return compiled
 
 
 def is_cached(*kernels: Any) -> bool:
@@ -68,3 +66,69 @@ def is_cached(*kernels: Any) -> bool:
     folder = Path(KERNEL_FOLDER)
     names = {file.name.split("-")[0] for file in folder.rglob("*.nbi")} if folder.is_dir() else set()
     return all(f"{k.py_func.__module__.rsplit('.', 1)[-1]}.{k.py_func.__qualname__}" in names for k in kernels)
+
+
+# ---- numba's cache, by the interface that its `caching.py` has for other places and formats
+
+
+class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]
+    """Where a kernel is kept, whether or not it can be written to: that shows when there is something to write."""
+
+    def __init__(self, function: Callable[..., Any], file: str) -> None:
+        self._py_file, self._lineno = file, function.__code__.co_firstlineno
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], file: str) -> "_Locator":
+        return cls(function, file)
+
+    def get_cache_path(self) -> str:
+        return os.path.join(KERNEL_FOLDER, self.get_suitable_cache_subpath(self._py_file))
+
+
+class _CacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    """What is kept of a kernel: its machine code with a hash, without which damaged code would be run."""
+
+    _locator_classes = (_Locator,)
+
+    def reduce(self, compiled: Any) -> tuple[bytes, bytes]:
+        code = dumps(super().reduce(compiled))
+        return hashlib.sha256(code).digest(), code
+
+    def rebuild(self, target_context: Any, kept: tuple[bytes, bytes]) -> Any:
+        digest, code = kept
+        if hashlib.sha256(code).digest() != digest:
+            raise ValueError("its hash is another one")
+        return super().rebuild(target_context, pickle.loads(code))
+
+
+class _Cache(caching.FunctionCache):  # type: ignore[misc]
+    """The compiled forms of one kernel on disk; without them, or room for them, the kernel works all the same."""
+
+    _impl_class = _CacheImpl
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(signature, target_context)
+        except Exception as error:  # there is nothing that pickle does not raise, given the bytes
+            _tell_once("cannot be read", f"{self._impl.filename_base}: {error}", "they are compiled anew")
+        try:
+            self.flush()
+        except OSError:
+            self.disable()
+        return None
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        try:
+            super().save_overload(signature, compiled)
+        except OSError as error:
+            _tell_once("cannot be kept", error.strerror or error, "make room there, or name another folder by EMBEDX_CACHE_DIR")
+
+
+_told: set[str] = set()
+
+
+def _tell_once(what: str, why: object, then: str) -> None:
+    """Say it for the first of the kernels only."""
+    if what not in _told:
+        _told.add(what)
+        log.warning(f"{KERNEL_FOLDER}: compiled kernels {what} ({why}); {then}")

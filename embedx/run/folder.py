@@ -11,12 +11,17 @@ Which arrays and names there are is the task's affair: see `embedx.vectors.model
 Everything is plain: arrays are memory-mapped when a model is loaded, and nothing is ever unpickled. In a .tsv file a tab,
 newline, carriage return or backslash within a name is written as `\\t`, `\\n`, `\\r` or `\\\\`.
 
-A folder is written beside its final place and renamed into it, so whoever looks sees a complete model. Overwriting takes
-two renames: NAME to NAME.replaced, then the new folder to NAME. A process killed between the two leaves the old model as
-NAME.replaced, where `read` still finds it when it is asked for NAME. A process killed earlier leaves a folder
-NAME.partial-… that may be deleted.
+A folder is written beside its final place, as NAME.partial-XXXXXXXX, and renamed into it, so whoever looks sees a complete
+model. Overwriting takes two renames: NAME to NAME.replaced-XXXXXXXX, then the new folder to NAME. A process killed between the
+two leaves the old model there, where `read` still finds it when it is asked for NAME, as it finds NAME.replaced, which earlier
+versions left.
+
+Only models are overwritten, of which model.json says what files they have; others in their folder go on to the new one. What a
+killed process left of either name is deleted when NAME is next written, if a model.json says that it is one (so that is
+written first, and deleted last) and no other process has locked it.
 """
 
+import contextlib
 import datetime
 import json
 import os
@@ -32,6 +37,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
+from embedx.run import locks
 
 FORMAT = 1
 DESCRIPTION = "model.json"
@@ -183,11 +189,18 @@ def check_output(folder: Path, overwrite: bool) -> None:
     if there.exists():
         if not overwrite:
             raise EmbedxError(f"{there}: exists already; add --overwrite, or choose another --output")
-        if not there.is_dir() or (any(there.iterdir()) and not (there / DESCRIPTION).exists()):
+        if os.path.ismount(there):
+            raise EmbedxError(f"{there}: a mount point, which cannot be replaced; name a folder within it as --output")
+        if not is_model(there) and not (there.is_dir() and not any(there.iterdir())):
             raise EmbedxError(f"{there}: not a model folder, so it is not overwritten; choose another --output")
     parent = next(each for each in folder.parents if each.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise EmbedxError(f"{parent}: cannot be written to; choose another --output")
+    try:
+        trial = parent / beside(folder, "partial").name
+        trial.mkdir()
+        trial.rmdir()
+    except OSError as error:
+        why = error.strerror or error
+        raise EmbedxError(f"{parent}: {why}, so it cannot be written to; choose another --output") from error
 
 
 def save(
@@ -209,7 +222,7 @@ def save(
     check_content(names, arrays)
     check_output(folder, overwrite)
     folder = folder.resolve()
-    partial = folder.with_name(f"{folder.name}.partial-{secrets.token_hex(4)}")
+    partial = beside(folder, "partial")
     description = {
         "format": FORMAT,
         "embedx": installed_version(),
@@ -220,20 +233,25 @@ def save(
         "settings": settings,
         "facts": facts,
     }
+    lock = None
     try:
         partial.mkdir(parents=True)
+        lock = locks.lock(partial)
+        text = json.dumps(description, indent=2, ensure_ascii=False, default=plain) + "\n"
+        write_bytes(partial / DESCRIPTION, [text.encode()])
         for name, array in arrays.items():
             write_array(partial / f"{name}.npy", array)
         for stem, (each, counts) in names.items():
             write_bytes(partial / f"{stem}.tsv", name_lines(each, counts))
-        text = json.dumps(description, indent=2, ensure_ascii=False, default=plain) + "\n"
-        write_bytes(partial / DESCRIPTION, [text.encode()])
         sync_folder(partial)
+        check_output(folder, overwrite)  # which another process may have made meanwhile
         put_in_place(partial, folder)
     except OSError as error:
         raise EmbedxError(f"{folder}: cannot write the model: {error.strerror or error}; choose another --output") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        locks.unlock(lock)
+    sweep(folder)
     return folder
 
 
@@ -276,30 +294,84 @@ def write_bytes(file: Path, pieces: Iterator[bytes] | list[bytes]) -> None:
 
 def put_in_place(partial: Path, folder: Path) -> None:
     """Rename `partial` to `folder`; a model that is there makes room first and is deleted last."""
-    replaced = replaced_name(folder)
-    if folder.exists():
-        shutil.rmtree(replaced, ignore_errors=True)  # left by a process killed while it deleted
-        folder.rename(replaced)
+    old, replaced = present(folder), beside(folder, "replaced")
+    lock = locks.lock(old, wait=False)
     try:
-        partial.rename(folder)
-    except OSError:
+        if old.exists():
+            old.rename(replaced)
+        try:
+            partial.rename(folder)
+        except OSError:
+            if replaced.exists():
+                replaced.rename(old)
+            raise
+        sync_folder(folder.parent)
         if replaced.exists():
-            replaced.rename(folder)
-        raise
-    sync_folder(folder.parent)
-    shutil.rmtree(replaced, ignore_errors=True)
+            discard(replaced, folder)
+    finally:
+        locks.unlock(lock)
 
 
-def replaced_name(folder: Path) -> Path:
-    return folder.with_name(folder.name + ".replaced")
+def discard(old: Path, new: Path) -> None:
+    """Delete a model that `new` replaces; what else is in its folder moves there, or stays if there is its like."""
+    files = files_of(old)
+    with contextlib.suppress(OSError):
+        for other in {each.name for each in old.iterdir()} - set(files):
+            if not os.path.lexists(new / other):
+                with contextlib.suppress(OSError):
+                    (old / other).rename(new / other)
+        for file in files:
+            (old / file).unlink(missing_ok=True)
+        old.rmdir()
+
+
+def sweep(folder: Path) -> None:
+    """Delete what killed processes left beside `folder`, which has been written since."""
+    for left in (*leftovers(folder, "partial"), *leftovers(folder, "replaced")):
+        lock = locks.lock(left, wait=False)
+        if lock is not None and is_model(left):
+            discard(left, folder)
+        locks.unlock(lock)
+
+
+def beside(folder: Path, kind: str) -> Path:
+    """A new name beside `folder`, of a kind that `leftovers` finds."""
+    return folder.with_name(f"{folder.name}.{kind}-{secrets.token_hex(4)}")
+
+
+def leftovers(folder: Path, kind: str) -> list[Path]:
+    """The folders that `beside` named."""
+    name = re.compile(re.escape(folder.name) + rf"\.{kind}-[0-9a-f]{{8}}")
+    try:
+        return [each for each in folder.parent.iterdir() if name.fullmatch(each.name) and not each.is_symlink()]
+    except OSError:
+        return []
 
 
 def present(folder: Path) -> Path:
     """`folder`, or where its model lies if a process was killed between the two renames of an overwrite."""
     if folder.exists() or not folder.name:
         return folder
-    replaced = replaced_name(folder)
-    return replaced if (replaced / DESCRIPTION).exists() else folder
+    replaced = [*leftovers(folder, "replaced"), folder.with_name(folder.name + ".replaced")]
+    return next((each for each in replaced if is_model(each)), folder)
+
+
+def is_model(folder: Path) -> bool:
+    """Whether `save` wrote it, which its description shows: other programs have a model.json of their own."""
+    return bool(files_of(folder))
+
+
+def files_of(folder: Path) -> list[str]:
+    """The files that make up the model in `folder`, its description last; none if that is not one of `save`'s."""
+    try:
+        description = json.loads((folder / DESCRIPTION).read_bytes())
+        if not {"format", "task", "arrays", "settings", "facts"} <= description.keys():
+            return []
+        arrays, stems = dict(description["arrays"]), dict(description.get("names", {"vocabulary": 0}))
+    except (OSError, ValueError, AttributeError, TypeError):
+        return []
+    files = [*(f"{name}.npy" for name in arrays), *(f"{stem}.tsv" for stem in stems)]
+    return [*(file for file in files if re.fullmatch(r"[a-z][a-z0-9_]*\.\w+", file)), DESCRIPTION]
 
 
 def sync(out: Any) -> None:

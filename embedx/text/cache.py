@@ -7,19 +7,23 @@
         starts.npy        int64 (n_types + 1,), where each begins
         about.json        what was read, with what settings, and what was found
     FOLDER/building-*/    being written, a corpus that is not kept (standard input) or a run's own files; locked while in use
+        unfinished.txt    says so; it is written once the folder is locked
 
-A folder is complete when it appears, because it is renamed when it is. A `building-*` that nobody locks is left from a process
-that was killed; the next one removes it.
+A folder is complete when it appears, because it is renamed when it is. So a `building-*` with that file in it, which nobody
+locks, is left from a process that was killed; the next one removes it. FOLDER may hold anything else, which nobody touches.
+
+What is found in the cache is checked before it is used, because compiled code looks words up by the tokens without asking
+whether there are so many; what is damaged is built anew.
 """
 
 import array
 import contextlib
 import datetime
-import functools
 import hashlib
 import itertools
 import json
 import os
+import re
 import shutil
 import tempfile
 import unicodedata
@@ -27,29 +31,28 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.kernels.compiled import cache_home
+from embedx.kernels.cache_home import cache_home
+from embedx.run import locks
 from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings
 from embedx.text.sources import Source, current_fingerprint, total_size
 from embedx.text.streams import ReadAhead
 from embedx.text.tokenizer import END_OF_SENTENCE, BadUtf8Error, Tokenizer
 
-try:
-    import fcntl
-except ImportError:  # Windows; there nothing is locked, and leftovers stay until `clear_caches`
-    fcntl = None  # type: ignore[assignment]
-
 FORMAT = 1  # part of every key: raise it when the files or the tokeniser's results change
-BUILDING = "building-"
+KEY = re.compile(r"[0-9a-f]{24}")
+BUILDING, BUILDING_NAME = "building-", re.compile(r"building-[a-z0-9_]{8}")  # as `mkdtemp` ends it
+UNFINISHED, UNFINISHED_TEXT = "unfinished.txt", "embedx is at work here; if it was killed, its next run deletes this folder\n"
 TOKENS, COUNTS, LETTERS, STARTS, ABOUT = "tokens.bin", "counts.npy", "letters.bin", "starts.npy", "about.json"
 FLUSH_TOKENS = 1 << 16
 SILENT = Silent()
 COUNT_TOKENS = 1 << 22  # counted at a time, so that a mapped corpus need not fit into memory
+CHECK_TOKENS = 1 << 18  # looked at at a time, so that the processor's cache holds them for the second look
 
 
 class EncodedCorpus:
@@ -57,23 +60,26 @@ class EncodedCorpus:
 
     def __init__(self, folder: Path, lock: int | None = None) -> None:
         self.folder = folder
-        about = json.loads((folder / "about.json").read_text("utf-8"))
+        about, self.tokens, counts, starts = _mapped(folder)
         self.key: str = about["key"]  # "" for a temporary corpus
         self.n_tokens: int = about["n_tokens"]  # without the marks between sentences
         self.report: dict[str, Any] = about["report"]
-        self.counts: np.ndarray = np.load(folder / COUNTS)  # int64 (n_types,)
-        self.tokens: np.ndarray = np.memmap(folder / TOKENS, np.int32, "r")
-        if len(self.tokens) != about["n_entries"]:
-            raise ValueError(f"{folder}: {len(self.tokens)} tokens and marks instead of {about['n_entries']}")
+        self.counts: np.ndarray = np.array(counts)  # int64 (n_types,)
+        letters = (folder / LETTERS).read_bytes()
+        # Every word by provisional id, that is by first appearance.
+        self.words = [letters[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(starts.tolist())]
+        self.bytes = _bytes_in(folder)
         # At the latest when the program ends.
         self._delete = weakref.finalize(self, _remove, folder, lock) if not self.key else None
 
-    @functools.cached_property
-    def words(self) -> list[str]:
-        """Every word by provisional id, that is by first appearance."""
-        letters = (self.folder / LETTERS).read_bytes()
-        starts = np.load(self.folder / STARTS).tolist()
-        return [letters[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(starts)]
+    def check(self) -> None:
+        """Raise ValueError unless words, counts and tokens belong together; reads all tokens (5 GB/s from memory)."""
+        n_types = len(self.words)
+        _demand(len(set(self.words)) == n_types, LETTERS, "some word stands there twice")
+        _demand(self.counts.min() > 0 and self.counts.sum() == self.n_tokens, COUNTS, "they do not add up to the tokens")
+        for first in range(0, len(self.tokens), CHECK_TOKENS):
+            part = self.tokens[first : first + CHECK_TOKENS]
+            _demand(part.min() >= END_OF_SENTENCE and part.max() < n_types, TOKENS, f"some are not among the {n_types:,} words")
 
     def close(self) -> None:
         """Let go of the files; those of a temporary corpus are deleted."""
@@ -97,18 +103,18 @@ def encode(
     """
     home = cache_dir or default_folder()
     key = cache_key(sources, settings)
-    corpus = _load(home / key) if key else None
+    corpus = _load(home / key, progress) if key else None
     if corpus:
         progress.note(f"{_size(corpus)} from the token cache {corpus.folder}; nothing is read")
     else:
         with Building(home) as building:
             report = _read(sources, settings, progress, building)
             if key and all(source.fingerprint == current_fingerprint(source) for source in sources):
-                corpus = building.publish(key, report, settings.record())
-                progress.note(f"{_size(corpus)} written to the token cache {corpus.folder}")
+                corpus = building.publish(key, report, settings.record(), progress)
             else:
                 corpus = building.keep_until_closed(report, settings.record())
-                progress.note(f"{_size(corpus)} written to {corpus.folder} for this run only")
+        where = f"the token cache {corpus.folder}" if corpus.key else f"{corpus.folder} for this run only"
+        progress.note(f"{_size(corpus)} written to {where}")
     _note_bad_utf8(corpus.report, settings, progress)
     return corpus
 
@@ -155,35 +161,67 @@ class CachedCorpus:
     settings: dict[str, Any]
     tokens: int
     bytes: int
-    created: str  # ISO 8601
+    created: str  # ISO 8601; "" where it is damaged, of which little more is known than the size
+    damage: str | None = None
 
 
 def list_caches(cache_dir: Path | None = None) -> list[CachedCorpus]:
-    """The corpora kept in the cache, the newest first."""
+    """The corpora kept in the cache, the newest first, damaged ones last. Damage within the tokens shows when they are used."""
     home = cache_dir or default_folder()
-    found = []
-    for file in home.glob(f"*/{ABOUT}"):
-        with contextlib.suppress(OSError, ValueError, KeyError):  # it may be cleared meanwhile
-            about = json.loads(file.read_text("utf-8"))
-            if about["key"]:
-                names = [source["name"] for source in about["report"]["sources"]]
-                size = _bytes_in(file.parent)
-                found.append(CachedCorpus(about["key"], names, about["settings"], about["n_tokens"], size, about["created"]))
+    with explained(home, "read"):
+        found = [described for folder in _kept_in(home) if (described := _described(folder))]
     return sorted(found, key=lambda corpus: corpus.created, reverse=True)
+
+
+def _described(folder: Path) -> CachedCorpus | None:
+    """What there is to tell of a kept corpus; None if it was cleared meanwhile."""
+    size = _bytes_in(folder)
+    try:
+        about = _mapped(folder).about
+    except Exception as error:  # numpy and JSON raise what they like, given the bytes
+        return CachedCorpus(folder.name, [], {}, 0, size, "", str(error)) if folder.exists() else None
+    names = [source["name"] for source in about["report"]["sources"]]
+    return CachedCorpus(folder.name, names, about["settings"], about["n_tokens"], size, about["created"])
 
 
 def clear_caches(cache_dir: Path | None = None) -> int:
     """Delete all kept corpora and what killed runs left; the bytes freed. Running programs keep what they have mapped."""
     home = cache_dir or default_folder()
-    if not home.is_dir():
-        return 0
     with explained(home):
+        if not home.is_dir():
+            return 0
         freed = _sweep(home)
-    for file in list(home.glob(f"*/{ABOUT}")):
-        if not file.parent.name.startswith(BUILDING):
-            freed += _bytes_in(file.parent)
-            shutil.rmtree(file.parent, ignore_errors=True)
+        if kept := _kept_in(home):
+            with workspace(home) as away:  # where nobody looks for them: no run finds a part of one
+                freed += sum(_move(folder, away) for folder in kept)
     return freed
+
+
+def _move(folder: Path, away: Path) -> int:
+    """Move a kept corpus into the folder `away`; its bytes, none if others were quicker."""
+    lock = locks.lock(folder)  # a run that has just published it may have yet to open it
+    try:
+        folder.rename(away / folder.name)
+    except OSError:
+        return 0
+    finally:
+        locks.unlock(lock)
+    return _bytes_in(away / folder.name)
+
+
+def _kept_in(home: Path) -> list[Path]:
+    """The kept corpora, whole or damaged."""
+    return sorted(folder for folder in home.iterdir() if _is_kept(folder)) if home.is_dir() else []
+
+
+def _is_kept(folder: Path) -> bool:
+    """Whether it is a kept corpus, whole or damaged: a key is its name, and nothing is in it but the files of one."""
+    if not KEY.fullmatch(folder.name) or folder.is_symlink():
+        return False
+    with contextlib.suppress(OSError):
+        names = {file.name for file in folder.iterdir()}
+        return bool(names) and names <= {TOKENS, COUNTS, LETTERS, STARTS, ABOUT, UNFINISHED}
+    return False
 
 
 def default_folder() -> Path:
@@ -245,40 +283,63 @@ class Building:
             counts += np.bincount(part[part >= 0], minlength=n_types)
         return counts
 
-    def publish(self, key: str, report: dict[str, Any], settings: dict[str, Any]) -> EncodedCorpus:
-        """The finished corpus under its key; if another run was quicker with the same, that one's."""
+    def publish(self, key: str, report: dict[str, Any], settings: dict[str, Any], progress: Progress = SILENT) -> EncodedCorpus:
+        """The finished corpus under its key; if another run was quicker with the same, that one's.
+
+        It is deleted when it is closed where something is in the way that is not this program's, or another user's.
+        """
         self._finish(key, report, settings)
         target = self.home / key
         with explained(self.home):
-            try:
-                self.folder.rename(target)
-            except OSError:
-                if (winner := _load(target)) is not None:
+            while not self._renamed_to(target):
+                if (winner := _load(target, SILENT)) is not None:
                     return winner
-                shutil.rmtree(target)  # damaged
-                self.folder.rename(target)
+                if not self._make_way(target):
+                    progress.note(f"{target}: is in the way, and cannot be replaced; delete it, or name another --cache-dir")
+                    return self.keep_until_closed(report, settings)
+            corpus = EncodedCorpus(target)  # which none can clear before it is unlocked
         self.kept = True
-        _unlock(self.lock)
-        return EncodedCorpus(target)
+        with contextlib.suppress(OSError):
+            (target / UNFINISHED).unlink()
+        locks.unlock(self.lock)
+        return corpus
+
+    def _renamed_to(self, target: Path) -> bool:
+        """Whether the folder could be renamed; if not, something is there."""
+        try:
+            self.folder.rename(target)
+        except OSError:
+            if not target.exists():
+                raise
+            return False
+        return True
+
+    def _make_way(self, target: Path) -> bool:
+        """Delete a damaged corpus; whether it is gone."""
+        if _is_kept(target):
+            with workspace(self.home) as away:
+                _move(target, away)
+        return not target.exists()
 
     def keep_until_closed(self, report: dict[str, Any], settings: dict[str, Any]) -> EncodedCorpus:
         """The finished corpus, to be deleted when it is closed."""
         self._finish("", report, settings)
+        corpus = EncodedCorpus(self.folder, self.lock)
         self.kept = True
-        return EncodedCorpus(self.folder, self.lock)
+        return corpus
 
     def _finish(self, key: str, report: dict[str, Any], settings: dict[str, Any]) -> None:
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        about: dict[str, Any] = {
-            "key": key,
-            "created": created,
-            "settings": settings,
-            "n_tokens": report["n_tokens"],
-            "report": report,
-        }
         with explained(self.home):
-            about["n_entries"] = self.tokens.tell() // np.dtype(np.int32).itemsize
             self.tokens.close()
+            about: dict[str, Any] = {
+                "key": key,
+                "created": created,
+                "settings": settings,
+                "n_tokens": report["n_tokens"],
+                "report": report,
+                "n_entries": (self.folder / TOKENS).stat().st_size // np.dtype(np.int32).itemsize,
+            }
             (self.folder / ABOUT).write_text(json.dumps(about, indent=1), "utf-8")
 
 
@@ -343,19 +404,83 @@ def _note_bad_utf8(report: dict[str, Any], settings: TextSettings, progress: Pro
 
 
 def _size(corpus: EncodedCorpus) -> str:
-    return f"{corpus.n_tokens:,} tokens of {len(corpus.counts):,} words ({_bytes_in(corpus.folder) / 1e6:,.1f} MB)"
+    return f"{corpus.n_tokens:,} tokens of {len(corpus.counts):,} words ({corpus.bytes / 1e6:,.1f} MB)"
 
 
 def _bytes_in(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.iterdir())
+    """How much a folder holds, as far as nobody deletes it meanwhile."""
+    size = 0
+    for below, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                size += os.path.getsize(os.path.join(below, name))
+    return size
 
 
-def _load(folder: Path) -> EncodedCorpus | None:
-    """The corpus in `folder`; None if there is none, or it is being cleared."""
+# ---- reading what may be damaged
+
+
+def _load(folder: Path, progress: Progress) -> EncodedCorpus | None:
+    """The corpus in `folder`; None if there is none, or only a damaged one, which is told."""
     try:
-        return EncodedCorpus(folder)
-    except (OSError, ValueError, KeyError):
+        corpus = EncodedCorpus(folder)
+        corpus.check()
+    except MemoryError:
+        raise
+    except Exception as error:  # numpy and JSON raise what they like, given the bytes
+        if folder.exists():  # else there is none, or it was cleared meanwhile
+            progress.note(f"{folder}: damaged ({error}), so the corpus is read again")
         return None
+    return corpus
+
+
+class _Mapped(NamedTuple):
+    """The files of a corpus."""
+
+    about: dict[str, Any]
+    tokens: np.ndarray  # int32 (n_entries,)
+    counts: np.ndarray  # int64 (n_types,)
+    starts: np.ndarray  # int64 (n_types + 1,)
+
+
+def _mapped(folder: Path) -> _Mapped:
+    """The files of a corpus, mapped, with types and sizes that fit together; raises whatever there is to raise if not."""
+    about = _read_about(folder)
+    tokens = np.memmap(folder / TOKENS, np.int32, "r")
+    counts, starts = (np.lib.format.open_memmap(folder / name, mode="r") for name in (COUNTS, STARTS))
+    _demand(len(tokens) == about["n_entries"], TOKENS, f"{len(tokens):,} tokens and marks instead of {about['n_entries']:,}")
+    n_letters = (folder / LETTERS).stat().st_size
+    for each, file in ((counts, COUNTS), (starts, STARTS)):
+        _demand(each.dtype == np.int64 and each.ndim == 1 and len(each) > 0, file, "no list of int64")
+    _demand(len(starts) == len(counts) + 1, STARTS, f"{len(starts):,} entries for the {len(counts):,} words counted")
+    ascending = bool((np.diff(starts) >= 0).all())
+    _demand(ascending and (starts[0], starts[-1]) == (0, n_letters), STARTS, f"not for the {n_letters:,} bytes of {LETTERS}")
+    return _Mapped(about, tokens, counts, starts)
+
+
+def _read_about(folder: Path) -> dict[str, Any]:
+    """The content of about.json, of which everything that is used is there and of the right type."""
+    about = json.loads((folder / ABOUT).read_bytes())
+    try:
+        report = about["report"]
+        sources = [(source["name"], source["bad_utf8"], source["first_bad_byte"]) for source in report["sources"]]
+        texts = [about["created"], *(name for name, _, _ in sources)]
+        numbers = [about["n_tokens"], about["n_entries"], *(bad for _, bad, _ in sources)]
+        whole = all(isinstance(text, str) for text in texts) and all(isinstance(number, int) for number in numbers)
+        whole = whole and isinstance(about["settings"], dict)
+        whole = whole and about["key"] == (folder.name if KEY.fullmatch(folder.name) else "")
+    except (KeyError, TypeError):
+        whole = False
+    _demand(whole, ABOUT, "not what was written there")
+    return dict(about)
+
+
+def _demand(whole: bool, file: str, complaint: str) -> None:
+    if not whole:
+        raise ValueError(f"{file}: {complaint}")
+
+
+# ---- folders that do not stay
 
 
 @contextlib.contextmanager
@@ -373,68 +498,58 @@ def _new_folder(home: Path) -> tuple[Path, int | None]:
     """A folder that is locked, once what killed runs left is gone."""
     home.mkdir(parents=True, exist_ok=True)
     _sweep(home)
-    with _alone(home):  # nobody may sweep it before it is locked
-        folder = Path(tempfile.mkdtemp(prefix=BUILDING, dir=home))
-        return folder, _try_lock(folder)
+    folder = Path(tempfile.mkdtemp(prefix=BUILDING, dir=home))
+    lock = locks.lock(folder)
+    if lock is not None:
+        try:
+            (folder / UNFINISHED).write_text(UNFINISHED_TEXT, "utf-8")  # not before it is locked: nobody may sweep it
+        except OSError:
+            _remove(folder, lock)
+            raise
+    return folder, lock
 
 
 def _sweep(home: Path) -> int:
     """Delete what killed runs left; the bytes freed."""
     freed = 0
-    if fcntl is None:
-        return freed
-    with _alone(home):
-        for folder in home.glob(f"{BUILDING}*"):
-            lock = _try_lock(folder)
-            if lock is not None:
-                with contextlib.suppress(OSError):
-                    freed += _bytes_in(folder)
+    for folder in home.iterdir():
+        if BUILDING_NAME.fullmatch(folder.name) and not folder.is_symlink():
+            lock = locks.lock(folder, wait=False)
+            if lock is not None and _is_unfinished(folder):
+                freed += _bytes_in(folder)
                 _remove(folder, lock)
+            else:
+                locks.unlock(lock)
     return freed
 
 
+def _is_unfinished(folder: Path) -> bool:
+    """Whether it was made by `_new_folder`, and locked."""
+    try:
+        return (folder / UNFINISHED).read_text("utf-8") == UNFINISHED_TEXT
+    except (OSError, ValueError):
+        return False
+
+
 @contextlib.contextmanager
-def explained(home: Path) -> Iterator[None]:
+def explained(home: Path, attempt: str = "written") -> Iterator[None]:
     """Turn what the system says when writing fails into an `EmbedxError` with a remedy."""
     try:
         yield
     except OSError as error:
         raise EmbedxError(
-            f"{home}: the token cache cannot be written ({error.strerror or error}); "
+            f"{home}: the token cache cannot be {attempt} ({error.strerror or error}); "
             "make room there or choose another folder with --cache-dir"
         ) from error
 
 
 def _remove(folder: Path, lock: int | None) -> None:
+    """Delete a folder of `_new_folder`; what says that it may be deleted goes last, if this is cut short."""
+    with contextlib.suppress(OSError):
+        for each in folder.iterdir():
+            if each.is_dir():
+                shutil.rmtree(each, ignore_errors=True)
+            elif each.name != UNFINISHED:
+                each.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
-    _unlock(lock)
-
-
-@contextlib.contextmanager
-def _alone(home: Path) -> Iterator[None]:
-    """No other process is in here for the same folder."""
-    with open(home / "lock", "wb") as file:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _try_lock(folder: Path) -> int | None:
-    """Lock it for as long as this process lives; None if another one has it."""
-    if fcntl is None:
-        return None
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def _unlock(lock: int | None) -> None:
-    if lock is not None:
-        os.close(lock)
+    locks.unlock(lock)

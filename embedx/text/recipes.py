@@ -82,7 +82,9 @@ def recipe_names() -> list[str]:
 
 def _folders() -> Iterator[Path]:
     yield Path()
-    yield Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "embedx"
+    own = os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "embedx")
+    if os.path.isdir(own):  # not so where a user has no home, or may not look into it
+        yield Path(own)
     package = Path(__file__).parents[1]
     for folder in (package / "_corpora", package.parent / "corpora"):  # in a wheel; in a checkout
         if folder.is_dir():

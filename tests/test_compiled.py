@@ -1,0 +1,107 @@
+"""Kernels on disk: found again, and done without where they are damaged or there is no room for them."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from needs import needs_compiler
+
+pytestmark = needs_compiler
+
+KERNELS = """
+from embedx.kernels.compiled import kernel
+
+@kernel
+def double(x):
+    return 2 * x
+
+@kernel
+def triple(x):
+    return 3 * x
+"""
+USE = """
+import sys; sys.path.insert(0, sys.argv[1])
+import small_kernels
+{before}
+print(small_kernels.double(21), small_kernels.triple(14))
+print(sum(sum(k.stats.cache_hits.values()) for k in (small_kernels.double, small_kernels.triple)))
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "small_kernels.py").write_text(KERNELS)
+    return tmp_path
+
+
+def used(place, before=""):
+    """Two kernels, used in a process of their own: how many of them were found on disk, and the lines of standard error."""
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    done = subprocess.run(
+        [sys.executable, "-c", USE.format(before=before), str(place)],
+        env=environment | {"EMBEDX_CACHE_DIR": str(place / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    results, hits = done.stdout.splitlines()
+    assert results == "42 42"
+    return int(hits), done.stderr.splitlines()
+
+
+def half(data):
+    return data[: len(data) // 2]
+
+
+def other_code(data):
+    """One byte changed in the machine code, which takes most of the file: nothing that Python's pickle could notice."""
+    place = len(data) * 3 // 4
+    return data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
+
+
+def test_kernels_are_found_again(place):
+    assert used(place) == (0, [])
+    assert used(place) == (2, [])
+
+
+@pytest.mark.parametrize(
+    ("files", "damage", "why"),
+    [
+        ("*.nbi", half, ""),
+        ("*.nbc", half, ""),
+        ("*.nb?", lambda data: b"", ""),
+        ("*.nbi", lambda data: b"\0" * len(data), ""),
+        ("*.nbc", other_code, "its hash is another one"),
+    ],
+    ids=["index cut", "code cut", "all empty", "index zeroed", "code changed"],
+)
+def test_damaged_kernels_are_compiled_anew_and_kept(place, files, damage, why):
+    used(place)
+    damaged = list((place / "cache" / "kernels").rglob(files))
+    assert len(damaged) >= 2
+    for file in damaged:
+        file.write_bytes(damage(file.read_bytes()))
+    hits, (line,) = used(place)
+    assert hits == 0
+    assert line.startswith(str(place / "cache" / "kernels"))
+    assert "compiled kernels cannot be read (small_kernels.double-" in line
+    assert line.endswith(f"{why}); they are compiled anew")
+    assert used(place) == (2, [])
+
+
+FULL = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))"  # no file may be larger
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_kernels_that_cannot_be_kept_are_used_all_the_same(place):
+    hits, (line,) = used(place, before=FULL)
+    assert hits == 0
+    assert "compiled kernels cannot be kept (File too large); make room there, or name another folder by" in line
+    assert used(place) == (0, [])  # nothing half-written is left
+    used(place)
+    for file in (place / "cache" / "kernels").rglob("*.nbi"):
+        file.write_bytes(half(file.read_bytes()))
+    hits, lines = used(place, before=FULL)  # nor can what is damaged be replaced then
+    assert (hits, len(lines)) == (0, 1)
