@@ -8,6 +8,7 @@ import io
 import lzma
 import os
 import struct
+import subprocess
 import sys
 import threading
 import types
@@ -295,7 +296,21 @@ def idx(array, code=0x08):
     return bytes([0, 0, code, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
 
 
-def test_float32_arrays_are_mapped_not_copied(tmp_path):
+def test_a_file_that_is_cut_off_after_it_was_read_changes_nothing(tmp_path):
+    """In a process of its own, which a page that is no longer there would end by SIGBUS."""
+    code = (
+        "import os, sys, numpy as np\nfrom embedx.labeled.read import read\n"
+        "np.save('x.npy', np.ones((1 << 18, 2), np.float32)); np.save('y.npy', np.zeros(1 << 18, np.int32))\n"
+        "data = read('x.npy', 'y.npy')\n"
+        "os.truncate('x.npy', 100); os.truncate('y.npy', 100)\n"
+        "print(data.features.sum(), data.labels.ids.sum())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "524288.0 0\n"), done.stderr
+
+
+def test_float32_arrays_that_take_most_of_the_memory_are_mapped_not_copied(tmp_path, monkeypatch):
+    monkeypatch.setattr("embedx.labeled.arrays.available_memory", lambda: 40)
     np.save(tmp_path / "x.npy", np.arange(6, dtype=np.float32).reshape(3, 2))
     np.save(tmp_path / "y.npy", np.array([0, 2, 1]))
     data = read(str(tmp_path / "x.npy"), str(tmp_path / "y.npy"))

@@ -10,7 +10,7 @@ from embedx.errors import EmbedxError
 from embedx.labeled.files import Lines, source_of
 from embedx.progress import Silent
 
-WHOLE = re.compile(r"[+-]?[0-9]+")
+WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")  # Python reads no number of more than 4,300 digits
 MOST_IDS = 2**31 - 1  # ids are int32
 
 

@@ -21,7 +21,7 @@ from scipy.sparse import csr_matrix, issparse
 
 from embedx.compiled import kernel
 from embedx.errors import EmbedxError
-from embedx.labeled.arrays import features_in, is_binary, label_ids_in, read_array
+from embedx.labeled.arrays import check_finite, features_in, is_binary, label_ids_in, read_array
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.files import Lines, head_of, source_of
 from embedx.labeled.known import Known, Numbering, decoded, read_names, settled
@@ -32,7 +32,8 @@ from embedx.text.sources import STANDARD_INPUT
 
 __all__ = ["Known", "read", "read_names", "read_training"]
 
-SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d+))?")
+SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
+URL_HOST = re.compile(r"\w+://[^/]*")
 IDX_NAME = re.compile(r"idx\d-")
 SILENT = Silent()
 
@@ -71,7 +72,7 @@ def _read(source: str, labels: str | None, progress: Progress, like: Known | Non
 def _split_named(source: str) -> tuple[str, str, int]:
     """(data file, split file, column) as `source` names them; no split is ""."""
     match = SPLIT.fullmatch(source)
-    if not match or os.path.exists(source) or re.fullmatch(r"\w+://[^/]*", match["data"]):  # the last has a user's name
+    if not match or os.path.exists(source) or URL_HOST.fullmatch(match["data"]):  # the last has a user's name
         return source, "", 0
     if os.path.exists(with_colon := source[match.start("split") :]):
         return match["data"], with_colon, 1
@@ -83,7 +84,7 @@ def _features(name: str, progress: Progress, like: Known | None) -> tuple[Labele
     source = source_of(name)
     head = head_of(source)
     if is_binary(head):
-        features = features_in(name, read_array(source, head))
+        features = features_in(name, read_array(source, head, progress))
         none = Labels(np.zeros(features.shape[0] + 1, np.int64), np.empty(0, np.int32))
         return _finished(name, features, none, Known(features.shape[1], 0), like, progress)
     if head and IDX_NAME.search(os.path.basename(name)):
@@ -128,7 +129,10 @@ def _finished(
     if issparse(features):
         if like:
             features = _cut(name, features, like.n_features, progress)
+        n_values = features.nnz
         features.sum_duplicates()
+        if features.nnz < n_values:  # sums may be too large
+            check_finite(name, features.data)
     elif like and features.shape[1] != like.n_features:
         raise EmbedxError(f"{name}: {features.shape[1]} features, but the training data have {like.n_features}; give the same")
     known = like or known
@@ -153,7 +157,7 @@ def _with_labels(data: Labeled, known: Known, file: str, progress: Progress, lik
     names = like.names if like else None
     by_name = like.by_name if like else False
     if is_binary(head):
-        offsets, ids, n_labels = label_ids_in(file, read_array(source, head))
+        offsets, ids, n_labels = label_ids_in(file, read_array(source, head, progress))
         if by_name:
             found, places = np.unique(ids, return_inverse=True)
             ids = settled([b"%d" % label for label in found.tolist()], by_name, names, file)[0][places]
@@ -195,7 +199,7 @@ def _split_rows(file: str, column: int, n_rows: int) -> np.ndarray:
             if not 1 <= column <= len(words):
                 raise lines.error(number, f"no column {column}, there are {len(words)}; choose one of them after the colon")
             word = words[column - 1].decode("utf-8", "replace")
-            if not (word.isdecimal() and 1 <= int(word) <= n_rows):
+            if not (word.isdecimal() and len(word) < 20 and 1 <= int(word) <= n_rows):
                 raise lines.error(number, f'"{word}" is no row of the data, which has rows 1 to {n_rows}; is it their split?')
             rows.append(int(word) - 1)
     return np.array(rows, np.int64)
