@@ -23,8 +23,8 @@ COMPRESSIONS = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz", b"\x
 
 # First bytes of files one may take for vectors, and what to do with them instead.
 FOREIGN = {
-    b"\x80": "a pickle, perhaps gensim's own format; `embedx eval` opens those through gensim, and "
-    "gensim's KeyedVectors.save_word2vec_format writes a file that embedx reads",
+    b"\x80": "a pickle, perhaps gensim's own format; opening it would run whatever code is in it: write the vectors by "
+    "gensim's KeyedVectors.save_word2vec_format or, if you trust where it is from, add --trust-pickle to `embedx eval`",
     b"\xba\x16\x4f\x2f": "a fastText .bin model; give the .vec file that fastText wrote beside it",
     b"\x93NUMPY": "a bare numpy array without words; give the model folder",
     b"PK\x03\x04": "a zip archive; unpack it first",

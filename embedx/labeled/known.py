@@ -69,6 +69,18 @@ def read_names(file: str) -> list[str]:
     return names
 
 
+def read_label_names(file: str) -> list[str]:
+    """The names of labels by id, each of which there is once. Raises `EmbedxError` for one that is missing or stands twice."""
+    names = read_names(file)
+    first: dict[str, int] = {}
+    for number, name in enumerate(names, 1):
+        if not name:
+            raise EmbedxError(f"{file}:{number}: no name; write the name of label {number - 1} there")
+        if first.setdefault(name, number) < number:
+            raise EmbedxError(f'{file}:{number}: the name "{name}" stands in line {first[name]} too; tell the two labels apart')
+    return names
+
+
 def decoded(lines: Lines, chunk: bytes) -> str:
     """The chunk just given as a string."""
     try:

@@ -13,6 +13,7 @@ Text may be compressed (.gz, .bz2, .xz, .zst), remote, or standard input.
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,13 +25,13 @@ from embedx.errors import EmbedxError
 from embedx.labeled.arrays import check_finite, features_in, is_binary, label_ids_in, read_array
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.files import Lines, head_of, source_of
-from embedx.labeled.known import Known, Numbering, decoded, read_names, settled
+from embedx.labeled.known import MOST_IDS, Known, Numbering, decoded, read_label_names, read_names, settled
 from embedx.labeled.sparse import HEADER, check_libsvm, read_libsvm, read_xc
 from embedx.labeled.words import is_fasttext, read_bags
 from embedx.progress import Progress, Silent
 from embedx.text.sources import STANDARD_INPUT
 
-__all__ = ["Known", "read", "read_names", "read_training"]
+__all__ = ["Known", "read", "read_label_names", "read_names", "read_training", "with_names"]
 
 SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
 URL_HOST = re.compile(r"\w+://[^/]*")
@@ -53,6 +54,30 @@ def read_training(source: str, labels: str | None = None, *, progress: Progress 
     if not len(data.labels.ids):
         raise EmbedxError(f"{source}: no row has a label; name the file of the labels with --train-labels")
     return data, known
+
+
+def with_names(data: Labeled, known: Known, names: Sequence[str], file: str) -> tuple[Labeled, Known]:
+    """Training data whose labels are called by the names that `file` gives to their ids.
+
+    Where the data say labels by name, as LIBSVM and fastText files do, these names must be whole numbers: they become the ids.
+    """
+    labels, n_labels = data.labels, known.n_labels
+    if known.by_name:
+        own = known.names or []
+        if others := [name for name in own if not (name.isdecimal() and name.isascii())]:
+            raise EmbedxError(
+                f'{file}: the labels of the training data have names already, such as "{others[0]}"; '
+                "leave out --label-names, which names labels that are whole numbers from 0"
+            )
+        n_labels = max(int(name) if len(name) < 20 else MOST_IDS for name in own) + 1
+    if len(names) < n_labels:
+        raise EmbedxError(
+            f"{file}: {len(names):,} names for {n_labels:,} labels, which count from 0; write one a line for each"
+        )
+    if known.by_name:
+        labels = Labels(labels.offsets, np.array([int(name) for name in own], np.int32)[labels.ids])
+    known = replace(known, n_labels=n_labels, names=list(names[:n_labels]), by_name=False)
+    return replace(data, labels=labels, n_labels=n_labels, names=known.names), known
 
 
 def _read(source: str, labels: str | None, progress: Progress, like: Known | None) -> tuple[Labeled, Known]:
