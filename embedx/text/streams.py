@@ -82,7 +82,7 @@ def open_source(source: Source) -> Counted:
     address = source.address
     try:
         if address == STANDARD_INPUT:
-            return Counted(sys.stdin.buffer, keep_open=True)
+            return _standard_input()
         if not is_url(address):
             return Counted(open(address, "rb", buffering=0))
         if address.startswith(("http://", "https://")):
@@ -94,6 +94,21 @@ def open_source(source: Source) -> Counted:
         return Counted(smart_open.open(address, "rb", compression="disable"))
     except Exception as error:  # every kind of storage has its own
         raise EmbedxError(f"{source.name}: cannot be opened ({_reason(error)}); check the name and your rights") from error
+
+
+def _standard_input() -> Counted:
+    """Standard input without the buffer of `sys.stdin`, whose lock a waiting reader holds.
+
+    The interpreter takes that lock at its end, to close `sys.stdin`, and aborts where another thread holds it. What was read
+    from `sys.stdin` before is not read again, nor what its buffer holds.
+    """
+    if sys.stdin is None:
+        raise OSError("it is closed")
+    try:
+        descriptor = sys.stdin.fileno()
+    except (AttributeError, OSError):  # something in memory stands for it
+        return Counted(sys.stdin.buffer, keep_open=True)
+    return Counted(io.FileIO(descriptor, closefd=False))
 
 
 def text_blocks(source: Source, file: Counted) -> Iterator[bytes]:
