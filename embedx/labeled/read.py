@@ -37,6 +37,7 @@ SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
 URL_HOST = re.compile(r"\w+://[^/]*")
 IDX_NAME = re.compile(r"idx\d-")
 SILENT = Silent()
+MOST_SPARE = 16  # ids for each label of a row, up to which a table of all ids is affordable
 
 
 def read(source: str, labels: str | None = None, *, progress: Progress = SILENT, like: Known | None = None) -> Labeled:
@@ -232,23 +233,28 @@ def _split_rows(file: str, column: int, n_rows: int) -> np.ndarray:
 
 def _distinct(labels: Labels) -> Labels:
     """Each label once in a row, at its first place."""
-    offsets, ids = labels.offsets.copy(), labels.ids.copy()
-    return Labels(offsets, ids[: collapse(offsets, ids)])
+    offsets, ids, found = labels.offsets.copy(), labels.ids.copy(), None
+    if ids.max(initial=0) > MOST_SPARE * len(ids):  # few ids far apart: numbered anew, the memory of them is small
+        found, places = np.unique(ids, return_inverse=True)
+        ids = places.astype(np.int32)
+    kept = collapse(offsets, ids, np.full(int(ids.max(initial=-1)) + 1, -1, np.int64))
+    return Labels(offsets, ids[:kept] if found is None else found[ids[:kept]])
 
 
 @kernel
-def collapse(offsets, ids):  # type: ignore[no-untyped-def]
-    """Keep in `ids`, and in `offsets`, the first of equal ids in each row; how many there are then."""
+def collapse(offsets, ids, last):  # type: ignore[no-untyped-def]
+    """Keep in `ids`, and in `offsets`, the first of equal ids in each row; how many there are then.
+
+    `last`, int64 (n_ids,), -1 at the start, becomes the last row that has each id.
+    """
     kept = 0
     start = offsets[0]
     for row in range(len(offsets) - 1):
         end = offsets[row + 1]
         offsets[row] = kept
         for i in range(start, end):
-            j = offsets[row]
-            while j < kept and ids[j] != ids[i]:
-                j += 1
-            if j == kept:
+            if last[ids[i]] != row:
+                last[ids[i]] = row
                 ids[kept] = ids[i]
                 kept += 1
         start = end
