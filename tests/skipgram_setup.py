@@ -2,6 +2,7 @@
 
 import numpy as np
 import reference
+from embedx.samplers.draws import new_draws
 
 from embedx.engine import blocks
 from embedx.engine import skipgram as engine
@@ -9,7 +10,6 @@ from embedx.engine.loading import load_kernel
 from embedx.kernels.random import stream_key
 from embedx.kernels.simd import aligned_zeros
 from embedx.run.progress import Silent
-from embedx.samplers.draws import new_draws
 from embedx.skipgram.task import ROWS, form_of
 from embedx.text.heldout import n_chunks
 from embedx.text.tokenizer import END_OF_SENTENCE

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from embedx.kernels.compiled import KERNEL_FOLDER
 
 posix = pytest.mark.skipif(os.name != "posix", reason="Windows gives each user temporary folders of his own")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -285,6 +286,52 @@ def test_no_objective_declares_a_setting_of_a_task():
     }
     for name, objective in OBJECTIVES.items():
         assert not of_tasks & set(settings_of(objective.Settings)), name
+
+
+@pytest.mark.parametrize("layout", ["{0} 1:1\n{1} 2:1\n", "__label__{0} a\n__label__{1} b\n"])
+def test_labels_are_called_by_their_names(home, layout):
+    (home / "few.txt").write_text(layout.format(2, 0) * 20)
+    (home / "names.txt").write_text("zero\none\ntwo\n")
+    options = ["--label-names", "names.txt", "--epochs", 3, "--test", "few.txt", "--output", "named", "--overwrite", "--json"]
+    done = embedx_run(home, "classify", "few.txt", *options)
+    assert json.loads(done.stdout)["test"]["accuracy"] == 1
+    best = [line.split("\t")[0] for line in embedx_run(home, "predict", "named", "few.txt").stdout.splitlines()]
+    assert best == ["two", "zero"] * 20
+    assert "accuracy\t1.0000" in embedx_run(home, "eval", "named", "--test", "few.txt").stdout
+
+
+def test_names_that_cannot_be_saved_are_told_before_training(home):
+    (home / "few.txt").write_text("2 1:1\n0 2:1\n")
+    (home / "names.txt").write_text("zero\none\nzero\n")
+    done = embedx_run(home, "classify", "few.txt", "--label-names", "names.txt", "--output", "twice", check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        'embedx: names.txt:3: the name "zero" stands in line 1 too; tell the two labels apart'
+    )
+    assert "examples" not in done.stderr
+    assert not (home / "twice").exists()
+
+
+class Payload:
+    """Makes a folder when it is unpickled."""
+
+    def __reduce__(self):
+        return os.mkdir, ("was-here",)
+
+
+def test_a_pickle_is_opened_only_by_who_trusts_it(home):
+    (home / "vectors.model").write_bytes(pickle.dumps(Payload()))
+    done = embedx_run(home, "eval", "vectors.model", check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "embedx: vectors.model: this is a pickle, perhaps gensim's own format; opening it would run whatever code is in it: "
+        "write the vectors by gensim's KeyedVectors.save_word2vec_format or, if you trust where it is from, add "
+        "--trust-pickle to `embedx eval`"
+    ]
+    assert not (home / "was-here").exists()
+    done = embedx_run(home, "eval", "vectors.model", "--trust-pickle", check=False)
+    assert "gensim finds no word vectors in it" in done.stderr
+    assert (home / "was-here").exists()
 
 
 @pytest.mark.parametrize(("objective", "is_told"), [("margin", True), ("softmax", False)])

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from embedx.samplers.draws import Draws
 from reference_classify import HIDDEN, Line, Probe, Problem, close
 from scipy import stats
 
@@ -13,7 +14,6 @@ from embedx.engine.optimizers import pay_all
 from embedx.kernels.random import stream_key
 from embedx.run.progress import Silent
 from embedx.samplers.alias import alias_table
-from embedx.samplers.draws import Draws
 from embedx.samplers.path import Paths
 
 NO_PATHS = Paths(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))

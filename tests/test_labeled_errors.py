@@ -3,9 +3,12 @@
 import gzip
 import io
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from scipy.sparse import csr_matrix, save_npz
 
 from embedx.errors import EmbedxError
@@ -136,6 +139,129 @@ def test_arrays_that_are_no_features_say_so(write, tmp_path):
     assert "x.npz: value 1 is not a finite float32" in message_of(str(tmp_path / "x.npz"))
     message = message_of(write(b"\1\2\3\4" + bytes(99), "train-images-idx3-ubyte"))
     assert "no IDX file: it begins with 01 02 03 04, not 00 00 TYPE DIMENSIONS; fetch it again" in message
+
+
+def npz(**arrays):
+    out = io.BytesIO()
+    np.savez(out, **arrays)
+    return out.getvalue()
+
+
+def compressed(indptr, indices, shape=(3, 5), format="csr", **others):
+    """A file as save_npz writes it, of whatever indices."""
+    arrays = {"indptr": np.array(indptr), "indices": np.array(indices), "data": np.ones(len(indices), np.float32)}
+    return npz(**arrays | {"shape": np.array(shape), "format": np.array(format.encode())} | others)
+
+
+OUT_OF_RANGE = "is not from 0 to {}, as its shape {} demands; correct the shape or write it again"
+INDICES = {  # of (3, 5)
+    "too large": (compressed([0, 1, 2, 3], [0, 5, 1]), "index 5 of value 2 " + OUT_OF_RANGE.format(4, (3, 5))),
+    "far too large": (compressed([0, 1, 2, 3], [0, 1, 10**9]), "index 1000000000 of value 3 " + OUT_OF_RANGE.format(4, (3, 5))),
+    "negative": (compressed([0, 1, 2, 3], [0, -1, 1]), "index -1 of value 2 " + OUT_OF_RANGE.format(4, (3, 5))),
+    "csc": (compressed([0, 1, 2, 3, 3, 3], [0, 3, 1], format="csc"), "index 3 of value 2 " + OUT_OF_RANGE.format(2, (3, 5))),
+    "falling": (compressed([0, 2, 1, 3], [0, 1, 2]), "indptr falls after 2 rows, where it may only rise; write it again"),
+    "falling to nothing": (compressed([0, 3, 9, 0], [0, 1, 2]), "indptr falls after 3 rows"),
+    "falling so far that its differences overflow": (
+        compressed(np.array([0, 2**31 - 1, -(2**31), 2], np.int32), [0, 1]),
+        "indptr falls after 2 rows",
+    ),
+    "negative pointers": (compressed([0, -1, -1, 3], [0, 1, 2]), "indptr falls after 1 rows"),
+    "too few pointers": (compressed([0, 3], [0, 1, 2]), "no readable sparse matrix of scipy.sparse.save_npz (index pointer"),
+    "too many pointers": (
+        compressed([0, 1, 2, 9], [0, 1, 2]),
+        "no readable sparse matrix of scipy.sparse.save_npz (Last value",
+    ),
+    "more values than indices": (compressed([0, 1, 2, 3], [0, 1, 2], data=np.ones(9)), "no readable sparse matrix"),
+    "blocks": (
+        compressed([0, 1], [9], (2, 4), "bsr", data=np.ones((1, 2, 2))),
+        "index 9 of value 1 " + OUT_OF_RANGE.format(1, (2, 4)),
+    ),
+    "blocks that do not fit": (
+        compressed([0, 1], [0], (3, 5), "bsr", data=np.ones((1, 2, 2))),
+        "blocks of (2, 2) do not divide the shape (3, 5); write it again",
+    ),
+    "blocks of nothing": (compressed([0, 1], [0], (3, 5), "bsr", data=np.ones((1, 0, 0))), "no readable sparse matrix"),
+    "coordinates": (
+        npz(row=[0, 1], col=[0, 5], data=[1.0, 2.0], shape=[3, 5], format=b"coo"),
+        "no readable sparse matrix of scipy.sparse.save_npz (axis 1 index 5 exceeds matrix dimension 5)",
+    ),
+    "too many columns": (
+        compressed([0, 1, 1, 1], [0], (3, 2**31)),
+        "2147483648 columns, more than the 2147483647 there can be; correct its shape",
+    ),
+    "too many rows": (
+        npz(row=[0], col=[0], data=[1.0], shape=[10**14, 5], format=b"coo"),
+        "100000000000000 rows do not fit into memory; correct its shape",
+    ),
+    "a shape below zero": (compressed([0, 1], [0], (-1, 5)), "no readable sparse matrix"),
+    "another format": (compressed([0, 1], [0], (1, 5), "lil"), "no readable sparse matrix"),
+    "pickled": (
+        compressed([0, 1], [0], (1, 5), data=np.array([None])),
+        "no readable sparse matrix of scipy.sparse.save_npz (Object",
+    ),
+}
+
+
+@pytest.mark.parametrize("content", INDICES.values(), ids=list(INDICES))
+@pytest.mark.filterwarnings("error")
+def test_indices_that_leave_the_matrix_are_told_before_compiled_code_follows_them(write, content):
+    content, message = content
+    assert f"x.npz: {message}" in message_of(write(content, "x.npz"))
+    assert f"x.npz: {message}" in message_of(write(npy(np.eye(3)), "x.npy"), write(content, "x.npz"))  # as labels
+
+
+NUMBERS = st.integers(-2, 6)
+
+
+@given(st.sampled_from(["csr", "csc"]), st.lists(NUMBERS, min_size=1, max_size=5), st.lists(NUMBERS, max_size=5), st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
+def test_sparse_files_of_any_numbers_are_read_as_they_say_or_refused(write, format, indptr, indices, data):
+    shape = data.draw(st.sampled_from([(len(indptr) - 1, 5), (5, len(indptr) - 1), (2, 2)]))
+    name = write(compressed([0, *indptr[1:]], indices, shape, format), "x.npz")
+    lines = np.array(shape)[[0, 1] if format == "csr" else [1, 0]]
+    rises = all(a <= b for a, b in pairwise([0, *indptr[1:]])) and indptr[1:][-1:] <= [len(indices)]
+    used = indices[: indptr[-1]] if len(indptr) > 1 else []
+    if not (shape[0] and lines[0] == len(indptr) - 1 and rises and all(0 <= i < lines[1] for i in used)):
+        message_of(name)
+        return
+    dense = np.zeros(lines)
+    for line, (start, end) in enumerate(pairwise([0, *indptr[1:]])):
+        for i in indices[start:end]:
+            dense[line, i] += 1
+    np.testing.assert_array_equal(read(name).features.toarray(), dense if format == "csr" else dense.T)
+
+
+def test_marks_of_labels_are_finite_numbers(write, tmp_path):
+    x = write(npy(np.eye(1)), "x.npy")
+    save_npz(tmp_path / "y.npz", csr_matrix(np.array([[np.nan, 1]])))
+    assert "y.npz: value 1 is not a finite float32; mend or scale it" in message_of(x, str(tmp_path / "y.npz"))
+    save_npz(tmp_path / "y.npz", csr_matrix(np.array([[1j, 1]])))
+    message = message_of(x, str(tmp_path / "y.npz"))
+    assert "y.npz: a matrix of complex128; labels are marked by numbers other than 0" in message
+
+
+def test_sums_of_values_are_finite_too(write):
+    assert "train.txt: value 1 is not a finite float32" in message_of(write("1 3 2\n0 1:3e38 1:3e38 2:1\n"))
+    assert "x.npz: value 1 is not a finite float32" in message_of(
+        write(compressed([0, 2], [1, 1], (1, 5), data=np.full(2, 3e38, np.float32)), "x.npz")
+    )
+
+
+def test_headers_that_python_cannot_parse_say_so(write):
+    start = b"\x93NUMPY\x01\x00" + (9000).to_bytes(2, "little")
+    assert "x.npy: no readable array of numpy.save" in message_of(write(start + b"(" * 9000, "x.npy"))
+    message = message_of(write(b"PK\x03\x04" + bytes(100), "x.npz"))
+    assert "x.npz: no readable sparse matrix of scipy.sparse.save_npz" in message
+
+
+@pytest.mark.parametrize("digits", ["1" * 5000, "0" * 5000 + "1"])
+def test_numbers_that_python_does_not_read_say_so(write, digits):
+    assert "train.txt:1: no known format" in message_of(write(f"{digits} 3 2\n0 0:1\n"))
+    assert "is too large" in message_of(write(npy(np.eye(1)), "x.npy"), write(f"{digits}\n", "y.txt"))
+    data = write("1 3 2\n0 0:1\n")
+    assert "is no row of the data, which has rows 1 to 1" in message_of(f"{data}@{write(digits, 'split.txt')}")
+    assert "cannot be opened" in message_of(f"{data}@split.txt:{digits}")
+    assert read(write(f"{digits} 1:1\n2 1:1\n")).names == [digits, "2"]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import io
 import lzma
 import os
 import struct
+import subprocess
 import sys
 import threading
 import types
@@ -23,7 +24,7 @@ from scipy.sparse import csc_matrix, csr_matrix, save_npz
 
 from embedx.errors import EmbedxError
 from embedx.labeled.files import Lines, source_of
-from embedx.labeled.read import Known, read, read_names, read_training
+from embedx.labeled.read import Known, read, read_label_names, read_names, read_training, with_names
 from embedx.run.progress import Silent
 
 PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.ZstdCompressor().compress}
@@ -295,10 +296,28 @@ def idx(array, code=0x08):
     return bytes([0, 0, code, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
 
 
-def test_float32_arrays_are_mapped_not_copied(tmp_path):
+def test_a_file_that_is_cut_off_after_it_was_read_changes_nothing(tmp_path):
+    """In a process of its own, which a page that is no longer there would end by SIGBUS."""
+    code = (
+        "import os, sys, numpy as np\nfrom embedx.labeled.read import read\n"
+        "np.save('x.npy', np.ones((1 << 18, 2), np.float32)); np.save('y.npy', np.zeros(1 << 18, np.int32))\n"
+        "data = read('x.npy', 'y.npy')\n"
+        "os.truncate('x.npy', 100); os.truncate('y.npy', 100)\n"
+        "print(data.features.sum(), data.labels.ids.sum())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "524288.0 0\n"), done.stderr
+
+
+def test_float32_arrays_that_take_most_of_the_memory_are_mapped_not_copied(tmp_path, monkeypatch):
+    monkeypatch.setattr("embedx.labeled.arrays.available_memory", lambda: 40)
     np.save(tmp_path / "x.npy", np.arange(6, dtype=np.float32).reshape(3, 2))
     np.save(tmp_path / "y.npy", np.array([0, 2, 1]))
-    data = read(str(tmp_path / "x.npy"), str(tmp_path / "y.npy"))
+    notes = Notes()
+    data = read(str(tmp_path / "x.npy"), str(tmp_path / "y.npy"), progress=notes)
+    assert [note.partition(": ")[2] for note in notes.notes] == [
+        "0.0 GB stay on disk, for they are more than half of the memory there is; leave the file as it is until the end"
+    ] * 2
     assert isinstance(data.features, np.memmap) or isinstance(data.features.base, np.memmap)
     assert data.features.tolist() == [[0, 1], [2, 3], [4, 5]]
     assert label_rows(data) == [[0], [2], [1]]
@@ -361,6 +380,55 @@ def test_names_are_lines_or_the_last_column(write):
     assert read_names(write("0\t12\tcat\n1\t7\tbig dog\n")) == ["cat", "big dog"]
     with pytest.raises(EmbedxError, match=r'train.txt:2: id "2" instead of 1; number the lines from 0, in order'):
         read_names(write("0\tcat\n2\tdog\n"))
+
+
+def test_each_label_name_stands_once(write):
+    assert read_label_names(write("cat\nbig dog\n")) == ["cat", "big dog"]
+    with pytest.raises(EmbedxError, match=r'train.txt:3: the name "cat" stands in line 1 too; tell the two labels apart'):
+        read_label_names(write("cat\ndog\n cat\n"))
+    with pytest.raises(EmbedxError, match=r"train.txt:2: no name; write the name of label 1 there"):
+        read_label_names(write("cat\n\ndog\n"))
+
+
+NAMES = ["zero", "one", "two", "three"]
+
+
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [
+        ("2 2 3\n2 0:1\n0 1:1\n", "2 2 3\n0 1:1\n2,1 0:1\n"),
+        ("2 1:1\n0 2:1\n", "0 2:1\n2,1 1:1\n"),
+        ("__label__2 a\n__label__0 b\n", "__label__0 b\n__label__2 __label__1 a\n"),
+    ],
+    ids=["XC", "LIBSVM", "fastText"],
+)
+def test_names_belong_to_the_ids_that_files_say_whatever_their_format(write, train, test):
+    data, known = with_names(*read_training(write(train)), NAMES, "names.txt")
+    assert known.names == data.names == NAMES[:3]
+    assert data.n_labels == known.n_labels == 3
+    assert [[known.names[k] for k in row] for row in label_rows(data)] == [["two"], ["zero"]]
+    tested = read(write(test, "test.txt"), like=known)
+    assert [[known.names[k] for k in row] for row in label_rows(tested)] == [["zero"], ["two", "one"]]
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ("1 2 5\n0 0:1\n", "names.txt: 4 names for 5 labels, which count from 0; write one a line for each"),
+        ("4 1:1\n", "names.txt: 4 names for 5 labels, which count from 0"),
+        ("99999999999999999999 1:1\n", "names.txt: 4 names for 2,147,483,648 labels"),
+        ("0 1:1\n-1 1:1\n", 'names.txt: the labels of the training data have names already, such as "-1"; leave out --label-n'),
+        ("__label__cat a\n__label__1 b\n", 'names.txt: the labels of the training data have names already, such as "cat"'),
+    ],
+)
+def test_names_that_cannot_apply_are_refused(write, train, message):
+    with pytest.raises(EmbedxError, match=message):
+        with_names(*read_training(write(train)), NAMES, "names.txt")
+
+
+def test_labels_far_apart_are_kept_once_too(write):
+    data = read(write("1 9 2147483647\n2147483646,5,2147483646,7,5 1:1\n"))
+    assert label_rows(data) == [[2147483646, 5, 7]]
 
 
 # Real data ------------------------------------------------------------------------------------------------------------------

@@ -300,7 +300,8 @@ def test_an_empty_folder_can_be_overwritten(tmp_path):
 SAVE_AND_DIE = """
 import os, signal, sys, numpy as np
 from pathlib import Path
-from embedx import folder, model
+from embedx.run import folder
+from embedx.vectors import model
 real, calls = getattr({owner}, "{step}"), []
 def step(*arguments, **options):
     if len(calls) == {number}:
@@ -344,7 +345,7 @@ def test_what_a_killed_process_leaves_is_deleted_by_the_next(tmp_path, owner, st
 
 
 def test_what_a_living_process_writes_is_not_swept(tmp_path, monkeypatch):
-    from embedx import folder as on_disk
+    from embedx.run import folder as on_disk
 
     write_array, within = on_disk.write_array, []
 
@@ -362,7 +363,7 @@ def test_what_a_living_process_writes_is_not_swept(tmp_path, monkeypatch):
 
 
 def test_a_model_that_another_process_saves_meanwhile_is_not_overwritten_unasked(tmp_path, monkeypatch):
-    from embedx import folder as on_disk
+    from embedx.run import folder as on_disk
 
     write_array, other = on_disk.write_array, toy(seed=2)
 

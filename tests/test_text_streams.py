@@ -6,6 +6,7 @@ import http.server
 import io
 import lzma
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -112,6 +113,27 @@ def test_standard_input_is_read(monkeypatch):
     monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(gzip.compress(TEXT))))
     assert read("-") == TEXT
     assert not sys.stdin.buffer.closed
+
+
+def test_closed_standard_input_is_said(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(EmbedxError, match="-: cannot be opened \\(it is closed\\)"):
+        read("-")
+
+
+def test_the_program_may_end_while_a_thread_waits_for_standard_input():
+    """Python takes the lock of sys.stdin's buffer at its end, and aborts if a thread has it."""
+    code = (
+        "import sys, time\nfrom embedx.text.sources import resolve\nfrom embedx.text.streams import ReadAhead\n"
+        "blocks = ReadAhead(resolve(['-']))\n"
+        "while (frame := sys._current_frames().get(blocks._thread.ident)) is None or frame.f_code.co_name != 'readinto':\n"
+        "    time.sleep(0.01)\n"
+        "time.sleep(0.2)\n"
+        "sys.exit(7)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.wait(60)
+        assert (process.returncode, process.stderr.read()) == (7, "")
 
 
 @pytest.fixture

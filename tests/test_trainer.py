@@ -116,6 +116,29 @@ def test_work_goes_to_its_end_however_often_ctrl_c_is_pressed():
     assert to_the_end(work) == "saved"
 
 
+def test_an_interrupt_between_start_and_the_news_of_it_does_not_do_the_work_twice(monkeypatch):
+    times = []
+
+    class Interrupted(threading.Thread):
+        interrupts = 1
+        ident = None  # not told yet
+
+        def start(self):
+            super().start()
+            if Interrupted.interrupts:
+                Interrupted.interrupts -= 1
+                raise KeyboardInterrupt
+
+    def work():
+        times.append(True)
+        time.sleep(0.1)
+        return "saved"
+
+    monkeypatch.setattr(threading, "Thread", Interrupted)
+    assert to_the_end(work) == "saved"
+    assert len(times) == 1
+
+
 def test_an_error_of_such_work_is_raised():
     with pytest.raises(ZeroDivisionError):
         to_the_end(lambda: 1 / 0)

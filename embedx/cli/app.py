@@ -259,7 +259,8 @@ def classify(
     test: Annotated[str | None, typer.Option("--test", help="data to score the classifier on")] = None,
     test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
     label_names: Annotated[
-        str | None, typer.Option("--label-names", help="what labels are called: a name a line, or ID TAB ... TAB NAME")
+        str | None,
+        typer.Option("--label-names", help="what labels from 0 on are called: a name a line, or ID TAB ... TAB NAME"),
     ] = None,
     objective: Annotated[str, typer.Option("--objective", help="the output layer")] = "softmax",
     output: Annotated[Path | None, typer.Option("--output", help="folder to write; by default TRAIN.OBJECTIVE.embedx")] = None,
@@ -315,7 +316,9 @@ def predict(
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="model folder, word2vec, .vec or gensim file")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="model folder, word2vec or .vec file, or gensim's with --trust-pickle")
+    ],
     other: Annotated[str | None, typer.Argument(metavar="[OTHER]", help="a second model, to be compared pair by pair")] = None,
     pairs: Annotated[
         list[Path] | None, typer.Option("--pairs", help="word pairs with scores, instead of the packaged sets")
@@ -337,6 +340,9 @@ def evaluate(
     seed: Annotated[int, typer.Option("--seed", min=0, help="of the bootstrap, and of the held-out pairs")] = 0,
     test: Annotated[str | None, typer.Option("--test", help="classifiers: the data to score them on")] = None,
     test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
+    trust_pickle: Annotated[
+        bool, typer.Option("--trust-pickle", help="open files of gensim's own format, which may run any code that is in them")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Score word vectors on similarity and analogies, by gensim, or on --heldout text, or a classifier on --test data."""
@@ -365,7 +371,14 @@ def evaluate(
     from embedx.evaluation import words
 
     report = words.evaluate(
-        model, other, pairs=pairs or (), analogies=analogies, candidates=candidates, seed=seed, progress=Reporter(sys.stderr)
+        model,
+        other,
+        pairs=pairs or (),
+        analogies=analogies,
+        candidates=candidates,
+        seed=seed,
+        trust_pickle=trust_pickle,
+        progress=Reporter(sys.stderr),
     )
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)

@@ -1,6 +1,5 @@
 """What a command does between its options and the library: choose the settings, the objective, the data, the output folder."""
 
-import dataclasses
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -99,9 +98,7 @@ def classify(
     settings = ClassifySettings.from_options(typed)
     objective = found(found.Settings.from_options(typed))
     progress.note(f"embedx classify {train_source} --objective {objective_name} --output {folder}")
-    training, test, known = labelled_data(train_source, train_labels, test_source, test_labels, progress)
-    if label_names is not None:
-        known = dataclasses.replace(known, names=_names(label_names, known.n_labels))
+    training, test, known = labelled_data(train_source, train_labels, test_source, test_labels, label_names, progress)
     settings = classification.resolved(settings, objective, training)
     own_options = samplers.own_options(typed)
     drawing = next(each for each in reversed(classification.chosen_samplers(objective, settings, own_options)) if each)
@@ -126,21 +123,32 @@ def classify(
 
 
 def labelled_data(
-    train: str, train_labels: str | None, test: str | None, test_labels: str | None, progress: Progress
+    train: str,
+    train_labels: str | None,
+    test: str | None,
+    test_labels: str | None,
+    label_names: str | None,
+    progress: Progress,
 ) -> tuple["Labeled", "Labeled | None", "Known"]:
     """Training data, test data and what the latter are read like; `digits` are generated with test data of their own."""
     from embedx.labeled.digits import named
     from embedx.labeled.known import Known
-    from embedx.labeled.read import read, read_training
+    from embedx.labeled.read import read, read_label_names, read_training, with_names
 
+    names = None if label_names is None else read_label_names(label_names)
     if pair := named(train):
         if train_labels or test:
             raise EmbedxError(f"{train}: is generated with labels and test data of its own")
         training, own_test = pair
-        return training, own_test, Known(training.n_features, training.n_labels, training.names)
+        known = Known(training.n_features, training.n_labels, training.names)
+        if names is not None:
+            training, known = with_names(training, known, names, str(label_names))
+        return training, own_test, known
     if test is not None and not os.path.exists(test.split("@")[0]) and "://" not in test:
         raise EmbedxError(f"{test}: no such file, for --test")
     training, known = read_training(train, train_labels, progress=progress)
+    if names is not None:
+        training, known = with_names(training, known, names, str(label_names))
     return training, read(test, test_labels, progress=progress, like=known) if test else None, known
 
 
@@ -153,16 +161,6 @@ def validation_data(settings: "ClassifySettings", known: "Known", progress: Prog
     except ValueError:
         return read(str(settings.validation), settings.validation_labels, progress=progress, like=known)
     return None
-
-
-def _names(file: str, n_labels: int) -> list[str]:
-    """The names of the labels; those without one keep their number."""
-    from embedx.labeled.known import read_names
-
-    names = read_names(file)
-    if len(names) < n_labels:
-        raise EmbedxError(f"{file}: {len(names):,} names for {n_labels:,} labels; write one a line for each")
-    return names[:n_labels]
 
 
 def predict(

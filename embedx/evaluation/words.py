@@ -215,9 +215,13 @@ def score(vectors: "WordVectors | Any", tests: Sequence[Test] | None = None, pro
         return [test.ask(keyed, progress or Silent()) for test in tests]
 
 
-def open_vectors(path: str | Path, progress: Progress) -> "WordVectors | Any":
-    """The word vectors of whatever `embedx.vectors.model.load` reads, and of gensim's own files, which only gensim can open."""
-    if Path(path).is_file():
+def open_vectors(path: str | Path, progress: Progress, trust_pickle: bool = False) -> "WordVectors | Any":
+    """The word vectors of whatever `embedx.vectors.model.load` reads.
+
+    With `trust_pickle` also those of gensim's own files, which are pickles: opening one runs whatever code is in it. Without,
+    they are an `EmbedxError`.
+    """
+    if trust_pickle and Path(path).is_file():
         with Path(path).open("rb") as file:
             pickled = file.read(1) == b"\x80"
         if pickled:
@@ -459,12 +463,14 @@ def evaluate(
     analogies: Path | None = None,
     candidates: int = ANALOGY_CANDIDATES,
     seed: int = 0,
+    trust_pickle: bool = False,
     progress: Progress | None = None,
 ) -> Report:
     """Score one model, or two with the difference between them, on the files given; without any, on the default tests.
 
     candidates  how many words, from the most frequent, analogies know and are answered with
     seed        of the resampling; the same for both models
+    trust_pickle  see `open_vectors`
     """
     if candidates < 1:
         raise EmbedxError(f"--candidates {candidates}: must be at least 1")
@@ -477,7 +483,7 @@ def evaluate(
         for test in tests or default_tests()
     ]
     paths = [model_path] if other_path is None else [model_path, other_path]
-    answers = [score(open_vectors(path, progress), tests, progress) for path in paths]
+    answers = [score(open_vectors(path, progress, trust_pickle), tests, progress) for path in paths]
     scores, notes = [], []
     for each in zip(*answers, strict=True):
         for path, answer in zip(paths, each, strict=True):

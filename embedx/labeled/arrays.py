@@ -1,8 +1,13 @@
-"""Binary files: NumPy's .npy, SciPy's sparse .npz, and IDX, the format of MNIST."""
+"""Binary files: NumPy's .npy, SciPy's sparse .npz, and IDX, the format of MNIST.
+
+Compiled code takes the word of an index array, and a memory-mapped file that is cut off while it is mapped ends the process
+with SIGBUS. So index arrays are checked when they are read, and arrays are read into memory; only one that takes more than
+MOST_READ of the memory stays mapped, which is said.
+"""
 
 import io
 import math
-import zipfile
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +15,9 @@ from scipy.sparse import csr_matrix, issparse, load_npz
 
 from embedx.errors import EmbedxError
 from embedx.labeled.files import content_of, one_line
+from embedx.labeled.known import MOST_IDS
+from embedx.run.memory import available_memory
+from embedx.run.progress import Progress
 from embedx.text.sources import Source, is_url
 
 NUMPY_START, ZIP_START = b"\x93NUMPY", b"PK\x03\x04"
@@ -17,6 +25,7 @@ NUMPY_START, ZIP_START = b"\x93NUMPY", b"PK\x03\x04"
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 MOST_IDX_DIMENSIONS = 8
 CHECK_BYTES = 1 << 24
+MOST_READ = 0.5  # of the memory that is available; the parameters and their optimiser need the rest
 
 
 def is_binary(head: bytes) -> bool:
@@ -24,17 +33,19 @@ def is_binary(head: bytes) -> bool:
     return head.startswith((NUMPY_START, ZIP_START)) or _is_idx(head)
 
 
-def read_array(source: Source, head: bytes) -> Any:
-    """The array in the file: np.ndarray, mapped where that is possible, or csr_matrix."""
+def read_array(source: Source, head: bytes, progress: Progress) -> Any:
+    """The array in the file: np.ndarray, mapped if it is too large to be read, or csr_matrix whose indices are in range."""
     if _is_idx(head):
         return _idx(source.name, content_of(source))
+    is_sparse = head.startswith(ZIP_START)
     try:
-        if head.startswith(ZIP_START):
-            return csr_matrix(load_npz(_file(source)))
-        # Only a file on disk, not packed, can be mapped.
-        return np.load(_file(source), mmap_mode=None if _is_far(source) else "r", allow_pickle=False)
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        kind = "sparse matrix of scipy.sparse.save_npz" if head.startswith(ZIP_START) else "array of numpy.save"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is wrong is an error, below
+            return _sparse(source) if is_sparse else _dense(source, progress)
+    except EmbedxError:
+        raise
+    except Exception as error:  # damaged bytes make numpy, scipy and zipfile fail in many ways
+        kind = "sparse matrix of scipy.sparse.save_npz" if is_sparse else "array of numpy.save"
         raise EmbedxError(f"{source.name}: no readable {kind} ({one_line(error)}); write it again") from error
 
 
@@ -51,14 +62,17 @@ def features_in(name: str, array: Any) -> Any:
             features = csr_matrix(array, dtype=np.float32)
             values = features.data
         else:
-            features = values = np.ascontiguousarray(array.reshape(len(array), -1), np.float32)
-    _check_finite(name, values)
+            features = values = np.ascontiguousarray(array.reshape(len(array), math.prod(array.shape[1:])), np.float32)
+    check_finite(name, values)
     return features
 
 
 def label_ids_in(name: str, array: Any) -> tuple[np.ndarray, np.ndarray, int]:
     """(offsets, ids, n_labels) of integers (n_rows,) or of a sparse indicator matrix (n_rows, n_labels)."""
     if issparse(array):
+        if array.dtype.kind not in "biuf":
+            raise EmbedxError(f"{name}: a matrix of {array.dtype}; labels are marked by numbers other than 0")
+        check_finite(name, array.data)
         matrix = csr_matrix(array)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
@@ -75,8 +89,54 @@ def label_ids_in(name: str, array: Any) -> tuple[np.ndarray, np.ndarray, int]:
     return np.arange(len(ids) + 1, dtype=np.int64), ids, int(ids.max(initial=-1)) + 1
 
 
-def _file(source: Source) -> Any:
-    return io.BytesIO(content_of(source)) if _is_far(source) else source.name
+def _dense(source: Source, progress: Progress) -> np.ndarray:
+    if _is_far(source):
+        return np.asarray(np.load(io.BytesIO(content_of(source)), allow_pickle=False))
+    # Only a file on disk, not packed, can be mapped; this looks at its header and its size.
+    mapped: np.ndarray = np.load(source.name, mmap_mode="r", allow_pickle=False)
+    if mapped.nbytes <= MOST_READ * available_memory():
+        return np.asarray(np.load(source.name, allow_pickle=False))
+    progress.note(
+        f"{source.name}: {mapped.nbytes / 1e9:.1f} GB stay on disk, for they are more than half of the memory there is; "
+        "leave the file as it is until the end"
+    )
+    return mapped
+
+
+def _sparse(source: Source) -> csr_matrix:
+    # Not by its name: numpy leaves a damaged file open.
+    with io.BytesIO(content_of(source)) if _is_far(source) else open(source.name, "rb") as file:
+        matrix = load_npz(file)
+    if matrix.ndim != 2:
+        raise ValueError(f"{matrix.ndim} dimensions")
+    n_rows, n_columns = matrix.shape
+    if n_columns > MOST_IDS:
+        raise EmbedxError(f"{source.name}: {n_columns} columns, more than the {MOST_IDS} there can be; correct its shape")
+    if matrix.format != "csr" and 8 * n_rows > available_memory():  # what csr needs whatever the values
+        raise EmbedxError(f"{source.name}: {n_rows} rows do not fit into memory; correct its shape")
+    _check_indices(source.name, matrix)
+    return csr_matrix(matrix)
+
+
+def _check_indices(name: str, matrix: Any) -> None:
+    """`EmbedxError` unless the index arrays stay within the matrix; scipy's own check passes some that do not."""
+    if matrix.format not in ("csr", "csc", "bsr"):
+        return  # scipy checks coo, and diagonals need no check
+    lines, length = ("columns", matrix.shape[0]) if matrix.format == "csc" else ("rows", matrix.shape[1])
+    if matrix.format == "bsr":
+        lines, sizes = "blocks of rows", matrix.blocksize
+        if any(n % size for n, size in zip(matrix.shape, sizes, strict=True)):
+            raise EmbedxError(f"{name}: blocks of {sizes} do not divide the shape {matrix.shape}; write it again")
+        length //= sizes[1]
+    falls = np.flatnonzero(matrix.indptr[1:] < matrix.indptr[:-1])  # not by np.diff, which may overflow
+    if len(falls):
+        raise EmbedxError(f"{name}: indptr falls after {falls[0] + 1} {lines}, where it may only rise; write it again")
+    out = np.flatnonzero((matrix.indices < 0) | (matrix.indices >= length))
+    if len(out):
+        raise EmbedxError(
+            f"{name}: index {matrix.indices[out[0]]} of value {out[0] + 1} is not from 0 to {length - 1}, as its shape "
+            f"{tuple(map(int, matrix.shape))} demands; correct the shape or write it again"
+        )
 
 
 def _is_far(source: Source) -> bool:
@@ -100,8 +160,8 @@ def _idx(name: str, content: bytes) -> np.ndarray:
     return np.frombuffer(content, dtype, offset=start).reshape(shape)
 
 
-def _check_finite(name: str, values: np.ndarray) -> None:
-    """Some rows at a time, because a mapped array may be larger than memory."""
+def check_finite(name: str, values: np.ndarray) -> None:
+    """`EmbedxError` if some value is not finite; some rows at a time, because a mapped array may be larger than memory."""
     width = values[:1].size or 1
     step = max(CHECK_BYTES // (4 * width), 1)
     for first in range(0, len(values), step):

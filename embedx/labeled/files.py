@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from embedx.errors import EmbedxError
 from embedx.run.progress import Progress
 from embedx.text.sources import STANDARD_INPUT, Source, is_url
-from embedx.text.streams import DAMAGED, ReadAhead, _unpacked, open_source
+from embedx.text.streams import BLOCK_BYTES, DAMAGED, ReadAhead, _unpacked, open_source
 
 UTF8_MARK = b"\xef\xbb\xbf"
 HEAD_BYTES = 512
@@ -92,30 +92,44 @@ class Lines:
 
     def _read(self, source: Source, progress: Progress) -> Iterator[bytes]:
         progress.start("reading", source.size, "B")
-        pieces: list[bytes] = []  # of a line that goes on, or empty lines, which may be the last
-        is_first = True
+        pieces: list[bytes] = []  # of a line that goes on
+        n_empty = 0  # lines before it, held back as a number because they may be the last
+        is_first = is_head = True
         with ReadAhead([source]) as blocks:
             for _, block, stored in blocks:
                 if is_first:
                     block = block.removeprefix(UTF8_MARK)
                     is_first = False
-                pieces.append(block)
-                if b"\n" in block:
-                    text = b"".join(pieces)
-                    end = _end_of_lines(text)
-                    pieces = [text[end:]]
-                    if end:
-                        yield text[:end]
+                end = block.rfind(b"\n") + 1
+                if end:
+                    lines = b"".join([*pieces, block[:end]])
+                    pieces = []
+                    end_of_text = _end_of_text(lines)
+                    if end_of_text and is_head:  # by which the format is told: not of empty lines alone
+                        lines, end_of_text, n_empty = b"\n" * n_empty + lines, end_of_text + n_empty, 0
+                        is_head = False
+                    if end_of_text:
+                        yield from _empty_lines(n_empty)
+                        yield lines[:end_of_text]
+                        n_empty = 0
+                    n_empty += lines.count(b"\n", end_of_text)
+                pieces.append(block[end:])
                 progress.update(stored)
         last = b"".join(pieces)
-        if last.strip(b"\r\n"):
-            yield last + b"\n"
+        if last.strip(b"\r"):
+            yield b"\n" * n_empty + last + b"\n"
         else:
-            self.n_empty_at_end = last.count(b"\n")
+            self.n_empty_at_end = n_empty
         progress.finish()
 
 
-def _end_of_lines(text: bytes) -> int:
-    """Where the last line ends that is finished and not empty; 0 if there is none."""
-    n = len(text.rstrip(b"\r\n"))
-    return (text.find(b"\n", n) + 1 or text.rfind(b"\n", 0, n) + 1) if n else 0
+def _end_of_text(lines: bytes) -> int:
+    """Where the last line ends that is not empty; 0 if there is none."""
+    n = len(lines.rstrip(b"\r\n"))
+    return lines.index(b"\n", n) + 1 if n else 0
+
+
+def _empty_lines(n: int) -> Iterator[bytes]:
+    """So many of them, some at a time."""
+    for start in range(0, n, BLOCK_BYTES):
+        yield b"\n" * min(BLOCK_BYTES, n - start)

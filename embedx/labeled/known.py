@@ -10,7 +10,7 @@ from embedx.errors import EmbedxError
 from embedx.labeled.files import Lines, source_of
 from embedx.run.progress import Silent
 
-WHOLE = re.compile(r"[+-]?[0-9]+")
+WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")  # Python reads no number of more than 4,300 digits
 MOST_IDS = 2**31 - 1  # ids are int32
 
 
@@ -66,6 +66,18 @@ def read_names(file: str) -> list[str]:
                     len(names) + 1, f'id "{columns[0]}" instead of {len(names)}; number the lines from 0, in order'
                 )
             names.append(columns[-1].strip())
+    return names
+
+
+def read_label_names(file: str) -> list[str]:
+    """The names of labels by id, each of which there is once. Raises `EmbedxError` for one that is missing or stands twice."""
+    names = read_names(file)
+    first: dict[str, int] = {}
+    for number, name in enumerate(names, 1):
+        if not name:
+            raise EmbedxError(f"{file}:{number}: no name; write the name of label {number - 1} there")
+        if first.setdefault(name, number) < number:
+            raise EmbedxError(f'{file}:{number}: the name "{name}" stands in line {first[name]} too; tell the two labels apart')
     return names
 
 

@@ -13,6 +13,7 @@ Text may be compressed (.gz, .bz2, .xz, .zst), remote, or standard input.
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,20 +22,22 @@ from scipy.sparse import csr_matrix, issparse
 
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
-from embedx.labeled.arrays import features_in, is_binary, label_ids_in, read_array
+from embedx.labeled.arrays import check_finite, features_in, is_binary, label_ids_in, read_array
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.files import Lines, head_of, source_of
-from embedx.labeled.known import Known, Numbering, decoded, read_names, settled
+from embedx.labeled.known import MOST_IDS, Known, Numbering, decoded, read_label_names, read_names, settled
 from embedx.labeled.sparse import HEADER, check_libsvm, read_libsvm, read_xc
 from embedx.labeled.words import is_fasttext, read_bags
 from embedx.run.progress import Progress, Silent
 from embedx.text.sources import STANDARD_INPUT
 
-__all__ = ["Known", "read", "read_names", "read_training"]
+__all__ = ["Known", "read", "read_label_names", "read_names", "read_training", "with_names"]
 
-SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d+))?")
+SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
+URL_HOST = re.compile(r"\w+://[^/]*")
 IDX_NAME = re.compile(r"idx\d-")
 SILENT = Silent()
+MOST_SPARE = 16  # ids for each label of a row, up to which a table of all ids is affordable
 
 
 def read(source: str, labels: str | None = None, *, progress: Progress = SILENT, like: Known | None = None) -> Labeled:
@@ -54,6 +57,30 @@ def read_training(source: str, labels: str | None = None, *, progress: Progress 
     return data, known
 
 
+def with_names(data: Labeled, known: Known, names: Sequence[str], file: str) -> tuple[Labeled, Known]:
+    """Training data whose labels are called by the names that `file` gives to their ids.
+
+    Where the data say labels by name, as LIBSVM and fastText files do, these names must be whole numbers: they become the ids.
+    """
+    labels, n_labels = data.labels, known.n_labels
+    if known.by_name:
+        own = known.names or []
+        if others := [name for name in own if not (name.isdecimal() and name.isascii())]:
+            raise EmbedxError(
+                f'{file}: the labels of the training data have names already, such as "{others[0]}"; '
+                "leave out --label-names, which names labels that are whole numbers from 0"
+            )
+        n_labels = max(int(name) if len(name) < 20 else MOST_IDS for name in own) + 1
+    if len(names) < n_labels:
+        raise EmbedxError(
+            f"{file}: {len(names):,} names for {n_labels:,} labels, which count from 0; write one a line for each"
+        )
+    if known.by_name:
+        labels = Labels(labels.offsets, np.array([int(name) for name in own], np.int32)[labels.ids])
+    known = replace(known, n_labels=n_labels, names=list(names[:n_labels]), by_name=False)
+    return replace(data, labels=labels, n_labels=n_labels, names=known.names), known
+
+
 def _read(source: str, labels: str | None, progress: Progress, like: Known | None) -> tuple[Labeled, Known]:
     if source == labels == STANDARD_INPUT:
         raise EmbedxError("-: standard input cannot be both the features and the labels; name a file for one of them")
@@ -71,7 +98,7 @@ def _read(source: str, labels: str | None, progress: Progress, like: Known | Non
 def _split_named(source: str) -> tuple[str, str, int]:
     """(data file, split file, column) as `source` names them; no split is ""."""
     match = SPLIT.fullmatch(source)
-    if not match or os.path.exists(source) or re.fullmatch(r"\w+://[^/]*", match["data"]):  # the last has a user's name
+    if not match or os.path.exists(source) or URL_HOST.fullmatch(match["data"]):  # the last has a user's name
         return source, "", 0
     if os.path.exists(with_colon := source[match.start("split") :]):
         return match["data"], with_colon, 1
@@ -83,7 +110,7 @@ def _features(name: str, progress: Progress, like: Known | None) -> tuple[Labele
     source = source_of(name)
     head = head_of(source)
     if is_binary(head):
-        features = features_in(name, read_array(source, head))
+        features = features_in(name, read_array(source, head, progress))
         none = Labels(np.zeros(features.shape[0] + 1, np.int64), np.empty(0, np.int32))
         return _finished(name, features, none, Known(features.shape[1], 0), like, progress)
     if head and IDX_NAME.search(os.path.basename(name)):
@@ -128,7 +155,10 @@ def _finished(
     if issparse(features):
         if like:
             features = _cut(name, features, like.n_features, progress)
+        n_values = features.nnz
         features.sum_duplicates()
+        if features.nnz < n_values:  # sums may be too large
+            check_finite(name, features.data)
     elif like and features.shape[1] != like.n_features:
         raise EmbedxError(f"{name}: {features.shape[1]} features, but the training data have {like.n_features}; give the same")
     known = like or known
@@ -153,7 +183,7 @@ def _with_labels(data: Labeled, known: Known, file: str, progress: Progress, lik
     names = like.names if like else None
     by_name = like.by_name if like else False
     if is_binary(head):
-        offsets, ids, n_labels = label_ids_in(file, read_array(source, head))
+        offsets, ids, n_labels = label_ids_in(file, read_array(source, head, progress))
         if by_name:
             found, places = np.unique(ids, return_inverse=True)
             ids = settled([b"%d" % label for label in found.tolist()], by_name, names, file)[0][places]
@@ -195,7 +225,7 @@ def _split_rows(file: str, column: int, n_rows: int) -> np.ndarray:
             if not 1 <= column <= len(words):
                 raise lines.error(number, f"no column {column}, there are {len(words)}; choose one of them after the colon")
             word = words[column - 1].decode("utf-8", "replace")
-            if not (word.isdecimal() and 1 <= int(word) <= n_rows):
+            if not (word.isdecimal() and len(word) < 20 and 1 <= int(word) <= n_rows):
                 raise lines.error(number, f'"{word}" is no row of the data, which has rows 1 to {n_rows}; is it their split?')
             rows.append(int(word) - 1)
     return np.array(rows, np.int64)
@@ -203,23 +233,28 @@ def _split_rows(file: str, column: int, n_rows: int) -> np.ndarray:
 
 def _distinct(labels: Labels) -> Labels:
     """Each label once in a row, at its first place."""
-    offsets, ids = labels.offsets.copy(), labels.ids.copy()
-    return Labels(offsets, ids[: collapse(offsets, ids)])
+    offsets, ids, found = labels.offsets.copy(), labels.ids.copy(), None
+    if ids.max(initial=0) > MOST_SPARE * len(ids):  # few ids far apart: numbered anew, the memory of them is small
+        found, places = np.unique(ids, return_inverse=True)
+        ids = places.astype(np.int32)
+    kept = collapse(offsets, ids, np.full(int(ids.max(initial=-1)) + 1, -1, np.int64))
+    return Labels(offsets, ids[:kept] if found is None else found[ids[:kept]])
 
 
 @kernel
-def collapse(offsets, ids):  # type: ignore[no-untyped-def]
-    """Keep in `ids`, and in `offsets`, the first of equal ids in each row; how many there are then."""
+def collapse(offsets, ids, last):  # type: ignore[no-untyped-def]
+    """Keep in `ids`, and in `offsets`, the first of equal ids in each row; how many there are then.
+
+    `last`, int64 (n_ids,), -1 at the start, becomes the last row that has each id.
+    """
     kept = 0
     start = offsets[0]
     for row in range(len(offsets) - 1):
         end = offsets[row + 1]
         offsets[row] = kept
         for i in range(start, end):
-            j = offsets[row]
-            while j < kept and ids[j] != ids[i]:
-                j += 1
-            if j == kept:
+            if last[ids[i]] != row:
+                last[ids[i]] = row
                 ids[kept] = ids[i]
                 kept += 1
         start = end

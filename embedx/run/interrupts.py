@@ -15,9 +15,12 @@ def to_the_end(work: Callable[[], Result]) -> Result:
     """
     results: list[Result] = []
     errors: list[BaseException] = []
+    begun = threading.Lock()
     over = threading.Event()
 
     def attempt() -> None:
+        if not begun.acquire(blocking=False):
+            return  # an interrupt came between the start of another thread and the news of it
         try:
             results.append(work())
         except BaseException as error:
@@ -25,16 +28,16 @@ def to_the_end(work: Callable[[], Result]) -> Result:
         finally:
             over.set()
 
-    worker = threading.Thread(target=attempt)
-    while not worker.ident:
+    is_started = False
+    while True:
         try:
-            worker.start()
+            if not is_started:
+                threading.Thread(target=attempt).start()
+                is_started = True
+            while not over.wait(0.05):  # not for ever, so that a signal which another thread caught is noticed; nor
+                pass  # Thread.join, which takes a running thread for ended when it is interrupted (until Python 3.13)
+            break
         except KeyboardInterrupt:
-            continue
-    while not over.is_set():
-        try:
-            over.wait(0.05)  # not for ever, so that a signal which another thread caught is noticed; nor Thread.join, which
-        except KeyboardInterrupt:  # takes a running thread for ended when it is interrupted (until Python 3.13)
             continue
     if errors:
         raise errors[0]

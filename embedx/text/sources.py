@@ -16,7 +16,8 @@ from embedx.text.recipes import Recipe, find_recipe, recipe_names
 
 STANDARD_INPUT = "-"
 # How Wikimedia names its dumps: "enwiki-20240301-pages-articles1.xml-p1p41242.bz2".
-DUMP_NAME = re.compile(r"wik\w+-.*pages-(articles|meta)|wik.*\.xml\b")
+# Each part is looked for once, at its first place, so that the time is linear.
+DUMP_NAME = re.compile(r"(?>.*?\b(?>\w*?wik)\w++-).*pages-(?:articles|meta)|(?>.*?wik).*\.xml\b")
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _of_recipe(recipe: Recipe) -> list[Source]:
 
 
 def _reader(name: str) -> str:
-    return "wikipedia" if DUMP_NAME.search(name.rsplit("/", 1)[-1]) else "text"
+    return "wikipedia" if DUMP_NAME.match(name.rsplit("/", 1)[-1]) else "text"
 
 
 def _defaults_of(corpus: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ BLOCKS_AHEAD = 8  # enough to even out the speeds of the two threads
 # A zstd decompressor's output has no limit, so its input gets one, by what the last piece became.
 ZSTD_LEAST, ZSTD_MOST = 1 << 6, 1 << 11
 
+BZIP2_START = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 NOT_TEXT = {
     b"PK\x03\x04": "a zip archive; unzip it",
@@ -44,7 +45,8 @@ BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-DUMP_START = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<mediawiki\b", re.DOTALL)
+# Nothing is given back: a comment ends at its first "-->". Else n comments could be told apart in 2^n ways.
+DUMP_START = re.compile(r"\s*+(?:<\?xml[^>]*+>\s*+)?+(?:(?><!--.*?-->)\s*+)*+<mediawiki\b", re.DOTALL)
 DUMP_START_BYTES = 4096
 # Text in an 8-bit encoding, or with damaged places, stays well below this; about half of random bytes is not UTF-8.
 MOST_UNREADABLE = 0.3
@@ -82,7 +84,7 @@ def open_source(source: Source) -> Counted:
     address = source.address
     try:
         if address == STANDARD_INPUT:
-            return Counted(sys.stdin.buffer, keep_open=True)
+            return _standard_input()
         if not is_url(address):
             return Counted(open(address, "rb", buffering=0))
         if address.startswith(("http://", "https://")):
@@ -94,6 +96,21 @@ def open_source(source: Source) -> Counted:
         return Counted(smart_open.open(address, "rb", compression="disable"))
     except Exception as error:  # every kind of storage has its own
         raise EmbedxError(f"{source.name}: cannot be opened ({_reason(error)}); check the name and your rights") from error
+
+
+def _standard_input() -> Counted:
+    """Standard input without the buffer of `sys.stdin`, whose lock a waiting reader holds.
+
+    The interpreter takes that lock at its end, to close `sys.stdin`, and aborts where another thread holds it. What was read
+    from `sys.stdin` before is not read again, nor what its buffer holds.
+    """
+    if sys.stdin is None:
+        raise OSError("it is closed")
+    try:
+        descriptor = sys.stdin.fileno()
+    except (AttributeError, OSError):  # something in memory stands for it
+        return Counted(sys.stdin.buffer, keep_open=True)
+    return Counted(io.FileIO(descriptor, closefd=False))
 
 
 def text_blocks(source: Source, file: Counted) -> Iterator[bytes]:
@@ -135,7 +152,7 @@ def _unpacked(source: Source, file: BinaryIO | io.BufferedReader) -> Iterator[by
     stream: Any = file
     if magic.startswith(b"\x1f\x8b"):
         stream = gzip.GzipFile(fileobj=file)
-    elif re.match(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", magic):
+    elif BZIP2_START.match(magic):
         stream = bz2.BZ2File(file)
     elif magic.startswith(b"\xfd7zXZ\0"):
         stream = lzma.LZMAFile(file)  # noqa: SIM115 (the source is closed where it was opened)

@@ -2,6 +2,8 @@
 
 Serial and without a wikitext grammar: a few regular expressions and a scanner for what nests. Templates go as a whole, so do
 tables, references, formulas and captions; links, headings and list items leave their text.
+
+Time is linear in the text, whatever it is: a pattern that failed at one place does not look again at what it saw there.
 """
 
 import html
@@ -11,7 +13,7 @@ from xml.parsers import expat
 
 FILE_NAMESPACE, CATEGORY_NAMESPACE = "6", "14"
 # A redirect in any language: "#REDIRECT [[...", "#пренасочване [[..."; an item of a numbered list has a space after "#".
-REDIRECT = re.compile(r"\s*#\w+\s*:?\s*\[\[")
+REDIRECT = re.compile(r"\s*+#\w++\s*+(?::\s*+)?\[\[")
 
 # Elements that hold no prose.
 HIDDEN_TAGS = (
@@ -25,18 +27,21 @@ HIDDEN_EDGE = re.compile(rf"(?P<open><(?:{HIDDEN_TAGS}){ATTRIBUTES}>)|(?P<close>
 TEMPLATE_EDGE = re.compile(r"(?P<open>\{\{)|(?P<close>\}\})")
 TABLE_EDGE = re.compile(r"^[ \t:*#]*(?:(?P<open>\{\|)|(?P<close>\|\}))", re.MULTILINE)
 EXTERNAL_LINK = re.compile(
-    r"\[(?:[a-z]+:)?//[^\s\]\[]*[ \t]*([^\]\[\n]*)\]|\[mailto:[^\s\]]*[ \t]*([^\]\[\n]*)\]", re.IGNORECASE
+    r"\[(?:[a-z]++:)?//[^\s\]\[]*+[ \t]*+([^\]\[\n]*+)\]"
+    r"|\[mailto:[^\s\]]*+(?:[ \t]*+([^\]\[\n]*+)\])?",  # an address that is no link: the match ends without "]"
+    re.IGNORECASE,
 )
 BARE_URL = re.compile(r"\b(?:https?|ftp)://[^\s\]\[<>|]+", re.IGNORECASE)
 # Single brackets may stand in it, one even at its end: "[[a [sic]]]".
-INNERMOST_LINK = re.compile(r"\[\[((?:[^\[\]]|\[(?!\[)|\](?!\])|\](?=\]\](?!\])))*)\]\]")
+INNERMOST_LINK = re.compile(r"\[\[((?:[^\[\]]|\[(?!\[)|\](?!\])|\](?=\]\](?!\])))*+)\]\]")
+MOST_NESTED = 50  # links within links that are told apart: captions of captions have three
+LONG_REFERENCE = re.compile(r"&#[0-9]{1000,}+;?")  # to a character far beyond the last; Python reads no such number
 MEDIA_FILE = re.compile(r"\.(?:jpe?g|png|svg|gif|tiff?|ogg|oga|ogv|webm|webp|pdf|djvu|mid)$", re.IGNORECASE)
 LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):", re.IGNORECASE)  # [[de:Baum]] is a link beside the article
 BREAKING_TAG = re.compile(r"</?(?:br|p|div|li|ul|ol|dd|dt|dl|tr|td|th|hr|blockquote|center|h[1-6])\b[^<>]*>", re.IGNORECASE)
 TAG = re.compile(r"</?[a-z][^<>]*>", re.IGNORECASE)
 QUOTES = re.compile(r"''+")
 SWITCH = re.compile(r"__\w+?__")
-HEADING = re.compile(r"^(=+)(.*?)\1\s*$")
 LINE_START = re.compile(r"^(?:[*#:;]+|-{4,})\s*")
 EMPTY_BRACKETS = re.compile(r"\(\s*(?:[,;:]\s*)*\)")
 LETTER_OR_DIGIT = re.compile(r"\w")
@@ -131,13 +136,14 @@ def plain_text(wikitext: str, hidden_links: frozenset[str] = frozenset({"file", 
     text = without_nested(text, HIDDEN_EDGE)
     text = without_nested(text, TEMPLATE_EDGE)
     text = without_nested(text, TABLE_EDGE)
-    text = EXTERNAL_LINK.sub(lambda link: link[1] or link[2] or "", text)
-    found = 1
-    while found:  # from the inside out, because captions have links in them
+    text = EXTERNAL_LINK.sub(lambda link: (link[1] or link[2] or "") if link[0].endswith("]") else link[0], text)
+    for _ in range(MOST_NESTED):  # from the inside out, because captions have links in them
         text, found = INNERMOST_LINK.subn(shown, text)
+        if not found:
+            break
     text = TAG.sub("", BREAKING_TAG.sub("\n", text))
     text = BARE_URL.sub("", SWITCH.sub("", QUOTES.sub("", text)))
-    text = EMPTY_BRACKETS.sub("", UNBALANCED.sub(" ", html.unescape(text)))
+    text = EMPTY_BRACKETS.sub("", UNBALANCED.sub(" ", html.unescape(LONG_REFERENCE.sub("\ufffd", text))))
     lines = (_plain_line(line) for line in text.split("\n"))
     return "".join(line + "\n" for line in lines if line)
 
@@ -166,7 +172,7 @@ def _plain_line(line: str) -> str:
     line = line.strip()
     if line.startswith(("|", "!")):  # left of a table that does not end
         return ""
-    if heading := HEADING.match(line):
-        line = heading[2]
+    level = min(len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("=")), len(line) // 2)
+    line = line[level : len(line) - level]  # of a heading; of other lines the level is 0
     line = " ".join(LINE_START.sub("", line).split())
     return line if LETTER_OR_DIGIT.search(line) else ""

@@ -23,13 +23,15 @@ COMPRESSIONS = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz", b"\x
 
 # First bytes of files one may take for vectors, and what to do with them instead.
 FOREIGN = {
-    b"\x80": "a pickle, perhaps gensim's own format; `embedx eval` opens those through gensim, and "
-    "gensim's KeyedVectors.save_word2vec_format writes a file that embedx reads",
+    b"\x80": "a pickle, perhaps gensim's own format; opening it would run whatever code is in it: write the vectors by "
+    "gensim's KeyedVectors.save_word2vec_format or, if you trust where it is from, add --trust-pickle to `embedx eval`",
     b"\xba\x16\x4f\x2f": "a fastText .bin model; give the .vec file that fastText wrote beside it",
     b"\x93NUMPY": "a bare numpy array without words; give the model folder",
     b"PK\x03\x04": "a zip archive; unpack it first",
 }
 KNOWN = "word2vec text or binary, fastText .vec and GloVe text files are read"
+
+HEADER = re.compile(rb"\s*(\d{1,12})\s+(\d{1,9})\s*")
 
 BLOCK_BYTES = 1 << 22
 HEAD_BYTES = 1 << 20  # enough for a header and the first vector, even of 50,000 dimensions
@@ -78,7 +80,7 @@ def detect(name: str, head: bytes) -> Layout:
         if head.startswith(magic):
             raise EmbedxError(f"{name}: this is {advice}")
     first, _, rest = head.partition(b"\n")
-    header = re.fullmatch(rb"\s*(\d{1,12})\s+(\d{1,9})\s*", first)
+    header = HEADER.fullmatch(first)
     if header:
         words, dim = int(header[1]), int(header[2])
         if dim == 0:
@@ -135,11 +137,14 @@ def read_text(name: str, stream: BinaryIO, layout: Layout, progress: Progress) -
 
 def line_blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
     """The lines of the stream, a few megabytes at a time."""
-    tail = b""
+    pieces: list[bytes] = []  # of a line that goes on
     while chunk := stream.read(BLOCK_BYTES):
-        *lines, tail = (tail + chunk).split(b"\n")
-        yield lines
-    if tail:
+        if b"\n" in chunk:
+            *lines, chunk = b"".join([*pieces, chunk]).split(b"\n")
+            yield lines
+            pieces = []
+        pieces.append(chunk)
+    if tail := b"".join(pieces):
         yield [tail]
 
 
@@ -166,8 +171,9 @@ def parse_line(where: str, line: bytes, layout: Layout) -> tuple[str, list[float
     """The word and the vector of one line, or an error that says what is wrong with it."""
     word, *numbers = line.decode("utf-8", "replace").rstrip(" \r").split(" ")
     dim = layout.dim
-    while layout.words is None and len(numbers) > dim and not numeric(numbers[-dim - 1].encode()):
-        word, numbers = f"{word} {numbers[0]}", numbers[1:]  # GloVe's Common Crawl files have words such as ". . ."
+    if layout.words is None and len(numbers) > dim and not numeric(numbers[-dim - 1].encode()):
+        # GloVe's Common Crawl files have words such as ". . ."
+        word, numbers = " ".join([word, *numbers[:-dim]]), numbers[-dim:]
     if not word:
         raise EmbedxError(f"{where}: no word before the vector; delete the line")
     if len(numbers) != dim:
@@ -199,7 +205,8 @@ def read_binary(name: str, stream: BinaryIO, layout: Layout, progress: Progress)
     for row in range(count):
         gap = chunk.find(b" ", at)
         while gap < 0 or len(chunk) < gap + 1 + width:
-            more = stream.read(max(BLOCK_BYTES, width))
+            # Twice as much each time, so that what looks like a long word is not searched over and over.
+            more = stream.read(max(BLOCK_BYTES, width, len(chunk) - at))
             if not more:
                 raise EmbedxError(
                     f"{name}: ends within word {row + 1:,} of {count:,}; the file is cut short: write or fetch it again"

@@ -1,0 +1,183 @@
+"""Whatever a file holds, reading it takes work in proportion to its length: counted at one size and at twice that.
+
+A pattern that looks again at what it saw before holds the interpreter for hours on a few kilobytes, and no signal gets through.
+"""
+
+import importlib
+import io
+import pkgutil
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from counted import Matcher, bound, check_linear
+
+import embedx.evaluation
+import embedx.labeled
+import embedx.text
+from embedx.errors import EmbedxError
+from embedx.labeled import read
+from embedx.labeled.files import Lines, source_of
+from embedx.labeled.sparse import check_libsvm
+from embedx.run.progress import Silent
+from embedx.text.sources import resolve
+from embedx.text.streams import open_source, text_blocks
+from embedx.vectors import formats
+
+PACKAGES = (embedx.text, embedx.labeled, embedx.evaluation)
+MODULES = [formats] + [
+    importlib.import_module(f"{package.__name__}.{found.name}")
+    for package in PACKAGES
+    for found in pkgutil.iter_modules(package.__path__)
+]
+SOURCES = {module.__name__: Path(module.__file__).read_text("utf-8") for module in MODULES}
+PATTERNS = {
+    f"{module.__name__}.{name}": pattern
+    for module in MODULES
+    for name, pattern in vars(module).items()
+    if isinstance(pattern, re.Pattern) and f"\n{name} = " in SOURCES[module.__name__]
+}
+# What comes first, what is repeated, what comes last.
+HOSTILE = [
+    ("", "<!-- a -->\n", ""), ("", "<!--", ""), ("<!--", "-->", ""), ("<?xml", " ", ""), ("<?xml>", " ", "x"),
+    ("", " ", "x"), ("#a", " ", ""), ("#", "a", ""), ("a:", "b:c:", " d"), ("", "a:b ", "c"), ("", "a:b", " c"),
+    ("", "0", "x"), ("1", " ", "x"), ("1 1", " ", "x"), ("1:", "1", ""), ("a@", ":1", "x"), ("", "a@", ""),
+    ("a://", "b", "/"), ("", "wik", ""), ("", "wika-", ""), ("wika-", "pages-", ""), ("wik", ".xml", "x"), ("", "=", ""),
+    ("", "=", "a"), ("", "[[", ""), ("", "[[a|", ""), ("", "]]", ""), ("[//", "a", ""), ("[//", "a ", ""),
+    ("[//a", " ", ""), ("", "[//", ""), ("", "[a", ""), ("[", "a", ""), ("[mailto:", "a", ""), ("[mailto:a", " ", ""),
+    ("", "[mailto:", ""), ("", "[mailto:", " "), ("<ref", ' a="b"', ""), ("", "<ref", ""), ("</ref", " ", ""),
+    ("", '<ref name="', ""), ("", "{{", ""), ("", "{|\n", ""), ("", " ", "{"), ("", "__a", ""), ("__", "a", ""),
+    ("", "''", "'"), ("(", ", ", ""), ("", "(", ""), ("", "http://", ""), ("", ".jp", ""), ("de-", "a-", ""),
+    ("<br", " ", ""), ("", "<a", ""), ("&#", "1", ""), ("", "&#1", ""), ("", "*#", ""), ("", "\n", ""), ("idx", "1", ""),
+]  # fmt: skip
+
+
+def steps(matcher, how, parts):
+    """How many steps a pattern takes with n times the middle of `parts`."""
+
+    def work(n):
+        text = parts[0] + parts[1] * n + parts[2]
+        matcher.steps = 0
+        getattr(matcher, how)(text.encode() if isinstance(matcher.pattern.pattern, bytes) else text)
+        return matcher.steps
+
+    return work
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_no_pattern_looks_again_at_what_it_saw(name):
+    module, _, own = name.rpartition(".")
+    uses = set(re.findall(rf"\b{own}\.(\w+)\(", SOURCES[module]))
+    matcher = Matcher(PATTERNS[name])
+    for how in uses & {"match", "fullmatch"} or {"finditer"}:
+        for parts in HOSTILE:
+            check_linear(steps(matcher, how, parts), 40)
+
+
+def test_all_patterns_have_names_and_were_found():
+    assert len(PATTERNS) > 30
+    for source in SOURCES.values():
+        assert not re.search(r"\bre\.(match|search|fullmatch|sub|subn|split|findall|finditer)\(", source)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "parts"),
+    [
+        (r"(<!--.*?-->\s*)*<mediawiki", ("", "<!-- a -->", "")),
+        (r"[^\s:]*(\s*\S+:\S*)*", ("", "a:b:c", " d")),
+        (r"^(=+)(.*?)\1$", ("", "=", "a")),
+        (r"//\S*[ \t]*([^\]]*)\]", ("//", "a", "")),
+    ],
+)
+def test_patterns_that_do_are_found_out(pattern, parts):
+    with pytest.raises(AssertionError, match=r"more than .* steps|at 40.* at 80"):
+        check_linear(steps(Matcher(re.compile(pattern)), "fullmatch", parts), 40)
+
+
+# ---- as a user meets it
+
+
+def test_a_text_that_begins_with_comments_is_a_text(tmp_path):
+    content = b"<!-- a -->\n" * 40 + b"text"
+    (tmp_path / "corpus.txt").write_bytes(content)
+    (source,) = resolve([str(tmp_path / "corpus.txt")])
+    with open_source(source) as file:
+        assert b"".join(text_blocks(source, file)) == content
+
+
+@pytest.mark.parametrize(
+    "line",
+    [",".join(["00:1a:2b:3c:4d:5e"] * 6) + " mac", "2024-01-01T00:00:00," * 14 + " x", ":1", "a :1", "a b:1 c", "a::b ::c :d"],
+)
+def test_what_is_no_libsvm_line_is_refused_at_once(tmp_path, line):
+    (tmp_path / "table.csv").write_text(line + "\n")
+    with pytest.raises(EmbedxError, match=r"table.csv:1: no known format; begin with a header ROWS FEATURES LABELS"):
+        check_libsvm(Lines(source_of(str(tmp_path / "table.csv")), Silent()))
+
+
+@pytest.mark.parametrize("line", ["a", "a b:1", "b:1", "a::b ::c", "a,b:c 1:2", "", "\u00a0"])
+def test_what_may_be_one_is_taken(tmp_path, line):
+    (tmp_path / "train.txt").write_text(f"{line} \n")
+    check_libsvm(Lines(source_of(str(tmp_path / "train.txt")), Silent()))
+
+
+# ---- loops
+
+
+def test_empty_lines_are_not_copied_again_and_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", 64)
+
+    def work(n):
+        (tmp_path / "train.txt").write_bytes(b"a 1:1\n" + b"\r\n" * n + b"b 1:1\n" + b"\n" * n)
+        lines = Lines(source_of(str(tmp_path / "train.txt")), Silent())
+        chunks, done = bound(lambda: list(lines), "_read")
+        assert b"".join(chunks).replace(b"\r", b"") == b"a 1:1\n" + b"\n" * n + b"b 1:1\n"
+        assert lines.n_empty_at_end == n
+        return done
+
+    check_linear(work, 2000)
+
+
+def test_a_long_line_of_vectors_is_not_copied_again_and_again(monkeypatch):
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 64)
+
+    def work(n):
+        blocks, done = bound(lambda: list(formats.line_blocks(io.BytesIO(b"1 " * n))), "line_blocks")
+        assert blocks == [[b"1 " * n]]
+        return done
+
+    check_linear(work, 2000)
+
+
+def test_the_end_of_a_word_is_not_sought_again_and_again(monkeypatch):
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 64)
+    layout = formats.Layout(1, 1, True)
+
+    def work(n):
+        stream = io.BytesIO(b"1 1\n" + b"a" * n + b" " + bytes(4))
+        (words, _), done = bound(lambda: formats.read_binary("vectors", stream, layout, Silent()), "read_binary")
+        assert words == ["a" * n]
+        return done
+
+    check_linear(work, 4096)
+
+
+def test_a_word_of_many_parts_is_put_together_once():
+    def work(n):
+        line = b"a " * n + b"1 2"
+        (word, numbers), done = bound(lambda: formats.parse_line("x:1", line, formats.Layout(None, 2, False)), "parse_line")
+        assert (word, numbers) == (("a " * n)[:-1], [1, 2])
+        return done
+
+    check_linear(work, 500)
+
+
+def test_a_row_of_many_labels_is_gone_through_once():
+    def work(n):
+        offsets, ids = np.array([0, n, 2 * n]), np.tile(np.arange(n, dtype=np.int32), 2)
+        kept, done = bound(lambda: read.collapse.py_func(offsets, ids, np.full(n, -1)), "collapse")
+        assert kept == 2 * n
+        return done
+
+    check_linear(work, 50)
