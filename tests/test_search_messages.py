@@ -38,7 +38,7 @@ def by_kernel(loss, table, h, rounds, looked_at=N, blocks=BLOCKS, tau=1e-3, thre
     rows, label, z = np.zeros((1, N), np.int32), np.zeros((1, N), np.float32), np.zeros((1, N), np.float32)
     rows[0, : len(POSITIVES)], label[0, : len(POSITIVES)] = POSITIVES, 1
     n, value = pass_messages(
-        objective.coefficients, index, search, table, objective.numbers(N, N), h, 0, rows, label, 0, len(POSITIVES), z,
+        objective.coefficients, index, search, table, objective.constants(N, N), h, 0, rows, label, 0, len(POSITIVES), z,
         new_probe(N, search), new_messages(N, search, N),
     )  # fmt: skip
     assert len(set(rows[0, :n].tolist())) == n
