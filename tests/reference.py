@@ -17,16 +17,16 @@ def softplus(x):
     return np.logaddexp(0.0, x)
 
 
-def ns_loss(z, label, times, negatives, n_draws):
+def ns_loss(z, label, sample_count, negatives, n_draws):
     """Mikolov et al. 2013, eq. 4, negated; the expectation over the noise is the mean over the draws."""
     positives = np.sum(label * softplus(-z))
-    noise = negatives * np.sum(times * softplus(z)) / n_draws
+    noise = negatives * np.sum(sample_count * softplus(z)) / n_draws
     return positives + noise
 
 
-def nce_loss(z, label, times, log_q, negatives, n_draws):
+def nce_loss(z, label, sample_count, log_q, negatives, n_draws):
     """Mnih & Teh 2012, eq. 8, negated: logistic regression with log-odds z - log(negatives q)."""
-    return ns_loss(z - np.log(negatives) - log_q, label, times, negatives, n_draws)
+    return ns_loss(z - np.log(negatives) - log_q, label, sample_count, negatives, n_draws)
 
 
 def softmax_loss(z, y):
@@ -55,10 +55,10 @@ def ova_loss(z, label, weight):
     return sum(-label[k] * np.log(sigmoid(z[k])) - weight[k] * np.log(1 - sigmoid(z[k])) for k in range(len(z)))
 
 
-def sampled_softmax_loss(z, y, times, loge, complementary):
+def sampled_softmax_loss(z, y, sample_count, log_expected_count, complementary):
     """Jean et al. 2015, eq. 8-10: the softmax over y and the draws, one by one, with corrected scores."""
-    own = np.exp(z[y] if complementary else z[y] - loge[y])
-    draws = [np.exp(z[k] - loge[k]) for k in range(len(z)) for _ in range(int(times[k]))]
+    own = np.exp(z[y] if complementary else z[y] - log_expected_count[y])
+    draws = [np.exp(z[k] - log_expected_count[k]) for k in range(len(z)) for _ in range(int(sample_count[k]))]
     return -np.log(own / (own + sum(draws)))
 
 

@@ -16,18 +16,19 @@ from embedx.objectives.contract import Objective
 
 
 @kernel
-def coefficients(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
-    """Coefficients that grow with the score, and with everything else that there is; numbers[0] weighs the draws."""
+def coefficients(batch, state, constants, n_examples, n, lr):
+    """Coefficients that grow with the score, and with everything else that there is; constants[0] weighs the draws."""
+    z, label, uniforms = batch.z, batch.label, batch.uniforms
     total = np.float64(0)
     for e in range(n_examples):
-        extra = np.float32(0.05) * norm[e]
+        extra = np.float32(0.05) * batch.score_gain[e]
         for d in range(uniforms.shape[1]):
             extra += uniforms[e, d]
         for d in range(state.shape[1]):
-            state[key[e], d] += 1 + 100 * visits[e]
+            state[batch.key[e], d] += 1 + 100 * batch.n_updates[e]
         for k in range(n):
-            draws = numbers[0] * times[e, k]
-            slope = np.float32(0.1) * z[e, k] + np.float32(0.01) * loge[e, k] + extra
+            draws = constants[0] * batch.sample_count[e, k]
+            slope = np.float32(0.1) * z[e, k] + np.float32(0.01) * batch.log_expected_count[e, k] + extra
             total += (label[e, k] + draws) * slope
             z[e, k] = (label[e, k] + draws) * slope - label[e, k]
     return total
@@ -43,13 +44,13 @@ class Probe(Objective):
     def __init__(self, draws=0.2):
         self.draws = draws
 
-    def numbers(self, n_draws=0, n_classes=0):
+    def constants(self, n_draws=0, n_classes=0):
         return np.array([self.draws], dtype=np.float32)
 
-    def answer(self, z, label, times, loge, norm):
+    def answer(self, z, label, sample_count, log_expected_count, score_gain):
         """Loss and coefficients of one candidate."""
-        weight = label + self.draws * times
-        slope = 0.1 * z + 0.01 * loge + 0.05 * norm
+        weight = label + self.draws * sample_count
+        slope = 0.1 * z + 0.01 * log_expected_count + 0.05 * score_gain
         return weight * slope, weight * slope - label
 
 
@@ -94,13 +95,13 @@ class Parameters:
 
 @dataclass
 class Line:
-    """An example's place in the minibatch, and its candidates: row, label, times, loge."""
+    """An example's place in the minibatch, and its candidates: row, label, sample_count, log_expected_count."""
 
     example: int
     candidates: list[tuple[int, float, float, float]]
 
 
-def step(outputs, hidden, x, lines, objective, optimizer, lr, scale, *, has_bias, is_sparse, uses_norm=False):
+def step(outputs, hidden, x, lines, objective, optimizer, lr, scale, *, has_bias, is_sparse, uses_score_gain=False):
     """One minibatch x, float64 (n, n_features), of the examples that `lines` speak of; returns the summed loss."""
     inputs = [[dot(row, column) for column in hidden.w.T] for row in x] if hidden is not None else x
     h = [[*row, 1.0] if has_bias else [*row] for row in inputs]
@@ -109,9 +110,10 @@ def step(outputs, hidden, x, lines, objective, optimizer, lr, scale, *, has_bias
     h_gradient = np.zeros((len(x), n_free))
     loss = 0.0
     for line in lines:
-        for row, label, times, loge in line.candidates:
-            norm = dot(h[line.example], h[line.example]) if uses_norm else 0.0
-            more, c = objective.answer(dot(h[line.example], outputs.w[row]), label, times, loge, norm)
+        for row, label, sample_count, log_expected_count in line.candidates:
+            z = dot(h[line.example], outputs.w[row])
+            score_gain = dot(h[line.example], h[line.example]) if uses_score_gain else 0.0
+            more, c = objective.answer(z, label, sample_count, log_expected_count, score_gain)
             loss += more
             if c != 0:
                 gradient[row] += scale * c * np.array(h[line.example])
@@ -172,9 +174,9 @@ class Problem:
         self.true_outputs = Parameters(w.astype(np.float64), pays)
         self.true_hidden = Parameters(u.astype(np.float64), np.ones(HIDDEN, dtype=bool)) if self.has_hidden else None
 
-    def true_step(self, chosen, lines, objective, lr, scale, uses_norm=False):
+    def true_step(self, chosen, lines, objective, lr, scale, uses_score_gain=False):
         x = self.x[chosen].astype(np.float64)
         return step(
             self.true_outputs, self.true_hidden, x, lines, objective, self.optimizer, lr, scale,
-            has_bias=self.has_bias, is_sparse=self.is_sparse, uses_norm=uses_norm,
+            has_bias=self.has_bias, is_sparse=self.is_sparse, uses_score_gain=uses_score_gain,
         )  # fmt: skip

@@ -10,6 +10,7 @@ import numpy as np
 import reference
 
 from embedx.engine.blocks import PAIRS, SETS, SUMS
+from embedx.kernels.batch import Batch
 from embedx.samplers.alias import draw
 
 
@@ -18,8 +19,8 @@ class Line(NamedTuple):
 
     places: list
     label: list
-    times: list
-    loge: list
+    sample_count: list
+    log_expected_count: list
 
 
 class Block(NamedTuple):
@@ -29,28 +30,28 @@ class Block(NamedTuple):
     inputs: list
 
 
-def lines_of_draws(met, centres, noise, log_expected, form, keeps_hits):
+def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hits):
     """An input that met each centre `met` times; `noise` tells how often each word was drawn, of which SETS draw no centre."""
     words = [*centres, *noise]
     everything, drawn = list(range(len(words))), [noise[word] for word in noise]
-    label, loge = [met[y] for y in centres] + [0] * len(noise), [log_expected[word] for word in words]
+    label, log_counts = [met[y] for y in centres] + [0] * len(noise), [log_expected[word] for word in words]
     if form == SUMS:
         n_pairs = sum(met.values())
-        return [Line(everything, label, [0] * len(centres) + [n_pairs * times for times in drawn], loge)]
+        return [Line(everything, label, [0] * len(centres) + [n_pairs * count for count in drawn], log_counts)]
     if form == SETS:
         certain = [0 if met[y] else 1 for y in centres]
-        return [Line(everything, label, certain + drawn, [0] * len(centres) + loge[len(centres) :])]
+        return [Line(everything, label, certain + drawn, [0] * len(centres) + log_counts[len(centres) :])]
     lines = []
     for i, y in enumerate(centres):
         if met[y]:
             others = [0 if word == y else noise[word] for word in noise]
             places = [i, *everything[len(centres) :]]
-            own = noise.get(y, 0) if keeps_hits else 0
-            lines.append(Line(places, [met[y]] + [0] * len(noise), [own, *others], [loge[place] for place in places]))
+            own = noise.get(y, 0) if keeps_accidental_hits else 0
+            lines.append(Line(places, [met[y]] + [0] * len(noise), [own, *others], [log_counts[place] for place in places]))
     return lines
 
 
-def lines_of_all(met, n_rows, form, keeps_hits):
+def lines_of_all(met, n_rows, form, keeps_accidental_hits):
     """The same where all rows compete."""
     n_pairs = sum(met.values())
     told = [{y: n} for y, n in met.items()] if form == PAIRS else [met]
@@ -59,7 +60,7 @@ def lines_of_all(met, n_rows, form, keeps_hits):
         Line(
             list(range(n_rows)),
             [positives.get(k, 0) for k in range(n_rows)],
-            [rivals if keeps_hits or k not in positives else 0 for k in range(n_rows)],
+            [rivals if keeps_accidental_hits or k not in positives else 0 for k in range(n_rows)],
             [0] * n_rows,
         )
         for positives in told
@@ -87,7 +88,7 @@ def groups_of(pairs, kept, start, stop, share):
 
 def blocks_of(setup, start, stop):
     """Every block of tokens[start:stop], as a `Setup` of `skipgram_setup` plans it."""
-    plan, objective, paths = setup.plan, setup.objective, setup.objective.paths()
+    plan, paths, keeps_accidental_hits = setup.plan, setup.objective.paths(), setup.objective.keeps_accidental_hits
     kept = setup.kept()
     pairs = reference.pairs_of(kept, start, stop)
     blocks = []
@@ -108,9 +109,9 @@ def blocks_of(setup, start, stop):
             if setup.sampler == "path":
                 lines = lines_of_paths(met, rows, paths)
             elif setup.sampler == "all":
-                lines = lines_of_all(met, plan.n_rows, plan.form, objective.keeps_hits)
+                lines = lines_of_all(met, plan.n_rows, plan.form, keeps_accidental_hits)
             else:
-                lines = lines_of_draws(met, centres, noise, setup.draws.log_expected, plan.form, objective.keeps_hits)
+                lines = lines_of_draws(met, centres, noise, setup.draws.log_expected, plan.form, keeps_accidental_hits)
             inputs.append((kept[x][1], lines))
         blocks.append(Block(rows, inputs))
     return blocks
@@ -119,23 +120,24 @@ def blocks_of(setup, start, stop):
 class Naive:
     """Tables in float64 that take their steps one row after the other."""
 
-    def __init__(self, tables, objective, numbers, bias, dim):
+    def __init__(self, tables, objective, constants, bias, dim):
         self.inputs, self.outputs, self.input_squares, self.output_squares, self.state = (
             each.astype(np.float64) for each in tables[:5]
         )
-        self.visits = Counter()
-        self.objective, self.numbers, self.bias = objective, numbers.astype(np.float64), bias
+        self.n_updates = Counter()
+        self.objective, self.constants, self.bias = objective, constants.astype(np.float64), bias
         self.dim = dim
 
-    def answer(self, z, line, word, norm, lr):
+    def answer(self, z, line, word, score_gain, lr):
         """The loss and the coefficients of one line of `word`."""
-        z, *told = (np.array([each], dtype=np.float64) for each in (z, *line[1:]))
-        visits, key = np.array([self.visits[word]]), np.array([word])
-        loss = self.objective.coefficients(
-            z, *told, self.state, np.zeros((1, 0)), self.numbers, key, visits, np.array([norm]), 1, z.shape[1], np.float64(lr)
-        )
-        self.visits[word] += 1
-        return loss, z[0]
+        batch = Batch(
+            *(np.array([each], dtype=np.float64) for each in (z, line.label, line.sample_count, line.log_expected_count)),
+            uniforms=np.zeros((1, 0)), key=np.array([word]), n_updates=np.array([self.n_updates[word]]),
+            score_gain=np.array([score_gain]),
+        )  # fmt: skip
+        loss = self.objective.coefficients(batch, self.state, self.constants, 1, len(z), np.float64(lr))
+        self.n_updates[word] += 1
+        return loss, batch.z[0]
 
     def train(self, block, lr):
         """One step on a block: all scores are from before it. Returns the summed loss."""

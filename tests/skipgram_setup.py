@@ -53,10 +53,11 @@ class Setup:
         paths = objective.paths() if sampler == "path" else None
         self.draws = new_draws(noise, n_draws * noise / noise.sum(), paths)
         self.plan = blocks.Plan(
-            window, share, n_draws, n_rows, ROWS[sampler], form_of(objective), objective.keeps_hits, objective.uses_loge,
-            objective.uses_norm, dim if bias else -1, np.float32(1 if optimizer == "sgd" else dim**-0.5),
+            window, share, n_draws, n_rows, ROWS[sampler], form_of(objective), objective.keeps_accidental_hits,
+            objective.uses_log_expected_count, objective.uses_score_gain, dim if bias else -1,
+            np.float32(1 if optimizer == "sgd" else dim**-0.5),
         )  # fmt: skip
-        self.numbers = objective.numbers(n_draws or n_rows, n_words)
+        self.constants = objective.constants(n_draws or n_rows, n_words)
         self.key, self.noise_key = stream_key(1, 0), stream_key(1, 0, 7)
         longest = int(np.diff(self.draws.path_offsets).max(initial=1))
         self.scratch = engine.new_scratch(self.plan, n_tokens, self.tables.inputs.shape[1], longest, objective.uniforms_width)
@@ -69,7 +70,7 @@ class Setup:
 
     def train(self, start, stop, lr=0.1):
         arguments = (
-            self.tables, self.stream, self.draws, self.numbers, self.plan, self.scratch, start, stop, np.float32(lr),
+            self.tables, self.stream, self.draws, self.constants, self.plan, self.scratch, start, stop, np.float32(lr),
             self.key, self.noise_key,
         )  # fmt: skip
         if not self.is_loaded:

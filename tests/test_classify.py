@@ -66,7 +66,7 @@ def run(objective, kind="sparse", data=None, settings=None, **options):
 
 def samplers(objective, dense):
     """Those that apply at default settings: one that takes a step of its own draws its rows, a search needs dense vectors."""
-    in_vain = {"all"} if objective.kind == "step" else set()
+    in_vain = {"all"} if objective.kind == "proximal" else set()
     return [sampler for sampler in objective.samplers if sampler not in (in_vain if dense else in_vain | {"search"})]
 
 
@@ -98,7 +98,7 @@ def test_every_objective_learns_with_every_sampler(objective, kind):
 
 RATES = {"sgd": 0.5, "adagrad": 0.1, "mixture": 0.5}
 REPRESENTATIVES = {
-    "drawn": of(lambda o: o.takes == "pair" and "unigram" in o.samplers and o.kind == "gradient"),
+    "drawn": of(lambda o: o.positives == "single" and "unigram" in o.samplers and o.kind == "gradient"),
     "path": of(lambda o: "path" in o.samplers),
     "columns": of(lambda o: o.samplers[0] == "all" and not o.separable),
     "tiles": of(lambda o: o.samplers[0] == "all" and o.separable),
@@ -115,7 +115,7 @@ def test_every_optimiser_learns_in_every_way(objective, kind, optimizer):
 
 @EACH
 def test_the_optimum_is_found_or_said_not_to_apply(objective):
-    if objective.kind == "step" or objective.uniforms_width:
+    if objective.kind == "proximal" or objective.uniforms_width:
         with pytest.raises(EmbedxError, match=f"--objective {objective.name}"):
             run(objective, "dense", optimizer="lbfgs")
         return
@@ -150,7 +150,7 @@ def test_examples_without_labels_are_passed_over(objective):
     for features in (sparse, dense):
         for sampler in samplers(objective, dense=features is dense):
             trained = run(objective, data=features, sampler=sampler, epochs=1)
-            lines = [len(labels) if objective.takes == "pair" else 1 for labels in some if labels]
+            lines = [len(labels) if objective.positives == "single" else 1 for labels in some if labels]
             assert trained.outcome.tally.pairs == sum(lines)
             assert math.isfinite(trained.outcome.final_loss)
 
@@ -160,7 +160,7 @@ def test_noise_gives_the_frequencies_back_although_repeats_are_dropped():
     share = np.array([0.6, 0.2, 0.1, 0.06, 0.04])
     data = Labeled(np.zeros((4000, 1), np.float32), Labels.single(np.random.default_rng(0).choice(5, 4000, p=share)), 5)
     for objective in OBJECTIVES.values():
-        if objective.keeps_hits and "unigram" in objective.samplers:
+        if objective.keeps_accidental_hits and "unigram" in objective.samplers:
             for replacement in (True, False):
                 trained = run(
                     objective,
@@ -270,7 +270,7 @@ def test_labels_that_training_never_saw_are_mistakes_or_left_out():
 # ---- what cannot be
 
 
-STEP = of(lambda o: o.kind == "step")
+STEP = of(lambda o: o.kind == "proximal")
 PATH, COLUMNS, DRAWN = (REPRESENTATIVES[way] for way in ("path", "columns", "drawn"))
 WRONG = {
     "sampler": (PATH, "sparse", {"sampler": "unigram"}, r"--sampler unigram does not apply to .*, which takes path"),

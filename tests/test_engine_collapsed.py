@@ -52,7 +52,7 @@ class Problem:
         )
         objective = OBJECTIVES["softmax"](OBJECTIVES["softmax"].Settings())
         self.workers = engine.Workers(threads)
-        arguments = (objective.coefficients, objective.numbers(N, N), self.counts, N, DIM, self.workers)
+        arguments = (objective.coefficients, objective.constants(N, N), self.counts, N, DIM, self.workers)
         if finder is None:
             self.rows = engine.AllRows(*arguments)
             load_kernel(engine.answer_all, objective, self.rows.arguments(0, self.rows.z, 0, 0, 0), Silent())
@@ -228,7 +228,7 @@ def test_it_is_the_mean_loss_of_the_pairs_that_streaming_meets(tmp_path):
         z = setup.tables.outputs.astype(np.float64) @ setup.tables.inputs[x]
         losses.append(np.log(np.exp(z).sum()) - z[y])
     with cooccurrence.counted(setup.stream, n_words, setup.plan.window, [setup.key], 10**6, home=tmp_path) as counts:
-        rows = engine.AllRows(setup.objective.coefficients, setup.numbers, counts, n_words, setup.dim + 1, engine.Workers(2))
+        rows = engine.AllRows(setup.objective.coefficients, setup.constants, counts, n_words, setup.dim + 1, engine.Workers(2))
         load_kernel(engine.answer_all, setup.objective, rows.arguments(0, rows.z, 0, 0, 0), Silent())
         found = engine.evaluate(rows, setup.tables.inputs, setup.tables.outputs, NEITHER)
         assert counts.times.sum() == len(pairs)

@@ -13,29 +13,30 @@ from embedx.objectives.margin import Margin, MarginSettings
 from embedx.run.progress import Silent
 
 KINDS = ("dense", "sparse", "hidden")
-TAKES = ("pair", "set", "sum")
+POSITIVES = ("single", "joint", "summed")
 
 
 class AllRows:
     """A problem, and what trains it by matrix products."""
 
     def __init__(
-        self, problem, takes="set", *, keeps_hits=False, one_label=False, uses_norm=False, threads=1, batch=5, state_width=0,
-        moves_few=False, objective=None,
+        self, problem, positives="joint", *, keeps_accidental_hits=False, one_label=False, uses_score_gain=False, threads=1,
+        batch=5, state_width=0, sparse_gradient=False, objective=None,
     ):  # fmt: skip
-        self.problem, self.objective, self.batch, self.uses_norm = problem, objective or Probe(), batch, uses_norm
-        self.takes, self.keeps_hits, self.threads = takes, keeps_hits, threads
+        self.problem, self.objective, self.batch, self.uses_score_gain = problem, objective or Probe(), batch, uses_score_gain
+        self.positives, self.keeps_accidental_hits, self.threads = positives, keeps_accidental_hits, threads
         compile_coefficients(self.objective)
-        numbers = self.objective.numbers(problem.n_rows, problem.n_rows)
+        constants = self.objective.constants(problem.n_rows, problem.n_rows)
         self.outputs = new_table(problem.dim, -(-problem.n_rows // columns.TILE) * columns.TILE, problem.optimizer)
         self.outputs.rows[:, : problem.n_rows] = problem.true_outputs.w.T
-        state, visits = np.zeros((problem.n, state_width), dtype=np.float32), np.zeros(problem.n, dtype=np.int64)
-        self.layer = columns.Layer(problem.hidden, self.outputs, state, visits)
+        state, n_updates = np.zeros((problem.n, state_width), dtype=np.float32), np.zeros(problem.n, dtype=np.int64)
+        self.layer = columns.Layer(problem.hidden, self.outputs, state, n_updates)
         n_features = FEATURES if problem.is_sparse else 0
         self.steps = columns.AllRows(
             self.objective.coefficients, self.layer, problem.examples, problem.optimizer, n_rows=problem.n_rows,
-            has_bias=problem.has_bias, pairs=takes == "pair", sums=takes == "sum", keeps_hits=keeps_hits,
-            one_label=one_label, uniforms_width=0, uses_norm=uses_norm, moves_few=moves_few, numbers=numbers,
+            has_bias=problem.has_bias, pairs=positives == "single", sums=positives == "summed",
+            keeps_accidental_hits=keeps_accidental_hits, one_label=one_label, uniforms_width=0,
+            uses_score_gain=uses_score_gain, sparse_gradient=sparse_gradient, constants=constants,
             features=new_feature_scratch(problem.examples, n_features, batch, problem.dim), threads=threads,
         )  # fmt: skip
         self.clock = 0.0
@@ -68,16 +69,13 @@ class AllRows:
         lines = []
         for e, i in enumerate(chosen):
             labels = self.problem.labels[i].tolist()
-            for positives in [[k] for k in labels] if self.takes == "pair" else [labels]:
-                times = len(labels) if self.takes == "sum" else min(len(labels), 1)
-                hits = times if self.keeps_hits else 0
+            for own in [[k] for k in labels] if self.positives == "single" else [labels]:
+                sample_count = len(labels) if self.positives == "summed" else min(len(labels), 1)
+                hits = sample_count if self.keeps_accidental_hits else 0
                 lines.append(
                     Line(
                         e,
-                        [
-                            (k, float(k in positives), hits if k in positives else times, 0.0)
-                            for k in range(self.problem.n_rows)
-                        ],
+                        [(k, float(k in own), hits if k in own else sample_count, 0.0) for k in range(self.problem.n_rows)],
                     )
                 )
         return lines
@@ -90,34 +88,35 @@ class AllRows:
                 scale = sum_over / len(chosen)
                 loss, n_terms = self.train(order, begin, begin + len(chosen), lr, scale)
                 lines = self.lines(chosen)
-                truth = self.problem.true_step(chosen, lines, self.objective, lr, scale, self.uses_norm)
+                truth = self.problem.true_step(chosen, lines, self.objective, lr, scale, self.uses_score_gain)
                 assert loss == pytest.approx(truth, rel=1e-4, abs=1e-4)
                 assert n_terms == sum(any(label for _, label, _, _ in line.candidates) for line in lines)
         self.assert_is_the_truth()
 
 
-@pytest.mark.parametrize("takes", TAKES)
+@pytest.mark.parametrize("positives", POSITIVES)
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "mixture"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_minibatch_does_what_the_formula_says(kind, optimizer, takes):
+def test_a_minibatch_does_what_the_formula_says(kind, optimizer, positives):
     for batch in (1, 7):
         problem = Problem(
             kind, optimizer, all_labelled=optimizer == "mixture"
         )  # whose memory fades for examples without labels
-        AllRows(problem, takes, keeps_hits=takes == "sum", batch=batch).assert_steps_as_the_reference(1)
+        hits = positives == "summed"
+        AllRows(problem, positives, keeps_accidental_hits=hits, batch=batch).assert_steps_as_the_reference(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_bias_and_with_the_squared_length(kind):
+def test_without_bias_and_told_how_far_scores_move(kind):
     for bias in (True, False):
-        for takes in ("pair", "set"):
-            AllRows(Problem(kind, bias=bias), takes, uses_norm=True).assert_steps_as_the_reference(1)
+        for positives in ("single", "joint"):
+            AllRows(Problem(kind, bias=bias), positives, uses_score_gain=True).assert_steps_as_the_reference(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_hits_that_are_kept_and_the_sum_over_all_examples(kind):
-    for takes in TAKES:
-        AllRows(Problem(kind), takes, keeps_hits=True).assert_steps_as_the_reference(1, lr=0.01, sum_over=12.0)
+def test_accidental_hits_that_are_kept_and_the_sum_over_all_examples(kind):
+    for positives in POSITIVES:
+        AllRows(Problem(kind), positives, keeps_accidental_hits=True).assert_steps_as_the_reference(1, lr=0.01, sum_over=12.0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -128,10 +127,10 @@ def test_weight_decay_paid_late_is_weight_decay_at_every_step(kind, optimizer):
         AllRows(problem, batch=2).assert_steps_as_the_reference()
 
 
-def trained_by_margin(kind, optimizer, moves_few, **settings):
+def trained_by_margin(kind, optimizer, sparse_gradient, **settings):
     """Two epochs over few examples of many classes; the losses, the tables and what the optimisers keep."""
     problem = Problem(kind, optimizer, n=20, n_classes=300, labels=[[3 * e, 299 - e] for e in range(20)], **settings)
-    run = AllRows(problem, moves_few=moves_few, objective=Margin(MarginSettings(smoothing=0.1)), threads=2)
+    run = AllRows(problem, sparse_gradient=sparse_gradient, objective=Margin(MarginSettings(smoothing=0.1)), threads=2)
     losses = [run.train(np.arange(20), begin, begin + 5)[0] for begin in [0, 5, 10, 15] * 2]
     return losses, run.outputs.rows, run.outputs.sums, problem.hidden.rows, problem.hidden.sums
 
@@ -140,35 +139,36 @@ def trained_by_margin(kind, optimizer, moves_few, **settings):
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "mixture"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_columns_that_do_not_move_may_be_left_alone(kind, optimizer, settings, monkeypatch):
-    dense = trained_by_margin(kind, optimizer, moves_few=False, **settings)
+    dense = trained_by_margin(kind, optimizer, sparse_gradient=False, **settings)
     if kind != "sparse" and optimizer != "mixture":
         monkeypatch.setattr(columns, "dense_steps", None)
-    for all_at_once, few in zip(dense, trained_by_margin(kind, optimizer, moves_few=True, **settings), strict=True):
+    for all_at_once, few in zip(dense, trained_by_margin(kind, optimizer, sparse_gradient=True, **settings), strict=True):
         np.testing.assert_allclose(few, all_at_once, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_where_all_columns_move_after_all_none_is_left_alone(kind):
-    AllRows(Problem(kind), moves_few=True).assert_steps_as_the_reference(1)
+    AllRows(Problem(kind), sparse_gradient=True).assert_steps_as_the_reference(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("takes", TAKES)
-def test_threads_agree(kind, takes):
+@pytest.mark.parametrize("positives", POSITIVES)
+def test_threads_agree(kind, positives):
     found = []
     for threads in (1, 3):
         problem = Problem(kind, "adagrad", n=40, n_classes=150, l2=0.1)
-        run = AllRows(problem, takes, keeps_hits=takes == "sum", threads=threads, batch=20, state_width=2)
+        hits = positives == "summed"
+        run = AllRows(problem, positives, keeps_accidental_hits=hits, threads=threads, batch=20, state_width=2)
         results = [run.train(np.arange(40), begin, begin + 20) for begin in (0, 20, 0)]
-        found.append((results, run.outputs.rows, problem.hidden.rows[:, :HIDDEN], run.layer.state, run.layer.visits))
+        found.append((results, run.outputs.rows, problem.hidden.rows[:, :HIDDEN], run.layer.state, run.layer.n_updates))
     for one, several in zip(*found, strict=True):
         np.testing.assert_allclose(one, several, rtol=1e-5, atol=1e-6)
 
 
-def test_a_state_belongs_to_an_example_and_visits_go_on_counting():
+def test_a_state_belongs_to_an_example_and_updates_go_on_being_counted():
     problem = Problem("dense", labels=[[1], [2, 4, 6], [3], []], n=4)
     for threads in (1, 2):
-        run = AllRows(problem, "pair", batch=4, state_width=1, threads=threads)
+        run = AllRows(problem, "single", batch=4, state_width=1, threads=threads)
         for _ in range(2):
             run.train(np.array([3, 1, 0, 2]), 0, 4)
         assert run.layer.state[:, 0].tolist() == [102, 6 + 1500, 102, 0]
@@ -176,9 +176,10 @@ def test_a_state_belongs_to_an_example_and_visits_go_on_counting():
 
 def test_one_label_of_an_example_stands_for_all_with_equal_chances():
     counts = np.zeros(9)
-    for takes in TAKES:
-        run = AllRows(Problem("dense", labels=[[5, 0, 3]] * 300, n=300), takes, keeps_hits=True, one_label=True, batch=300)
-        run.steps.numbers = np.zeros(1, dtype=np.float32)  # draws weigh nothing: only positives have coefficients
+    for positives in POSITIVES:
+        problem = Problem("dense", labels=[[5, 0, 3]] * 300, n=300)
+        run = AllRows(problem, positives, keeps_accidental_hits=True, one_label=True, batch=300)
+        run.steps.constants = np.zeros(1, dtype=np.float32)  # draws weigh nothing: only positives have coefficients
         assert run.train(np.arange(300), 0, 300, lr=0.0)[1] == 300
         z = run.steps.z[:, :9] * 300
         assert ((z != 0).sum(axis=1) == 1).all()
@@ -206,9 +207,9 @@ def by_tiles(run, orders, lr, sum_over=1.0, threads=1):
         for w in range(threads):
             first, last = (n_tiles * edge // threads * tilewise.WIDTH for edge in (w, w + 1))
             arguments = (
-                in_order, steps, run.outputs, run.objective.numbers(), problem.optimizer, scratches[w], problem.n, batch,
+                in_order, steps, run.outputs, run.objective.constants(), problem.optimizer, scratches[w], problem.n, batch,
                 float(sum_over), problem.dim - 1 if problem.has_bias else -1, problem.n_rows, first, last,
-                run.keeps_hits, run.takes == "sum", np.float32(lr), float(run.clock),
+                run.keeps_accidental_hits, run.positives == "summed", np.float32(lr), float(run.clock),
             )  # fmt: skip
             load_kernel(tilewise.train_tiles, run.objective, arguments, Silent())
             loss += tilewise.train_tiles(run.objective.coefficients, *arguments)
@@ -218,14 +219,14 @@ def by_tiles(run, orders, lr, sum_over=1.0, threads=1):
 
 @pytest.mark.parametrize("l2", [0.0, 0.3], ids=["", "l2"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "mixture"])
-@pytest.mark.parametrize(("takes", "keeps_hits"), [("set", False), ("set", True), ("sum", True)])
-def test_tile_by_tile_it_comes_to_the_same(takes, keeps_hits, optimizer, l2):
+@pytest.mark.parametrize(("positives", "hits"), [("joint", False), ("joint", True), ("summed", True)])
+def test_tile_by_tile_it_comes_to_the_same(positives, hits, optimizer, l2):
     for bias, batch, threads in ((True, 7, 1), (False, 1, 2)):
         problems = [
             Problem("sparse", optimizer, n=30, n_classes=70, bias=bias, l2=l2, all_labelled=optimizer == "mixture")
             for _ in range(2)
         ]
-        at_once, tiled = (AllRows(problem, takes, keeps_hits=keeps_hits, batch=batch) for problem in problems)
+        at_once, tiled = (AllRows(problem, positives, keeps_accidental_hits=hits, batch=batch) for problem in problems)
         orders = [np.random.default_rng(epoch).permutation(30) for epoch in range(3)]
         expected = 0.0
         for order in orders:
@@ -241,7 +242,7 @@ def test_tile_by_tile_it_comes_to_the_same(takes, keeps_hits, optimizer, l2):
 
 
 def test_one_signature_serves_them_all():
-    for takes in ("set", "sum"):
-        by_tiles(AllRows(Problem("sparse"), takes, keeps_hits=True), [np.arange(12)], 0.1)
+    for positives in ("joint", "summed"):
+        by_tiles(AllRows(Problem("sparse"), positives, keeps_accidental_hits=True), [np.arange(12)], 0.1)
     if hasattr(tilewise.train_tiles, "overloads"):
         assert len(tilewise.train_tiles.overloads) == 1

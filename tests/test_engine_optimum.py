@@ -161,7 +161,7 @@ def test_blocks_do_not_show(objective, monkeypatch):
 
 @pytest.mark.parametrize("objective", FULL_BATCH)
 def test_the_gradient_is_the_slope_of_the_loss(objective, monkeypatch):
-    """State is settled anew wherever scores are looked at, and the gradient need not know."""
+    """State is set to its optimum wherever scores are looked at, and the gradient need not know."""
     looked_at = []
 
     def check(value, start, **_options):

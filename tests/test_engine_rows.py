@@ -24,9 +24,9 @@ class Run:
     """A problem, and a worker that trains it by drawn rows."""
 
     def __init__(
-        self, problem, *, takes=rows.PAIR, sampling=rows.REPLACED, n_draws=4, batch=3, keeps_hits=False, one_label=False,
-        uses_norm=False, uses_loge=True, sum_over=1.0, noise=None, paths=NO_PATHS, state_width=0, uniforms_width=0, draws=0.2,
-        seed=1,
+        self, problem, *, positives="single", sampling=rows.REPLACED, n_draws=4, batch=3, keeps_accidental_hits=False,
+        one_label=False, uses_score_gain=False, uses_log_expected_count=True, sum_over=1.0, noise=None, paths=NO_PATHS,
+        state_width=0, uniforms_width=0, draws=0.2, seed=1,
     ):  # fmt: skip
         self.problem, self.objective = problem, Probe(draws)
         n, n_rows = problem.n, problem.n_rows
@@ -36,21 +36,21 @@ class Run:
         self.draws = Draws(alias_table(noise), np.log(self.expected).astype(np.float32), *paths)
         self.plan = rows.Plan(
             n_features=problem.x.shape[1], dim=problem.dim, has_bias=problem.has_bias, is_dense=not problem.is_sparse,
-            has_hidden=problem.has_hidden, takes=takes, sampling=sampling, n_draws=n_draws, n_classes=n_rows,
-            keeps_hits=keeps_hits, uses_loge=uses_loge, uses_norm=uses_norm, one_label=one_label, batch_size=min(batch, n),
-            sum_over=sum_over,
+            has_hidden=problem.has_hidden, takes=rows.TAKES[positives], sampling=sampling, n_draws=n_draws, n_classes=n_rows,
+            keeps_accidental_hits=keeps_accidental_hits, uses_log_expected_count=uses_log_expected_count,
+            uses_score_gain=uses_score_gain, one_label=one_label, batch_size=min(batch, n), sum_over=sum_over,
         )  # fmt: skip
         longest = int(np.diff(paths.offsets).max(initial=1))
         self.scratch = rows.new_scratch(self.plan, problem.examples, n_rows, longest, uniforms_width)
         outputs = rows_table(problem)
-        visits = np.zeros(n if state_width else 1, dtype=np.int64)
-        self.tables = rows.Tables(problem.hidden, outputs, np.zeros((n, state_width), dtype=np.float32), visits)
+        n_updates = np.zeros(n if state_width else 1, dtype=np.int64)
+        self.tables = rows.Tables(problem.hidden, outputs, np.zeros((n, state_width), dtype=np.float32), n_updates)
         self.key, self.order, self.clock = stream_key(seed, 0), np.random.default_rng(seed).permutation(n), 0.0
 
     def train(self, start, stop, lr=0.1):
         """The loss and the number of lines."""
         arguments = (
-            self.tables, self.problem.examples, self.draws, self.objective.numbers(), self.problem.optimizer, self.plan,
+            self.tables, self.problem.examples, self.draws, self.objective.constants(), self.problem.optimizer, self.plan,
             self.scratch, self.order, start, stop, np.float32(lr), self.clock, self.key,
         )  # fmt: skip
         load_kernel(rows.train_stretch, self.objective, arguments, Silent())
@@ -59,15 +59,10 @@ class Run:
 
     def lines(self, n_lines):
         """What the worker's memory tells of the last minibatch."""
-        s = self.scratch
+        s, batch = self.scratch, self.scratch.batch
+        told = (s.rows, batch.label, batch.sample_count, batch.log_expected_count)
         return [
-            Line(
-                int(s.example[p]),
-                [
-                    (int(s.rows[p, c]), float(s.label[p, c]), float(s.times[p, c]), float(s.loge[p, c]))
-                    for c in range(s.n_candidates[p])
-                ],
-            )
+            Line(int(s.example[p]), list(zip(*(each[p, : s.n_candidates[p]].tolist() for each in told), strict=True)))
             for p in range(n_lines)
         ]
 
@@ -87,7 +82,7 @@ class Run:
             chosen = self.order[begin : min(begin + batch, problem.n)]
             loss, n_lines = self.train(begin, begin + len(chosen), lr)
             scale = self.plan.sum_over / len(chosen)
-            truth = problem.true_step(chosen, self.lines(n_lines), self.objective, lr, scale, self.plan.uses_norm)
+            truth = problem.true_step(chosen, self.lines(n_lines), self.objective, lr, scale, self.plan.uses_score_gain)
             assert loss == pytest.approx(truth, rel=1e-4, abs=1e-4)
         self.pay()
         close(self.tables.outputs.rows[:, : problem.dim], problem.true_outputs.w, tolerance)
@@ -119,12 +114,12 @@ def test_a_minibatch_does_what_the_formula_says(kind, optimizer, bias):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sampling", [rows.REPLACED, rows.COLLAPSED, rows.DISTINCT], ids=["replaced", "collapsed", "distinct"])
 @pytest.mark.parametrize(
-    ("takes", "keeps_hits"), [(rows.PAIR, True), (rows.SET, False), (rows.SET, True), (rows.SUM, True)],
-    ids=["pair+hits", "set", "set+hits", "sum"],
+    ("positives", "keeps_accidental_hits"), [("single", True), ("joint", False), ("joint", True), ("summed", True)],
+    ids=["single+hits", "joint", "joint+hits", "summed"],
 )  # fmt: skip
-def test_whatever_an_example_is_and_however_rows_are_drawn(kind, sampling, takes, keeps_hits):
-    run = Run(Problem(kind, "adagrad"), takes=takes, sampling=sampling, keeps_hits=keeps_hits, batch=5)
-    run.assert_steps_as_the_reference(epochs=1)
+def test_whatever_an_example_is_and_however_rows_are_drawn(kind, sampling, positives, keeps_accidental_hits):
+    how = {"positives": positives, "sampling": sampling, "keeps_accidental_hits": keeps_accidental_hits}
+    Run(Problem(kind, "adagrad"), **how, batch=5).assert_steps_as_the_reference(epochs=1)
 
 
 TREE = Paths(  # nine ways through eight nodes
@@ -146,9 +141,10 @@ def test_a_path_is_met_as_it_stands_in_the_tree(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_squared_length_of_the_input_is_told_to_who_asks(kind):
+def test_how_far_scores_move_is_told_to_who_asks(kind):
+    """By the squared length of the input."""
     for bias in (True, False):
-        Run(Problem(kind, bias=bias), batch=4, uses_norm=True).assert_steps_as_the_reference(epochs=1)
+        Run(Problem(kind, bias=bias), batch=4, uses_score_gain=True).assert_steps_as_the_reference(epochs=1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -194,15 +190,15 @@ def test_examples_without_labels_are_passed_over():
     run = Run(problem, batch=5, state_width=1)
     run.order = np.arange(5)
     assert [line.example for line in run.chosen()] == [1, 3, 3]
-    assert run.tables.visits.tolist() == [0, 1, 0, 2, 0]
+    assert run.tables.n_updates.tolist() == [0, 1, 0, 2, 0]
     run = Run(Problem("dense", labels=[[], []], n=2))
     before = run.tables.outputs.rows.copy()
     assert run.train(0, 2) == (0.0, 0)
     assert (run.tables.outputs.rows == before).all()
 
 
-def test_keys_are_the_examples_numbers_and_visits_go_on_counting():
-    """The probe adds 1 + 100 · visits to the state at each meeting."""
+def test_keys_are_the_examples_numbers_and_updates_go_on_being_counted():
+    """The probe adds 1 + 100 · n_updates to the state at each meeting."""
     problem = Problem("dense", labels=[[1], [2, 4, 6], [3]], n=3)
     for batch in (1, 3):
         run = Run(problem, batch=batch, state_width=1)
@@ -213,9 +209,9 @@ def test_keys_are_the_examples_numbers_and_visits_go_on_counting():
 
 def test_random_numbers_for_the_objective_are_fresh_for_every_line_and_epoch():
     run = Run(Problem("dense"), uniforms_width=3, batch=100)
-    first = run.scratch.uniforms[: run.train(0, 12, 0.0)[1]].copy()
+    first = run.scratch.batch.uniforms[: run.train(0, 12, 0.0)[1]].copy()
     run.key = stream_key(1, 1)
-    second = run.scratch.uniforms[: run.train(0, 12, 0.0)[1]].copy()
+    second = run.scratch.batch.uniforms[: run.train(0, 12, 0.0)[1]].copy()
     both = np.concatenate([first, second])
     assert len(np.unique(both)) == both.size
     assert both.min() > 0
@@ -226,14 +222,14 @@ def test_random_numbers_for_the_objective_are_fresh_for_every_line_and_epoch():
 
 
 @pytest.mark.parametrize("sampling", [rows.REPLACED, rows.COLLAPSED, rows.DISTINCT])
-@pytest.mark.parametrize("takes", [rows.PAIR, rows.SET])
-def test_candidates_do_not_depend_on_how_examples_are_grouped(sampling, takes):
+@pytest.mark.parametrize("positives", ["single", "joint"])
+def test_candidates_do_not_depend_on_how_examples_are_grouped(sampling, positives):
     def chosen(batch):
-        run = Run(Problem("sparse"), sampling=sampling, takes=takes, batch=batch, one_label=True, uniforms_width=2)
+        run = Run(Problem("sparse"), sampling=sampling, positives=positives, batch=batch, one_label=True, uniforms_width=2)
         found = []
         for begin in range(0, 12, batch):
             n_lines = run.train(begin, min(begin + batch, 12), 0.0)[1]
-            uniforms = run.scratch.uniforms[:n_lines].tolist()
+            uniforms = run.scratch.batch.uniforms[:n_lines].tolist()
             found += [(line.candidates, u) for line, u in zip(run.lines(n_lines), uniforms, strict=True)]
         return found
 
@@ -258,113 +254,112 @@ def test_same_seed_same_bytes_wherever_stretches_are_cut(kind):
 MANY = 6000
 
 
-def draws(labels, n_classes, n_draws, sampling, *, takes=rows.PAIR, keeps_hits=False, noise=None, one_label=False):
-    """The lines of many examples that all have the same labels, and the run."""
+def draws(labels, n_classes, n_draws, sampling, **how):
+    """The run of many examples that all have the same labels, and how often each class was drawn, (n_lines, n_classes)."""
     problem = Problem("dense", n=MANY, n_classes=n_classes, labels=[labels] * MANY)
-    run = Run(
-        problem, takes=takes, sampling=sampling, n_draws=n_draws, batch=MANY, keeps_hits=keeps_hits, noise=noise,
-        one_label=one_label,
-    )  # fmt: skip
+    run = Run(problem, sampling=sampling, n_draws=n_draws, batch=MANY, **how)
     n_lines = run.train(0, MANY, 0.0)[1]
     s = run.scratch
     within = np.arange(s.rows.shape[1]) < s.n_candidates[:n_lines, None]
-    times = np.zeros((n_lines, n_classes))
+    sample_count = np.zeros((n_lines, n_classes))
     line, place = np.nonzero(within)
     assert len(set(zip(line, s.rows[line, place], strict=True))) == len(line), "a row stands twice in a line"
-    times[line, s.rows[line, place]] = s.times[line, place]
-    return run, times
+    sample_count[line, s.rows[line, place]] = s.batch.sample_count[line, place]
+    return run, sample_count
 
 
 @pytest.mark.parametrize("n_draws", [1, 3, 6, 8])
-@pytest.mark.parametrize("takes", [rows.PAIR, rows.SET], ids=["pair", "set"])
-def test_distinct_draws_avoid_the_positives_and_are_uniform(n_draws, takes):
+@pytest.mark.parametrize("positives", ["single", "joint"])
+def test_distinct_draws_avoid_the_positives_and_are_uniform(n_draws, positives):
     labels = [7, 2, 4]
-    run, times = draws(labels, 9, n_draws, rows.DISTINCT, takes=takes)
-    avoided = [labels] if takes == rows.SET else [[label] for label in labels]
-    for i, positives in enumerate(avoided):
-        mine = times[i :: len(avoided)]
-        others = np.setdiff1d(np.arange(9), positives)
+    run, sample_count = draws(labels, 9, n_draws, rows.DISTINCT, positives=positives)
+    avoided = [labels] if positives == "joint" else [[label] for label in labels]
+    for i, own in enumerate(avoided):
+        mine = sample_count[i :: len(avoided)]
+        others = np.setdiff1d(np.arange(9), own)
         expected = min(n_draws, len(others))
-        assert not mine[:, positives].any()
+        assert not mine[:, own].any()
         assert (mine.sum(axis=1) == expected).all()
         counts = mine[:, others].sum(axis=0)
         if expected < len(others):  # sampling without replacement varies less than the multinomial that the test is made for
             assert stats.chisquare(counts).pvalue > 1e-3
             patterns = np.unique(mine[:, others], axis=0, return_counts=True)[1]
             assert stats.chisquare(patterns).pvalue > 1e-3
-        loge = run.scratch.loge[i, : run.scratch.n_candidates[i]]
-        np.testing.assert_allclose(loge, np.log(expected / len(others)), rtol=1e-6, atol=1e-7)
+        log_expected_count = run.scratch.batch.log_expected_count[i, : run.scratch.n_candidates[i]]
+        np.testing.assert_allclose(log_expected_count, np.log(expected / len(others)), rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize(("takes", "labels"), [(rows.PAIR, [3]), (rows.SUM, [3, 0])])
-def test_distinct_draws_that_keep_hits_are_uniform_over_all_rows(takes, labels):
-    _, times = draws(labels, 7, 3, rows.DISTINCT, takes=takes, keeps_hits=True)
-    assert (times.sum(axis=1) == 3 * len(labels)).all()
-    assert set(np.unique(times)) == {0, len(labels)}
-    assert stats.chisquare(times.sum(axis=0)).pvalue > 1e-3
+@pytest.mark.parametrize(("positives", "labels"), [("single", [3]), ("summed", [3, 0])])
+def test_distinct_draws_that_keep_accidental_hits_are_uniform_over_all_rows(positives, labels):
+    _, sample_count = draws(labels, 7, 3, rows.DISTINCT, positives=positives, keeps_accidental_hits=True)
+    assert (sample_count.sum(axis=1) == 3 * len(labels)).all()
+    assert set(np.unique(sample_count)) == {0, len(labels)}
+    assert stats.chisquare(sample_count.sum(axis=0)).pvalue > 1e-3
 
 
 def test_many_distinct_draws_among_more_rows_than_slots_are_distinct_and_uniform():
-    _, times = draws([600], 2 * rows.SLOTS + 76, 200, rows.DISTINCT)
-    assert not times[:, 600].any()
-    assert (times.sum(axis=1) == 200).all()
-    assert stats.chisquare(np.delete(times.sum(axis=0), 600)).pvalue > 1e-3
+    _, sample_count = draws([600], 2 * rows.SLOTS + 76, 200, rows.DISTINCT)
+    assert not sample_count[:, 600].any()
+    assert (sample_count.sum(axis=1) == 200).all()
+    assert stats.chisquare(np.delete(sample_count.sum(axis=0), 600)).pvalue > 1e-3
 
 
 def test_all_rows_can_be_drawn_and_no_more():
-    _, times = draws([3], 7, 6, rows.DISTINCT)
-    assert (times == (np.arange(7) != 3)).all()
-    _, times = draws([3], 7, 7, rows.DISTINCT, keeps_hits=True)
-    assert (times == 1).all()
-    _, times = draws([0], 1, 1, rows.DISTINCT)  # the only class has no rivals
-    assert not times.any()
+    _, sample_count = draws([3], 7, 6, rows.DISTINCT)
+    assert (sample_count == (np.arange(7) != 3)).all()
+    _, sample_count = draws([3], 7, 7, rows.DISTINCT, keeps_accidental_hits=True)
+    assert (sample_count == 1).all()
+    _, sample_count = draws([0], 1, 1, rows.DISTINCT)  # the only class has no rivals
+    assert not sample_count.any()
 
 
 NOISE = np.array([10, 1, 4, 0.5, 2, 2, 0.1])
 
 
-@pytest.mark.parametrize("keeps_hits", [True, False], ids=["hits", "no hits"])
+@pytest.mark.parametrize("keeps_accidental_hits", [True, False], ids=["hits", "no hits"])
 @pytest.mark.parametrize("n_draws", [1, 5, 20])
-def test_draws_with_replacement_add_up_and_follow_the_noise(n_draws, keeps_hits):
-    run, times = draws([2], 7, n_draws, rows.REPLACED, keeps_hits=keeps_hits, noise=NOISE)
-    if keeps_hits:
-        assert (times.sum(axis=1) == n_draws).all()
+def test_draws_with_replacement_add_up_and_follow_the_noise(n_draws, keeps_accidental_hits):
+    run, sample_count = draws([2], 7, n_draws, rows.REPLACED, keeps_accidental_hits=keeps_accidental_hits, noise=NOISE)
+    if keeps_accidental_hits:
+        assert (sample_count.sum(axis=1) == n_draws).all()
     else:
-        assert not times[:, 2].any()
-    others = np.arange(7) if keeps_hits else np.delete(np.arange(7), 2)
-    expected = run.noise[others] / run.noise[others].sum() * times.sum()
-    assert stats.chisquare(times[:, others].sum(axis=0), expected).pvalue > 1e-3
-    total = times.sum() / MANY
+        assert not sample_count[:, 2].any()
+    others = np.arange(7) if keeps_accidental_hits else np.delete(np.arange(7), 2)
+    expected = run.noise[others] / run.noise[others].sum() * sample_count.sum()
+    assert stats.chisquare(sample_count[:, others].sum(axis=0), expected).pvalue > 1e-3
+    total = sample_count.sum() / MANY
     assert total == pytest.approx(n_draws * run.noise[others].sum(), abs=5 * np.sqrt(n_draws / MANY))
 
 
 @pytest.mark.parametrize("n_draws", [1, 5, 20])
-def test_collapsed_draws_appear_as_often_as_loge_says(n_draws):
-    """With probability 1 - (1 - q)^m, so that times / e^loge is 1 on average."""
-    run, times = draws([2], 7, n_draws, rows.COLLAPSED, keeps_hits=True, noise=NOISE)
-    assert set(np.unique(times)) <= {0, 1}
+def test_collapsed_draws_appear_as_often_as_the_log_expected_count_says(n_draws):
+    """With probability 1 - (1 - q)^m, so that sample_count / e^log_expected_count is 1 on average."""
+    run, sample_count = draws([2], 7, n_draws, rows.COLLAPSED, keeps_accidental_hits=True, noise=NOISE)
+    assert set(np.unique(sample_count)) <= {0, 1}
     for k, expected in enumerate(1 - (1 - run.noise) ** n_draws):
-        assert stats.binomtest(int(times[:, k].sum()), MANY, expected).pvalue > 1e-4
+        assert stats.binomtest(int(sample_count[:, k].sum()), MANY, expected).pvalue > 1e-4
     s = run.scratch
     for line in range(50):
         places = s.rows[line, : s.n_candidates[line]]
-        np.testing.assert_allclose(s.loge[line, : len(places)], np.log(run.expected[places]), rtol=1e-5, atol=1e-6)
+        told = s.batch.log_expected_count[line, : len(places)]
+        np.testing.assert_allclose(told, np.log(run.expected[places]), rtol=1e-5, atol=1e-6)
 
 
 def test_rows_that_share_a_slot_of_the_memory_of_draws_are_told_apart():
     n_classes = 4 * rows.SLOTS
     noise = np.zeros(n_classes)
     noise[[3, 3 + rows.SLOTS, 3 + 2 * rows.SLOTS, 9]] = 1
-    run, times = draws([3, 3 + rows.SLOTS], n_classes, 6, rows.REPLACED, takes=rows.SUM, keeps_hits=True, noise=noise + 1e-12)
-    assert (times.sum(axis=1) == 12).all()
-    assert stats.chisquare(times[:, noise > 0].sum(axis=0) / 2).pvalue > 1e-3
+    how = {"positives": "summed", "keeps_accidental_hits": True, "noise": noise + 1e-12}
+    run, sample_count = draws([3, 3 + rows.SLOTS], n_classes, 6, rows.REPLACED, **how)
+    assert (sample_count.sum(axis=1) == 12).all()
+    assert stats.chisquare(sample_count[:, noise > 0].sum(axis=0) / 2).pvalue > 1e-3
     assert (run.scratch.n_candidates <= 5).all()
 
 
 def test_one_label_of_an_example_stands_for_all_with_equal_chances():
-    for takes in (rows.PAIR, rows.SET):
-        run, _ = draws([5, 0, 3], 6, 2, rows.DISTINCT, takes=takes, one_label=True)
-        assert (run.scratch.label.sum(axis=1) == 1).all()
+    for positives in ("single", "joint"):
+        run, _ = draws([5, 0, 3], 6, 2, rows.DISTINCT, positives=positives, one_label=True)
+        assert (run.scratch.batch.label.sum(axis=1) == 1).all()
         chosen = run.scratch.rows[:, 0]
         counts = [int((chosen == label).sum()) for label in (5, 0, 3)]
         assert sum(counts) == MANY

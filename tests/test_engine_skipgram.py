@@ -180,13 +180,13 @@ def test_no_window_reaches_across_what_is_held_out(stretch):
 
 
 @kernel
-def record(z, label, times, loge, state, uniforms, numbers, key, visits, norm, n_examples, n, lr):
+def record(batch, state, constants, n_examples, n, lr):
     """Write the random numbers of every example to a row of `state` of its own; state[0, 0] counts them."""
     for e in range(n_examples):
-        z[e, :n] = 0
+        batch.z[e, :n] = 0
         state[0, 0] += 1
-        for d in range(uniforms.shape[1]):
-            state[int(state[0, 0]), d] = uniforms[e, d]
+        for d in range(batch.uniforms.shape[1]):
+            state[int(state[0, 0]), d] = batch.uniforms[e, d]
     return np.float64(0)
 
 
@@ -195,10 +195,11 @@ class Recorder(Objective):
 
     coefficients = staticmethod(record)
     state_width = uniforms_width = 2
+    merges_pairs = False
 
-    def __init__(self, takes="pair", merges=False):
+    def __init__(self, positives="single", merges_pairs=False):
         super().__init__(SampledSettings())
-        self.takes, self.merges, self.keeps_hits = takes, merges, takes == "sum"
+        self.positives, self.merges_pairs, self.keeps_accidental_hits = positives, merges_pairs, positives == "summed"
 
     def given(self, noise_key=7, **options):
         """The random numbers of every line of one stretch, (n, 2), and its number of pairs."""
@@ -209,7 +210,7 @@ class Recorder(Objective):
         return setup.tables.state[1 : 1 + int(setup.tables.state[0, 0])], pairs
 
 
-RECORDERS = {"sums": Recorder("sum"), "sets": Recorder(merges=True), "pairs": Recorder()}
+RECORDERS = {"sums": Recorder("summed"), "sets": Recorder(merges_pairs=True), "pairs": Recorder()}
 
 
 @pytest.mark.parametrize("sampler", ["unigram", "all"])

@@ -15,7 +15,7 @@ def make(name, **settings):
 
 def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, stretch=200):
     """Train on tokens[start:stop], by the kernel and by the naive reference; all tables must agree."""
-    naive = Naive(setup.tables, setup.objective, setup.numbers, setup.plan.bias, setup.dim)
+    naive = Naive(setup.tables, setup.objective, setup.constants, setup.plan.bias, setup.dim)
     expected = found = 0.0
     n_pairs = 0
     for first in range(start, stop, stretch):
@@ -31,7 +31,7 @@ def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, stretch=2
         ours, truth = getattr(setup.tables, name), getattr(naive, name)
         np.testing.assert_allclose(ours, truth, rtol=2e-4, atol=2e-5, err_msg=name)
     if setup.objective.state_width:
-        assert setup.tables.visits.tolist() == [naive.visits[word] for word in range(len(setup.tables.visits))]
+        assert setup.tables.n_updates.tolist() == [naive.n_updates[word] for word in range(len(setup.tables.n_updates))]
 
 
 SHARES = pytest.mark.parametrize("share", [0, 1, 4, 5, 17, 64])
@@ -105,7 +105,7 @@ EVERY_WAY = [
     *(("ar", sampler) for sampler in ("unigram", "uniform", "all")),
     *(("ove", sampler) for sampler in ("unigram", "uniform", "all")),
     ("hs", "path"),
-    ("implicit", "unigram"),  # whose step depends on the norm of the input, the 1 of the biases included
+    ("implicit", "unigram"),  # whose step depends on the score gain, the 1 of the biases included
     ("softmax", "all"),
 ]
 
@@ -138,6 +138,6 @@ def test_what_is_kept_of_a_row_lasts_from_stretch_to_stretch(name, sampler):
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
 def test_telling_an_objective_more_than_it_reads_changes_nothing(name, sampler):
     plain, told = Setup(make(name), share=5, sampler=sampler), Setup(make(name), share=5, sampler=sampler)
-    told.plan = told.plan._replace(uses_loge=True, uses_norm=True)
+    told.plan = told.plan._replace(uses_log_expected_count=True, uses_score_gain=True)
     assert plain.train(0, 100) == told.train(0, 100)
     np.testing.assert_array_equal(plain.tables.outputs, told.tables.outputs)

@@ -2,12 +2,14 @@
 
 import dataclasses
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import reference
 from scipy.optimize import minimize
 
+from embedx.kernels.batch import Batch
 from embedx.objectives import OBJECTIVES
 from embedx.objectives.bouchard import Bouchard
 from embedx.objectives.contract import SampledSettings
@@ -22,7 +24,7 @@ from embedx.objectives.softmax import Softmax
 
 N = 7  # candidates
 K = 6  # classes, where outcomes are enumerated
-FROZEN = 2**50  # visits after which no state moves
+FROZEN = 2**50  # updates after which no state moves
 GARBAGE = 1e30  # what stands where a candidate has no weight
 
 
@@ -48,58 +50,79 @@ def each(holds=lambda objective: True):
 EVERY = each()
 
 
+class Candidates(NamedTuple):
+    """What is told of the candidates of some examples, (n, N) each."""
+
+    z: np.ndarray
+    label: np.ndarray
+    sample_count: np.ndarray
+    log_expected_count: np.ndarray
+
+    @property
+    def weighed(self):
+        return (self.label > 0) | (self.sample_count > 0)
+
+    @property
+    def importance(self):
+        return self.sample_count / np.exp(self.log_expected_count)
+
+
 def answer(
-    objective, z, label, times, loge, state=None, visits=FROZEN, key=None, lr=0.0, dtype=np.float64, n_draws=5, n_classes=N,
-    uniforms=None, plain=False,
+    objective, z, label, sample_count, log_expected_count, state=None, n_updates=FROZEN, key=None, lr=0.0, dtype=np.float64,
+    n_draws=5, n_classes=N, uniforms=None, plain=False,
 ):  # fmt: skip
     """Loss, coefficients and state afterwards. Where a row has no weight, garbage stands; `plain` runs it as Python."""
-    z, label, times, loge = (np.atleast_2d(np.array(a, dtype=np.float64)) for a in (z, label, times, loge))
-    n_examples, n = z.shape
-    rows = [np.zeros((n_examples + 1, n + 2), dtype) for _ in range(4)]
-    weighed = (label > 0) | (times > 0)
-    for row, value in zip(rows, (np.where(weighed, z, GARBAGE), label, times, loge), strict=True):
+    told = (np.atleast_2d(np.array(a, dtype=np.float64)) for a in (z, label, sample_count, log_expected_count))
+    told = Candidates(*told)
+    n_examples, n = told.z.shape
+    rows = [np.zeros((n_examples + 1, n + 2), dtype) for _ in told]
+    for row, value in zip(rows, told._replace(z=np.where(told.weighed, told.z, GARBAGE)), strict=True):
         row[:n_examples, :n] = value
     key = np.arange(n_examples) if key is None else np.array(key)
     state = np.zeros((key.max() + 1, objective.state_width), dtype) if state is None else state.astype(dtype)
     if uniforms is None:
         uniforms = np.random.default_rng(0).uniform(0.01, 0.99, (n_examples, objective.uniforms_width))
-    numbers = objective.numbers(n_draws, n_classes).astype(dtype)
-    visits = np.broadcast_to(np.array(visits, dtype=np.int64), n_examples).copy()
-    norm = np.linspace(0.5, 2, n_examples).astype(dtype)
+    n_updates = np.broadcast_to(np.array(n_updates, dtype=np.int64), n_examples).copy()
+    score_gain = np.linspace(0.5, 2, n_examples).astype(dtype)
+    batch = Batch(*rows, uniforms.astype(dtype), key, n_updates, score_gain)
+    constants = objective.constants(n_draws, n_classes).astype(dtype)
     coefficients = objective.coefficients
     if plain:
         coefficients = getattr(coefficients, "py_func", coefficients)
     with np.errstate(all="ignore"):  # garbage may overflow before it is dropped
-        loss = coefficients(*rows, state, uniforms.astype(dtype), numbers, key, visits, norm, n_examples, n, dtype(lr))
-    return float(loss), rows[0][:n_examples, :n], state
+        loss = coefficients(batch, state, constants, n_examples, n, dtype(lr))
+    return float(loss), batch.z[:n_examples, :n], state
 
 
 def examples(objective, n=4, seed=0):
-    """z, label, times and loge (n, N) of examples such as the objective takes; in each some column has no weight."""
+    """Examples such as the objective takes; in each some column has no weight."""
     rng = np.random.default_rng(seed)
     z = rng.normal(0, 1.5, (n, N))
-    label, times = np.zeros((n, N)), np.zeros((n, N))
+    label, sample_count = np.zeros((n, N)), np.zeros((n, N))
     for e in range(n):
         if "path" in objective.samplers:
             depth = rng.integers(1, N)
             label[e, :depth] = rng.integers(0, 2, depth)
-            times[e, :depth] = 1 - label[e, :depth]
+            sample_count[e, :depth] = 1 - label[e, :depth]
             continue
-        times[e] = 1 if objective.samplers == ("all",) else rng.choice([0, 1, 1, 2], N)
+        sample_count[e] = 1 if objective.samplers == ("all",) else rng.choice([0, 1, 1, 2], N)
         places = rng.permutation(N)
-        times[e, places[3]] = 0
-        times[e, places[4]] = 1
-        for place, weight in zip(places, {"pair": [1.5], "set": [1, 0.5], "sum": [1, 2]}[objective.takes], strict=False):
+        sample_count[e, places[3]] = 0
+        sample_count[e, places[4]] = 1
+        weights = {"single": [1.5], "joint": [1, 0.5], "summed": [1, 2]}[objective.positives]
+        for place, weight in zip(places, weights, strict=False):
             label[e, place] = weight
-            times[e, place] = 1 if objective.keeps_hits else 0
-    loge = np.where((label > 0) | (times > 0), np.log(rng.uniform(0.2, 0.8, (n, N))), 0) if objective.uses_loge else 0 * z
-    return z, label, times, loge
+            sample_count[e, place] = 1 if objective.keeps_accidental_hits else 0
+    told = Candidates(z, label, sample_count, 0 * z)
+    if objective.uses_log_expected_count:
+        told.log_expected_count[:] = np.where(told.weighed, np.log(rng.uniform(0.2, 0.8, (n, N))), 0)
+    return told
 
 
-def settled(objective, z, label, times):
+def near_optimal_state(objective, told):
     """A sensible state: near the best one for the candidates that take part."""
-    best = objective.settle(np.where((label > 0) | (times > 0), z, -30.0), label)
-    assert best.shape == (len(z), objective.state_width)
+    best = objective.optimal_state(np.where(told.weighed, told.z, -30.0), told.label)
+    assert best.shape == (len(told.z), objective.state_width)
     return best + 0.3
 
 
@@ -108,7 +131,7 @@ def settled(objective, z, label, times):
 
 @EVERY
 def test_declarations_go_together(objective):
-    assert objective.keeps_hits or objective.takes != "sum"
+    assert objective.keeps_accidental_hits or objective.positives != "summed"
     assert objective.formula
     assert objective.advice
     assert set(objective.samplers) <= {"unigram", "uniform", "all", "path", "search"}
@@ -116,47 +139,47 @@ def test_declarations_go_together(objective):
 
 @each(lambda objective: objective.kind == "gradient")
 def test_coefficients_are_the_gradient_of_the_loss(objective):
-    z, label, times, loge = examples(objective)
-    state = settled(objective, z, label, times)
-    _, slopes, after = answer(objective, z, label, times, loge, state)
-    np.testing.assert_allclose(after, state, atol=1e-9, err_msg="a state that was seen often moved at learning rate 0")
-    for place in np.ndindex(*z.shape):
-        step = np.zeros_like(z)
+    told = examples(objective)
+    state = near_optimal_state(objective, told)
+    _, slopes, after = answer(objective, *told, state)
+    np.testing.assert_allclose(after, state, atol=1e-9, err_msg="a state that was updated often moved at learning rate 0")
+    for place in np.ndindex(*told.z.shape):
+        step = np.zeros_like(told.z)
         step[place] = 1e-5
-        up, _, _ = answer(objective, z + step, label, times, loge, state)
-        down, _, _ = answer(objective, z - step, label, times, loge, state)
+        up, _, _ = answer(objective, *told._replace(z=told.z + step), state)
+        down, _, _ = answer(objective, *told._replace(z=told.z - step), state)
         assert slopes[place] == pytest.approx((up - down) / 2e-5, abs=2e-8)
 
 
 @EVERY
-@pytest.mark.parametrize("visits", [0, 3])
-def test_compiled_equals_plain_python(objective, visits):
-    z, label, times, loge = examples(objective, seed=1)
-    state = settled(objective, z, label, times)
-    exact = answer(objective, z, label, times, loge, state, visits, lr=0.1, plain=True)
+@pytest.mark.parametrize("n_updates", [0, 3])
+def test_compiled_equals_plain_python(objective, n_updates):
+    told = examples(objective, seed=1)
+    state = near_optimal_state(objective, told)
+    exact = answer(objective, *told, state, n_updates, lr=0.1, plain=True)
     for dtype, tolerance in ((np.float64, 1e-9), (np.float32, 1e-4)):
-        compiled = answer(objective, z, label, times, loge, state, visits, lr=0.1, dtype=dtype)
+        compiled = answer(objective, *told, state, n_updates, lr=0.1, dtype=dtype)
         for ours, truth in zip(compiled, exact, strict=True):
             np.testing.assert_allclose(ours, truth, rtol=tolerance, atol=tolerance)
 
 
 @EVERY
-@pytest.mark.parametrize("visits", [0, 3])
-def test_what_has_no_weight_gets_no_coefficient_and_moves_no_state(objective, visits):
-    z, label, times, loge = examples(objective)
-    label[1], times[1], loge[1] = 0, 0, 0
-    state = settled(objective, z, label, times)
-    _, slopes, after = answer(objective, z, label, times, loge, state, visits, lr=0.1, dtype=np.float32)
-    assert not slopes[(label == 0) & (times == 0)].any()
+@pytest.mark.parametrize("n_updates", [0, 3])
+def test_what_has_no_weight_gets_no_coefficient_and_moves_no_state(objective, n_updates):
+    told = examples(objective)
+    told.label[1], told.sample_count[1], told.log_expected_count[1] = 0, 0, 0
+    state = near_optimal_state(objective, told)
+    _, slopes, after = answer(objective, *told, state, n_updates, lr=0.1, dtype=np.float32)
+    assert not slopes[(told.label == 0) & (told.sample_count == 0)].any()
     assert (slopes[0] != 0).any()
     np.testing.assert_array_equal(after[1], state[1].astype(np.float32))
 
 
 @each(lambda objective: objective.state_width)
-def test_a_first_visit_reads_nothing_from_the_state(objective):
-    z, label, times, loge = examples(objective)
+def test_a_first_update_reads_nothing_from_the_state(objective):
+    told = examples(objective)
     of_zeros, of_garbage = (
-        answer(objective, z, label, times, loge, np.full((4, objective.state_width), value), 0, lr=0.1) for value in (0, 1e9)
+        answer(objective, *told, np.full((4, objective.state_width), value), 0, lr=0.1) for value in (0, 1e9)
     )
     for ours, same in zip(of_zeros, of_garbage, strict=True):
         np.testing.assert_array_equal(ours, same)
@@ -164,21 +187,18 @@ def test_a_first_visit_reads_nothing_from_the_state(objective):
 
 @EVERY
 def test_examples_in_one_call_are_answered_as_if_one_by_one_though_they_share_a_key(objective):
-    z, label, times, loge = examples(objective, seed=2)
-    keys, visits = [2, 0, 2, 2], [0, 5, 1, 2]
+    told = examples(objective, seed=2)
+    keys, n_updates = np.array([2, 0, 2, 2]), np.array([0, 5, 1, 2])
     uniforms = np.random.default_rng(3).uniform(0.1, 0.9, (4, objective.uniforms_width))
     state = np.full((3, objective.state_width), 0.5)
-    loss, slopes, after = answer(objective, z, label, times, loge, state, visits, keys, 0.1, uniforms=uniforms)
-    norm = np.linspace(0.5, 2, 4)
+    loss, slopes, after = answer(objective, *told, state, n_updates, keys, 0.1, uniforms=uniforms)
+    together = Batch(*told, uniforms, keys, n_updates, score_gain=np.linspace(0.5, 2, 4))
+    together = together._replace(z=np.where(told.weighed, told.z, GARBAGE))
     total = 0.0
-    for e, norm_of_e in enumerate(norm):
-        rows = [np.where((label[e : e + 1] > 0) | (times[e : e + 1] > 0), z[e : e + 1], GARBAGE)]
-        rows += [a[e : e + 1].copy() for a in (label, times, loge)]
-        total += objective.coefficients(
-            *rows, state, uniforms[e : e + 1], objective.numbers(5, N).astype(float), np.array(keys[e : e + 1]),
-            np.array(visits[e : e + 1]), np.array([norm_of_e]), 1, N, np.float64(0.1),
-        )  # fmt: skip
-        np.testing.assert_allclose(slopes[e], rows[0][0], rtol=1e-12, atol=1e-14)
+    for e in range(4):
+        alone = Batch(*(a[e : e + 1].copy() for a in together))
+        total += objective.coefficients(alone, state, objective.constants(5, N).astype(float), 1, N, np.float64(0.1))
+        np.testing.assert_allclose(slopes[e], alone.z[0], rtol=1e-12, atol=1e-14)
     assert loss == pytest.approx(total, rel=1e-12)
     np.testing.assert_allclose(after, state, rtol=1e-12)
 
@@ -186,13 +206,14 @@ def test_examples_in_one_call_are_answered_as_if_one_by_one_though_they_share_a_
 @each(lambda objective: objective.stable)
 def test_everything_is_finite_at_extreme_scores(objective):
     rng = np.random.default_rng(4)
-    _, label, times, loge = examples(objective, n=30)
+    _, label, sample_count, log_expected_count = examples(objective, n=30)
     state = None
-    for visits in (0, 1, 50):
+    for n_updates in (0, 1, 50):
         z = 1e4 * rng.choice([-1.0, 0.0, 1.0], label.shape)
         z[::3] = 1e4 * np.where(label[::3] > 0, -1, 1)  # the positive far below all others
         z[1::3] = 1e4 * np.where(label[1::3] > 0, 1, -1)
-        loss, slopes, state = answer(objective, z, label, times, loge - 5, state, visits, lr=0.5, dtype=np.float32)
+        told = Candidates(z, label, sample_count, log_expected_count - 5)
+        loss, slopes, state = answer(objective, *told, state, n_updates, lr=0.5, dtype=np.float32)
         assert np.isfinite(loss)
         assert np.isfinite(slopes).all()
         assert np.isfinite(state).all()
@@ -216,38 +237,41 @@ UNIFORM, UNIGRAM = np.full(K, 1 / K), np.array([0.3, 0.25, 0.2, 0.12, 0.08, 0.05
 
 def positives(objective):
     """Labels (K,) of an input."""
-    return np.array([0, 0, 1, 0, 0.5, 0] if objective.takes == "set" else [0, 0, 1.0, 0, 0, 0])
+    return np.array([0, 0, 1, 0, 0.5, 0] if objective.positives == "joint" else [0, 0, 1.0, 0, 0, 0])
 
 
 def outcomes(objective, label, q):
-    """probability (n,), times (n, K) and loge (K,) of two draws from q, or without replacement from the others if q is None."""
+    """probability (n,), sample_count (n, K) and log_expected_count (K,) of two draws from q.
+
+    If q is None they are drawn from the others without replacement.
+    """
     if q is None:
         others = np.flatnonzero(label == 0)
         pairs = list(itertools.combinations(others, 2))
-        times = np.array([[float(k in pair) for k in range(K)] for pair in pairs])
-        return np.full(len(pairs), 1 / len(pairs)), times, np.full(K, np.log(2 / len(others)))
+        sample_count = np.array([[float(k in pair) for k in range(K)] for pair in pairs])
+        return np.full(len(pairs), 1 / len(pairs)), sample_count, np.full(K, np.log(2 / len(others)))
     pairs = list(itertools.product(range(K), repeat=2))
-    times = np.array([[float(pair.count(k)) for k in range(K)] for pair in pairs])
-    if not objective.keeps_hits:
-        times[:, label > 0] = 0
-    return np.array([q[i] * q[j] for i, j in pairs]), times, np.log(2 * q)
+    sample_count = np.array([[float(pair.count(k)) for k in range(K)] for pair in pairs])
+    if not objective.keeps_accidental_hits:
+        sample_count[:, label > 0] = 0
+    return np.array([q[i] * q[j] for i, j in pairs]), sample_count, np.log(2 * q)
 
 
 def expected_and_exact(objective, q):
-    """(loss, coefficients) expected over the draws, and of sampler "all", at the same scores and the same settled state."""
+    """(loss, coefficients) expected over the draws, and of sampler "all", at the same scores and the same optimal state."""
     label = positives(objective)
     z = np.random.default_rng(5).normal(0, 1.2, K)
-    state = objective.settle(z[None], label[None])
+    state = objective.optimal_state(z[None], label[None])
     uniforms = np.full((1, objective.uniforms_width), 0.6)
-    probability, times, loge = outcomes(objective, label, q)
+    probability, sample_count, log_expected_count = outcomes(objective, label, q)
     loss, slopes = 0.0, np.zeros(K)
-    for p, drawn in zip(probability, times, strict=True):
-        shown = np.where((label > 0) | (drawn > 0), loge, 0)
+    for p, drawn in zip(probability, sample_count, strict=True):
+        shown = np.where((label > 0) | (drawn > 0), log_expected_count, 0)
         one, coefficients, _ = answer(
             objective, z, label, drawn, shown, state, n_draws=2, n_classes=K, uniforms=uniforms
         )  # fmt: skip
         loss, slopes = loss + p * one, slopes + p * coefficients[0]
-    everything = np.ones(K) if objective.keeps_hits else (label == 0).astype(float)
+    everything = np.ones(K) if objective.keeps_accidental_hits else (label == 0).astype(float)
     exact, wanted, _ = answer(
         objective, z, label, everything, np.zeros(K), state, n_draws=K, n_classes=K, uniforms=uniforms
     )  # fmt: skip
@@ -262,10 +286,10 @@ def test_draws_are_unbiased(objective, q):
     assert loss == pytest.approx(exact, abs=1e-10)
 
 
-@each(lambda objective: objective.keeps_hits)
+@each(lambda objective: objective.keeps_accidental_hits)
 def test_with_noise_in_the_loss_all_rows_are_the_expectation_under_uniform_noise(objective):
     (loss, slopes), (exact, wanted) = expected_and_exact(objective, UNIFORM)
-    np.testing.assert_allclose(slopes, wanted, atol=1e-7)  # numbers are float32
+    np.testing.assert_allclose(slopes, wanted, atol=1e-7)  # constants are float32
     assert loss == pytest.approx(exact, abs=1e-6)
 
 
@@ -299,9 +323,9 @@ def some_scores(n=20, k=K, size=2.0, seed=6):
 
 
 @each(lambda objective: objective.bound)
-def test_bounds_are_never_below_the_exact_loss_and_tightest_where_they_settle(objective):
+def test_bounds_are_never_below_the_exact_loss_and_tightest_at_the_optimal_state(objective):
     z, y = some_scores()
-    best = objective.settle(z, np.eye(K)[y])
+    best = objective.optimal_state(z, np.eye(K)[y])
     losses = all_rows(objective, z, y, best)
     assert (losses >= exact_losses(z, y) - 1e-9).all()
     for column in range(objective.state_width):
@@ -348,25 +372,26 @@ def fitted(objective, p, q, n_draws=4):
     """log_probability at the scores that minimise the expected loss, when classes occur with p and noise with q, no inputs."""
     n_classes = len(p)
     objective.prepare((1000 * p).astype(np.int64))
-    label, times, loge = np.eye(n_classes), np.zeros((n_classes, n_classes)), np.zeros((n_classes, n_classes))
+    label, (sample_count, log_expected_count) = np.eye(n_classes), np.zeros((2, n_classes, n_classes))
     if paths := objective.paths():
         label = np.zeros((n_classes, objective.n_rows(n_classes)))
-        times, loge = label.copy(), label.copy()
+        sample_count, log_expected_count = label.copy(), label.copy()
         for k in range(n_classes):
             way = slice(paths.offsets[k], paths.offsets[k + 1])
-            label[k, paths.nodes[way]], times[k, paths.nodes[way]] = paths.bits[way], 1 - paths.bits[way]
+            label[k, paths.nodes[way]], sample_count[k, paths.nodes[way]] = paths.bits[way], 1 - paths.bits[way]
     elif objective.samplers == ("all",):
-        times = 1 - label
+        sample_count = 1 - label
     else:
-        times[:], loge[:] = n_draws * q, np.log(n_draws * q)  # as often as expected
-        if not objective.keeps_hits:
-            times *= 1 - label
+        sample_count[:], log_expected_count[:] = n_draws * q, np.log(n_draws * q)  # as often as expected
+        if not objective.keeps_accidental_hits:
+            sample_count *= 1 - label
 
     def expected(z):
         loss, slope = 0.0, np.zeros(len(z))
         for k in range(n_classes):
-            state = objective.settle(z[None], np.eye(n_classes)[k : k + 1])
-            one, c, _ = answer(objective, z, label[k], times[k], loge[k], state, n_draws=n_draws, n_classes=n_classes)
+            state = objective.optimal_state(z[None], np.eye(n_classes)[k : k + 1])
+            told = Candidates(z, label[k], sample_count[k], log_expected_count[k])
+            one, c, _ = answer(objective, *told, state, n_draws=n_draws, n_classes=n_classes)
             loss, slope = loss + p[k] * one, slope + p[k] * c[0]
         return loss, slope
 
@@ -418,19 +443,19 @@ BOUCHARD = Bouchard(SampledSettings())
 
 
 def one(objective, seed=3):
-    """One example, (N,) each, and the column of its first positive."""
-    z, label, times, loge = (a[0] for a in examples(objective, seed=seed))
-    return z, label, times, loge, int(label.argmax())
+    """The candidates of one example, (N,) each, and the column of its first positive."""
+    told = Candidates(*(a[0] for a in examples(objective, seed=seed)))
+    return told, int(told.label.argmax())
 
 
 def test_ns_is_the_papers_formula():
-    z, label, times, loge, _ = one(ns())
-    loss, _, _ = answer(ns(), z, label, times, loge, dtype=np.float32)
-    assert loss == pytest.approx(reference.ns_loss(z, label, times, negatives=5, n_draws=5), rel=1e-6)
+    told, _ = one(ns())
+    loss, _, _ = answer(ns(), *told, dtype=np.float32)
+    assert loss == pytest.approx(reference.ns_loss(told.z, told.label, told.sample_count, negatives=5, n_draws=5), rel=1e-6)
 
 
 def test_ns_noise_weighs_as_much_however_many_words_are_drawn():
-    few, many = ns(negatives=5).numbers(40, 100), ns(negatives=10).numbers(40, 100)
+    few, many = ns(negatives=5).constants(40, 100), ns(negatives=10).constants(40, 100)
     assert (few[0], many[0]) == (pytest.approx(5 / 40), pytest.approx(10 / 40))
 
 
@@ -441,10 +466,12 @@ def test_ns_is_far_off_without_removing_the_noise():
 
 @pytest.mark.parametrize("n_draws", [5, 40])
 def test_nce_is_the_papers_formula_however_many_words_are_drawn(n_draws):
-    z, label, times, loge, _ = one(NCE)
-    loss, _, _ = answer(NCE, z, label, times, loge, n_draws=n_draws)
-    log_q = loge - np.log(n_draws)
-    assert loss == pytest.approx(reference.nce_loss(z, label, times, log_q, negatives=5, n_draws=n_draws), rel=1e-6)
+    told, _ = one(NCE)
+    loss, _, _ = answer(NCE, *told, n_draws=n_draws)
+    exact = reference.nce_loss(
+        told.z, told.label, told.sample_count, told.log_expected_count - np.log(n_draws), negatives=5, n_draws=n_draws
+    )
+    assert loss == pytest.approx(exact, rel=1e-6)
 
 
 def test_nce_with_all_rows_expects_the_noise_to_be_uniform():
@@ -457,24 +484,25 @@ def test_nce_with_all_rows_expects_the_noise_to_be_uniform():
 
 def test_one_vs_each_is_the_papers_formula():
     objective = OneVsEach(SampledSettings())
-    z, label, times, loge, y = one(objective)
-    loss, _, _ = answer(objective, z, label, times, loge)
-    assert loss == pytest.approx(label[y] * reference.ove_loss(z, y, times / np.exp(loge)))
+    told, y = one(objective)
+    loss, _, _ = answer(objective, *told)
+    assert loss == pytest.approx(told.label[y] * reference.ove_loss(told.z, y, told.importance))
 
 
 def test_one_vs_all_is_logistic_regression_for_each_class():
     objective = OneVsAll(OneVsAll.Settings())
-    z, label, times, loge, _ = one(objective)
-    loss, _, _ = answer(objective, z, label, times, loge)
-    assert loss == pytest.approx(reference.ova_loss(z, label, times / np.exp(loge)))
+    told, _ = one(objective)
+    loss, _, _ = answer(objective, *told)
+    assert loss == pytest.approx(reference.ova_loss(told.z, told.label, told.importance))
 
 
 @pytest.mark.parametrize("complementary", [False, True])
 def test_sampled_softmax_is_the_softmax_among_the_draws(complementary):
     objective = SampledSoftmax(SampledSoftmaxSettings(complementary=complementary))
-    z, label, times, loge, y = one(objective)
-    loss, _, _ = answer(objective, z, label, times, loge)
-    assert loss == pytest.approx(label[y] * reference.sampled_softmax_loss(z, y, times, loge, complementary))
+    told, y = one(objective)
+    loss, _, _ = answer(objective, *told)
+    exact = reference.sampled_softmax_loss(told.z, y, told.sample_count, told.log_expected_count, complementary)
+    assert loss == pytest.approx(told.label[y] * exact)
 
 
 @pytest.mark.parametrize("complementary", [False, True])
@@ -494,43 +522,43 @@ def test_softmax_is_the_papers_formula():
 
 
 def test_bouchard_is_the_papers_formula():
-    z, label, times, loge, y = one(BOUCHARD)
-    loss, _, _ = answer(BOUCHARD, z, label, times, loge, np.array([[0.7]]))
-    assert loss == pytest.approx(label[y] * reference.bouchard_loss(z, y, times / np.exp(loge), 0.7))
+    told, y = one(BOUCHARD)
+    loss, _, _ = answer(BOUCHARD, *told, np.array([[0.7]]))
+    assert loss == pytest.approx(told.label[y] * reference.bouchard_loss(told.z, y, told.importance, 0.7))
 
 
 @pytest.mark.parametrize("size", [0.0, 1.0, 30.0, 1e4])
-def test_the_settled_level_is_crossed_by_one_class_in_sum(size):
+def test_the_optimal_level_is_crossed_by_one_class_in_sum(size):
     z, y = some_scores(k=50, size=size)
-    alpha = BOUCHARD.settle(z, np.eye(50)[y])
+    alpha = BOUCHARD.optimal_state(z, np.eye(50)[y])
     with np.errstate(over="ignore"):
         np.testing.assert_allclose(reference.sigmoid(z - alpha).sum(axis=1), 1, atol=1e-11)
 
 
 def test_the_level_of_two_classes_is_their_mean():
     z, y = some_scores(k=2)
-    np.testing.assert_allclose(BOUCHARD.settle(z, np.eye(2)[y])[:, 0], z.mean(axis=1), atol=1e-7)
+    np.testing.assert_allclose(BOUCHARD.optimal_state(z, np.eye(2)[y])[:, 0], z.mean(axis=1), atol=1e-7)
 
 
 def test_with_one_class_bouchards_bound_is_exact():
-    alpha = BOUCHARD.settle(np.array([[3.0]]), np.ones((1, 1)))
+    alpha = BOUCHARD.optimal_state(np.array([[3.0]]), np.ones((1, 1)))
     assert answer(BOUCHARD, [[3.0]], [[1.0]], [[0.0]], [[0.0]], alpha)[0] == pytest.approx(0, abs=1e-12)
 
 
 def test_the_level_finds_its_place_from_two_draws_at_a_time():
     rng = np.random.default_rng(8)
-    z, label, visits = rng.normal(0, 2, K), np.eye(K)[0], 30_000
-    times = rng.multinomial(2, UNIGRAM, visits) * (label == 0)
-    shape = np.ones((visits, 1))
+    z, label, n_updates = rng.normal(0, 2, K), np.eye(K)[0], 30_000
+    sample_count = rng.multinomial(2, UNIGRAM, n_updates) * (label == 0)
+    shape = np.ones((n_updates, 1))
     _, _, state = answer(
-        BOUCHARD, shape * z, shape * label, times, shape * np.log(2 * UNIGRAM), np.zeros((1, 1)), np.arange(visits),
-        np.zeros(visits, dtype=np.int64),
+        BOUCHARD, shape * z, shape * label, sample_count, shape * np.log(2 * UNIGRAM), np.zeros((1, 1)), np.arange(n_updates),
+        np.zeros(n_updates, dtype=np.int64),
     )  # fmt: skip
-    assert state[0, 0] == pytest.approx(BOUCHARD.settle(z[None], label[None])[0, 0], abs=0.05)
+    assert state[0, 0] == pytest.approx(BOUCHARD.optimal_state(z[None], label[None])[0, 0], abs=0.05)
 
 
 def test_a_rare_class_of_great_weight_moves_the_level_by_its_logarithm():
-    """The weight of 10^5, once in as many visits, would throw a plain gradient step as far as that."""
+    """The weight of 10^5, once in as many updates, would throw a plain gradient step as far as that."""
     _, _, state = answer(BOUCHARD, [0.0, 5.0], [1, 0], [0, 1], [0, np.log(1e-5)], np.zeros((1, 1)), 9, lr=0.1)
     assert 5 < state[0, 0] < np.log(1e5)
 

@@ -10,22 +10,22 @@ from embedx.objectives.margin import Margin, MarginSettings
 SMOOTHINGS = pytest.mark.parametrize("mu", [0.1, 1.0, 5.0])
 
 
-def run(z, label, times, mu=1.0, **options):
+def run(z, label, sample_count, mu=1.0, **options):
     """Loss and coefficients of one example."""
     z = np.asarray(z, dtype=np.float64)
-    loss, c, _ = answer(Margin(MarginSettings(smoothing=mu)), z, label, times, 0 * z, n_classes=len(z), **options)
+    loss, c, _ = answer(Margin(MarginSettings(smoothing=mu)), z, label, sample_count, 0 * z, n_classes=len(z), **options)
     return loss, c[0]
 
 
 def example(n, n_positives, seed, *, spread=1.0, ties=False):
-    """Scores, labels of 1 and times (n,); the columns of the positives and of the negatives. Some columns have no weight."""
+    """Scores, labels of 1, sample counts (n,); the columns of the positives and of the negatives. Some have no weight."""
     rng = np.random.default_rng(seed)
     z = rng.normal(0, spread, n)
     places = rng.permutation(n)
     positives, negatives = places[:n_positives], places[n_positives : n - n // 5]
-    label, times = np.zeros(n), np.zeros(n)
-    label[positives], times[negatives] = 1, rng.integers(1, 4, len(negatives))
-    return np.round(2 * z) / 2 if ties else z, label, times, positives, negatives
+    label, sample_count = np.zeros(n), np.zeros(n)
+    label[positives], sample_count[negatives] = 1, rng.integers(1, 4, len(negatives))
+    return np.round(2 * z) / 2 if ties else z, label, sample_count, positives, negatives
 
 
 @SMOOTHINGS
@@ -33,10 +33,10 @@ def example(n, n_positives, seed, *, spread=1.0, ties=False):
 @pytest.mark.parametrize("ties", [False, True])
 def test_margin_is_the_papers_quadratic_programme(mu, n_positives, ties):
     for seed in range(10):
-        z, label, times, positives, negatives = example(9, n_positives, seed, ties=ties)
+        z, label, sample_count, positives, negatives = example(9, n_positives, seed, ties=ties)
         z[positives] += seed % 4  # from far too low to far ahead
         mu = np.float64(np.float32(mu))
-        loss, c = run(z, label, times, mu)
+        loss, c = run(z, label, sample_count, mu)
         wanted, alpha = reference.smoothed_margin(z, positives, negatives, mu)
         assert loss == pytest.approx(wanted, abs=1e-6)
         np.testing.assert_allclose(c, alpha, atol=1e-5)
@@ -49,15 +49,15 @@ def test_coefficients_are_the_projection_for_any_number_of_candidates(mu, n_posi
     """Where the loss is small both sides meet in one threshold, where it is large each has its own."""
     supports = []
     for seed in range(6):
-        z, label, times, positives, negatives = example(3000, n_positives, seed, spread=spread, ties=seed % 2 == 1)
+        z, label, sample_count, positives, negatives = example(3000, n_positives, seed, spread=spread, ties=seed % 2 == 1)
         behind = mu * 10.0 ** (seed - 4) if n_positives < 900 else 1 + seed / 9  # what the worst positive is to gain
         z[positives] += z[negatives].max() + 1 - z[positives].min() - behind
         mu = np.float64(np.float32(mu))
-        loss, c = run(z, label, times, mu)
+        loss, c = run(z, label, sample_count, mu)
         supports.append(np.count_nonzero(c))
         assert reference.distance_from_projection(z, c, positives, negatives, mu) < 1e-10 * max(1, spread / mu)
         assert loss == pytest.approx(z @ c + c[negatives].sum() - mu / 2 * c @ c, rel=1e-9, abs=1e-9)
-        rough_loss, rough = run(z, label, times, mu, dtype=np.float32)
+        rough_loss, rough = run(z, label, sample_count, mu, dtype=np.float32)
         assert rough_loss == pytest.approx(loss, rel=1e-4, abs=1e-5)
         np.testing.assert_allclose(rough, c, atol=1e-5 * max(1, spread / mu))
     assert max(supports) > 350 or spread > 0.001  # all that the authors' own code looks at
@@ -69,8 +69,8 @@ def test_the_loss_is_below_the_max_margin_by_less_than_the_smoothing(mu):
     """mu/2 |c|² is at most mu: a corner of the bi-simplex is 1 at one negative and -1 at one positive."""
     differences = []
     for seed in range(50):
-        z, label, times, positives, negatives = example(12, 1 + seed % 4, seed, spread=3)
-        loss, _ = run(z, label, times, mu)
+        z, label, sample_count, positives, negatives = example(12, 1 + seed % 4, seed, spread=3)
+        loss, _ = run(z, label, sample_count, mu)
         differences.append(reference.max_margin(z, positives, negatives) - loss)
     assert min(differences) >= -1e-9
     assert max(differences) <= mu + 1e-6
@@ -78,11 +78,11 @@ def test_the_loss_is_below_the_max_margin_by_less_than_the_smoothing(mu):
 
 
 def test_the_loss_is_convex():
-    z, label, times, _, _ = example(9, 2, seed=1)
+    z, label, sample_count, _, _ = example(9, 2, seed=1)
     for seed in range(40):
         a, b = z + np.random.default_rng(seed).normal(0, 1.5, (2, 9))
-        ends = run(a, label, times)[0] + run(b, label, times)[0]
-        assert run((a + b) / 2, label, times)[0] <= ends / 2 + 1e-12
+        ends = run(a, label, sample_count)[0] + run(b, label, sample_count)[0]
+        assert run((a + b) / 2, label, sample_count)[0] <= ends / 2 + 1e-12
 
 
 @SMOOTHINGS
@@ -112,10 +112,10 @@ def test_there_may_be_nothing_to_ask_for(which):
 
 
 def test_an_example_counts_as_much_as_its_mean_positive():
-    z, label, times, positives, _ = example(9, 2, seed=2)
-    loss, c = run(z, label, times)
+    z, label, sample_count, positives, _ = example(9, 2, seed=2)
+    loss, c = run(z, label, sample_count)
     label[positives] = 3, 5
-    heavier, more = run(z, label, times)
+    heavier, more = run(z, label, sample_count)
     assert heavier == pytest.approx(4 * loss)
     np.testing.assert_allclose(more, 4 * c)
 

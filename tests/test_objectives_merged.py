@@ -8,10 +8,11 @@ import reference_state
 from scipy import optimize
 from test_objectives import ALL, answer
 
+from embedx.kernels.batch import new_batch
 from embedx.objectives import OBJECTIVES
 
 N = 9  # candidates
-MERGING = {name: objective for name, objective in ALL.items() if objective.merges}
+MERGING = {name: objective for name, objective in ALL.items() if objective.merges_pairs}
 EVERY = pytest.mark.parametrize("objective", MERGING.values(), ids=MERGING)
 
 
@@ -19,8 +20,8 @@ class Line(NamedTuple):
     """What is told of the candidates of an example, (N,) each."""
 
     label: np.ndarray
-    times: np.ndarray
-    loge: np.ndarray
+    sample_count: np.ndarray
+    log_expected_count: np.ndarray
 
 
 def pairs_of(objective, seed=0, counts=(2, 1, 3)):
@@ -32,21 +33,21 @@ def pairs_of(objective, seed=0, counts=(2, 1, 3)):
         return z, Line(*(sum(parts) for parts in zip(*alone, strict=True))), alone
     places = rng.permutation(N)
     positives, certain, left_out = places[: len(counts)], places[len(counts) : len(counts) + 2], places[-1]
-    times = rng.choice([1.0, 2.0], N)
-    loge = np.log(rng.uniform(0.2, 0.8, N)) if objective.uses_loge else np.zeros(N)
-    times[certain], loge[certain] = 1, 0  # centres that the input does not meet
+    sample_count = rng.choice([1.0, 2.0], N)
+    log_expected_count = np.log(rng.uniform(0.2, 0.8, N)) if objective.uses_log_expected_count else np.zeros(N)
+    sample_count[certain], log_expected_count[certain] = 1, 0  # centres that the input does not meet
     if objective.samplers == ("all",):
-        times[:], loge[:] = 1, 0
-    times[left_out] = loge[left_out] = 0
+        sample_count[:], log_expected_count[:] = 1, 0
+    sample_count[left_out] = log_expected_count[left_out] = 0
     label = np.zeros(N)
     label[positives] = counts
-    merged = Line(label, np.where(label > 0, 0, times), np.where(label > 0, 0, loge))
+    merged = Line(label, np.where(label > 0, 0, sample_count), np.where(label > 0, 0, log_expected_count))
     alone = []
     for y in positives:
-        rivals, rivals_loge = merged.times.copy(), merged.loge.copy()
-        rivals[positives], rivals_loge[positives] = 1, 0
+        rivals, log_expected_of_rivals = merged.sample_count.copy(), merged.log_expected_count.copy()
+        rivals[positives], log_expected_of_rivals[positives] = 1, 0
         rivals[y] = 0
-        alone += [Line(np.eye(N)[y], rivals, rivals_loge)] * int(label[y])
+        alone += [Line(np.eye(N)[y], rivals, log_expected_of_rivals)] * int(label[y])
     return z, merged, alone
 
 
@@ -58,9 +59,9 @@ def path_of(rng):
 
 
 def held(objective, z, line, move=0.3):
-    """A state (1, width) near the best one; no state moves after so many visits at rate 0."""
-    competes = (line.label > 0) | (line.times > 0)
-    return objective.settle(np.where(competes, z, -30.0)[None], line.label[None]) + move
+    """A state (1, width) near the best one; no state moves after so many updates at rate 0."""
+    competes = (line.label > 0) | (line.sample_count > 0)
+    return objective.optimal_state(np.where(competes, z, -30.0)[None], line.label[None]) + move
 
 
 @EVERY
@@ -89,24 +90,25 @@ def test_coefficients_of_several_pairs_are_the_gradient_of_their_loss(objective)
 
 
 @EVERY
-@pytest.mark.parametrize("visits", [0, 3])
-def test_compiled_equals_plain_python_for_several_pairs(objective, visits):
+@pytest.mark.parametrize("n_updates", [0, 3])
+def test_compiled_equals_plain_python_for_several_pairs(objective, n_updates):
     z, merged, _ = pairs_of(objective, seed=6)
     state = held(objective, z, merged)
-    exact = answer(objective, z, *merged, state, visits, lr=0.1, n_classes=N, plain=True)
+    exact = answer(objective, z, *merged, state, n_updates, lr=0.1, n_classes=N, plain=True)
     for dtype, tolerance in ((np.float64, 1e-9), (np.float32, 2e-4)):
-        compiled = answer(objective, z, *merged, state, visits, lr=0.1, n_classes=N, dtype=dtype)
+        compiled = answer(objective, z, *merged, state, n_updates, lr=0.1, n_classes=N, dtype=dtype)
         for ours, truth in zip(compiled, exact, strict=True):
             np.testing.assert_allclose(ours, truth, rtol=tolerance, atol=tolerance)
 
 
 @EVERY
-@pytest.mark.parametrize("visits", [0, 3])
-def test_what_has_no_weight_among_several_pairs_gets_no_coefficient(objective, visits):
+@pytest.mark.parametrize("n_updates", [0, 3])
+def test_what_has_no_weight_among_several_pairs_gets_no_coefficient(objective, n_updates):
     for seed in range(4):
         z, merged, _ = pairs_of(objective, seed)
-        _, slopes, _ = answer(objective, z, *merged, held(objective, z, merged), visits, lr=0.1, n_classes=N, dtype=np.float32)
-        weighed = (merged.label > 0) | (merged.times > 0)
+        state = held(objective, z, merged)
+        _, slopes, _ = answer(objective, z, *merged, state, n_updates, lr=0.1, n_classes=N, dtype=np.float32)
+        weighed = (merged.label > 0) | (merged.sample_count > 0)
         assert not weighed.all()
         assert not slopes[0, ~weighed].any()
         assert slopes[0, weighed].all()
@@ -115,66 +117,64 @@ def test_what_has_no_weight_among_several_pairs_gets_no_coefficient(objective, v
 @pytest.mark.parametrize("objective", [each for each in MERGING.values() if each.stable], ids=lambda each: each.name)
 def test_several_pairs_are_finite_at_extreme_scores(objective):
     _, merged, _ = pairs_of(objective, seed=7)
+    heavier = merged._replace(log_expected_count=merged.log_expected_count - 5)
     rng, state = np.random.default_rng(8), None
-    for visits in (0, 1, 50):
+    for n_updates in (0, 1, 50):
         for best in (-1e4, 1e4, 0):
             z = 1e4 * rng.choice([-1.0, 0.0, 1.0], N)
             z = np.where(merged.label > 0, best or z, z)
-            told = answer(
-                objective, z, *merged._replace(loge=merged.loge - 5), state, visits, lr=0.5, dtype=np.float32, n_classes=N
-            )
+            told = answer(objective, z, *heavier, state, n_updates, lr=0.5, dtype=np.float32, n_classes=N)
             assert all(np.isfinite(part).all() for part in told)
             state = told[2]
 
 
-def test_the_objectives_that_merge_are_those_that_keep_one_thing_for_all_positives():
+def test_the_objectives_that_merge_pairs_are_those_that_keep_one_thing_for_all_positives():
     """The variants that keep something of the one positive do not."""
     assert {"softmax", "hs", "ar", "umax", "implicit", "sgd-double-sum", "bouchard", "ar-probit", "ar-logistic"} <= set(MERGING)
     for name, objective in ALL.items():
         if "augment=noise" in name or "double_sum=proposed" in name:
-            assert not objective.merges
+            assert not objective.merges_pairs
 
 
 # ---- implicit SGD for several positives
 
 
 @pytest.mark.parametrize(
-    ("counts", "lr", "norm"), [((1, 1), 0.5, 3.0), ((2, 1, 3), 0.05, 0.7), ((4,), 2.0, 1.0), ((3, 2), 1.0, 9.0)]
+    ("counts", "lr", "score_gain"), [((1, 1), 0.5, 3.0), ((2, 1, 3), 0.05, 0.7), ((4,), 2.0, 1.0), ((3, 2), 1.0, 9.0)]
 )
 @pytest.mark.parametrize("gap", [0, 20])
-def test_implicit_minimises_the_proximal_objective_of_all_pairs(counts, lr, norm, gap):
+def test_implicit_minimises_the_proximal_objective_of_all_pairs(counts, lr, score_gain, gap):
     objective = MERGING["implicit"]
     z, merged, _ = pairs_of(objective, 9, counts)
-    z[merged.times.argmax()] += gap
+    z[merged.sample_count.argmax()] += gap
     before = z[merged.label > 0].max() + 0.7
-    weights = np.where(merged.times > 0, merged.times / np.exp(merged.loge), 0)
-    _, step, (state,) = run_with_norm(objective, z, merged, before, lr, norm)
+    weights = np.where(merged.sample_count > 0, merged.sample_count / np.exp(merged.log_expected_count), 0)
+    _, step, (state,) = run_with_score_gain(objective, z, merged, before, lr, score_gain)
 
     def proximal(x):
-        return reference_state.proximal_objective(x[0], x[1:], before, z, merged.label, weights, lr, norm, False)
+        return reference_state.proximal_objective(x[0], x[1:], before, z, merged.label, weights, lr, score_gain, False)
 
-    end = np.concatenate([state, z - lr * norm * step])
+    end = np.concatenate([state, z - lr * score_gain * step])
     found = optimize.minimize(proximal, end + 0.1, method="BFGS", options={"gtol": 1e-7})
     np.testing.assert_allclose(end, found.x, atol=2e-4)
     assert proximal(end) <= found.fun + 1e-12 * abs(found.fun)
 
 
-def run_with_norm(objective, z, line, before, lr, norm):
-    """Loss, steps divided by -lr and state of one line, all in float64, for an input of squared length `norm`."""
-    rows = [np.array([each]) for each in (z, *line)]
-    state, one = np.array([[before]]), np.zeros(1, dtype=np.int64)
-    loss = objective.coefficients(
-        *rows, state, np.zeros((1, 0)), objective.numbers(5, N).astype(np.float64), one, one + 5, np.array([norm]), 1, len(z),
-        np.float64(lr),
-    )  # fmt: skip
-    return loss, rows[0][0], state
+def run_with_score_gain(objective, z, line, before, lr, score_gain):
+    """Loss, steps divided by -lr and state of one line, all in float64, for scores that move by `score_gain`."""
+    batch = new_batch(1, len(z), dtype=np.float64)
+    batch.z[0], batch.label[0], batch.sample_count[0], batch.log_expected_count[0] = z, *line
+    batch.n_updates[0], batch.score_gain[0] = 5, score_gain
+    state = np.array([[before]])
+    loss = objective.coefficients(batch, state, objective.constants(5, N).astype(np.float64), 1, len(z), np.float64(lr))
+    return loss, batch.z[0], state
 
 
 def test_one_implicit_step_for_several_pairs_overshoots_no_more_than_one_for_a_pair():
     """Where ten pairs of plain descent would move a score by 1 each, it moves by what is left of the way to the optimum."""
     z, label = np.zeros(2), np.array([10.0, 0])
     line = Line(label, np.array([0, 1.0]), np.zeros(2))
-    _, step, _ = run_with_norm(OBJECTIVES["implicit"](OBJECTIVES["implicit"].Settings()), z, line, np.log(2), 1.0, 1.0)
+    _, step, _ = run_with_score_gain(OBJECTIVES["implicit"](OBJECTIVES["implicit"].Settings()), z, line, np.log(2), 1.0, 1.0)
     _, slopes, _ = answer(MERGING["umax"], z, *line, np.full((1, 1), np.log(2)), n_classes=2)
     assert slopes[0, 0] == pytest.approx(-5)
     assert -2.5 < step[0] < 0

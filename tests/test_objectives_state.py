@@ -7,11 +7,12 @@ import pytest
 import reference_state
 from scipy import optimize, special
 
+from embedx.kernels.batch import new_batch
 from embedx.objectives import OBJECTIVES, utility
 from embedx.objectives.contract import log_softmax
 
 K = 6
-HELD = 2**50  # so many visits, and lr 0, that no state moves
+HELD = 2**50  # so many updates, and lr 0, that no state moves
 NORMALISERS = ("ar", "umax", "sgd-double-sum")  # those whose state is log Z or log η
 RELATIVE = {"ar": {"augment": "noise"}, "umax": {"double_sum": "proposed"}, "sgd-double-sum": {"double_sum": "proposed"}}
 
@@ -21,22 +22,23 @@ def make(name, **settings):
     return kind(kind.Settings(**settings))
 
 
-def run(objective, z, y, weights, *, state=0.0, visits=HELD, lr=0.0, norm=1.0, uniforms=0.5, dtype=np.float64, plain=False):
+def run(
+    objective, z, y, weights, *, state=0.0, n_updates=HELD, lr=0.0, score_gain=1.0, uniforms=0.5, dtype=np.float64, plain=False
+):
     """One example that meets all rows of z, drawn with the given weights: loss, coefficients, the state it leaves."""
     n = len(z)
-    scores = np.array([z], dtype)
-    label, times = np.eye(n, dtype=dtype)[[y]], (np.array([weights]) > 0).astype(dtype)
-    times[0, y] = 0
-    loge = -np.log(np.where(times > 0, [weights], 1)).astype(dtype)
+    batch = new_batch(1, n, objective.uniforms_width, dtype)
+    batch.z[0] = z
+    batch.label[0, y] = 1
+    batch.sample_count[0] = np.array(weights) > 0
+    batch.sample_count[0, y] = 0
+    batch.log_expected_count[0] = -np.log(np.where(batch.sample_count[0] > 0, weights, 1))
+    batch.uniforms[0], batch.n_updates[0], batch.score_gain[0] = uniforms, n_updates, score_gain
     kept = np.full((1, objective.state_width), 0, dtype)
     kept[0] = state
-    fresh = np.full((1, objective.uniforms_width), 0, dtype)
-    fresh[0] = uniforms
     coefficients = objective.coefficients.py_func if plain else objective.coefficients
-    numbers = objective.numbers(n - 1, n).astype(dtype)
-    key, visits, norm = np.zeros(1, np.int64), np.array([visits]), np.array([norm], dtype)
-    loss = coefficients(scores, label, times, loge, kept, fresh, numbers, key, visits, norm, 1, n, dtype(lr))
-    return float(loss), scores[0], kept[0]
+    loss = coefficients(batch, kept, objective.constants(n - 1, n).astype(dtype), 1, n, dtype(lr))
+    return float(loss), batch.z[0], kept[0]
 
 
 def scores(seed=0, size=1.5):
@@ -54,7 +56,7 @@ def test_ar_is_algorithm_1(seed):
     z, y, sampled = scores(seed), 1, (0, 3, 5)
     eta, gradient = reference_state.augment_reduce_step(4.0, (1 + 7) ** -0.9, z, y, sampled, K)
     ar = make("ar", augment="noise", threshold=1e9)
-    _, slopes, state = run(ar, z, y, sampled_weights(sampled), state=np.log(4), visits=7)
+    _, slopes, state = run(ar, z, y, sampled_weights(sampled), state=np.log(4), n_updates=7)
     assert np.exp(state[0]) == pytest.approx(eta)
     np.testing.assert_allclose(slopes, gradient, atol=1e-12)
 
@@ -62,7 +64,7 @@ def test_ar_is_algorithm_1(seed):
 def test_ar_by_utility_takes_the_same_local_step_and_pulls_the_same_rivals():
     z, y, sampled = scores(4), 1, (0, 3, 5)
     eta, gradient = reference_state.augment_reduce_step(4.0, (1 + 7) ** -0.9, z, y, sampled, K)
-    _, slopes, state = run(make("ar", threshold=1e9), z, y, sampled_weights(sampled), state=np.log(4) + z[y], visits=7)
+    _, slopes, state = run(make("ar", threshold=1e9), z, y, sampled_weights(sampled), state=np.log(4) + z[y], n_updates=7)
     assert np.exp(state[0] - z[y]) == pytest.approx(eta)
     np.testing.assert_allclose(slopes[list(sampled)], gradient[list(sampled)], atol=1e-12)
 
@@ -73,9 +75,9 @@ def test_ar_loss_is_the_papers_bound():
     assert -loss == pytest.approx(reference_state.augment_reduce_elbo(9.0, z, 2))
 
 
-def test_ar_forgets_what_was_there_before_the_first_visit():
+def test_ar_forgets_what_was_there_before_the_first_update():
     z = scores(2)
-    _, _, state = run(make("ar"), z, 0, np.ones(K), state=1234.0, visits=0)
+    _, _, state = run(make("ar"), z, 0, np.ones(K), state=1234.0, n_updates=0)
     assert state[0] == pytest.approx(np.log(np.exp(z).sum()))
 
 
@@ -91,26 +93,26 @@ def test_ar_never_believes_the_normaliser_far_below_what_it_saw(threshold):
 def test_umax_is_the_papers_algorithm(u):
     z, y, sampled = scores(5), 2, (0, 1, 4)
     after, gradient = reference_state.umax_step(u, 0.01, 1.0, z, y, sampled, K)
-    _, slopes, state = run(make("umax", double_sum="proposed"), z, y, sampled_weights(sampled), state=u, visits=3, lr=0.01)
+    _, slopes, state = run(make("umax", double_sum="proposed"), z, y, sampled_weights(sampled), state=u, n_updates=3, lr=0.01)
     assert state[0] == pytest.approx(after)
     np.testing.assert_allclose(slopes, gradient, atol=1e-12)
 
 
 def test_umax_starts_at_the_papers_log_k():
-    _, _, state = run(make("umax"), np.zeros(K), 2, sampled_weights((0, 1)), visits=0)
+    _, _, state = run(make("umax"), np.zeros(K), 2, sampled_weights((0, 1)), n_updates=0)
     assert state[0] == pytest.approx(np.log(K))
 
 
 def test_umax_does_not_step_up_past_what_its_draws_ask_for():
     z = np.zeros(K)
-    _, _, state = run(make("umax"), z, 0, 1e5 * np.ones(K), state=2.0, visits=3, lr=1.0)
+    _, _, state = run(make("umax"), z, 0, 1e5 * np.ones(K), state=2.0, n_updates=3, lr=1.0)
     assert state[0] == pytest.approx(np.log(1 + 5e5))
 
 
 def test_sgd_on_the_double_sum_is_ramans():
     z, y, sampled = scores(6), 2, (0, 1, 4)
     after, gradient = reference_state.raman_step(2.5, 0.01, z, y, sampled, K)
-    _, slopes, state = run(make("sgd-double-sum"), z, y, sampled_weights(sampled), state=2.5, visits=3, lr=0.01)
+    _, slopes, state = run(make("sgd-double-sum"), z, y, sampled_weights(sampled), state=2.5, n_updates=3, lr=0.01)
     assert state[0] == pytest.approx(after)
     np.testing.assert_allclose(slopes, gradient, atol=1e-12)
 
@@ -126,11 +128,11 @@ def test_plain_descent_may_leave_the_normaliser_far_below_a_score():
 
 @pytest.mark.parametrize("relative", [False, True])
 @pytest.mark.parametrize("name", NORMALISERS)
-def test_bound_is_tight_at_the_settled_state_and_below_elsewhere(name, relative):
+def test_bound_is_tight_at_the_optimal_state_and_below_elsewhere(name, relative):
     objective = make(name, **(RELATIVE[name] if relative else {}))
     z, y = scores(7), 3
     exact = -log_softmax(z)[y]
-    best = objective.settle(z[None], np.eye(K)[[y]])[0]
+    best = objective.optimal_state(z[None], np.eye(K)[[y]])[0]
     loss, slopes, _ = run(objective, z, y, np.ones(K), state=best)
     assert loss == pytest.approx(exact)
     np.testing.assert_allclose(slopes, np.exp(log_softmax(z)) - np.eye(K)[y], atol=1e-12)
@@ -180,7 +182,7 @@ def expected_coefficients(objective, z, y, n_draws, replace, **held):
 @pytest.mark.parametrize("name", NORMALISERS)
 def test_coefficients_are_unbiased(name, replace):
     objective, z, y = make(name), scores(10), 4
-    held = {"state": objective.settle(z[None], np.eye(K)[[y]])[0] + 0.3}
+    held = {"state": objective.optimal_state(z[None], np.eye(K)[[y]])[0] + 0.3}
     exact = run(objective, z, y, np.ones(K), **held)[1]
     np.testing.assert_allclose(expected_coefficients(objective, z, y, 2, replace, **held), exact, atol=1e-10)
 
@@ -192,7 +194,7 @@ def test_float32_stays_finite_whatever_the_gap(name):
         for settings in ({}, RELATIVE[name], {"threshold": 1e9}):
             for state in (0.0, 500.0, -500.0):
                 loss, slopes, left = run(
-                    make(name, **settings), z, 0, 1e6 * np.ones(K), state=state, visits=2, lr=0.1, dtype=np.float32
+                    make(name, **settings), z, 0, 1e6 * np.ones(K), state=state, n_updates=2, lr=0.1, dtype=np.float32
                 )
                 assert np.isfinite(loss)
                 assert np.isfinite(slopes).all()
@@ -201,9 +203,9 @@ def test_float32_stays_finite_whatever_the_gap(name):
 
 @pytest.mark.parametrize("relative", [False, True])
 @pytest.mark.parametrize("name", NORMALISERS)
-def test_compiled_equals_plain_python_after_the_first_visit(name, relative):
+def test_compiled_equals_plain_python_after_the_first_update(name, relative):
     objective, z = make(name, **(RELATIVE[name] if relative else {})), scores(11)
-    at = {"state": 1.7, "visits": 4, "lr": 0.1}
+    at = {"state": 1.7, "n_updates": 4, "lr": 0.1}
     loss, slopes, state = run(objective, z, 2, sampled_weights((0, 3)), dtype=np.float32, **at)
     exact_loss, exact_slopes, exact_state = run(objective, z, 2, sampled_weights((0, 3)), plain=True, **at)
     assert loss == pytest.approx(exact_loss, rel=1e-5)
@@ -213,20 +215,20 @@ def test_compiled_equals_plain_python_after_the_first_visit(name, relative):
 
 @pytest.mark.parametrize("double_sum", ["raman", "proposed"])
 @pytest.mark.parametrize(
-    ("gap", "drawn", "lr", "norm"), [(1, 1, 0.5, 3.0), (3, 3, 0.05, 0.7), (30, 2, 2.0, 1.0), (-20, 5, 1.0, 9.0)]
+    ("gap", "drawn", "lr", "score_gain"), [(1, 1, 0.5, 3.0), (3, 3, 0.05, 0.7), (30, 2, 2.0, 1.0), (-20, 5, 1.0, 9.0)]
 )
-def test_implicit_minimises_the_proximal_objective(double_sum, gap, drawn, lr, norm):
+def test_implicit_minimises_the_proximal_objective(double_sum, gap, drawn, lr, score_gain):
     z, y = scores(12), 0
     z[1] += gap
     weights, before = sampled_weights(range(1, 1 + drawn)), 1.5 if double_sum == "proposed" else z[y] + 1.5
     implicit = make("implicit", double_sum=double_sum)
-    _, step, state = run(implicit, z, y, weights, state=before, visits=5, lr=lr, norm=norm)
+    _, step, state = run(implicit, z, y, weights, state=before, n_updates=5, lr=lr, score_gain=score_gain)
 
     def proximal(x):
         label, relative = np.eye(K)[y], double_sum == "proposed"
-        return reference_state.proximal_objective(x[0], x[1:], before, z, label, weights, lr, norm, relative)
+        return reference_state.proximal_objective(x[0], x[1:], before, z, label, weights, lr, score_gain, relative)
 
-    end = np.concatenate([state, z - lr * norm * step])
+    end = np.concatenate([state, z - lr * score_gain * step])
     found = optimize.minimize(proximal, end + 0.1, method="BFGS", options={"gtol": 1e-7})
     np.testing.assert_allclose(end, found.x, atol=1e-4)
     assert proximal(end) <= found.fun + 1e-12 * abs(found.fun)
@@ -250,12 +252,12 @@ def test_implicit_step_is_the_gradient_at_its_own_end(double_sum):
         for drawn in (1, 4):
             z, y = rng.normal(0, 1, K), 5
             z[0] += gap
-            weights, lr, norm = 1e3 * sampled_weights(range(drawn)), 10 ** rng.uniform(-3, 1), 10 ** rng.uniform(-2, 1)
+            weights, lr, score_gain = 1e3 * sampled_weights(range(drawn)), 10 ** rng.uniform(-3, 1), 10 ** rng.uniform(-2, 1)
             before = 0.5 if double_sum == "proposed" else z[y] + 0.5
             implicit = make("implicit", double_sum=double_sum)
-            at = {"state": before, "visits": 5, "lr": lr, "norm": norm}
+            at = {"state": before, "n_updates": 5, "lr": lr, "score_gain": score_gain}
             _, step, (u,) = run(implicit, z, y, weights, **at)
-            gradient, slope = gradient_at_the_end(double_sum, u, z - lr * norm * step, y, weights)
+            gradient, slope = gradient_at_the_end(double_sum, u, z - lr * score_gain * step, y, weights)
             np.testing.assert_allclose(step, gradient, rtol=1e-10 * (1 + abs(gap)), atol=1e-12)
             assert u == pytest.approx(before - lr * slope, rel=1e-10)
             loss, rounded, state = run(implicit, z, y, weights, dtype=np.float32, **at)
@@ -269,13 +271,14 @@ def test_implicit_step_is_the_gradient_at_its_own_end(double_sum):
 def test_implicit_steps_are_bounded_by_the_gap(double_sum, gap):
     """Proposition 2: the step grows like the gap, where that of plain descent grows like its exponential."""
     z = np.array([0.0, gap])
-    _, step, _ = run(make("implicit", double_sum=double_sum), z, 0, np.full(2, 1e6), state=1.0, visits=3, lr=1.0, norm=1.0)
+    at = {"state": 1.0, "n_updates": 3, "lr": 1.0, "score_gain": 1.0}
+    _, step, _ = run(make("implicit", double_sum=double_sum), z, 0, np.full(2, 1e6), **at)
     assert np.abs(step).max() <= abs(gap) + np.log(1e6) + 2
 
 
 def test_implicit_with_the_papers_single_class_is_its_equation_14():
     z, q, lr, before, weight = np.array([0.4, 1.9]), 2.5, 0.3, 1.1, 7.0
-    at = {"state": before, "visits": 1, "lr": lr, "norm": q}
+    at = {"state": before, "n_updates": 1, "lr": lr, "score_gain": q}
     _, step, (u,) = run(make("implicit", double_sum="proposed"), z, 0, np.full(2, weight), **at)
     a = special.lambertw(np.exp(z[1] - z[0] - u + np.log(2 * lr * weight * q))).real
     assert lr * q * step[1] == pytest.approx(a / 2)
@@ -286,9 +289,9 @@ def test_implicit_with_the_papers_single_class_is_its_equation_14():
 def test_implicit_without_a_step_is_the_gradient():
     z, weights = scores(14), sampled_weights((0, 2))
     for double_sum in ("raman", "proposed"):
-        for norm in (0.0, 1.0):
-            at = {"state": 3.0, "visits": 5}
-            _, step, state = run(make("implicit", double_sum=double_sum), z, 1, weights, norm=norm, **at)
+        for score_gain in (0.0, 1.0):
+            at = {"state": 3.0, "n_updates": 5}
+            _, step, state = run(make("implicit", double_sum=double_sum), z, 1, weights, score_gain=score_gain, **at)
             _, gradient, _ = run(make("umax", double_sum=double_sum), z, 1, weights, **at)
             np.testing.assert_allclose(step, gradient, rtol=1e-9)
             assert state[0] == pytest.approx(3.0, abs=1e-12)
@@ -314,22 +317,23 @@ def learned(objective, keys, first_rate=0.5, steps=15_000):
     `keys` (20,) says where each example keeps its state.
     """
     rng = np.random.default_rng(15)
-    numbers = objective.numbers(1, 4)
-    z, visits, mean = np.zeros((2, 4), np.float32), np.zeros(20, np.int64), np.zeros((2, 4))
-    state, norm = np.zeros((20, objective.state_width), np.float32), np.ones(1, np.float32)
-    loge = np.full((1, 4), -np.log(3), np.float32)
+    constants, batch = objective.constants(1, 4), new_batch(1, 4, objective.uniforms_width)
+    z, n_updates, mean = np.zeros((2, 4), np.float32), np.zeros(20, np.int64), np.zeros((2, 4))
+    state = np.zeros((20, objective.state_width), np.float32)
+    batch.score_gain[:], batch.log_expected_count[:] = 1, -np.log(3)
     chosen, draws = rng.integers(20, size=steps), rng.integers(1, 4, size=steps)
     uniforms = rng.uniform(size=(steps, 1, objective.uniforms_width)).astype(np.float32)
     for i in range(steps):
-        row, y, key = chosen[i] // 10, LABELS.flat[chosen[i]], keys[chosen[i] : chosen[i] + 1]
-        label, times = np.zeros((2, 1, 4), np.float32)
-        label[0, y] = times[0, (y + draws[i]) % 4] = 1
-        slopes, rate = z[row : row + 1].copy(), np.float32(first_rate / (1 + i / 100) ** 0.7)
-        objective.coefficients(slopes, label, times, loge, state, uniforms[i], numbers, key, visits[key], norm, 1, 4, rate)
-        z[row] -= rate * slopes[0]
-        visits[key] += 1
+        row, y, key = chosen[i] // 10, LABELS.flat[chosen[i]], keys[chosen[i]]
+        batch.label[:] = batch.sample_count[:] = 0
+        batch.label[0, y] = batch.sample_count[0, (y + draws[i]) % 4] = 1
+        batch.z[0], batch.uniforms[:], batch.key[0], batch.n_updates[0] = z[row], uniforms[i], key, n_updates[key]
+        rate = np.float32(first_rate / (1 + i / 100) ** 0.7)
+        objective.coefficients(batch, state, constants, 1, 4, rate)
+        z[row] -= rate * batch.z[0]
+        n_updates[key] += 1
         if i >= steps // 2:
-            mean += np.exp(objective.log_probability(z.astype(np.float64), loge)) if i % 50 == 0 else 0
+            mean += np.exp(objective.log_probability(z.astype(np.float64), batch.log_expected_count)) if i % 50 == 0 else 0
     return mean / mean.sum(axis=1, keepdims=True)
 
 
@@ -373,7 +377,7 @@ def test_ar_beyond_the_softmax_is_algorithm_2(name, law, entropy):
     mu, gamma, gradient = reference_state.general_augment_reduce_step(
         0.4, 0.2, 0.01 * 4**-0.9, law.quantile(uniforms), law, z, y, sampled, K, entropy
     )
-    _, slopes, state = run(objective, z, y, sampled_weights(sampled), state=(0.4, 0.2), visits=3, uniforms=uniforms)
+    _, slopes, state = run(objective, z, y, sampled_weights(sampled), state=(0.4, 0.2), n_updates=3, uniforms=uniforms)
     np.testing.assert_allclose(state, [mu, gamma], rtol=1e-7)  # the rate is a float32
     np.testing.assert_allclose(slopes, gradient, atol=1e-8)
 
@@ -381,7 +385,7 @@ def test_ar_beyond_the_softmax_is_algorithm_2(name, law, entropy):
 @LAWS
 def test_the_law_of_the_utility_takes_the_same_local_step(name, law):
     z, weights = scores(17), sampled_weights((0, 3, 5))
-    at = {"visits": 3, "uniforms": (0.8, 0.15)}
+    at = {"n_updates": 3, "uniforms": (0.8, 0.15)}
     _, of_noise, noise = run(make(name, augment="noise"), z, 1, weights, state=(0.4, 0.2), **at)
     _, of_utility, utility = run(make(name), z, 1, weights, state=(0.4 + z[1], 0.2), **at)
     np.testing.assert_allclose(utility - [z[1], 0], noise)
@@ -412,7 +416,7 @@ def test_expected_loss_is_the_bound_and_never_below_the_exact_loss(name, law):
         loss = mean_loss(objective, law, z, y, (1.3, gamma))
         assert loss == pytest.approx(-reference_state.elbo(law, 1.3, np.log1p(np.exp(gamma)), z, y), abs=1e-6)
         assert loss > exact
-    best = objective.settle(z[None], np.eye(K)[[y]])[0]
+    best = objective.optimal_state(z[None], np.eye(K)[[y]])[0]
     assert exact < mean_loss(objective, law, z, y, best) < exact + 0.05
     for place in np.ndindex(2):
         for move in (-0.1, 0.1):
@@ -426,7 +430,7 @@ def test_local_steps_climb_the_bound_entropy_included(name, law):
     objective = make(name, local_rate=small, local_decay=0.0)
     nodes, weight = standard_nodes(law)
     step = sum(
-        w * (run(objective, z, y, np.ones(K), state=at, visits=1, uniforms=(u, 0.5))[2] - at)
+        w * (run(objective, z, y, np.ones(K), state=at, n_updates=1, uniforms=(u, 0.5))[2] - at)
         for u, w in zip(nodes, weight, strict=True)
     )
 
@@ -441,7 +445,7 @@ def test_local_steps_climb_the_bound_entropy_included(name, law):
 @LAWS
 def test_a_single_heavy_draw_moves_a_law_by_one_at_most(name, law):
     z = np.array([0.0, 5.0, 0, 0, 0, 0])
-    _, _, state = run(make(name), z, 0, np.full(K, 1e6), state=(0.0, 0.5), visits=1, uniforms=(0.9, 0.5))
+    _, _, state = run(make(name), z, 0, np.full(K, 1e6), state=(0.0, 0.5), n_updates=1, uniforms=(0.9, 0.5))
     assert np.abs(state - [0.0, 0.5]).max() <= 1
 
 
@@ -449,7 +453,7 @@ def test_a_single_heavy_draw_moves_a_law_by_one_at_most(name, law):
 def test_the_first_law_is_close_to_the_best_when_all_rows_are_seen(name, law):
     z, y = scores(20), 2
     objective = make(name, local_rate=0.0)
-    _, _, first = run(objective, z, y, np.ones(K), visits=0)
+    _, _, first = run(objective, z, y, np.ones(K), n_updates=0)
     loss, exact = mean_loss(objective, law, z, y, first), -objective.log_probability(z, np.zeros(K))[y]
     assert exact < loss < exact + 0.2
 

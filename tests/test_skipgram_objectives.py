@@ -14,7 +14,7 @@ from embedx.skipgram import task as skipgram
 from embedx.text.heldout import CHUNK, hold_out
 
 EVERY_WAY = [(name, sampler) for name, objective in OBJECTIVES.items() for sampler in objective.samplers]
-# Those whose probabilities are a softmax of the scores or the turns of a tree; the others' first biases are of the right order.
+# Those whose probabilities are a softmax of the scores or the turns of a tree; the others' initial biases are of the right order.
 OTHER_LINKS = ("ova", "ar-probit", "ar-logistic")
 CARS, CATS = {"car", "truck", "engine", "wheel", "road", "fuel"}, {"cat", "dog", "purr", "fur", "paw", "tail"}
 
@@ -109,12 +109,12 @@ def test_negatives_weigh_the_same_drawn_or_all_there(two_topics, sampler):
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_first_biases_predict_what_they_are_told(name):
+def test_initial_biases_predict_what_they_are_told(name):
     """With vectors of zero every input's scores are the biases."""
     objective = OBJECTIVES[name](OBJECTIVES[name].Settings())
     p, noise = (np.random.default_rng(seed).dirichlet(np.ones(23)) for seed in (1, 2))
     objective.prepare(np.rint(1e6 * p).astype(np.int64))
-    bias = objective.first_bias(p, noise)
+    bias = objective.initial_bias(p, noise)
     assert bias.shape == (objective.n_rows(23),)
     found = objective.log_probability(bias[None], np.log(noise))[0]
     if name in OTHER_LINKS:

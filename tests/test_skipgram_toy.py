@@ -63,18 +63,18 @@ def optimum(task, objective):
     """The outputs that minimise the mean loss of all pairs when each meets all rows, with the best state for every pair."""
     n = len(task.counts)
     x, y = np.nonzero(task.counts)
-    label, times = np.eye(n)[y], np.ones((len(x), n))
+    label, sample_count = np.eye(n)[y], np.ones((len(x), n))
     if form_of(objective) != SUMS:
-        times -= label
+        sample_count -= label
     weight = task.counts[x, y]
+    weighted_count = weight[:, None] * sample_count if form_of(objective) == SUMS else sample_count
 
     def mean_loss(w):
         z = task.inputs @ w.reshape(n, -1).T
-        state = objective.settle(z, np.eye(n))[x]
+        state = objective.optimal_state(z, np.eye(n))[x]
         loss, c, _ = answer(
-            objective, z[x], weight[:, None] * label, weight[:, None] * times if form_of(objective) == SUMS else times,
-            0 * times, state, n_draws=n, n_classes=n,
-        )  # fmt: skip
+            objective, z[x], weight[:, None] * label, weighted_count, 0 * sample_count, state, n_draws=n, n_classes=n
+        )
         return loss / weight.sum(), (c.T @ task.inputs[x]).ravel() / weight.sum()
 
     start = np.zeros(task.inputs.shape[1] * n)
@@ -172,7 +172,7 @@ def test_one_law_for_each_input_bounds_its_own_likelihood_less_tightly_than_one_
     assert task.mean(exact) > unigram + 0.1
     shared, own = np.zeros_like(z), np.zeros_like(z)
     for x, y in zip(*np.nonzero(task.counts), strict=True):
-        best = objective.settle(z[x : x + 1], np.eye(12)[y : y + 1])[0]
+        best = objective.optimal_state(z[x : x + 1], np.eye(12)[y : y + 1])[0]
         for bound, (location, gamma) in ((shared, setup.tables.state[x]), (own, best)):
             bound[x, y] = reference_state.elbo(law, location, np.log1p(np.exp(gamma)), z[x], y)
     seen = task.counts > 0
