@@ -1,5 +1,6 @@
 """The README says what is so: its files exist, its commands are options that exist, its Python runs."""
 
+import ast
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_layers import height_of
 from typer.main import get_command
 
 import embedx
@@ -45,14 +47,34 @@ def test_the_commands_were_found():
     assert len(commands()) >= 8
 
 
+def tree():
+    """What the README says of each file and folder, by its path."""
+    lines = README.split("## Where things are")[1].split("```")[1].strip().splitlines()
+    found, above = {}, []
+    for line in lines:
+        indent, name, text = re.fullmatch(r"((?:  )*)([\w.]+/?) *(.*)", line).groups()
+        above = [*above[: len(indent) // 2], name]
+        found["".join(above)] = text
+    return found
+
+
 def test_every_file_of_the_tree_exists_and_every_module_is_in_it():
-    tree = README.split("## Where things are")[1]
-    for line in tree.splitlines():
-        if match := re.match(r"( *)([\w./]+\.py|\w+/)\s", line):
-            name = match[2].rstrip("/")
-            assert list(ROOT.rglob(name)), f"{name} is in the README's tree but not in the repository"
-    for module in (*ROOT.glob("embedx/*.py"), *ROOT.glob("embedx/engine/*.py"), *ROOT.glob("embedx/objectives/*.py")):
-        assert module.name.startswith("__") or module.name in tree, f"{module.name} is missing in the README's tree"
+    modules = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("embedx/**/*.py") if not path.name.startswith("__")}
+    assert len(modules) > 50
+    missing = modules - tree().keys()
+    assert not missing
+    for path in tree():
+        assert (ROOT / path).is_dir() if path.endswith("/") else (ROOT / path).is_file(), f"{path} is not in the repository"
+
+
+def test_folders_of_the_tree_are_described_by_their_own_words_and_import_from_those_below():
+    folders = {path.parent.name: path for path in ROOT.glob("embedx/*/__init__.py")}
+    for name, path in folders.items():
+        sentence = ast.get_docstring(ast.parse(path.read_text("utf-8"))).split("\n")[0].split(". ")[0].removesuffix(".")
+        assert tree()[f"embedx/{name}/"] == sentence
+    parts = [Path(path) for path in tree()]
+    heights = [height_of(path.stem) for path in parts if path.parent == Path("embedx")]
+    assert heights == sorted(heights, reverse=True)
 
 
 def python_blocks(text):

@@ -14,7 +14,7 @@ from embedx.skipgram import task as skipgram
 from embedx.text.heldout import CHUNK, hold_out
 
 EVERY_WAY = [(name, sampler) for name, objective in OBJECTIVES.items() for sampler in objective.samplers]
-# Those whose probabilities are a softmax of the scores or the turns of a tree; the others' initial biases are of the right order.
+# Those whose probabilities are no softmax of the scores and no turns of a tree: their initial biases are of the right order.
 OTHER_LINKS = ("ova", "ar-probit", "ar-logistic")
 CARS, CATS = {"car", "truck", "engine", "wheel", "road", "fuel"}, {"cat", "dog", "purr", "fur", "paw", "tail"}
 
