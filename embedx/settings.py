@@ -124,14 +124,14 @@ class TextSettings(Settings):
 
     tokenizer: str = param(
         "whitespace",
-        "what a word is: `whitespace` splits at white space only; `words` keeps runs of Unicode letters, marks and digits, "
-        "so that `isn't` is `isn` and `t`",
+        "how text is split into words: `whitespace` at white space only; `words` takes runs of Unicode letters, "
+        "marks and digits, so that `isn't` becomes `isn` and `t`",
         choices=("whitespace", "words"),
     )
-    lowercase: bool = param(False, "turn letters into lower case")
+    lowercase: bool = param(False, "convert text to lower case")
     on_bad_utf8: str = param(
         "replace",
-        "bytes that are not UTF-8: `replace` each by U+FFFD, `skip` them, or stop with an `error`",
+        "bytes that are not valid UTF-8: `replace` each by U+FFFD, `skip` them, or stop with an `error`",
         choices=("replace", "skip", "error"),
     )
 
@@ -140,11 +140,12 @@ class TextSettings(Settings):
 class VocabularySettings(Settings):
     """Which of the counted tokens are words of the model. Changing these re-reads no text."""
 
-    min_count: int = param(5, "leave out words seen fewer times than this", at_least=1)
-    max_vocab: int | None = param(None, "keep at most this many words, the most frequent ones", at_least=1)
+    min_count: int = param(5, "ignore words that occur fewer times than this", at_least=1)
+    max_vocab: int | None = param(None, "maximum size of the vocabulary; the most frequent words are kept", at_least=1)
     sample: float = param(
         1e-4,
-        "subsampling: a word whose relative frequency f exceeds this is kept with probability sqrt(t/f) + t/f; 0 keeps all",
+        "subsampling threshold t: a word of relative frequency f > t is kept with probability sqrt(t/f) + t/f; 0 "
+        "keeps every word",
         at_least=0.0,
         at_most=1.0,
     )

@@ -51,46 +51,56 @@ class ClassifySettings(TrainingSettings):
 
     labels: str = param(
         "all",
-        "which labels of a row count: all, the first in the file, the lowest, or one chosen anew at each visit",
+        "which labels of a row are positives: all, the first in the file, the lowest id, or one drawn at random at each visit",
         choices=LABEL_RULES,
     )
     unseen: str = param(
-        "keep", "test labels that training never saw: count as mistakes, or are left out", choices=("keep", "drop")
+        "keep",
+        "test labels that do not occur in training: count as mistakes (`keep`), or are left out (`drop`)",
+        choices=("keep", "drop"),
     )
     scaling: str = param(
-        "none", "features: as they are, rows of length 1, or columns divided by their maximum", choices=SCALINGS
+        "none", "feature scaling: none, rows to unit L2 norm, or columns divided by their maximum", choices=SCALINGS
     )
-    hidden: int | None = param(None, "numbers in a hidden layer, a sum of trained rows; by default there is none", at_least=1)
+    hidden: int | None = param(
+        None, "size of a hidden layer, the sum of trained feature embeddings; by default there is none", at_least=1
+    )
     bias: str = param(
         "zero",
-        "biases start at zero or at the log of the labels' frequencies, or there are none",
+        "initial value of the biases: zero, or `frequency`, which predicts how often each label occurs; `none` "
+        "trains no biases",
         choices=("zero", "frequency", "none"),
     )
-    epochs: int = param(10, "passes over the data; iterations of lbfgs are --max-iterations", at_least=1)
+    epochs: int = param(10, "passes over the training data; for lbfgs see --max-iterations", at_least=1)
     batch_size: int | None = param(
         None, "examples in a step, or `all`; by default 100, and 1 for implicit", at_least=0, parse=whole_or_all
     )
     optimizer: str | None = param(None, "what a row does with its gradient; by default adagrad", choices=(*OPTIMIZERS, "lbfgs"))
     schedule: str = param(
-        "linear", "how the step size falls: to zero, not at all, or by 1/√updates or 1/(1 + epochs)", choices=trainer.SCHEDULES
+        "linear",
+        "learning rate schedule: linear to zero, constant, divided by √updates, or divided by 1 + epochs",
+        choices=trainer.SCHEDULES,
     )
-    decay: float = param(1.0, "the step size is also multiplied by this after each epoch", above=0.0, at_most=1.0)
-    decay_every: int | None = param(None, "or after so many updates", at_least=1)
+    decay: float = param(1.0, "factor by which the learning rate is also multiplied after each epoch", above=0.0, at_most=1.0)
+    decay_every: int | None = param(None, "apply --decay after every N updates instead", at_least=1)
     gradient_scale: str = param(
-        "mean", "a step follows the mean over its examples, or that times the number of all", choices=("mean", "sum")
+        "mean",
+        "a step follows the mean gradient of its examples, or that times the size of the data set",
+        choices=("mean", "sum"),
     )
-    l2: float = param(0.0, "weight decay: l2/2 · |W|² is added to the mean loss; biases are free", at_least=0.0)
-    max_norm: float | None = param(None, "longest that an output row may become", above=0.0)
+    l2: float = param(0.0, "L2 regularisation: l2/2 · |W|² is added to the mean loss; biases are not regularised", at_least=0.0)
+    max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0)
     replacement: bool = param(
-        False, "draws may repeat; without, `uniform` draws distinct other rows, `unigram` counts each row once"
+        False, "draw noise with replacement; without, `uniform` draws distinct other rows and `unigram` counts each row once"
     )
     validation: str | None = param(
-        None, "data to watch while training, a file or a share of the training rows like 0.1; the best epoch is kept"
+        None,
+        "validation data, a file or a fraction of the training rows such as 0.1; the parameters of the best epoch are kept",
     )
-    validation_labels: str | None = param(None, "the labels of the validation file")
-    patience: int = param(3, "epochs without improvement on the validation data after which training ends", at_least=1)
-    max_iterations: int = param(1000, "most iterations of lbfgs", at_least=1)
-    tolerance: float = param(1e-6, "lbfgs ends when no element of the gradient is larger", above=0.0)
+    validation_labels: str | None = param(None, "labels of the validation file")
+    patience: int = param(3, "stop after this many epochs without improvement on the validation data", at_least=1)
+    max_iterations: int = param(1000, "maximum number of lbfgs iterations", at_least=1)
+    tolerance: float = param(1e-6, "lbfgs stops when no element of the gradient is larger than this", above=0.0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -118,6 +118,7 @@ class Option:
     field: dataclasses.Field[Any]
     objectives: dict[str, Any] = dataclasses.field(default_factory=dict)  # name: default there
     others: dict[str, Any] = dataclasses.field(default_factory=dict)  # objectives and ways that have a default of their own
+    meanings: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # what it means, to which objectives
 
     def parameter(self) -> inspect.Parameter:
         """As typer wants it. Not typed means None, so that what was typed can be told from a default."""
@@ -128,7 +129,10 @@ class Option:
             names = ", ".join(name for name, own in self.others.items() if as_typed(own) == value)
             default += f"; {value} for {names}"
         choices = f" ({'|'.join(limits['choices'])})" if limits["choices"] else ""
-        text = f"{limits['meaning']}{choices}" + (f"  [default: {default}]" if default else "")
+        meaning = limits["meaning"]
+        if len(self.meanings) > 1:
+            meaning = "; ".join(f"{', '.join(names)}: {own}" for own, names in self.meanings.items())
+        text = f"{meaning}{choices}" + (f"  [default: {default}]" if default else "")
         kind = self.field.type if isinstance(self.field.type, type) else next(iter(self.field.type.__args__))  # type: ignore[union-attr]
         flag = option_name(self.field.name)
         if kind is bool:
@@ -182,7 +186,9 @@ def _settings_of(own_defaults: str, *groups: type[Settings]) -> dict[str, Option
             options.setdefault(field.name, Option(field))
     for name, objective in OBJECTIVES.items():
         for field in dataclasses.fields(objective.Settings):
-            options.setdefault(field.name, Option(field)).objectives[name] = field.default
+            option = options.setdefault(field.name, Option(field))
+            option.objectives[name] = field.default
+            option.meanings.setdefault(field.metadata["meaning"], []).append(name)
         for setting, value in getattr(objective, own_defaults).items():
             taken = options[setting].objectives
             (taken if taken else options[setting].others)[name] = value

@@ -13,23 +13,23 @@ from embedx.settings import Settings, param, seconds
 class TrainingSettings(Settings):
     """How training goes, whatever the task and the objective. What is None is decided by the objective and the data."""
 
-    epochs: int = param(5, "passes over the data", at_least=1)
-    learning_rate: float | None = param(None, "step size at the start; by default the objective's own", above=0.0)
+    epochs: int = param(5, "passes over the training data", at_least=1)
+    learning_rate: float | None = param(None, "learning rate at the start; by default the objective's own", above=0.0)
     sampler: str | None = param(
         None,
-        "which output rows compete with the positives: "
+        "how the output rows that compete with the positives are chosen: "
         + ", ".join(f"`{name}` {each.meaning}" for name, each in SAMPLERS.items())
         + "; by default as suits the objective",
         choices=tuple(SAMPLERS),
     )
-    threads: int | None = param(None, "worker threads; by default one for each usable core", at_least=1)
+    threads: int | None = param(None, "number of worker threads; by default one for each usable core", at_least=1)
     time_budget: float | None = param(
         None,
-        "train for this long instead of --epochs: 90s, 10m, 2h; a learning rate that falls reaches zero at the deadline",
+        "train for this long instead of --epochs: 90s, 10m, 2h; a falling learning rate reaches its end at the deadline",
         above=0.0,
         parse=seconds,
     )
-    seed: int = param(1, "every random choice derives from this", at_least=0)
+    seed: int = param(1, "random seed", at_least=0)
 
 
 def check_stopping(options: Mapping[str, Any]) -> None:

@@ -60,13 +60,13 @@ class AugmentSettings(SampledSettings):
 
     augment: str = param(
         "utility",
-        "what is kept of an input: `utility`, right for any; `noise`, as in the paper, right where an input always meets the "
-        "same positive",
+        "local variable of an input: `utility`, valid for any data; `noise`, as in the paper, valid where an "
+        "input always has the same positive",
         choices=("utility", "noise"),
     )
-    local_decay: float = param(0.9, "the local step is (1 + visits)^-local_decay", at_least=0.0, at_most=1.0)
+    local_decay: float = param(0.9, "the local step size is (1 + updates)^-local_decay", at_least=0.0, at_most=1.0)
     threshold: float = param(
-        1.0, "nats that a normaliser may stay below the largest score seen; 1e9 lets it, as in the paper", at_least=0.0
+        1.0, "nats that the log normaliser may be below the largest score seen; 1e9 is no limit, as in the paper", at_least=0.0
     )
 
 

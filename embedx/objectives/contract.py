@@ -68,7 +68,7 @@ from embedx.settings import Settings, param
 class SampledSettings(Settings):
     """Settings of every objective that meets drawn rows."""
 
-    negatives: int = param(5, "classes drawn as noise for each positive", at_least=1)
+    negatives: int = param(5, "noise classes for each positive", at_least=1)
 
 
 class Objective:

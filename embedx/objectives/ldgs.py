@@ -16,11 +16,13 @@ from embedx.settings import param
 @dataclasses.dataclass(frozen=True)
 class LdgsSettings(SearchSettings):
     blocks: int = param(8, "blocks of columns, each with an index of its own", at_least=1)
-    rescore: bool = param(True, "take exact scores of the candidates instead of passing messages between blocks")
+    rescore: bool = param(
+        True, "compute exact scores of the candidates; without, messages are passed between the blocks, as in the paper"
+    )
     slack: float = param(
         3.0,
-        "with rescoring, how much further below the best score of a block, times the number of blocks, candidates may be than "
-        "rows that the loss of the block alone would move: what is not quite the best in any block may be the best in all",
+        "with rescoring: how much further below the best score of a block (times the number of blocks) candidates "
+        "may be than the loss of the block alone would need",
         at_least=0.0,
     )
     iterations: int = param(1, "iterations of message passing, without rescoring", at_least=1)

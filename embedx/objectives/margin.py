@@ -164,7 +164,9 @@ def projected(z, e, n, d, p, gap, weight):
 class MarginSettings(SampledSettings):
     """The paper takes a smoothing of 1 where examples have one label and of 5 where they have several."""
 
-    smoothing: float = param(1.0, "mu: the larger, the more of the best negatives are pushed at once", above=0.0)
+    smoothing: float = param(
+        1.0, "smoothing parameter mu: the larger, the more of the best negatives are updated at once", above=0.0
+    )
 
 
 class Margin(Objective):

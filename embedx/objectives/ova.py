@@ -68,7 +68,7 @@ def _squared_hinge(batch, e, n):
 
 @dataclasses.dataclass(frozen=True)
 class OneVsAllSettings(SampledSettings):
-    loss: str = param("logistic", "of each binary classifier; squared-hinge ranks sparse text better", choices=LOSSES)
+    loss: str = param("logistic", "loss of each binary classifier; squared-hinge ranks sparse text better", choices=LOSSES)
 
 
 class OneVsAll(Objective):

@@ -151,7 +151,7 @@ class DoubleSumSettings(SampledSettings):
 
     double_sum: str = param(
         "raman",
-        "what is kept of an input: `raman` log Z, right for any; `proposed` log Z - z_y, right where an input always meets the "
-        "same positive",
+        "local variable of an input: `raman` log Z, valid for any data; `proposed` log Z - z_y, valid where an "
+        "input always has the same positive",
         choices=("raman", "proposed"),
     )

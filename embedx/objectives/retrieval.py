@@ -18,21 +18,19 @@ MIN_ROWS = 100  # scored and kept in a block: a hundredth of few rows is too lit
 class SearchSettings(Settings):
     """How candidates are retrieved, and the loss among them."""
 
-    loss: str = param("margin", "the loss among the rows that the search finds", choices=("margin", "softmax"))
-    smoothing: float = param(1.0, "how far below the margin rows still count, for the loss `margin`", above=0.0)
+    loss: str = param("margin", "loss among the rows that the search finds", choices=("margin", "softmax"))
+    smoothing: float = param(1.0, "smoothing parameter mu of the loss `margin`", above=0.0)
     scored_fraction: float = param(
         0.01,
-        "the fraction of all rows that is scored in each block for each example; at least 100",
+        "fraction of all rows that is scored in each block for each example; at least 100 rows",
         above=0.0,
         at_most=1.0,
         formerly="query",
     )
-    clusters: int | None = param(
-        None, "clusters of the rows in the index; by default the square root of their number", at_least=1
-    )
+    clusters: int | None = param(None, "clusters of the index; by default the square root of the number of rows", at_least=1)
     candidate_fraction: float = param(
         0.1,
-        "the fraction of the rows scored in a block that may become candidates; at least 100",
+        "fraction of the rows scored in a block that may become candidates; at least 100 rows",
         above=0.0,
         at_most=1.0,
         formerly="keep",
@@ -42,13 +40,13 @@ class SearchSettings(Settings):
     )
     min_coefficient: float = param(
         1e-3,
-        "rows whose coefficient is no larger than this in absolute value are left out",
+        "leave out rows whose coefficient is no larger than this in absolute value",
         above=0.0,
         at_most=1.0,
         formerly="tau",
     )
-    negatives: int = param(100, "classes drawn as noise for each positive before the search begins", at_least=1)
-    warm_up: float = param(0.02, "passes over the data before the search begins", at_least=0.0)
+    negatives: int = param(100, "noise classes for each positive during the warm-up", at_least=1)
+    warm_up: float = param(0.02, "passes over the data with drawn rows before the search begins", at_least=0.0)
 
 
 class RetrievalObjective(Objective):

@@ -71,7 +71,9 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 class UmaxSettings(DoubleSumSettings):
     """Settings of U-max."""
 
-    threshold: float = param(1.0, "nats that a normaliser may stay below what was seen", at_least=0.0)
+    threshold: float = param(
+        1.0, "nats that the log normaliser may be below that of the scores seen before it is reset", at_least=0.0
+    )
 
 
 class Umax(Objective):

@@ -35,14 +35,16 @@ class UtilitySettings(SampledSettings):
 
     augment: str = param(
         "utility",
-        "what is kept of an input: the law of the winner's `utility`, right for any; of its `noise`, as in the paper, right "
-        "where an input always meets the same positive",
+        "local variable of an input: the distribution of the winner's `utility`, valid for any data; of its "
+        "`noise`, as in the paper, valid where an input always has the same positive",
         choices=("utility", "noise"),
     )
-    local_rate: float = param(0.01, "the local step is local_rate (1 + visits)^-local_decay", at_least=0.0)
-    local_decay: float = param(0.9, "how fast the local step falls with an input's own visits", at_least=0.0, at_most=1.0)
+    local_rate: float = param(0.01, "the local step size is local_rate (1 + updates)^-local_decay", at_least=0.0)
+    local_decay: float = param(
+        0.9, "how fast the local step size falls with the updates of an input", at_least=0.0, at_most=1.0
+    )
     entropy: bool = param(
-        True, "let the entropy widen the law; without it, as in the authors' code, the law shrinks to a point"
+        True, "include the entropy term in local updates; without it, as in the authors' code, the scale shrinks to zero"
     )
 
     def constants(self) -> np.ndarray:

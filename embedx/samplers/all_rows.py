@@ -5,5 +5,5 @@ from embedx.samplers.contract import Sampler
 
 class All(Sampler):
     name = "all"
-    meaning = "every one"
+    meaning = "takes every row"
     candidates = "all"

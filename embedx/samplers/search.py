@@ -5,6 +5,6 @@ from embedx.samplers.contract import Sampler
 
 class Search(Sampler):
     name = "search"
-    meaning = "found by an index to score highest"
+    meaning = "retrieves the rows of the highest scores by an index"
     candidates = "retrieved"
     needs_dense_inputs = True

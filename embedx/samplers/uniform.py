@@ -63,7 +63,7 @@ def log_expected_distinct(data, key, n_drawn, n_avoided, rows, n, out):
 
 class Uniform(AliasSampler):
     name = "uniform"
-    meaning = "drawn evenly"
+    meaning = "draws uniformly"
 
     def probabilities(self, counts: np.ndarray) -> np.ndarray:
         return np.ones(len(counts))

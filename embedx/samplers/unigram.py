@@ -16,12 +16,12 @@ from embedx.settings import Settings, param
 class UnigramSettings(Settings):
     """How far noise follows the counts."""
 
-    sampler_exponent: float = param(0.75, "the power of the count that `unigram` draws by", at_least=0.0, at_most=1.0)
+    sampler_exponent: float = param(0.75, "exponent of the counts that `unigram` draws by", at_least=0.0, at_most=1.0)
 
 
 class Unigram(AliasSampler):
     name = "unigram"
-    meaning = "drawn by their count"
+    meaning = "draws by a power of the count"
     Settings = UnigramSettings
 
     def probabilities(self, counts: np.ndarray) -> np.ndarray:

@@ -54,13 +54,15 @@ DEFAULTS = {"epochs": 20, "learning_rate": 1.0, "scored_fraction": 0.05, "candid
 class CollapsedSettings(Settings):
     """What only the collapsed objective takes."""
 
-    warm_start: str = param("ns", "start from an epoch of streaming with this objective, or afresh", choices=("ns", "none"))
+    warm_start: str = param(
+        "ns", "initialise by one epoch of streaming with this objective, or at random (`none`)", choices=("ns", "none")
+    )
     # One pass instead of five fits what happened to be kept: after 10 iterations on 10 MB of Wikipedia held-out text has -8.23
     # instead of -8.13 nats.
     count_passes: int = param(
-        5, "passes whose pairs are counted; each draws anew which words are kept and how far windows reach", at_least=1
+        5, "passes over the corpus whose pairs are counted; each draws subsampling and windows anew", at_least=1
     )
-    count_memory: float = param(4.0, "gigabytes of memory that counting pairs may take", above=0.0)
+    count_memory: float = param(4.0, "memory for counting pairs, in gigabytes", above=0.0)
 
 
 Watch = Callable[[model.WordVectors, Iteration], None]

@@ -50,8 +50,12 @@ PAIRS_PER_ROW = 30
 class SkipGramSettings(TrainingSettings):
     """How skip-gram trains, whatever the objective."""
 
-    dim: int = param(100, "numbers in a word's vector", at_least=1)
-    window: int = param(5, "the context reaches up to this many kept words to each side; drawn anew for each word", at_least=1)
+    dim: int = param(100, "dimension of the word vectors", at_least=1)
+    window: int = param(
+        5,
+        "maximum distance between centre and context word, in kept words; each centre's own window is drawn between 1 and this",
+        at_least=1,
+    )
     optimizer: str = param(
         "adagrad",
         "`adagrad` divides a row's step by the root of the sum of its squared gradients, so that what moved much moves less; "
@@ -66,30 +70,31 @@ class SkipGramSettings(TrainingSettings):
     )
     bias: str = param(
         "frequency",
-        "a bias for each output row, which starts at what its frequency alone suggests, or at zero; or none",
+        "initial value of the output rows' biases: `frequency` predicts how often each word occurs; `none` trains no biases",
         choices=("frequency", "zero", "none"),
     )
     block_size: int = param(
         8,
-        "consecutive centre words that form a block and share its noise words; 0 draws noise for every pair by itself",
+        "consecutive centre words that are trained together and share their noise words; 0 draws noise for each "
+        "pair separately",
         at_least=0,
         at_most=64,
         formerly="share",
     )
     draws: int | None = param(
         None,
-        "noise words drawn for each block; by default enough to keep each step small",
+        "noise words drawn for each block; by default enough to keep each update small",
         at_least=0,
         at_most=MOST_DRAWS,
     )
     heldout: float = param(
         0.0,
-        "the fraction of the corpus that training never sees, such as 0.1%; its log-likelihood is reported at the end",
+        "fraction of the corpus that is left out of training, such as 0.1%; its log-likelihood is reported at the end",
         at_least=0.0,
         at_most=0.5,
         parse=fraction,
     )
-    heldout_every: int | None = param(None, "report it after every so many epochs, too", at_least=1)
+    heldout_every: int | None = param(None, "also report it after every N epochs", at_least=1)
 
 
 @dataclasses.dataclass(frozen=True)
