@@ -128,11 +128,10 @@ class Option:
         for value in dict.fromkeys(map(as_typed, self.others.values())):
             names = ", ".join(name for name, own in self.others.items() if as_typed(own) == value)
             default += f"; {value} for {names}"
-        choices = f" ({'|'.join(limits['choices'])})" if limits["choices"] else ""
-        meaning = limits["meaning"]
+        meaning = _meaning(self.field)
         if len(self.meanings) > 1:
             meaning = "; ".join(f"{', '.join(names)}: {own}" for own, names in self.meanings.items())
-        text = f"{meaning}{choices}" + (f"  [default: {default}]" if default else "")
+        text = meaning + (f"  [default: {default}]" if default else "")
         kind = self.field.type if isinstance(self.field.type, type) else next(iter(self.field.type.__args__))  # type: ignore[union-attr]
         flag = option_name(self.field.name)
         if kind is bool:
@@ -155,6 +154,12 @@ class Option:
         kind, option = shown.annotation.__args__[0], shown.annotation.__metadata__[0]
         option.hidden = True
         return shown.replace(annotation=Annotated[kind, option])
+
+
+def _meaning(field: dataclasses.Field[Any]) -> str:
+    """What a setting means, with the values to choose from."""
+    choices = field.metadata["choices"]
+    return field.metadata["meaning"] + (f" ({'|'.join(choices)})" if choices else "")
 
 
 def train_settings() -> dict[str, Option]:
@@ -188,7 +193,7 @@ def _settings_of(own_defaults: str, *groups: type[Settings]) -> dict[str, Option
         for field in dataclasses.fields(objective.Settings):
             option = options.setdefault(field.name, Option(field))
             option.objectives[name] = field.default
-            option.meanings.setdefault(field.metadata["meaning"], []).append(name)
+            option.meanings.setdefault(_meaning(field), []).append(name)
         for setting, value in getattr(objective, own_defaults).items():
             taken = options[setting].objectives
             (taken if taken else options[setting].others)[name] = value
