@@ -159,7 +159,7 @@ class Option:
 def _meaning(field: dataclasses.Field[Any]) -> str:
     """What a setting means, with the values to choose from."""
     choices = field.metadata["choices"]
-    return field.metadata["meaning"] + (f" ({'|'.join(choices)})" if choices else "")
+    return str(field.metadata["meaning"]) + (f" ({'|'.join(choices)})" if choices else "")
 
 
 def train_settings() -> dict[str, Option]:
