@@ -15,10 +15,11 @@ import numpy as np
 from embedx.engine import full, full_tiled, retrieved, sampled
 from embedx.engine.examples import Examples, copy_examples, new_feature_scratch, new_groups, room_for
 from embedx.engine.loading import compile_function, load_kernel
-from embedx.engine.optimizers import Optimizer, Table, clock_of, new_table, pay_all, step_size
 from embedx.kernels.batch import COEFFICIENTS
 from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
+from embedx.optimizers.contract import Table, UpdateRule, new_table
+from embedx.optimizers.decay import clock_step, decay_all, step_size
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
 from embedx.run.strategy import Strategy
@@ -64,7 +65,7 @@ class Classification(Strategy):
         settings: Any,
         sampler: Sampler,
         examples: Examples,
-        optimizer: Optimizer,
+        optimizer: UpdateRule,
         counts: np.ndarray,
         n_features: int,
         warm_up: Sampler | None = None,
@@ -101,8 +102,8 @@ class Classification(Strategy):
         """Train on order[start:stop]; the summed loss, the number of its terms, and what the clock of weight decay gained."""
 
     @abc.abstractmethod
-    def pay_outputs(self, clock: float) -> None:
-        """Have the output rows pay the weight decay that is due."""
+    def decay_outputs(self, clock: float) -> None:
+        """Apply the weight decay that is due to the output rows."""
 
     @abc.abstractmethod
     def set_bias(self, bias: np.ndarray) -> None:
@@ -129,12 +130,12 @@ class Classification(Strategy):
             self.orders[epoch] = order
         return order
 
-    def pay(self) -> None:
-        """Have all rows pay the weight decay that is due."""
+    def apply_decay(self) -> None:
+        """Apply the weight decay that is due to all rows."""
         if self.optimizer.l2 > 0:
-            columns_paying = self.settings.hidden or self.examples.dense.shape[1] or self.dim - self.has_bias
-            pay_all(self.hidden, columns_paying, self.optimizer, float(self.clock[0]))
-            self.pay_outputs(float(self.clock[0]))
+            n_decaying = self.settings.hidden or self.examples.dense.shape[1] or self.dim - self.has_bias
+            decay_all(self.hidden, n_decaying, self.optimizer, float(self.clock[0]))
+            self.decay_outputs(float(self.clock[0]))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The parameters as a classifier has them, views of the tables."""
@@ -150,8 +151,8 @@ class Classification(Strategy):
         state = TrainState()
         for name, table in (("hidden", self.hidden), ("outputs", self.outputs)):
             state.add_array(f"{name}.rows", table.rows, "sum")
-            state.add_array(f"{name}.sums", table.sums, "sum")
-            state.add_array(f"{name}.decayed", table.decayed, "max")
+            state.add_array(f"{name}.state", table.state, "sum")
+            state.add_array(f"{name}.decay_clock", table.decay_clock, "max")
         state.add_array("state", self.local_state, "last")
         state.add_array("n_updates", self.n_updates, "sum")
         state.add_array("decay_clock", self.clock, "max")
@@ -205,8 +206,8 @@ class Sampled(Classification):
         loss, terms, after = sampled.train_stretch(*self.functions, *arguments)
         return loss, terms, after - clock
 
-    def pay_outputs(self, clock: float) -> None:
-        pay_all(self.outputs, self.dim - self.has_bias, self.optimizer, clock)
+    def decay_outputs(self, clock: float) -> None:
+        decay_all(self.outputs, self.dim - self.has_bias, self.optimizer, clock)
 
     def set_bias(self, bias: np.ndarray) -> None:
         self.outputs.rows[:, self.dim - 1] = bias
@@ -302,7 +303,7 @@ class Full(Classification):
     def prepare(self) -> None:
         objective, settings = self.objective, self.settings
         stride = -(-self.n_rows // full.TILE) * full.TILE
-        self.outputs = new_table(self.dim, stride, self.optimizer)
+        self.outputs = new_table(self.dim, stride, self.optimizer, columns=True)
         n_features = len(self.hidden.rows) or (0 if self.examples.dense.size else self.dim - self.has_bias)
         self.steps = full.AllRows(
             objective.coefficients, full.Layer(self.hidden, self.outputs, self.local_state, self.n_updates),
@@ -327,10 +328,10 @@ class Full(Classification):
             order, start, stop, rate, float(step_size(self.optimizer, rate)), clock, self.sum_over / (stop - start),
             np.random.default_rng([self.settings.seed, epoch, start]),
         )  # fmt: skip
-        return loss, terms, float(clock_of(self.optimizer, rate))
+        return loss, terms, float(clock_step(self.optimizer, rate))
 
-    def pay_outputs(self, clock: float) -> None:
-        full.pay_features(
+    def decay_outputs(self, clock: float) -> None:
+        full.decay_features(
             self.outputs, np.arange(self.dim, dtype=np.int32), 0, self.dim - self.has_bias, self.n_rows, self.optimizer, clock
         )
 
@@ -354,7 +355,7 @@ class FullTiled(Full):
         self.groups = new_groups(self.dim, int(values))
         self.in_order = room_for(self.examples, min(self.stretch, self.n))
         self.tile_scratches = [full_tiled.new_scratch(self.batch, self.dim, self.optimizer) for _ in range(self.threads)]
-        # A tile pays in full before the next one begins, so rows never owe anything between stretches.
+        # Weight decay is applied to a whole tile before the next one begins, so that none is due between stretches.
         self.n_tiles = self.outputs.rows.shape[1] // full_tiled.WIDTH
 
     def compile(self, progress: Progress) -> None:
@@ -384,7 +385,7 @@ class FullTiled(Full):
         chosen = order[start:stop]
         has_labels = self.examples.label_offsets[chosen + 1] > self.examples.label_offsets[chosen]
         n_steps = -(-(stop - start) // self.batch)
-        return loss, int(has_labels.sum()), n_steps * float(clock_of(self.optimizer, rate))
+        return loss, int(has_labels.sum()), n_steps * float(clock_step(self.optimizer, rate))
 
-    def pay_outputs(self, clock: float) -> None:
+    def decay_outputs(self, clock: float) -> None:
         pass

@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from embedx import samplers
+from embedx import optimizers, samplers
 from embedx.classification.classifier import Classifier
 from embedx.classification.strategies import INITIAL, Classification, strategy_for
 from embedx.engine import lbfgs as optimum
 from embedx.engine.examples import examples_of
 from embedx.engine.loading import compile_function
-from embedx.engine.optimizers import OPTIMIZERS, Optimizer
 from embedx.engine.settings import TrainingSettings, check_sampler
 from embedx.errors import DivergedError, EmbedxError
 from embedx.kernels.batch import COEFFICIENTS_64
@@ -26,6 +25,7 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.known import Known
 from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_maxima, known_labels, scaled
 from embedx.objectives.contract import Objective
+from embedx.optimizers.contract import LABELS
 from embedx.run import trainer
 from embedx.run.interrupts import to_the_end
 from embedx.run.memory import available_memory
@@ -75,7 +75,14 @@ class ClassifySettings(TrainingSettings):
     batch_size: int | None = param(
         None, "examples in a step, or `all`; by default 100, and 1 for implicit", at_least=0, parse=whole_or_all
     )
-    optimizer: str | None = param(None, "what a row does with its gradient; by default adagrad", choices=(*OPTIMIZERS, "lbfgs"))
+    optimizer: str | None = param(
+        None,
+        f"optimiser, by default adagrad: {optimizers.meanings(LABELS)}",
+        choices=optimizers.taken_by(LABELS),
+    )
+    learning_rate: float | None = param(
+        None, f"learning rate at the start; by default {optimizers.usual_rates(LABELS)}", above=0.0
+    )
     schedule: str = param(
         "linear",
         "learning rate schedule: linear to zero, constant, divided by √updates, or divided by 1 + epochs",
@@ -185,7 +192,11 @@ def train(
         outcome = _run_lbfgs(features, labels, objective, settings, sampler, classifier, weights, dtype, history, progress)
     else:
         examples = examples_of(features, labels)
-        optimizer = Optimizer(OPTIMIZERS[str(settings.optimizer)], float(settings.l2), float(settings.max_norm or 0))
+        n, n_features = features.shape
+        row_length = float(settings.hidden or (n_features if examples.dense.size else len(examples.values) / n) or 1)
+        optimizer = optimizers.update_rule(
+            str(settings.optimizer), l2=settings.l2, max_norm=settings.max_norm, row_length=row_length
+        )
         strategy = strategy_for(objective, settings, sampler, examples)(
             objective, settings, sampler, examples, optimizer, counts, features.shape[1], warm_up
         )
@@ -215,7 +226,8 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     is_step = objective.kind == "proximal"
     optimizer = settings.optimizer or ("sgd" if is_step else str(objective.label_defaults.get("optimizer", "adagrad")))
     batch = settings.batch_size if settings.batch_size is not None else 1 if is_step else 100
-    rate = settings.learning_rate or float(objective.label_defaults.get("learning_rate", 0.1))
+    found = optimizers.find(optimizer, LABELS)
+    rate = settings.learning_rate or objective.label_defaults.get("learning_rate") or found.rates.get(LABELS)
     name = f"--objective {objective.name}"
     check_sampler(sampler, objective.name, objective.samplers())
     if is_step and (optimizer != "sgd" or batch != 1):
@@ -238,7 +250,7 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         raise EmbedxError(f"--sampler {sampler} needs dense features or --hidden 100; these features are sparse")
     if settings.hidden and not data.is_sparse:
         raise EmbedxError("--hidden applies to sparse features; these are dense")
-    if optimizer == "sgd" and rate * settings.l2 >= 1:
+    if found.keeps == "nothing" and rate is not None and rate * settings.l2 >= 1:
         raise EmbedxError(f"--l2 {settings.l2:g}: times --learning-rate {rate:g} must be below 1")
     if optimizer == "lbfgs" and candidates != "path":
         sampler = EVERY_ROW
@@ -298,7 +310,7 @@ def _check_memory(data: Labeled, objective: Objective, settings: ClassifySetting
     """Raise `EmbedxError` if the parameters will not fit, before anything is allocated."""
     dim = (settings.hidden or data.n_features) + 1
     n_rows = objective.n_rows(data.n_labels)
-    copies = {"sgd": 1, "lbfgs": 50}.get(settings.optimizer or "", 2)
+    copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
     need = 4 * copies * (n_rows * dim + (data.n_features * settings.hidden if settings.hidden else 0))
     have = available_memory()
     if need > have:
@@ -394,17 +406,20 @@ def _run(
     settings = strategy.settings
     if strategy.has_bias:
         strategy.set_bias(_first_biases(strategy.objective, settings, strategy.warm_up or strategy.sampler, strategy.n))
-    optimizer_state = {"hidden": strategy.hidden.sums, "outputs": strategy.outputs.sums}
+    optimizer_state = {"hidden": strategy.hidden.state, "outputs": strategy.outputs.state}
     if start_from is not None:
         for name, array in strategy.arrays().items():  # views of the tables
             array[:] = start_from.classifier.arrays[name]
         before = start_from.optimizer_state
-        if all(name in before and before[name].shape == sums.shape for name, sums in optimizer_state.items()):
-            for name, sums in optimizer_state.items():
-                sums[:] = before[name]
+        same_optimizer = start_from.classifier.settings["optimizer"] == settings.optimizer
+        if same_optimizer and all(
+            name in before and before[name].shape == kept.shape for name, kept in optimizer_state.items()
+        ):
+            for name, kept in optimizer_state.items():
+                kept[:] = before[name]
 
     def hand_over() -> None:
-        strategy.pay()
+        strategy.apply_decay()
         classifier.arrays |= strategy.arrays()
         classifier.parameters_changed()
 

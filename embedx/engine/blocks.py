@@ -20,6 +20,7 @@ import numpy as np
 from embedx.kernels.compiled import kernel_part
 from embedx.kernels.gemm import TILE
 from embedx.kernels.simd import LANES, store, zeros
+from embedx.optimizers.contract import UpdateRule
 
 LOOP = 2 * LANES  # scores are padded to this: what LLVM takes in one turn of a vectorised loop, so that none is left over
 SLOTS = 512
@@ -42,7 +43,7 @@ class Plan(NamedTuple):
     uses_log_expected_count: bool
     uses_score_gain: bool
     bias: int  # the column of the biases, where every input has a 1; -1 without
-    seen_rate: np.float32  # times the learning rate is what an objective is told, for a state that moves by it
+    optimizer: UpdateRule
 
 
 class Block(NamedTuple):

@@ -8,7 +8,7 @@ there, or not be written, is compiled anew.
 import hashlib
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,38 @@ def kernel_part(function: Callable[..., Any]) -> Any:
     return _compiled(function, forceinline=True)
 
 
-def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+def chosen_by_number(functions: Sequence[Any]) -> Any:
+    """A kernel part `f(i, ...)` that calls kernel part functions[i] with the rest, decided while it runs.
+
+    A compiled function can only call what it knows when it is compiled. So this is a chain of comparisons, one for each
+    function.
+    """
+
+    def either(i: int, function: Any, others: Any) -> Any:
+        return lambda number, *arguments: function(*arguments) if number == i else others(number, *arguments)
+
+    def always(function: Any) -> Any:
+        return lambda number, *arguments: function(*arguments)
+
+    *others, last = functions
+    chosen = uncached_part(always(last))
+    for i, function in enumerate(others):
+        chosen = uncached_part(either(i, function, chosen))
+    return chosen
+
+
+def uncached_part(function: Callable[..., Any]) -> Any:
+    """A `kernel_part` for functions that hold compiled ones in a closure.
+
+    They are new ones to numba in each process, so that no cache would find them. None is needed: the kernels that they become
+    part of are cached.
+    """
+    return _compiled(function, cache=False, forceinline=True)
+
+
+def _compiled(function: Callable[..., Any], *, cache: bool = True, **options: Any) -> Any:
     compiled = numba.njit(nogil=True, fastmath=FAST_MATH, error_model="numpy", _nrt=False, **options)(function)
-    if hasattr(compiled, "_cache"):  # which plain Python under NUMBA_DISABLE_JIT has not
+    if cache and hasattr(compiled, "_cache"):  # which plain Python under NUMBA_DISABLE_JIT has not
         compiled._cache = _Cache(function)  # in place of numba's own, which `cache=True` would put there
     return compiled
 

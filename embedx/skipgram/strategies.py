@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from embedx import optimizers
 from embedx.engine import blocks
 from embedx.engine import skipgram as engine
 from embedx.engine import skipgram_retrieved as retrieved
@@ -36,8 +37,11 @@ def form_of(objective: Objective) -> int:
 def state_of(tables: engine.Tables) -> TrainState:
     """The parameters, and what the optimiser and the objective keep beside them."""
     state = TrainState()
-    for name, array in zip(tables._fields, tables, strict=True):
-        state.add_array(name, array, "last" if name == "state" else "sum")
+    for name, table in (("inputs", tables.inputs), ("outputs", tables.outputs)):
+        state.add_array(f"{name}.rows", table.rows, "sum")
+        state.add_array(f"{name}.state", table.state, "sum")
+    state.add_array("state", tables.state, "last")
+    state.add_array("n_updates", tables.n_updates, "sum")
     return state
 
 
@@ -50,13 +54,13 @@ class Streamed(Strategy):
     def __init__(self, objective: Objective, settings: Any, sampler: Sampler, tables: engine.Tables, stream: Stream) -> None:
         self.objective, self.settings, self.sampler, self.tables, self.stream = objective, settings, sampler, tables, stream
         self.n_stretches = -(-len(stream.tokens) // STRETCH)
-        n_words, n_rows = len(tables.inputs), len(tables.outputs)
+        n_words, n_rows = len(tables.inputs.rows), len(tables.outputs.rows)
         n_draws = settings.draws if sampler.candidates == "drawn" else 0
         self.plan = blocks.Plan(
             settings.window, settings.block_size, n_draws, n_rows, blocks.CANDIDATES[sampler.candidates], sampler.conditional,
             form_of(objective), objective.keeps_accidental_hits, objective.uses_log_expected_count, objective.uses_score_gain,
             settings.dim if settings.bias != "none" else -1,
-            np.float32(1 if settings.optimizer == "sgd" else settings.dim**-0.5),  # a row's first step, as one number has it
+            optimizers.update_rule(settings.optimizer, row_length=settings.dim),
         )  # fmt: skip
         self.draws = sampler.data(n_draws)
         self.constants = objective.constants(n_draws or n_rows, n_words)
@@ -64,7 +68,7 @@ class Streamed(Strategy):
 
     def new_workers(self) -> list[Any]:
         """Memory for each thread."""
-        longest, columns = int(np.diff(self.draws.offsets).max(initial=1)), self.tables.inputs.shape[1]
+        longest, columns = int(np.diff(self.draws.offsets).max(initial=1)), self.tables.inputs.rows.shape[1]
         return [
             engine.new_scratch(self.plan, STRETCH, columns, longest, self.objective.uniforms_width)
             for _ in range(self.settings.threads)
@@ -112,7 +116,7 @@ class Retrieved(Streamed):
 
     def new_workers(self) -> list[Any]:
         settings, objective, tables = self.settings, self.objective, self.tables
-        n_words, n_rows, columns = len(tables.inputs), len(tables.outputs), settings.dim + (settings.bias != "none")
+        n_words, n_rows, columns = len(tables.inputs.rows), len(tables.outputs.rows), settings.dim + (settings.bias != "none")
         search = objective.search(n_words)
         assert search is not None
         search = search.for_columns(columns)
@@ -123,7 +127,7 @@ class Retrieved(Streamed):
         self.columns = columns
         return [
             _Retrieving(
-                engine.new_scratch(self.retrieved_plan, STRETCH, tables.inputs.shape[1], 1, objective.uniforms_width),
+                engine.new_scratch(self.retrieved_plan, STRETCH, tables.inputs.rows.shape[1], 1, objective.uniforms_width),
                 retrieved.new_finding(n_words, n_rows, self.search),
             )
             for _ in range(settings.threads)
@@ -131,7 +135,7 @@ class Retrieved(Streamed):
 
     def compile(self, progress: Progress) -> None:
         self.updater = IndexUpdater(
-            self.tables.outputs, len(self.tables.outputs), self.columns, self.search,
+            self.tables.outputs.rows, len(self.tables.outputs.rows), self.columns, self.search,
             seed=self.settings.seed, threads=self.settings.threads, progress=progress,
         )  # fmt: skip
         scratch, _ = self.workers[0]
