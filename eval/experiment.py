@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from eval.page import filled, listed, skeleton
-from eval.records import Job, Records, Result, environment_of, sources_hash, version_of
+from eval.records import Job, Records, Result, environment_of, has_failed, sources_hash, version_of
 
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"
@@ -106,7 +106,7 @@ class Run:
             say(f"[{passed} passed] {spoken(job)}")
             sources = sources_hash()
             result = self.experiment.measure(self, job)
-            if "error" in result:
+            if has_failed(result):
                 say(f"failed: {result['error']}")
             self.records.add(job, result, sources)
             done.add(key)

@@ -43,7 +43,7 @@ class Records:
 
     def _keep(self, record: Record) -> None:
         key = json.dumps(record["job"], sort_keys=True)
-        if "error" in record["result"] and "error" not in self.by_job.get(key, record)["result"]:
+        if has_failed(record["result"]) and not has_failed(self.by_job.get(key, record)["result"]):
             return
         self.by_job.pop(key, None)  # so that the newest come last
         self.by_job[key] = record
@@ -63,7 +63,7 @@ class Records:
     def get(self, job: Job) -> Result | None:
         """The result of this very job, None where there is none yet."""
         record = self.by_job.get(json.dumps(job, sort_keys=True))
-        return record["result"] if record and "error" not in record["result"] else None
+        return record["result"] if record and not has_failed(record["result"]) else None
 
     def find(self, **wanted: Any) -> list[Record]:
         """The records whose jobs have these values, the last measured last."""
@@ -101,6 +101,11 @@ class Records:
             commands = [each["command"] for each in self.environments if each["id"] == environment["id"]]
             lines += [f"command: `{command}`" for command in dict.fromkeys(commands)]
         return lines
+
+
+def has_failed(result: Result) -> bool:
+    """Whether a result only tells what went wrong; an error that is a number is a measure."""
+    return isinstance(result.get("error"), str)
 
 
 def shown_fact(fact: Any) -> str:
