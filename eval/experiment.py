@@ -131,7 +131,7 @@ def report(experiment: Experiment, results: Path, quick: bool = False) -> Record
     file = results / f"{experiment.name}.md"
     parts = parts_of(experiment, records)
     if quick or not file.exists():
-        text = skeleton(experiment.title, parts)
+        text = skeleton(experiment.title, parts, records.quick)
         text += "".join(f"\n![{name}]({experiment.name}{name}.png)\n" for name in experiment.plots)
     else:
         text = file.read_text("utf-8")

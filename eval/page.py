@@ -25,10 +25,10 @@ def filled(text: str, parts: Mapping[str, str], file: Path) -> str:
     return MARKED.sub(lambda match: match[1] + parts[match[2]] + "\n" + match[4].lstrip("\n"), text)
 
 
-def skeleton(title: str, parts: Iterable[str]) -> str:
+def skeleton(title: str, parts: Iterable[str], is_trial: bool) -> str:
     """A page without prose, for a trial run."""
     places = (f"## {name}\n\n<!-- table of {name} -->\n<!-- end of the table -->\n" for name in parts)
-    return "\n".join([f"# {title}\n", TRIAL + "\n", *places])
+    return "\n".join([f"# {title}\n", *([TRIAL + "\n"] if is_trial else []), *places])
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
