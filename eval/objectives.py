@@ -385,10 +385,10 @@ def plot(records: Records) -> Any:
     timed, passed = finished(newest(records, "time")), finished(newest(records, "epochs"))
     if not timed or not passed:
         return None
-    picture, (left, right) = figure(14, 6, 2, dpi=110)
+    picture, (left, right) = figure(14, 6, 2, dpi=110, layout=None)
     left.set(title="equal time", xlabel="million words per second", ylabel="held-out log-likelihood, nats")
     right.set(title="equal epochs", xlabel="held-out log-likelihood, nats", ylabel="WordSim-353")
-    picture.draw_without_rendering()  # settles the places of the panels
+    picture.subplots_adjust(left=0.06, right=0.99, bottom=0.09, top=0.94, wspace=0.16)
     floors = [lowest_shown(runs) for runs in (timed, passed)]
     speed = {name: each["result"]["words_per_second"] / 1e6 for name, each in timed.items()}
     similarity = {name: each["result"]["scores"]["WordSim-353"] for name, each in passed.items()}
@@ -416,6 +416,8 @@ def scatter(axes: Any, points: dict[str, tuple[float, float]]) -> None:
     axes.grid(alpha=0.3)
     axes.figure.draw_without_rendering()  # settles the scales
     places = {name: axes.transData.transform(point) for name, point in points.items()}
+    from matplotlib.text import Text
+
     inside, taken = axes.get_window_extent(), list[Any]()
     for name, point in points.items():
         for dx, dy in offsets():
@@ -423,7 +425,8 @@ def scatter(axes: Any, points: dict[str, tuple[float, float]]) -> None:
             line = {"arrowstyle": "-", "alpha": 0.4} if max(abs(dx), abs(dy)) > 12 else None
             label = axes.annotate(name, point, (dx, dy), textcoords="offset points", ha=side, va="center", fontsize=9,
                                   arrowprops=line)  # fmt: skip
-            box = label.get_window_extent()
+            label.get_window_extent()  # puts the label into its place;
+            box = Text.get_window_extent(label)  # the words without the line
             fits = inside.contains(box.x0, box.y0) and inside.contains(box.x1, box.y1)
             free = not any(box.overlaps(other) for other in taken)
             if fits and free and not any(box.padded(6).contains(*place) for of, place in places.items() if of != name):

@@ -66,9 +66,9 @@ def beside(what: str, paper: float | None, ours: float | None, digits: int = 3, 
             f"{what}: difference": difference}  # fmt: skip
 
 
-def figure(width: float, height: float, columns: int = 1, dpi: int = 80, **options: Any) -> tuple[Any, Any]:
+def figure(width: float, height: float, columns: int = 1, dpi: int = 80, layout: str | None = "constrained", **options: Any) -> Any:
     """A picture and its panels, in a row."""
     from matplotlib.figure import Figure
 
-    found = Figure(figsize=(width, height), dpi=dpi, layout="constrained")
+    found = Figure(figsize=(width, height), dpi=dpi, layout=layout)
     return found, found.subplots(1, columns, squeeze=False, **options)[0]

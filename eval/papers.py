@@ -18,12 +18,16 @@ FILES = {  # in the folder xc of the data: training rows, their labels where the
 }  # fmt: skip
 
 
+QUICK_ROWS = 500
+
+
 @functools.lru_cache(maxsize=1)  # one at a time
-def load(data: Path, name: str) -> tuple[Any, Any]:
-    """Training data and test data."""
+def load(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
+    """Training data and test data; of a trial run few rows."""
     train, train_labels, test, test_labels = (str(data / "xc" / file) if file else None for file in FILES[name])
     training, known = read_training(train, train_labels)
-    return training, read(test, test_labels, like=known)
+    halves = training, read(test, test_labels, like=known)
+    return tuple(half.rows(np.arange(min(len(half), QUICK_ROWS))) for half in halves) if quick else halves
 
 
 def fit(training: Any, objective: str, options: dict[str, Any], *, start: Any = None, watch: Callable[..., Any] | None = None) -> Any:

@@ -145,12 +145,12 @@ def best(name: str, program: str, quick: bool) -> Job:
 
 
 @functools.lru_cache(maxsize=1)
-def prepared(data: Path, name: str) -> tuple[Any, Any]:
+def prepared(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
     """Training and test data as the paper has them: one label a row, the lowest id; classes are those of the training rows.
 
     A test row keeps its lowest label among these classes, and is left out if it has none. Pixels of MNIST are divided by 255.
     """
-    training, test = load(data, name)
+    training, test = load(data, name, quick)
     lowest = chosen_labels(training.labels, "lowest-id")
     classes, ids = np.unique(lowest.ids, return_inverse=True)
     counts = np.bincount(lowest.ids, minlength=training.n_labels)
@@ -226,12 +226,12 @@ def metrics(classifier: Any, test: Any) -> dict[str, float]:
 
 def measure(run: Run, job: Job) -> Result:
     how = {"table-3": trained, "table-2": timed, "toy": toy_trained, "best": penalised}[job["section"]]
-    return how(run.data, **{name: value for name, value in job.items() if name != "section"})
+    return how(run, **{name: value for name, value in job.items() if name != "section"})
 
 
-def trained(folder: Path, data: str, method: str, seed: int, iterations: int, changes: dict[str, Any] | None = None) -> Result:
+def trained(run: Run, data: str, method: str, seed: int, iterations: int, changes: dict[str, Any] | None = None) -> Result:
     """One run of table 3."""
-    (training, test), changes = prepared(folder, data), changes or {}
+    (training, test), changes = prepared(run.data, data, run.quick), changes or {}
     epochs = epochs_of(len(training), DATA[data].batch, iterations)
     options = options_of(data, method, epochs, seed) | changes
     classifier, seconds, losses = timed_fit(training, method, options, changes.get("start", "zero"))
@@ -244,12 +244,12 @@ def trained(folder: Path, data: str, method: str, seed: int, iterations: int, ch
     return found | {"epochs": epochs, "loss": losses[-1], "curve": curve, "shape": shape}
 
 
-def timed(folder: Path, data: str, epochs: int, rounds: int) -> Result:
+def timed(run: Run, data: str, epochs: int, rounds: int) -> Result:
     """Seconds of CPU per epoch, a median for each round; in a round each method has one short run, in alternating order.
 
     The first epoch of a run is left out, and the first round, which compiles.
     """
-    training, _ = prepared(folder, data)
+    training, _ = prepared(run.data, data, run.quick)
     found: dict[str, list[float]] = {method: [] for method in SAMPLED}
     for seed in range(rounds + 1):
         for method in SAMPLED[:: -1 if seed % 2 else 1]:
@@ -259,7 +259,7 @@ def timed(folder: Path, data: str, epochs: int, rounds: int) -> Result:
     return found
 
 
-def toy_trained(_: Path, method: str, iterations: int) -> Result:
+def toy_trained(run: Run, method: str, iterations: int) -> Result:
     """One run on the synthetic data."""
     training, counts = toy()
     epochs = epochs_of(len(training), TOY["batch_size"], iterations)
@@ -276,9 +276,9 @@ def toy_trained(_: Path, method: str, iterations: int) -> Result:
     }  # fmt: skip
 
 
-def penalised(folder: Path, data: str, program: str, grid: list[float], iterations: int) -> Result:
+def penalised(run: Run, data: str, program: str, grid: list[float], iterations: int) -> Result:
     """The exact softmax at the weight decay that is best on a tenth of the training rows."""
-    training, test = prepared(folder, data)
+    training, test = prepared(run.data, data, run.quick)
     held, kept = np.split(np.random.default_rng(0).permutation(len(training)), [len(training) // 10])
     of = fit_embedx if program == "embedx" else fit_sklearn
     started = time.process_time()

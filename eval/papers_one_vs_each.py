@@ -89,12 +89,12 @@ def best_c(records: Records, name: str, who: str) -> float | None:
 
 
 @functools.lru_cache(maxsize=1)
-def loaded(data: Path, name: str) -> tuple[Any, Any]:
+def loaded(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
     """Training and test data with the first label of each row, numbered by the labels that training rows have.
 
     Pixels are divided by 255. A test row whose label no training row has keeps a number beyond them: never right.
     """
-    return renumbered(*load(data, name), 255 if name == "mnist" else 1)
+    return renumbered(*load(data, name, quick), 255 if name == "mnist" else 1)
 
 
 def renumbered(train: Any, test: Any, scale: float) -> tuple[Any, Any]:
@@ -133,11 +133,11 @@ def measure(run: Run, job: Job) -> Result:
         case "closer":
             return closer(data, job["method"], quick)
         case "splits":
-            return on_split(data, job["split"])
+            return on_split(data, job["split"], quick)
         case "figure-1":
             return ten_values()
         case "toy":
-            return large_toy(TOY_RATES[job["rate"]], 1 if quick else TOY_EPOCHS)
+            return large_toy(TOY_RATES[job["rate"]], *((10_000, 1) if quick else (TOY_POINTS, TOY_EPOCHS)))
         case _:
             return penalised(data, job["data"], job["who"], job["C"], job["on"], quick)
 
@@ -145,7 +145,7 @@ def measure(run: Run, job: Job) -> Result:
 @functools.lru_cache(maxsize=2)
 def fitted(data: Path, name: str, objective: str, biases: str, quick: bool, share_of_tolerance: float = 1.0) -> Any:
     """A unique optimum with lambda = 1."""
-    train, _ = loaded(data, name)
+    train, _ = loaded(data, name, quick)
     if biases == "penalised":  # a feature that is always 1 stands for them
         train = with_ones(train)
     options = {
@@ -156,7 +156,7 @@ def fitted(data: Path, name: str, objective: str, biases: str, quick: bool, shar
 
 
 def of_optimum(data: Path, name: str, method: str, biases: str, quick: bool) -> Result:
-    train, test = loaded(data, name)
+    train, test = loaded(data, name, quick)
     soft, trained = (fitted(data, name, objective, biases, quick) for objective in ("softmax", METHODS[method]))
     facts, w = trained.classifier.facts, weights_of(trained)
     return {
@@ -168,7 +168,7 @@ def of_optimum(data: Path, name: str, method: str, biases: str, quick: bool) -> 
 
 
 def stochastic(data: Path, name: str, quick: bool) -> Result:
-    train, test = loaded(data, name)
+    train, test = loaded(data, name, quick)
     settings = SGD[name] | ({"epochs": 2} if quick else {})
     options = {
         "optimizer": "sgd", "sampler": "uniform", "negatives": 1, "batch_size": 200, "l2": 1 / len(train), "threads": 1,
@@ -181,7 +181,7 @@ def stochastic(data: Path, name: str, quick: bool) -> Result:
 
 def closer(data: Path, method: str, quick: bool) -> Result:
     """MNIST at a tenth of the tolerance, beside SOFT at the same."""
-    _, test = loaded(data, "mnist")
+    _, test = loaded(data, "mnist", quick)
     both = [fitted(data, "mnist", METHODS[m], "free", quick, 0.1) for m in ("SOFT", method)]
     return {
         **scores(both[1], test), **closeness(*map(weights_of, both)),
@@ -190,15 +190,15 @@ def closer(data: Path, method: str, quick: bool) -> Result:
     }  # fmt: skip
 
 
-def on_split(data: Path, split: str) -> Result:
+def on_split(data: Path, split: str, quick: bool) -> Result:
     """SOFT with lambda = 1, biases penalised, on another 4,880 rows of Bibtex."""
     rows, _ = read_training(str(data / "xc/bibtex/Bibtex_data.txt.gz"))
-    order = np.arange(len(rows))
+    order, n = np.arange(len(rows)), 500 if quick else 4880
     if split != "the first":
         order = np.random.default_rng(int(split.removeprefix("random "))).permutation(len(rows))
-    train, test = map(with_ones, renumbered(rows.rows(order[:4880]), rows.rows(order[4880:]), 1))
+    train, test = map(with_ones, renumbered(rows.rows(order[:n]), rows.rows(order[n:]), 1))
     options = {"optimizer": "lbfgs", "l2": 1 / len(train), "bias": "none", "threads": 1, "tolerance": 1e-5}
-    return scores(fit(train, "softmax", options), test)
+    return scores(fit(train, "softmax", options | ({"max_iterations": 10} if quick else {})), test)
 
 
 def weights_of(trained: Any) -> np.ndarray:
@@ -245,10 +245,10 @@ def ten_values() -> Result:
     return {"frequency": (np.bincount(values, minlength=10) / 200).tolist(), **found}
 
 
-def large_toy(rate: float, epochs: int) -> Result:
-    values = drawn(TOY_POINTS, TOY_VALUES)
-    frequency = np.bincount(values, minlength=TOY_VALUES) / TOY_POINTS
-    data = Labeled(np.zeros((TOY_POINTS, 0), dtype=np.float32), Labels.single(values), TOY_VALUES)
+def large_toy(rate: float, n: int, epochs: int) -> Result:
+    values = drawn(n, TOY_VALUES)
+    frequency = np.bincount(values, minlength=TOY_VALUES) / n
+    data = Labeled(np.zeros((n, 0), dtype=np.float32), Labels.single(values), TOY_VALUES)
 
     def watch(classifier: Any, _epoch: int, _seconds: float) -> dict[str, float]:
         return {"error": float(np.abs(estimates(classifier) - frequency).sum())}
@@ -266,7 +266,7 @@ def large_toy(rate: float, epochs: int) -> Result:
 
 def penalised(data: Path, name: str, who: str, c: float, on: str, quick: bool) -> Result:
     """Exact softmax at l2 = 1 / (C N): trained on nine tenths and measured on the tenth, or on all and on the test data."""
-    train, test = loaded(data, name)
+    train, test = loaded(data, name, quick)
     if on == "validation":
         order = np.random.default_rng(0).permutation(len(train))
         n = round(SHARE * len(train))

@@ -184,11 +184,11 @@ SECTIONS = {"tune": tune, "full": full, "variants": variants, "double-sums": dou
 
 
 @functools.lru_cache(maxsize=1)
-def prepared(folder: Path, name: str) -> tuple[Any, Any, int]:
+def prepared(folder: Path, name: str, quick: bool = False) -> tuple[Any, Any, int]:
     """Training rows, test rows, and how many of these were left out: rows of length 1, the first label of each, classes that
     training knows numbered from 0, and as many rows as ROWS allows.
     """
-    training, test = load(folder, name)
+    training, test = load(folder, name, quick)
     n = ROWS.get(name, len(training))
     training = training.rows(np.sort(np.random.default_rng(1).permutation(len(training))[:n]))
     seen = np.unique(chosen_labels(training.labels, "first").ids)
@@ -212,7 +212,7 @@ def part(training: Any, share: float) -> Any:
 
 
 def measure(run: Run, job: Job) -> Result:
-    training, test, n_dropped = prepared(run.data, job["data"])
+    training, test, n_dropped = prepared(run.data, job["data"], run.quick)
     if "method" not in job:
         return {
             "rows": len(training), "test_rows": len(test), "test_rows_dropped": n_dropped,
