@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(f"--only: no {', '.join(sorted(odd))} in {options.name}, which has {told}")
     settings = dict(each.partition("=")[::2] for each in options.set)
     if odd := settings.keys() - experiment.settings.keys():
-        parser.error(f"--set: {options.name} has no {', '.join(sorted(odd))}, but {', '.join(experiment.settings) or 'nothing'}")
+        parser.error(f"--set: {options.name} has no {', '.join(sorted(odd))}, but {' '.join(experiment.settings) or 'nothing'}")
     if options.publish and experiment.publish is None:
         parser.error(f"--publish: {options.name} publishes nothing")
     results = options.results or (QUICK_RESULTS if options.quick else RESULTS)

@@ -100,7 +100,7 @@ class Run:
         began, done = time.monotonic(), set[str]()
         for job in self.experiment.jobs(self):
             key = json.dumps(job, sort_keys=True)
-            if key in done or resume and self.records.get(job) is not None:
+            if key in done or (resume and self.records.get(job) is not None):
                 continue
             passed = datetime.timedelta(seconds=round(time.monotonic() - began))
             say(f"[{passed} passed] {spoken(job)}")
@@ -145,7 +145,9 @@ def report(experiment: Experiment, results: Path, quick: bool = False) -> Record
 
 def parts_of(experiment: Experiment, records: Records) -> dict[str, str]:
     """The generated parts of a page, by name."""
-    return {"circumstances": listed(records.circumstances())} | {name: make(records) for name, make in experiment.tables.items()}
+    return {"circumstances": listed(records.circumstances())} | {
+        name: make(records) for name, make in experiment.tables.items()
+    }
 
 
 def written(file: Path, text: str) -> None:

@@ -1,8 +1,8 @@
 """Which output layer makes the best word vectors, and which the likeliest text? All objectives side by side.
 
 Each run is `embedx train CORPUS --objective X` in a process of its own, with the part's options and nothing else typed, so that
-it has the defaults that a user gets. Those were tuned on the first 10 MB of the corpus by held-out log-likelihood, MTurk-287 and
-RG-65, which are told in columns of their own. A record keeps the held-out log-probabilities summed by piece of text, from which
+it has the defaults that a user gets. Those were tuned on the first 10 MB of the corpus by held-out log-likelihood, MTurk-287
+and RG-65, which are told in columns of their own. A record keeps the held-out log-probabilities summed by piece of text, from which
 any paired difference follows.
 """
 
@@ -117,7 +117,7 @@ def measure(run: Run, job: Job) -> Result:
 
 
 def trained(run: Run, objective: str, options: Job, text: str) -> Result:
-    """Train one model by the command line, and score it. Ends the program where training fails; one that diverges is a result."""
+    """Train one model by the command line, and score it. Ends the program where training fails; to diverge is a result."""
     model, log = run.folder / "model", run.folder / "log"
     log.unlink(missing_ok=True)
     typed = [word for name, value in options.items() for word in (option_name(name), str(value))]
@@ -356,7 +356,8 @@ def targets(records: Records) -> str:
     found = []
     for name in WORDSIM_OF:
         if name in epochs and epochs[name]["job"]["options"]["epochs"] == PROMISED_EPOCHS:
-            promise, result = f"`{name}`: WordSim-353 at least {WORDSIM:.2f} after {PROMISED_EPOCHS} epochs", epochs[name]["result"]
+            promise = f"`{name}`: WordSim-353 at least {WORDSIM:.2f} after {PROMISED_EPOCHS} epochs"
+            result = epochs[name]["result"]
             value = result["scores"]["WordSim-353"] if "scores" in result else -1.0
             found.append(target(promise, f"{value:.3f}" if value > -1 else "diverged", value >= WORDSIM))
     for name in rows:
@@ -479,14 +480,14 @@ EXPERIMENT = Experiment(
     title="Objectives of skip-gram, side by side",
     choices={"part": tuple(PARTS), "objective": tuple(objectives.OBJECTIVES)},
     settings={"corpus": None, "minutes": 2, "epochs": 5, "threads": 2, "heldout": "0.5%", "heldout_exact": "2%",
-              "max_vocab": 5000},  # fmt: skip
+              "max_vocab": 5000},
     quick={"minutes": 0.05, "epochs": 1, "heldout": "5%", "heldout_exact": "5%", "max_vocab": 500},
     packages=("gensim",),
     prepare=prepare,
     jobs=jobs,
     measure=measure,
     tables={"ahead": ahead, "targets": targets, "conditions": conditions, "time": of_part("time"), "epochs": of_part("epochs"),
-            "exact": of_part("exact"), "rows": equal_rows},  # fmt: skip
+            "exact": of_part("exact"), "rows": equal_rows},
     plots={"": plot},
     publish=publish,
-)
+)  # fmt: skip

@@ -1,8 +1,8 @@
 """Pages: hand-written Markdown whose tables, between markers, are made from the records; and how numbers and pictures look.
 
-    <!-- table of NAME -->
-    (made anew by --report-only; nothing else in the file is touched)
-    <!-- end of the table -->
+<!-- table of NAME -->
+(made anew by --report-only; nothing else in the file is touched)
+<!-- end of the table -->
 """
 
 import re
@@ -47,8 +47,8 @@ def listed(lines: Sequence[str]) -> str:
 def target(promise: str, measured: str | None, met: bool | None = None) -> dict[str, str]:
     """A row: what was promised, what was measured, and whether that keeps it."""
     if measured is None:
-        return {"target": promise, "measured": "not measured", " ": ""}
-    return {"target": promise, "measured": measured, " ": "met" if met else "**not met**"}
+        return {"target": promise, "measured": "not measured", "verdict": ""}
+    return {"target": promise, "measured": measured, "verdict": "met" if met else "**not met**"}
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -66,7 +66,9 @@ def beside(what: str, paper: float | None, ours: float | None, digits: int = 3, 
             f"{what}: difference": difference}  # fmt: skip
 
 
-def figure(width: float, height: float, columns: int = 1, dpi: int = 80, layout: str | None = "constrained", **options: Any) -> Any:
+def figure(
+    width: float, height: float, columns: int = 1, dpi: int = 80, layout: str | None = "constrained", **options: Any
+) -> Any:
     """A picture and its panels, in a row."""
     from matplotlib.figure import Figure
 

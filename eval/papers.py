@@ -7,7 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from eval.under_test import ClassifySettings, Classifier, Known, Outcome, Tally, Trained, classify, objectives, read, read_training
+from eval.under_test import (
+    Classifier,
+    ClassifySettings,
+    Known,
+    Outcome,
+    Tally,
+    Trained,
+    classify,
+    objectives,
+    read,
+    read_training,
+)
 
 FILES = {  # in the folder xc of the data: training rows, their labels where they stand apart, test rows, theirs
     "mnist": (
@@ -30,7 +41,9 @@ def load(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
     return tuple(half.rows(np.arange(min(len(half), QUICK_ROWS))) for half in halves) if quick else halves
 
 
-def fit(training: Any, objective: str, options: dict[str, Any], *, start: Any = None, watch: Callable[..., Any] | None = None) -> Any:
+def fit(
+    training: Any, objective: str, options: dict[str, Any], *, start: Any = None, watch: Callable[..., Any] | None = None
+) -> Any:
     """Train one classifier; `options` are settings of the task and of the objective together, `start` a run to go on from."""
     found = objectives.find(objective)
     made = found(found.Settings.from_options(options))

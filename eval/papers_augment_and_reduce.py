@@ -68,11 +68,13 @@ def _by_method(*values: float) -> dict[str, float]:
 DATA = {
     "mnist": Data(
         "MNIST", 500, 1, 35_000, 35_000, _by_method(1, 2, 2, 1, 1), _by_method(-0.261, -0.276, -0.271, -0.302, -0.287),
-        _by_method(0.927, 0.919, 0.924, 0.918, 0.917), _by_method(0.336, 0.337, 0.431, 0.511), (60_000, 10_000, 784, 10), "zero",
+        _by_method(0.927, 0.919, 0.924, 0.918, 0.917), _by_method(0.336, 0.337, 0.431, 0.511), (60_000, 10_000, 784, 10),
+        "zero",
     ),
     "bibtex": Data(
         "Bibtex", 488, 20, 5_000, 5_000, _by_method(1, 1, 1, 1, 1), _by_method(-3.188, -3.300, -3.036, -4.184, -3.151),
-        _by_method(0.361, 0.352, 0.361, 0.346, 0.353), _by_method(0.181, 0.188, 0.244, 0.246), (4_880, 2_413, 1_836, 148), "random",
+        _by_method(0.361, 0.352, 0.361, 0.346, 0.353), _by_method(0.181, 0.188, 0.244, 0.246), (4_880, 2_413, 1_836, 148),
+        "random",
     ),
     "omniglot": Data(
         "Omniglot", 541, 50, 45_000, 9_600, _by_method(1, 1, 1, 1, 1), _by_method(-5.667, -5.171, -7.350, -5.395),
@@ -458,7 +460,7 @@ EXPERIMENT = Experiment(
     jobs=jobs,
     measure=measure,
     tables={"data": shapes, **{name: table_3(name) for name in DATA}, "bounds": bounds, "times": times, "toy": toy_table,
-            "why": why, "early": early, "best": best_table},  # fmt: skip
+            "why": why, "early": early, "best": best_table},
     plots={"": plot},
     mixed=True,
-)
+)  # fmt: skip

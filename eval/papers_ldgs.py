@@ -554,7 +554,9 @@ def recall_table(records: Records) -> str:
 
 def faster(records: Records, section: str, n_labels: int, against: str, factor: float, promise: str) -> dict[str, str]:
     """Whether ldgs takes so much less time per example, with all threads."""
-    threads = [each["job"]["threads"] for each in records.find(section="speed", what=section, labels=n_labels, contender="ldgs")]
+    threads = [
+        each["job"]["threads"] for each in records.find(section="speed", what=section, labels=n_labels, contender="ldgs")
+    ]
     there = speeds(records, section, n_labels, max(threads, default=0))
     if not {"ldgs", against} <= there.keys():
         return target(promise, None)

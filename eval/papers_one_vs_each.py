@@ -317,9 +317,9 @@ def table_2(records: Records) -> str:
 def ends(records: Records) -> str:
     """How the searches ended."""
     return table([
-        {"data": name, "method": title, "bound on log-likelihood": f"{found['bound']:,.0f}", "λ/2 · w²": f"{found['penalty']:,.0f}",
-         "iterations": found["iterations"], "passes": found["evaluations"], "largest gradient": f"{found['largest_gradient']:.0e}",
-         "seconds": f"{found['seconds']:.0f}"}
+        {"data": name, "method": title, "bound on log-likelihood": f"{found['bound']:,.0f}",
+         "λ/2 · w²": f"{found['penalty']:,.0f}", "iterations": found["iterations"], "passes": found["evaluations"],
+         "largest gradient": f"{found['largest_gradient']:.0e}", "seconds": f"{found['seconds']:.0f}"}
         for name, method, title, found in optima(records) if method != "OVE-SGD"
     ])  # fmt: skip
 
@@ -409,7 +409,7 @@ EXPERIMENT = Experiment(
     jobs=jobs,
     measure=measure,
     tables={"table-2": table_2, "closer": closer_table, "ends": ends, "splits": splits, "figure-1": figure_1, "toy": toy,
-            "best": best, "grids": grids},  # fmt: skip
+            "best": best, "grids": grids},
     plots={"": plot},
     mixed=True,
-)
+)  # fmt: skip

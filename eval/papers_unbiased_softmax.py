@@ -1,10 +1,10 @@
 """Fagan & Iyengar 2018, "Unbiased scalable softmax optimization": tables 2 and 3, figures 1, 2 and 3, by the paper's protocol.
 
-    tune           the learning rate of each method, on a tenth of the data
-    full           each method on all the data, at that rate and at the paper's, and again with a second seed on the small sets
-    variants       what the paper, its code and we do differently, one at a time
-    double-sums    figure 2: U-max on both double sums, ours and as published
-    rates          appendix G: every method at every rate
+tune           the learning rate of each method, on a tenth of the data
+full           each method on all the data, at that rate and at the paper's, and again with a second seed on the small sets
+variants       what the paper, its code and we do differently, one at a time
+double-sums    figure 2: U-max on both double sums, ours and as published
+rates          appendix G: every method at every rate
 """
 
 import functools
@@ -68,12 +68,13 @@ PAPER_RATES = {  # table 2; of a step's summed gradient
     "bibtex": {"OVE": 100.0, "NCE": 100.0, "IS": 100.0, "Vanilla": 0.01, "U-max": 0.1, "Implicit": 10.0},
     "eurlex-4.3k": {"OVE": 0.1, "NCE": 100.0, "IS": 100.0, "Vanilla": 0.001, "U-max": 0.1, "Implicit": 10.0},
 }
-# Train log-loss, train error, test log-loss, test error: from the result files of francoisfagan/Log-tricks (arXiv:1803.08577v1).
+# Train log-loss, train error, test log-loss, test error: from the result files of francoisfagan/Log-tricks (1803.08577v1).
 # The baselines' log-losses were taken of softmax(softmax(z)), so only their errors are there.
 PAPER = {
     "mnist": {
         "OVE": (None, 0.089, None, 0.104), "NCE": (None, 0.095, None, 0.101), "IS": (None, 0.074, None, 0.090),
-        "Vanilla": (0.388, 0.090, 0.384, 0.089), "U-max": (0.414, 0.059, 0.566, 0.077), "Implicit": (0.295, 0.081, 0.300, 0.083),
+        "Vanilla": (0.388, 0.090, 0.384, 0.089), "U-max": (0.414, 0.059, 0.566, 0.077),
+        "Implicit": (0.295, 0.081, 0.300, 0.083),
     },
     "bibtex": {
         "OVE": (None, 0.209, None, 0.743), "NCE": (None, 0.135, None, 0.749), "IS": (None, 0.154, None, 0.742),
@@ -125,7 +126,9 @@ def rates_of(records: Records, method: str = "") -> list[float]:
 
 def tuned(records: Records, name: str, method: str, by: str = "log_loss") -> float:
     """The rate that is best on a tenth of the data by this measure, among those tried."""
-    losses = {rate: value(records, one(records, name, method, rate, share=0.1), "train", by) for rate in rates_of(records, method)}
+    losses = {
+        rate: value(records, one(records, name, method, rate, share=0.1), "train", by) for rate in rates_of(records, method)
+    }
     known = {rate: loss for rate, loss in losses.items() if loss is not None}
     return min(known, key=lambda rate: known[rate], default=rates_of(records)[0])
 
@@ -356,7 +359,9 @@ def relative(records: Records) -> str:
         found = {method: value(records, one(records, name, method, tuned(records, name, method))) for method in METHODS}
         for method, loss in found.items():
             if loss and found["Implicit"]:
-                rows.append({"data": name, "method": method, **beside("over Implicit", ratios[method], loss / found["Implicit"])})
+                rows.append(
+                    {"data": name, "method": method, **beside("over Implicit", ratios[method], loss / found["Implicit"])}
+                )
     return table(rows)
 
 

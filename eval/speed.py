@@ -248,7 +248,9 @@ def mean_scores(runs: Sequence[Record]) -> dict[str, float]:
 def tuned_gensim(records: Records) -> list[Record]:
     """gensim's runs at its better learning rate: the one with the higher sum of the three mean scores."""
     runs = full_runs(records, "gensim")
-    by_rate = {rate: [each for each in runs if each["job"]["alpha"] == rate] for rate in {each["job"]["alpha"] for each in runs}}
+    by_rate = {
+        rate: [each for each in runs if each["job"]["alpha"] == rate] for rate in {each["job"]["alpha"] for each in runs}
+    }
     return max(by_rate.values(), key=lambda some: sum(mean_scores(some).values()), default=[])
 
 
@@ -408,7 +410,8 @@ def reading_times(records: Records) -> dict[tuple[str, str], list[float]]:
 
 def reading(records: Records) -> str:
     return table([
-        {"file": {"text": "plain", "gz": "gzip"}[file], "reader": name, "runs": len(times), "s": f"{statistics.median(times):.2f}"}
+        {"file": {"text": "plain", "gz": "gzip"}[file], "reader": name, "runs": len(times),
+         "s": f"{statistics.median(times):.2f}"}
         for (file, name), times in sorted(reading_times(records).items(), reverse=True)
     ])  # fmt: skip
 
@@ -433,7 +436,9 @@ def time_to_quality(records: Records) -> str:
 
 
 def memory_sizes(records: Records) -> list[tuple[Record, float]]:
-    return [(each, each["result"]["matrices"] + each["result"]["vocabulary"] + ALLOWANCE) for each in records.find(kind="memory")]
+    return [
+        (each, each["result"]["matrices"] + each["result"]["vocabulary"] + ALLOWANCE) for each in records.find(kind="memory")
+    ]
 
 
 def memory(records: Records) -> str:
@@ -483,7 +488,8 @@ def targets(records: Records) -> str:
         for n in sorted({each["job"]["threads"] for each in trained(records)}):
             own = [each for each in trained(records) if each["job"].get("name") == name and each["job"]["threads"] == n]
             if own and (gensim := gensim_rate(records, n)):
-                ratio, promise = rate(records, own) / gensim, f"training at equal quality, threads {n}: at least 5 × gensim's words/s"
+                ratio = rate(records, own) / gensim
+                promise = f"training at equal quality, threads {n}: at least 5 × gensim's words/s"
                 rows.append(target(promise, f"{ratio:.1f} × ({name}), goal 10 ×", ratio >= 5))
     groups = whole_commands(records)
     if (name or DEFAULT) in groups and records.find(kind="command", tool="gensim"):
@@ -528,7 +534,9 @@ def plot(records: Records) -> Any:
     picture, (left, right) = figure(12, 0.7 * len(tools) + 1.6, 2, dpi=120, sharey=True)
     counts = sorted({each["job"]["threads"] for runs in tools.values() for each in runs})
     speeds = {
-        f"threads: {n}": [[rate(records, [each]) / 1e6 for each in runs if each["job"]["threads"] == n] for runs in tools.values()]
+        f"threads: {n}": [
+            [rate(records, [each]) / 1e6 for each in runs if each["job"]["threads"] == n] for runs in tools.values()
+        ]
         for n in counts
     }
     bars(left, list(tools), speeds, "million words of the corpus per second")
@@ -564,6 +572,6 @@ EXPERIMENT = Experiment(
     jobs=jobs,
     measure=measure,
     tables={"targets": targets, "training": training, "feeds": feeds, "quality": quality, "whole": whole, "reading": reading,
-            "time-to-quality": time_to_quality, "memory": memory, "start": start, "threads": threads},  # fmt: skip
+            "time-to-quality": time_to_quality, "memory": memory, "start": start, "threads": threads},
     plots={"": plot},
-)
+)  # fmt: skip

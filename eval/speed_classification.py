@@ -1,8 +1,8 @@
 """How fast are the classifiers of embedx beside label trees, fastText and scikit-learn?
 
 Sections: `eurlex`, thousands of labels, several for each row; `small`, MNIST and Bibtex; `scaling`, time for each example
-against the number of labels, on random data. Every measurement is a fresh process (`classification_process.py`), contenders take
-turns, and tables give medians. A contender that fails is told in the table and does not end the run.
+against the number of labels, on random data. Every measurement is a fresh process (`classification_process.py`), contenders
+take turns, and tables give medians. A contender that fails is told in the table and does not end the run.
 PECOS needs a numpy before 2.0, so it lives in an environment of its own: --set pecos_python=ITS/bin/python.
 """
 
@@ -44,7 +44,10 @@ def peer(tool: str, **options: Any) -> Job:
 
 # What every section with several labels for each row compares; `rates` of fastText: the first at which it does not end in NaN.
 PEERS: dict[str, Job] = {
-    **{f"fastText, {loss}": peer("fastText", loss=loss, epoch=15, rates=[0.5, 0.2, 0.1, 0.05]) for loss in ("softmax", "ova", "hs")},
+    **{
+        f"fastText, {loss}": peer("fastText", loss=loss, epoch=15, rates=[0.5, 0.2, 0.1, 0.05])
+        for loss in ("softmax", "ova", "hs")
+    },
     "omikuji (Parabel)": peer("omikuji"),
     "napkinXC PLT": peer("napkinXC"),
     "PECOS XR-Linear": peer("PECOS"),
@@ -72,7 +75,8 @@ ONE_LABEL: dict[str, Job] = {
     "scikit-learn LogisticRegression": peer("LogisticRegression", **SINGLE),
 }
 TABLES: list[tuple[str, str, dict[str, Job]]] = [
-    ("eurlex", "eurlex", EURLEX), ("small", "mnist", ONE_LABEL), ("small", "bibtex-first", ONE_LABEL), ("small", "bibtex", BIBTEX),
+    ("eurlex", "eurlex", EURLEX), ("small", "mnist", ONE_LABEL), ("small", "bibtex-first", ONE_LABEL),
+    ("small", "bibtex", BIBTEX),
 ]  # fmt: skip
 
 # The scaling: random dense features.
@@ -124,7 +128,7 @@ def tools(run: Run, sections: Sequence[str]) -> set[str]:
             continue
         if contender == "pecos" and run.settings.pecos_python is None:
             if not run.quick:
-                raise SystemExit("PECOS: --set pecos_python=INTERPRETER of an environment that has it, or leave it out by --only")
+                raise SystemExit("PECOS: --set pecos_python=INTERPRETER of an environment with it, or leave it out by --only")
             say("PECOS is left out; --set pecos_python=INTERPRETER names that of an environment that has it")
         elif package is None or run.need(contender, package):
             found |= {*names}
@@ -234,7 +238,7 @@ def write_lines(stem: Path, features: Any, labels: Any, n_labels: int) -> None:
 def measure(run: Run, job: Job) -> Result:
     """The result of a job run in a process of its own; {"error": its last line} if that fails."""
     threads = str(job["threads"])
-    environment = {name: threads for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    environment = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads)
     if job["tool"] == "fastText":  # see speed.py: pages fresh from the system are zero, which it relies on
         environment["MALLOC_MMAP_THRESHOLD_"] = "65536"
     python = str(run.settings.pecos_python) if job["tool"] == "PECOS" else sys.executable
@@ -437,7 +441,9 @@ def plot_eurlex(records: Records) -> Any:
     picture, (axes,) = figure(9, 5.5, dpi=90)
     for number, row in enumerate(rows):
         marker = "o" if row.is_ours else "s"
-        axes.scatter(row["training"], row["p@5"], marker=marker, color=f"C{number % 10}", s=60, edgecolor="black", label=row.name)
+        axes.scatter(
+            row["training"], row["p@5"], marker=marker, color=f"C{number % 10}", s=60, edgecolor="black", label=row.name
+        )
     axes.set(xscale="log", xlabel="seconds of training", ylabel="P@5")
     axes.grid(visible=True, which="both", alpha=0.3)
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, title="circles: embedx")

@@ -1,4 +1,4 @@
-"""One measurement in a process of its own, for the experiment speed: takes a job, its files and the clock; prints one line of JSON.
+"""One measurement in a process of its own, for speed: takes a job, its files and the clock; prints one line of JSON.
 
     python -m eval.speed_process JOB FILES BEGAN      JOB and FILES are JSON objects, BEGAN is time.time() of the caller
 

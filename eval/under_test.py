@@ -1,4 +1,4 @@
-"""What eval uses of embedx beside the command line, each name with the place where it is: the one file to adapt when these move.
+"""What eval uses of embedx beside the command line, each name with where it is: the one file to adapt when these move.
 
 Nothing is imported before it is asked for, because start-up is one of the things measured.
 """

@@ -36,8 +36,8 @@ def test_every_picture_is_made_and_shown(name):
     assert all((RESULTS / picture).stat().st_size > 10_000 for picture in shown)
 
 
-# Numbers with decimals in hand-written sentences: a number must stand in one of the page's tables, follow from the records by the
-# line that has it below, or be stated here: a setting, a number of the paper's, or an observation of which no record was kept.
+# Numbers with decimals in hand-written sentences: a number must stand in one of the page's tables, follow from the records by
+# the line that has it below, or be stated here: a setting, a number of the paper's, or an observation of which no record was kept.
 STATED = {
     "speed": "0.0001 0.010 1.0",
     "speed-classification": "0.005",
@@ -142,7 +142,8 @@ CLAIMS = {  # by page: a sentence with a place for each number, and what belongs
         ("NCE has {:.3f}, IS {:.3f}, Implicit {:.3f}", lambda: [
             umax("bibtex", method, rate) for method, rate in (("NCE", 10.0), ("IS", 10.0), ("Implicit", 100.0))]),
         ("ours equal them on MNIST within {:.3f}", lambda: [max(
-            abs(umax("mnist", m, "paper", "doubled") - 0.271 * ratio) for m, ratio in (("OVE", 5.73), ("NCE", 6.05), ("IS", 5.74)))]),
+            abs(umax("mnist", m, "paper", "doubled") - 0.271 * ratio)
+            for m, ratio in (("OVE", 5.73), ("NCE", 6.05), ("IS", 5.74)))]),
         ("Test errors on Bibtex, Vanilla aside, are {:.2f} to {:.2f} here", lambda: [
             pick(umax("bibtex", m, at, "error", "test") for m in ("OVE", "NCE", "IS", "U-max", "Implicit")
                  for at in ("tuned", "paper")) for pick in (min, max)]),
@@ -269,7 +270,9 @@ def test_a_report_without_records_is_refused(run):
 
 def test_settings_are_the_experiments_the_trial_runs_or_what_was_typed(tmp_path):
     made, _ = counting(tmp_path, settings={"size": 9, "name": None}, quick={"size": 1})
-    sizes = [Run(made, [], quick=quick, **typed).settings.size for quick, typed in ((False, {}), (True, {}), (True, {"size": 3}))]
+    sizes = [
+        Run(made, [], quick=quick, **typed).settings.size for quick, typed in ((False, {}), (True, {}), (True, {"size": 3}))
+    ]
     assert sizes == [9, 1, 3]
     assert command.value_of("3") == 3
     assert command.value_of("text8") == "text8"

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 from eval_setup import RESULTS, ROOT, Records, Run, found, made_up, rows_of
 from needs import needs_gensim
 
@@ -81,12 +80,14 @@ def test_the_best_feed_for_a_whole_run_pays_for_its_preparation(tmp_path):
     records = made_up(tmp_path / "raw", [({"kind": "train", **job}, result) for job, result in runs])
     assert speed.best_feed(records, threads=1, epochs=0) == "slow to prepare"
     assert speed.best_feed(records, threads=1, epochs=5) == "slow to train"
-    assert rows_of(speed.feeds(made_up(tmp_path / "raw", [])))  == {}
+    assert rows_of(speed.feeds(made_up(tmp_path / "raw", []))) == {}
 
 
 def test_gensims_better_rate_has_the_higher_sum_of_mean_scores(tmp_path):
     def run(alpha, seed, a, b):
-        return {"kind": "train", "tool": "gensim", "purpose": "full", "alpha": alpha, "seed": seed}, {"scores": {"a": a, "b": b}}
+        return {"kind": "train", "tool": "gensim", "purpose": "full", "alpha": alpha, "seed": seed}, {
+            "scores": {"a": a, "b": b}
+        }
 
     runs = [run(0.1, 1, 0.5, 0.1), run(0.1, 2, 0.9, 0.1), run(0.2, 1, 0.6, 0.3), run(0.2, 2, 0.6, 0.3)]
     assert {each["job"]["alpha"] for each in speed.tuned_gensim(made_up(tmp_path / "raw", runs))} == {0.2}
@@ -115,7 +116,9 @@ def test_quality_is_judged_by_the_lower_end_of_a_paired_interval(tmp_path):
     assert rows["quick"]["Google analogies"] == "+0.0 points (+0.0 to +0.0 points)"
     assert speed.headline(records) == "quick"
     targets = rows_of(speed.targets(records))
-    assert targets["training at equal quality, threads 2: at least 5 × gensim's words/s"]["measured"] == "5.6 × (quick), goal 10 ×"
+    assert (
+        targets["training at equal quality, threads 2: at least 5 × gensim's words/s"]["measured"] == "5.6 × (quick), goal 10 ×"
+    )
     assert rows_of(speed.training(records))["2"]["words/s"] == "5,000"
     assert speed.plot(records) is not None
 
@@ -157,4 +160,3 @@ def test_a_section_is_measured_once_and_reported_again_without_measuring(two_top
     assert again.split("## targets")[1] == written.split("## targets")[1]
     (tmp_path / "speed.md").unlink()
     assert run("--report-only")[1] == again
-

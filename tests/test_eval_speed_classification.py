@@ -1,4 +1,4 @@
-"""eval speed-classification: which jobs run, what tools read and how they are scored, and tables that follow from the records."""
+"""eval speed-classification: which jobs run, what tools read, how they are scored, and tables that follow from the records."""
 
 import gzip
 import json
