@@ -2,8 +2,8 @@
 
 Each run is `embedx train CORPUS --objective X` in a process of its own, with the part's options and nothing else typed, so that
 it has the defaults that a user gets. Those were tuned on the first 10 MB of the corpus by held-out log-likelihood, MTurk-287
-and RG-65, which are told in columns of their own. A record keeps the held-out log-probabilities summed by piece of text, from which
-any paired difference follows.
+and RG-65, which are told in columns of their own. A record keeps the held-out log-probabilities summed by piece of text, from
+which any paired difference follows.
 """
 
 import json

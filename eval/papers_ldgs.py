@@ -211,10 +211,14 @@ def measure(run: Run, job: Job) -> Result:
 
 
 def text_of(run: Run) -> str:
-    """The corpus that was named, or the one among the data; in a trial run a sample that is always there."""
-    if run.settings.corpus or not run.quick:
+    """The corpus that was named, or the one among the data; in a trial run a little of it, or a sample that is always there."""
+    if not run.quick:
         return str(corpus.of(run))
-    return sources.SAMPLE
+    if not run.settings.corpus and not run.has_data:
+        return sources.SAMPLE
+    if "text" not in run.files:
+        corpus.unpacked(run)
+    return run.files["text"]
 
 
 @functools.lru_cache(maxsize=1)  # one at a time
@@ -229,7 +233,7 @@ def data_of(run: Run, name: str, n_labels: int = 0) -> sources.Data:
         return sources.documents(*own.documents[:2], n_labels)
     if run.quick and not run.has_data:
         return sources.documents(*own.documents, n_test=200)
-    return sources.eurlex(run.data)
+    return sources.eurlex(run.data, run.quick)
 
 
 # ---- training

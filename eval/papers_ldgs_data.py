@@ -234,5 +234,5 @@ def documents(n: int, n_words: int, n_labels: int, n_test: int = 0) -> Data:
     return Data(everything.rows(np.arange(n)), everything.rows(np.arange(n, n + n_test)), start)
 
 
-def eurlex(folder: Path) -> Data:
-    return Data(*load(folder, "eurlex-4.3k"))
+def eurlex(folder: Path, quick: bool) -> Data:
+    return Data(*load(folder, "eurlex-4.3k", quick))

@@ -30,6 +30,8 @@ def split(corpus: str, quick: bool) -> tuple[Path, Path]:
     folder = cache_home() / "eval"
     folder.mkdir(parents=True, exist_ok=True)
     training, rest = (folder / f"collapsed-{part}{'-quick' if quick else ''}.txt" for part in ("training", "heldout"))
+    if not Path(corpus).is_file():
+        raise SystemExit(f"{corpus}: the section words needs a text of its own: --set corpus=FILE, or --data")
     opened = gzip.open if corpus.endswith(".gz") else open
     with opened(corpus, "rb") as text:
         data = text.read()

@@ -37,7 +37,7 @@ def test_every_picture_is_made_and_shown(name):
 
 
 # Numbers with decimals in hand-written sentences: a number must stand in one of the page's tables, follow from the records by
-# the line that has it below, or be stated here: a setting, a number of the paper's, or an observation of which no record was kept.
+# the line that has it below, or be stated here: a setting, a number of the paper's, or an observation without record.
 STATED = {
     "speed": "0.0001 0.010 1.0",
     "speed-classification": "0.005",
