@@ -1,43 +1,58 @@
-"""The experiments of the papers, by their own protocols, beside the numbers that they printed.
+"""What the experiments of papers share: the data sets, and training of one classifier."""
 
-    python eval/papers.py augment-and-reduce
-    python eval/papers.py one-vs-each unbiased-softmax --quick
-
-Each experiment writes a page with tables `paper | ours | difference` and its plots to eval/results/. The data lie where
-$EMBEDX_DATA/xc or --data points; they are not always the papers' own splits, and each page says so beside the numbers.
-"""
-
-import argparse
-import importlib
-import os
+import functools
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-EXPERIMENTS = {
-    "augment-and-reduce": "papers_augment_and_reduce",
-    "ldgs": "papers_ldgs",
-    "one-vs-each": "papers_one_vs_each",
-    "unbiased-softmax": "papers_unbiased_softmax",
-}
+import numpy as np
 
+from eval.under_test import (
+    Classifier,
+    ClassifySettings,
+    Known,
+    Outcome,
+    Tally,
+    Trained,
+    classify,
+    objectives,
+    read,
+    read_training,
+)
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="+", choices=EXPERIMENTS)
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("EMBEDX_DATA", "data")) / "xc")
-    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
-    parser.add_argument("--only", nargs="*", default=None, help="sections of the experiment; by default all")
-    parser.add_argument("--quick", action="store_true", help="a few iterations of everything, to see that it runs")
-    parser.add_argument("--report-only", action="store_true", help="write the page from the records that are there")
-    parser.add_argument("--corpus", help="of ldgs: a text, by default 100 MB of Wikipedia beside the data")
-    parser.add_argument("--seconds", type=float, help="of ldgs: train no longer than this for a curve, by default 15 minutes")
-    arguments = parser.parse_args()
-    more = {name: value for name in ("corpus", "seconds") if (value := getattr(arguments, name)) is not None}
-    if more and arguments.names != ["ldgs"]:
-        parser.error("--corpus and --seconds are for ldgs alone")
-    for name in arguments.names:
-        experiment = importlib.import_module(EXPERIMENTS[name])
-        experiment.run(arguments.data, arguments.results, arguments.only, arguments.quick, arguments.report_only, **more)
+FILES = {  # in the folder xc of the data: training rows, their labels where they stand apart, test rows, theirs
+    "mnist": (
+        "mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz",
+        "mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz",
+    ),
+    **{name: (f"{name}/train.txt.gz", None, f"{name}/test.txt.gz", None) for name in ("bibtex", "omniglot", "eurlex-4.3k")},
+}  # fmt: skip
 
 
-if __name__ == "__main__":
-    main()
+QUICK_ROWS = 500
+
+
+@functools.lru_cache(maxsize=1)  # one at a time
+def load(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
+    """Training data and test data; of a trial run few rows."""
+    train, train_labels, test, test_labels = (str(data / "xc" / file) if file else None for file in FILES[name])
+    training, known = read_training(train, train_labels)
+    halves = training, read(test, test_labels, like=known)
+    return tuple(half.rows(np.arange(min(len(half), QUICK_ROWS))) for half in halves) if quick else halves
+
+
+def fit(
+    training: Any, objective: str, options: dict[str, Any], *, start: Any = None, watch: Callable[..., Any] | None = None
+) -> Any:
+    """Train one classifier; `options` are settings of the task and of the objective together, `start` a run to go on from."""
+    found = objectives.find(objective)
+    made = found(found.Settings.from_options(options))
+    return classify.train(training, made, ClassifySettings.from_options(options), start=start, watch=watch)
+
+
+def start_from(training: Any, objective: str, arrays: dict[str, np.ndarray]) -> Any:
+    """A run to go on from, with these parameters."""
+    counts = np.maximum(np.bincount(training.labels.ids, minlength=training.n_labels), 1)
+    found = objectives.find(objective)
+    classifier = Classifier(found(found.Settings()), arrays, Known(training.n_features, training.n_labels), counts)
+    return Trained(classifier, Outcome(Tally(), 0.0, 0.0, None, None))

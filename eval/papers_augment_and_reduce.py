@@ -1,7 +1,5 @@
 """Augment and reduce (Ruiz et al. 2018): tables 2 and 3, figure 2 and the synthetic data of section 4.1, by their protocol.
 
-    python eval/papers.py augment-and-reduce --only mnist bibtex
-
 | section | what it measures |
 |---|---|
 | `mnist`, `bibtex`, `omniglot` | table 3 and figure 2: test log-likelihood, accuracy and bound of each method |
@@ -17,23 +15,20 @@ import dataclasses
 import functools
 import statistics
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import papers_common as common
-from embedx.classifier import Classifier
-from embedx.engine.trainer import Outcome, Tally
-from papers_common import Labeled, Records
 from scipy.sparse import csr_matrix
 
-from embedx import classify, objectives
-from embedx.labeled.data import Labels
-from embedx.labeled.known import Known
-from embedx.labeled.rules import chosen_labels, known_labels
+from eval.experiment import Experiment, Run
+from eval.page import beside, figure, number, table
+from eval.papers import fit, load, start_from
+from eval.records import Job, Records, Result
+from eval.under_test import Labeled, Labels, chosen_labels, known_labels
 
-NAME = "papers-augment-and-reduce"
 METHODS = {
     "softmax": "exact softmax",
     "ove": "one-vs-each",
@@ -50,7 +45,7 @@ PROTOCOL: dict[str, Any] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Experiment:
+class Data:
     """A row of tables 1 to 3."""
 
     title: str
@@ -63,7 +58,6 @@ class Experiment:
     accuracy: dict[str, float]
     seconds: dict[str, float]
     shape: tuple[int, int, int, int]  # training rows, test rows, features, classes
-    caveat: str
     start: str  # "random" as in the paper, or "zero"
 
 
@@ -71,86 +65,111 @@ def _by_method(*values: float) -> dict[str, float]:
     return dict(zip(list(METHODS)[-len(values) :], values, strict=True))
 
 
-EXPERIMENTS = {
-    "mnist": Experiment(
+DATA = {
+    "mnist": Data(
         "MNIST", 500, 1, 35_000, 35_000, _by_method(1, 2, 2, 1, 1), _by_method(-0.261, -0.276, -0.271, -0.302, -0.287),
         _by_method(0.927, 0.919, 0.924, 0.918, 0.917), _by_method(0.336, 0.337, 0.431, 0.511), (60_000, 10_000, 784, 10),
-        "the official files", "zero",
+        "zero",
     ),
-    "bibtex": Experiment(
+    "bibtex": Data(
         "Bibtex", 488, 20, 5_000, 5_000, _by_method(1, 1, 1, 1, 1), _by_method(-3.188, -3.300, -3.036, -4.184, -3.151),
         _by_method(0.361, 0.352, 0.361, 0.346, 0.353), _by_method(0.181, 0.188, 0.244, 0.246), (4_880, 2_413, 1_836, 148),
-        "the paper's sizes, but another random split: neither rows nor classes are quite the same", "random",
+        "random",
     ),
-    "omniglot": Experiment(
+    "omniglot": Data(
         "Omniglot", 541, 50, 45_000, 9_600, _by_method(1, 1, 1, 1, 1), _by_method(-5.667, -5.171, -7.350, -5.395),
-        _by_method(0.179, 0.201, 0.178, 0.184), _by_method(4.47, 4.65, 5.63, 5.57), (25_968, 6_492, 784, 1_623),
-        "the paper's sizes, drawers 1-16 for training; resized to 28 × 28 by others, with pixels 0 or 1", "random",
+        _by_method(0.179, 0.201, 0.178, 0.184), _by_method(4.47, 4.65, 5.63, 5.57), (25_968, 6_492, 784, 1_623), "random",
     ),
 }  # fmt: skip
-TOY = {"n": 300_000, "classes": 10_000, "batch_size": 500, "negatives": 100, "iterations": 500_000, "run": 24_000}
+TOY = {"n": 300_000, "classes": 10_000, "batch_size": 500, "negatives": 100}
+TOY_RUN = 24_000  # iterations, of the paper's 500,000
 TOY_PRINTED = {"ar": (3.00e-6, -2.62e6, 0.196 * 60), "ove": (3.65e-6, -1.40e9, 0.189 * 60)}  # error, bound, seconds per epoch
 RANDOM = {"start": "random"}
+AUTHORS = ("no entropy, local step ten times smaller: the authors' code", RANDOM | {"entropy": False, "local_rate": 0.001})
+UTILITY = ("state of the utility, not the noise", RANDOM | {"augment": "utility"})
+ZERO: tuple[str, dict[str, Any]] = ("start from zero", {})
 WHY: dict[str, list[tuple[str, dict[str, Any]]]] = {
-    "softmax": [("start from zero", {})],
-    "ove": [("start from zero", {})],
-    "ar": [
-        ("start from zero", {}),
-        ("state of the utility, not the noise", RANDOM | {"augment": "utility"}),
-    ],
-    "ar-probit": [
-        ("no entropy, local step ten times smaller: the authors' code", RANDOM | {"entropy": False, "local_rate": 0.001}),
-        ("state of the utility, not the noise", RANDOM | {"augment": "utility"}),
-    ],
-    "ar-logistic": [
-        ("no entropy, local step ten times smaller: the authors' code", RANDOM | {"entropy": False, "local_rate": 0.001}),
-    ],
-}
+    "softmax": [ZERO], "ove": [ZERO], "ar": [ZERO, UTILITY], "ar-probit": [AUTHORS, UTILITY], "ar-logistic": [AUTHORS],
+}  # fmt: skip
 L2 = {"mnist": (1e-5, 1e-4, 1e-3), "bibtex": (1e-4, 3e-4, 1e-3, 3e-3)}
 BEST_ITERATIONS = {"mnist": 100, "bibtex": 200}
+PROGRAMS = ("embedx", "scikit-learn")
 EARLY = (480, 2400)  # iterations after which Omniglot is looked at too; nothing in the schedule depends on where it ends
 ROUNDS = {"mnist": (6, 11), "bibtex": (7, 11), "omniglot": (3, 9)}  # epochs of a run, and how many runs of each method
-SECTIONS = (*EXPERIMENTS, "time", "toy", "why", "best")
 
 
-def run(data: Path, results: Path, only: list[str] | None, quick: bool, report_only: bool) -> None:
-    """Measure what is not on record yet and write the page."""
-    from papers_augment_and_reduce_page import draw_bounds, page  # which needs the names above
+# ---- the jobs
 
-    name = NAME + ("-quick" if quick else "")
-    records = Records(results / f"{name}.jsonl")
-    study = Study(data, records, quick, report_only, only or list(SECTIONS))
-    study.all()
-    (results / f"{name}.md").write_text(page(study, draw_bounds(study, results / f"{name}.png")))
+
+def jobs(run: Run) -> Iterator[Job]:
+    sections, quick = run.chosen("section"), run.quick
+    for name in (name for name in DATA if name in sections):
+        for method in METHODS:
+            yield from seeds(name, method, quick)
+    if "time" in sections:
+        yield from (timing(name, quick) for name in DATA)
+    if "toy" in sections:
+        yield from (on_toy(method, quick) for method in ("ove", "ar"))
+    if "why" in sections:
+        yield from (one("bibtex", method, 1, quick, **changes) for method, variants in WHY.items() for _, changes in variants)
+        yield from (one("omniglot", m, 1, quick, n, **RANDOM) for n in EARLY for m in ("softmax", "ove", "ar"))
+    if "best" in sections:
+        yield from (best(name, program, quick) for name in L2 for program in PROGRAMS)
+
+
+def one(name: str, method: str, seed: int, quick: bool, iterations: int | None = None, **changes: Any) -> Job:
+    """A run of table 3, of as many iterations as it has there or of another number."""
+    job = {"section": "table-3", "data": name, "method": method, "seed": seed}
+    job["iterations"] = 20 if quick else iterations or DATA[name].run
+    return job | ({"changes": changes} if changes else {})
+
+
+def seeds(name: str, method: str, quick: bool) -> list[Job]:
+    start = RANDOM if DATA[name].start == "random" else {}
+    return [one(name, method, seed, quick, **start) for seed in range(1, DATA[name].seeds.get(method, 0) + 1)]
+
+
+def timing(name: str, quick: bool) -> Job:
+    epochs, rounds = (2, 1) if quick else ROUNDS[name]
+    return {"section": "table-2", "data": name, "epochs": epochs, "rounds": rounds}
+
+
+def on_toy(method: str, quick: bool) -> Job:
+    return {"section": "toy", "method": method, "iterations": 600 if quick else TOY_RUN}
+
+
+def best(name: str, program: str, quick: bool) -> Job:
+    grid, iterations = (L2[name][:1], 5) if quick else (L2[name], BEST_ITERATIONS[name])
+    return {"section": "best", "data": name, "program": program, "grid": list(grid), "iterations": iterations}
 
 
 # ---- data
 
 
-@functools.cache
-def prepared(data: Path, name: str) -> tuple[Labeled, Labeled]:
+@functools.lru_cache(maxsize=1)
+def prepared(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
     """Training and test data as the paper has them: one label a row, the lowest id; classes are those of the training rows.
 
     A test row keeps its lowest label among these classes, and is left out if it has none. Pixels of MNIST are divided by 255.
     """
-    training, test, _ = common.load(data, name)
+    training, test = load(data, name, quick)
     lowest = chosen_labels(training.labels, "lowest-id")
     classes, ids = np.unique(lowest.ids, return_inverse=True)
     counts = np.bincount(lowest.ids, minlength=training.n_labels)
     known = chosen_labels(known_labels(test.labels, counts), "lowest-id")
-    kept = np.flatnonzero(known.n_of_row)
 
-    def features(part: Labeled, rows: np.ndarray) -> Any:
-        return part.features[rows] / np.float32(255) if name == "mnist" else part.features[rows]
+    def features(part: Any, labels: Any) -> Any:
+        rows = part.features[np.flatnonzero(labels.n_of_row)]
+        return rows / np.float32(255) if name == "mnist" else rows
 
     return (
-        Labeled(features(training, np.flatnonzero(lowest.n_of_row)), Labels.single(ids), len(classes)),
-        Labeled(features(test, kept), Labels.single(np.searchsorted(classes, known.ids)), len(classes)),
+        Labeled(features(training, lowest), Labels.single(ids), len(classes)),
+        Labeled(features(test, known), Labels.single(np.searchsorted(classes, known.ids)), len(classes)),
     )
 
 
 @functools.cache
-def toy() -> tuple[Labeled, np.ndarray]:
+def toy() -> tuple[Any, np.ndarray]:
     """Labels without features, k with probability p_k ∝ u², u uniform, and how often each class occurs."""
     rng = np.random.default_rng(0)
     p = rng.random(TOY["classes"]) ** 2
@@ -166,23 +185,15 @@ def epochs_of(n: int, batch: int, iterations: int) -> int:
     return -(-iterations // -(-n // batch))
 
 
-def random_start(training: Labeled, method: str, seed: int) -> classify.Trained:
+def random_start(training: Any, method: str, seed: int) -> Any:
     """The paper's start, the same for all methods: weights of deviation 0.1, biases of 0.001."""
     rng = np.random.default_rng([seed, 0])
-    arrays = {
-        "output": rng.normal(0, 0.1, (training.n_labels, training.n_features)).astype(np.float32),
-        "bias": rng.normal(0, 0.001, training.n_labels).astype(np.float32),
-    }
-    counts = np.bincount(training.labels.ids, minlength=training.n_labels).astype(np.int64)
-    found = objectives.find(method)
-    known = Known(training.n_features, training.n_labels)
-    classifier = Classifier(found(found.Settings()), arrays, known, counts)
-    return classify.Trained(classifier, Outcome(Tally(), 0.0, 0.0, None, None))
+    output = rng.normal(0, 0.1, (training.n_labels, training.n_features)).astype(np.float32)
+    bias = rng.normal(0, 0.001, training.n_labels).astype(np.float32)
+    return start_from(training, method, {"output": output, "bias": bias})
 
 
-def timed_fit(
-    training: Labeled, method: str, options: dict[str, Any], start: str = "zero"
-) -> tuple[Classifier, list[float], list[float]]:
+def timed_fit(training: Any, method: str, options: dict[str, Any], start: str = "zero") -> tuple[Any, list[float], list[float]]:
     """A classifier, seconds of CPU since the start and mean loss after each epoch."""
     marks: list[float] = []
 
@@ -190,23 +201,16 @@ def timed_fit(
         marks.append(time.process_time())
         return {}
 
-    found = objectives.find(method)
     begun = time.process_time()
-    classifier = classify.train(
-        training,
-        found(found.Settings.from_options(options)),
-        classify.ClassifySettings.from_options(options),
-        start=random_start(training, method, options["seed"]) if start == "random" else None,
-        watch=watch,
-    ).classifier
-    losses = [entry["loss"] for entry in classifier.facts["history"]]
-    return classifier, [mark - begun for mark in marks], losses
+    known = random_start(training, method, options["seed"]) if start == "random" else None
+    classifier = fit(training, method, options, start=known, watch=watch).classifier
+    return classifier, [mark - begun for mark in marks], [entry["loss"] for entry in classifier.facts["history"]]
 
 
-def options_of(experiment: Experiment, method: str, epochs: int, seed: int) -> dict[str, Any]:
+def options_of(name: str, method: str, epochs: int, seed: int) -> dict[str, Any]:
     """All settings of a run."""
-    sampler = {} if method == "softmax" else {"sampler": "uniform", "negatives": experiment.negatives}
-    return PROTOCOL | sampler | {"batch_size": experiment.batch, "epochs": epochs, "seed": seed}
+    sampler = {} if method == "softmax" else {"sampler": "uniform", "negatives": DATA[name].negatives}
+    return PROTOCOL | sampler | {"batch_size": DATA[name].batch, "epochs": epochs, "seed": seed}
 
 
 def thinned(values: list[float], most: int = 120) -> list[float]:
@@ -215,151 +219,86 @@ def thinned(values: list[float], most: int = 120) -> list[float]:
     return [float(f"{value:.5g}") for value in values[::-1][::step][::-1]]
 
 
-def measured(classifier: Any, test: Labeled) -> dict[str, float]:
-    """The metrics that the paper prints."""
+def metrics(classifier: Any, test: Any) -> dict[str, float]:
+    """Those that the paper prints."""
     found = classifier.evaluate(test, threads=1)
     names = ("log_likelihood", "log_likelihood_clamped", "log_likelihood_standard_error", "accuracy")
     return {name: found[name] for name in names}
 
 
-class Study:
-    """The records, measured as far as wanted, and the page written from them."""
-
-    def __init__(self, data: Path, records: Records, quick: bool, report_only: bool, only: list[str]) -> None:
-        self.data, self.records, self.quick = data, records, quick
-        self.wanted = () if report_only else only
-
-    def get(self, section: str, key: dict[str, Any], measure: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-        return self.records.get(key, measure if section in self.wanted else None)
-
-    def result(
-        self, name: str, method: str, seed: int, section: str, run: int | None = None, **changes: Any
-    ) -> dict[str, Any] | None:
-        """One run of table 3, of as many iterations as it has there or of `run`."""
-        experiment = EXPERIMENTS[name]
-        iterations = 20 if self.quick else run or experiment.run
-
-        def measure() -> dict[str, Any]:
-            training, test = prepared(self.data, name)
-            epochs = epochs_of(len(training), experiment.batch, iterations)
-            options = options_of(experiment, method, epochs, seed) | changes
-            classifier, seconds, losses = timed_fit(training, method, options, changes.get("start", "zero"))
-            found = measured(classifier, test)
-            if method in ("softmax", "ove", "ar"):
-                found["training_log_likelihood"] = classifier.evaluate(training, threads=1)["log_likelihood"]
-            first = seconds[0] - statistics.median(np.diff(seconds)) if len(seconds) > 1 else 0.0  # compilation, or loading
-            curve = {"seconds": thinned([second - first for second in seconds]), "loss": thinned(losses)}
-            shape = [len(training), len(test), training.n_features, training.n_labels]
-            return found | {"epochs": epochs, "loss": losses[-1], "curve": curve, "shape": shape}
-
-        key = {"section": "table-3", "data": name, "method": method, "seed": seed, "iterations": iterations}
-        return self.get(section, key | ({"changes": changes} if changes else {}), measure)
-
-    def seeds(self, name: str, method: str) -> list[dict[str, Any]]:
-        """The runs of a method that there are."""
-        wanted = range(1, EXPERIMENTS[name].seeds.get(method, 0) + 1)
-        start = {"start": "random"} if EXPERIMENTS[name].start == "random" else {}
-        return [found for seed in wanted if (found := self.result(name, method, seed, name, **start))]
-
-    def times(self, name: str) -> dict[str, list[float]] | None:
-        """Seconds of CPU per epoch, a median for each round; in a round each method has one short run, in alternating order.
-
-        The first epoch of a run is left out, and the first round, which compiles.
-        """
-        experiment = EXPERIMENTS[name]
-        epochs, rounds = (2, 1) if self.quick else ROUNDS[name]
-
-        def measure() -> dict[str, Any]:
-            training, _ = prepared(self.data, name)
-            found: dict[str, list[float]] = {method: [] for method in SAMPLED}
-            for seed in range(rounds + 1):
-                for method in SAMPLED[:: -1 if seed % 2 else 1]:
-                    _, seconds, _ = timed_fit(training, method, options_of(experiment, method, epochs, seed))
-                    if seed:
-                        found[method].append(statistics.median(np.diff(seconds)))
-            return found
-
-        return self.get("time", {"section": "table-2", "data": name, "epochs": epochs, "rounds": rounds}, measure)
-
-    def toy_result(self, method: str, iterations: int) -> dict[str, Any] | None:
-        """One run on the synthetic data."""
-
-        def measure() -> dict[str, Any]:
-            training, counts = toy()
-            epochs = epochs_of(len(training), TOY["batch_size"], iterations)
-            options = PROTOCOL | {
-                "sampler": "uniform",
-                "negatives": TOY["negatives"],
-                "batch_size": TOY["batch_size"],
-                "epochs": epochs,
-            }
-            classifier, seconds, losses = timed_fit(training, method, options)
-            bias = classifier.arrays["bias"].astype(np.float64)
-            p, truth = np.exp(bias - bias.max()), counts / counts.sum()
-            p /= p.sum()
-            return {
-                "error": float(np.abs(p - truth).mean()), "bound": -losses[-1] * len(training), "classes": len(counts),
-                "best_bound": float((counts * np.log(truth)).sum()), "log_likelihood": float((counts * np.log(p)).sum()),
-                "epochs": epochs, "seconds_per_epoch": statistics.median(np.diff(seconds)) if epochs > 1 else 0.0,
-                "noise": float(np.sqrt(truth * (1 - truth) / len(training)).mean() * np.sqrt(2 / np.pi)),
-            }  # fmt: skip
-
-        return self.get("toy", {"section": "toy", "method": method, "iterations": iterations}, measure)
-
-    def best(self, name: str, program: str) -> dict[str, Any] | None:
-        """The exact softmax at the weight decay that is best on a tenth of the training rows."""
-        grid = L2[name][:1] if self.quick else L2[name]
-        iterations = 5 if self.quick else BEST_ITERATIONS[name]
-
-        def measure() -> dict[str, Any]:
-            training, test = prepared(self.data, name)
-            order = np.random.default_rng(0).permutation(len(training))
-            held, kept = np.split(order, [len(order) // 10])
-            fit = fit_embedx if program == "embedx" else fit_sklearn
-            started = time.process_time()
-            tried = {l2: fit(training.rows(kept), training.rows(held), l2, iterations) for l2 in grid}
-            chosen = max(tried, key=lambda l2: tried[l2]["log_likelihood"])
-            found = fit(training, test, chosen, iterations)
-            return found | {
-                "l2": chosen,
-                "seconds": time.process_time() - started,
-                "tried": {f"{k:g}": v for k, v in tried.items()},
-            }
-
-        return self.get(
-            "best", {"section": "best", "data": name, "program": program, "grid": grid, "iterations": iterations}, measure
-        )
-
-    def all(self) -> None:
-        """Measure whatever is wanted."""
-        for data in EXPERIMENTS:
-            for method in METHODS:
-                self.seeds(data, method)
-        for data in EXPERIMENTS:
-            self.times(data)
-        for method in ("ove", "ar"):
-            self.toy_result(method, 600 if self.quick else TOY["run"])
-        for method, variants in WHY.items():
-            for _, changes in variants:
-                self.result("bibtex", method, 1, "why", **changes)
-        for iterations in EARLY:
-            for method in ("softmax", "ove", "ar"):
-                self.result("omniglot", method, 1, "why", iterations, **RANDOM)
-        for data in L2:
-            for program in ("embedx", "scikit-learn"):
-                self.best(data, program)
+def measure(run: Run, job: Job) -> Result:
+    how = {"table-3": trained, "table-2": timed, "toy": toy_trained, "best": penalised}[job["section"]]
+    return how(run, **{name: value for name, value in job.items() if name != "section"})
 
 
-def fit_embedx(training: Labeled, test: Labeled, l2: float, iterations: int) -> dict[str, float]:
+def trained(run: Run, data: str, method: str, seed: int, iterations: int, changes: dict[str, Any] | None = None) -> Result:
+    """One run of table 3."""
+    (training, test), changes = prepared(run.data, data, run.quick), changes or {}
+    epochs = epochs_of(len(training), DATA[data].batch, iterations)
+    options = options_of(data, method, epochs, seed) | changes
+    classifier, seconds, losses = timed_fit(training, method, options, changes.get("start", "zero"))
+    found = metrics(classifier, test)
+    if method in ("softmax", "ove", "ar"):
+        found["training_log_likelihood"] = classifier.evaluate(training, threads=1)["log_likelihood"]
+    first = seconds[0] - statistics.median(np.diff(seconds)) if len(seconds) > 1 else 0.0  # compilation, or loading
+    curve = {"seconds": thinned([second - first for second in seconds]), "loss": thinned(losses)}
+    shape = [len(training), len(test), training.n_features, training.n_labels]
+    return found | {"epochs": epochs, "loss": losses[-1], "curve": curve, "shape": shape}
+
+
+def timed(run: Run, data: str, epochs: int, rounds: int) -> Result:
+    """Seconds of CPU per epoch, a median for each round; in a round each method has one short run, in alternating order.
+
+    The first epoch of a run is left out, and the first round, which compiles.
+    """
+    training, _ = prepared(run.data, data, run.quick)
+    found: dict[str, list[float]] = {method: [] for method in SAMPLED}
+    for seed in range(rounds + 1):
+        for method in SAMPLED[:: -1 if seed % 2 else 1]:
+            _, seconds, _ = timed_fit(training, method, options_of(data, method, epochs, seed))
+            if seed:
+                found[method].append(statistics.median(np.diff(seconds)))
+    return found
+
+
+def toy_trained(run: Run, method: str, iterations: int) -> Result:
+    """One run on the synthetic data."""
+    training, counts = toy()
+    epochs = epochs_of(len(training), TOY["batch_size"], iterations)
+    sizes = {name: TOY[name] for name in ("negatives", "batch_size")}
+    classifier, seconds, losses = timed_fit(training, method, PROTOCOL | {"sampler": "uniform", **sizes, "epochs": epochs})
+    bias = classifier.arrays["bias"].astype(np.float64)
+    p, truth = np.exp(bias - bias.max()), counts / counts.sum()
+    p /= p.sum()
+    return {
+        "error": float(np.abs(p - truth).mean()), "bound": -losses[-1] * len(training), "classes": len(counts),
+        "best_bound": float((counts * np.log(truth)).sum()), "log_likelihood": float((counts * np.log(p)).sum()),
+        "epochs": epochs, "seconds_per_epoch": statistics.median(np.diff(seconds)) if epochs > 1 else 0.0,
+        "noise": float(np.sqrt(truth * (1 - truth) / len(training)).mean() * np.sqrt(2 / np.pi)),
+    }  # fmt: skip
+
+
+def penalised(run: Run, data: str, program: str, grid: list[float], iterations: int) -> Result:
+    """The exact softmax at the weight decay that is best on a tenth of the training rows."""
+    training, test = prepared(run.data, data, run.quick)
+    held, kept = np.split(np.random.default_rng(0).permutation(len(training)), [len(training) // 10])
+    of = fit_embedx if program == "embedx" else fit_sklearn
+    started = time.process_time()
+    tried = {l2: of(training.rows(kept), training.rows(held), l2, iterations) for l2 in grid}
+    chosen = max(tried, key=lambda l2: tried[l2]["log_likelihood"])
+    found = of(training, test, chosen, iterations)
+    seconds = time.process_time() - started
+    return found | {"l2": chosen, "seconds": seconds, "tried": {f"{k:g}": v for k, v in tried.items()}}
+
+
+def fit_embedx(training: Any, test: Any, l2: float, iterations: int) -> dict[str, float]:
     """Test log-likelihood and accuracy of embedx's exact softmax."""
     options = {"optimizer": "lbfgs", "l2": l2, "max_iterations": iterations, "threads": 1}
-    return measured(common.fit(training, "softmax", options).classifier, test)
+    return metrics(fit(training, "softmax", options).classifier, test)
 
 
-def fit_sklearn(training: Labeled, test: Labeled, l2: float, iterations: int) -> dict[str, float]:
+def fit_sklearn(training: Any, test: Any, l2: float, iterations: int) -> dict[str, float]:
     """The same by scikit-learn, whose C is 1 / (rows · l2)."""
-    import warnings
-
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression(C=1 / (len(training) * l2), max_iter=iterations)
@@ -369,7 +308,159 @@ def fit_sklearn(training: Labeled, test: Labeled, l2: float, iterations: int) ->
     log_p = np.full((len(test), test.n_labels), -np.inf)  # a class may be absent from nine tenths of the rows
     log_p[:, model.classes_] = model.predict_log_proba(test.features.astype(np.float64))
     own = log_p[np.arange(len(test)), test.labels.ids]
-    return {
-        "log_likelihood": float(own[np.isfinite(own)].mean()),
-        "accuracy": float((log_p.argmax(axis=1) == test.labels.ids).mean()),
-    }
+    accuracy = float((log_p.argmax(axis=1) == test.labels.ids).mean())
+    return {"log_likelihood": float(own[np.isfinite(own)].mean()), "accuracy": accuracy}
+
+
+# ---- tables
+
+
+def runs_of(records: Records, name: str, method: str) -> list[Result]:
+    """The runs of table 3 that there are, a seed each."""
+    return [found for job in seeds(name, method, records.quick) if (found := records.get(job))]
+
+
+def spread(values: list[float], digits: int = 3) -> str:
+    """The mean, and half the range where there are several."""
+    half = (max(values) - min(values)) / 2
+    return f"{statistics.fmean(values):.{digits}f}" + (f" ± {half:.{digits}f}" if len(values) > 1 else "")
+
+
+def table_3(name: str) -> Any:
+    """Log-likelihood and accuracy of one data set."""
+
+    def made(records: Records) -> str:
+        rows, of = [], DATA[name]
+        for method, title in METHODS.items():
+            if found := runs_of(records, name, method):
+                clamped, free, accuracy = ([one[key] for one in found]
+                                           for key in ("log_likelihood_clamped", "log_likelihood", "accuracy"))  # fmt: skip
+                rows.append({
+                    "method": title,
+                    **beside("clamped", of.log_likelihood.get(method), statistics.fmean(clamped), told=spread(clamped)),
+                    "ours unclamped": spread(free),
+                    **beside("accuracy", of.accuracy.get(method), statistics.fmean(accuracy), told=spread(accuracy)),
+                    "runs": len(found),
+                })  # fmt: skip
+        return table(rows)
+
+    return made
+
+
+def shapes(records: Records) -> str:
+    """What was trained on, in the paper and here."""
+    rows = []
+    for name, of in DATA.items():
+        found = [one for method in METHODS for one in runs_of(records, name, method)]
+        for whose, shape in (("paper", of.shape), ("ours", found[0]["shape"])) if found else ():
+            steps = of.iterations if whose == "paper" else found[0]["epochs"] * -(-shape[0] // of.batch)
+            row = dict(zip(("training rows", "test rows", "features", "classes"), (f"{n:,}" for n in shape), strict=True))
+            error = "" if whose == "paper" else number(statistics.fmean(one["log_likelihood_standard_error"] for one in found))
+            rows.append({"data": of.title, "": whose, **row, "batch": of.batch, "negatives": of.negatives,
+                         "iterations": f"{steps:,}", "standard error by the choice of test rows": error})  # fmt: skip
+    return table(rows)
+
+
+def bounds(records: Records) -> str:
+    """The bound of the last epoch beside the exact log-likelihood of the same model on the training rows."""
+    return table([
+        {"data": of.title, "method": METHODS[method], "bound of the last epoch": number(-run["loss"]),
+         "log-likelihood of the training rows": number(run["training_log_likelihood"]),
+         "gap": number(run["training_log_likelihood"] + run["loss"])}
+        for name, of in DATA.items() for method in ("ove", "ar", "softmax") for run in runs_of(records, name, method)[:1]
+    ])  # fmt: skip
+
+
+def times(records: Records) -> str:
+    """Seconds per epoch, and their ratio to one-vs-each in the same round."""
+    rows = []
+    for name, of in DATA.items():
+        found = records.get(timing(name, records.quick))
+        for method in SAMPLED if found else ():
+            low, ours, high = np.quantile(ratios := np.divide(found[method], found["ove"]), (0.25, 0.5, 0.75))
+            rows.append({
+                "data": of.title, "method": METHODS[method], "paper": f"{of.seconds[method]:.3g} s",
+                "ours": f"{statistics.median(found[method]):.3g} s",
+                **beside("relative to OVE", of.seconds[method] / of.seconds["ove"], float(ours), 2),
+                "middle half": f"{low:.2f} to {high:.2f}", "rounds": len(ratios),
+            })  # fmt: skip
+    return table(rows)
+
+
+def toy_table(records: Records) -> str:
+    """Section 4.1."""
+    return table([
+        {"method": METHODS[method], "mean abs. error: paper": f"{error:.2e}", "ours": f"{found['error']:.2e}",
+         "difference": f"{found['error'] - error:+.1e}", "bound: paper": f"{bound:.3g}", "our bound": f"{found['bound']:.4g}",
+         "best possible": f"{found['best_bound']:.4g}", "an epoch: paper": f"{seconds:.1f} s",
+         "our epoch": f"{found['seconds_per_epoch']:.1f} s", "classes": f"{found['classes']:,}",
+         "iterations": f"{found['epochs'] * 600:,}", "sampling error of the labels": f"{found['noise']:.1e}"}
+        for method, (error, bound, seconds) in TOY_PRINTED.items() if (found := records.get(on_toy(method, records.quick)))
+    ])  # fmt: skip
+
+
+def why(records: Records) -> str:
+    """Each variant beside the protocol's run of the same seed."""
+    return table([
+        {"method": METHODS[method], "changed": told, "paper": number(DATA["bibtex"].log_likelihood[method]),
+         "ours, clamped": number(found["log_likelihood_clamped"]), "accuracy": number(found["accuracy"]),
+         "bound of the last epoch": number(-found["loss"])}
+        for method, variants in WHY.items() for told, changes in [("as in table 3", RANDOM), *variants]
+        if (found := records.get(one("bibtex", method, 1, records.quick, **changes)))
+    ])  # fmt: skip
+
+
+def early(records: Records) -> str:
+    """Omniglot after ever more iterations."""
+    return table([
+        {"method": METHODS[method], "iterations": f"{n:,}", "test rows, clamped": number(found["log_likelihood_clamped"]),
+         "accuracy": number(found["accuracy"]), "training rows": number(found["training_log_likelihood"])}
+        for method in ("softmax", "ove", "ar") for n in (*EARLY, DATA["omniglot"].run)
+        if (found := records.get(one("omniglot", method, 1, records.quick, n, **RANDOM)))
+    ])  # fmt: skip
+
+
+def best_table(records: Records) -> str:
+    """The exact softmax as well as it can be had."""
+    return table([
+        {"data": DATA[name].title, "best of": program, "l2": f"{found['l2']:g}",
+         **beside("log-likelihood", DATA[name].log_likelihood["softmax"], found["log_likelihood"]),
+         **beside("accuracy", DATA[name].accuracy["softmax"], found["accuracy"]), "CPU, all fits": f"{found['seconds']:.0f} s"}
+        for name in L2 for program in PROGRAMS if (found := records.get(best(name, program, records.quick)))
+    ])  # fmt: skip
+
+
+def plot(records: Records) -> Any:
+    """Figure 2: the bound of an example against seconds of CPU."""
+    there = [name for name in DATA if any(runs_of(records, name, method) for method in ("ove", "ar"))]
+    if not there:
+        return None
+    picture, panels = figure(10, 3.2, len(there), dpi=90)
+    for panel, name in zip(panels, there, strict=True):
+        lowest, highest = 0.0, -1e9
+        for method in ("ove", "ar"):
+            for run in runs_of(records, name, method)[:1]:
+                bound = -np.array(run["curve"]["loss"])
+                panel.plot(run["curve"]["seconds"], bound, label=METHODS[method])
+                lowest, highest = min(lowest, float(np.quantile(bound, 0.1))), max(highest, float(bound.max()))
+        for run in runs_of(records, name, "softmax")[:1]:
+            panel.axhline(run["training_log_likelihood"], color="black", linestyle="--", linewidth=1, label="exact softmax")
+            highest = max(highest, run["training_log_likelihood"])
+        panel.set(title=DATA[name].title, xlabel="seconds of CPU", ylim=(lowest * 1.2 - 1e-3, highest * 0.8))
+        panel.legend(loc="lower right", fontsize=7)
+    panels[0].set_ylabel("bound of an example, nats")
+    return picture
+
+
+EXPERIMENT = Experiment(
+    name="papers-augment-and-reduce",
+    title="Augment and reduce (Ruiz, Titsias, Dieng & Blei 2018), repeated",
+    choices={"section": (*DATA, "time", "toy", "why", "best")},
+    packages=("scipy", "scikit-learn"),
+    jobs=jobs,
+    measure=measure,
+    tables={"data": shapes, **{name: table_3(name) for name in DATA}, "bounds": bounds, "times": times, "toy": toy_table,
+            "why": why, "early": early, "best": best_table},
+    plots={"": plot},
+    mixed=True,
+)  # fmt: skip

@@ -7,36 +7,29 @@
     words        skip-gram on the collapsed objective: held-out likelihood against time and multiply-adds
     recall       how much of the gradient is on the rows that would be found, by blocks and rows looked at
 
-`--only` takes sections, contenders and optimizers; by default all sections and contenders, and adagrad. `--corpus` is the text
-of next-word. What a run trains on is cut into legs, each a call of `classify.train` that goes on from the one before. Measuring
-takes place between legs and does not count as training. The page is papers_ldgs_page.py.
+What a run trains on is cut into legs, each a call of `classify.train` that goes on from the one before. Measuring takes place
+between legs and does not count as training.
 """
 
-import contextlib
 import dataclasses
 import functools
-import os
+import math
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import papers_ldgs_data as sources
-import papers_ldgs_page as page
-import papers_ldgs_recall as recall
-import papers_ldgs_words as words
-from embedx.compiled import cache_home
-from embedx.engine.trainer import Outcome, Tally, usable_cores
-from papers_common import Classifier, Labeled, Records, commit
 
-from embedx import classify, objectives
-from embedx.errors import DivergedError
-from embedx.evaluation.labels import LabelMetrics
-from embedx.labeled.known import Known
-
-SECTIONS = ("next-word", "faces", "documents", "speed", "words", "recall")
-CORPUS = "corpora/enwiki-20190720-s1.text8.gz"  # in the folder of the data
+from eval import corpus, papers
+from eval import papers_ldgs_data as sources
+from eval import papers_ldgs_recall as recall
+from eval import papers_ldgs_words as words
+from eval.experiment import Experiment, Run
+from eval.page import DASH, figure, number, table, target
+from eval.records import Job, Records, Result
+from eval.under_test import DivergedError, LabelMetrics, cache_home, objectives, usable_cores
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,13 +53,14 @@ CONTENDERS = {
     "ldgs": Contender("ldgs", (*SEARCH, "blocks"), later={"warm_up": 0}),
 }
 BATCHES = (100, 400, 1000)  # for large matrix products
+LARGEST_SCORES = 1 << 29  # floats of a batch's scores
 OPTIMIZERS = {
     "adagrad": {"optimizer": "adagrad", "schedule": "constant"},
     "sgd": {"optimizer": "sgd", "schedule": "inverse"},  # the paper's 1/(1 + t), t in epochs
 }
 RATES = {"adagrad": (0.03, 0.1, 0.3), "sgd": (0.1, 1.0, 10.0)}  # and on by STEP where the best one is at an end
-KEPT = "adagrad"  # what the classifiers are trained by that recall is measured on
 STEP = {"adagrad": 3.0, "sgd": 10.0}
+KEPT = "adagrad"  # what is measured unless another is asked for, and what recall is measured on
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,80 +93,161 @@ DOCUMENTS = Task(
     epochs=(0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 7, 10), smoothing=5.0, blocks=4, hidden=sources.DIM,
 )  # fmt: skip
 TASKS = {"next-word": NEXT_WORD, "faces": FACES, "documents": DOCUMENTS}
+RECALLED = {"data": ("next-word", "documents"), "contenders": ("softmax, best batch", "margin, best batch")}
+
+FULL = {
+    "corpus": None,  # a text, or the name of one that comes with a recipe
+    "seconds": 900.0,  # of training for each curve
+    "rate_seconds": 30.0,  # of training for each rate
+    "positions": (500_000, 20_000, 0.01),  # of next-word: for training, for test, share of the text held out
+    "identities": 20_000,
+    "documents": (50_000, 200_000, 300_000),  # made-up documents, words, labels
+    "speed_faces": (200_000, 670_000),
+    "timed": 2_000,  # examples
+    "repetitions": 3,  # turns of timing
+    "validation": 5_000,  # rows by which rates are chosen
+    "curve_rows": 10_000,  # test rows between legs; at the end all of them
+    "recall_rows": 200,
+    "most_rates": 7,
+    "n_words": 20_000,  # of the section words: so many that an exact iteration takes seconds
+}
+QUICK = {
+    "seconds": 1.0, "rate_seconds": 0.1, "positions": (3_000, 300, 0.1), "identities": 300, "documents": (1_000, 2_000, 500),
+    "speed_faces": (2_000,), "timed": 100, "repetitions": 1, "validation": 300, "curve_rows": 300, "recall_rows": 20,
+    "most_rates": 4, "n_words": 200,
+}  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
-class Sizes:
-    """How much of everything."""
-
-    positions: tuple[int, int, float] = (500_000, 20_000, 0.01)  # for training, for test, share of the text held out
-    identities: int = 20_000
-    documents: tuple[int, int, int] = (50_000, 200_000, 300_000)  # documents, words, labels
-    speed_faces: tuple[int, ...] = (200_000, 670_000)
-    timed: int = 2_000  # examples
-    repetitions: int = 3  # turns of timing
-    validation: int = 5_000  # rows by which rates are chosen
-    curve_rows: int = 10_000  # test rows between legs; at the end all of them
-    rate_seconds: float = 30.0  # of training for each rate
-    most_seconds: float = 900.0  # of training for each curve
-    recall_rows: int = 200
-    most_rates: int = 7
-    largest_scores: int = 1 << 29  # floats of a batch's scores
+# ---- the jobs
 
 
-QUICK = Sizes((3_000, 300, 0.1), 300, (1_000, 2_000, 500), (2_000,), 100, 1, 300, 300, 0.5, 1.0, 20, 4)
+def jobs(run: Run) -> Iterator[Job]:
+    for section in run.chosen("section"):
+        if section in TASKS:
+            yield from curve_jobs(run, section)
+        elif section == "speed":
+            yield from speed_jobs(run)
+        elif section == "words":
+            yield from words.jobs(run.settings.n_words)
+        else:
+            yield from recall_jobs(run)
 
 
-# ---- how good
+def curve_jobs(run: Run, section: str) -> Iterator[Job]:
+    """Of each contender the rates, and the curve at the best of them."""
+    yield {"section": section, "what": "facts"}
+    for optimizer in [name for name in OPTIMIZERS if run.asked_for(name)] or [KEPT]:
+        for name in run.chosen("contender"):
+            if CONTENDERS[name].batch is None:
+                yield batches_job(section, CONTENDERS[name].objective, optimizer)
+            key = {"section": section, "contender": name, "optimizer": optimizer}
+            rates = list(RATES[optimizer])
+            while rates:
+                yield from (key | {"what": "rate", "rate": rate} for rate in rates)
+                tried, rates = achieved(run.records, key), []
+                best = best_rate(tried)
+                if len(tried) < run.settings.most_rates and best in (min(tried), max(tried)):
+                    rates = [float(f"{best / STEP[optimizer] if best == min(tried) else best * STEP[optimizer]:.1g}")]
+            yield key | {"what": "curve"}
 
 
-def measured(classifier: Classifier, data: Labeled, multilabel: bool) -> dict[str, float]:
-    """Accuracy, top-5 accuracy and mean reciprocal rank, ties counted against; of several labels P@1, 3 and 5."""
-    block = max(1, (1 << 25) // data.n_labels)
-    starts = range(0, len(data), block)
-    if multilabel:
-        metrics = LabelMetrics(data.n_labels)
-        for start in starts:
-            rows = np.arange(start, min(start + block, len(data)))
-            metrics.add(None, classifier.scores(data.features[rows]), data.labels.rows(rows))
-        return {name: value for name, value in metrics.result().items() if name.startswith("p@")}
-    ranks = []
-    for start in starts:
-        y = data.labels.ids[start : start + block]
-        z = classifier.scores(data.features[start : start + block])
-        ranks.append((z >= z[np.arange(len(y)), y][:, None]).sum(axis=1))  # 1 is best
-    rank = np.concatenate(ranks)
-    return {
-        "accuracy": float((rank == 1).mean()),
-        "top-5": float((rank <= 5).mean()),
-        "reciprocal rank": float((1 / rank).mean()),
-    }
+def batches_job(section: str, objective: str, optimizer: str) -> Job:
+    return {"section": section, "what": "batches", "objective": objective, "optimizer": optimizer}
+
+
+def achieved(records: Records, key: Job) -> dict[float, float]:
+    """By rate; -1 where training diverged."""
+    found = records.find(**key, what="rate")
+    return {each["job"]["rate"]: -1.0 if (value := each["result"]["measure"]) is None else value for each in found}
+
+
+def best_rate(tried: dict[float, float]) -> float:
+    """The rate that achieved most, of several the smallest."""
+    return min(rate for rate, value in tried.items() if value == max(tried.values()))
+
+
+def speed_jobs(run: Run) -> Iterator[Job]:
+    """Turn by turn; the exact ones with every batch that fits in memory."""
+    cores, own = usable_cores(), run.settings
+    cases = [("faces", n_labels, threads) for n_labels in own.speed_faces for threads in sorted({1, cores})]
+    for what, n_labels, threads in [*cases, ("documents", own.documents[2], cores)]:
+        for turn in range(own.repetitions):
+            for name in run.chosen("contender"):
+                for batch in [CONTENDERS[name].batch] if CONTENDERS[name].batch else BATCHES:
+                    if batch * n_labels <= LARGEST_SCORES:
+                        yield {"section": "speed", "what": what, "contender": name, "labels": n_labels, "threads": threads,
+                               "batch": batch, "turn": turn}  # fmt: skip
+
+
+def recall_jobs(run: Run) -> Iterator[Job]:
+    """On the classifiers that curves ended with, by the exact gradient of the loss that trained them."""
+    for section in RECALLED["data"]:
+        for name in RECALLED["contenders"]:
+            if name in run.chosen("contender") and kept(run, section, name).exists():
+                for blocks in recall.BLOCKS:
+                    for by in recall.SEARCHES:
+                        yield {"section": "recall", "data": section, "contender": name, "blocks": blocks, "by": by}
+
+
+def measure(run: Run, job: Job) -> Result:
+    match job:
+        case {"section": "words"}:
+            return words.measure(job, text_of(run), run.quick, run.settings.seconds)
+        case {"section": "speed"}:
+            return time_of(run, job)
+        case {"section": "recall"}:
+            return recall_of(run, job)
+        case {"what": "facts"}:
+            return data_of(run, job["section"]).facts()
+        case {"what": "batches"}:
+            return times_of_batches(run, job)
+        case {"what": "rate"}:
+            return at_rate(run, job)
+        case _:
+            return at_best_rate(run, job)
+
+
+# ---- data
+
+
+def text_of(run: Run) -> str:
+    """The corpus that was named, or the one among the data; in a trial run a little of it, or a sample that is always there."""
+    if not run.quick:
+        return str(corpus.of(run))
+    if not run.settings.corpus and not run.has_data:
+        return sources.SAMPLE
+    if "text" not in run.files:
+        corpus.unpacked(run)
+    return run.files["text"]
+
+
+@functools.lru_cache(maxsize=1)  # one at a time
+def data_of(run: Run, name: str, n_labels: int = 0) -> sources.Data:
+    """What a section is about; of so many labels, if these are given, to time steps on."""
+    own = run.settings
+    if name == "next-word":
+        return sources.next_word(text_of(run), *own.positions, run.quick)
+    if name == "faces":
+        return sources.some_faces(n_labels, 2 * own.timed) if n_labels else sources.faces(own.identities)
+    if n_labels:
+        return sources.documents(*own.documents[:2], n_labels)
+    if run.quick and not run.has_data:
+        return sources.documents(*own.documents, n_test=200)
+    return sources.eurlex(run.data, run.quick)
 
 
 # ---- training
 
 
-def fit(data: Labeled, objective: str, options: dict[str, Any], start: classify.Trained | None = None) -> classify.Trained:
+def fit(data: Any, objective: str, options: dict[str, Any], start: Any = None) -> Any:
     """One leg."""
-    found = objectives.find(objective)
-    made = found(found.Settings.from_options(options))
-    return classify.train(data, made, classify.ClassifySettings.from_options(options), start=start)
+    return papers.fit(data, objective, options, start=start)
 
 
-def warm_up(data: Labeled, objective: str, options: dict[str, Any]) -> None:
+def warm_up(data: Any, objective: str, options: dict[str, Any]) -> None:
     """Train on a few rows, so that kernels are compiled and loaded before the clock runs."""
     few = {"schedule": "constant", "epochs": 1, "learning_rate": 1e-3}
     fit(data.rows(np.arange(min(len(data), 20))), objective, options | few)
-
-
-def known_rows(data: sources.Data, objective: str) -> classify.Trained:
-    """A run to go on from, with the arrays of `data.start`."""
-    training = data.training
-    counts = np.maximum(np.bincount(training.labels.ids, minlength=training.n_labels), 1)
-    found = objectives.find(objective)
-    known = Known(training.n_features, training.n_labels)
-    classifier = Classifier(found(found.Settings()), dict(data.start or {}), known, counts)
-    return classify.Trained(classifier, Outcome(Tally(), 0.0, 0.0, None, None))
 
 
 def legs(n: int, epochs: tuple[float, ...], seed: int) -> Iterator[tuple[float, np.ndarray]]:
@@ -189,18 +264,14 @@ def legs(n: int, epochs: tuple[float, ...], seed: int) -> Iterator[tuple[float, 
 
 
 def curve(
-    data: Labeled,
-    contender: Contender,
-    options: dict[str, Any],
-    epochs: tuple[float, ...],
-    most_seconds: float,
-    measure: Callable[[Classifier], dict[str, float]],
-) -> tuple[list[dict[str, float]], classify.Trained | None]:
+    data: Any, contender: Contender, options: dict[str, Any], epochs: tuple[float, ...], most_seconds: float,
+    measure: Callable[[Any], dict[str, float]],
+) -> tuple[list[dict[str, float]], Any]:  # fmt: skip
     """What is measured after each leg, with the epochs, examples and seconds of training so far; ends before it takes longer.
 
     `seconds` are those of the trainer, `whole` those of all calls, with setting up and checking. None if it diverged.
     """
-    trained: classify.Trained | None = None
+    trained = None
     points: list[dict[str, float]] = []
     examples, seconds, whole = 0, 0.0, 0.0
     warm_up(data, contender.objective, options)
@@ -221,237 +292,388 @@ def curve(
     return points, trained
 
 
-@contextlib.contextmanager
-def blas_threads(n: int) -> Iterator[None]:
-    """No more threads in matrix products than this; scikit-learn brings the package."""
-    from threadpoolctl import threadpool_limits
+def options_of(run: Run, name: str, section: str, n_labels: int, optimizer: str, batch: int) -> dict[str, Any]:
+    """All settings of a contender but the rate."""
+    task = TASKS[section]
+    given = task.settings(n_labels)
+    hidden = {"hidden": task.hidden} if task.hidden else {}
+    taken = {each: given[each] for each in CONTENDERS[name].takes}
+    return {"batch_size": batch, "threads": usable_cores(), **OPTIMIZERS[optimizer], **hidden, **taken}
 
-    with threadpool_limits(n):
-        yield
+
+def chosen_options(run: Run, job: Job, n_labels: int) -> dict[str, Any]:
+    """The same, with the batch that takes the least time per example where it is to be the best."""
+    section, name, optimizer = job["section"], job["contender"], job["optimizer"]
+    batch = CONTENDERS[name].batch
+    if batch is None:
+        timed = (run.records.get(batches_job(section, CONTENDERS[name].objective, optimizer)) or {})["seconds"]
+        batch = int(min(timed, key=lambda each: timed[each]))
+    return options_of(run, name, section, n_labels, optimizer, batch)
 
 
-class Lab:
-    """The experiments: each asks for its records, measures what is not there, and is told by the page afterwards."""
+def accuracy_of(classifier: Any, data: Any, multilabel: bool) -> dict[str, float]:
+    """Accuracy, top-5 accuracy and mean reciprocal rank, ties counted against; of several labels P@1, 3 and 5."""
+    block = max(1, (1 << 25) // data.n_labels)
+    starts = range(0, len(data), block)
+    if multilabel:
+        metrics = LabelMetrics(data.n_labels)
+        for start in starts:
+            rows = np.arange(start, min(start + block, len(data)))
+            metrics.add(None, classifier.scores(data.features[rows]), data.labels.rows(rows))
+        return {name: value for name, value in metrics.result().items() if name.startswith("p@")}
+    ranks = []
+    for start in starts:
+        y = data.labels.ids[start : start + block]
+        z = classifier.scores(data.features[start : start + block])
+        ranks.append((z >= z[np.arange(len(y)), y][:, None]).sum(axis=1))  # 1 is best
+    rank = np.concatenate(ranks)
+    return {
+        "accuracy": float((rank == 1).mean()), "top-5": float((rank <= 5).mean()), "reciprocal rank": float((1 / rank).mean())
+    }  # fmt: skip
 
-    def __init__(
-        self, data: Path, records: Records, wanted: set[str], corpus: str, quick: bool, seconds: float | None = None
-    ) -> None:
-        self.folder, self.records, self.corpus, self.quick = data, records, corpus, quick
-        self.sizes = QUICK if quick else Sizes()
-        if seconds is not None:
-            few = min(self.sizes.rate_seconds, seconds / 8)
-            self.sizes = dataclasses.replace(self.sizes, most_seconds=seconds, rate_seconds=few)
-        self.threads = usable_cores()
-        named = wanted & CONTENDERS.keys() or CONTENDERS.keys()
-        self.contenders = [name for name in CONTENDERS if name in named and CONTENDERS[name].objective in objectives.OBJECTIVES]
-        self.optimizers = [name for name in OPTIMIZERS if name in wanted] or [KEPT]
-        self.data = functools.lru_cache(maxsize=1)(self._data)  # one at a time
 
-    def get(self, measure: Callable[[], dict[str, Any]] | None, **key: Any) -> dict[str, Any] | None:
-        def noted() -> dict[str, Any]:
-            assert measure is not None
-            return measure() | {"commit": commit()}
+# ---- measurements: accuracy against time
 
-        return self.records.get(key, noted if measure is not None else None)
 
-    def _data(self, name: str, n_labels: int = 0) -> sources.Data:
-        sizes = self.sizes
-        if name == "next-word":
-            return sources.next_word(self.corpus, *sizes.positions, self.quick)
-        if name == "faces":
-            return sources.some_faces(n_labels, 2 * sizes.timed) if n_labels else sources.faces(sizes.identities)
-        if n_labels:
-            n, n_words, _ = sizes.documents
-            return sources.documents(n, n_words, n_labels)
-        if self.quick and not (self.folder / "eurlex-4.3k").is_dir():
-            return sources.documents(*sizes.documents, n_test=200)
-        return sources.eurlex(self.folder)
+def times_of_batches(run: Run, job: Job) -> Result:
+    """Seconds per example of an exact objective by batch."""
+    section, objective, data = job["section"], job["objective"], data_of(run, job["section"]).training
+    name = next(each for each, contender in CONTENDERS.items() if contender.objective == objective)
+    seconds = {}
+    for batch in BATCHES:
+        options = options_of(run, name, section, data.n_labels, job["optimizer"], batch) | {"learning_rate": 1e-3}
+        if not seconds:
+            warm_up(data, objective, options | {"batch_size": 10})
+        rows = np.arange(min(len(data), max(run.settings.timed, 2 * batch)))
+        seconds[str(batch)] = fit(data.rows(rows), objective, options | {"epochs": 1}).outcome.seconds / len(rows)
+    return {"seconds": seconds}
 
-    def options(self, name: str, task: Task, n_labels: int, optimizer: str, batch: int) -> dict[str, Any]:
-        """All settings of a contender but the rate."""
-        given = task.settings(n_labels)
-        taken = {each: given[each] for each in CONTENDERS[name].takes}
-        hidden = {"hidden": task.hidden} if task.hidden else {}
-        return {"batch_size": batch, "threads": self.threads, **OPTIMIZERS[optimizer], **hidden, **taken}
 
-    # ---- accuracy against time
+def at_rate(run: Run, job: Job) -> Result:
+    """What a rate achieves on validation rows after once through a share of the others, if the time allows."""
+    section, own, task = job["section"], run.settings, TASKS[job["section"]]
+    data = data_of(run, section).training
+    order = np.random.default_rng(2).permutation(len(data))
+    training = data.rows(order[: int(task.tuned_on * len(data))])
+    watched = data.rows(order[len(training) :][: own.validation])
+    options = chosen_options(run, job, data.n_labels)
+    now, most = options | {"learning_rate": job["rate"]}, min(own.rate_seconds, own.seconds / 8)
+    points, trained = curve(training, CONTENDERS[job["contender"]], now, tuple(np.arange(1, 9) / 8), most, lambda _: {})
+    found = accuracy_of(trained.classifier, watched, task.multilabel)[task.tuned_by] if trained else None
+    return {"measure": found, "points": points[-1:], "options": options}
 
-    def curves(self, section: str) -> None:
-        for optimizer in self.optimizers:
-            for name in self.contenders:
-                self.curve(section, name, optimizer)
 
-    def curve(self, section: str, name: str, optimizer: str) -> dict[str, Any] | None:
-        """The curve of one contender at its best rate; the classifier is kept for `recall`."""
-        task, contender = TASKS[section], CONTENDERS[name]
-
-        def measure() -> dict[str, Any]:
-            data = self.data(section)
-            self.get(data.facts, section=section, what="facts")
-            batch = contender.batch or self.best_batch(section, contender.objective, optimizer)
-            options = self.options(name, task, data.training.n_labels, optimizer, batch)
-            tried = self.rates(section, name, optimizer, options)
-            options["learning_rate"] = page.best_rate(tried)
-            few = data.test.rows(np.random.default_rng(3).permutation(len(data.test))[: self.sizes.curve_rows])
-            points, trained = curve(
-                data.training, contender, options, task.epochs, self.sizes.most_seconds,
-                lambda classifier: measured(classifier, few, task.multilabel),
-            )  # fmt: skip
-            final = measured(trained.classifier, data.test, task.multilabel) if trained else None
-            if trained and optimizer == KEPT:
-                self.keep(section, name, trained.classifier)
-            return {"options": options, "curve_rows": len(few), "test_rows": len(data.test), "points": points, "final": final}
-
-        return self.get(measure, section=section, what="curve", contender=name, optimizer=optimizer)
-
-    def best_batch(self, section: str, objective: str, optimizer: str) -> int:
-        """The batch with which an exact objective takes the least time per example."""
-        name = next(each for each, contender in CONTENDERS.items() if contender.objective == objective)
-
-        def measure() -> dict[str, Any]:
-            data = self.data(section).training
-            seconds = {}
-            warm_up(data, objective, self.options(name, TASKS[section], data.n_labels, optimizer, 10))
-            for batch in BATCHES:
-                options = self.options(name, TASKS[section], data.n_labels, optimizer, batch) | {"learning_rate": 1e-3}
-                rows = np.arange(min(len(data), max(self.sizes.timed, 2 * batch)))
-                trained = fit(data.rows(rows), objective, options | {"epochs": 1})
-                seconds[str(batch)] = trained.outcome.seconds / len(rows)
-            return {"seconds": seconds}
-
-        found = self.get(measure, section=section, what="batches", objective=objective, optimizer=optimizer)
-        assert found is not None
-        return int(min(found["seconds"], key=lambda batch: found["seconds"][batch]))
-
-    def rates(self, section: str, name: str, optimizer: str, options: dict[str, Any]) -> dict[str, float]:
-        """What each rate achieves on validation rows after once through a share of the others, if the time allows."""
-        data, task = self.data(section).training, TASKS[section]
-        order = np.random.default_rng(2).permutation(len(data))
-        training = data.rows(order[: int(task.tuned_on * len(data))])
-        watched = data.rows(order[len(training) :][: self.sizes.validation])
-        parts = tuple(np.arange(1, 9) / 8)
-
-        def of(rate: float) -> float:
-            def measure() -> dict[str, Any]:
-                points, trained = curve(
-                    training, CONTENDERS[name], options | {"learning_rate": rate}, parts, self.sizes.rate_seconds, lambda _: {}
-                )
-                found = measured(trained.classifier, watched, task.multilabel)[task.tuned_by] if trained else None
-                return {"measure": found, "points": points[-1:], "options": options}
-
-            key = {"section": section, "what": "rate", "contender": name, "optimizer": optimizer, "rate": rate}
-            found = self.get(measure, **key) or {}
-            return -1.0 if found["measure"] is None else found["measure"]
-
-        tried = {rate: of(rate) for rate in RATES[optimizer]}
-        while len(tried) < self.sizes.most_rates and (best := page.best_rate(tried)) in (min(tried), max(tried)):
-            following = best / STEP[optimizer] if best == min(tried) else best * STEP[optimizer]
-            following = float(f"{following:.1g}")
-            tried[following] = of(following)
-        return tried
-
-    def kept(self, section: str, name: str) -> Path:
-        """Where the classifier lies that a curve ended with."""
-        quick = "-quick" if self.quick else ""
-        return cache_home() / "eval" / f"ldgs{quick}-{section}-{name.replace(', ', '-').replace(' ', '-')}.npz"
-
-    def keep(self, section: str, name: str, classifier: Classifier) -> None:
-        file = self.kept(section, name)
+def at_best_rate(run: Run, job: Job) -> Result:
+    """The curve of one contender at its best rate; the classifier is kept for `recall`."""
+    section, task, data = job["section"], TASKS[job["section"]], data_of(run, job["section"])
+    options = chosen_options(run, job, data.training.n_labels)
+    key = {name: job[name] for name in ("section", "contender", "optimizer")}
+    options["learning_rate"] = best_rate(achieved(run.records, key))
+    few = data.test.rows(np.random.default_rng(3).permutation(len(data.test))[: run.settings.curve_rows])
+    points, trained = curve(
+        data.training, CONTENDERS[job["contender"]], options, task.epochs, run.settings.seconds,
+        lambda classifier: accuracy_of(classifier, few, task.multilabel),
+    )  # fmt: skip
+    final = accuracy_of(trained.classifier, data.test, task.multilabel) if trained else None
+    if trained and job["optimizer"] == KEPT:
+        file = kept(run, section, job["contender"])
         file.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(file, **classifier.arrays)
-
-    # ---- time per example
-
-    def speed(self) -> None:
-        cores = [1, self.threads] if self.threads > 1 else [1]
-        for n_labels in self.sizes.speed_faces:
-            for threads in cores:
-                self.timed("faces", n_labels, threads)
-        self.timed("documents", self.sizes.documents[2], self.threads)
-
-    def timed(self, section: str, n_labels: int, threads: int) -> None:
-        """Seconds per example of each contender, turn by turn; the exact ones with every batch that fits in memory."""
-        for turn in range(self.sizes.repetitions):
-            for name in self.contenders:
-                contender = CONTENDERS[name]
-                for batch in [contender.batch] if contender.batch else BATCHES:
-                    if (batch or 0) * n_labels > self.sizes.largest_scores:
-                        continue
-                    key = {"contender": name, "labels": n_labels, "threads": threads, "batch": batch, "turn": turn}
-                    measure = functools.partial(self.time_of, section, name, n_labels, threads, int(batch or 0), turn)
-                    self.get(measure, section="speed", what=section, **key)
-
-    def time_of(self, section: str, name: str, n_labels: int, threads: int, batch: int, turn: int) -> dict[str, Any]:
-        """Of two runs, one of half as many examples and one of half as many more than are timed: what the difference takes.
-
-        So whatever a run does once is told apart; building an index is by its own clock.
-        """
-        data, task, n = self.data(section, n_labels), TASKS[section], self.sizes.timed
-        options = self.options(name, task, n_labels, "sgd", batch) | CONTENDERS[name].later
-        options |= {"learning_rate": 1e-3, "schedule": "constant", "epochs": 1, "threads": threads, "seed": turn + 1}
-        start = known_rows(data, CONTENDERS[name].objective)
-        rows = np.random.default_rng(turn).permutation(len(data.training))
-        seconds, whole, indexing = [], [], []
-        warm_up(data.training, CONTENDERS[name].objective, options)
-        with blas_threads(threads):
-            for many in (n // 2, n + n // 2):
-                began = time.monotonic()
-                trained = fit(data.training.rows(rows[:many]), CONTENDERS[name].objective, options, start)
-                whole.append(time.monotonic() - began)
-                indexing.append(float(trained.classifier.facts.get("index_seconds", 0.0)))
-                seconds.append(trained.outcome.seconds - indexing[-1])
-        an_example = (seconds[1] - seconds[0]) / n
-        once = seconds[0] + indexing[0] - an_example * (n // 2)
-        return {"seconds": an_example, "once": once, "whole": whole, "indexing": indexing, "options": options}
-
-    # ---- words
-
-    def words(self) -> None:
-        words.run(self.records, self.corpus, self.quick, self.sizes.most_seconds)
-
-    # ---- recall
-
-    def recall(self) -> None:
-        """On the classifiers of `next-word` and `documents`, by the exact gradient of the loss that trained them."""
-        for section in ("next-word", "documents"):
-            for name in ("softmax, best batch", "margin, best batch"):
-                if name in self.contenders and self.kept(section, name).exists():
-                    for blocks in recall.BLOCKS:
-                        for by in recall.SEARCHES:
-                            measure = functools.partial(self.recall_of, section, name, blocks, by)
-                            self.get(measure, section="recall", data=section, contender=name, blocks=blocks, by=by)
-
-    def recall_of(self, section: str, name: str, blocks: int, by: str) -> dict[str, Any]:
-        data, task = self.data(section).test, TASKS[section]
-        rows = np.random.default_rng(4).permutation(len(data))[: self.sizes.recall_rows]
-        arrays = dict(np.load(self.kept(section, name)))
-        x = data.features[rows]
-        h = np.asarray(x @ arrays["hidden"] if "hidden" in arrays else x, dtype=np.float32)
-        queries, table = recall.with_bias(h, arrays["output"], arrays["bias"])
-        found = objectives.find(CONTENDERS[name].objective)
-        objective = found(found.Settings.from_options(task.settings(data.n_labels)))
-        mass = recall.gradient_mass(objective, queries @ table.T, data.labels.rows(rows))
-        return {"by_share": recall.by_share(mass, recall.SEARCHES[by](table, queries), blocks), "rows": len(rows)}
+        np.savez(file, **trained.classifier.arrays)
+    return {"options": options, "curve_rows": len(few), "test_rows": len(data.test), "points": points, "final": final}
 
 
-def text_of(data: Path, corpus: str | None, quick: bool) -> str:
-    """The corpus that was named, or the one among the data; in a quick run a sample that is always there."""
-    usual = data.parent / CORPUS
-    return corpus or (sources.SAMPLE if quick else str(usual))
+def kept(run: Run, section: str, name: str) -> Path:
+    """Where the classifier lies that a curve ended with."""
+    quick = "-quick" if run.quick else ""
+    return cache_home() / "eval" / f"ldgs{quick}-{section}-{name.replace(', ', '-').replace(' ', '-')}.npz"
 
 
-def run(
-    data: Path, results: Path, only: list[str] | None, quick: bool, report_only: bool, corpus: str | None = None,
-    seconds: float | None = None,
-) -> None:  # fmt: skip
-    """Measure what `only` names, or everything, and write the page."""
-    name = "papers-ldgs" + ("-quick" if quick else "")
-    only = only or []
-    lab = Lab(data, Records(results / f"{name}.jsonl"), set(only), text_of(data, corpus, quick), quick, seconds)
-    for section in [] if report_only else [each for each in SECTIONS if each in only] or SECTIONS:
-        if section in TASKS:
-            lab.curves(section)
-        else:
-            getattr(lab, section)()
-    more = [words.part(lab.records, results / f"{name}-words.png")]
-    page.write(lab.records, results / f"{name}.md", page.Plan(CONTENDERS, TASKS, os.path.basename(lab.corpus)), more)
+# ---- measurements: time per example, recall
+
+
+def time_of(run: Run, job: Job) -> Result:
+    """Of two runs, one of half as many examples and one of half as many more than are timed: what the difference takes.
+
+    So whatever a run does once is told apart; building an index is by its own clock.
+    """
+    from threadpoolctl import threadpool_limits  # which scikit-learn brings
+
+    data, contender, n = data_of(run, job["what"], job["labels"]), CONTENDERS[job["contender"]], run.settings.timed
+    options = options_of(run, job["contender"], job["what"], job["labels"], "sgd", job["batch"]) | contender.later
+    options |= {"learning_rate": 1e-3, "schedule": "constant", "epochs": 1, "threads": job["threads"], "seed": job["turn"] + 1}
+    start = papers.start_from(data.training, contender.objective, dict(data.start or {}))
+    rows = np.random.default_rng(job["turn"]).permutation(len(data.training))
+    seconds, whole, indexing = [], [], []
+    warm_up(data.training, contender.objective, options)
+    with threadpool_limits(job["threads"]):
+        for many in (n // 2, n + n // 2):
+            began = time.monotonic()
+            trained = fit(data.training.rows(rows[:many]), contender.objective, options, start)
+            whole.append(time.monotonic() - began)
+            indexing.append(float(trained.classifier.facts.get("index_seconds", 0.0)))
+            seconds.append(trained.outcome.seconds - indexing[-1])
+    an_example = (seconds[1] - seconds[0]) / n
+    once = seconds[0] + indexing[0] - an_example * (n // 2)
+    return {"seconds": an_example, "once": once, "whole": whole, "indexing": indexing, "options": options}
+
+
+def recall_of(run: Run, job: Job) -> Result:
+    data, task = data_of(run, job["data"]).test, TASKS[job["data"]]
+    rows = np.random.default_rng(4).permutation(len(data))[: run.settings.recall_rows]
+    arrays = dict(np.load(kept(run, job["data"], job["contender"])))
+    x = data.features[rows]
+    h = np.asarray(x @ arrays["hidden"] if "hidden" in arrays else x, dtype=np.float32)
+    queries, output = recall.with_bias(h, arrays["output"], arrays["bias"])
+    found = objectives.find(CONTENDERS[job["contender"]].objective)
+    objective = found(found.Settings.from_options(task.settings(data.n_labels)))
+    mass = recall.gradient_mass(objective, queries @ output.T, data.labels.rows(rows))
+    propose = recall.SEARCHES[job["by"]](output, queries)
+    return {"by_share": recall.by_share(mass, propose, job["blocks"]), "rows": len(rows)}
+
+
+# ---- tables: accuracy against time
+
+
+def curves(records: Records, section: str) -> dict[tuple[str, str], Result]:
+    """The recorded curves by contender and optimizer."""
+    found = records.find(section=section, what="curve")
+    return {(each["job"]["contender"], each["job"]["optimizer"]): each["result"] for each in found}
+
+
+def short(x: float | None) -> str:
+    """Three digits, of seconds."""
+    return DASH if x is None else f"{x:.3g}" if x < 1000 else f"{x:,.0f}"
+
+
+def at_epoch(points: list[dict[str, float]], measure: str, epoch: float) -> float | None:
+    return next((point[measure] for point in points if point["epochs"] == epoch), None)
+
+
+def facts(records: Records) -> str:
+    rows = []
+    for section in TASKS:
+        if found := records.get({"section": section, "what": "facts"}):
+            counts = {name.replace("_", " "): f"{found[name]:,}" for name in ("rows", "test_rows", "features", "labels")}
+            rows.append({
+                "data": section, **counts, "labels in training rows": f"{found['labels_seen']:,}",
+                "labels a row": f"{found['labels_a_row']:.2f}", "most frequent one in": f"{100 * found['most_frequent']:.2f} %",
+            })  # fmt: skip
+    return table(rows)
+
+
+def curve_table(section: str) -> Callable[[Records], str]:
+    """How good each contender ends, how fast it is, and when it reaches nine tenths of what the best one has."""
+
+    def made(records: Records) -> str:
+        found, measure, rows = curves(records, section), TASKS[section].measure, []
+        level = 0.9 * max((each["final"][measure] for each in found.values() if each["final"]), default=0.0)
+        ends = {point["epochs"] for each in found.values() for point in each["points"]}
+        for (name, optimizer), each in found.items():
+            points, options = each["points"], each["options"]
+            row = {"contender": f"`{name}`", "optimizer": optimizer, "batch": options["batch_size"],
+                   "rate": f"{options['learning_rate']:g}"}  # fmt: skip
+            rows.append(row)
+            if not points or each["final"] is None:
+                row["examples/s"] = "diverged"
+                continue
+            last, when = points[-1], (point["seconds"] for point in points if point[measure] >= level)
+            row |= {"examples/s": short(last["examples"] / last["seconds"]), "epochs": number(last["epochs"], 2)}
+            row |= {"seconds": short(last["seconds"])} | {f"{kind}, end": number(end, 4) for kind, end in each["final"].items()}
+            for epoch in (1.0, 3.0, 10.0):
+                if epoch in ends:
+                    row[f"{measure} after {epoch:g} epochs"] = number(at_epoch(points, measure, epoch))
+            row[f"seconds to {measure} {level:.3f}"] = short(next(when, None))
+        return table(rows)
+
+    return made
+
+
+def rates_table(section: str) -> Callable[[Records], str]:
+    """What each rate achieved on validation rows."""
+
+    def made(records: Records) -> str:
+        tried: dict[tuple[str, str], dict[float, float | None]] = {}
+        for each in records.find(section=section, what="rate"):
+            job = each["job"]
+            tried.setdefault((job["contender"], job["optimizer"]), {})[job["rate"]] = each["result"]["measure"]
+        rates = sorted({rate for each in tried.values() for rate in each})
+        return table([
+            {"contender": f"`{name}`", "optimizer": optimizer}
+            | {f"{r:g}": "diverged" if r in each and each[r] is None else number(each.get(r)) for r in rates}
+            for (name, optimizer), each in tried.items()
+        ])  # fmt: skip
+
+    return made
+
+
+# ---- tables: time per example, recall, targets
+
+
+class Speed(NamedTuple):
+    """What a contender takes, with the batch that is its best: medians over turns."""
+
+    an_example: float  # seconds
+    once: float
+    batch: int
+    turns: int
+
+
+def speeds(records: Records, section: str, n_labels: int, threads: int) -> dict[str, Speed]:
+    """Of each contender."""
+    turns: dict[tuple[str, int], list[Result]] = {}
+    for each in records.find(section="speed", what=section, labels=n_labels, threads=threads):
+        turns.setdefault((each["job"]["contender"], each["job"]["batch"]), []).append(each["result"])
+    best: dict[str, Speed] = {}
+    for (name, batch), values in turns.items():
+        an_example, once = (statistics.median(value[each] for value in values) for each in ("seconds", "once"))
+        if name not in best or an_example < best[name].an_example:
+            best[name] = Speed(an_example, once, batch, len(values))
+    return best
+
+
+def speed_table(records: Records) -> str:
+    """The time per example beside ldgs."""
+    rows = []
+    cases = {tuple(each["job"][name] for name in ("what", "labels", "threads")) for each in records.find(section="speed")}
+    for section, n_labels, threads in sorted(cases):
+        found = speeds(records, section, n_labels, threads)
+        own = found.get("ldgs")
+        rows += [
+            {"data": section, "labels": f"{n_labels:,}", "threads": threads, "contender": f"`{name}`", "batch": each.batch,
+             "milliseconds an example": f"{1000 * each.an_example:.3f}", "seconds once": f"{each.once:.1f}",
+             "over `ldgs`": f"{each.an_example / own.an_example:.2f}" if own else DASH, "turns": each.turns}
+            for name, each in found.items()
+        ]  # fmt: skip
+    return table(rows)
+
+
+def recall_table(records: Records) -> str:
+    return table([
+        {"data": each["job"]["data"], "trained by": f"`{each['job']['contender']}`", "search": each["job"]["by"],
+         "blocks": each["job"]["blocks"], "looked at in each": f"{100 * point['share']:g} %",
+         "share of the gradient": number(point["recall"]), "rows found": f"{point['found']:,.0f}"}
+        for each in records.find(section="recall") for point in each["result"]["by_share"]
+    ])  # fmt: skip
+
+
+def faster(records: Records, section: str, n_labels: int, against: str, factor: float, promise: str) -> dict[str, str]:
+    """Whether ldgs takes so much less time per example, with all threads."""
+    threads = [
+        each["job"]["threads"] for each in records.find(section="speed", what=section, labels=n_labels, contender="ldgs")
+    ]
+    there = speeds(records, section, n_labels, max(threads, default=0))
+    if not {"ldgs", against} <= there.keys():
+        return target(promise, None)
+    ratio = there[against].an_example / there["ldgs"].an_example
+    return target(promise, f"{ratio:.1f} times", ratio >= factor)
+
+
+class Pair(NamedTuple):
+    """A measure of two contenders after as many epochs."""
+
+    first: float
+    second: float
+    epochs: float
+    rows: int  # of the test, that it was taken on
+
+    def told(self) -> str:
+        """The two, and the standard error of a share of so many rows."""
+        error = math.sqrt(self.second * (1 - self.second) / self.rows)
+        return f"{self.first:.4f} beside {self.second:.4f}, each ± {error:.4f}, after {self.epochs:g} epochs"
+
+
+def side_by_side(records: Records, section: str, names: tuple[str, str], measure: str) -> Pair | None:
+    """After as many epochs as both have; on all test rows if both end there."""
+    runs = [curves(records, section).get((name, KEPT)) for name in names]
+    if not all(run and run["final"] for run in runs):
+        return None
+    ends = [run["points"][-1]["epochs"] for run in runs]
+    shared = max(set.intersection(*({point["epochs"] for point in run["points"]} for run in runs)))
+    if ends == [shared, shared]:
+        return Pair(runs[0]["final"][measure], runs[1]["final"][measure], shared, runs[0]["test_rows"])
+    first, second = (at_epoch(run["points"], measure, shared) for run in runs)
+    return Pair(first, second, shared, runs[0]["curve_rows"])
+
+
+def targets(records: Records) -> str:
+    """A row for each target."""
+    ten, best = "200,000 faces: `ldgs` 10 times faster an example than exact `margin`, batch 10", "margin, best batch"
+    rows = [
+        faster(records, "faces", 200_000, "margin", 10, ten),
+        faster(records, "faces", 200_000, best, 3, "200,000 faces: 3 times faster than with its best batch"),
+        faster(records, "documents", 300_000, "margin", 10, "300,000 labels of documents: 10 times faster, batch 10"),
+    ]
+    for section, task in TASKS.items():
+        pair = side_by_side(records, section, ("ldgs", best), task.measure)
+        promise = f"{section}: `ldgs` ends within 1 % of exact `margin` in {task.measure}"
+        rows.append(target(promise, pair and pair.told(), pair and pair.first >= 0.99 * pair.second))
+        pair = side_by_side(records, section, ("mips", "ldgs"), task.measure)
+        promise = f"{section}: `mips` looks at as many rows and ends lower"
+        rows.append(target(promise, pair and pair.told(), pair and pair.first < pair.second))
+    return table(rows)
+
+
+# ---- pictures
+
+
+def plot_curves(section: str) -> Callable[[Records], Any]:
+    """Accuracy against seconds of training and against epochs."""
+
+    def drawn(records: Records) -> Any:
+        found, measure = curves(records, section), TASKS[section].measure
+        if not any(each["points"] for each in found.values()):
+            return None
+        picture, panels = figure(11, 4, 2, dpi=70, sharey=True)
+        for (name, optimizer), each in found.items():
+            label = name if optimizer == KEPT else f"{name}, {optimizer}"
+            style = {"color": COLORS.get(name.split(",")[0]), "ls": "--" if "," in name else "-"}
+            style["marker"] = "." if optimizer == KEPT else "x"
+            for axis, x in zip(panels, ("seconds", "epochs"), strict=True):
+                axis.plot([p[x] for p in each["points"]], [p[measure] for p in each["points"]], label=label, **style)
+        panels[0].set(xscale="log", xlabel="seconds of training", ylabel=f"test {measure}", title=section)
+        panels[1].set(xscale="log", xlabel="epochs")
+        panels[0].legend(fontsize=7)
+        return picture
+
+    return drawn
+
+
+COLORS = words.COLORS | {"sampled-softmax": "tab:green", "margin": "tab:orange"}
+
+
+def plot_recall(records: Records) -> Any:
+    """Recall against the share of rows looked at, a panel for each classifier."""
+    grouped: dict[str, list[tuple[Job, Result]]] = {}
+    for each in records.find(section="recall"):
+        grouped.setdefault(f"{each['job']['data']}, {each['job']['contender']}", []).append((each["job"], each["result"]))
+    if not grouped:
+        return None
+    picture, panels = figure(4 * len(grouped), 3.6, len(grouped), dpi=70, sharey=True)
+    for axis, (title, lines) in zip(panels, grouped.items(), strict=True):
+        for job, found in lines:
+            points, style = found["by_share"], "-" if job["by"] == "best rows" else "--"
+            label = f"{job['blocks']} blocks, {job['by']}"
+            axis.plot([p["share"] for p in points], [p["recall"] for p in points], style, marker=".", label=label)
+        axis.set(xscale="log", xlabel="share of the rows looked at in each block", title=title)
+        axis.legend(fontsize=7)
+    panels[0].set_ylabel("share of the gradient found")
+    return picture
+
+
+EXPERIMENT = Experiment(
+    name="papers-ldgs",
+    title="Yen et al. 2018, loss decomposition for large output spaces",
+    choices={"section": (*TASKS, "speed", "words", "recall"), "contender": tuple(CONTENDERS), "optimizer": tuple(OPTIMIZERS)},
+    settings=FULL,
+    quick=QUICK,
+    packages=("scipy",),
+    jobs=jobs,
+    measure=measure,
+    tables={
+        "targets": targets, "data": facts, **{section: curve_table(section) for section in TASKS},
+        **{f"{section}-rates": rates_table(section) for section in TASKS}, "speed": speed_table,
+        "words": words.runs, "words-targets": words.targets, "recall": recall_table,
+    },
+    plots={**{f"-{section}": plot_curves(section) for section in TASKS}, "-words": words.plot, "-recall": plot_recall},
+    mixed=True,
+)  # fmt: skip

@@ -11,20 +11,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from embedx.compiled import cache_home
-from embedx.progress import Silent
-from papers_common import Labeled, load
 from scipy.sparse import csr_matrix
 
-from embedx import objectives, skipgram
-from embedx.labeled.data import Labels
-from embedx.labeled.rules import scaled
-from embedx.settings import TextSettings, VocabularySettings
-from embedx.text.encode import encode
-from embedx.text.heldout import CHUNK, hold_out
-from embedx.text.sources import recipe_defaults
-from embedx.text.tokenizer import END_OF_SENTENCE
-from embedx.text.vocabulary import select
+from eval.papers import load
+from eval.under_test import (
+    CHUNK,
+    END_OF_SENTENCE,
+    Labeled,
+    Labels,
+    Silent,
+    TextSettings,
+    VocabularySettings,
+    cache_home,
+    encode,
+    hold_out,
+    objectives,
+    recipe_defaults,
+    scaled,
+    select,
+    skipgram,
+)
 
 DIM = 100  # of word vectors and hidden layers; the paper's
 FACE_DIM = 128  # FaceNet's
@@ -36,8 +42,8 @@ SAMPLE = "wikipedia-sample"  # a corpus that comes with gensim, for where there 
 class Data:
     """A data set; `start` has the arrays of a classifier that knows it well, for timing steps that meet a trained table."""
 
-    training: Labeled
-    test: Labeled
+    training: Any
+    test: Any
     start: dict[str, np.ndarray] | None = None
 
     def facts(self) -> dict[str, Any]:
@@ -103,7 +109,7 @@ def means(vectors: np.ndarray, ids: np.ndarray) -> np.ndarray:
     return found
 
 
-def word_vectors(corpus: str, key: str, text: TextSettings, share: float, quick: bool) -> np.ndarray:
+def word_vectors(corpus: str, key: str, text: Any, share: float, quick: bool) -> np.ndarray:
     """float32 (n_words, DIM): input vectors by `ns`, of text that was not held out; trained once for a corpus."""
     options = {"dim": DIM, "window": WINDOW, "heldout": share, "epochs": 1 if quick else 5}
     settings, objective = skipgram.chosen(objectives.find("ns"), options)
@@ -228,6 +234,5 @@ def documents(n: int, n_words: int, n_labels: int, n_test: int = 0) -> Data:
     return Data(everything.rows(np.arange(n)), everything.rows(np.arange(n, n + n_test)), start)
 
 
-def eurlex(folder: Path) -> Data:
-    training, test, _ = load(folder, "eurlex-4.3k")
-    return Data(training, test)
+def eurlex(folder: Path, quick: bool) -> Data:
+    return Data(*load(folder, "eurlex-4.3k", quick))

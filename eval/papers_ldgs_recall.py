@@ -9,13 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from embedx.engine.simd import aligned_zeros
-from embedx.engine.trainer import usable_cores
-from embedx.search.look import candidates_of, new_probe
 
-from embedx.labeled.data import Labels
-from embedx.objectives.contract import Search
-from embedx.search.index import build
+from eval.under_test import Search, aligned_zeros, build_index, candidates_of, new_probe, usable_cores
 
 BLOCKS = (1, 4, 8)
 SHARES = (0.0005, 0.001, 0.003, 0.01, 0.03, 0.1)  # of the rows, looked at in each block
@@ -54,7 +49,7 @@ def by_index(table: np.ndarray, queries: np.ndarray) -> Propose:
 
     def propose(blocks: int, looked_at: int) -> list[np.ndarray]:
         search = Search(blocks, round(n_rows**0.5), looked_at, n_rows, 0.0, 1e-3, 1e30, from_sum=False, steps=0)
-        index = build(padded, n_rows, dim, search, np.random.default_rng(0), usable_cores())
+        index = build_index(padded, n_rows, dim, search, np.random.default_rng(0), usable_cores())
         probe, rows, n = new_probe(n_rows, search), np.zeros((1, n_rows), dtype=np.int32), np.zeros(1, dtype=np.int64)
         found = []
         for h in np.ascontiguousarray(queries, dtype=np.float32):
@@ -68,7 +63,7 @@ def by_index(table: np.ndarray, queries: np.ndarray) -> Propose:
 SEARCHES: dict[str, Callable[[np.ndarray, np.ndarray], Propose]] = {"best rows": best_rows, "index": by_index}
 
 
-def gradient_mass(objective: Any, z: np.ndarray, labels: Labels) -> np.ndarray:
+def gradient_mass(objective: Any, z: np.ndarray, labels: Any) -> np.ndarray:
     """float32 (n, n_rows): |∂loss/∂z| of an exact objective on the scores, 0 on the labels of each example."""
     n, n_rows = z.shape
     example = np.repeat(np.arange(n), labels.n_of_row)

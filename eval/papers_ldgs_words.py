@@ -5,18 +5,13 @@ search reports as its objective is taken over the rows found, and too small by w
 """
 
 import gzip
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from embedx.compiled import cache_home
-from embedx.model import WordVectors
-from papers_common import Records, commit, table
-from papers_ldgs_page import COLORS, found, number, plots, saved, short, verdict
-
-from embedx import collapsed, objectives, skipgram
-from embedx.evaluation import heldout, words
-from embedx.settings import VocabularySettings
+from eval.page import DASH, figure, number, table, target
+from eval.records import Job, Records, Result
+from eval.under_test import VocabularySettings, cache_home, collapsed, heldout, objectives, skipgram, words
 
 COLLAPSED: dict[str, dict[str, Any]] = {  # by objective, or that and an option
     "softmax": {},
@@ -26,9 +21,8 @@ COLLAPSED: dict[str, dict[str, Any]] = {  # by objective, or that and an option
     "mips --keep 0.1": {"keep": 0.1},
 }
 STREAMED = {"ns": (1, 3, 10), "hs": (1, 3, 10)}  # epochs
-WORDS = 20_000  # so many that an exact iteration takes seconds
 HELD_OUT = 500_000  # bytes at the end of the text
-COLORED = COLORS | {"ns": "tab:gray", "hs": "tab:brown"}
+COLORS = {"softmax": "tab:blue", "mips": "tab:purple", "ldgs": "tab:red", "ns": "tab:gray", "hs": "tab:brown"}
 
 
 def split(corpus: str, quick: bool) -> tuple[Path, Path]:
@@ -36,6 +30,8 @@ def split(corpus: str, quick: bool) -> tuple[Path, Path]:
     folder = cache_home() / "eval"
     folder.mkdir(parents=True, exist_ok=True)
     training, rest = (folder / f"collapsed-{part}{'-quick' if quick else ''}.txt" for part in ("training", "heldout"))
+    if not Path(corpus).is_file():
+        raise SystemExit(f"{corpus}: the section words needs a text of its own: --set corpus=FILE, or --data")
     opened = gzip.open if corpus.endswith(".gz") else open
     with opened(corpus, "rb") as text:
         data = text.read()
@@ -45,17 +41,17 @@ def split(corpus: str, quick: bool) -> tuple[Path, Path]:
     return training, rest
 
 
-def judge(rest: Path) -> Callable[[WordVectors], dict[str, float]]:
+def judge(rest: Path) -> Callable[[Any], dict[str, float]]:
     """What a model makes of the text held out: the same pairs for all models of the same words."""
 
-    def of(vectors: WordVectors) -> dict[str, float]:
+    def of(vectors: Any) -> dict[str, float]:
         metrics = heldout.evaluate(vectors, *heldout.pairs_of([str(rest)], vectors)).metrics()
         return {name: metrics[name] for name in ("log_likelihood", "standard_error")}
 
     return of
 
 
-def similarity(vectors: WordVectors) -> dict[str, float]:
+def similarity(vectors: Any) -> dict[str, float]:
     return {answers.test.name: float(answers.score) for answers in words.score(vectors)}
 
 
@@ -66,7 +62,7 @@ def measure_collapsed(name: str, training: Path, rest: Path, n_words: int, secon
     points: list[dict[str, float]] = []
     of = judge(rest)
 
-    def watch(vectors: WordVectors, iteration: collapsed.Iteration) -> None:
+    def watch(vectors: Any, iteration: Any) -> None:
         told = {
             "iteration": iteration.number,
             "seconds": iteration.seconds,
@@ -92,19 +88,19 @@ def measure_streamed(name: str, training: Path, rest: Path, n_words: int) -> dic
     return {"points": points, "final": similarity(vectors)}
 
 
-def run(records: Records, corpus: str, quick: bool, seconds: float) -> None:
-    """Measure what is not there."""
+def jobs(n_words: int) -> Iterator[Job]:
+    for what, contenders in (("collapsed", COLLAPSED), ("streamed", STREAMED)):
+        yield from ({"section": "words", "what": what, "contender": name, "words": n_words} for name in contenders)
+
+
+def measure(job: Job, corpus: str, quick: bool, seconds: float) -> Result:
     training, rest = split(corpus, quick)
-    n_words = 200 if quick else WORDS
-    for name in COLLAPSED:
-        key = {"section": "words", "what": "collapsed", "contender": name, "words": n_words}
-        records.get(key, lambda name=name: measure_collapsed(name, training, rest, n_words, seconds) | {"commit": commit()})
-    for name in STREAMED:
-        key = {"section": "words", "what": "streamed", "contender": name, "words": n_words}
-        records.get(key, lambda name=name: measure_streamed(name, training, rest, n_words) | {"commit": commit()})
+    if job["what"] == "streamed":
+        return measure_streamed(job["contender"], training, rest, job["words"])
+    return measure_collapsed(job["contender"], training, rest, job["words"], seconds)
 
 
-# ---- the page
+# ---- tables
 
 
 def an_iteration(points: list[dict[str, float]]) -> tuple[float, float]:
@@ -119,88 +115,62 @@ def at_cost(points: list[dict[str, float]], cost: str, most: float) -> float | N
     return next((point["log_likelihood"] for point in reversed(points) if point[cost] <= most), None)
 
 
-def part(records: Records, file: Path) -> str:
-    """The section of the page; empty if nothing was measured."""
-    runs = {key["contender"]: (key, value) for key, value in found(records, section="words")}
-    if not runs:
-        return ""
-    n_words = next(iter(runs.values()))[0]["words"]
+def runs_of(records: Records) -> dict[str, tuple[Job, Result]]:
+    return {each["job"]["contender"]: (each["job"], each["result"]) for each in records.find(section="words")}
+
+
+def runs(records: Records) -> str:
+    """What each came to, and what an iteration takes."""
     rows = []
-    for key, value in runs.values():
-        last = value["points"][-1]
-        is_collapsed = key["what"] == "collapsed"
-        each, macs = an_iteration(value["points"]) if is_collapsed else (None, None)
-        rows.append(
-            [spoken(key), f"{last['iteration']:g}", short(last["seconds"]), short(each),
-             f"{macs:.2g}" if macs else "–", f"{last['log_likelihood']:.4f} ± {last['standard_error']:.4f}",
-             *(number(value["final"].get(test)) for test in tests(runs))]
-        )  # fmt: skip
-    head = [
-        "",
-        "iterations or epochs",
-        "seconds",
-        "seconds each",
-        "multiply-adds each",
-        "held-out log-likelihood",
-        *tests(runs),
-    ]
-    return "\n".join(
-        [
-            f"## Words, collapsed\n\nThe {n_words:,} most frequent words of the text, 100 numbers each, from an epoch of `ns`. "
-            "Paper (BillionW, figure 3): an iteration of GD-Decomp-MIPS takes a fifth of GD's time and has a much better "
-            "objective than GD-MIPS at equal time. The first epoch is not in the seconds, the building of indexes not in the "
-            f"multiply-adds.\n\n![held-out log-likelihood against cost]({draw(runs, file)})\n",
-            table(head, rows),
-            table(["target", "result"], targets(runs)),
-        ]
-    )
+    for job, found in runs_of(records).values():
+        last, is_collapsed = found["points"][-1], job["what"] == "collapsed"
+        each, macs = an_iteration(found["points"]) if is_collapsed else (None, None)
+        rows.append({
+            "contender": f"`{job['contender']}`" + (" --collapsed" if is_collapsed else ""), "words": f"{job['words']:,}",
+            "iterations or epochs": f"{last['iteration']:g}", "seconds": f"{last['seconds']:.3g}",
+            "seconds each": f"{each:.3g}" if each is not None else DASH, "multiply-adds each": f"{macs:.2g}" if macs else DASH,
+            "held-out log-likelihood": f"{last['log_likelihood']:.4f} ± {last['standard_error']:.4f}",
+            **{test: number(score) for test, score in found["final"].items()},
+        })  # fmt: skip
+    return table(rows)
 
 
-def spoken(key: dict[str, Any]) -> str:
-    return f"`{key['contender']}`" + (" --collapsed" if key["what"] == "collapsed" else "")
-
-
-def tests(runs: dict[str, Any]) -> list[str]:
-    """The names of the similarity tests."""
-    return list(dict.fromkeys(test for _, value in runs.values() for test in value["final"]))
-
-
-def targets(runs: dict[str, Any]) -> list[list[str]]:
-    """Lines for each way that `ldgs` went, beside the best of those of `mips`."""
-    points = {name: value["points"] for name, (_, value) in runs.items()}
+def targets(records: Records) -> str:
+    """Rows for each way that `ldgs` went, beside the best of those of `mips`."""
+    points, rows = {name: found["points"] for name, (_, found) in runs_of(records).items()}, []
     all_mips = [points[name] for name in points if name.split()[0] == "mips"]
-    if "softmax" not in points or not all_mips:
-        return []
-    rows = []
-    for name in (each for each in points if each.split()[0] == "ldgs"):
+    for name in (each for each in points if each.split()[0] == "ldgs" and "softmax" in points and all_mips):
         ratio = an_iteration(points["softmax"])[1] / an_iteration(points[name])[1]
-        what = f"words: `{name}` takes 5 times fewer multiply-adds an iteration than exact"
-        rows.append(verdict(what, ratio >= 5, f"{ratio:.1f} times"))
-        for cost in ("macs", "seconds"):
+        promise = f"`{name}` takes 5 times fewer multiply-adds an iteration than exact"
+        rows.append(target(promise, f"{ratio:.1f} times", ratio >= 5))
+        for cost, equal in (("macs", "multiply-adds"), ("seconds", "time")):
             most = min(points[name][-1][cost], max(mips[-1][cost] for mips in all_mips))
             ours, theirs = at_cost(points[name], cost, most), [at_cost(mips, cost, most) for mips in all_mips]
             best = max((each for each in theirs if each is not None), default=None)
-            equal = "multiply-adds" if cost == "macs" else "time"
-            what = f"words: `{name}` has more held-out log-likelihood than `mips` at equal {equal}"
             told = None if ours is None or best is None else f"{ours:.4f} beside {best:.4f} at {most:.3g}"
-            rows.append(verdict(what, told is not None and ours > best, told))
-    return rows
+            promise = f"`{name}` has more held-out log-likelihood than `mips` at equal {equal}"
+            rows.append(target(promise, told, told is not None and ours > best))
+    return table(rows)
 
 
-def draw(runs: dict[str, Any], file: Path) -> str:
-    figure, axes = plots().subplots(1, 2, figsize=(11, 4), sharey=True)
-    for name, (key, value) in runs.items():
-        for axis, cost in zip(axes, ("seconds", "macs"), strict=True):
-            points = [point for point in value["points"] if point.get(cost)]
-            style = "-" if key["what"] == "collapsed" else "--"
+def plot(records: Records) -> Any:
+    """Held-out log-likelihood against seconds and against multiply-adds."""
+    found = runs_of(records)
+    if not found:
+        return None
+    picture, panels = figure(11, 4, 2, dpi=70, sharey=True)
+    for name, (job, result) in found.items():
+        for axis, cost in zip(panels, ("seconds", "macs"), strict=True):
+            points = [point for point in result["points"] if point.get(cost)]
             if points:
                 axis.plot(
-                    [point[cost] for point in points], [point["log_likelihood"] for point in points], style, marker=".",
-                    label=name, color=COLORED.get(name.split()[0]), alpha=0.4 if " " in name else 1,
+                    [point[cost] for point in points], [point["log_likelihood"] for point in points],
+                    "-" if job["what"] == "collapsed" else "--", marker=".", label=name,
+                    color=COLORS.get(name.split()[0]), alpha=0.4 if " " in name else 1,
                 )  # fmt: skip
-    axes[0].set(
+    panels[0].set(
         xscale="log", xlabel="seconds", ylabel="held-out log-likelihood", title="words, collapsed (-) and streamed (--)"
     )
-    axes[1].set(xscale="log", xlabel="multiply-adds")
-    axes[0].legend(fontsize=7)
-    return saved(figure, file)
+    panels[1].set(xscale="log", xlabel="multiply-adds")
+    panels[0].legend(fontsize=7)
+    return picture

@@ -100,6 +100,8 @@ def train(
     start: float = 0.0,
 ) -> np.ndarray:
     """The rows after training, float64 (n_classes, n_features); they may not be finite. `start` is the first u."""
+    if m >= n_classes:
+        raise ValueError(f"{m} distinct classes are drawn of {n_classes}")
     w = np.zeros((n_classes, features.shape[1]))
     u = np.full(len(labels), start)
     _set_seed(seed)

@@ -1,107 +1,270 @@
 """Fagan & Iyengar 2018, "Unbiased scalable softmax optimization": tables 2 and 3, figures 1, 2 and 3, by the paper's protocol.
 
-    tune           the learning rate of each method, on a tenth of the data
-    full           each method on all the data, at that rate and at the paper's, and again with a second seed on the small sets
-    variants       what the paper, its code and we do differently, one at a time
-    double-sums    figure 2: U-max on both double sums, ours and as published
-    rates          appendix G: every method at every rate
-
-`--only` takes sections and data sets. The page that is made of the records is papers_unbiased_softmax_page.py.
+tune           the learning rate of each method, on a tenth of the data
+full           each method on all the data, at that rate and at the paper's, and again with a second seed on the small sets
+variants       what the paper, its code and we do differently, one at a time
+double-sums    figure 2: U-max on both double sums, ours and as published
+rates          appendix G: every method at every rate
 """
 
-import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import papers_published_umax as published
-import papers_unbiased_softmax_page as page
-from papers_common import Classifier, Labeled, Records, fit, load
 from scipy.sparse import csr_matrix
 
-from embedx.errors import DivergedError
-from embedx.labeled.data import Labels
-from embedx.labeled.rules import chosen_labels, scaled
+from eval import papers_published_umax as published
+from eval.experiment import Experiment, Run
+from eval.page import DASH, figure, table
+from eval.papers import fit, load
+from eval.records import Job, Records, Result
+from eval.under_test import DivergedError, Labeled, Labels, chosen_labels, scaled
 
-EPOCHS = 50
+EPOCHS, QUICK_EPOCHS = 50, 2
 DECAY = 0.9
-RATES = [10.0**power for power in range(-3, 4)]
+RATES, QUICK_RATES = [10.0**power for power in range(-3, 4)], [0.1, 1.0]
 LOWER_RATES = [1e-5, 1e-4]  # for plain SGD on the double sum, which the paper had to give smaller ones too
 ROWS = {"eurlex-4.3k": 15_539}  # training rows taken at random: as many as the paper's EURLex has
 CURVE_ROWS = {"eurlex-4.3k": 1_500}  # training rows by which curves are drawn, where all would take long
 SETS = ("mnist", "bibtex", "eurlex-4.3k")
 SMALL_SETS = ("mnist", "bibtex")
+SHARES = {"bibtex": 1.0, "eurlex-4.3k": 0.3}  # where every rate is tried, and on which share of the training rows
 BLOCK_ROWS = 1000
 
 
-@dataclasses.dataclass(frozen=True)
-class Method:
+class Method(NamedTuple):
     """A contender: n examples in a step, m classes drawn."""
 
     objective: str
     n: int
     m: int
-    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    double_sum: str | None = None
 
 
-PROPOSED, RAMAN = {"double_sum": "proposed"}, {"double_sum": "raman"}
 METHODS = {
     "OVE": Method("ove", 100, 5),
     "NCE": Method("nce", 100, 5),
     "IS": Method("sampled-softmax", 100, 5),
-    "Vanilla": Method("sgd-double-sum", 1, 5, PROPOSED),
-    "U-max": Method("umax", 1, 5, PROPOSED),
-    "Implicit": Method("implicit", 1, 1, PROPOSED),
+    "Vanilla": Method("sgd-double-sum", 1, 5, "proposed"),
+    "U-max": Method("umax", 1, 5, "proposed"),
+    "Implicit": Method("implicit", 1, 1, "proposed"),
 }
 OTHERS = {
     "NCE (1,1)": Method("nce", 1, 1),
-    "Vanilla (m=1)": Method("sgd-double-sum", 1, 1, PROPOSED),
-    "U-max (m=1)": Method("umax", 1, 1, PROPOSED),
-    "Implicit (m=5)": Method("implicit", 1, 5, PROPOSED),
-    "U-max (Raman)": Method("umax", 1, 5, RAMAN),
-    "Implicit (Raman)": Method("implicit", 1, 1, RAMAN),
-    "Vanilla (Raman)": Method("sgd-double-sum", 1, 5, RAMAN),
+    "Vanilla (m=1)": Method("sgd-double-sum", 1, 1, "proposed"),
+    "U-max (m=1)": Method("umax", 1, 1, "proposed"),
+    "Implicit (m=5)": Method("implicit", 1, 5, "proposed"),
+    "U-max (Raman)": Method("umax", 1, 5, "raman"),
+    "Implicit (Raman)": Method("implicit", 1, 1, "raman"),
+    "Vanilla (Raman)": Method("sgd-double-sum", 1, 5, "raman"),
 }
+SWEPT = [*METHODS, "NCE (1,1)", "U-max (Raman)", "Implicit (Raman)"]
+VARIED = ("Implicit (m=5)", "Implicit (Raman)", "U-max (m=1)", "Vanilla (m=1)", "Vanilla (Raman)")
+
+PAPER_RATES = {  # table 2; of a step's summed gradient
+    "mnist": {"OVE": 10.0, "NCE": 10.0, "IS": 10.0, "Vanilla": 0.01, "U-max": 10.0, "Implicit": 0.1},
+    "bibtex": {"OVE": 100.0, "NCE": 100.0, "IS": 100.0, "Vanilla": 0.01, "U-max": 0.1, "Implicit": 10.0},
+    "eurlex-4.3k": {"OVE": 0.1, "NCE": 100.0, "IS": 100.0, "Vanilla": 0.001, "U-max": 0.1, "Implicit": 10.0},
+}
+# Train log-loss, train error, test log-loss, test error: from the result files of francoisfagan/Log-tricks (1803.08577v1).
+# The baselines' log-losses were taken of softmax(softmax(z)), so only their errors are there.
+PAPER = {
+    "mnist": {
+        "OVE": (None, 0.089, None, 0.104), "NCE": (None, 0.095, None, 0.101), "IS": (None, 0.074, None, 0.090),
+        "Vanilla": (0.388, 0.090, 0.384, 0.089), "U-max": (0.414, 0.059, 0.566, 0.077),
+        "Implicit": (0.295, 0.081, 0.300, 0.083),
+    },
+    "bibtex": {
+        "OVE": (None, 0.209, None, 0.743), "NCE": (None, 0.135, None, 0.749), "IS": (None, 0.154, None, 0.742),
+        "Vanilla": (2.202, 0.371, 4.07, 0.743), "U-max": (1.414, 0.314, 4.22, 0.735), "Implicit": (0.333, 0.095, 6.03, 0.732),
+    },
+    "eurlex-4.3k": {
+        "OVE": (None, 0.490, None, 0.663), "NCE": (None, 0.420, None, 0.648), "IS": (None, 0.406, None, 0.633),
+        "Vanilla": (3.461, 0.539, 3.96, 0.628), "U-max": (2.011, 0.427, 4.65, 0.630), "Implicit": (1.342, 0.372, 3.66, 0.619),
+    },
+}  # fmt: skip
+# Table 3 as printed in 2018: log-loss over that of Implicit, whose absolute value (three times the steps) comes first.
+RELATIVE = {
+    "mnist": (0.271, {"OVE": 5.73, "NCE": 6.05, "IS": 5.74, "Vanilla": 1.43, "U-max": 1.56, "Implicit": 1.0}),
+    "bibtex": (0.145, {"OVE": 29.03, "NCE": 28.52, "IS": 32.71, "Vanilla": 15.18, "U-max": 9.77, "Implicit": 1.0}),
+    "eurlex-4.3k": (0.963, {"OVE": 6.47, "NCE": 6.39, "IS": 6.38, "Vanilla": 3.59, "U-max": 2.11, "Implicit": 1.0}),
+}
+KINDS = (("train", "log_loss"), ("train", "error"), ("test", "log_loss"), ("test", "error"))
 
 
-@dataclasses.dataclass(frozen=True)
-class Data:
-    """A data set as the paper has it: rows of length 1, the first label of each, classes that training knows."""
-
-    name: str
-    training: Labeled
-    test: Labeled
-    n_dropped: int  # test rows of other classes
+# ---- the jobs
 
 
-def prepare(folder: Path, name: str) -> Data:
-    """Read, take the rows that ROWS allows, keep first labels, number the classes that occur from 0, and scale."""
-    training, test, _ = load(folder, name)
+def jobs(run: Run) -> Iterator[Job]:
+    for section in run.chosen("section"):
+        for name in run.chosen("data"):
+            yield from SECTIONS[section](run.records, name)
+
+
+def one(records: Records, name: str, method: str, rate: float, *, share: float = 1.0, seed: int = 1, **changes: Any) -> Job:
+    """A run of one method."""
+    setting = {"rate": rate, "epochs": epochs_of(records), "seed": seed} | changes
+    return {"data": name, "share": share, "method": method} | setting
+
+
+def as_published(records: Records, name: str, form: str, rate: float, *, share: float = 1.0, log_k: bool = False) -> Job:
+    """U-max as published; with `log_k` u starts at log K."""
+    job = {"data": name, "share": share, "method": f"published {form}", "rate": rate, "epochs": epochs_of(records), "m": 5}
+    return job | ({"start": "log K"} if log_k else {})
+
+
+def epochs_of(records: Records) -> int:
+    return QUICK_EPOCHS if records.quick else EPOCHS
+
+
+def rates_of(records: Records, method: str = "") -> list[float]:
+    rates = QUICK_RATES if records.quick else RATES
+    return [*LOWER_RATES, *rates] if method.startswith("Vanilla") else rates
+
+
+def tuned(records: Records, name: str, method: str, by: str = "log_loss") -> float:
+    """The rate that is best on a tenth of the data by this measure, among those tried."""
+    losses = {
+        rate: value(records, one(records, name, method, rate, share=0.1), "train", by) for rate in rates_of(records, method)
+    }
+    known = {rate: loss for rate, loss in losses.items() if loss is not None}
+    return min(known, key=lambda rate: known[rate], default=rates_of(records)[0])
+
+
+def longer(records: Records, name: str) -> Job:
+    """Three times the steps for Implicit."""
+    changes = {"epochs": 3 * epochs_of(records), "decay": DECAY ** (1 / 3)}
+    return one(records, name, "Implicit", PAPER_RATES[name]["Implicit"], **changes)
+
+
+def tune(records: Records, name: str) -> Iterator[Job]:
+    yield {"data": name}
+    for method in METHODS:
+        yield from (one(records, name, method, rate, share=0.1) for rate in rates_of(records, method))
+
+
+def full(records: Records, name: str) -> Iterator[Job]:
+    yield from tune(records, name)
+    for method in METHODS:
+        yield one(records, name, method, tuned(records, name, method))
+    for method in METHODS:
+        yield one(records, name, method, PAPER_RATES[name][method])
+        if name in SMALL_SETS:
+            yield one(records, name, method, tuned(records, name, method), seed=2)
+
+
+def variants(records: Records, name: str) -> Iterator[Job]:
+    """Each at the paper's rates."""
+    yield longer(records, name)
+    if name in SMALL_SETS:
+        yield from (one(records, name, method, PAPER_RATES[name][method.split(" (")[0]]) for method in VARIED)
+        yield as_published(records, name, "proposed", PAPER_RATES[name]["U-max"])
+
+
+def double_sums(records: Records, name: str) -> Iterator[Job]:
+    if name in SHARES:
+        for rate in (0.01, 0.1, 1.0):
+            for form in ("proposed", "raman"):
+                yield as_published(records, name, form, rate, share=SHARES[name], log_k=True)
+        for rate in [1e-4, *rates_of(records)]:
+            for method in ("U-max", "U-max (Raman)"):
+                yield one(records, name, method, rate, share=SHARES[name])
+            for form in published.FORMS:
+                yield as_published(records, name, form, rate, share=SHARES[name])
+
+
+def rates(records: Records, name: str) -> Iterator[Job]:
+    if name in SHARES:
+        yield from (one(records, name, m, rate, share=SHARES[name]) for m in SWEPT for rate in rates_of(records, m))
+
+
+SECTIONS = {"tune": tune, "full": full, "variants": variants, "double-sums": double_sums, "rates": rates}
+
+
+# ---- data
+
+
+@functools.lru_cache(maxsize=1)
+def prepared(folder: Path, name: str, quick: bool = False) -> tuple[Any, Any, int]:
+    """Training rows, test rows, and how many of these were left out: rows of length 1, the first label of each, classes that
+    training knows numbered from 0, and as many rows as ROWS allows.
+    """
+    training, test = load(folder, name, quick)
     n = ROWS.get(name, len(training))
     training = training.rows(np.sort(np.random.default_rng(1).permutation(len(training))[:n]))
     seen = np.unique(chosen_labels(training.labels, "first").ids)
 
-    def simplified(data: Labeled) -> Labeled:
+    def simplified(data: Any) -> Any:
         ids = chosen_labels(data.labels, "first").ids
         kept = np.flatnonzero(np.isin(ids, seen))
-        labels = Labels.single(np.searchsorted(seen, ids[kept]))
-        return Labeled(scaled(data.features[kept], "l2"), labels, len(seen))
+        return Labeled(scaled(data.features[kept], "l2"), Labels.single(np.searchsorted(seen, ids[kept])), len(seen))
 
     known_test = simplified(test)
-    return Data(name, simplified(training), known_test, len(test) - len(known_test))
+    return simplified(training), known_test, len(test) - len(known_test)
 
 
-def part(data: Data, share: float) -> Labeled:
+def part(training: Any, share: float) -> Any:
     """A share of the training rows, chosen at random; a larger share has the rows of a smaller one."""
-    n = len(data.training)
-    return data.training.rows(np.sort(np.random.default_rng(2).permutation(n)[: int(share * n)]))
+    n = len(training)
+    return training.rows(np.sort(np.random.default_rng(2).permutation(n)[: int(share * n)])) if share < 1 else training
 
 
-# ---- how good
+# ---- measurements
 
 
-def measures(scores: Callable[[Any], np.ndarray], data: Labeled) -> dict[str, float | None]:
+def measure(run: Run, job: Job) -> Result:
+    training, test, n_dropped = prepared(run.data, job["data"], run.quick)
+    if "method" not in job:
+        return {
+            "rows": len(training), "test_rows": len(test), "test_rows_dropped": n_dropped,
+            "features": training.n_features, "classes": training.n_labels,
+            "most_frequent": float(np.bincount(training.labels.ids).max() / len(training)),
+        }  # fmt: skip
+    if job["method"].startswith("published "):
+        return measured_published(part(training, job["share"]), test, job)
+    if job["share"] < 1:
+        return measured(part(training, job["share"]), None, job, 0)
+    return measured(training, test, job, CURVE_ROWS.get(job["data"], len(training)))
+
+
+def measured_published(training: Any, test: Any, job: Job) -> Result:
+    w = published.train(
+        csr_matrix(training.features), training.labels.ids, training.n_labels, form=job["method"].removeprefix("published "),
+        lr=job["rate"], start=np.log(training.n_labels) if "start" in job else 0.0, decay=DECAY, epochs=job["epochs"],
+        m=job["m"], seed=1,
+    )  # fmt: skip
+    rows = np.ascontiguousarray(w.T)
+    return {"train": losses(lambda x: x @ rows, training), "test": losses(lambda x: x @ rows, test)}
+
+
+def measured(data: Any, test: Any | None, job: Job, n_curve_rows: int) -> Result:
+    """Train, and measure on the training data, at ten epochs on the way on some of them, and on test data."""
+    epochs, method = job["epochs"], (METHODS | OTHERS)[job["method"]]
+    curve_data = data if n_curve_rows >= len(data) else data.rows(np.arange(n_curve_rows))
+    curve: list[list[float | None]] = []
+
+    def watch(classifier: Any, epoch: int, seconds: float) -> dict[str, float]:
+        if (epoch + 1) % max(1, epochs // 10) == 0 and n_curve_rows:
+            curve.append([epoch + 1, losses(classifier.scores, curve_data)["log_loss"]])
+        return {}
+
+    options = {
+        "labels": "first", "bias": "none", "optimizer": "sgd", "schedule": "constant", "sampler": "uniform", "threads": 1,
+        "batch_size": method.n, "negatives": method.m, "epochs": epochs, "seed": job["seed"],
+        "learning_rate": job["rate"] * method.n, "decay": job.get("decay", DECAY),
+    } | ({"double_sum": method.double_sum} if method.double_sum else {})  # fmt: skip
+    try:
+        trained = fit(data, method.objective, options, watch=watch)
+    except DivergedError:
+        return {"diverged": True, "curve": curve}
+    scores = trained.classifier.scores
+    result = {"curve": curve, "seconds": round(trained.outcome.seconds, 2), "train": losses(scores, data)}
+    return result | ({"test": losses(scores, test)} if test is not None else {})
+
+
+def losses(scores: Callable[[Any], np.ndarray], data: Any) -> dict[str, float | None]:
     """Log-loss and error of softmax(scores), and the log-loss of softmax(softmax(scores)), which the paper's baselines got.
 
     None stands for what is no number, after the scores have left float32.
@@ -124,165 +287,179 @@ def measures(scores: Callable[[Any], np.ndarray], data: Labeled) -> dict[str, fl
     return {name: value if np.isfinite(value) else None for name, value in found.items()}
 
 
-def measured(data: Labeled, test: Labeled | None, method: Method, setting: dict[str, Any], n_curve_rows: int) -> dict[str, Any]:
-    """Train, and measure on the training data, at ten epochs on the way on some of them, and on test data."""
-    epochs = setting["epochs"]
-    curve_data = data if n_curve_rows >= len(data) else data.rows(np.arange(n_curve_rows))
-    curve: list[list[float | None]] = []
-
-    def watch(classifier: Classifier, epoch: int, seconds: float) -> dict[str, float]:
-        if (epoch + 1) % max(1, epochs // 10) == 0 and n_curve_rows:
-            curve.append([epoch + 1, measures(classifier.scores, curve_data)["log_loss"]])
-        return {}
-
-    options = {
-        "labels": "first", "bias": "none", "optimizer": "sgd", "schedule": "constant", "sampler": "uniform", "threads": 1,
-        "batch_size": method.n, "negatives": method.m, "epochs": epochs, "seed": setting["seed"],
-        "learning_rate": setting["rate"] * method.n, "decay": setting.get("decay", DECAY),
-    }  # fmt: skip
-    try:
-        trained = fit(data, method.objective, options | method.options, watch)
-    except DivergedError:
-        return {"diverged": True, "curve": curve}
-    scores = trained.classifier.scores
-    result = {"curve": curve, "seconds": round(trained.outcome.seconds, 2), "train": measures(scores, data)}
-    return result | ({"test": measures(scores, test)} if test is not None else {})
+# ---- tables
 
 
-# ---- the experiments
+def value(records: Records, job: Job, kind: str = "train", name: str = "log_loss") -> float | None:
+    """One measure of a run, None if there is none."""
+    return ((records.get(job) or {}).get(kind) or {}).get(name)
 
 
-class Experiment:
-    """Runs of the methods, each measured once."""
-
-    def __init__(self, folder: Path, records: Records, epochs: int, rates: list[float], report_only: bool) -> None:
-        self.folder, self.records, self.epochs, self.rates, self.report_only = folder, records, epochs, rates, report_only
-        self.loaded: dict[str, Data] = {}
-
-    def data(self, name: str) -> Data:
-        """A data set, read when it is first asked for."""
-        if name not in self.loaded:
-            self.loaded = {name: prepare(self.folder, name)}  # one at a time
-        return self.loaded[name]
-
-    def ask(self, key: dict[str, Any], measure: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-        return self.records.get(key, None if self.report_only else measure)
-
-    def facts(self, name: str) -> None:
-        """Note what the data are."""
-
-        def found() -> dict[str, Any]:
-            data = self.data(name)
-            return {
-                "rows": len(data.training), "test_rows": len(data.test), "test_rows_dropped": data.n_dropped,
-                "features": data.training.n_features, "classes": data.training.n_labels,
-                "most_frequent": float(np.bincount(data.training.labels.ids).max() / len(data.training)),
-            }  # fmt: skip
-
-        self.ask({"data": name}, found)
-
-    def run(
-        self, name: str, method: str, rate: float, *, share: float = 1.0, seed: int = 1, **changes: Any
-    ) -> dict[str, Any] | None:
-        """One run; the record of it."""
-        setting = {"rate": rate, "epochs": self.epochs, "seed": seed} | changes
-        key = {"data": name, "share": share, "method": method} | setting
-
-        def measure() -> dict[str, Any]:
-            data = self.data(name)
-            chosen = METHODS.get(method) or OTHERS[method]
-            if share < 1:
-                return measured(part(data, share), None, chosen, setting, 0)
-            return measured(data.training, data.test, chosen, setting, CURVE_ROWS.get(name, len(data.training)))
-
-        return self.ask(key, measure)
-
-    def tuned(self, name: str, method: str, by: str = "log_loss") -> float:
-        """The rate that is best on a tenth of the data by this measure, among those tried."""
-        found = [(rate, self.run(name, method, rate, share=0.1)) for rate in self.rates_for(method)]
-        losses = {rate: (record or {}).get("train", {}).get(by) for rate, record in found}
-        known = {rate: loss for rate, loss in losses.items() if loss is not None}
-        return min(known, key=lambda rate: known[rate])
-
-    def rates_for(self, method: str) -> list[float]:
-        return [*LOWER_RATES, *self.rates] if method.startswith("Vanilla") else self.rates
-
-    def published(
-        self, name: str, form: str, rate: float, *, m: int = 5, share: float = 1.0, log_k: bool = False
-    ) -> dict[str, Any] | None:
-        """U-max as published; with `log_k` u starts at log K."""
-        key = {"data": name, "share": share, "method": f"published {form}", "rate": rate, "epochs": self.epochs, "m": m}
-        key |= {"start": "log K"} if log_k else {}
-
-        def measure() -> dict[str, Any]:
-            data = self.data(name)
-            training = part(data, share) if share < 1 else data.training
-            w = published.train(
-                csr_matrix(training.features), training.labels.ids, training.n_labels,
-                form=form, lr=rate, start=np.log(training.n_labels) if log_k else 0.0, decay=DECAY,
-                epochs=self.epochs, m=m, seed=1,
-            )  # fmt: skip
-            rows = np.ascontiguousarray(w.T)
-            return {"train": measures(lambda x: x @ rows, training), "test": measures(lambda x: x @ rows, data.test)}
-
-        return self.ask(key, measure)
+def shown(x: float | None, digits: int = 3) -> str:
+    return DASH if x is None else f"{x:.1e}" if abs(x) >= 1e4 else f"{x:.{digits}f}" if abs(x) < 100 else f"{x:.0f}"
 
 
-def tune(experiment: Experiment, name: str) -> None:
-    experiment.facts(name)
-    for method in METHODS:
-        experiment.tuned(name, method)
+def beside(what: str, paper: float | None, ours: float | None) -> dict[str, str]:
+    difference = DASH if paper is None or ours is None else f"{ours - paper:+.3f}" if abs(ours) < 1e4 else "diverged"
+    return {f"{what}: paper": shown(paper), f"ours {what}".strip(): shown(ours), f"{what}: difference": difference}
 
 
-def full(experiment: Experiment, name: str) -> None:
-    for method in METHODS:
-        experiment.run(name, method, experiment.tuned(name, method))
-    for method in METHODS:
-        experiment.run(name, method, page.PAPER_RATES[name][method])
-        if name in SMALL_SETS:
-            experiment.run(name, method, experiment.tuned(name, method), seed=2)
+def facts(records: Records) -> str:
+    return table([
+        {"data": name, "rows": found["rows"], "test rows": found["test_rows"], "features": found["features"],
+         "test rows of unseen classes, left out": found["test_rows_dropped"], "classes": found["classes"],
+         "share of the largest class": f"{found['most_frequent']:.3g}"}
+        for name in SETS if (found := records.get({"data": name}))
+    ])  # fmt: skip
 
 
-def variants(experiment: Experiment, name: str) -> None:
-    """Three times the steps for Implicit; other m; both double sums; the published U-max: each at the paper's rates."""
-    rates = page.PAPER_RATES[name]
-    experiment.run(name, "Implicit", rates["Implicit"], epochs=3 * experiment.epochs, decay=DECAY ** (1 / 3))
-    if name in SMALL_SETS:
-        for method in ("U-max (m=1)", "Vanilla (m=1)", "Implicit (m=5)", "Implicit (Raman)", "Vanilla (Raman)"):
-            experiment.run(name, method, rates[method.split(" (")[0]])
-        experiment.published(name, "proposed", rates["U-max"])
+def results(name: str, at: str) -> Callable[[Records], str]:
+    """A set's table: every method at our tuned rate, or at the paper's."""
+
+    def made(records: Records) -> str:
+        rows = []
+        for method in METHODS:
+            rate = tuned(records, name, method) if at == "tuned" else PAPER_RATES[name][method]
+            job = one(records, name, method, rate)
+            if records.get(job) is None:
+                continue
+            row = {"method": method, "paper's rate": f"{PAPER_RATES[name][method]:g}", "our rate": f"{rate:g}"}
+            for kind, paper in zip(KINDS, PAPER[name][method], strict=True):
+                row |= beside(" ".join(kind).replace("_", "-"), paper, value(records, job, *kind))
+            if at == "tuned":
+                first, second = value(records, job), value(records, one(records, name, method, rate, seed=2))
+                noise = None if first is None or second is None else abs(first - second)
+                row["train log-loss, seed 1 − seed 2"] = shown(noise)
+            rows.append(row)
+        return table(rows)
+
+    return made
 
 
-def double_sums(experiment: Experiment, name: str) -> None:
-    if name in page.SHARES:
-        for rate in (0.01, 0.1, 1.0):
-            for form in ("proposed", "raman"):
-                experiment.published(name, form, rate, share=page.SHARES[name], log_k=True)
-        for rate in [1e-4, *experiment.rates]:
-            for method in ("U-max", "U-max (Raman)"):
-                experiment.run(name, method, rate, share=page.SHARES[name])
-            for form in published.FORMS:
-                experiment.published(name, form, rate, share=page.SHARES[name])
+def doubled(records: Records) -> str:
+    """What the baselines score when softmax is taken twice."""
+    rows = []
+    for name, (unit, ratios) in RELATIVE.items():
+        for method in ("OVE", "NCE", "IS"):
+            job = one(records, name, method, PAPER_RATES[name][method])
+            if records.get(job) is not None:
+                rows.append({
+                    "data": name, "method": method,
+                    **beside("softmax twice", unit * ratios[method], value(records, job, "train", "doubled")),
+                    "ours, once": shown(value(records, job)), "rate tuned by the log-loss": f"{tuned(records, name, method):g}",
+                    "by softmax twice": f"{tuned(records, name, method, 'doubled'):g}",
+                })  # fmt: skip
+    return table(rows)
 
 
-def rates(experiment: Experiment, name: str) -> None:
-    if name in page.SHARES:
-        for method in [*METHODS, "NCE (1,1)", "U-max (Raman)", "Implicit (Raman)"]:
-            for rate in experiment.rates_for(method):
-                experiment.run(name, method, rate, share=page.SHARES[name])
+def relative(records: Records) -> str:
+    """Table 3."""
+    rows = []
+    for name, (_, ratios) in RELATIVE.items():
+        found = {method: value(records, one(records, name, method, tuned(records, name, method))) for method in METHODS}
+        for method, loss in found.items():
+            if loss and found["Implicit"]:
+                rows.append(
+                    {"data": name, "method": method, **beside("over Implicit", ratios[method], loss / found["Implicit"])}
+                )
+    return table(rows)
 
 
-SECTIONS = {"tune": tune, "full": full, "variants": variants, "double-sums": double_sums, "rates": rates}
+def two_sums(name: str) -> Callable[[Records], str]:
+    """Figure 2."""
+
+    def made(records: Records) -> str:
+        rows, share = [], SHARES[name]
+        for rate in [1e-4, *rates_of(records)]:
+            ours = [value(records, one(records, name, method, rate, share=share)) for method in ("U-max", "U-max (Raman)")]
+            row = {"rate": f"{rate:g}", "ours: proposed": shown(ours[0]), "ours: Raman": shown(ours[1])}
+            row["Raman / proposed"] = shown(ours[1] / ours[0] if all(ours) else None, 2)
+            for form, title in zip(published.FORMS, ("proposed", "Raman", "Raman, with its two bugs"), strict=True):
+                row[f"published: {title}"] = shown(value(records, as_published(records, name, form, rate, share=share)))
+            for form, title in (("proposed", "proposed"), ("raman", "Raman")):
+                job = as_published(records, name, form, rate, share=share, log_k=True)
+                row[f"u from log K: {title}"] = shown(value(records, job))
+            rows.append(row)
+        return table(rows)
+
+    return made
 
 
-def run(data: Path, results: Path, only: list[str] | None, quick: bool, report_only: bool) -> None:
-    """Measure what `only` names, or everything, and write the page."""
-    name = "papers-unbiased-softmax" + ("-quick" if quick else "")
-    records = Records(results / f"{name}.jsonl")
-    experiment = Experiment(data, records, 2 if quick else EPOCHS, [0.1, 1.0] if quick else RATES, report_only)
-    only = only or []
-    for section in [section for section in SECTIONS if section in only] or SECTIONS:
-        for set_name in [set_name for set_name in SETS if set_name in only] or SETS:
-            if not report_only:
-                SECTIONS[section](experiment, set_name)
-    page.write(experiment, results / f"{name}.md")
+def sensitivity(name: str) -> Callable[[Records], str]:
+    """Appendix G."""
+
+    def made(records: Records) -> str:
+        return table([
+            {"method": method, **{f"{rate:g}": shown(value(records, one(records, name, method, rate, share=SHARES[name])))
+                                  for rate in rates_of(records)}}
+            for method in SWEPT
+        ])  # fmt: skip
+
+    return made
+
+
+def varied(records: Records) -> str:
+    """One change at a time, at the paper's rates."""
+    rows = []
+    for name, rates in PAPER_RATES.items():
+        cases = {"Implicit, 150 epochs": longer(records, name)}
+        cases |= {method: one(records, name, method, rates[method.split(" (")[0]]) for method in VARIED}
+        cases["U-max as published"] = as_published(records, name, "proposed", rates["U-max"])
+        paper = {"Implicit, 150 epochs": RELATIVE[name][0], "U-max as published": PAPER[name]["U-max"][0]}
+        rows += [
+            {"data": name, "what": case, **beside("train log-loss", paper.get(case), value(records, job))}
+            for case, job in cases.items() if records.get(job) is not None
+        ]  # fmt: skip
+    return table(rows)
+
+
+# ---- pictures
+
+
+def plot_epochs(records: Records) -> Any:
+    """Figure 1."""
+    picture, panels = figure(12, 3.6, 3, dpi=70)
+    for axis, name in zip(panels, SETS, strict=True):
+        for method in METHODS:
+            found = records.get(one(records, name, method, tuned(records, name, method))) or {}
+            points = [p for p in found.get("curve", []) if p[1] is not None and p[1] < 100]
+            axis.plot([p[0] for p in points], [p[1] for p in points], marker=".", label=method)
+        axis.set(title=name, xlabel="epochs", yscale="log")
+    panels[0].set_ylabel("train log-loss")
+    panels[0].legend(fontsize=7)
+    return picture
+
+
+def plot_rates(records: Records) -> Any:
+    """Figures 2 and 3 together."""
+    picture, panels = figure(10, 3.8, 2, dpi=70)
+    for axis, (name, share) in zip(panels, SHARES.items(), strict=True):
+        for method in [*METHODS, "U-max (Raman)", "Implicit (Raman)"]:
+            points = [(rate, value(records, one(records, name, method, rate, share=share))) for rate in rates_of(records)]
+            known = [(rate, loss) for rate, loss in points if loss is not None and loss < 1e4]
+            style = "--" if "Raman" in method else "-"
+            axis.plot([rate for rate, _ in known], [loss for _, loss in known], style, marker=".", label=method)
+        axis.set(title=f"{name}, share {share:g} of the rows", xlabel="learning rate", xscale="log", yscale="log")
+    panels[0].set_ylabel(f"train log-loss after {epochs_of(records)} epochs")
+    panels[0].legend(fontsize=7)
+    return picture
+
+
+EXPERIMENT = Experiment(
+    name="papers-unbiased-softmax",
+    title="Fagan & Iyengar 2018, unbiased scalable softmax optimization",
+    choices={"section": tuple(SECTIONS), "data": SETS},
+    packages=("scipy",),
+    jobs=jobs,
+    measure=measure,
+    tables={
+        "data": facts,
+        **{f"{name.partition('-')[0]}-{at}": results(name, at) for name in SETS for at in ("tuned", "paper")},
+        "doubled": doubled, "relative": relative,
+        **{f"{name.partition('-')[0]}-sums": two_sums(name) for name in SHARES},
+        **{f"{name.partition('-')[0]}-rates": sensitivity(name) for name in SHARES},
+        "variants": varied,
+    },
+    plots={"-epochs": plot_epochs, "-rates": plot_rates},
+    mixed=True,
+)  # fmt: skip

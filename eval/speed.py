@@ -1,77 +1,73 @@
-"""Is embedx faster than gensim at equal quality? Measures both, and fastText, on one corpus, and writes the page that says.
+"""Is embedx faster than gensim at equal quality? Both, and fastText, measured on one corpus.
 
-    python eval/speed.py                       everything; hours on two cores, see eval/README.md
-    python eval/speed.py --resume              goes on after an interruption
-    python eval/speed.py --quick               the same in two minutes on a few words: shows that it runs, measures nothing
-    python eval/speed.py --report-only         writes the page anew from the raw records
-    python eval/speed.py classification        another page: classifiers beside label trees (`speed_classification.py`)
-
-Every measurement is a fresh process (`speed_measure.py`), contenders take turns so that a slow minute of the machine meets
-all of them, and the page gives medians. Words per second are words of the corpus × epochs / seconds of training, the same
-numerator for everybody. Raw records go to a file one by one (`speed_records.py`); the page is `speed_page.py`.
+Every measurement is a fresh process (`speed_process.py`), contenders take turns so that a slow minute of the machine meets all
+of them, and tables give medians. Words per second are words of the corpus × epochs / seconds of training, the same numerator
+for everybody. gensim is fed in every way it documents, and the best one is used; its learning rate is the better of two.
 """
 
-import argparse
-import datetime
+import base64
 import gzip
-import hashlib
-import importlib.metadata
-import json
-import os
-import platform
 import shutil
-import subprocess
+import statistics
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from speed_page import page, plot
-from speed_records import DEFAULT, Records, best_feed
+import numpy as np
+
+from eval import corpus
+from eval.experiment import Experiment, Run, in_process, say
+from eval.page import MEGABYTE, figure, table, target, thousands
+from eval.records import Job, Record, Records, Result
+from eval.under_test import words
 
 # What all tools are set to.
-SETTINGS = {"dim": 100, "window": 5, "sample": 1e-4, "min_count": 5, "negatives": 5, "epochs": 5}
-
-# Variants of embedx: its defaults, and what the table's reader asks about next. The values are options of `embedx train`.
-CONTENDERS: dict[str, dict[str, Any]] = {
+SETTINGS = {"dim": 100, "window": 5, "sample": 1e-4, "min_count": 5, "negatives": 5}
+DEFAULT = "embedx"  # the contender with all defaults
+CONTENDERS: dict[str, dict[str, Any]] = {  # variants of embedx; the values are options of `embedx train`
     DEFAULT: {},
     "embedx, 5 negatives shared by a window": {"share": 1, "draws": 5},
     "embedx, faster and slightly worse": {"share": 16, "draws": 32},
     "embedx, 5 fresh negatives for each pair": {"share": 0},
 }
 RUNS = {"embedx, 5 fresh negatives for each pair": 1}  # it is an aside, and slow; the others run with every seed
-# The peers. gensim is fed in every way it documents, and the best one is used; its learning rate is tuned over these.
 GENSIM_FEEDS = ("Text8Corpus", "LineSentence", "corpus_file", "lists in memory")
 GENSIM_RATES = (0.025, 0.05)
-FASTTEXT_RATE = 0.05  # its default for skip-gram
-FASTTEXT_RUNS = 1  # it is an aside, and takes minutes a run
-
+FASTTEXT_RATE, FASTTEXT_RUNS = 0.05, 1  # its default for skip-gram; an aside that takes minutes a run
 THREADS = (1, 2)
-DEFAULT_CORPUS = "corpora/enwiki-20190720-s1.text8.gz"  # in $EMBEDX_DATA
-LINE_WORDS = 1000  # words a line in the copy for tools that read by line; fastText cuts lines at 1024, gensim's at 10,000
-LONG_LINE = 50_000  # bytes; gensim drops what a sentence has beyond 10,000 words, and corpus_file reads a line at a time
 LARGER = 10  # how many times larger the second corpus of the section on memory is
+ALLOWANCE = 400e6  # bytes of memory beside matrices and vocabulary
+MEASURED = ("full", "speed")
+# How much worse than gensim the lower end of a 95 % interval may be for a setting to count as of equal quality.
+MARGINS = {"WordSim-353": 0.01, "SimLex-999": 0.01, "Google analogies": 0.01}
 
-Job = dict[str, Any]
+
+# ---- the jobs
 
 
-# ---- the sections: which jobs, in which order
+def jobs(run: Run) -> Iterator[Job]:
+    """Those of the chosen sections. A section that rests on another's jobs asks for them too; nothing is measured twice."""
+    plan, left_out = Plan(run), {"embedx", "gensim", "fasttext"} - {*run.chosen("tool")}
+    for section in run.chosen("section"):
+        for job in SECTIONS[section](plan):
+            if job.get("tool") not in left_out:
+                yield job
 
 
 class Plan:
-    """The jobs of each section. A section that rests on another's jobs asks for them too; nothing is measured twice."""
+    """The jobs of each section."""
 
-    def __init__(self, options: argparse.Namespace, run: Callable[[str, Iterable[Job]], None], records: Records) -> None:
-        self.run, self.records = run, records
-        self.settings = SETTINGS | ({"epochs": 2} if options.quick else {})
-        self.seeds = range(1, options.seeds + 1)
-        self.thread_seeds = range(1, options.thread_seeds + 1)
-        self.repetitions, self.many = (1, 1) if options.quick else (options.repetitions, options.turns)
-        self.one_line = records.environment["corpus"]["one line"]
-        self.feeds = [feed for feed in GENSIM_FEEDS if self.one_line or feed != "Text8Corpus"]
-        self.has_fasttext = "fasttext" in records.environment["versions"]
+    def __init__(self, run: Run) -> None:
+        own = self.own = run.settings
+        self.records = run.records
+        self.settings = SETTINGS | {"epochs": own.epochs}
+        self.seeds = range(1, own.seeds + 1)
+        self.repetitions, self.turns = range(1, own.repetitions + 1), range(1, own.turns + 1)
+        self.one_line = run.records.environment["corpus"]["one line"]
+        sections = {"train", "quality", "time-to-quality"} & {*run.chosen("section")}
+        self.has_fasttext = bool(sections) and "fasttext" in run.chosen("tool") and run.need("fastText", "fasttext")
 
     def train_job(self, tool: str, purpose: str, **details: Any) -> Job:
         return {"kind": "train", "tool": tool, "purpose": purpose, "score": purpose != "speed"} | self.settings | details
@@ -79,259 +75,119 @@ class Plan:
     def embedx_job(self, purpose: str, name: str = DEFAULT, **details: Any) -> Job:
         return self.train_job("embedx", purpose, name=name, options=CONTENDERS[name], file="text", **details)
 
-    def gensim_feeds(self) -> None:
+    def gensim_feeds(self) -> Iterator[Job]:
         """One epoch by each feed, to find the best."""
-        self.run("gensim's feeds", (
-            self.train_job("gensim", "feed", score=False, feed=feed, threads=threads, epochs=1, alpha=GENSIM_RATES[0], seed=1)
-            for threads in THREADS for feed in self.feeds
-        ))  # fmt: skip
+        for threads in THREADS:
+            for feed in GENSIM_FEEDS:
+                if self.one_line or feed != "Text8Corpus":
+                    one = {"epochs": 1, "alpha": GENSIM_RATES[0], "seed": 1}
+                    yield self.train_job("gensim", "feed", score=False, feed=feed, threads=threads, **one)
 
-    def full_runs(self) -> None:
+    def full_runs(self) -> Iterator[Job]:
         """Every contender with all epochs on all threads, for speed and quality."""
-        self.gensim_feeds()
+        yield from self.gensim_feeds()
         threads = THREADS[-1]
         feed = best_feed(self.records, threads, epochs=0)
+        for seed in self.seeds:
+            for alpha in GENSIM_RATES:
+                yield self.train_job("gensim", "full", feed=feed, threads=threads, alpha=alpha, seed=seed)
+            for name in CONTENDERS:
+                if seed <= RUNS.get(name, seed):
+                    yield self.embedx_job("full", name, threads=threads, seed=seed)
+            if self.has_fasttext and seed <= FASTTEXT_RUNS:
+                yield self.train_job("fasttext", "full", threads=threads, alpha=FASTTEXT_RATE, seed=seed)
 
-        def jobs() -> Iterator[Job]:
-            for seed in self.seeds:
-                for alpha in GENSIM_RATES:
-                    yield self.train_job("gensim", "full", feed=feed, threads=threads, alpha=alpha, seed=seed)
-                for name in CONTENDERS:
-                    if seed <= RUNS.get(name, seed):
-                        yield self.embedx_job("full", name, threads=threads, seed=seed)
-                if self.has_fasttext and seed <= FASTTEXT_RUNS:
-                    yield self.train_job("fasttext", "full", threads=threads, alpha=FASTTEXT_RATE, seed=seed)
-
-        self.run("full runs", jobs())
-
-    def train(self) -> None:
+    def train(self) -> Iterator[Job]:
         """Words per second at all thread counts; fewer threads for one epoch, because the rate is the same in each."""
-        self.full_runs()
+        yield from self.full_runs()
+        for threads in THREADS[:-1]:
+            feed = best_feed(self.records, threads, epochs=0)
+            for seed in self.repetitions:
+                one = {"threads": threads, "epochs": 1, "seed": seed}
+                yield self.train_job("gensim", "speed", feed=feed, alpha=GENSIM_RATES[0], **one)
+                for name in CONTENDERS:
+                    yield self.embedx_job("speed", name, **one)
+                if self.has_fasttext and seed <= FASTTEXT_RUNS:
+                    yield self.train_job("fasttext", "speed", alpha=FASTTEXT_RATE, **one)
 
-        def jobs() -> Iterator[Job]:
-            for threads in THREADS[:-1]:
-                feed = best_feed(self.records, threads, epochs=0)
-                for seed in range(1, self.repetitions + 1):
-                    one = {"threads": threads, "epochs": 1, "seed": seed}
-                    yield self.train_job("gensim", "speed", feed=feed, alpha=GENSIM_RATES[0], **one)
-                    for name in CONTENDERS:
-                        yield self.embedx_job("speed", name, **one)
-                    if self.has_fasttext and seed <= FASTTEXT_RUNS:
-                        yield self.train_job("fasttext", "speed", alpha=FASTTEXT_RATE, **one)
-
-        self.run("fewer threads", jobs())
-
-    quality = full_runs
-
-    def whole(self) -> None:
+    def whole(self) -> Iterator[Job]:
         """Whole commands, from start to saved vectors."""
-        self.gensim_feeds()
-        threads = THREADS[-1]
-        feed = best_feed(self.records, threads, self.settings["epochs"])
-        common = {"kind": "command", **self.settings, "threads": threads}
+        yield from self.gensim_feeds()
+        feed = best_feed(self.records, THREADS[-1], self.settings["epochs"])
+        common = {"kind": "command", **self.settings, "threads": THREADS[-1]}
         embedx = common | {"tool": "embedx", "file": "text", "kernels": "warm", "tokens": "empty"}
+        for seed in self.repetitions:
+            yield common | {"tool": "gensim", "feed": feed, "alpha": GENSIM_RATES[0], "seed": seed}
+            for name, options in CONTENDERS.items():
+                if seed <= RUNS.get(name, seed):
+                    yield embedx | {"name": name, "options": options, "seed": seed}
+            default = embedx | {"name": DEFAULT, "options": CONTENDERS[DEFAULT], "seed": seed}
+            yield default | {"kernels": "cold"}
+            yield default | {"tokens": "warm"}
 
-        def jobs() -> Iterator[Job]:
-            for seed in range(1, self.repetitions + 1):
-                yield common | {"tool": "gensim", "feed": feed, "alpha": GENSIM_RATES[0], "seed": seed}
-                for name, options in CONTENDERS.items():
-                    if seed <= RUNS.get(name, seed):
-                        yield embedx | {"name": name, "options": options, "seed": seed}
-                default = embedx | {"name": DEFAULT, "options": CONTENDERS[DEFAULT], "seed": seed}
-                yield default | {"kernels": "cold"}
-                yield default | {"tokens": "warm"}
-
-        self.run("whole commands", jobs())
-
-    def feed(self) -> None:
+    def feed(self) -> Iterator[Job]:
         """Reading, counting, encoding; plain and compressed."""
         model = self.settings | {"threads": 1, "alpha": GENSIM_RATES[0], "seed": 1}  # gensim counts words on one thread
         iterable = "Text8Corpus" if self.one_line else "LineSentence"
-        variants = [{"tool": "embedx", "file": file, "min_count": SETTINGS["min_count"]} for file in ("text", "gz")]
+        variants: list[Job] = [{"tool": "embedx", "file": file, "min_count": SETTINGS["min_count"]} for file in ("text", "gz")]
         variants += [{"tool": "gensim", "file": file, "feed": iterable, **model} for file in ("text", "gz")]
         variants += [{"tool": "gensim", "file": "text", "feed": "corpus_file", **model}]  # which takes no compressed file
         variants += [{"tool": "wc", "file": file} for file in ("text", "gz")]
-        turns = range(1, self.many + 1)
-        self.run("feed", ({"kind": "feed", **variant, "turn": turn} for turn in turns for variant in variants))
+        for turn in self.turns:
+            yield from ({"kind": "feed", **variant, "turn": turn} for variant in variants)
 
-    def time_to_quality(self) -> None:
+    def time_to_quality(self) -> Iterator[Job]:
         """The default of embedx with fewer epochs: when does it reach gensim's scores?"""
-        self.full_runs()
-        fewer = range(1, min(4, self.settings["epochs"]))
-        self.run("time to quality", (
-            self.embedx_job("fewer epochs", threads=THREADS[-1], epochs=epochs, seed=seed)
-            for seed in self.seeds for epochs in fewer
-        ))  # fmt: skip
+        yield from self.full_runs()
+        for seed in self.seeds:
+            for epochs in range(1, min(4, self.settings["epochs"])):
+                yield self.embedx_job("fewer epochs", threads=THREADS[-1], epochs=epochs, seed=seed)
 
-    def memory(self) -> None:
+    def memory(self) -> Iterator[Job]:
         """The corpus, and one ten times as large of the same words: --min-count rises tenfold with it."""
         if sys.platform != "linux":
             say("memory: needs /proc/self/status, so it is measured on Linux only")
             return
         one = {"kind": "memory", **self.settings, "epochs": 1, "options": {}, "threads": THREADS[-1], "seed": 1}
-        larger = one | {"file": "larger", "min_count": LARGER * one["min_count"]}
-        self.run("memory", [one | {"file": "text"}, larger])
+        yield one | {"file": "text"}
+        yield one | {"file": "larger", "min_count": LARGER * one["min_count"]}
 
-    def start(self) -> None:
+    def start(self) -> Iterator[Job]:
         """The help text; the first block of training; a whole command on a corpus too small to matter."""
         one = {**self.settings, "options": {}, "threads": THREADS[-1], "seed": 1, "file": "tiny", "purpose": "start"}
-        variants: list[Job] = [
-            {"kind": "command", "tool": "embedx --help"},
-            {"kind": "first block", **one},
-            {"kind": "command", "tool": "embedx", "kernels": "warm", "tokens": "empty", **one},
-        ]
-        turns = range(1, self.many + 1)
-        self.run("start", (variant | {"turn": turn} for turn in turns for variant in variants))
+        for turn in self.turns:
+            yield {"kind": "command", "tool": "embedx --help", "turn": turn}
+            yield {"kind": "first block", **one, "turn": turn}
+            yield {"kind": "command", "tool": "embedx", "kernels": "warm", "tokens": "empty", **one, "turn": turn}
 
-    def threads(self) -> None:
+    def threads(self) -> Iterator[Job]:
         """Quality when many more threads than cores write to the same tables."""
-        self.run("threads", (
-            self.embedx_job("threads", threads=threads, seed=seed) for seed in self.thread_seeds for threads in (1, 16)
-        ))  # fmt: skip
+        for seed in range(1, self.own.thread_seeds + 1):
+            for threads in (1, 16):
+                yield self.embedx_job("threads", threads=threads, seed=seed)
 
 
 SECTIONS = {
-    "train": Plan.train, "quality": Plan.quality, "whole": Plan.whole, "feed": Plan.feed,
+    "train": Plan.train, "quality": Plan.full_runs, "whole": Plan.whole, "feed": Plan.feed,
     "time-to-quality": Plan.time_to_quality, "memory": Plan.memory, "start": Plan.start, "threads": Plan.threads,
 }  # fmt: skip
 
 
-# ---- running jobs
+# ---- measuring
 
 
-class Runner:
-    """Runs jobs one after the other, each in its own process, and keeps the results."""
-
-    def __init__(self, files: dict[str, str], records: Records) -> None:
-        self.files, self.records = files, records
-        self.began = time.monotonic()
-        self.warm = False
-
-    def run(self, title: str, jobs: Iterable[Job]) -> None:
-        """Run those that are not on record."""
-        jobs = list(jobs)
-        for number, job in enumerate(jobs, 1):
-            if self.records.have(job):
-                continue
-            if not self.warm:
-                self.warm_up()
-            passed = datetime.timedelta(seconds=round(time.monotonic() - self.began))
-            say(f"[{passed} passed] {title} {number}/{len(jobs)}: {spoken(job)}")
-            sources = sources_hash()
-            result = measure(job, self.files)
-            self.records.add(job, result, sources)
-
-    def warm_up(self) -> None:
-        """Have the kernels compiled, which is measured on its own."""
-        say("warming up: kernels are compiled unless they were before")
-        for options in CONTENDERS.values():
-            one = {"threads": 1, "seed": 1, "file": "tiny", "score": False, "options": options}
-            measure({"kind": "train", "tool": "embedx", **SETTINGS, **one}, self.files)
-        self.warm = True
-
-
-def measure(job: Job, files: dict[str, str]) -> dict[str, Any]:
-    """The result of a job run in a process of its own. Ends the program if that fails; what was measured is kept."""
-    if job.get("file") == "larger":
-        make_larger(files)
-    measured = Path(__file__).with_name("speed_measure.py")
-    # With fewer than ten threads fastText leaves part of its table unwritten (facebookresearch/fastText#1061) and now and then
-    # fails on NaN, when malloc hands it used memory. Pages fresh from the system are zero.
-    environment = os.environ | ({"MALLOC_MMAP_THRESHOLD_": "65536"} if job.get("tool") == "fasttext" else {})
-    arguments = [sys.executable, str(measured), json.dumps(job), json.dumps(files), repr(time.time())]
-    done = subprocess.run(arguments, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{done.stderr[-3000:]}\nthis job failed, see above: {json.dumps(job)}\n--resume goes on from here")
-    return dict(json.loads(done.stdout.splitlines()[-1]))
-
-
-def spoken(job: Job) -> str:
-    """What tells a job from the others."""
-    told = ("kind", "name", "tool", "feed", "file", "alpha", "threads", "epochs", "seed", "turn", "kernels", "tokens")
-    return ", ".join(f"{name} {job[name]}" if isinstance(job[name], int | float) else job[name] for name in told if name in job)
-
-
-def sources_hash() -> str:
-    """A hash of the embedx that is installed: the page tells if it was edited between measurements."""
-    import embedx
-
-    folder = Path(embedx.__file__).parent
-    digest = hashlib.sha256()
-    for file in sorted(folder.rglob("*.py")):
-        digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:12]
-
-
-def say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
-
-
-# ---- the corpus
-
-
-def prepare(corpus: Path, folder: Path, quick: bool) -> tuple[dict[str, str], dict[str, Any]]:
-    """The corpus in the forms that the tools need, none of which is timed; and what is to be known of it."""
-    text = folder / "corpus"
-    opened = gzip.open if corpus.suffix == ".gz" else open
-    with opened(corpus, "rb") as source, text.open("wb") as target:
-        if quick:
-            target.write(source.read(2_000_000))
-        else:
-            shutil.copyfileobj(source, target, 1 << 20)
-    about = {"name": corpus.name, "quick": quick, **facts_of(text)}
-    files = {name: str(folder / name) for name in ("lines", "tiny", "larger")} | {"text": str(text)}
+def prepare(run: Run) -> dict[str, Any]:
+    """The corpus in the forms that the tools need, none of which is timed."""
+    about, file = corpus.unpacked(run), corpus.of(run)
+    text, lines, packed = (run.folder / name for name in ("text", "lines", "corpus.gz"))
     if about["one line"]:
-        write_lines(text, Path(files["lines"]))
-    else:
-        files["lines"] = str(text)
-    with text.open("rb") as source:
-        Path(files["tiny"]).write_bytes(source.read(100_000))
-    if corpus.suffix == ".gz" and not quick:
-        files["gz"] = str(corpus)
-    else:
-        files["gz"] = str(folder / "corpus.gz")
-        with text.open("rb") as source, gzip.open(files["gz"], "wb", compresslevel=6) as packed:
-            shutil.copyfileobj(source, packed, 1 << 20)
-    return files, about
-
-
-def facts_of(text: Path) -> dict[str, Any]:
-    """Size, words, hash, and whether a line is so long that tools reading by line would choke on it."""
-    digest, n_words = hashlib.sha256(), 0
-    line = longest = 0  # bytes
-    for words, block in blocks_of_words(text):
-        digest.update(block)
-        n_words += len(words)
-        first, *others = block.split(b"\n")
-        line += len(first)
-        longest = max(longest, line, *map(len, others))
-        line = len(others[-1]) if others else line
-    return {"bytes": text.stat().st_size, "words": n_words, "sha256": digest.hexdigest(), "one line": longest > LONG_LINE}
-
-
-def blocks_of_words(text: Path) -> Iterator[tuple[list[bytes], bytes]]:
-    """(words, bytes read) a megabyte at a time; no word is cut."""
-    rest = b""
-    with text.open("rb") as file:
-        while block := file.read(1 << 20):
-            whole = rest + block
-            end = max(whole.rfind(b" "), whole.rfind(b"\n")) + 1
-            rest = whole[end:]
-            yield whole[:end].split(), block
-    yield rest.split(), b""
-
-
-def write_lines(text: Path, lines: Path) -> None:
-    """The same words, so many a line."""
-    pending: list[bytes] = []
-    with lines.open("wb") as file:
-        for words, _ in blocks_of_words(text):
-            pending += words
-            while len(pending) >= LINE_WORDS:
-                file.write(b" ".join(pending[:LINE_WORDS]) + b"\n")
-                del pending[:LINE_WORDS]
-        if pending:
-            file.write(b" ".join(pending) + b"\n")
+        corpus.write_lines(text, lines)
+    if file.suffix != ".gz" or run.quick:
+        with text.open("rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+        file = packed
+    run.files |= {"lines": str(lines if about["one line"] else text), "gz": str(file), "larger": str(run.folder / "larger")}
+    return {"corpus": about}
 
 
 def make_larger(files: dict[str, str]) -> None:
@@ -345,102 +201,377 @@ def make_larger(files: dict[str, str]) -> None:
             target.write(b"\n")
 
 
-def environment_of(corpus: dict[str, Any]) -> dict[str, Any]:
-    """Machine, versions and corpus. Records of another environment are not mixed with these."""
-    versions = {"Python": platform.python_version()}
-    for package in ("embedx", "numpy", "numba", "scipy", "gensim", "fasttext"):
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            if package != "fasttext":
-                raise SystemExit(f"{package} is not installed; see eval/README.md") from None
-            say("fastText is not installed and left out; pip install embedx[peers] brings it")
-    found = {"corpus": corpus, "machine": machine(), "versions": versions}
-    identity = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:12]
-    return found | {"id": identity, "command": shown_command()}
+def measure(run: Run, job: Job) -> Result:
+    """The result of a job run in a process of its own. Ends the program if that fails; what was measured is kept."""
+    if not run.warm & {DEFAULT}:
+        say("warming up: kernels are compiled unless they were before")
+        run.warm.add(DEFAULT)
+        for options in CONTENDERS.values():
+            one = {"threads": 1, "seed": 1, "epochs": 1, "file": "tiny", "score": False, "options": options}
+            measure(run, {"kind": "train", "tool": "embedx", **SETTINGS, **one})
+    if job.get("file") == "larger":
+        make_larger(run.files)
+    # With fewer than ten threads fastText leaves part of its table unwritten (facebookresearch/fastText#1061) and now and then
+    # fails on NaN, when malloc hands it used memory. Pages fresh from the system are zero.
+    environment = {"MALLOC_MMAP_THRESHOLD_": "65536"} if job.get("tool") == "fasttext" else {}
+    result = in_process("eval.speed_process", job, run.files, **environment)
+    if "error" in result:
+        raise SystemExit(f"{result['told']}\nthis job failed, see above: {job}\n--resume goes on from here")
+    return result
 
 
-def machine() -> dict[str, Any]:
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
-        model = names[0] if names else model
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"cpu": model, "cores": cores, "system": f"{platform.system()} {platform.machine()}"}
+# ---- the peers at their best
 
 
-# ---- the command
+def best_feed(records: Records, threads: int, epochs: int) -> str:
+    """gensim's feed with the least time for a run of so many epochs, what comes before training included or not (epochs 0)."""
+
+    def seconds(record: Record) -> float:
+        result = record["result"]
+        return float(result["training"] if epochs == 0 else result["before"] + epochs * result["training"])
+
+    timed = records.find(kind="train", tool="gensim", threads=threads, purpose="feed")
+    if not timed:
+        raise SystemExit(f"gensim's feeds were not timed at {threads} threads: gensim takes part in this section")
+    return str(min(timed, key=seconds)["job"]["feed"])
 
 
-def main() -> None:
-    if sys.argv[1:2] == ["classification"]:
-        import speed_classification
-
-        speed_classification.main(sys.argv[2:])
-        return
-    options = parsed()
-    if not options.report_only:
-        with tempfile.TemporaryDirectory(prefix="embedx-speed-") as folder:
-            try:
-                measure_all(options, Path(folder))
-            except KeyboardInterrupt:
-                raise SystemExit("interrupted; --resume goes on from here, --report-only shows what there is") from None
-    records = Records(options.raw)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    picture = plot(records, options.output.with_suffix(".png"))
-    if not picture:
-        say("no picture: matplotlib is not installed (pip install embedx[plots]), or too little was measured")
-    options.output.write_text(page(records, picture), "utf-8")
-    print(options.output)
+def full_runs(records: Records, tool: str, name: str | None = None) -> list[Record]:
+    """The runs at the full number of epochs whose quality was measured, by a tool or one of its variants."""
+    return records.find(kind="train", tool=tool, purpose="full", **({"name": name} if name else {}))
 
 
-def measure_all(options: argparse.Namespace, folder: Path) -> None:
-    say(f"preparing {options.corpus.name}")
-    files, about = prepare(options.corpus, folder, options.quick)
-    records = Records(options.raw, environment_of(about))
-    runner = Runner(files, records)
-    plan = Plan(options, runner.run, records)
-    for name in options.sections:
-        SECTIONS[name](plan)
+def mean_scores(runs: Sequence[Record]) -> dict[str, float]:
+    return {test: statistics.fmean(each["result"]["scores"][test] for each in runs) for test in runs[0]["result"]["scores"]}
 
 
-def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, help=f"text, plain or .gz; by default $EMBEDX_DATA/{DEFAULT_CORPUS}")
-    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="all by default")
-    parser.add_argument("--seeds", type=int, default=3, help="runs of each contender whose quality is measured (3)")
-    parser.add_argument("--repetitions", type=int, default=3, help="timings of whole commands, and with fewer threads (3)")
-    parser.add_argument("--turns", type=int, default=5, help="timings of what takes seconds: feed, start (5)")
-    parser.add_argument("--thread-seeds", type=int, default=1, help="runs in the section threads (1)")
-    parser.add_argument("--quick", action="store_true", help="2 MB, two epochs, one run; to the temporary folder")
-    parser.add_argument("--output", type=Path, help="the page (eval/results/speed.md); a .png goes beside it")
-    parser.add_argument("--raw", type=Path, help="the raw records (by default beside the page, .jsonl)")
-    parser.add_argument("--resume", action="store_true", help="keep the records of the same machine, versions, corpus")
-    parser.add_argument("--report-only", action="store_true", help="measure nothing, write the page from the raw file")
-    options = parser.parse_args()
-    usual = Path(tempfile.gettempdir()) if options.quick else Path(__file__).parent / "results"
-    options.output = options.output or usual / ("speed-quick.md" if options.quick else "speed.md")
-    options.raw = options.raw or options.output.with_suffix(".jsonl")
-    options.seeds = 1 if options.quick else options.seeds
-    if options.corpus is None and not options.report_only:
-        if not os.environ.get("EMBEDX_DATA"):
-            parser.error("name a --corpus, or set EMBEDX_DATA to the folder that holds " + DEFAULT_CORPUS)
-        options.corpus = Path(os.environ["EMBEDX_DATA"]) / DEFAULT_CORPUS
-    if not options.report_only and not options.corpus.is_file():
-        parser.error(f"{options.corpus}: no such file")
-    if options.quick and not options.resume and not options.report_only:
-        options.raw.unlink(missing_ok=True)
-    elif options.raw.exists() and not (options.resume or options.report_only):
-        parser.error(f"{options.raw} holds records: --resume goes on from there, or delete it to start anew")
-    return options
+def tuned_gensim(records: Records) -> list[Record]:
+    """gensim's runs at its better learning rate: the one with the higher sum of the three mean scores."""
+    runs = full_runs(records, "gensim")
+    by_rate = {
+        rate: [each for each in runs if each["job"]["alpha"] == rate] for rate in {each["job"]["alpha"] for each in runs}
+    }
+    return max(by_rate.values(), key=lambda some: sum(mean_scores(some).values()), default=[])
 
 
-def shown_command(script: str = "eval/speed.py") -> str:
-    """The command as typed, files by their names alone, without what only says how far to go on."""
-    typed = [word for word in sys.argv[1:] if word not in ("--resume", "--report-only")]
-    return " ".join([f"python {script}", *(Path(word).name if os.sep in word else word for word in typed)])
+# ---- quality
 
 
-if __name__ == "__main__":
-    main()
+def unpacked(text: str) -> np.ndarray:
+    """float64 (items,), from what `speed_process.packed` made."""
+    return np.frombuffer(zlib.decompress(base64.b32decode(text)), np.float32).astype(np.float64)
+
+
+def differences(ours: Sequence[Record], theirs: Sequence[Record]) -> list[Any]:
+    """On each test, how much better our runs are than theirs, paired by item, with 95 % bootstrap intervals."""
+    tests = words.default_tests()
+
+    def answers(each: Record) -> list[Any]:
+        values = map(unpacked, each["result"]["answers"])
+        return [words.Answers(test, value, float("nan"), {}) for test, value in zip(tests, values, strict=True)]
+
+    a, b = [answers(each) for each in ours], [answers(each) for each in theirs]
+    return [words.paired_difference([x[i] for x in a], [x[i] for x in b]) for i in range(len(tests))]
+
+
+def as_good(found: Sequence[Any]) -> bool:
+    """Whether no interval reaches below the margin."""
+    return all(each.interval[0] > -MARGINS[each.test] for each in found)
+
+
+def rate(records: Records, runs: Iterable[Record]) -> float:
+    """Words of the corpus trained per second, the median of some runs: the same numerator for everybody."""
+    n_words = records.environment["corpus"]["words"]
+    return statistics.median(n_words * each["job"]["epochs"] / each["result"]["training"] for each in runs)
+
+
+def variants(records: Records) -> list[str]:
+    return list(dict.fromkeys(each["job"]["name"] for each in full_runs(records, "embedx")))
+
+
+def headline(records: Records) -> str | None:
+    """The fastest variant of embedx that is as good as gensim; None if there is none, or too little was measured."""
+    gensim = tuned_gensim(records)
+    good = [name for name in variants(records) if gensim and as_good(differences(full_runs(records, "embedx", name), gensim))]
+    return max(good, key=lambda name: rate(records, full_runs(records, "embedx", name)), default=None)
+
+
+# ---- tables
+
+
+def measure_of(test: str) -> str:
+    return "accuracy" if "analogies" in test else "spearman"
+
+
+def shown_scores(runs: Sequence[Record]) -> dict[str, str]:
+    """Columns of mean scores, of runs that have any."""
+    if not all("scores" in each["result"] for each in runs):
+        return {}
+    return {test: words.shown(measure_of(test), mean_scores(runs)[test]) for test in MARGINS}
+
+
+def shown_difference(found: Any) -> str:
+    return f"{words.shown(found.measure, found.difference, sign='+')} ({words.shown(found.measure, *found.interval, sign='+')})"
+
+
+def name_of(job: Job) -> str:
+    """How a contender is called in tables."""
+    if job["tool"] == "gensim":
+        return f"gensim, {job['feed']}, rate {job['alpha']}" if job["purpose"] == "full" else f"gensim, {job['feed']}"
+    return "fastText" if job["tool"] == "fasttext" else str(job["name"])
+
+
+def median_of(runs: Iterable[Record], key: str) -> float:
+    return statistics.median(each["result"][key] for each in runs)
+
+
+def training(records: Records) -> str:
+    """Words per second, by thread count."""
+    groups: dict[tuple[int, str], list[Record]] = {}
+    for each in sorted(trained(records), key=lambda each: each["job"]["threads"]):
+        groups.setdefault((each["job"]["threads"], name_of(each["job"])), []).append(each)
+    rows = []
+    for (threads, name), group in groups.items():
+        speed, gensim = rate(records, group), gensim_rate(records, threads)
+        rows.append({
+            "threads": threads, "tool": name, "runs × epochs": f"{len(group)} × {group[0]['job']['epochs']}",
+            "words/s": thousands(speed), "× gensim": f"{speed / gensim:.2f}" if gensim else "",
+            "s before": f"{median_of(group, 'before'):.1f}", "s training": f"{median_of(group, 'training'):.1f}",
+            "peak RSS, MB": f"{median_of(group, 'peak_rss') / MEGABYTE:,.0f}", **shown_scores(group),
+        })  # fmt: skip
+    return table(rows)
+
+
+def trained(records: Records) -> list[Record]:
+    return [each for purpose in MEASURED for each in records.find(kind="train", purpose=purpose)]
+
+
+def gensim_rate(records: Records, threads: int) -> float | None:
+    """gensim's words per second: the median of its faster learning rate."""
+    runs = [each for each in records.find(kind="train", tool="gensim", threads=threads) if each["job"]["purpose"] != "feed"]
+    rates = {each["job"]["alpha"] for each in runs}
+    return max((rate(records, (each for each in runs if each["job"]["alpha"] == one)) for one in rates), default=None)
+
+
+def feeds(records: Records) -> str:
+    """How gensim's feed was chosen."""
+    return table([
+        {"threads": each["job"]["threads"], "gensim's feed": each["job"]["feed"], "words/s": thousands(rate(records, [each])),
+         "s before training": f"{each['result']['before']:.1f}", "s training": f"{each['result']['training']:.1f}",
+         "fastest": "yes" if each["job"]["feed"] == best_feed(records, each["job"]["threads"], 0) else ""}
+        for each in records.find(kind="train", tool="gensim", purpose="feed")
+    ])  # fmt: skip
+
+
+def quality(records: Records) -> str:
+    """Each variant of embedx against gensim at its better learning rate."""
+    gensim, rows = tuned_gensim(records), []
+    for name in variants(records) if gensim else []:
+        runs = full_runs(records, "embedx", name)
+        found = differences(runs, gensim)
+        told = {each.test: shown_difference(each) for each in found}
+        row = {"embedx": name, "gensim's rate": gensim[0]["job"]["alpha"], "runs": f"{len(runs)} : {len(gensim)}", **told}
+        rows.append(row | {"as good": "yes" if as_good(found) else "no"})
+    return table(rows)
+
+
+def whole_commands(records: Records) -> dict[str, list[float]]:
+    """Seconds by command, gensim's first."""
+    groups: dict[str, list[float]] = {}
+    for each in records.find(kind="command", tool="gensim"):
+        groups.setdefault(f"gensim, {each['job']['feed']}", []).append(each["result"]["seconds"])
+    for each in records.find(kind="command", tool="embedx"):
+        if "name" in (job := each["job"]):
+            kernels = ", cold start with compilation" if job["kernels"] == "cold" else ""
+            tokens = ", tokens cached before" if job["tokens"] == "warm" else ""
+            groups.setdefault(job["name"] + kernels + tokens, []).append(each["result"]["seconds"])
+    return groups
+
+
+def whole(records: Records) -> str:
+    groups = whole_commands(records)
+    gensim = statistics.median(next(iter(groups.values()))) if groups else 0.0
+    return table([
+        {"command": name, "runs": len(values), "s": f"{statistics.median(values):.1f}",
+         "× faster than gensim": f"{gensim / statistics.median(values):.2f}"}
+        for name, values in groups.items()
+    ])  # fmt: skip
+
+
+def reading_times(records: Records) -> dict[tuple[str, str], list[float]]:
+    """Seconds by file and reader."""
+    groups: dict[tuple[str, str], list[float]] = {}
+    for each in records.find(kind="feed"):
+        job = each["job"]
+        reader = {"embedx": "embedx", "wc": "wc -w"}.get(job["tool"]) or f"gensim build_vocab, {job['feed']}"
+        groups.setdefault((job["file"], reader), []).append(each["result"]["seconds"])
+    return groups
+
+
+def reading(records: Records) -> str:
+    return table([
+        {"file": {"text": "plain", "gz": "gzip"}[file], "reader": name, "runs": len(times),
+         "s": f"{statistics.median(times):.2f}"}
+        for (file, name), times in sorted(reading_times(records).items(), reverse=True)
+    ])  # fmt: skip
+
+
+def time_to_quality(records: Records) -> str:
+    """The defaults for so many epochs, beside gensim's scores."""
+    gensim, shorter = tuned_gensim(records), records.find(kind="train", purpose="fewer epochs", name=DEFAULT)
+    if not gensim or not shorter:
+        return table([])
+    groups = {f"gensim, {gensim[0]['job']['epochs']} epochs": gensim}
+    for each in sorted(shorter + full_runs(records, "embedx", DEFAULT), key=lambda each: each["job"]["epochs"]):
+        epochs = each["job"]["epochs"]
+        groups.setdefault(f"embedx, {epochs} {'epoch' if epochs == 1 else 'epochs'}", []).append(each)
+    goal, rows = mean_scores(gensim), []
+    for name, runs in groups.items():
+        reached, seconds = mean_scores(runs), median_of(runs, "total")
+        rows.append({
+            "run": name, "s": f"{seconds:.1f}", **shown_scores(runs), "× faster": f"{median_of(gensim, 'total') / seconds:.1f}",
+            "no score below gensim's": "yes" if all(reached[test] >= goal[test] for test in MARGINS) else "no",
+        })  # fmt: skip
+    return table(rows)
+
+
+def memory_sizes(records: Records) -> list[tuple[Record, float]]:
+    return [
+        (each, each["result"]["matrices"] + each["result"]["vocabulary"] + ALLOWANCE) for each in records.find(kind="memory")
+    ]
+
+
+def memory(records: Records) -> str:
+    names = {"corpus": "corpus_bytes", "two matrices": "matrices", "vocabulary": "vocabulary", "measured": "anonymous"}
+    return table([
+        {title: f"{each['result'][name] / MEGABYTE:,.0f}" for title, name in names.items()}
+        | {"bound": f"{bound / MEGABYTE:,.0f}", "words": f"{each['result']['words']:,}"}
+        for each, bound in memory_sizes(records)
+    ])  # fmt: skip
+
+
+STARTS: dict[str, dict[str, str]] = {
+    "`embedx --help`": {"kind": "command", "tool": "embedx --help"},
+    "from process start to the first block of training, 100 kB of text": {"kind": "first block"},
+    "`embedx train` on the same 100 kB, from process start to exit": {"kind": "command", "tool": "embedx", "purpose": "start"},
+}
+
+
+def start(records: Records) -> str:
+    times = {name: records.values("seconds", **wanted) for name, wanted in STARTS.items()}
+    return table([
+        {"what": name, "runs": len(values), "s": f"{statistics.median(values):.2f}"} for name, values in times.items() if values
+    ])  # fmt: skip
+
+
+def of_threads(records: Records) -> tuple[list[Record], list[Record], list[Any]]:
+    """Runs with 1 and 16 threads, and the differences; none where they are not as many."""
+    one, many = (records.find(kind="train", purpose="threads", threads=n) for n in (1, 16))
+    return (one, many, differences(many, one)) if one and len(one) == len(many) else ([], [], [])
+
+
+def threads(records: Records) -> str:
+    one, many, found = of_threads(records)
+    return table([
+        {"test": each.test, "runs": len(one), "1 thread": shown_scores(one)[each.test],
+         "16 threads": shown_scores(many)[each.test], "difference": shown_difference(each)}
+        for each in found
+    ])  # fmt: skip
+
+
+def targets(records: Records) -> str:
+    """Every target beside its number, those of speed at the setting of the headline."""
+    rows, name = [], headline(records)
+    if tuned_gensim(records) and name is None:
+        rows.append(target("a setting of embedx as good as gensim", "none among those measured", False))
+    if name is not None:
+        for n in sorted({each["job"]["threads"] for each in trained(records)}):
+            own = [each for each in trained(records) if each["job"].get("name") == name and each["job"]["threads"] == n]
+            if own and (gensim := gensim_rate(records, n)):
+                ratio = rate(records, own) / gensim
+                promise = f"training at equal quality, threads {n}: at least 5 × gensim's words/s"
+                rows.append(target(promise, f"{ratio:.1f} × ({name}), goal 10 ×", ratio >= 5))
+    groups = whole_commands(records)
+    if (name or DEFAULT) in groups and records.find(kind="command", tool="gensim"):
+        ratio = statistics.median(next(iter(groups.values()))) / statistics.median(groups[name or DEFAULT])
+        remark = name or f"{DEFAULT}; its quality is not shown to be equal"
+        rows.append(target("whole command: at least 4 × as fast as gensim's", f"{ratio:.1f} × ({remark})", ratio >= 4))
+    times = {key: statistics.median(values) for key, values in reading_times(records).items()}
+    theirs = [seconds for (file, reader), seconds in times.items() if file == "text" and reader.startswith("gensim")]
+    if (ours := times.get(("text", "embedx"))) and theirs and (wc := times.get(("text", "wc -w"))):
+        share = ours / min(theirs)
+        promise = "reading, counting, encoding: at most half the time of gensim's build_vocab (its faster feed)"
+        rows.append(target(promise, f"{share:.2f} of it", share <= 0.5))
+        rows.append(target("the same: goal 3 × the time of wc -w", f"{ours / wc:.1f} ×", ours <= 3 * wc))
+    for each, bound in memory_sizes(records):
+        size, used = (each["result"][key] / MEGABYTE for key in ("corpus_bytes", "anonymous"))
+        promise = f"memory not file-backed, corpus of {size:,.0f} MB: at most two matrices + vocabulary + 400 MB"
+        rows.append(target(promise, f"{used:,.0f} of {bound / MEGABYTE:,.0f} MB", each["result"]["anonymous"] <= bound))
+    for (promise, limit), wanted in zip((("`embedx --help`: under 0.5 s", 0.5), ("warm start of training: under 2 s", 2.0)),
+                                        STARTS.values(), strict=False):  # fmt: skip
+        if values := records.values("seconds", **wanted):
+            rows.append(target(promise, f"{statistics.median(values):.2f} s", statistics.median(values) < limit))
+    if found := of_threads(records)[2]:
+        told = ", ".join(words.shown(each.measure, each.difference, sign="+") for each in found)
+        met = all(each.difference > -MARGINS[each.test] for each in found)
+        rows.append(target("16 threads: quality within 0.01 (1 point) of one thread's", told, met))
+    return table(rows)
+
+
+# ---- the picture
+
+
+def plot(records: Records) -> Any:
+    """Words per second by tool and threads, quality beside; of gensim the runs at its better learning rate."""
+    tuned = {id(each) for each in tuned_gensim(records)}
+    tools: dict[str, list[Record]] = {}
+    for each in trained(records):
+        gensim, full = each["job"]["tool"] == "gensim", each["job"]["purpose"] == "full"
+        if not (gensim and full and id(each) not in tuned):
+            tools.setdefault("gensim" if gensim else name_of(each["job"]), []).append(each)
+    if not tools:
+        return None
+    picture, (left, right) = figure(12, 0.7 * len(tools) + 1.6, 2, dpi=120, sharey=True)
+    counts = sorted({each["job"]["threads"] for runs in tools.values() for each in runs})
+    speeds = {
+        f"threads: {n}": [
+            [rate(records, [each]) / 1e6 for each in runs if each["job"]["threads"] == n] for runs in tools.values()
+        ]
+        for n in counts
+    }
+    bars(left, list(tools), speeds, "million words of the corpus per second")
+    scored = [[each["result"]["scores"] for each in runs if "scores" in each["result"]] for runs in tools.values()]
+    bars(right, list(tools), {test: [[one[test] for one in some] for some in scored] for test in MARGINS},
+         "correlation, or share of right answers")  # fmt: skip
+    left.invert_yaxis()  # the first on top; the right one shares it
+    return picture
+
+
+def bars(axes: Any, names: Sequence[str], groups: dict[str, list[list[float]]], label: str) -> None:
+    """A bar for each name in each group: the median of its values, with a line from the least to the greatest."""
+    height = 0.8 / len(groups)
+    for order, (group, values) in enumerate(groups.items()):
+        for row, some in enumerate(values):
+            if some:
+                middle, place = statistics.median(some), row + (order - (len(groups) - 1) / 2) * height
+                spread = [[middle - min(some)], [max(some) - middle]]
+                axes.barh(place, middle, height * 0.9, xerr=spread, color=f"C{order}", label=group if row == 0 else None)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_xlabel(label)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(groups), frameon=False)
+
+
+EXPERIMENT = Experiment(
+    name="speed",
+    title="Speed, quality and memory beside gensim",
+    choices={"section": tuple(SECTIONS), "tool": ("embedx", "gensim", "fasttext")},
+    settings={"corpus": None, "epochs": 5, "seeds": 3, "repetitions": 3, "turns": 5, "thread_seeds": 1},
+    quick={"epochs": 2, "seeds": 1, "repetitions": 1, "turns": 1},
+    packages=("scipy", "gensim", "fasttext"),
+    prepare=prepare,
+    jobs=jobs,
+    measure=measure,
+    tables={"targets": targets, "training": training, "feeds": feeds, "quality": quality, "whole": whole, "reading": reading,
+            "time-to-quality": time_to_quality, "memory": memory, "start": start, "threads": threads},
+    plots={"": plot},
+)  # fmt: skip

@@ -1,39 +1,27 @@
-"""How fast are the classifiers of embedx beside label trees, fastText and scikit-learn? `python eval/speed.py classification`
-
-    python eval/speed.py classification --pecos-python OTHER/bin/python     everything but LinearSVC on EURLex
-    python eval/speed.py classification --contenders linearsvc --resume     which is that, and takes half an hour
-    python eval/speed.py classification --quick                             a few rows: shows that it runs, measures nothing
-    python eval/speed.py classification --report-only                       writes the page anew from the raw records
+"""How fast are the classifiers of embedx beside label trees, fastText and scikit-learn?
 
 Sections: `eurlex`, thousands of labels, several for each row; `small`, MNIST and Bibtex; `scaling`, time for each example
-against the number of labels, on random data. Every measurement is a fresh process (`speed_classification_measure.py`),
-contenders take turns, and the page (`speed_classification_page.py`) gives medians. A contender that fails is reported and does
-not end the run.
-PECOS needs a numpy before 2.0, so it lives in an environment of its own, whose interpreter `--pecos-python` names.
+against the number of labels, on random data. Every measurement is a fresh process (`classification_process.py`), contenders
+take turns, and tables give medians. A contender that fails is told in the table and does not end the run.
+PECOS needs a numpy before 2.0, so it lives in an environment of its own: --set pecos_python=ITS/bin/python.
 """
 
-import argparse
-import datetime
+import dataclasses
 import gzip
 import hashlib
-import importlib.metadata
-import json
-import os
-import platform
-import subprocess
+import statistics
 import sys
-import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import speed_classification_page
-from speed import machine, say, shown_command, sources_hash
-from speed_records import Records
+from scipy.sparse import csr_matrix, save_npz
 
-Job = dict[str, Any]
+from eval.experiment import Experiment, Run, in_process, say
+from eval.page import MEGABYTE, figure, listed, table
+from eval.records import Job, Record, Records, Result
+from eval.under_test import read, read_training, scaled
 
 # ---- the contenders: options as embedx's settings or the peer's own parameters; what is not given is the tool's default
 
@@ -56,9 +44,10 @@ def peer(tool: str, **options: Any) -> Job:
 
 # What every section with several labels for each row compares; `rates` of fastText: the first at which it does not end in NaN.
 PEERS: dict[str, Job] = {
-    "fastText, softmax": peer("fastText", loss="softmax", epoch=15, rates=[0.5, 0.2, 0.1, 0.05]),
-    "fastText, ova": peer("fastText", loss="ova", epoch=15, rates=[0.5, 0.2, 0.1, 0.05]),
-    "fastText, hs": peer("fastText", loss="hs", epoch=15, rates=[0.5, 0.2, 0.1, 0.05]),
+    **{
+        f"fastText, {loss}": peer("fastText", loss=loss, epoch=15, rates=[0.5, 0.2, 0.1, 0.05])
+        for loss in ("softmax", "ova", "hs")
+    },
     "omikuji (Parabel)": peer("omikuji"),
     "napkinXC PLT": peer("napkinXC"),
     "PECOS XR-Linear": peer("PECOS"),
@@ -85,6 +74,10 @@ ONE_LABEL: dict[str, Job] = {
     "embedx softmax, adagrad": embedx("softmax", optimizer="adagrad", l2=SINGLE["l2"], epochs=10) | {"tool": "embedx single"},
     "scikit-learn LogisticRegression": peer("LogisticRegression", **SINGLE),
 }
+TABLES: list[tuple[str, str, dict[str, Job]]] = [
+    ("eurlex", "eurlex", EURLEX), ("small", "mnist", ONE_LABEL), ("small", "bibtex-first", ONE_LABEL),
+    ("small", "bibtex", BIBTEX),
+]  # fmt: skip
 
 # The scaling: random dense features.
 FEATURES, EXAMPLES = 100, 20_000
@@ -95,12 +88,13 @@ DRAWN_EPOCHS = 5
 EXACT_WORK = 200_000_000  # examples times labels of the exact softmax, so that it takes seconds
 EXACT_LABELS = 100_000
 
-SLOW = ("eurlex", "LinearSVC")  # half an hour; measured when asked for, and last
-TOOLS = {
-    "embedx": ("embedx", "embedx single", "embedx scaling"), "fasttext": ("fastText",), "omikuji": ("omikuji",),
-    "napkinxc": ("napkinXC",), "pecos": ("PECOS",), "linearsvc": ("LinearSVC",), "sklearn": ("LogisticRegression",),
+SLOW = ("eurlex", "LinearSVC")  # half an hour; measured when asked for, last and once
+TOOLS = {  # by contender: the tools, and the package that brings them
+    "embedx": (("embedx", "embedx single", "embedx scaling"), "embedx"), "fasttext": (("fastText",), "fasttext"),
+    "omikuji": (("omikuji",), "omikuji"), "napkinxc": (("napkinXC",), "napkinxc"), "pecos": (("PECOS",), None),
+    "linearsvc": (("LinearSVC",), "scikit-learn"), "sklearn": (("LogisticRegression",), "scikit-learn"),
 }  # fmt: skip
-SECTIONS = ("eurlex", "small", "scaling")
+MARGIN = 0.005  # how far below another's P@1 and P@5 still counts as as accurate
 QUICK_ROWS = 500
 FILES = {
     "eurlex": ("eurlex-4.3k/train.txt.gz", "eurlex-4.3k/test.txt.gz"),
@@ -115,15 +109,30 @@ FILES = {
 # ---- which jobs, in which order
 
 
-def jobs_of(options: argparse.Namespace) -> Iterator[Job]:
+def jobs(run: Run) -> Iterator[Job]:
     """All jobs of a run. Contenders take turns: one repetition of all of them after the other."""
-    turns = range(1, options.repetitions + 1)
-    tools = {tool for name in options.contenders for tool in TOOLS[name]}
-    chosen = [job for job in all_jobs(options.sections, turns, options.quick) if job["tool"] in tools]
-    yield from (job for job in chosen if not is_slow(job))
-    if options.all or options.asked_for_svc:
-        slow = [job for job in chosen if is_slow(job)]
-        yield from (job for job in slow if job["turn"] == 1)  # once is enough of what takes so long
+    turns, sections = range(1, run.settings.repetitions + 1), run.chosen("section")
+    wanted = [job for job in all_jobs(sections, turns, run.quick) if job["tool"] in tools(run, sections)]
+    yield from (job for job in wanted if not is_slow(job))
+    if run.asked_for("linearsvc"):
+        yield from (job for job in wanted if is_slow(job) and job["turn"] == 1)
+
+
+def tools(run: Run, sections: Sequence[str]) -> set[str]:
+    """The chosen tools that are there."""
+    found: set[str] = set()
+    needed = {job["tool"] for job in all_jobs(sections, [1], run.quick)}
+    for contender in run.chosen("contender"):
+        names, package = TOOLS[contender]
+        if not needed & {*names}:
+            continue
+        if contender == "pecos" and run.settings.pecos_python is None:
+            if not run.quick:
+                raise SystemExit("PECOS: --set pecos_python=INTERPRETER of an environment with it, or leave it out by --only")
+            say("PECOS is left out; --set pecos_python=INTERPRETER names that of an environment that has it")
+        elif package is None or run.need(contender, package):
+            found |= {*names}
+    return found
 
 
 def is_slow(job: Job) -> bool:
@@ -131,11 +140,7 @@ def is_slow(job: Job) -> bool:
 
 
 def all_jobs(sections: Sequence[str], turns: Sequence[int], quick: bool) -> Iterator[Job]:
-    tables: list[tuple[str, str, dict[str, Job]]] = [
-        ("eurlex", "eurlex", EURLEX), ("small", "mnist", ONE_LABEL), ("small", "bibtex-first", ONE_LABEL),
-        ("small", "bibtex", BIBTEX),
-    ]  # fmt: skip
-    for section, dataset, contenders in tables:
+    for section, dataset, contenders in TABLES:
         if section in sections:
             for turn in turns:
                 for name, job in contenders.items():
@@ -167,59 +172,51 @@ def scaling_jobs(turn: int, quick: bool) -> Iterator[Job]:
 # ---- the data, in the forms that the tools read
 
 
-class Data:
-    """Writes a data set into the temporary folder when it is first asked for."""
+def prepare(run: Run) -> dict[str, Any]:
+    """Hashes of the unpacked files of each data set."""
+    found = {}
+    for name, files in FILES.items():
+        digest = hashlib.sha256()
+        for file in files:
+            if not (path := run.data / "xc" / file).is_file():
+                raise SystemExit(f"{path}: no such file")
+            digest.update(gzip.decompress(path.read_bytes()))
+        found[name] = digest.hexdigest()[:12]
+    return {"data": {"sha256": found}}
 
-    def __init__(self, source: Path, folder: Path, quick: bool) -> None:
-        self.source, self.folder, self.quick = source, folder, quick
 
-    def files(self, dataset: str) -> dict[str, str]:
-        target = self.folder / dataset
-        if dataset != "random" and not target.exists():
-            say(f"preparing {dataset}")
-            target.mkdir()
-            {"mnist": self._mnist, "bibtex-first": self._first}.get(dataset, self._several)(dataset, target)
-        return {"folder": str(target)}
+def written(run: Run, dataset: str) -> dict[str, str]:
+    """The folder of a data set, written when it is first asked for."""
+    target = run.folder / dataset
+    if dataset != "random" and not target.exists():
+        say(f"preparing {dataset}")
+        target.mkdir()
+        for half, data in halves(run, dataset.removesuffix("-first")):
+            if dataset == "mnist":
+                np.save(target / f"{half}.X.npy", data.features / np.float32(255))
+                np.save(target / f"{half}.y.npy", data.labels.ids)
+            elif dataset == "bibtex-first":
+                save_npz(target / f"{half}.X.npz", data.features)
+                np.save(target / f"{half}.y.npy", data.labels.ids[data.labels.offsets[:-1]])
+            else:  # sparse matrices, XC text and fastText's lines, all of the same rows; those of Bibtex brought to length 1
+                features = scaled(data.features, "l2") if dataset == "bibtex" else data.features
+                save_npz(target / f"{half}.X.npz", features)
+                save_npz(target / f"{half}.Y.npz", indicator(data.labels, data.n_labels))
+                write_lines(target / half, features, data.labels, data.n_labels)
+    return {"folder": str(target)}
 
-    def _read(self, name: str) -> Iterator[tuple[str, Any]]:
-        from embedx.labeled.read import read, read_training
 
-        places = [str(self.source / file) for file in FILES[name]]
-        train, test, *labels = places
-        of_train, of_test = labels or (None, None)
-        training, known = read_training(train, of_train)
-        for half, data in (("train", training), ("test", read(test, of_test, like=known))):
-            yield half, data.rows(np.arange(min(QUICK_ROWS, len(data)))) if self.quick else data
-
-    def _several(self, name: str, target: Path) -> None:
-        """XC text, sparse matrices and fastText's lines, all of the same rows; those of Bibtex are brought to length 1."""
-        from scipy.sparse import save_npz
-
-        from embedx.labeled.rules import scaled
-
-        for half, data in self._read(name):
-            features = scaled(data.features, "l2") if name == "bibtex" else data.features
-            save_npz(target / f"{half}.X.npz", features)
-            save_npz(target / f"{half}.Y.npz", indicator(data.labels, data.n_labels))
-            write_lines(target / half, features, data.labels, data.n_labels)
-
-    def _first(self, name: str, target: Path) -> None:
-        from scipy.sparse import save_npz
-
-        for half, data in self._read("bibtex"):
-            save_npz(target / f"{half}.X.npz", data.features)
-            np.save(target / f"{half}.y.npy", data.labels.ids[data.labels.offsets[:-1]])
-
-    def _mnist(self, name: str, target: Path) -> None:
-        for half, data in self._read(name):
-            np.save(target / f"{half}.X.npy", data.features / np.float32(255))
-            np.save(target / f"{half}.y.npy", data.labels.ids)
+def halves(run: Run, name: str) -> Iterator[tuple[str, Any]]:
+    """Training and test data."""
+    train, test, *labels = [str(run.data / "xc" / file) for file in FILES[name]]
+    of_train, of_test = labels or (None, None)
+    training, known = read_training(train, of_train)
+    for half, data in (("train", training), ("test", read(test, of_test, like=known))):
+        yield half, data.rows(np.arange(min(QUICK_ROWS, len(data)))) if run.quick else data
 
 
 def indicator(labels: Any, n_labels: int) -> Any:
     """float32 csr (n, n_labels) with 1 for each label of a row."""
-    from scipy.sparse import csr_matrix
-
     matrix = csr_matrix((np.ones(len(labels.ids), dtype=np.float32), labels.ids, labels.offsets), (len(labels), n_labels))
     matrix.sort_indices()
     return matrix
@@ -238,128 +235,256 @@ def write_lines(stem: Path, features: Any, labels: Any, n_labels: int) -> None:
             words.write(f"{names}\t{bag}\n")
 
 
-def hashes(source: Path) -> dict[str, str]:
-    """Of the unpacked files of each data set."""
-    found = {}
-    for name, files in FILES.items():
-        digest = hashlib.sha256()
-        for file in files:
-            digest.update(gzip.decompress((source / file).read_bytes()))
-        found[name] = digest.hexdigest()[:12]
-    return found
-
-
-# ---- running them
-
-
-def measure_all(options: argparse.Namespace, folder: Path) -> None:
-    records = Records(options.raw, environment_of(options))
-    data, began, jobs = Data(options.data, folder, options.quick), time.monotonic(), list(jobs_of(options))
-    for number, job in enumerate(jobs, 1):
-        python = options.pecos_python if job["tool"] == "PECOS" else sys.executable
-        if python is None or measured(records, job):
-            continue
-        passed = datetime.timedelta(seconds=round(time.monotonic() - began))
-        say(f"[{passed} passed] {number}/{len(jobs)}: {spoken(job)}")
-        files, sources = data.files(job["dataset"]), sources_hash()
-        result = measure(job, files, str(python))
-        if "error" in result:
-            say(f"failed: {result['error']}")
-        records.add(job, result, sources)
-    if options.pecos_python is None and any(job["tool"] == "PECOS" for job in jobs):
-        say("PECOS is left out; --pecos-python names the interpreter of an environment that has it")
-
-
-def measured(records: Records, job: Job) -> bool:
-    """Whether there is a result on record; a failure is tried again."""
-    return any(record["job"] == job and "error" not in record["result"] for record in records.records)
-
-
-def measure(job: Job, files: dict[str, str], python: str) -> dict[str, Any]:
+def measure(run: Run, job: Job) -> Result:
     """The result of a job run in a process of its own; {"error": its last line} if that fails."""
-    script = Path(__file__).with_name("speed_classification_measure.py")
     threads = str(job["threads"])
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    environment = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads)
     if job["tool"] == "fastText":  # see speed.py: pages fresh from the system are zero, which it relies on
         environment["MALLOC_MMAP_THRESHOLD_"] = "65536"
-    arguments = [python, str(script), json.dumps(job), json.dumps(files)]
-    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, errors="replace")
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        return {"error": lines[-1][:300] if lines else f"ended with status {done.returncode}"}
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    python = str(run.settings.pecos_python) if job["tool"] == "PECOS" else sys.executable
+    result = in_process("eval.classification_process", job, written(run, job["dataset"]), python, **environment)
+    result.pop("told", None)
+    return result
 
 
-def spoken(job: Job) -> str:
-    """What tells a job from the others."""
-    told = [job["dataset"], job["name"], f"turn {job['turn']}"]
-    if job["section"] == "scaling":
+# ---- medians
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A contender's medians over its turns."""
+
+    name: str
+    tool: str
+    runs: int
+    values: dict[str, float]
+    used: dict[str, Any]
+    error: str | None = None  # the last one, if no turn succeeded
+
+    def __getitem__(self, measure: str) -> float:
+        return self.values[measure]
+
+    @property
+    def is_ours(self) -> bool:
+        return self.tool.startswith("embedx")
+
+
+def rows_of(records: Records, dataset: str) -> list[Row]:
+    """A row for each contender, in the order in which they were measured."""
+    groups: dict[str, list[Record]] = {}
+    for record in records.find(dataset=dataset):
+        groups.setdefault(record["job"]["name"], []).append(record)
+    return [row_of(name, group) for name, group in groups.items()]
+
+
+def row_of(name: str, group: Sequence[Record]) -> Row:
+    results = [record["result"] for record in group if "error" not in record["result"]]
+    tool = str(group[0]["job"]["tool"])
+    if not results:
+        return Row(name, tool, 0, {}, {}, error=group[-1]["result"]["error"])
+    numbers = [key for key, value in results[0].items() if isinstance(value, int | float)]
+    values = {key: statistics.median(result[key] for result in results) for key in numbers}
+    return Row(name, tool, len(results), values, results[-1]["used"])
+
+
+def measured(records: Records, dataset: str) -> list[Row]:
+    return [row for row in rows_of(records, dataset) if row.runs]
+
+
+# ---- tables of a data set
+
+
+def failed(row: Row) -> dict[str, Any]:
+    return {"contender": row.name, "runs": 0, "s training": f"failed: {row.error}"}
+
+
+def several_labels(dataset: str) -> Callable[[Records], str]:
+    def made(records: Records) -> str:
+        return table([
+            failed(row) if row.error is not None else {
+                "contender": row.name, "runs": row.runs, "s reading": f"{row['reading']:.2f}",
+                "s training": f"{row['training']:.2f}", "s predicting": f"{row['prediction']:.2f}",
+                "model, MB": f"{row['size'] / MEGABYTE:,.1f}", **{f"P@{k}": f"{row[f'p@{k}']:.4f}" for k in (1, 3, 5)},
+            }
+            for row in rows_of(records, dataset)
+        ])  # fmt: skip
+
+    return made
+
+
+def settings_of(dataset: str) -> Callable[[Records], str]:
+    """The settings of each contender, a line each."""
+
+    def made(records: Records) -> str:
+        return listed([
+            f"{row.name}: " + ", ".join(f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.used.items())
+            for row in measured(records, dataset)
+        ])  # fmt: skip
+
+    return made
+
+
+def as_accurate(row: Row, other: Row) -> bool:
+    return all(row[name] >= other[name] - MARGIN for name in ("p@1", "p@5"))
+
+
+def equal_quality(dataset: str) -> Callable[[Records], str]:
+    """Each peer beside the fastest embedx that is as accurate."""
+
+    def made(records: Records) -> str:
+        rows = measured(records, dataset)
+        ours, found = [row for row in rows if row.is_ours], []
+        for peer in (row for row in rows if not row.is_ours):
+            own = min((row for row in ours if as_accurate(row, peer)), key=lambda row: row["training"], default=None)
+            row = {"peer": peer.name, "P@1": f"{peer['p@1']:.4f}", "P@5": f"{peer['p@5']:.4f}"}
+            if own is None:
+                best = max(ours, key=lambda row: row["p@5"], default=None)
+                row["embedx"] = "none as accurate" + (f"; {best.name} has {best['p@1']:.4f}, {best['p@5']:.4f}" if best else "")
+            else:
+                kinds = {"training": "training time", "prediction": "prediction time", "size": "model size"}
+                row |= {"embedx": own.name} | {f"× its {said}": times(own[kind], peer[kind]) for kind, said in kinds.items()}
+            found.append(row)
+        return table(found)
+
+    return made
+
+
+def times(ours: float, theirs: float) -> str:
+    return f"{ours / theirs:.2g}" if theirs > 0 else "not comparable"
+
+
+def one_label(dataset: str) -> Callable[[Records], str]:
+    """Each contender, embedx's beside scikit-learn's."""
+
+    def made(records: Records) -> str:
+        rows, found = rows_of(records, dataset), []
+        theirs = next((row for row in rows if row.runs and not row.is_ours), None)
+        for row in rows:
+            if row.error is not None:
+                found.append(failed(row))
+                continue
+            cells = {"contender": row.name, "runs": row.runs, "s training": f"{row['training']:.2f}",
+                     "s predicting": f"{row['prediction']:.2f}"}  # fmt: skip
+            cells["iterations"] = f"{row['iterations']:.0f}" if "iterations" in row.values else ""
+            cells |= {"accuracy": f"{row['accuracy']:.4f}", "log-likelihood": f"{row['log_likelihood']:.4f}"}
+            if row.is_ours and theirs is not None:
+                cells["× scikit-learn's training time"] = times(row["training"], theirs["training"])
+                for name in ("accuracy", "log_likelihood"):
+                    cells[f"{name.replace('_', '-')} minus its"] = f"{row[name] - theirs[name]:+.4f}"
+            found.append(cells)
+        return table(found)
+
+    return made
+
+
+# ---- scaling
+
+Curve = tuple[str, str, int]  # objective with its draws, optimizer, threads
+
+
+def curves_of(records: Records) -> dict[Curve, dict[int, Row]]:
+    """For each way to train, by the number of labels."""
+    groups: dict[Curve, dict[int, list[Record]]] = {}
+    for record in records.find(section="scaling"):
+        job = record["job"]
         draws = job["options"].get("negatives")
-        told += [f"{job['labels']:,} labels", job["options"]["optimizer"], f"threads {job['threads']}"]
-        told += [f"{draws} draws"] if draws else []
-    return ", ".join(told)
+        name = job["objective"] + (f", {draws} draws" if draws else "")
+        groups.setdefault((name, job["options"]["optimizer"], job["threads"]), {}).setdefault(job["labels"], []).append(record)
+    rows = {curve: {k: row_of(str(k), group) for k, group in by.items()} for curve, by in groups.items()}
+    return {curve: found for curve, by in rows.items() if (found := {k: row for k, row in by.items() if row.runs})}
 
 
-def environment_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Machine, versions of embedx's own, data. The peers' versions stand with their results: one may be measured later."""
-    versions = {"Python": platform.python_version()}
-    versions |= {package: importlib.metadata.version(package) for package in ("embedx", "numpy", "numba", "scipy")}
-    data = {"quick": options.quick, "sha256": hashes(options.data)}
-    found = {"data": data, "machine": machine(), "versions": versions}
-    identity = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:12]
-    return found | {"id": identity, "command": shown_command()}
+def scaling(records: Records) -> str:
+    """Microseconds for each example by the number of labels."""
+    curves = curves_of(records)
+    return table([
+        {"objective": name, "optimizer": optimizer, "threads": threads} | {f"{k:,}": f"{by[k]['microseconds']:.2f}" for k in by}
+        for (name, optimizer, threads), by in sorted(curves.items(), key=lambda item: (item[0][2], item[0][1]))
+    ])  # fmt: skip
 
 
-# ---- the command
+def work(records: Records) -> str:
+    """Rows touched and FLOPs; the same for any number of threads."""
+    curves = curves_of(records)
+    fewest = min((threads for *_, threads in curves), default=0)
+    return table([
+        {"objective": name, "optimizer": optimizer}
+        | {f"{k:,} labels": f"{row['rows']:,.1f} rows, {row['flops']:,.0f} FLOP" for k, row in by.items()}
+        for (name, optimizer, threads), by in curves.items() if threads == fewest
+    ])  # fmt: skip
 
 
-def main(arguments: Sequence[str]) -> None:
-    options = parsed(arguments)
-    if not options.report_only:
-        with tempfile.TemporaryDirectory(prefix="embedx-speed-") as folder:
-            try:
-                measure_all(options, Path(folder))
-            except KeyboardInterrupt:
-                raise SystemExit("interrupted; --resume goes on from here, --report-only shows what there is") from None
-    records = Records(options.raw)
-    pictures = speed_classification_page.plots(records, options.output)
-    if not pictures:
-        say("no picture: matplotlib is not installed (pip install embedx[plots]), or too little was measured")
-    options.output.write_text(speed_classification_page.page(records, pictures), "utf-8")
-    print(options.output)
+def growth(records: Records) -> str:
+    """How time grows with the labels, and the gain over the exact softmax where both were measured; adagrad, one thread."""
+    curves, rows = {curve[0]: by for curve, by in curves_of(records).items() if curve[1:] == ("adagrad", 1)}, []
+    for name, by in curves.items():
+        few, many = min(by), max(by)
+        shared = max((k for k in curves.get("softmax", {}) if k in by), default=None)
+        if few != many:
+            row = {"objective": name, "× the labels": f"{many / few:,.0f}",
+                   "× the time": f"{by[many]['microseconds'] / by[few]['microseconds']:.2g}"}  # fmt: skip
+            if name != "softmax" and shared is not None:
+                gain = curves["softmax"][shared]["microseconds"] / by[shared]["microseconds"]
+                row |= {"at labels": f"{shared:,}", "exact softmax takes ×": f"{gain:,.3g}"}
+            rows.append(row)
+    return table(rows)
 
 
-def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="speed.py classification", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    data = os.environ.get("EMBEDX_DATA")
-    parser.add_argument("--data", type=Path, default=Path(data) / "xc" if data else None, help="by default $EMBEDX_DATA/xc")
-    parser.add_argument("--results", type=Path, help="folder of the page (eval/results; with --quick the temporary folder)")
-    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="all by default")
-    parser.add_argument("--contenders", nargs="+", choices=TOOLS, help="all by default, LinearSVC on EURLex excepted")
-    parser.add_argument("--all", action="store_true", help="LinearSVC on EURLex too, which takes half an hour; run last")
-    parser.add_argument("--repetitions", type=int, default=3, help="turns of each contender (3)")
-    parser.add_argument("--pecos-python", type=Path, help="the interpreter of an environment that has PECOS")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS} rows, one turn; to the temporary folder")
-    parser.add_argument("--resume", action="store_true", help="keep the records of the same machine, versions, data")
-    parser.add_argument("--report-only", action="store_true", help="measure nothing, write the page from the raw file")
-    options = parser.parse_args(arguments)
-    options.asked_for_svc = "linearsvc" in (options.contenders or ())
-    options.contenders = options.contenders or list(TOOLS)
-    options.repetitions = 1 if options.quick else options.repetitions
-    usual = Path(tempfile.gettempdir()) if options.quick else Path(__file__).parent / "results"
-    name = "speed-classification-quick" if options.quick else "speed-classification"
-    options.output = (options.results or usual) / f"{name}.md"
-    options.raw = options.output.with_suffix(".jsonl")
-    if not options.report_only:
-        if options.data is None:
-            parser.error("name the folder of the data by --data, or set EMBEDX_DATA to the folder that holds xc")
-        missing = [file for files in FILES.values() for file in files if not (options.data / file).is_file()]
-        if missing:
-            parser.error(f"{options.data / missing[0]}: no such file")
-    if options.quick and not options.resume and not options.report_only:
-        options.raw.unlink(missing_ok=True)
-    elif options.raw.exists() and not (options.resume or options.report_only):
-        parser.error(f"{options.raw} holds records: --resume goes on from there, or delete it to start anew")
-    return options
+# ---- the pictures
+
+
+def plot_eurlex(records: Records) -> Any:
+    """P@5 against seconds of training."""
+    rows = measured(records, "eurlex")
+    if not rows:
+        return None
+    picture, (axes,) = figure(9, 5.5, dpi=90)
+    for number, row in enumerate(rows):
+        marker = "o" if row.is_ours else "s"
+        axes.scatter(
+            row["training"], row["p@5"], marker=marker, color=f"C{number % 10}", s=60, edgecolor="black", label=row.name
+        )
+    axes.set(xscale="log", xlabel="seconds of training", ylabel="P@5")
+    axes.grid(visible=True, which="both", alpha=0.3)
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, title="circles: embedx")
+    return picture
+
+
+def plot_scaling(records: Records) -> Any:
+    """Microseconds for each example against the number of labels, one thread, both optimisers."""
+    curves = {curve: by for curve, by in curves_of(records).items() if curve[2] == 1}
+    if not curves:
+        return None
+    names, optimizers = (list(dict.fromkeys(curve[part] for curve in curves)) for part in (0, 1))
+    picture, panels = figure(10, 4.8, len(optimizers), dpi=90, sharey=True)
+    for axes, optimizer in zip(panels, optimizers, strict=True):
+        for (name, own, _), by in curves.items():
+            if own == optimizer:
+                axes.plot(sorted(by), [by[k]["microseconds"] for k in sorted(by)], marker="o", label=name,
+                          color=f"C{names.index(name)}")  # fmt: skip
+        axes.set(xscale="log", yscale="log", title=f"{optimizer}, one thread", xlabel="labels")
+        axes.grid(visible=True, alpha=0.3)
+    panels[0].set_ylabel("microseconds for each example")
+    panels[-1].legend(fontsize="small")
+    return picture
+
+
+EXPERIMENT = Experiment(
+    name="speed-classification",
+    title="Classifiers beside label trees, fastText and scikit-learn",
+    choices={"section": ("eurlex", "small", "scaling"), "contender": tuple(TOOLS)},
+    settings={"repetitions": 3, "pecos_python": None},
+    quick={"repetitions": 1},
+    packages=("scipy",),
+    prepare=prepare,
+    jobs=jobs,
+    measure=measure,
+    tables={
+        "eurlex": several_labels("eurlex"), "eurlex-settings": settings_of("eurlex"), "eurlex-equal": equal_quality("eurlex"),
+        "mnist": one_label("mnist"), "mnist-settings": settings_of("mnist"),
+        "bibtex-first": one_label("bibtex-first"), "bibtex-first-settings": settings_of("bibtex-first"),
+        "bibtex": several_labels("bibtex"), "bibtex-settings": settings_of("bibtex"), "bibtex-equal": equal_quality("bibtex"),
+        "scaling": scaling, "work": work, "growth": growth,
+    },
+    plots={"-eurlex": plot_eurlex, "-scaling": plot_scaling},
+)  # fmt: skip

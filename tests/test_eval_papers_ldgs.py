@@ -1,38 +1,24 @@
-"""eval/papers.py ldgs: the data are what they claim, legs go through them fairly, and the page says what the records do."""
+"""eval papers-ldgs: the data are what they claim, legs go through them fairly, and tables say what the records do."""
 
-import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from eval_setup import Records, Run, environment, found, made_up, rows_of
 
 from embedx import objectives
 from embedx.labeled.data import Labeled, Labels
 from embedx.text.heldout import CHUNK
 from embedx.text.tokenizer import END_OF_SENTENCE
-
-EVAL = Path(__file__).parent.parent / "eval"
+from eval import papers_ldgs, papers_ldgs_data, papers_ldgs_recall, papers_ldgs_words
 
 
 @pytest.fixture
 def script(monkeypatch, tmp_path):
-    """The script's modules, which keep nothing outside the test."""
-    monkeypatch.syspath_prepend(str(EVAL))
-    import papers_common
-    import papers_ldgs
-    import papers_ldgs_data
-    import papers_ldgs_page
-    import papers_ldgs_recall
-    import papers_ldgs_words
-
-    monkeypatch.setattr(papers_ldgs, "cache_home", lambda: tmp_path / "cache")
-    monkeypatch.setattr(papers_ldgs_data, "cache_home", lambda: tmp_path / "cache")
-    monkeypatch.setattr(papers_ldgs_words, "cache_home", lambda: tmp_path / "cache")
-    return SimpleNamespace(
-        measure=papers_ldgs, data=papers_ldgs_data, page=papers_ldgs_page, recall=papers_ldgs_recall,
-        words=papers_ldgs_words, Records=papers_common.Records,
-    )  # fmt: skip
+    """The experiment's modules, which keep nothing outside the test."""
+    for module in (papers_ldgs, papers_ldgs_data, papers_ldgs_words):
+        monkeypatch.setattr(module, "cache_home", lambda: tmp_path / "cache")
+    return SimpleNamespace(measure=papers_ldgs, data=papers_ldgs_data, recall=papers_ldgs_recall, words=papers_ldgs_words)
 
 
 # ---- data
@@ -167,10 +153,10 @@ class Fixed:
 def test_ranks_and_precisions(script):
     z = [[9, 1, 2, 3, 4, 5, 6], [9, 1, 2, 3, 4, 5, 6], [0, 0, 0, 0, 0, 0, 0]]
     labels = Labels.single(np.array([0, 2, 1]))
-    found = script.measure.measured(Fixed(z), Labeled(np.arange(3)[:, None], labels, 7), False)
+    found = script.measure.accuracy_of(Fixed(z), Labeled(np.arange(3)[:, None], labels, 7), False)
     assert found == pytest.approx({"accuracy": 1 / 3, "top-5": 1 / 3, "reciprocal rank": (1 + 1 / 6 + 1 / 7) / 3})
     labels = Labels.of_rows([[0, 6], [5], [1]])
-    found = script.measure.measured(Fixed(z), Labeled(np.arange(3)[:, None], labels, 7), True)
+    found = script.measure.accuracy_of(Fixed(z), Labeled(np.arange(3)[:, None], labels, 7), True)
     assert found["p@1"] == pytest.approx(1 / 3)  # row 0
     assert found["p@3"] == pytest.approx((2 + 1 + 1) / 9)
 
@@ -189,7 +175,7 @@ def test_a_curve_goes_on_from_leg_to_leg_and_ends_in_time(script, monkeypatch):
 
     monkeypatch.setattr(script.measure, "fit", noted)
     points, trained = script.measure.curve(
-        data.training, contender, options, (0.5, 1, 2), 100.0, lambda c: script.measure.measured(c, data.test, False)
+        data.training, contender, options, (0.5, 1, 2), 100.0, lambda c: script.measure.accuracy_of(c, data.test, False)
     )
     n = len(data.training)
     assert [point["examples"] for point in points] == [round(n / 2), n, 2 * n]
@@ -216,26 +202,47 @@ def test_the_inverse_schedule_falls_by_epochs(script, monkeypatch):
     assert rates == [6, 6, 3, 2]
 
 
-def test_what_is_on_record_is_not_measured_again(script, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(script.page, "draw_curves", lambda *_: None)  # pictures need an extra
+def test_a_section_from_its_rates_to_its_table(script, tmp_path):
+    run = Run(found("papers-ldgs"), ["faces", "sampled-softmax"], quick=True)
+    run.records = Records(tmp_path / "raw", environment(quick=True), mixed=True)
+    run.measure(resume=True)
+    (curve,) = run.records.find(what="curve")
+    assert curve["result"]["options"]["negatives"] == 3  # a hundredth of 300
+    assert curve["result"]["test_rows"] == 300
+    assert curve["result"]["final"]["accuracy"] > 0.05  # guessing has 0.003
+    rates = script.measure.achieved(run.records, {"section": "faces", "contender": "sampled-softmax", "optimizer": "adagrad"})
+    assert len(rates) > 2
+    assert curve["result"]["options"]["learning_rate"] == script.measure.best_rate(rates)
+    row = rows_of(script.measure.curve_table("faces")(run.records))["sampled-softmax"]
+    assert (row["optimizer"], row["batch"]) == ("adagrad", "10")
+    assert script.measure.curve_table("next-word")(run.records) == "Not measured."
+    n = len(run.records.by_job)
+    run.measure(resume=True)
+    assert len((tmp_path / "raw").read_text().splitlines()) == n + 1
 
-    def go():
-        script.measure.run(tmp_path, tmp_path, ["faces", "sampled-softmax"], quick=True, report_only=False)
-        return capsys.readouterr().out.count("sampled-softmax")
 
-    assert go() > 3
-    assert go() == 0
-    page = (tmp_path / "papers-ldgs-quick.md").read_text()
-    assert "| `sampled-softmax` | adagrad | 10 |" in page
-    assert "## Next word" not in page
-    curve = next(
-        record["value"]
-        for record in map(json.loads, (tmp_path / "papers-ldgs-quick.jsonl").read_text().splitlines())
-        if record["key"].get("what") == "curve"
-    )
-    assert curve["options"]["negatives"] == 3  # a hundredth of 300
-    assert curve["test_rows"] == 300
-    assert curve["final"]["accuracy"] > 0.05  # guessing has 0.003
+def test_rates_are_tried_beyond_where_the_best_one_is_at_an_end(script, tmp_path, monkeypatch):
+    tried = []
+
+    def fake(run, job):
+        if job["what"] == "rate":
+            tried.append(job["rate"])
+            return {"measure": -abs(job["rate"] - 0.9), "points": [], "options": {}}
+        return {}
+
+    experiment = found("papers-ldgs")
+    run = Run(experiment, ["faces", "ldgs"], quick=False)
+    run.experiment = SimpleNamespace(choices=experiment.choices, jobs=experiment.jobs, measure=fake)
+    run.records = Records(tmp_path / "raw", environment(), mixed=True)
+    run.measure(resume=False)
+    assert tried == [0.03, 0.1, 0.3, 0.9, 3.0]
+
+
+def test_timing_needs_no_memory_that_there_is_not(script):
+    run = Run(found("papers-ldgs"), ["speed", "margin, best batch"], quick=False)
+    jobs = list(script.measure.jobs(run))
+    assert {job["batch"] for job in jobs if job["labels"] == 200_000} == {100, 400, 1000}
+    assert {job["batch"] for job in jobs if job["labels"] == 670_000} == {100, 400}
 
 
 # ---- recall
@@ -283,15 +290,9 @@ def test_the_best_rows_of_blocks(script):
 
 
 @pytest.fixture
-def records(script, tmp_path):
-    """Made-up records, from (key, value)."""
-
-    def make(*pairs):
-        file = tmp_path / "made-up.jsonl"
-        file.write_text("".join(json.dumps({"key": key, "value": value}) + "\n" for key, value in pairs))
-        return script.Records(file)
-
-    return make
+def records(tmp_path):
+    """Made-up records, from (job, result)."""
+    return lambda *pairs: made_up(tmp_path / "made-up.jsonl", pairs, mixed=True)
 
 
 def speed(contender, seconds, batch=10, labels=200_000, what="faces", turn=0, once=0.5):
@@ -318,17 +319,15 @@ def curve(contender, accuracy, section="faces", measure="accuracy"):
     return key, {"points": points, "options": options, "final": {measure: accuracy}} | rows
 
 
-def plan(script):
-    return script.page.Plan(script.measure.CONTENDERS, script.measure.TASKS, "text8")
-
-
-def results(script, found):
-    lines = script.page.targets(found, plan(script)).splitlines()[2:]
-    return dict(line.strip("| ").rsplit(" | ", 1) for line in lines)
+def results(text):
+    return {
+        what: f"{row['verdict']}: {row['measured']}" if row["verdict"] else row["measured"]
+        for what, row in rows_of(text).items()
+    }
 
 
 def test_targets_are_judged_by_the_records(script, records):
-    found = records(
+    made = records(
         speed("ldgs", 0.001), speed("ldgs", 0.002, turn=1), speed("ldgs", 0.002, turn=2), speed("margin", 0.021),
         speed("margin, best batch", 0.009, batch=100), speed("margin, best batch", 0.005, batch=400),
         speed("ldgs", 0.001, what="documents", labels=300_000), speed("margin", 0.009, what="documents", labels=300_000),
@@ -336,12 +335,12 @@ def test_targets_are_judged_by_the_records(script, records):
         curve("ldgs", 0.79, "documents", "p@1"), curve("margin, best batch", 0.8, "documents", "p@1"),
     )  # fmt: skip
     rest = "each ± 0.0040, after 3 epochs"
-    assert results(script, found) == {
+    assert results(script.measure.targets(made)) == {
         "200,000 faces: `ldgs` 10 times faster an example than exact `margin`, batch 10": "met: 10.5 times",
         "200,000 faces: 3 times faster than with its best batch": "**not met**: 2.5 times",
         "300,000 labels of documents: 10 times faster, batch 10": "**not met**: 9.0 times",
-        "next word: `ldgs` ends within 1 % of exact `margin` in accuracy": "not measured",
-        "next word: `mips` looks at as many rows and ends lower": "not measured",
+        "next-word: `ldgs` ends within 1 % of exact `margin` in accuracy": "not measured",
+        "next-word: `mips` looks at as many rows and ends lower": "not measured",
         "faces: `ldgs` ends within 1 % of exact `margin` in accuracy": "met: 0.7960 beside 0.8000, " + rest,
         "faces: `mips` looks at as many rows and ends lower": "met: 0.7000 beside 0.7960, " + rest,
         "documents: `ldgs` ends within 1 % of exact `margin` in p@1": "**not met**: 0.7900 beside 0.8000, " + rest,
@@ -352,34 +351,33 @@ def test_targets_are_judged_by_the_records(script, records):
 def test_contenders_are_compared_after_as_many_epochs(script, records):
     slow = curve("margin, best batch", 0.8)
     slow[1]["points"].pop()
-    found = records(curve("ldgs", 0.9), slow)
+    made = records(curve("ldgs", 0.9), slow)
     names = ("ldgs", "margin, best batch")
-    assert script.page.side_by_side(found, "faces", names, "accuracy") == pytest.approx((0.95 * 0.9, 0.95 * 0.8, 1, 100))
+    assert script.measure.side_by_side(made, "faces", names, "accuracy") == pytest.approx((0.95 * 0.9, 0.95 * 0.8, 1, 100))
 
 
 def test_speeds_are_medians_with_the_best_batch(script, records):
-    found = records(
+    made = records(
         *(speed("softmax", s, batch, turn=t) for batch, of in ((10, (5, 6, 9)), (400, (3, 9, 4))) for t, s in enumerate(of))
     )
-    assert script.page.speeds(found, "faces", 200_000, 2) == {"softmax": (4, 0.5, 400, 3)}
+    assert script.measure.speeds(made, "faces", 200_000, 2) == {"softmax": (4, 0.5, 400, 3)}
 
 
 def test_the_table_of_curves(script, records):
     diverged = curve("margin", 0.5)
     diverged[1]["final"] = None
-    text = script.page.curve_table(records(curve("ldgs", 0.8), diverged, curve("mips", 0.4)), "faces", "accuracy")
-    rows = {line.split(" | ")[0].strip("| `"): line.strip("| ").split(" | ") for line in text.splitlines()}
+    text = script.measure.curve_table("faces")(records(curve("ldgs", 0.8), diverged, curve("mips", 0.4)))
+    rows = {name: list(row.values()) for name, row in rows_of(text).items()}
     assert rows["ldgs"][4:] == ["50", "3.00", "6", "0.8000", "0.760", "0.800", "2"]  # nine tenths of 0.8 after an epoch
     assert rows["mips"][-1] == "–"
     assert rows["margin"][4] == "diverged"
-    assert len({line.count("|") for line in text.splitlines()}) == 1
 
 
 def test_rates(script):
-    assert script.page.best_rate({0.1: 0.2, 0.3: 0.5, 1.0: 0.5, 3.0: -1.0}) == 0.3
+    assert script.measure.best_rate({0.1: 0.2, 0.3: 0.5, 1.0: 0.5, 3.0: -1.0}) == 0.3
 
 
-def test_the_page_from_some_of_the_records(script, records, tmp_path):
+def test_tables_and_pictures_from_some_of_the_records(script, records):
     recall = {"section": "recall", "data": "documents", "contender": "softmax", "blocks": 4, "by": "best rows"}
     points = {
         "by_share": [
@@ -387,15 +385,11 @@ def test_the_page_from_some_of_the_records(script, records, tmp_path):
             {"share": 0.1, "looked_at": 427, "recall": 0.9, "found": 700.0},
         ]
     }
-    script.page.write(records(curve("ldgs", 0.8), speed("ldgs", 0.001), (recall, points)), tmp_path / "page.md", plan(script))
-    page = (tmp_path / "page.md").read_text()
-    assert "| documents | `softmax` | best rows | 4 | 1 % | 0.500 | 60 |" in page
-    assert "![accuracy against time](page-faces.png)" in page
-    assert (tmp_path / "page-faces.png").stat().st_size > 5000
-    assert (tmp_path / "page-recall.png").stat().st_size > 5000
-    assert "## Documents" not in page
-    script.page.write(records(), tmp_path / "empty.md", plan(script))
-    assert "not measured" in (tmp_path / "empty.md").read_text()
+    made, plots = records(curve("ldgs", 0.8), speed("ldgs", 0.001), (recall, points)), script.measure.EXPERIMENT.plots
+    assert "| documents | `softmax` | best rows | 4 | 1 % | 0.500 | 60 |" in script.measure.recall_table(made)
+    assert rows_of(script.measure.speed_table(made))["faces"]["over `ldgs`"] == "1.00"
+    assert {name for name, draw in plots.items() if draw(made) is not None} == {"-faces", "-recall"}
+    assert "not measured" in script.measure.targets(records())
 
 
 # ---- words
@@ -427,24 +421,20 @@ def collapsed(name, likelihoods, seconds, macs):
     return key, {"points": points, "final": {"WordSim-353": 0.5}}
 
 
-def test_targets_of_words_compare_at_equal_cost(script, records, tmp_path, monkeypatch):
-    monkeypatch.setattr(script.words, "draw", lambda runs, file: file.name)  # as above
+def test_targets_of_words_compare_at_equal_cost(script, records):
     exact, ldgs = collapsed("softmax", [-9, -8, -7], 1, 60), collapsed("ldgs", [-9, -8.5, -8.4], 2, 10)
     mips = collapsed("mips", [-9, -8.9, -8.8, -8.7, -8.6], 1, 2)
-    of = {key["contender"]: (key, value) for key, value in (exact, ldgs, mips)}
-    rows = script.words.targets(of)
-    assert [row[1] for row in rows] == [
-        "met: 6.0 times", "**not met**: -9.0000 beside -8.6000 at 9", "met: -8.5000 beside -8.6000 at 4.5",
-    ]  # fmt: skip
+    rows = list(results(script.words.targets(records(exact, ldgs, mips))).values())
+    assert rows == ["met: 6.0 times", "**not met**: -9.0000 beside -8.6000 at 9", "met: -8.5000 beside -8.6000 at 4.5"]
     few, better = collapsed("ldgs --keep 0.1", [-9, -8.5, -8.4], 2, 15), collapsed("mips --keep 0.1", [-9, -8.3], 1, 2)
-    both = script.words.targets(of | {key["contender"]: (key, value) for key, value in (few, better)})
-    assert [row[1] for row in both[3:]] == [
+    both = list(results(script.words.targets(records(exact, ldgs, mips, few, better))).values())
+    assert both[3:] == [
         "**not met**: 4.0 times", "**not met**: -9.0000 beside -8.3000 at 9", "**not met**: -8.5000 beside -8.3000 at 4.5",
     ]  # fmt: skip
-    assert both[1][1] == "**not met**: -9.0000 beside -8.3000 at 9"  # the better of them, whichever it is
-    page = script.words.part(records(exact, ldgs, mips), tmp_path / "words.png")
-    assert "| `ldgs` --collapsed | 2 | 5 | 2 | 10 | -8.4000 ± 0.0100 | 0.500 |" in page
-    assert "![held-out log-likelihood against cost](words.png)" in page
+    assert both[1] == "**not met**: -9.0000 beside -8.3000 at 9"  # the better of them, whichever it is
+    text = script.words.runs(records(exact, ldgs, mips))
+    assert "| `ldgs` --collapsed | 20,000 | 2 | 5 | 2 | 10 | -8.4000 ± 0.0100 | 0.500 |" in text
+    assert script.words.plot(records(exact, ldgs, mips)) is not None
 
 
 def test_words_are_measured_as_they_are_trained(script, tmp_path):

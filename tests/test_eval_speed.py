@@ -1,104 +1,162 @@
-"""eval/speed.py: the corpus reaches every tool whole, records survive an interruption, decisions follow from the records."""
+"""eval speed: the corpus reaches every tool whole, and decisions follow from the records."""
 
 import gzip
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
+from eval_setup import RESULTS, ROOT, Records, Run, found, made_up, rows_of
 from needs import needs_gensim
 
-EVAL = Path(__file__).parent.parent / "eval"
+from eval import corpus, speed, speed_process
 
 
-@pytest.fixture
-def speed(monkeypatch):
-    monkeypatch.syspath_prepend(str(EVAL))
-    import speed
-
-    return speed
+def prepared(file, folder):
+    run = Run(found("speed"), [], quick=False, corpus=str(file))
+    run.folder = folder
+    return speed.prepare(run)["corpus"] | {"files": run.files}
 
 
-@pytest.fixture
-def speed_records(monkeypatch):
-    monkeypatch.syspath_prepend(str(EVAL))
-    import speed_records
-
-    return speed_records
-
-
-def test_a_giant_line_reaches_the_tools_that_read_by_line_in_short_ones(speed, tmp_path):
+def test_a_giant_line_reaches_the_tools_that_read_by_line_in_short_ones(tmp_path):
     words = [f"w{i % 977}" for i in range(300_000)]
-    corpus = tmp_path / "giant.gz"
-    corpus.write_bytes(gzip.compress(" ".join(words).encode()))
+    file = tmp_path / "giant.gz"
+    file.write_bytes(gzip.compress(" ".join(words).encode()))
     (tmp_path / "work").mkdir()
-    files, about = speed.prepare(corpus, tmp_path / "work", quick=False)
-    lines = Path(files["lines"]).read_text().splitlines()
+    about = prepared(file, tmp_path / "work")
+    lines = Path(about["files"]["lines"]).read_text().splitlines()
     assert about["one line"]
     assert about["words"] == len(words)
     assert " ".join(lines).split() == words
-    assert max(len(line.split()) for line in lines) == speed.LINE_WORDS
-    assert files["gz"] == str(corpus)
+    assert max(len(line.split()) for line in lines) == corpus.LINE_WORDS
+    assert about["files"]["gz"] == str(file)
 
 
-def test_a_corpus_of_lines_is_given_to_all_tools_as_it_is(speed, two_topics, tmp_path):
-    files, about = speed.prepare(two_topics, tmp_path, quick=False)
+def test_a_corpus_of_lines_is_given_to_all_tools_as_it_is(two_topics, tmp_path):
+    about = prepared(two_topics, tmp_path)
     assert not about["one line"]
-    assert files["lines"] == files["text"]
-    assert gzip.decompress(Path(files["gz"]).read_bytes()) == two_topics.read_bytes()
+    assert about["files"]["lines"] == about["files"]["text"]
+    assert gzip.decompress(Path(about["files"]["gz"]).read_bytes()) == two_topics.read_bytes()
 
 
-def test_answers_survive_being_written_down(speed_records):
+def test_answers_survive_being_written_down():
     values = np.array([0.25, np.nan, 1.0, -0.5])
-    np.testing.assert_array_equal(speed_records.unpacked(speed_records.packed(values)), values)
+    np.testing.assert_array_equal(speed.unpacked(speed_process.packed(values)), values)
 
 
-def records_with(speed_records, path, runs):
-    """A raw file of training runs, given as (job, result)."""
-    environment = {"id": "e", "command": "c", "corpus": {"words": 1000}}
-    lines = [{"environment": environment}]
-    lines += [{"environment": "e", "job": {"kind": "train", **job}, "ended": "", "sources": "", "result": r} for job, r in runs]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return speed_records.Records(path)
+def jobs_of(tmp_path, *only, runs=(), quick=False):
+    run = Run(found("speed"), list(only), quick=quick)
+    run.records = made_up(tmp_path / "raw", [({"kind": "train", **job}, result) for job, result in runs])
+    return list(speed.jobs(run))
 
 
-def test_the_best_feed_for_a_whole_run_pays_for_its_preparation(speed_records, tmp_path):
-    def run(feed, before, training):
-        job = {"tool": "gensim", "purpose": "feed", "threads": 1, "feed": feed}
-        return job, {"before": before, "training": training}
-
-    records = records_with(speed_records, tmp_path / "raw", [run("slow to prepare", 20, 9), run("slow to train", 1, 10)])
-    assert speed_records.best_feed(records, threads=1, epochs=0) == "slow to prepare"
-    assert speed_records.best_feed(records, threads=1, epochs=5) == "slow to train"
+def feed(name, threads, before=1.0, training=9.0):
+    return {"tool": "gensim", "purpose": "feed", "threads": threads, "feed": name}, {"before": before, "training": training}
 
 
-def test_gensims_better_rate_has_the_higher_sum_of_mean_scores(speed_records, tmp_path):
-    def run(alpha, a, b):
-        return {"tool": "gensim", "purpose": "full", "alpha": alpha}, {"scores": {"a": a, "b": b}}
+def test_every_contender_runs_with_every_seed_taking_turns(tmp_path):
+    runs = [feed("LineSentence", threads) for threads in speed.THREADS]
+    full = [job for job in jobs_of(tmp_path, "quality", "embedx", "gensim", runs=runs) if job.get("purpose") == "full"]
+    assert [job["seed"] for job in full] == sorted(job["seed"] for job in full)
+    assert {job["feed"] for job in full if job["tool"] == "gensim"} == {"LineSentence"}
+    assert {job["alpha"] for job in full if job["tool"] == "gensim"} == set(speed.GENSIM_RATES)
+    assert {job["name"] for job in full if job["tool"] == "embedx" and job["seed"] == 3} == {*speed.CONTENDERS} - {*speed.RUNS}
 
-    runs = [run(0.1, 0.5, 0.1), run(0.1, 0.9, 0.1), run(0.2, 0.6, 0.3), run(0.2, 0.6, 0.3)]
-    records = records_with(speed_records, tmp_path / "raw", runs)
-    assert {each["job"]["alpha"] for each in speed_records.tuned_gensim(records)} == {0.2}
+
+def test_a_tool_is_left_out_by_naming_the_others(tmp_path):
+    assert {job.get("tool") for job in jobs_of(tmp_path, "feed", "embedx")} == {"embedx", "wc"}
+    assert {job["file"] for job in jobs_of(tmp_path, "memory", "embedx")} == {"text", "larger"}
+
+
+def test_settings_on_record_are_those_that_are_asked_for_again():
+    """So that --resume finds the published records."""
+    run = Run(found("speed"), ["start", "feed", "memory"], quick=False, turns=3)
+    run.records = Records(RESULTS / "speed.jsonl")
+    assert all(run.records.get(job) for job in speed.jobs(run))
+
+
+def test_the_best_feed_for_a_whole_run_pays_for_its_preparation(tmp_path):
+    runs = [feed("slow to prepare", 1, 20, 9), feed("slow to train", 1, 1, 10)]
+    records = made_up(tmp_path / "raw", [({"kind": "train", **job}, result) for job, result in runs])
+    assert speed.best_feed(records, threads=1, epochs=0) == "slow to prepare"
+    assert speed.best_feed(records, threads=1, epochs=5) == "slow to train"
+    assert rows_of(speed.feeds(made_up(tmp_path / "raw", []))) == {}
+
+
+def test_gensims_better_rate_has_the_higher_sum_of_mean_scores(tmp_path):
+    def run(alpha, seed, a, b):
+        return {"kind": "train", "tool": "gensim", "purpose": "full", "alpha": alpha, "seed": seed}, {
+            "scores": {"a": a, "b": b}
+        }
+
+    runs = [run(0.1, 1, 0.5, 0.1), run(0.1, 2, 0.9, 0.1), run(0.2, 1, 0.6, 0.3), run(0.2, 2, 0.6, 0.3)]
+    assert {each["job"]["alpha"] for each in speed.tuned_gensim(made_up(tmp_path / "raw", runs))} == {0.2}
+
+
+def trained(tool, answers, seconds, name=None, seed=1, epochs=5):
+    scores = dict.fromkeys(speed.MARGINS, float(np.mean(answers)))
+    packed = [speed_process.packed(answers[:n]) for n in (353, 999, 19544)]
+    job = {"kind": "train", "tool": tool, "purpose": "full", "seed": seed, "threads": 2, "epochs": epochs, "alpha": 0.05}
+    job |= {"name": name} if name else {"feed": "LineSentence"}
+    result = {"before": 1.0, "training": seconds, "total": seconds + 1, "peak_rss": 1e8, "scores": scores, "answers": packed}
+    return job, result
+
+
+@needs_gensim
+def test_quality_is_judged_by_the_lower_end_of_a_paired_interval(tmp_path):
+    """Of equal answers the difference is exactly nothing; the fastest variant that is as good is the headline."""
+    rng = np.random.default_rng(0)
+    right = (rng.random(20_000) < 0.5).astype(float)
+    wrong = np.where(rng.random(20_000) < 0.2, 0.0, right)
+    runs = [trained("gensim", right, 50.0), trained("embedx", right, 10.0, "embedx"), trained("embedx", right, 9.0, "quick"),
+            trained("embedx", wrong, 1.0, "wrong")]  # fmt: skip
+    records = made_up(tmp_path / "raw", runs, words=1000)
+    rows = rows_of(speed.quality(records))
+    assert {name: row["as good"] for name, row in rows.items()} == {"embedx": "yes", "quick": "yes", "wrong": "no"}
+    assert rows["quick"]["Google analogies"] == "+0.0 points (+0.0 to +0.0 points)"
+    assert speed.headline(records) == "quick"
+    targets = rows_of(speed.targets(records))
+    assert (
+        targets["training at equal quality, threads 2: at least 5 × gensim's words/s"]["measured"] == "5.6 × (quick), goal 10 ×"
+    )
+    assert rows_of(speed.training(records))["2"]["words/s"] == "5,000"
+    assert speed.plot(records) is not None
+
+
+def test_words_per_second_count_the_words_of_the_corpus(tmp_path):
+    answers = np.zeros(20_000)
+    records = made_up(tmp_path / "raw", [trained("embedx", answers, 5.0, "embedx", seed) for seed in (1, 2)], words=10_000_000)
+    assert speed.rate(records, records.find()) == 10_000_000
+
+
+def test_time_to_quality_tells_the_first_run_with_no_score_below(tmp_path):
+    def short(epochs, score):
+        job, result = trained("embedx", np.full(20_000, score), epochs, "embedx", epochs=epochs)
+        return job | {"purpose": "fewer epochs"}, result
+
+    runs = [trained("gensim", np.full(20_000, 0.5), 20.0), trained("embedx", np.full(20_000, 0.75), 5.0, "embedx")]
+    rows = rows_of(speed.time_to_quality(made_up(tmp_path / "raw", [*runs, short(1, 0.25), short(2, 0.5)])))
+    assert {name: (row["× faster"], row["no score below gensim's"]) for name, row in rows.items()} == {
+        "gensim, 5 epochs": ("1.0", "yes"), "embedx, 1 epoch": ("10.5", "no"), "embedx, 2 epochs": ("7.0", "yes"),
+        "embedx, 5 epochs": ("3.5", "yes"),
+    }  # fmt: skip
 
 
 @needs_gensim
 def test_a_section_is_measured_once_and_reported_again_without_measuring(two_topics, tmp_path):
-    page = tmp_path / "page.md"
-    command = [sys.executable, str(EVAL / "speed.py"), "--quick", "--sections", "start", "--output", str(page)]
+    command = [sys.executable, "-m", "eval", "speed", "--quick", "--only", "start", "--results", str(tmp_path)]
 
     def run(*more):
-        done = subprocess.run([*command, *more], capture_output=True, text=True)
+        done = subprocess.run([*command, *more], capture_output=True, text=True, cwd=ROOT)
         assert done.returncode == 0, done.stderr
-        return done.stderr, page.read_text()
+        return done.stderr, (tmp_path / "speed.md").read_text()
 
-    told, written = run("--corpus", str(two_topics))
-    assert "start 3/3" in told
+    told, written = run("--set", f"corpus={two_topics}")
+    assert "tool embedx --help" in told
     assert "| `embedx --help`: under 0.5 s |" in written
     assert str(tmp_path) not in written
-    told, again = run("--corpus", str(two_topics), "--resume")
-    assert "start" not in told
-    assert again == written
-    page.unlink()
-    assert run("--report-only")[1] == written
+    told, again = run("--set", f"corpus={two_topics}", "--resume")
+    assert "passed]" not in told
+    assert again.split("## targets")[1] == written.split("## targets")[1]
+    (tmp_path / "speed.md").unlink()
+    assert run("--report-only")[1] == again

@@ -1,6 +1,6 @@
-"""One measurement of `speed.py classification` in a process of its own: prints its result as one line of JSON.
+"""One measurement of speed-classification in a process of its own: prints its result as one line of JSON.
 
-    python speed_classification_measure.py JOB FILES      JOB and FILES are JSON objects
+    python -m eval.classification_process JOB FILES      JOB and FILES are JSON objects
 
 A job names its tool (one of TOOLS below) and its settings; FILES tells where the data set lies in each form that a tool reads.
 Seconds are of the wall clock. Imports are not timed, and neither is what compares to them, the loading of embedx's compiled
@@ -94,7 +94,7 @@ def used(function: Any, given: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def embedx(job: Job, files: Files, scratch: Path) -> Result:
-    from embedx.labeled.read import read, read_training
+    from eval.under_test import read, read_training
 
     watch = Watch()
     read_training(f"{files['folder']}/test.txt")  # so that the reader's kernels are loaded
@@ -112,7 +112,7 @@ def embedx(job: Job, files: Files, scratch: Path) -> Result:
 
 
 def run(job: Job, data: Any, **other: Any) -> Any:
-    from embedx import classify, objectives
+    from eval.under_test import classify, objectives
 
     options = job["options"] | {"threads": job["threads"], "seed": job["turn"]} | other
     objective = objectives.find(job["objective"])
@@ -309,7 +309,7 @@ def fit_of(log_p: np.ndarray, y: np.ndarray, seen: np.ndarray) -> dict[str, floa
 
 
 def embedx_single(job: Job, files: Files, scratch: Path) -> Result:
-    from embedx.labeled.data import Labeled, Labels
+    from eval.under_test import Labeled, Labels
 
     watch = Watch()
     x, y, test, expected = single(files)
@@ -364,7 +364,7 @@ def scaling(job: Job, files: Files, scratch: Path) -> Result:
 
 
 def random_data(rng: np.random.Generator, n: int, d: int, n_labels: int) -> Any:
-    from embedx.labeled.data import Labeled, Labels
+    from eval.under_test import Labeled, Labels
 
     features = (rng.standard_normal((n, d)) / np.sqrt(d)).astype(np.float32)
     return Labeled(features, Labels.single(rng.integers(n_labels, size=n)), n_labels)

@@ -1,12 +1,13 @@
-"""One measurement in a process of its own, for `speed.py`: takes a job, its files and the clock; prints one line of JSON.
+"""One measurement in a process of its own, for speed: takes a job, its files and the clock; prints one line of JSON.
 
-    python speed_measure.py JOB FILES BEGAN      JOB and FILES are JSON objects, BEGAN is time.time() of the caller
+    python -m eval.speed_process JOB FILES BEGAN      JOB and FILES are JSON objects, BEGAN is time.time() of the caller
 
 A job names its kind (one of KINDS below) and holds every setting that the result depends on; FILES maps the names that jobs
 use for files to paths. Nothing heavy is imported before the job is known, because start-up is one of the things measured.
 Times are of the wall clock. What a tool spends on importing itself counts in whole commands only.
 """
 
+import base64
 import contextlib
 import json
 import os
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,7 +77,7 @@ def train_fasttext(job: Job, files: Files, scratch: Path) -> Trained:
     """fastText does both stages in one call, so what comes before training is measured by a second call with no epoch."""
     import fasttext
 
-    from embedx import WordVectors
+    from eval.under_test import WordVectors
 
     def run(epochs: int) -> tuple[Any, float]:
         begun = time.perf_counter()
@@ -100,7 +102,7 @@ def train_embedx(job: Job, files: Files, scratch: Path) -> Trained:
 
 def run_embedx(job: Job, corpus: str, scratch: Path) -> tuple[Any, "Stopwatch"]:
     """Train with an empty token cache; the vectors, and when each stage began and ended."""
-    from embedx import SkipGram, skipgram
+    from eval.under_test import SkipGram, skipgram
 
     options = {name: job[name] for name in EMBEDX_OPTIONS} | job["options"]
     run, watch = SkipGram(**options), Stopwatch()
@@ -137,12 +139,15 @@ class Stopwatch:
 
 def scores(vectors: Any) -> dict[str, Any]:
     """Scores on the default tests, and the answers to every item, from which differences are computed later."""
-    from speed_records import packed
-
-    from embedx.evaluation import words
+    from eval.under_test import words
 
     answers = words.score(vectors)
     return {"scores": {each.test.name: each.score for each in answers}, "answers": [packed(each.values) for each in answers]}
+
+
+def packed(values: Any) -> str:
+    """An array as text; float32 is what gensim's cosines are."""
+    return base64.b32encode(zlib.compress(values.astype("float32").tobytes(), 9)).decode()
 
 
 # ---- reading
@@ -154,11 +159,7 @@ def feed(job: Job, files: Files) -> dict[str, Any]:
 
 
 def feed_embedx(job: Job, files: Files) -> float:
-    from embedx.progress import Silent
-
-    from embedx.settings import TextSettings, VocabularySettings
-    from embedx.skipgram import encode
-    from embedx.text.vocabulary import select
+    from eval.under_test import Silent, TextSettings, VocabularySettings, encode, select
 
     with tempfile.TemporaryDirectory() as scratch:
         begun = time.perf_counter()
@@ -205,10 +206,10 @@ def command_embedx(job: Job, files: Files, scratch: Path) -> float:
 
 
 def command_gensim(job: Job, files: Files, scratch: Path) -> float:
-    """A script that builds the vocabulary, trains and saves; it is this file, asked for a `script`."""
+    """A script that builds the vocabulary, trains and saves; it is this module, asked for a `script`."""
     script = job | {"kind": "script"}
     where = files | {"output": str(scratch / "vectors.kv")}
-    return timed([sys.executable, __file__, json.dumps(script), json.dumps(where), "0"], {})
+    return timed([sys.executable, "-m", "eval.speed_process", json.dumps(script), json.dumps(where), "0"], {})
 
 
 def script(job: Job, files: Files) -> dict[str, Any]:
@@ -245,7 +246,7 @@ def first_block(job: Job, files: Files) -> dict[str, Any]:
 
 def memory(job: Job, files: Files) -> dict[str, Any]:
     """Peak of the memory that is not file-backed while embedx reads, trains and saves, and what the model itself needs."""
-    from embedx import skipgram
+    from eval.under_test import skipgram
 
     with tempfile.TemporaryDirectory() as scratch, watched_memory() as peak:
         vectors, _ = run_embedx(job, files[job["file"]], Path(scratch))

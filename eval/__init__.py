@@ -1,0 +1,1 @@
+"""Measurements of embedx through its public interface, each with its records and its page: `python -m eval` lists them."""

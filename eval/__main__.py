@@ -1,0 +1,84 @@
+"""Measure, and write the page: `python -m eval NAME`. Alone it lists the experiments."""
+
+import argparse
+import ast
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from eval.experiment import QUICK_RESULTS, RESULTS, Experiment, Run, measure, report
+
+EXPERIMENTS = {
+    "speed": "words per second, quality and memory of skip-gram beside gensim and fastText",
+    "speed-classification": "classifiers beside label trees, fastText and scikit-learn",
+    "objectives": "all output layers of skip-gram side by side",
+    "papers-augment-and-reduce": "Ruiz et al. 2018, the tables by the paper's protocol",
+    "papers-one-vs-each": "Titsias 2016, likewise",
+    "papers-unbiased-softmax": "Fagan & Iyengar 2018, likewise",
+    "papers-ldgs": "Yen et al. 2018: exact losses beside rows found by search",
+}
+
+
+def found(name: str) -> Experiment:
+    return import_module("eval." + name.replace("-", "_")).EXPERIMENT
+
+
+def main(arguments: list[str] | None = None) -> None:
+    typed = sys.argv[1:] if arguments is None else arguments
+    if not typed:
+        print("\n".join(f"python -m eval {name:28s}{about}" for name, about in EXPERIMENTS.items()))
+        return
+    parser = argparse.ArgumentParser(prog="python -m eval", description=__doc__)
+    parser.add_argument("name", choices=EXPERIMENTS)
+    parser.add_argument("--only", nargs="+", default=[], help="sections, data sets, contenders; by default all")
+    parser.add_argument("--quick", action="store_true", help="a trial of minutes, whose results go to the temporary folder")
+    parser.add_argument("--resume", action="store_true", help="measure only what is not on record")
+    parser.add_argument("--report-only", action="store_true", help="measure nothing, write tables and pictures anew")
+    parser.add_argument("--publish", action="store_true", help="the same, and put the scores into embedx (objectives)")
+    parser.add_argument("--data", type=Path, help="folder with corpora/, xc/ and wordsim/; by default $EMBEDX_DATA")
+    parser.add_argument("--results", type=Path, help="folder of records, page and pictures (eval/results)")
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="the experiment's own settings")
+    options = parser.parse_args(typed)
+    experiment = found(options.name)
+    if odd := set(options.only) - {word for words in experiment.choices.values() for word in words}:
+        told = "; ".join(f"{what}: {' '.join(map(repr, words))}" for what, words in experiment.choices.items())
+        parser.error(f"--only: no {', '.join(sorted(odd))} in {options.name}, which has {told}")
+    settings = dict(each.partition("=")[::2] for each in options.set)
+    if odd := settings.keys() - experiment.settings.keys():
+        parser.error(f"--set: {options.name} has no {', '.join(sorted(odd))}, but {' '.join(experiment.settings) or 'nothing'}")
+    if options.publish and experiment.publish is None:
+        parser.error(f"--publish: {options.name} publishes nothing")
+    results = options.results or (QUICK_RESULTS if options.quick else RESULTS)
+    if options.quick and results.resolve() == RESULTS.resolve():
+        parser.error("--quick does not write to the published results; leave out --results")
+    if not (options.report_only or options.publish):
+        if options.quick and not options.resume:
+            (results / f"{experiment.name}.jsonl").unlink(missing_ok=True)
+        run = Run(experiment, options.only, quick=options.quick, data=options.data,
+                  **{name: value_of(value) for name, value in settings.items()})  # fmt: skip
+        try:
+            measure(run, results, shown(typed), options.resume)
+        except KeyboardInterrupt:
+            raise SystemExit("interrupted; --resume goes on from here, --report-only shows what there is") from None
+    records = report(experiment, results, options.quick)
+    if options.publish and experiment.publish:
+        experiment.publish(records)
+
+
+def value_of(text: str) -> object:
+    """A number, or the text itself."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def shown(typed: list[str]) -> str:
+    """The command as typed, files by their names alone, without what only says how far to go on."""
+    words = [word for word in typed if word not in ("--resume", "--report-only")]
+    return " ".join(["python -m eval", *(word if os.sep not in word else word.rsplit(os.sep, 1)[-1] for word in words)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""A text, in the forms that tools read it, and what is to be known of it."""
+
+import gzip
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from eval.experiment import Run
+
+DEFAULT = "corpora/enwiki-20190720-s1.text8.gz"  # in the data
+LINE_WORDS = 1000  # words a line in the copy for tools that read by line; fastText cuts lines at 1024, gensim's at 10,000
+LONG_LINE = 50_000  # bytes; gensim drops what a sentence has beyond 10,000 words, and corpus_file reads a line at a time
+QUICK = 2_000_000  # bytes of a trial run
+TINY = 100_000
+
+
+def of(run: Run) -> Path:
+    """The corpus that was named, or the one among the data."""
+    file = Path(run.settings.corpus) if run.settings.corpus else run.data / DEFAULT
+    if not file.is_file():
+        raise SystemExit(f"{file}: no such file; name a text by --set corpus=FILE")
+    return file
+
+
+def unpacked(run: Run) -> dict[str, Any]:
+    """Write `text`, the corpus unpacked, and `tiny`, a little of it, to the run's folder; what is to be known of it."""
+    corpus, text, tiny = of(run), run.folder / "text", run.folder / "tiny"
+    with (gzip.open if corpus.suffix == ".gz" else open)(corpus, "rb") as source, text.open("wb") as target:
+        if run.quick:
+            target.write(source.read(QUICK))
+        else:
+            shutil.copyfileobj(source, target, 1 << 20)
+    with text.open("rb") as source:
+        tiny.write_bytes(source.read(TINY))
+    run.files |= {"text": str(text), "tiny": str(tiny)}
+    return {"name": corpus.name, **facts_of(text)}
+
+
+def facts_of(text: Path) -> dict[str, Any]:
+    """Size, words, hash, and whether a line is so long that tools reading by line would choke on it."""
+    digest, n_words = hashlib.sha256(), 0
+    line = longest = 0  # bytes
+    for words, block in blocks_of_words(text):
+        digest.update(block)
+        n_words += len(words)
+        first, *others = block.split(b"\n")
+        line += len(first)
+        longest = max(longest, line, *map(len, others))
+        line = len(others[-1]) if others else line
+    return {"bytes": text.stat().st_size, "words": n_words, "sha256": digest.hexdigest(), "one line": longest > LONG_LINE}
+
+
+def blocks_of_words(text: Path) -> Iterator[tuple[list[bytes], bytes]]:
+    """(words, bytes read) a megabyte at a time; no word is cut."""
+    rest = b""
+    with text.open("rb") as file:
+        while block := file.read(1 << 20):
+            whole = rest + block
+            end = max(whole.rfind(b" "), whole.rfind(b"\n")) + 1
+            rest = whole[end:]
+            yield whole[:end].split(), block
+    yield rest.split(), b""
+
+
+def write_lines(text: Path, lines: Path) -> None:
+    """The same words, so many a line."""
+    pending: list[bytes] = []
+    with lines.open("wb") as file:
+        for words, _ in blocks_of_words(text):
+            pending += words
+            while len(pending) >= LINE_WORDS:
+                file.write(b" ".join(pending[:LINE_WORDS]) + b"\n")
+                del pending[:LINE_WORDS]
+        if pending:
+            file.write(b" ".join(pending) + b"\n")

@@ -1,0 +1,178 @@
+"""What an experiment is, and how one is run: jobs are measured one by one, the records written, and the page from these."""
+
+import dataclasses
+import datetime
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from eval.page import filled, listed, skeleton
+from eval.records import Job, Records, Result, environment_of, has_failed, sources_hash, version_of
+
+ROOT = Path(__file__).parent.parent
+RESULTS = Path(__file__).parent / "results"
+QUICK_RESULTS = Path(tempfile.gettempdir()) / "embedx-eval-quick"
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """All there is to say of an experiment.
+
+    choices   words that --only takes, by what they choose: sections, data sets, contenders
+    settings  what --set changes; `quick` has those of a trial run
+    prepare   brings the data into the forms that the tools read; what is to be known of the `corpus` or the `data`
+    jobs      what to measure, in order. A job holds every setting that its result depends on; it may depend on the results of
+              those before it, which are on record when the next one is asked for
+    measure   the result of a job
+    tables    the parts of the page, by name, from the records alone; plots likewise, by what is added to the page's name
+    mixed     whether records of several environments stand in one table
+    """
+
+    name: str
+    title: str
+    choices: Mapping[str, tuple[str, ...]]
+    jobs: Callable[["Run"], Iterator[Job]]
+    measure: Callable[["Run", Job], Result]
+    tables: Mapping[str, Callable[[Records], str]]
+    plots: Mapping[str, Callable[[Records], Any]]
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    quick: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+    prepare: Callable[["Run"], dict[str, Any]] = lambda run: {"data": {}}
+    publish: Callable[[Records], None] | None = None
+    mixed: bool = False
+
+
+class Run:
+    """One call of an experiment: what was chosen, where the data are, and what is on record."""
+
+    records: Records
+
+    def __init__(self, experiment: Experiment, only: list[str], *, quick: bool, data: Path | None = None, **settings: Any):
+        self.experiment, self.quick, self.only = experiment, quick, only
+        self._data = data
+        self.settings = SimpleNamespace(**experiment.settings | (dict(experiment.quick) if quick else {}) | settings)
+        self.folder = Path()  # temporary, while the run lasts
+        self.files: dict[str, str] = {}
+        self.warm: set[str] = set()
+
+    @property
+    def data(self) -> Path:
+        """The folder of the data."""
+        folder = self._data or (Path(os.environ["EMBEDX_DATA"]) if os.environ.get("EMBEDX_DATA") else None)
+        if folder is None or not folder.is_dir():
+            raise SystemExit(f"{folder or 'the data'}: no such folder; name it by --data DIR, or set EMBEDX_DATA")
+        return folder
+
+    @property
+    def has_data(self) -> bool:
+        return self._data is not None or bool(os.environ.get("EMBEDX_DATA"))
+
+    def chosen(self, what: str) -> tuple[str, ...]:
+        """Of the words of one choice those named by --only; all where none is."""
+        words = self.experiment.choices[what]
+        return tuple(word for word in words if word in self.only) or words
+
+    def asked_for(self, word: str) -> bool:
+        return word in self.only
+
+    def need(self, peer: str, package: str) -> bool:
+        """Whether a peer is installed. Where it is not, a trial run goes on without it and any other ends."""
+        if version_of(package) is not None:
+            return True
+        told = f"{peer} is not installed: pip install embedx[peers]"
+        if not self.quick:
+            raise SystemExit(f"{told}, or choose the others by --only")
+        if peer not in self.warm:
+            say(f"{told}; left out")
+            self.warm.add(peer)
+        return False
+
+    def measure(self, resume: bool) -> None:
+        """Measure all jobs; to resume, those that are not on record."""
+        began, done = time.monotonic(), set[str]()
+        for job in self.experiment.jobs(self):
+            key = json.dumps(job, sort_keys=True)
+            if key in done or (resume and self.records.get(job) is not None):
+                continue
+            passed = datetime.timedelta(seconds=round(time.monotonic() - began))
+            say(f"[{passed} passed] {spoken(job)}")
+            sources = sources_hash()
+            result = self.experiment.measure(self, job)
+            if has_failed(result):
+                say(f"failed: {result['error']}")
+            self.records.add(job, result, sources)
+            done.add(key)
+
+
+def measure(run: Run, results: Path, command: str, resume: bool) -> None:
+    """Prepare the data and measure."""
+    experiment = run.experiment
+    with tempfile.TemporaryDirectory(prefix="embedx-eval-") as folder:
+        run.folder = Path(folder)
+        facts = {name: {**about, "quick": run.quick} for name, about in experiment.prepare(run).items()}
+        environment = environment_of(facts, experiment.packages, command)
+        run.records = Records(results / f"{experiment.name}.jsonl", environment, mixed=experiment.mixed)
+        run.measure(resume)
+
+
+def report(experiment: Experiment, results: Path, quick: bool = False) -> Records:
+    """Write the generated parts of the page and the pictures anew; what they were made of."""
+    records = Records(results / f"{experiment.name}.jsonl", mixed=experiment.mixed)
+    if not records.by_job:
+        raise SystemExit(f"{records.path}: no records there; run without --report-only first")
+    file = results / f"{experiment.name}.md"
+    parts = parts_of(experiment, records)
+    if quick or not file.exists():
+        text = skeleton(experiment.title, parts, records.quick)
+        text += "".join(f"\n![{name}]({experiment.name}{name}.png)\n" for name in experiment.plots)
+    else:
+        text = file.read_text("utf-8")
+    written(file, filled(text, parts, file))
+    for name, draw in experiment.plots.items():
+        if picture := draw(records):
+            picture.savefig(results / f"{experiment.name}{name}.png")
+    print(file)
+    return records
+
+
+def parts_of(experiment: Experiment, records: Records) -> dict[str, str]:
+    """The generated parts of a page, by name."""
+    return {"circumstances": listed(records.circumstances())} | {
+        name: make(records) for name, make in experiment.tables.items()
+    }
+
+
+def written(file: Path, text: str) -> None:
+    """Replace a file at once."""
+    new = file.with_name(file.name + ".new")
+    new.write_text(text, "utf-8")
+    new.replace(file)
+
+
+def in_process(module: str, job: Job, files: dict[str, str], python: str = sys.executable, **environment: str) -> Result:
+    """What a module of eval prints for a job in a process of its own; {"error": its last line} if that fails."""
+    arguments = [python, "-m", module, json.dumps(job), json.dumps(files), repr(time.time())]
+    done = subprocess.run(
+        arguments, env=os.environ | environment, cwd=ROOT, capture_output=True, text=True, errors="replace"
+    )  # fmt: skip
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        return {"error": lines[-1][:300] if lines else f"ended with status {done.returncode}", "told": done.stderr[-3000:]}
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def spoken(job: Job) -> str:
+    """A job in a line, its nested settings left out."""
+    return ", ".join(f"{name} {value}" for name, value in job.items() if isinstance(value, str | int | float))[:160]
+
+
+def say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)

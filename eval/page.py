@@ -1,0 +1,76 @@
+"""Pages: hand-written Markdown whose tables, between markers, are made from the records; and how numbers and pictures look.
+
+<!-- table of NAME -->
+(made anew by --report-only; nothing else in the file is touched)
+<!-- end of the table -->
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+MARKED = re.compile(r"(<!-- table of ([\w-]+) -->\n)(.*?)(\n?<!-- end of the table -->)", re.DOTALL)
+DASH = "–"
+MEGABYTE = 1e6
+TRIAL = "**A trial run on little data: it shows that everything runs, its numbers mean nothing.**"
+
+
+def filled(text: str, parts: Mapping[str, str], file: Path) -> str:
+    """The page with each marked part replaced by the one of its name."""
+    names = [match[2] for match in MARKED.finditer(text)]
+    if sorted(names) != sorted(parts):
+        odd = sorted({*names} ^ {*parts}) or sorted({name for name in names if names.count(name) > 1})
+        raise SystemExit(f"{file}: must have a place for each table once, between its markers: {', '.join(odd)}")
+    return MARKED.sub(lambda match: match[1] + parts[match[2]] + "\n" + match[4].lstrip("\n"), text)
+
+
+def skeleton(title: str, parts: Iterable[str], is_trial: bool) -> str:
+    """A page without prose, for a trial run."""
+    places = (f"## {name}\n\n<!-- table of {name} -->\n<!-- end of the table -->\n" for name in parts)
+    return "\n".join([f"# {title}\n", *([TRIAL + "\n"] if is_trial else []), *places])
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A Markdown table of rows by column; a row without a column leaves it blank."""
+    if not rows:
+        return "Not measured."
+    head = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [head, ["---"] * len(head), *([row.get(name, "") for name in head] for row in rows)]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "/") for cell in line) + " |" for line in lines)
+
+
+def listed(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines) or "Not measured."
+
+
+def target(promise: str, measured: str | None, met: bool | None = None) -> dict[str, str]:
+    """A row: what was promised, what was measured, and whether that keeps it."""
+    if measured is None:
+        return {"target": promise, "measured": "not measured", "verdict": ""}
+    return {"target": promise, "measured": measured, "verdict": "met" if met else "**not met**"}
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    return DASH if value is None or value != value else f"{value:.{digits}f}" if abs(value) < 1e5 else f"{value:.1e}"
+
+
+def thousands(value: float) -> str:
+    return f"{round(value, -3):,.0f}"
+
+
+def beside(what: str, paper: float | None, ours: float | None, digits: int = 3, told: str | None = None) -> dict[str, str]:
+    """The columns of one measure: the paper's number, ours, and the difference."""
+    difference = DASH if paper is None or ours is None else f"{ours - paper:+.{digits}f}"
+    return {f"{what}: paper": number(paper, digits), "ours" + f" {what}": told or number(ours, digits),
+            f"{what}: difference": difference}  # fmt: skip
+
+
+def figure(
+    width: float, height: float, columns: int = 1, dpi: int = 80, layout: str | None = "constrained", **options: Any
+) -> Any:
+    """A picture and its panels, in a row."""
+    from matplotlib.figure import Figure
+
+    found = Figure(figsize=(width, height), dpi=dpi, layout=layout)
+    return found, found.subplots(1, columns, squeeze=False, **options)[0]

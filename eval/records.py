@@ -1,0 +1,157 @@
+"""The measurements of an experiment on disk."""
+
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+Job = dict[str, Any]
+Result = dict[str, Any]
+Record = dict[str, Any]
+
+
+class Records:
+    """What was measured: a file of one JSON object a line, which is only ever added to, the moment that a measurement ends.
+
+    A line is an environment (machine, versions, data, and the command that was typed; `id` is a hash of the first three) or
+
+        {"environment": its id, "job": every setting, "ended": when, "sources": hash of embedx's, "result": what was found}
+
+    The files of the papers begin with lines {"key": job, "value": result}, from before environments were recorded.
+    Where a job was measured more than once the last time counts, but a failure replaces no result. `mixed` says that records of
+    all environments are read; otherwise only those of one, the newest in the file unless another is given.
+    """
+
+    def __init__(self, path: Path, environment: dict[str, Any] | None = None, *, mixed: bool = False) -> None:
+        self.path, self.mixed = path, mixed
+        lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+        self.environments = [line["environment"] for line in lines if isinstance(line.get("environment"), dict)]
+        self.environment = environment or (self.environments[-1] if self.environments else {})
+        self.by_job: dict[str, Record] = {}
+        for line in lines:
+            record = {"job": line["key"], "result": line["value"]} if "key" in line else line
+            if "job" in record and (mixed or record["environment"] == self.environment["id"]):
+                self._keep(record)
+        if environment and environment not in self.environments:
+            self._append({"environment": environment})
+            self.environments.append(environment)
+
+    def _keep(self, record: Record) -> None:
+        key = json.dumps(record["job"], sort_keys=True)
+        if has_failed(record["result"]) and not has_failed(self.by_job.get(key, record)["result"]):
+            return
+        self.by_job.pop(key, None)  # so that the newest come last
+        self.by_job[key] = record
+
+    def _append(self, line: dict[str, Any]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def add(self, job: Job, result: Result, sources: str) -> None:
+        """Keep a result; `sources` is a hash of the embedx that was measured."""
+        ended = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        record = {"environment": self.environment["id"], "job": job, "ended": ended, "sources": sources, "result": result}
+        self._append(record)
+        self._keep(json.loads(json.dumps(record)))
+
+    def get(self, job: Job) -> Result | None:
+        """The result of this very job, None where there is none yet."""
+        record = self.by_job.get(json.dumps(job, sort_keys=True))
+        return record["result"] if record and not has_failed(record["result"]) else None
+
+    def find(self, **wanted: Any) -> list[Record]:
+        """The records whose jobs have these values, the last measured last."""
+        return [each for each in self.by_job.values() if all(each["job"].get(name) == value for name, value in wanted.items())]
+
+    def values(self, name: str, **wanted: Any) -> list[float]:
+        """One number of each such record's result."""
+        return [record["result"][name] for record in self.find(**wanted)]
+
+    @property
+    def quick(self) -> bool:
+        """Whether these are of a trial run."""
+        return any(fact.get("quick") for fact in self.environment.values() if isinstance(fact, dict))
+
+    def circumstances(self) -> list[str]:
+        """When, on which machine, by which versions and commands, on what data; a line each."""
+        records = list(self.by_job.values())
+        old = sum("environment" not in record for record in records)
+        lines = [f"{old} measurements from before machine and time were recorded"] if old else []
+        for environment in {each["id"]: each for each in self.environments}.values():
+            own = [record for record in records if record.get("environment") == environment["id"]]
+            if not own:
+                continue
+            ended = sorted(record["ended"][:16].replace("T", " ") for record in own)
+            machine, versions = environment["machine"], dict(environment["versions"])
+            versions |= {each["job"]["tool"]: each["result"]["version"] for each in own if "version" in each["result"]}
+            lines += [
+                f"measured: {ended[0]} to {ended[-1]} UTC",
+                f"machine: {machine['cpu']}, {machine['cores']} usable cores, {machine['system']}",
+                "versions: " + ", ".join(f"{name} {version}" for name, version in versions.items()),
+                f"sources of embedx: {', '.join(sorted({record['sources'] for record in own}))}",
+            ]
+            told = environment.get("corpus", environment.get("data", {}))
+            lines += ["data: " + ", ".join(f"{name} {shown_fact(fact)}" for name, fact in told.items() if name != "quick")]
+            commands = [each["command"] for each in self.environments if each["id"] == environment["id"]]
+            lines += [f"command: `{command}`" for command in dict.fromkeys(commands)]
+        return lines
+
+
+def has_failed(result: Result) -> bool:
+    """Whether a result only tells what went wrong; an error that is a number is a measure."""
+    return isinstance(result.get("error"), str)
+
+
+def shown_fact(fact: Any) -> str:
+    if isinstance(fact, dict):
+        return "(" + ", ".join(f"{name} {shown_fact(value)}" for name, value in fact.items()) + ")"
+    return f"{fact:,}" if isinstance(fact, int) and not isinstance(fact, bool) else str(fact)[:60]
+
+
+# ---- the environment
+
+
+def environment_of(facts: dict[str, Any], packages: Iterable[str], command: str) -> dict[str, Any]:
+    """Machine, versions and what is to be known of the data, with the id that is made of these."""
+    versions = {"Python": platform.python_version()}
+    for package in ("embedx", "numpy", "numba", *packages):
+        if (version := version_of(package)) is not None:
+            versions[package] = version
+    found = facts | {"machine": machine(), "versions": versions}
+    identity = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:12]
+    return found | {"id": identity, "command": command}
+
+
+def version_of(package: str) -> str | None:
+    """None where it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def machine() -> dict[str, Any]:
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = names[0] if names else model
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"cpu": model, "cores": cores, "system": f"{platform.system()} {platform.machine()}"}
+
+
+def sources_hash() -> str:
+    """A hash of the embedx that is installed: the page tells if it was edited between measurements."""
+    import embedx
+
+    folder = Path(embedx.__file__).parent
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*.py")):
+        digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,371 @@
+"""eval: the pages say what the records do, a run keeps what it measures, and no module needs itself."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from eval_setup import EXPERIMENTS, RESULTS, ROOT, Records, Run, environment, found, made_up
+
+from eval import __main__ as command
+from eval.experiment import Experiment, in_process, parts_of, report
+from eval.page import MARKED, filled, table
+
+
+def published(name):
+    experiment = found(name)
+    return experiment, Records(RESULTS / f"{name}.jsonl", mixed=experiment.mixed), (RESULTS / f"{name}.md").read_text("utf-8")
+
+
+# ---- the published pages
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_generated_parts_of_a_page_are_what_the_records_make(name):
+    experiment, records, text = published(name)
+    assert filled(text, parts_of(experiment, records), RESULTS / name) == text, f"python -m eval {name} --report-only"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_picture_is_made_and_shown(name):
+    experiment, _, text = published(name)
+    shown = set(re.findall(r"\]\(([\w-]+\.png)\)", text))
+    assert shown == {f"{name}{which}.png" for which in experiment.plots}
+    assert all((RESULTS / picture).stat().st_size > 10_000 for picture in shown)
+
+
+# Numbers with decimals in hand-written sentences: a number must stand in one of the page's tables, follow from the records by
+# the line that has it below, or be stated here: a setting, a number of the paper's, or an observation without record.
+STATED = {
+    "speed": "0.0001 0.010 1.0",
+    "speed-classification": "0.005",
+    "objectives": "",
+    "papers-augment-and-reduce": "0.1 0.01 0.02 0.9 0.8 0.11 0.26 0.50 4.1 0.1.0 3.11.7",
+    "papers-one-vs-each": "0.1.0 3.11.7 0.622 2.793 0.095 0.162 0.64 0.09 0.010 0.11 0.7 0.9 0.5 0.3 0.1 2.5 4.1",
+    "papers-unbiased-softmax": "0.9 0.1.0 3.11.7 0.73 0.75 0.62 0.64 1.461 4.008 6.136 4.743 1.414 0.1",
+    "papers-ldgs": "0.1.0 3.11.7",
+}
+
+
+def ove(method, measure, biases="free"):
+    module = found_module("papers-one-vs-each")
+    return published("papers-one-vs-each")[1].get(module.optimum("bibtex", method, biases))[measure]
+
+
+def found_module(name):
+    return sys.modules[found(name).jobs.__module__]
+
+
+def reduced(name, method, measure="log_likelihood_clamped", iterations=None, **changes):
+    module = found_module("papers-augment-and-reduce")
+    records = published("papers-augment-and-reduce")[1]
+    start = {"start": "random"} if not changes and name != "mnist" else {}
+    return records.get(module.one(name, method, 1, False, iterations, **(changes or start)))[measure]
+
+
+def umax(name, method, at="tuned", measure="log_loss", kind="train"):
+    module, records = found_module("papers-unbiased-softmax"), published("papers-unbiased-softmax")[1]
+    rate = module.tuned(records, name, method) if at == "tuned" else module.PAPER_RATES[name][method] if at == "paper" else at
+    return module.value(records, module.one(records, name, method, rate), kind, measure)
+
+
+def over_implicit(name, pick):
+    return pick(umax(name, method) / umax(name, "Implicit") for method in ("OVE", "NCE", "IS"))
+
+
+CLAIMS = {  # by page: a sentence with a place for each number, and what belongs there
+    "papers-one-vs-each": [
+        ("OVE's nlpd exceeds SOFT's by {:.3f} (paper 0.095)", lambda: [ove("OVE", "nlpd") - ove("SOFT", "nlpd")]),
+        ("BOUCHARD's by {:.3f} (paper 0.162)", lambda: [ove("BOUCHARD", "nlpd") - ove("SOFT", "nlpd")]),
+        ("by nearly the same amount, {:.3f} to {:.3f} in nlpd", lambda: [
+            pick(paper - ove(method, "nlpd") for method, paper in (("SOFT", 2.793), ("BOUCHARD", 2.955), ("OVE", 2.888)))
+            for pick in (min, max)]),
+        ("and {:.3f} to {:.3f} in error, whatever the method", lambda: [
+            pick(paper - ove(method, "error") for method, paper in (("SOFT", 0.622), ("BOUCHARD", 0.621), ("OVE", 0.636)))
+            for pick in (min, max)]),
+        ("one standard error by the choice of test rows is {:.3f} in nlpd", lambda: [ove("SOFT", "standard_error")]),
+        ("from OVE on Bibtex: {:.3f} by sums, {:.3f} by lengths", lambda: [ove("OVE", "norm"), ove("OVE", "norm_2")]),
+        ("change nlpd by less than 0.00{:.0f}", lambda: [1 + 1000 * max(
+            abs(ove(m, "nlpd") - ove(m, "nlpd", "penalised")) for m in ("SOFT", "OVE", "BOUCHARD")) // 1]),
+        ("error by at most {:.3f}", lambda: [
+            max(abs(ove(m, "error") - ove(m, "error", "penalised")) for m in ("SOFT", "OVE", "BOUCHARD"))]),
+    ],
+    "papers-augment-and-reduce": [
+        ("A&R leads one-vs-each by {:.2f} in both", lambda: [reduced("bibtex", "ar") - reduced("bibtex", "ove")]),
+        ("by 0.11 in the paper and {:.2f} here", lambda: [reduced("bibtex", "softmax") - reduced("bibtex", "ove")]),
+        ("A&R over one-vs-each, {:.2f} nats (paper 0.50)", lambda: [reduced("omniglot", "ar") - reduced("omniglot", "ove")]),
+        ("are {:.2f} to {:.2f} nats below the paper", lambda: [
+            pick(paper - reduced("omniglot", m) for m, paper in (("ove", -5.667), ("ar", -5.171), ("ar-logistic", -5.395)))
+            for pick in (min, max)]),
+        ("and all accuracies {:.2f} to {:.2f}", lambda: [
+            pick(paper - reduced("omniglot", m, "accuracy") for m, paper in (
+                ("ove", 0.179), ("ar", 0.201), ("ar-probit", 0.178), ("ar-logistic", 0.184))) for pick in (min, max)]),
+        ("better than the paper's by {:.2f}, as it is on Bibtex", lambda: [reduced("omniglot", "ar-probit") + 7.350]),
+        ("are all some {:.2f} nats above the paper", lambda: [
+            sum(reduced("bibtex", m) - paper for m, paper in (("softmax", -3.188), ("ove", -3.300), ("ar", -3.036))) / 3]),
+        ("above the paper, {:.1f} standard errors", lambda: [
+            sum(reduced("bibtex", m) - paper for m, paper in (("softmax", -3.188), ("ove", -3.300), ("ar", -3.036))) / 3
+            / reduced("bibtex", "softmax", "log_likelihood_standard_error")]),
+        ("the mean of |n_k/N - p_k|, is {:.1f}e-5", lambda: [1e5 * published("papers-augment-and-reduce")[1].get(
+            found_module("papers-augment-and-reduce").on_toy("ar", False))["noise"]]),
+        ("interpolates (log-likelihood of {:.2f} on the training rows)",
+         lambda: [reduced("bibtex", "softmax", "training_log_likelihood")]),
+        ("costs the exact softmax {:.2f} nats", lambda: [
+            published("papers-augment-and-reduce")[1].get(
+                found_module("papers-augment-and-reduce").one("bibtex", "softmax", 1, False))["log_likelihood"]
+            - reduced("bibtex", "softmax")]),
+        ("our probit is {:.2f} nats better", lambda: [reduced("bibtex", "ar-probit") + 4.184]),
+        ("in the authors' code it loses {:.3f}", lambda: [reduced("bibtex", "ar-probit") - reduced(
+            "bibtex", "ar-probit", start="random", entropy=False, local_rate=0.001)]),
+        ("the state of the utility it loses {:.2f}", lambda: [
+            reduced("bibtex", "ar-probit") - reduced("bibtex", "ar-probit", start="random", augment="utility")]),
+        ("and A&R loses {:.2f}", lambda: [
+            reduced("bibtex", "ar") - reduced("bibtex", "ar", start="random", augment="utility")]),
+        ("weight decay gains {:.2f} nats", lambda: [published("papers-augment-and-reduce")[1].get(
+            found_module("papers-augment-and-reduce").best("bibtex", "embedx", False))["log_likelihood"]
+            - reduced("bibtex", "softmax")]),
+        ("{:.3f} with two seeds", lambda: [published("papers-augment-and-reduce")[1].get(
+            {"section": "table-3", "data": "bibtex", "method": "softmax", "seed": 2, "iterations": 5000})["log_likelihood"]]),
+        ("0.30 microseconds for each example where one-vs-each takes {:.1f} in all", lambda: [
+            1e6 / 60_000 * sorted(published("papers-augment-and-reduce")[1].get(
+                found_module("papers-augment-and-reduce").timing("mnist", False))["ove"])[5]]),
+        ("{:.2f} microseconds for each example", lambda: [1e6 / 60_000 * (
+            sorted((times := published("papers-augment-and-reduce")[1].get(
+                found_module("papers-augment-and-reduce").timing("mnist", False)))["ar"])[5] - sorted(times["ove"])[5])]),
+    ],
+    "papers-unbiased-softmax": [
+        ("they are {:.1f} to {:.1f} times Implicit's on MNIST", lambda: [over_implicit("mnist", pick) for pick in (min, max)]),
+        ("{:.1f} to {:.1f} times on EURLex-4.3K", lambda: [over_implicit("eurlex-4.3k", pick) for pick in (min, max)]),
+        ("and {:.1f} to {:.1f} times on Bibtex", lambda: [over_implicit("bibtex", pick) for pick in (min, max)]),
+        ("NCE has {:.3f}, IS {:.3f}, Implicit {:.3f}", lambda: [
+            umax("bibtex", method, rate) for method, rate in (("NCE", 10.0), ("IS", 10.0), ("Implicit", 100.0))]),
+        ("ours equal them on MNIST within {:.3f}", lambda: [max(
+            abs(umax("mnist", m, "paper", "doubled") - 0.271 * ratio)
+            for m, ratio in (("OVE", 5.73), ("NCE", 6.05), ("IS", 5.74)))]),
+        ("Test errors on Bibtex, Vanilla aside, are {:.2f} to {:.2f} here", lambda: [
+            pick(umax("bibtex", m, at, "error", "test") for m in ("OVE", "NCE", "IS", "U-max", "Implicit")
+                 for at in ("tuned", "paper")) for pick in (min, max)]),
+        ("rate 0.1 ours ends at {:.3f}", lambda: [umax("bibtex", "U-max", "paper")]),
+        ("(1) our U-max reaches {:.3f}", lambda: [umax("bibtex", "U-max", 1.0)]),
+    ],
+}  # fmt: skip
+
+
+def prose(name):
+    """A page without what is generated, in one line."""
+    text = MARKED.sub("", published(name)[2])
+    return re.sub(r"\s+", " ", text).replace("−", "-")
+
+
+@pytest.mark.parametrize(("name", "sentence", "values"), [(n, *claim) for n, claims in CLAIMS.items() for claim in claims])
+def test_what_a_sentence_states_follows_from_the_records(name, sentence, values):
+    assert sentence.format(*values()) in prose(name)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_no_sentence_states_a_number_that_nothing_vouches_for(name):
+    decimal = r"(?<![\w.])\d+(?:\.\d+)+(?:e[+-]?\d+)?(?![\w])"
+    generated = " ".join(match[3] for match in MARKED.finditer(published(name)[2]))
+    known = {*re.findall(decimal, generated), *STATED[name].split()}
+    for sentence, values in CLAIMS.get(name, []):
+        known |= set(re.findall(decimal, sentence.format(*values())))
+    numbers = set(re.findall(decimal, re.sub(r"\S*(?:\d\.\d+K|text8)\S*", "", prose(name))))  # without names of data sets
+    assert numbers - known == set()
+    assert set(STATED[name].split()) <= numbers  # none is vouched for that is not there
+
+
+# ---- the runner
+
+
+def counting(tmp_path, **more):
+    """An experiment of two jobs, and what it measured."""
+    measured = []
+
+    def jobs(run):
+        yield from ({"which": which} for which in run.chosen("which"))
+
+    def measure(run, job):
+        measured.append(job["which"])
+        return {"value": len(measured)}
+
+    def values(records):
+        return table([{"which": each["job"]["which"], "value": each["result"]["value"]} for each in records.find()])
+
+    made = Experiment("counting", "Counting", {"which": ("a", "b")}, jobs, measure, {"values": values}, {}, **more)
+    return made, measured
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs the experiment by the command line; what it measured."""
+
+    def go(*words, **more):
+        made, measured = counting(tmp_path, **more)
+        monkeypatch.setattr(command, "found", lambda name: made)
+        command.main(["speed", "--results", str(tmp_path), *words])
+        return measured
+
+    return go
+
+
+def test_a_run_measures_anew_and_resuming_measures_what_is_not_there(run, tmp_path):
+    assert run("--only", "b") == ["b"]
+    assert run("--resume") == ["a"]
+    assert run("--resume") == []
+    assert run() == ["a", "b"]
+    lines = (tmp_path / "counting.jsonl").read_text().splitlines()
+    assert sum('"job"' in line for line in lines) == 4  # nothing is ever taken away
+    assert "| b | 2 |" in (tmp_path / "counting.md").read_text()
+
+
+def test_a_report_touches_nothing_but_the_tables(run, tmp_path):
+    run()
+    page = tmp_path / "counting.md"
+    marks = "<!-- table of {0} -->\nold\n<!-- end of the table -->"
+    page.write_text(f"before\n{marks.format('values')}\nbetween\n{marks.format('circumstances')}\nafter\n")
+    assert run("--report-only") == []
+    text = page.read_text()
+    assert re.sub(MARKED, "T", text) == "before\nT\nbetween\nT\nafter\n"
+    assert "old" not in text
+    assert "| b | 2 |" in text
+    page.write_text("no place for tables\n")
+    with pytest.raises(SystemExit, match="circumstances, values"):
+        run("--report-only")
+    assert page.read_text() == "no place for tables\n"
+
+
+def test_a_trial_run_never_writes_to_the_published_results(monkeypatch, tmp_path, capsys):
+    made, _ = counting(tmp_path)
+    monkeypatch.setattr(command, "found", lambda name: made)
+    monkeypatch.setattr(command, "QUICK_RESULTS", tmp_path / "quick")
+    before = {file: file.read_bytes() for file in RESULTS.iterdir()}
+    command.main(["speed", "--quick"])
+    assert "A trial run" in (tmp_path / "quick" / "counting.md").read_text()
+    with pytest.raises(SystemExit):
+        command.main(["speed", "--quick", "--results", str(RESULTS)])
+    assert "--quick does not write to the published results" in capsys.readouterr().err
+    assert before == {file: file.read_bytes() for file in RESULTS.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--only", "c"], "no c in speed, which has which: 'a' 'b'"),
+        (["--set", "size=1"], "speed has no size"),
+        (["--publish"], "speed publishes nothing"),
+    ],
+)
+def test_what_there_is_not_is_told(run, capsys, words, told):
+    with pytest.raises(SystemExit):
+        run(*words)
+    assert told in capsys.readouterr().err
+
+
+def test_a_report_without_records_is_refused(run):
+    with pytest.raises(SystemExit, match="no records there"):
+        run("--report-only")
+
+
+def test_settings_are_the_experiments_the_trial_runs_or_what_was_typed(tmp_path):
+    made, _ = counting(tmp_path, settings={"size": 9, "name": None}, quick={"size": 1})
+    sizes = [
+        Run(made, [], quick=quick, **typed).settings.size for quick, typed in ((False, {}), (True, {}), (True, {"size": 3}))
+    ]
+    assert sizes == [9, 1, 3]
+    assert command.value_of("3") == 3
+    assert command.value_of("text8") == "text8"
+
+
+def test_a_peer_that_is_missing_ends_a_full_run_and_is_left_out_of_a_trial(tmp_path, capsys):
+    made, _ = counting(tmp_path)
+    with pytest.raises(SystemExit, match="nobody is not installed"):
+        Run(made, [], quick=False).need("nobody", "no-such-package")
+    assert not Run(made, [], quick=True).need("nobody", "no-such-package")
+    assert "left out" in capsys.readouterr().err
+    assert Run(made, [], quick=False).need("numpy", "numpy")
+
+
+def test_a_failure_is_told_by_its_last_line():
+    result = in_process("eval.speed_process", {"kind": "no such kind"}, {})
+    assert result["error"].startswith("KeyError")
+
+
+# ---- records
+
+
+def test_the_newest_record_of_a_job_counts_but_no_failure_replaces_a_result(tmp_path):
+    runs = [({"n": 1}, {"value": 1}), ({"n": 2}, {"error": "no memory"}), ({"n": 1}, {"value": 2}), ({"n": 1}, {"error": "no"})]
+    records = made_up(tmp_path / "raw", runs)
+    assert records.get({"n": 1}) == {"value": 2}
+    assert records.get({"n": 2}) is None
+    assert [each["job"]["n"] for each in records.find()] == [2, 1]
+    assert made_up(tmp_path / "raw", [({"n": 1}, {"error": 0.25})]).get({"n": 1}) == {"error": 0.25}  # a measure
+
+
+def test_records_of_another_environment_are_mixed_in_only_where_asked_for(tmp_path):
+    path = tmp_path / "raw"
+    made_up(path, [({"n": 1}, {"value": 1})])
+    with path.open("a") as file:
+        file.write(json.dumps({"key": {"n": 3}, "value": {"value": 3}}) + "\n")
+    other = environment() | {"id": "f"}
+    Records(path, other, mixed=True).add({"n": 2}, {"value": 2}, "s")
+    assert [each["job"]["n"] for each in Records(path, mixed=True).find()] == [1, 3, 2]
+    assert "1 measurements from before machine and time were recorded" in Records(path, mixed=True).circumstances()
+    only = [line for line in path.read_text().splitlines() if "key" not in line]
+    path.write_text("\n".join(only) + "\n")
+    assert [each["job"]["n"] for each in Records(path).find()] == [2]
+
+
+# ---- the modules
+
+
+def test_the_import_graph_of_eval_has_no_circle():
+    modules = {f"eval.{file.stem}": file for file in (ROOT / "eval").glob("*.py")}
+    graph = {}
+    for name, file in modules.items():
+        graph[name] = set()
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                graph[name] |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)} & modules.keys()
+            elif isinstance(node, ast.Import):
+                graph[name] |= {alias.name for alias in node.names} & modules.keys()
+    assert "eval.page" in graph["eval.speed"]
+    while leaves := {name for name, needed in graph.items() if not needed}:
+        graph = {name: needed - leaves for name, needed in graph.items() if name not in leaves}
+    assert graph == {}
+
+
+def test_only_one_module_knows_the_inner_modules_of_embedx():
+    knowing = {
+        file.name for file in (ROOT / "eval").glob("*.py") if re.search(r"^\s*(from|import) embedx\.", file.read_text(), re.M)
+    }
+    assert knowing == set()  # under_test.py names them and imports them when they are asked for
+    from eval import under_test
+
+    for name in under_test._HOME:
+        assert getattr(under_test, name) is not None
+
+
+def test_the_experiments_are_listed():
+    done = subprocess.run([sys.executable, "-m", "eval"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[3] for line in done.stdout.splitlines()] == list(EXPERIMENTS)
+
+
+def test_the_readme_of_eval_names_every_experiment_and_module():
+    text = (ROOT / "eval" / "README.md").read_text("utf-8")
+    assert re.findall(r"(?m)^\| `([\w-]+)` \|.*\| \[", text) == list(EXPERIMENTS)
+    assert set(re.findall(r"(?m)^(\w+\.py)", text)) == {file.name for file in (ROOT / "eval").glob("[a-z]*.py")}
+    for name in ("speed", "speed-classification", "objectives"):
+        sections = next(words for what, words in found(name).choices.items() if what in ("section", "part"))
+        assert all(f"| `{section}` |" in text for section in sections)
+
+
+def test_a_page_is_reported_from_records_alone(tmp_path):
+    """Without the data, and the same as published."""
+    (tmp_path / "papers-one-vs-each.jsonl").write_bytes((RESULTS / "papers-one-vs-each.jsonl").read_bytes())
+    report(found("papers-one-vs-each"), tmp_path)
+    made = {match[2]: match[3] for match in MARKED.finditer((tmp_path / "papers-one-vs-each.md").read_text())}
+    assert made == {match[2]: match[3] for match in MARKED.finditer(published("papers-one-vs-each")[2])}

@@ -1,0 +1,153 @@
+"""eval papers-...: each experiment on tiny data, from its jobs to its tables and pictures."""
+
+import gzip
+import struct
+
+import numpy as np
+import pytest
+from eval_setup import RESULTS, Records, Run, environment, found, made_up, rows_of
+from scipy.sparse import csr_matrix
+
+from embedx.labeled.data import Labeled, Labels
+from eval import papers, papers_augment_and_reduce, papers_one_vs_each, papers_published_umax, papers_unbiased_softmax
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """A folder in which every data set is there: features 2k and 2k + 1 tell label k, of eight."""
+    rng = np.random.default_rng(0)
+
+    def lines(n):
+        labels = rng.permutation(np.arange(n) % 8)
+        rows = [f"{label} {2 * label + rng.integers(2)}:1 {rng.integers(16, 20)}:0.5" for label in labels]
+        return gzip.compress("\n".join([f"{n} 20 8", *rows, ""]).encode())
+
+    for name in ("bibtex", "omniglot", "eurlex-4.3k", "mnist"):
+        folder = tmp_path / "xc" / name
+        folder.mkdir(parents=True)
+        for half, n in (("train", 80), ("test", 40)):
+            (folder / f"{half}.txt.gz").write_bytes(lines(n))
+    (tmp_path / "xc" / "bibtex" / "Bibtex_data.txt.gz").write_bytes(lines(700))
+    for half, kind in (("train", "train"), ("test", "t10k")):
+        images = rng.integers(256, size=(20, 3, 3), dtype=np.uint8)
+        labels = rng.integers(3, size=20, dtype=np.uint8)
+        head = tmp_path / "xc" / "mnist"
+        (head / f"{kind}-images-idx3-ubyte.gz").write_bytes(
+            gzip.compress(struct.pack(">HBBIII", 0, 8, 3, 20, 3, 3) + images.tobytes())
+        )
+        (head / f"{kind}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(struct.pack(">HBBI", 0, 8, 1, 20) + labels.tobytes()))
+    papers.load.cache_clear()
+    for module, cached in (
+        (papers_augment_and_reduce, "prepared"), (papers_one_vs_each, "loaded"), (papers_unbiased_softmax, "prepared")
+    ):  # fmt: skip
+        getattr(module, cached).cache_clear()
+    return tmp_path
+
+
+def measured(name, data, *only):
+    """The records of a trial of some sections, of which a second run measures nothing more."""
+    run = Run(found(name), list(only), quick=True, data=data)
+    run.records = Records(data / "raw", environment(quick=True), mixed=True)
+    run.measure(resume=True)
+    n = len((data / "raw").read_text().splitlines())
+    run.measure(resume=True)
+    assert len((data / "raw").read_text().splitlines()) == n
+    return run.records
+
+
+def test_one_vs_each(data):
+    records = measured("papers-one-vs-each", data, "table-2", "closer", "splits", "figure-1", "bibtex")
+    tables = found("papers-one-vs-each").tables
+    rows = tables["table-2"](records).splitlines()[2:]
+    assert [row.split(" | ")[1] for row in rows][-1] == "OVE-SGD"
+    assert len(rows) == 7
+    assert len(rows_of(tables["splits"](records))) == 4
+    assert float(rows_of(tables["figure-1"](records))["OVE"]["largest difference"]) < 1e-3
+    assert tables["best"](records) == "Not measured."
+    assert found("papers-one-vs-each").plots[""](records) is None  # the toy was not measured
+
+
+def test_closeness_is_a_ratio_of_sums():
+    a, b = np.array([[3.0, 4.0]]), np.array([[3.0, 0.0]])
+    assert papers_one_vs_each.closeness(a, b) == pytest.approx({"norm": 4 / 7, "norm_2": 4 / 5})
+
+
+def test_a_label_that_training_never_saw_is_a_mistake_and_left_out_of_nlpd():
+    log_p = np.log(np.array([[0.5, 0.5], [0.25, 0.75]]))
+    found = papers_one_vs_each.scores_of(log_p, np.array([2, 1]))
+    assert (found["error"], found["unknown"]) == (0.5, 1)
+    assert found["nlpd"] == pytest.approx(-np.log(0.75))
+
+
+def test_the_best_c_is_that_of_the_validation_rows(tmp_path):
+    grid = papers_one_vs_each.GRID["mnist"]
+    jobs = [papers_one_vs_each.regularised("mnist", "embedx", c, "validation") for c in grid]
+    runs = [(job, {"nlpd": abs(job["C"] - 0.1)}) for job in jobs]
+    assert papers_one_vs_each.best_c(made_up(tmp_path / "raw", runs, mixed=True), "mnist", "embedx") == 0.1
+    assert papers_one_vs_each.best_c(made_up(tmp_path / "raw", runs[:-1], mixed=True), "mnist", "embedx") is None
+
+
+def test_augment_and_reduce(data):
+    records = measured("papers-augment-and-reduce", data, "bibtex", "time", "best")
+    tables = found("papers-augment-and-reduce").tables
+    rows = rows_of(tables["bibtex"](records))
+    assert list(rows) == list(papers_augment_and_reduce.METHODS.values())
+    assert all(-3 < float(row["ours clamped"]) < 0 for row in rows.values())
+    assert rows["exact softmax"]["clamped: paper"] == "-3.188"
+    assert tables["mnist"](records) == "Not measured."
+    assert "80 | 40 | 20 | 8" in tables["data"](records)
+    assert len(tables["times"](records).splitlines()) == 2 + 3 * 4
+    assert len(tables["best"](records).splitlines()) == 2 + 2 * 2
+    assert found("papers-augment-and-reduce").plots[""](records) is not None
+
+
+def test_half_the_range_over_seeds_is_told():
+    assert papers_augment_and_reduce.spread([-1.0, -1.5]) == "-1.250 ± 0.250"
+    assert papers_augment_and_reduce.spread([-1.0]) == "-1.000"
+    assert papers_augment_and_reduce.thinned(list(map(float, range(1000))), most=10)[-1] == 999
+
+
+def test_unbiased_softmax(data):
+    records = measured("papers-unbiased-softmax", data, "full", "variants", "double-sums", "bibtex")
+    tables = found("papers-unbiased-softmax").tables
+    rows = rows_of(tables["bibtex-tuned"](records))
+    assert list(rows) == list(papers_unbiased_softmax.METHODS)
+    assert rows["Implicit"]["train log-loss, seed 1 − seed 2"] != "–"
+    assert rows_of(tables["bibtex-sums"](records))["0.1"]["published: Raman"] != "–"
+    assert tables["mnist-tuned"](records) == "Not measured."
+    assert "U-max as published" in tables["variants"](records)
+    assert all(draw(records) is not None for draw in found("papers-unbiased-softmax").plots.values())
+
+
+def test_the_rate_is_tuned_on_a_tenth_of_the_rows(tmp_path):
+    one, rates = papers_unbiased_softmax.one, papers_unbiased_softmax.RATES
+    records = made_up(tmp_path / "raw", [], mixed=True)
+    runs = [
+        (one(records, "mnist", "OVE", rate, share=share), {"train": {"log_loss": abs(rate - best), "doubled": abs(rate - 100)}})
+        for share, best in ((0.1, 1.0), (1.0, 10.0)) for rate in rates
+    ]  # fmt: skip
+    records = made_up(tmp_path / "raw", runs, mixed=True)
+    assert papers_unbiased_softmax.tuned(records, "mnist", "OVE") == 1.0
+    assert papers_unbiased_softmax.tuned(records, "mnist", "OVE", "doubled") == 100.0
+
+
+def test_a_doubled_softmax_is_bounded_from_below():
+    z = np.array([[1e6, 0.0, 0.0]])
+    data = Labeled(np.zeros((1, 1), dtype=np.float32), Labels.single(np.array([0])), 3)
+    found = papers_unbiased_softmax.losses(lambda x: z, data)
+    assert found == pytest.approx({"log_loss": 0.0, "error": 0.0, "doubled": np.log(np.e + 2) - 1})
+
+
+def test_u_max_as_published_learns(data):
+    x = csr_matrix(np.eye(3, dtype=np.float32)[np.arange(30) % 3])
+    for form in papers_published_umax.FORMS:
+        w = papers_published_umax.train(x, np.arange(30) % 3, 3, form=form, lr=0.1, decay=0.9, epochs=20, m=2, seed=1)
+        assert (w.argmax(axis=0) == np.arange(3)).all()
+
+
+@pytest.mark.parametrize("name", ["papers-augment-and-reduce", "papers-one-vs-each", "papers-unbiased-softmax"])
+def test_published_records_are_those_that_resuming_finds(name):
+    run = Run(found(name), [], quick=False)
+    run.records = Records(RESULTS / f"{name}.jsonl", mixed=True)
+    asked = list(run.experiment.jobs(run))
+    assert sum(run.records.get(job) is not None for job in asked) >= 0.9 * len(asked)
