@@ -20,8 +20,8 @@ from embedx import objectives, samplers
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import LabelMetrics, fit_temperature, top_k
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.known import Known
 from embedx.labeled.rules import chosen_labels, known_labels, scaled
+from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.run import folder
 from embedx.run.progress import Progress, Silent
@@ -42,7 +42,7 @@ class Classifier:
 
     objective: Objective
     arrays: dict[str, np.ndarray]
-    known: Known
+    known: DataSchema
     counts: np.ndarray  # int64 (n_labels,): how often each label occurs in the training data
     settings: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
@@ -264,7 +264,7 @@ def load(path: str | Path) -> Classifier:
     objective.prepare(counts)
     reader = stored.facts["reader"]
     vocabulary = stored.names["features"][0] if "features" in stored.names else None
-    known = Known(
+    known = DataSchema(
         stored.facts["n_features"], len(labels), labels if reader["named"] else None, vocabulary,
         **{name: reader[name] for name in RECORDED},
     )  # fmt: skip

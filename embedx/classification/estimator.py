@@ -21,7 +21,7 @@ from embedx.classification.classifier import Classifier
 from embedx.classification.task import ClassifySettings
 from embedx.evaluation.labels import top_k
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.known import Known
+from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.run.progress import Reporter, Silent
 from embedx.settings import by_present_names, settings_of
@@ -200,7 +200,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights: np.ndarray | None,
         objective: Objective,
         chosen: dict[str, Any],
-        start: classify.Trained | None,
+        start: classify.TrainedClassifier | None,
     ) -> Self:
         """Train by the parameters and, above them, the `chosen` settings."""
         settings = self._settings(chosen)
@@ -208,7 +208,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if weights is not None and not by_lbfgs:
             data, weights = _repeated(data, weights), None
         names = None if self._is_multilabel else [str(name) for name in self.classes_]
-        known = Known(data.n_features, data.n_labels, names, by_name=names is not None)
+        known = DataSchema(data.n_features, data.n_labels, names, by_name=names is not None)
         with Reporter(sys.stderr) if self.verbose else nullcontext(Silent()) as progress:
             trained = classify.train(
                 data, objective, settings, sampler_options=self._sampler_options(), known=known, weights=weights, start=start,

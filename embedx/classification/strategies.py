@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embedx.engine import full, full_tiled, retrieved, sampled
-from embedx.engine.examples import Examples, copy_examples, new_feature_scratch, new_groups, room_for
+from embedx.engine.examples import Examples, copy_examples, memory_for, new_feature_workspace, new_groups
 from embedx.engine.loading import compile_function, load_kernel
 from embedx.kernels.batch import COEFFICIENTS
 from embedx.kernels.random import stream_key
@@ -170,10 +170,10 @@ class Sampled(Classification):
         self.draws = self.drawing.data(n_draws)
         self.constants = objective.constants(max(n_draws, 1), n_classes)
         is_dense = self.examples.dense.size > 0
-        self.plan = sampled.Plan(
+        self.plan = sampled.SampledPlan(
             n_features=self.examples.dense.shape[1] if is_dense else len(self.hidden.rows) or self.dim - self.has_bias,
             dim=self.dim, has_bias=self.has_bias, is_dense=is_dense, has_hidden=bool(settings.hidden),
-            takes=sampled.TAKES[objective.positives], on_path=self.drawing.candidates == "path",
+            positives=sampled.POSITIVES[objective.positives], on_path=self.drawing.candidates == "path",
             counts_repeats=self.drawing.counts_repeats, n_draws=n_draws, n_classes=n_classes,
             keeps_accidental_hits=objective.keeps_accidental_hits,
             uses_log_expected_count=objective.uses_log_expected_count, uses_score_gain=objective.uses_score_gain,
@@ -181,21 +181,21 @@ class Sampled(Classification):
         )  # fmt: skip
         longest = int(np.diff(self.draws.offsets).max(initial=1))
         self.workers = [
-            sampled.new_scratch(self.plan, self.examples, self.n_rows, longest, objective.uniforms_width)
+            sampled.new_workspace(self.plan, self.examples, self.n_rows, longest, objective.uniforms_width)
             for _ in range(self.threads)
         ]
         self.stretch = self.batch * max(1, STRETCH // 4 // self.batch)
-        self.tables = sampled.Tables(self.hidden, self.outputs, self.local_state, self.n_updates)
+        self.tables = sampled.SampledTables(self.hidden, self.outputs, self.local_state, self.n_updates)
 
     def compile(self, progress: Progress) -> None:
         arguments = self._arguments(self.workers[0], np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
         self.functions = load_kernel(sampled.train_stretch, self.objective, self.drawing, arguments, progress)
 
     def _arguments(
-        self, scratch: Any, order: np.ndarray, start: int, stop: int, rate: float, clock: float, key: np.uint64
+        self, workspace: Any, order: np.ndarray, start: int, stop: int, rate: float, clock: float, key: np.uint64
     ) -> tuple[Any, ...]:
         return (
-            self.tables, self.examples, self.draws, self.constants, self.optimizer, self.plan, scratch, order, start, stop,
+            self.tables, self.examples, self.draws, self.constants, self.optimizer, self.plan, workspace, order, start, stop,
             np.float32(rate), float(clock), key,
         )  # fmt: skip
 
@@ -226,12 +226,12 @@ class Retrieved(Sampled):
         self.search = search = search.for_columns(self.dim)
         most_labels = int(np.diff(self.examples.label_offsets).max(initial=1))
         most = min(search.blocks * search.n_scored, self.n_rows - 1, max(MOST_FOUND // self.batch - most_labels, 1))
-        self.found_plan = self.plan._replace(n_draws=most)
-        self.found_constants = self.objective.constants(most, len(self.counts))
-        for w, scratch in enumerate(self.workers):
-            own = sampled.new_scratch(self.found_plan, self.examples, self.n_rows, 1, self.objective.uniforms_width)
-            self.workers[w] = _Retrieving(
-                scratch, own, new_query_workspace(self.n_rows, search),
+        self.retrieved_plan = self.plan._replace(n_draws=most)
+        self.retrieved_constants = self.objective.constants(most, len(self.counts))
+        for w, workspace in enumerate(self.workers):
+            own = sampled.new_workspace(self.retrieved_plan, self.examples, self.n_rows, 1, self.objective.uniforms_width)
+            self.workers[w] = _Worker(
+                workspace, own, new_query_workspace(self.n_rows, search),
                 new_message_workspace(self.n_rows, search, own.rows.shape[1]),
                 new_stale_rows(self.n_rows),
             )  # fmt: skip
@@ -252,7 +252,7 @@ class Retrieved(Sampled):
 
     def _retrieved(
         self,
-        worker: "_Retrieving",
+        worker: "_Worker",
         index: Index,
         order: np.ndarray,
         start: int,
@@ -262,7 +262,7 @@ class Retrieved(Sampled):
         key: np.uint64,
     ) -> tuple[Any, ...]:
         return (
-            self.tables, self.examples, index, self.search, self.found_constants, self.optimizer, self.found_plan,
+            self.tables, self.examples, index, self.search, self.retrieved_constants, self.optimizer, self.retrieved_plan,
             worker.found, worker.query, worker.messages, worker.stale, order, start, stop,
             np.float32(rate), float(clock), key,
         )  # fmt: skip
@@ -287,11 +287,11 @@ class Retrieved(Sampled):
         return {"index_builds": self.updater.n_builds, "index_seconds": round(self.updater.build_seconds, 3)}
 
 
-class _Retrieving(NamedTuple):
+class _Worker(NamedTuple):
     """A worker's memory."""
 
-    drawn: sampled.Scratch
-    found: sampled.Scratch
+    drawn: sampled.SampledWorkspace
+    found: sampled.SampledWorkspace
     query: QueryWorkspace
     messages: MessageWorkspace
     stale: StaleRows
@@ -305,7 +305,7 @@ class Full(Classification):
         stride = -(-self.n_rows // full.TILE) * full.TILE
         self.outputs = new_table(self.dim, stride, self.optimizer, columns=True)
         n_features = len(self.hidden.rows) or (0 if self.examples.dense.size else self.dim - self.has_bias)
-        self.steps = full.AllRows(
+        self.steps = full.FullSteps(
             objective.coefficients, full.Layer(self.hidden, self.outputs, self.local_state, self.n_updates),
             self.examples, self.optimizer,
             n_rows=self.n_rows, has_bias=self.has_bias, pairs=objective.positives == "single",
@@ -313,7 +313,7 @@ class Full(Classification):
             one_label=settings.labels == "one", uniforms_width=objective.uniforms_width,
             uses_score_gain=objective.uses_score_gain, sparse_gradient=objective.sparse_gradient,
             constants=objective.constants(self.n_rows, self.n_rows),
-            features=new_feature_scratch(self.examples, n_features, self.batch, self.dim), threads=self.threads,
+            features=new_feature_workspace(self.examples, n_features, self.batch, self.dim), threads=self.threads,
         )  # fmt: skip
         self.workers = [None]
         self.stretch = self.batch
@@ -353,19 +353,19 @@ class FullTiled(Full):
         width = int(min(self.dim, values))
         self.touched = full_tiled.Steps(np.zeros(n_steps + 1, dtype=np.int64), np.zeros(n_steps * width, dtype=np.int32))
         self.groups = new_groups(self.dim, int(values))
-        self.in_order = room_for(self.examples, min(self.stretch, self.n))
-        self.tile_scratches = [full_tiled.new_scratch(self.batch, self.dim, self.optimizer) for _ in range(self.threads)]
+        self.in_order = memory_for(self.examples, min(self.stretch, self.n))
+        self.tile_workspaces = [full_tiled.new_workspace(self.batch, self.dim, self.optimizer) for _ in range(self.threads)]
         # Weight decay is applied to a whole tile before the next one begins, so that none is due between stretches.
         self.n_tiles = self.outputs.rows.shape[1] // full_tiled.WIDTH
 
     def compile(self, progress: Progress) -> None:
-        arguments = self._arguments(self.tile_scratches[0], 0, 0, 0, 0.0, 0.0)
+        arguments = self._arguments(self.tile_workspaces[0], 0, 0, 0, 0.0, 0.0)
         self.functions = load_kernel(full_tiled.train_tiles, self.objective, None, arguments, progress)
 
-    def _arguments(self, scratch: Any, n: int, first: int, last: int, rate: float, clock: float) -> tuple[Any, ...]:
+    def _arguments(self, workspace: Any, n: int, first: int, last: int, rate: float, clock: float) -> tuple[Any, ...]:
         bias_row = self.dim - 1 if self.has_bias else -1
         return (
-            self.in_order, self.touched, self.outputs, self.steps.constants, self.optimizer, scratch, n, self.batch,
+            self.in_order, self.touched, self.outputs, self.steps.constants, self.optimizer, workspace, n, self.batch,
             self.sum_over, bias_row, self.n_rows, first, last, self.objective.keeps_accidental_hits,
             self.objective.positives == "summed", np.float32(rate), float(clock),
         )  # fmt: skip
@@ -378,7 +378,7 @@ class FullTiled(Full):
 
         def work(w: int) -> float:
             first, last = (self.n_tiles * edge // self.threads * full_tiled.WIDTH for edge in (w, w + 1))
-            arguments = self._arguments(self.tile_scratches[w], stop - start, first, last, rate, clock)
+            arguments = self._arguments(self.tile_workspaces[w], stop - start, first, last, rate, clock)
             return float(full_tiled.train_tiles(*self.functions, *arguments))
 
         loss = sum(self.steps.pool.map(work, range(self.threads)))

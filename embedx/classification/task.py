@@ -22,8 +22,8 @@ from embedx.engine.settings import TrainingSettings, check_sampler
 from embedx.errors import DivergedError, EmbedxError
 from embedx.kernels.batch import COEFFICIENTS_64
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.known import Known
 from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_maxima, known_labels, scaled
+from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import LABELS
 from embedx.run import trainer
@@ -111,7 +111,7 @@ class ClassifySettings(TrainingSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class Trained:
+class TrainedClassifier:
     """A trained classifier and how its training went."""
 
     classifier: Classifier
@@ -126,15 +126,15 @@ def train(
     settings: ClassifySettings,
     *,
     sampler_options: Mapping[str, Any] | None = None,
-    known: Known | None = None,
+    known: DataSchema | None = None,
     validation: Labeled | None = None,
     weights: np.ndarray | None = None,
-    start: Trained | None = None,
+    start: TrainedClassifier | None = None,
     dtype: Any = np.float32,
     watch: Callable[[Classifier, int, float], dict[str, float]] | None = None,
     progress: Progress | None = None,
     snapshot: Mapping[str, Any] | None = None,
-) -> Trained:
+) -> TrainedClassifier:
     """A classifier of `data`.
 
     sampler_options  settings of the sampler's own, by name
@@ -162,7 +162,7 @@ def train(
         if weights is not None:
             raise EmbedxError("--validation: with weights, give the validation data themselves")
         data, validation = _split(data, settings)
-    known = known or Known(data.n_features, data.n_labels, data.names, data.vocabulary)
+    known = known or DataSchema(data.n_features, data.n_labels, data.names, data.vocabulary)
     maxima = start.classifier.arrays.get("maxima") if start is not None else None
     if maxima is None and settings.scaling == "column-max":
         maxima = column_maxima(data.features)
@@ -216,7 +216,7 @@ def train(
         temperature = to_the_end(lambda: classifier.fitted_temperature(validation, threads=settings.threads))
     if temperature is not None:
         classifier.facts["temperature"] = 1 / temperature
-    return Trained(classifier, outcome, temperature, optimizer_state)
+    return TrainedClassifier(classifier, outcome, temperature, optimizer_state)
 
 
 def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) -> ClassifySettings:
@@ -397,7 +397,7 @@ class _History:
 def _run(
     strategy: Classification,
     classifier: Classifier,
-    start_from: Trained | None,
+    start_from: TrainedClassifier | None,
     snapshot: Mapping[str, Any] | None,
     history: _History,
     progress: Progress,

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from embedx.classification import task as classification
     from embedx.classification.classifier import Classifier
     from embedx.classification.task import ClassifySettings
-    from embedx.evaluation.heldout import Difference, Likelihood
+    from embedx.evaluation.heldout import Likelihood, LikelihoodDifference
     from embedx.labeled.data import Labeled
-    from embedx.labeled.known import Known
+    from embedx.labeled.schema import DataSchema
 
 COMPRESSED = {".gz", ".bz2", ".xz", ".zst"}
 
@@ -40,7 +40,7 @@ def train(
     overwrite: bool,
     cache_dir: Path | None,
     progress: Progress,
-) -> tuple[Path, skipgram.Trained]:
+) -> tuple[Path, skipgram.TrainedVectors]:
     """Train on `corpora` and write the model; the folder and what came of it.
 
     `collapse` them into counts of pairs to train on those, else their text is streamed.
@@ -83,7 +83,7 @@ def classify(
     output: Path | None,
     overwrite: bool,
     progress: Progress,
-) -> tuple[Path, "classification.Trained", dict[str, float] | None]:
+) -> tuple[Path, "classification.TrainedClassifier", dict[str, float] | None]:
     """Train a classifier and write it: the folder, what came of it, and the metrics on the test data if there are any."""
     from embedx.classification import task as classification
     from embedx.classification.task import ClassifySettings
@@ -129,18 +129,18 @@ def labelled_data(
     test_labels: str | None,
     label_names: str | None,
     progress: Progress,
-) -> tuple["Labeled", "Labeled | None", "Known"]:
+) -> tuple["Labeled", "Labeled | None", "DataSchema"]:
     """Training data, test data and what the latter are read like; `digits` are generated with test data of their own."""
     from embedx.labeled.digits import named
-    from embedx.labeled.known import Known
     from embedx.labeled.read import read, read_label_names, read_training, with_names
+    from embedx.labeled.schema import DataSchema
 
     names = None if label_names is None else read_label_names(label_names)
     if pair := named(train):
         if train_labels or test:
             raise EmbedxError(f"{train}: is generated with labels and test data of its own")
         training, own_test = pair
-        known = Known(training.n_features, training.n_labels, training.names)
+        known = DataSchema(training.n_features, training.n_labels, training.names)
         if names is not None:
             training, known = with_names(training, known, names, str(label_names))
         return training, own_test, known
@@ -152,7 +152,7 @@ def labelled_data(
     return training, read(test, test_labels, progress=progress, like=known) if test else None, known
 
 
-def validation_data(settings: "ClassifySettings", known: "Known", progress: Progress) -> "Labeled | None":
+def validation_data(settings: "ClassifySettings", known: "DataSchema", progress: Progress) -> "Labeled | None":
     """The file that `--validation` names; None where it names a share of the training rows, or nothing."""
     from embedx.labeled.read import read
 
@@ -203,7 +203,7 @@ def test_classifier(model: str, test: str | None, test_labels: str | None, progr
 
 def heldout(
     model: str, other: str | None, corpus: str, seed: int, progress: Progress
-) -> tuple[list["Likelihood"], "Difference | None"]:
+) -> tuple[list["Likelihood"], "LikelihoodDifference | None"]:
     """The likelihood of held-out text under one model, or under two, with the difference.
 
     The first model's settings say how the text is read and pairs are drawn.
@@ -224,7 +224,7 @@ def heldout(
     return found, evaluation.compare(*found) if other is not None else None
 
 
-def heldout_json(found: Sequence["Likelihood"], difference: "Difference | None") -> dict[str, Any]:
+def heldout_json(found: Sequence["Likelihood"], difference: "LikelihoodDifference | None") -> dict[str, Any]:
     """The metrics of one model, or those of `model` and `other` with the `difference`."""
     metrics = [plain_numbers(each.metrics()) for each in found]
     if difference is None:
@@ -232,7 +232,7 @@ def heldout_json(found: Sequence["Likelihood"], difference: "Difference | None")
     return {"model": metrics[0], "other": metrics[1], "difference": plain_numbers(difference._asdict())}
 
 
-def heldout_lines(found: Sequence["Likelihood"], difference: "Difference | None") -> list[str]:
+def heldout_lines(found: Sequence["Likelihood"], difference: "LikelihoodDifference | None") -> list[str]:
     """A metric a line, for people; of two models side by side, then the difference."""
     columns = [metric_lines(each.metrics()) for each in found]
     lines = ["\t".join([cells[0], *(cell.split("\t")[1] for cell in cells[1:])]) for cells in zip(*columns, strict=True)]

@@ -29,7 +29,7 @@ CANDIDATES = {"drawn": DRAWN, "path": PATH, "all": ALL, "retrieved": RETRIEVED}
 SUMS, SETS, PAIRS = 0, 1, 2
 
 
-class Plan(NamedTuple):
+class SkipGramPlan(NamedTuple):
     """What the settings say about blocks, as plain numbers."""
 
     window: int
@@ -64,18 +64,18 @@ def whole_loops(n):
     return (n + LOOP - 1) // LOOP * LOOP
 
 
-def most_inputs(plan: Plan) -> int:
+def most_inputs(plan: SkipGramPlan) -> int:
     """How many inputs a block may have, in whole tiles."""
     return -(-(max(plan.block_size, 1) + 2 * plan.window) // TILE) * TILE
 
 
-def most_candidates(plan: Plan, longest_path: int) -> int:
+def most_candidates(plan: SkipGramPlan, longest_path: int) -> int:
     """How many candidates a block may have, in whole LOOPs."""
     centres = max(plan.block_size, 1)
     return int(whole_loops(centres * longest_path if plan.candidates == PATH else centres + plan.n_draws))
 
 
-def new_block(plan: Plan, longest_path: int) -> Block:
+def new_block(plan: SkipGramPlan, longest_path: int) -> Block:
     """Memory for a block."""
     n_inputs, n_candidates = most_inputs(plan), most_candidates(plan, longest_path)
     n_against = n_inputs if plan.candidates == PATH else 0

@@ -9,8 +9,8 @@ Yen et al. 2018, eq. 9, with N_xy the number of pairs of input x and target y, a
 Each input is one example of the objective: its scores, its N_xy as labels, and what comes back are its c_xk. Which rows k
 compete with each other is all that there is to choose:
 
-    AllRows     all of them: large matrix products
-    FoundRows   those that a search finds for u_x (Searching), and the targets of x: products over short lists
+    FullRows     all of them: large matrix products
+    RetrievedRows   those that a search finds for u_x (IndexFinder), and the targets of x: products over short lists
 
 Both take a block of inputs at a time, so that the scores of all inputs never need memory at once.
 """
@@ -39,7 +39,7 @@ AHEAD = 8  # candidates whose rows are asked for before they are needed
 INPUTS, OUTPUTS, NEITHER = 0, 1, 2  # whose gradient is wanted beside the loss
 
 
-class Found(NamedTuple):
+class Retrieval(NamedTuple):
     """What a search found: for the i-th vector asked about, the distinct rows[offsets[i]:offsets[i + 1]]."""
 
     offsets: np.ndarray  # int64 (n + 1,)
@@ -48,16 +48,16 @@ class Found(NamedTuple):
 
 
 class Finder(Protocol):
-    """Rows that score high, for FoundRows."""
+    """Rows that score high, for RetrievedRows."""
 
     def refit(self, outputs: np.ndarray) -> None:
         """The output rows, float32 (n_rows, stride), are these from now on."""
 
-    def find(self, inputs: np.ndarray) -> Found:
+    def find(self, inputs: np.ndarray) -> Retrieval:
         """The rows that score highest for each of `inputs`, float32 (n, stride)."""
 
 
-class Line(NamedTuple):
+class LineWorkspace(NamedTuple):
     """One worker's own memory: an example as the objective is told it."""
 
     batch: Batch  # one example with n_rows candidates, all of which compete
@@ -66,11 +66,11 @@ class Line(NamedTuple):
     state: np.ndarray  # float32 (1, 0)
 
 
-def new_line(n_rows: int) -> Line:
+def new_line_workspace(n_rows: int) -> LineWorkspace:
     """Memory for examples of up to `n_rows` candidates."""
     batch = new_batch(1, n_rows)
     batch.sample_count[:] = 1
-    return Line(
+    return LineWorkspace(
         batch=batch,
         rows=np.zeros(n_rows, dtype=np.int32),
         seen=np.full(n_rows, -1, dtype=np.int64),
@@ -121,7 +121,7 @@ def evaluate(
     return Evaluation(loss, gradient, macs)
 
 
-class AllRows:
+class FullRows:
     """All rows compete: exact, at two products of all inputs with all outputs."""
 
     def __init__(
@@ -131,7 +131,7 @@ class AllRows:
         self.columns = columns  # that hold anything; rows are padded
         self.block = max(1, min(BLOCK_FLOATS // n_rows, len(counts.offsets) - 1))
         self.z = np.empty((self.block, n_rows), dtype=np.float32)
-        self.lines = [new_line(n_rows) for _ in range(workers.n)]
+        self.lines = [new_line_workspace(n_rows) for _ in range(workers.n)]
 
     def compile(self, progress: Progress) -> None:
         load_kernel(answer_all, self.objective, None, self.arguments(0, self.z, 0, 0, 0), progress)
@@ -160,7 +160,7 @@ class AllRows:
         return z, first, begin, end, self.counts, self.constants, self.lines[worker]
 
 
-class FoundRows:
+class RetrievedRows:
     """The rows that a finder finds compete, with exact scores. Others have no coefficient and no part in the sum, so that the
     objective is too small, the more so the less is found.
     """
@@ -174,11 +174,11 @@ class FoundRows:
         self.objective, self.constants, self.counts, self.workers = objective, constants, counts, workers
         self.columns = columns
         self.finder = finder
-        self.lines = [new_line(n_rows) for _ in range(workers.n)]
+        self.lines = [new_line_workspace(n_rows) for _ in range(workers.n)]
         self.parts: list[np.ndarray] = []  # of the outputs' gradient, one for each worker
 
     def compile(self, progress: Progress) -> None:
-        nothing = Found(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), 0)
+        nothing = Retrieval(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), 0)
         table = aligned_zeros(0, self.columns)
         like = self.arguments(0, table, table, nothing, 0, 0, 0, INPUTS, table, np.zeros(self.workers.n, dtype=np.int64))
         load_kernel(answer_found, self.objective, None, like, progress)
@@ -207,7 +207,7 @@ class FoundRows:
         return loss, found.macs + int(candidates.sum()) * self.columns * (1 if side == NEITHER else 2)
 
     def arguments(
-        self, worker: int, inputs: np.ndarray, outputs: np.ndarray, found: Found, first: int, begin: int, end: int,
+        self, worker: int, inputs: np.ndarray, outputs: np.ndarray, found: Retrieval, first: int, begin: int, end: int,
         side: int, gradient: np.ndarray, candidates: np.ndarray,
     ) -> tuple[Any, ...]:  # fmt: skip
         """Of `answer_found`, but for the function."""
@@ -217,7 +217,7 @@ class FoundRows:
         )  # fmt: skip
 
 
-class Searching:
+class IndexFinder:
     """A finder by an index of the output rows, which is built anew whenever they have moved."""
 
     def __init__(self, search: SearchSpec, n_rows: int, columns: int, seed: int, workers: "Workers") -> None:
@@ -230,7 +230,7 @@ class Searching:
         rng = np.random.default_rng(self.seed)
         self.index = build_index(outputs, self.n_rows, self.columns, self.search, rng, self.workers.n)
 
-    def find(self, inputs: np.ndarray) -> Found:
+    def find(self, inputs: np.ndarray) -> Retrieval:
         """Its multiply-adds are those of looking things up; building the index is not among them."""
         macs = np.zeros(self.workers.n, dtype=np.int64)
         n_found, pieces = np.zeros(len(inputs), dtype=np.int64), []
@@ -245,7 +245,7 @@ class Searching:
 
             sum(self.workers.share_out(look_up, len(h)))
             pieces.append(rows[np.arange(self.most) < n[:, None]])
-        return Found(np.concatenate(([0], np.cumsum(n_found))), np.concatenate(pieces), int(macs.sum()))
+        return Retrieval(np.concatenate(([0], np.cumsum(n_found))), np.concatenate(pieces), int(macs.sum()))
 
 
 class Workers:

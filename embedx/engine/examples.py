@@ -43,7 +43,7 @@ def examples_of(features: object, labels: Labels) -> Examples:
     )
 
 
-def room_for(examples: Examples, n: int) -> Examples:
+def memory_for(examples: Examples, n: int) -> Examples:
     """Memory for a copy of any n of the examples, whose features are sparse."""
     most_values = int(np.sort(np.diff(examples.offsets))[::-1][:n].sum())
     most_labels = int(np.sort(np.diff(examples.label_offsets))[::-1][:n].sum())
@@ -121,7 +121,7 @@ def put(groups, row, entry, n_touched):
 # ---- the hidden layer's own steps
 
 
-class FeatureScratch(NamedTuple):
+class FeatureWorkspace(NamedTuple):
     """A worker's memory for the steps of the features' rows."""
 
     groups: Groups  # the features' values in a minibatch, by feature
@@ -130,10 +130,10 @@ class FeatureScratch(NamedTuple):
     gradient: np.ndarray  # float32 (1, stride)
 
 
-def new_feature_scratch(examples: Examples, n_features: int, batch_size: int, dim: int) -> FeatureScratch:
+def new_feature_workspace(examples: Examples, n_features: int, batch_size: int, dim: int) -> FeatureWorkspace:
     """Memory for minibatches of any examples; none if `n_features` is 0."""
     n_values = int(np.sort(np.diff(examples.offsets))[::-1][:batch_size].sum() if n_features else 0)
-    return FeatureScratch(
+    return FeatureWorkspace(
         new_groups(n_features, n_values),
         np.zeros(n_values, dtype=np.float32),
         np.zeros(n_values, dtype=np.int32),
@@ -142,16 +142,16 @@ def new_feature_scratch(examples: Examples, n_features: int, batch_size: int, di
 
 
 @kernel_part
-def descend_features(table, examples, optimizer, n, scratch, h_gradient, order, begin, end, rate):
+def descend_features(table, examples, optimizer, n, workspace, h_gradient, order, begin, end, rate):
     """Each feature's row takes its step along what its examples ask of their h[:n], times the feature's values."""
-    groups, g = scratch.groups, scratch.gradient
+    groups, g = workspace.groups, workspace.gradient
     n_touched = 0
     n_values = 0
     for e in range(end - begin):
         i = order[begin + e]
         for f in range(examples.offsets[i], examples.offsets[i + 1]):
             n_touched = put(groups, np.int64(examples.columns[f]), n_values, n_touched)
-            scratch.value[n_values], scratch.example[n_values] = examples.values[f], e
+            workspace.value[n_values], workspace.example[n_values] = examples.values[f], e
             n_values += 1
     for t in range(n_touched):
         row = np.int64(groups.touched[t])
@@ -159,7 +159,7 @@ def descend_features(table, examples, optimizer, n, scratch, h_gradient, order, 
             store(g, 0, d, zeros())
         entry = groups.first[row]
         while entry >= 0:
-            x, asked_by = splat(scratch.value[entry]), np.int64(scratch.example[entry])
+            x, asked_by = splat(workspace.value[entry]), np.int64(workspace.example[entry])
             for d in range(0, g.shape[1], LANES):
                 store(g, 0, d, multiply_add(x, load(h_gradient, asked_by, d), load(g, 0, d)))
             entry = groups.following[entry]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from embedx.engine.examples import Examples, FeatureScratch, descend_features, put, sum_rows
+from embedx.engine.examples import Examples, FeatureWorkspace, descend_features, put, sum_rows
 from embedx.kernels.batch import new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import LANES, load, multiply_add, splat, store, zeros
@@ -168,9 +168,9 @@ def hidden_layer(examples, order, begin, end, table, n, optimizer, decay_clock, 
 
 
 @kernel
-def hidden_steps(table, examples, optimizer, n, scratch, h_gradient, order, begin, end, rate):
+def hidden_steps(table, examples, optimizer, n, workspace, h_gradient, order, begin, end, rate):
     """The steps of the features' rows along what the examples ask of their hidden layer."""
-    descend_features(table, examples, optimizer, n, scratch, h_gradient, order, begin, end, rate)
+    descend_features(table, examples, optimizer, n, workspace, h_gradient, order, begin, end, rate)
 
 
 # ---- a step, by several threads
@@ -185,7 +185,7 @@ class Layer(NamedTuple):
     n_updates: np.ndarray  # int64 (n_examples,)
 
 
-class AllRows:
+class FullSteps:
     """Takes steps in which every output row competes."""
 
     def __init__(
@@ -205,7 +205,7 @@ class AllRows:
         uses_score_gain: bool,
         sparse_gradient: bool,  # most coefficients are 0
         constants: np.ndarray,
-        features: FeatureScratch,
+        features: FeatureWorkspace,
         threads: int,
     ) -> None:
         self.coefficients, self.layer, self.examples, self.optimizer = coefficients, layer, examples, optimizer
@@ -250,7 +250,7 @@ class AllRows:
             self._in_parts(n, lambda w, a, b: decay_features(layer.outputs, rows, a, b, self.n_rows, optimizer, decay_clock))
         h = self._h(order, begin, end, decay_clock)
         z = self._scores(order, begin, end, h)
-        told = np.float32(rate) * optimizer.seen_rate
+        told = np.float32(rate) * optimizer.state_rate
         loss, n_lines = self._coefficients(order[begin:end], z, self._score_gain(order[begin:end], h), told, rng)
         few = self._few(z)
         if few is not None:

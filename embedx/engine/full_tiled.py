@@ -2,7 +2,7 @@
 
 Then tiles of 32 output rows can be trained one after another, each over a whole stretch of minibatches, while its parameters
 stay in the core's own cache. The examples of a stretch are copied in their shuffled order first: every tile reads them all, and
-reads what lies in order three times as fast. The updates are those of columns.AllRows but for the order of sums.
+reads what lies in order three times as fast. The updates are those of full.FullSteps but for the order of sums.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from embedx.optimizers.descend import accumulate_columns, descend_columns
 WIDTH = 2 * LANES
 
 
-class Scratch(NamedTuple):
+class TileWorkspace(NamedTuple):
     """One worker's own memory."""
 
     batch: Batch  # a row for each example of a minibatch, WIDTH candidates
@@ -36,8 +36,8 @@ class Steps(NamedTuple):
     touched: np.ndarray  # int32
 
 
-def new_scratch(batch_size: int, dim: int, optimizer: UpdateRule) -> Scratch:
-    return Scratch(
+def new_workspace(batch_size: int, dim: int, optimizer: UpdateRule) -> TileWorkspace:
+    return TileWorkspace(
         new_batch(batch_size, WIDTH),
         np.zeros((1, 0), dtype=np.float32),
         np.zeros((dim, WIDTH), dtype=np.float32),
@@ -65,12 +65,12 @@ def find_touched(examples, n_examples, batch_size, groups, steps):
 
 @kernel
 def train_tiles(
-    coefficients, examples, steps, table, constants, optimizer, scratch, n_examples, batch_size, sum_over,
+    coefficients, examples, steps, table, constants, optimizer, workspace, n_examples, batch_size, sum_over,
     bias_row, n_rows, first, last, keeps_accidental_hits, sums, lr, decay_clock,
 ):  # fmt: skip
     """Train table columns first:last, whole tiles, on the first n_examples examples; return the summed loss."""
     loss = 0.0
-    tile = scratch.tile
+    tile = workspace.tile
     for t in range(first, last, WIDTH):
         now = decay_clock
         _copy(table.rows, t, tile.rows, 0)
@@ -79,18 +79,18 @@ def train_tiles(
         for step, begin in enumerate(range(0, n_examples, batch_size)):
             end = min(begin + batch_size, n_examples)
             _decay(tile, optimizer, steps, step, bias_row, now)
-            _scores(examples, tile.rows, scratch.batch.z, begin, end, bias_row)
-            _mark(examples, scratch, begin, end, n_rows, t, keeps_accidental_hits, sums)
-            loss += coefficients(scratch.batch, scratch.state, constants, end - begin, WIDTH, np.float32(lr))
-            _unmark(examples, scratch, begin, end, t)
-            _sum_gradients(examples, scratch, begin, end, bias_row, np.float32(sum_over / (end - begin)))
+            _scores(examples, tile.rows, workspace.batch.z, begin, end, bias_row)
+            _mark(examples, workspace, begin, end, n_rows, t, keeps_accidental_hits, sums)
+            loss += coefficients(workspace.batch, workspace.state, constants, end - begin, WIDTH, np.float32(lr))
+            _unmark(examples, workspace, begin, end, t)
+            _sum_gradients(examples, workspace, begin, end, bias_row, np.float32(sum_over / (end - begin)))
             rate = step_size(optimizer, lr)
             touched = steps.touched[steps.offsets[step] : steps.offsets[step + 1]]
-            accumulate_columns(tile, 0, touched, touched.size, bias_row, scratch.gradient, 0, WIDTH, optimizer)
+            accumulate_columns(tile, 0, touched, touched.size, bias_row, workspace.gradient, 0, WIDTH, optimizer)
             for k in range(touched.size):
-                _step(tile, np.int64(touched[k]), scratch.gradient, optimizer, rate)
+                _step(tile, np.int64(touched[k]), workspace.gradient, optimizer, rate)
             if bias_row >= 0:
-                _step(tile, bias_row, scratch.gradient, optimizer, rate)
+                _step(tile, bias_row, workspace.gradient, optimizer, rate)
             now += clock_step(optimizer, lr)
         _decay_all(tile, optimizer, bias_row, now)
         _copy(tile.rows, 0, table.rows, t)
@@ -147,43 +147,43 @@ def _scores(examples, w, z, begin, end, bias_row):
 
 
 @kernel_part
-def _mark(examples, scratch, begin, end, n_rows, t, keeps_accidental_hits, sums):
+def _mark(examples, workspace, begin, end, n_rows, t, keeps_accidental_hits, sums):
     """Write the labels of a minibatch that lie in the tile; every row of it competes, once or for each label of the example."""
     for e in range(end - begin):
         i = begin + e
         n_labels = examples.label_offsets[i + 1] - examples.label_offsets[i]
         weight = splat(np.float32(n_labels if sums else min(n_labels, 1)))
-        store(scratch.batch.sample_count, e, 0, weight)
-        store(scratch.batch.sample_count, e, LANES, weight)
+        store(workspace.batch.sample_count, e, 0, weight)
+        store(workspace.batch.sample_count, e, LANES, weight)
         for k in range(n_rows - t, WIDTH):
-            scratch.batch.sample_count[e, k] = 0
+            workspace.batch.sample_count[e, k] = 0
         for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
             k = examples.label_ids[at] - t
             if 0 <= k < WIDTH:
-                scratch.batch.label[e, k] = 1
+                workspace.batch.label[e, k] = 1
                 if not keeps_accidental_hits:
-                    scratch.batch.sample_count[e, k] = 0
+                    workspace.batch.sample_count[e, k] = 0
 
 
 @kernel_part
-def _unmark(examples, scratch, begin, end, t):
+def _unmark(examples, workspace, begin, end, t):
     """Clear the labels that were marked."""
     for e in range(end - begin):
         i = begin + e
         for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
             k = examples.label_ids[at] - t
             if 0 <= k < WIDTH:
-                scratch.batch.label[e, k] = 0
+                workspace.batch.label[e, k] = 0
 
 
 @kernel_part
-def _sum_gradients(examples, scratch, begin, end, bias_row, scale):
+def _sum_gradients(examples, workspace, begin, end, bias_row, scale):
     """Add what a minibatch asks of the tile to scratch.gradient."""
-    g = scratch.gradient
+    g = workspace.gradient
     nothing = zeros()
     for e in range(begin, end):
-        a = multiply_add(splat(scale), load(scratch.batch.z, e - begin, 0), nothing)
-        b = multiply_add(splat(scale), load(scratch.batch.z, e - begin, LANES), nothing)
+        a = multiply_add(splat(scale), load(workspace.batch.z, e - begin, 0), nothing)
+        b = multiply_add(splat(scale), load(workspace.batch.z, e - begin, LANES), nothing)
         if is_zero(a) and is_zero(b):  # as most are when the loss is a hinge
             continue
         for f in range(examples.offsets[e], examples.offsets[e + 1]):

@@ -70,7 +70,7 @@ def minimise(
         _block(objective, features[first : first + step], labels, weights, first, paths)
         for first in range(0, len(weights), step)
     ]
-    room = _room(objective, blocks, n_features, n_rows)
+    workspace = _new_workspace(objective, blocks, n_features, n_rows)
     last = start.ravel(), np.inf  # the point that was accepted last, and the penalised loss that was computed last
     iterations = evaluations = 0
 
@@ -83,12 +83,12 @@ def minimise(
         for block in blocks:
             rows = block.features
             if not issparse(rows):
-                rows = room.features[: len(rows)]
+                rows = workspace.features[: len(rows)]
                 rows[:] = block.features
             z = rows @ w[:n_features]
             if has_bias:
                 z += w[-1]
-            found, z = _coefficients(objective, block, z, room)
+            found, z = _coefficients(objective, block, z, workspace)
             loss += found
             gradient[:n_features] += rows.T @ z
             if has_bias:
@@ -145,7 +145,7 @@ class _Entries(NamedTuple):
     sample_count: np.ndarray  # float64 (n_entries,)
 
 
-class _Room(NamedTuple):
+class _Workspace(NamedTuple):
     """Memory for one block."""
 
     features: np.ndarray  # float64 (most rows, n_features); none if sparse
@@ -198,14 +198,14 @@ def _groups(weights: np.ndarray) -> list[tuple[float, Any]]:
     return list(zip(levels.tolist(), lines, strict=True))
 
 
-def _room(objective: Objective, blocks: list[_Block], n_features: int, n_rows: int) -> _Room:
+def _new_workspace(objective: Objective, blocks: list[_Block], n_features: int, n_rows: int) -> _Workspace:
     """Memory for the largest of the blocks."""
     lines = max((len(block.example) for block in blocks), default=0)
     dense = max((block.features.shape[0] for block in blocks if not issparse(block.features)), default=0)
     batch = new_batch(lines, n_rows, dtype=np.float64)
     batch.key[:] = np.arange(lines)
     batch.n_updates[:] = FOR_EVER
-    return _Room(
+    return _Workspace(
         features=np.zeros((dense, n_features)),
         batch=batch,
         constants=objective.constants(n_rows, n_rows).astype(np.float64),
@@ -215,11 +215,11 @@ def _room(objective: Objective, blocks: list[_Block], n_features: int, n_rows: i
 # ---- scores to coefficients
 
 
-def _coefficients(objective: Objective, block: _Block, z: np.ndarray, room: _Room) -> tuple[float, np.ndarray]:
+def _coefficients(objective: Objective, block: _Block, z: np.ndarray, workspace: _Workspace) -> tuple[float, np.ndarray]:
     """The weighted loss of a block whose scores are z, and its weighted coefficients like z; z may be overwritten."""
     lines, n_rows = len(block.example), z.shape[1]
     scores = z if block.starts is None else z[block.example]
-    label, sample_count = room.batch.label[:lines], room.batch.sample_count[:lines]
+    label, sample_count = workspace.batch.label[:lines], workspace.batch.sample_count[:lines]
     entries = block.entries
     label[:], sample_count[:] = 0, entries.base
     label[entries.line, entries.column] = entries.label
@@ -233,11 +233,11 @@ def _coefficients(objective: Objective, block: _Block, z: np.ndarray, room: _Roo
     for weight, mine in block.groups:  # `coefficients` sums the losses of what it is handed
         part = np.ascontiguousarray(scores[mine])
         n = len(part)
-        batch = Batch(*(array[:n] for array in room.batch))._replace(
+        batch = Batch(*(array[:n] for array in workspace.batch))._replace(
             z=part, label=np.ascontiguousarray(label[mine]), sample_count=np.ascontiguousarray(sample_count[mine])
         )
         loss += weight * objective.coefficients(
-            batch, np.ascontiguousarray(state[mine]), room.constants, n, n_rows, np.float64(0)
+            batch, np.ascontiguousarray(state[mine]), workspace.constants, n, n_rows, np.float64(0)
         )
         part *= weight
         scores[mine] = part

@@ -26,7 +26,7 @@ from embedx.search.updater import mark_stale
 
 @kernel
 def train_stretch(
-    coefficients, tables, examples, index, search, constants, optimizer, plan, scratch, query, messages, stale,
+    coefficients, tables, examples, index, search, constants, optimizer, plan, workspace, query, messages, stale,
     order, start, stop, lr, decay_clock, key,
 ):  # fmt: skip
     """Train on the examples order[start:stop], a minibatch at a time; return the summed loss, the lines, the decay clock.
@@ -37,25 +37,27 @@ def train_stretch(
     n_seen = 0
     for begin in range(start, stop, plan.batch_size):
         end = min(begin + plan.batch_size, stop)
-        read_examples(tables, examples, optimizer, plan, scratch, order, begin, end, decay_clock)
+        read_examples(tables, examples, optimizer, plan, workspace, order, begin, end, decay_clock)
         n_lines, width, passed = _choose(
-            coefficients, tables, examples, index, search, constants, optimizer, plan, scratch, query, messages,
+            coefficients, tables, examples, index, search, constants, optimizer, plan, workspace, query, messages,
             order, begin, end, decay_clock, key,
         )  # fmt: skip
         loss += passed
         if search.message_iterations == 0:
-            score_candidates(tables, examples, plan, scratch, order, begin, n_lines)
-            loss += coefficients(scratch.batch, tables.state, constants, n_lines, width, np.float32(lr) * optimizer.seen_rate)
+            score_candidates(tables, examples, plan, workspace, order, begin, n_lines)
+            loss += coefficients(
+                workspace.batch, tables.state, constants, n_lines, width, np.float32(lr) * optimizer.state_rate
+            )
         n_seen += n_lines
         scale = np.float32(plan.sum_over / (end - begin))
         rate = step_size(optimizer, lr)
         if plan.has_hidden:
-            gradient_of_h(tables, plan, scratch, n_lines, end - begin, scale)
-        n_touched = descend_outputs(tables, examples, optimizer, plan, scratch, order, begin, n_lines, scale, rate)
-        mark_stale(scratch.groups.touched, n_touched, stale)
+            gradient_of_h(tables, plan, workspace, n_lines, end - begin, scale)
+        n_touched = descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, n_lines, scale, rate)
+        mark_stale(workspace.groups.touched, n_touched, stale)
         if plan.has_hidden:
             descend_features(
-                tables.hidden, examples, optimizer, plan.dim - plan.has_bias, scratch.features, scratch.h_gradient,
+                tables.hidden, examples, optimizer, plan.dim - plan.has_bias, workspace.features, workspace.h_gradient,
                 order, begin, end, rate,
             )  # fmt: skip
         decay_clock += clock_step(optimizer, lr)
@@ -64,13 +66,14 @@ def train_stretch(
 
 @kernel_part
 def _choose(
-    coefficients, tables, examples, index, search, constants, optimizer, plan, scratch, query, messages,
+    coefficients, tables, examples, index, search, constants, optimizer, plan, workspace, query, messages,
     order, begin, end, decay_clock, key,
 ):  # fmt: skip
     """Write the lines of a minibatch. Return how many there are, the most candidates of one, and the loss of the messages."""
     p = width = 0
     loss = 0.0
-    most = scratch.rows.shape[1]
+    most = workspace.rows.shape[1]
+    batch = workspace.batch
     for position in range(begin, end):
         i = order[position]
         stream = bits(key, np.uint64(position))
@@ -79,25 +82,29 @@ def _choose(
             continue
         n_positives = last - first
         for c in range(n_positives):
-            add_candidate(scratch, p, c, np.int64(examples.label_ids[first + c]), 1, 0)
+            add_candidate(workspace, p, c, np.int64(examples.label_ids[first + c]), 1, 0)
         e = position - begin
         if search.message_iterations > 0:
             n, one_loss = pass_messages(
-                coefficients, index, search, tables.outputs.rows, constants, scratch.h, e, scratch.rows, scratch.batch.label, p,
-                n_positives, scratch.batch.z, query, messages,
+                coefficients, index, search, tables.outputs.rows, constants, workspace.h, e, workspace.rows, batch.label, p,
+                n_positives, batch.z, query, messages,
             )  # fmt: skip
             loss += one_loss
         else:
-            n = find_candidates(index, search, scratch.h, e, scratch.rows, p, n_positives, most, query)
+            n = find_candidates(index, search, workspace.h, e, workspace.rows, p, n_positives, most, query)
             for c in range(n_positives, n):
-                scratch.batch.label[p, c], scratch.batch.sample_count[p, c], scratch.batch.log_expected_count[p, c] = 0, 1, 0
-        scratch.n_candidates[p] = n
+                workspace.batch.label[p, c], workspace.batch.sample_count[p, c], workspace.batch.log_expected_count[p, c] = (
+                    0,
+                    1,
+                    0,
+                )
+        workspace.n_candidates[p] = n
         width = max(width, n)
-        visit(tables, plan, scratch, p, e, i, stream, 0)
+        visit(tables, plan, workspace, p, e, i, stream, 0)
         p += 1
     for line in range(p):
-        for c in range(scratch.n_candidates[line], width):
-            scratch.batch.label[line, c], scratch.batch.sample_count[line, c], scratch.batch.z[line, c] = 0, 0, 0
-        for c in range(scratch.n_candidates[line]):
-            decay_row(tables.outputs, np.int64(scratch.rows[line, c]), plan.dim - plan.has_bias, optimizer, decay_clock)
+        for c in range(workspace.n_candidates[line], width):
+            workspace.batch.label[line, c], workspace.batch.sample_count[line, c], workspace.batch.z[line, c] = 0, 0, 0
+        for c in range(workspace.n_candidates[line]):
+            decay_row(tables.outputs, np.int64(workspace.rows[line, c]), plan.dim - plan.has_bias, optimizer, decay_clock)
     return p, width, loss

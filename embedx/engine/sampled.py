@@ -6,7 +6,7 @@ and each distinct row then takes one step along the sum of what its entries ask 
     entry (p, c)    example p and its candidate c, row rows[p, c], score z[p, c]
     gradient of a row = scale · Σ of its entries' coefficients · h_p
 
-A "pair" objective has an entry line p for each positive of an example, the others one for each example.
+A "single" objective has an entry line p for each positive of an example, the others one for each example.
 """
 
 from typing import NamedTuple
@@ -15,11 +15,11 @@ import numpy as np
 
 from embedx.engine.examples import (
     Examples,
-    FeatureScratch,
+    FeatureWorkspace,
     Groups,
     copy_features,
     descend_features,
-    new_feature_scratch,
+    new_feature_workspace,
     new_groups,
     put,
     sum_rows,
@@ -33,12 +33,12 @@ from embedx.optimizers.decay import clock_step, decay_row, shorten, step_size
 from embedx.optimizers.descend import descend_row, descend_sparse, row_rate
 from embedx.samplers.contract import SLOTS, SampleWorkspace, new_sample_workspace
 
-PAIR, SET, SUM = 0, 1, 2
-TAKES = {"single": PAIR, "joint": SET, "summed": SUM}
+SINGLE, JOINT, SUMMED = 0, 1, 2
+POSITIVES = {"single": SINGLE, "joint": JOINT, "summed": SUMMED}
 AHEAD = 4  # candidates whose rows are asked for before they are needed
 
 
-class Tables(NamedTuple):
+class SampledTables(NamedTuple):
     """The parameters; shared by all threads and updated without locks."""
 
     hidden: Table  # a row for each feature; empty without hidden layer
@@ -47,7 +47,7 @@ class Tables(NamedTuple):
     n_updates: np.ndarray  # int64 (n_examples,)
 
 
-class Plan(NamedTuple):
+class SampledPlan(NamedTuple):
     """What the settings say about steps, as plain numbers."""
 
     n_features: int
@@ -55,7 +55,7 @@ class Plan(NamedTuple):
     has_bias: bool
     is_dense: bool
     has_hidden: bool
-    takes: int
+    positives: int
     on_path: bool  # the candidates are the nodes on the way to the positive; else positives and draws
     counts_repeats: bool  # of draws
     n_draws: int
@@ -68,7 +68,7 @@ class Plan(NamedTuple):
     sum_over: float  # coefficients are multiplied by this and divided by the number of examples in the step
 
 
-class Scratch(NamedTuple):
+class SampledWorkspace(NamedTuple):
     """One worker's own memory."""
 
     h: np.ndarray  # float32 (batch_size, stride); (0, stride) for sparse features without hidden layer
@@ -81,21 +81,23 @@ class Scratch(NamedTuple):
     draws: SampleWorkspace
     gradient: np.ndarray  # float32 (1, stride of the output rows)
     groups: Groups  # entries by output row
-    features: FeatureScratch  # of the hidden layer
+    features: FeatureWorkspace  # of the hidden layer
 
 
-def new_scratch(plan: Plan, examples: Examples, n_rows: int, longest_path: int, uniforms_width: int) -> Scratch:
+def new_workspace(
+    plan: SampledPlan, examples: Examples, n_rows: int, longest_path: int, uniforms_width: int
+) -> SampledWorkspace:
     """Memory for a worker; minibatches may hold any of the examples."""
     n_labels = np.sort(np.diff(examples.label_offsets))[::-1]
     most_labels = max(int(n_labels[:1].sum()), 1)
     batch = min(plan.batch_size, len(n_labels))
-    lines = batch if plan.takes != PAIR or plan.one_label else max(int(n_labels[:batch].sum()), 1)
-    positives = 1 if plan.takes == PAIR or plan.one_label else most_labels
+    lines = batch if plan.positives != SINGLE or plan.one_label else max(int(n_labels[:batch].sum()), 1)
+    positives = 1 if plan.positives == SINGLE or plan.one_label else most_labels
     width = longest_path if plan.on_path else positives + plan.n_draws
     stride = padded(plan.dim)
     has_h = plan.is_dense or plan.has_hidden
 
-    return Scratch(
+    return SampledWorkspace(
         h=aligned_zeros(batch if has_h else 0, plan.dim),
         h_gradient=aligned_zeros(batch if plan.has_hidden else 0, plan.dim),
         example=np.zeros(lines, dtype=np.int64),
@@ -106,13 +108,13 @@ def new_scratch(plan: Plan, examples: Examples, n_rows: int, longest_path: int, 
         draws=new_sample_workspace(plan.n_draws, most_labels),
         gradient=np.zeros((1, stride), dtype=np.float32),
         groups=new_groups(n_rows, lines * width),
-        features=new_feature_scratch(examples, plan.n_features if plan.has_hidden else 0, batch, plan.dim),
+        features=new_feature_workspace(examples, plan.n_features if plan.has_hidden else 0, batch, plan.dim),
     )
 
 
 @kernel
 def train_stretch(
-    coefficients, sample, log_expected_count, tables, examples, draws, constants, optimizer, plan, scratch,
+    coefficients, sample, log_expected_count, tables, examples, draws, constants, optimizer, plan, workspace,
     order, start, stop, lr, decay_clock, key,
 ):  # fmt: skip
     """Train on the examples order[start:stop], a minibatch at a time; return the summed loss, the lines, the decay clock.
@@ -121,24 +123,24 @@ def train_stretch(
     """
     loss = 0.0
     n_seen = 0
-    scratch.drawn_at[:] = -1
+    workspace.drawn_at[:] = -1
     for begin in range(start, stop, plan.batch_size):
         end = min(begin + plan.batch_size, stop)
         n_lines, width = _choose(
-            sample, log_expected_count, tables, examples, draws, optimizer, plan, scratch, order, begin, end, decay_clock, key
+            sample, log_expected_count, tables, examples, draws, optimizer, plan, workspace, order, begin, end, decay_clock, key
         )
-        read_examples(tables, examples, optimizer, plan, scratch, order, begin, end, decay_clock)
-        score_candidates(tables, examples, plan, scratch, order, begin, n_lines)
-        loss += coefficients(scratch.batch, tables.state, constants, n_lines, width, np.float32(lr) * optimizer.seen_rate)
+        read_examples(tables, examples, optimizer, plan, workspace, order, begin, end, decay_clock)
+        score_candidates(tables, examples, plan, workspace, order, begin, n_lines)
+        loss += coefficients(workspace.batch, tables.state, constants, n_lines, width, np.float32(lr) * optimizer.state_rate)
         n_seen += n_lines
         scale = np.float32(plan.sum_over / (end - begin))
         rate = step_size(optimizer, lr)
         if plan.has_hidden:
-            gradient_of_h(tables, plan, scratch, n_lines, end - begin, scale)
-        descend_outputs(tables, examples, optimizer, plan, scratch, order, begin, n_lines, scale, rate)
+            gradient_of_h(tables, plan, workspace, n_lines, end - begin, scale)
+        descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, n_lines, scale, rate)
         if plan.has_hidden:
             descend_features(
-                tables.hidden, examples, optimizer, plan.dim - plan.has_bias, scratch.features, scratch.h_gradient,
+                tables.hidden, examples, optimizer, plan.dim - plan.has_bias, workspace.features, workspace.h_gradient,
                 order, begin, end, rate,
             )  # fmt: skip
         decay_clock += clock_step(optimizer, lr)
@@ -149,7 +151,9 @@ def train_stretch(
 
 
 @kernel_part
-def _choose(sample, log_expected_count, tables, examples, draws, optimizer, plan, scratch, order, begin, end, decay_clock, key):
+def _choose(
+    sample, log_expected_count, tables, examples, draws, optimizer, plan, workspace, order, begin, end, decay_clock, key
+):
     """Write the lines of a minibatch, all but their scores; return how many there are and the largest number of candidates."""
     p = 0
     width = 0
@@ -159,26 +163,26 @@ def _choose(sample, log_expected_count, tables, examples, draws, optimizer, plan
         first, last = labels_of(examples, plan, i, stream)
         if first == last:
             continue
-        if plan.takes == PAIR:
+        if plan.positives == SINGLE:
             for at in range(first, last):
                 own = bits(stream, np.uint64(at - first))
-                n = _choose_line(sample, log_expected_count, examples, draws, plan, scratch, p, i, at, at + 1, own)
+                n = _choose_line(sample, log_expected_count, examples, draws, plan, workspace, p, i, at, at + 1, own)
                 width = max(width, n)
-                visit(tables, plan, scratch, p, position - begin, i, stream, at - first)
+                visit(tables, plan, workspace, p, position - begin, i, stream, at - first)
                 p += 1
         else:
-            n = _choose_line(sample, log_expected_count, examples, draws, plan, scratch, p, i, first, last, stream)
+            n = _choose_line(sample, log_expected_count, examples, draws, plan, workspace, p, i, first, last, stream)
             width = max(width, n)
-            visit(tables, plan, scratch, p, position - begin, i, stream, 0)
+            visit(tables, plan, workspace, p, position - begin, i, stream, 0)
             p += 1
-    batch = scratch.batch
+    batch = workspace.batch
     for line in range(p):
-        for c in range(scratch.n_candidates[line], width):
+        for c in range(workspace.n_candidates[line], width):
             batch.z[line, c], batch.label[line, c] = 0, 0
             batch.sample_count[line, c], batch.log_expected_count[line, c] = 0, 0
-            scratch.rows[line, c] = 0
-        for c in range(scratch.n_candidates[line]):
-            decay_row(tables.outputs, np.int64(scratch.rows[line, c]), plan.dim - plan.has_bias, optimizer, decay_clock)
+            workspace.rows[line, c] = 0
+        for c in range(workspace.n_candidates[line]):
+            decay_row(tables.outputs, np.int64(workspace.rows[line, c]), plan.dim - plan.has_bias, optimizer, decay_clock)
     return p, width
 
 
@@ -193,65 +197,65 @@ def labels_of(examples, plan, i, stream):
 
 
 @kernel_part
-def visit(tables, plan, scratch, p, e, i, stream, number):
+def visit(tables, plan, workspace, p, e, i, stream, number):
     """Tell line p its example, key, number of updates and random numbers."""
-    scratch.example[p] = e
-    scratch.batch.key[p] = i
-    for d in range(scratch.batch.uniforms.shape[1]):
-        scratch.batch.uniforms[p, d] = open_uniform(bits(stream, np.uint64(2**61 + number)), np.uint64(d))
+    workspace.example[p] = e
+    workspace.batch.key[p] = i
+    for d in range(workspace.batch.uniforms.shape[1]):
+        workspace.batch.uniforms[p, d] = open_uniform(bits(stream, np.uint64(2**61 + number)), np.uint64(d))
     if tables.state.shape[1] > 0:
-        scratch.batch.n_updates[p] = tables.n_updates[i]
+        workspace.batch.n_updates[p] = tables.n_updates[i]
         tables.n_updates[i] += 1
 
 
 @kernel_part
-def _choose_line(sample, log_expected_count, examples, draws, plan, scratch, p, i, first, last, stream):
+def _choose_line(sample, log_expected_count, examples, draws, plan, workspace, p, i, first, last, stream):
     """Write the candidates of line p, of example i, whose positives are label_ids[first:last]; return their number."""
     if plan.on_path:
-        n = _path(draws, scratch, p, np.int64(examples.label_ids[first]))
+        n = _path(draws, workspace, p, np.int64(examples.label_ids[first]))
     else:
         for at in range(first, last):
-            add_candidate(scratch, p, at - first, np.int64(examples.label_ids[at]), 1, 0)
-        n = _draws(sample, log_expected_count, draws, plan, scratch, p, i, last - first, stream)
-        if plan.takes == SUM:
+            add_candidate(workspace, p, at - first, np.int64(examples.label_ids[at]), 1, 0)
+        n = _draws(sample, log_expected_count, draws, plan, workspace, p, i, last - first, stream)
+        if plan.positives == SUMMED:
             for c in range(n):
-                scratch.batch.sample_count[p, c] *= np.float32(last - first)
-    scratch.n_candidates[p] = n
+                workspace.batch.sample_count[p, c] *= np.float32(last - first)
+    workspace.n_candidates[p] = n
     return n
 
 
 @kernel_part
-def add_candidate(scratch, p, c, row, label, count):
+def add_candidate(workspace, p, c, row, label, count):
     """Write candidate c of line p."""
-    scratch.rows[p, c] = row
-    scratch.batch.label[p, c] = label
-    scratch.batch.sample_count[p, c] = count
-    scratch.batch.log_expected_count[p, c] = 0
+    workspace.rows[p, c] = row
+    workspace.batch.label[p, c] = label
+    workspace.batch.sample_count[p, c] = count
+    workspace.batch.log_expected_count[p, c] = 0
 
 
 @kernel_part
-def _path(draws, scratch, p, label):
+def _path(draws, workspace, p, label):
     """The nodes on the way to a label; the number of them."""
     begin, end = draws.offsets[label], draws.offsets[label + 1]
     for at in range(begin, end):
         bit = draws.values[at]
-        add_candidate(scratch, p, at - begin, np.int64(draws.rows[at]), bit, np.float32(1) - bit)
+        add_candidate(workspace, p, at - begin, np.int64(draws.rows[at]), bit, np.float32(1) - bit)
     return end - begin
 
 
 @kernel_part
-def _draws(sample, log_expected_count, draws, plan, scratch, p, i, n_positives, stream):
+def _draws(sample, log_expected_count, draws, plan, workspace, p, i, n_positives, stream):
     """Add what the sampler draws for line p, of example i, to its positives. Return the number of candidates."""
-    rows, sample_count, drawn_at = scratch.rows, scratch.batch.sample_count, scratch.drawn_at
+    rows, sample_count, drawn_at = workspace.rows, workspace.batch.sample_count, workspace.drawn_at
     n_avoided = 0 if plan.keeps_accidental_hits else n_positives
     for c in range(n_avoided):
-        scratch.draws.avoided[c] = rows[p, c]
-    n_drawn = sample(draws, i, stream, np.uint64(0), plan.n_draws, n_avoided, scratch.draws)
+        workspace.draws.avoided[c] = rows[p, c]
+    n_drawn = sample(draws, i, stream, np.uint64(0), plan.n_draws, n_avoided, workspace.draws)
     n = n_positives
     for c in range(n_positives):
         drawn_at[rows[p, c] % SLOTS] = p
     for d in range(n_drawn):
-        row = np.int64(scratch.draws.rows[d])
+        row = np.int64(workspace.draws.rows[d])
         slot = row % SLOTS
         at = n
         if drawn_at[slot] == p:
@@ -260,12 +264,12 @@ def _draws(sample, log_expected_count, draws, plan, scratch, p, i, n_positives, 
                 at += 1
         drawn_at[slot] = p
         if at == n:
-            add_candidate(scratch, p, n, row, 0, 1)
+            add_candidate(workspace, p, n, row, 0, 1)
             n += 1
         elif at >= n_positives or plan.keeps_accidental_hits:
             sample_count[p, at] = sample_count[p, at] + 1 if plan.counts_repeats else 1
     if plan.uses_log_expected_count:
-        log_expected_count(draws, i, n_drawn, n_avoided, rows[p], n, scratch.batch.log_expected_count[p])
+        log_expected_count(draws, i, n_drawn, n_avoided, rows[p], n, workspace.batch.log_expected_count[p])
     for c in range(n):
         drawn_at[rows[p, c] % SLOTS] = -1
     return n
@@ -275,45 +279,47 @@ def _draws(sample, log_expected_count, draws, plan, scratch, p, i, n_positives, 
 
 
 @kernel_part
-def read_examples(tables, examples, optimizer, plan, scratch, order, begin, end, decay_clock):
+def read_examples(tables, examples, optimizer, plan, workspace, order, begin, end, decay_clock):
     """Write h of every example in the minibatch, unless features are sparse and meet the output rows themselves."""
-    for e in range(min(scratch.h.shape[0], end - begin)):
+    for e in range(min(workspace.h.shape[0], end - begin)):
         if plan.has_hidden:
-            sum_rows(examples, order[begin + e], tables.hidden, plan.dim - plan.has_bias, optimizer, decay_clock, scratch.h, e)
+            sum_rows(
+                examples, order[begin + e], tables.hidden, plan.dim - plan.has_bias, optimizer, decay_clock, workspace.h, e
+            )
         else:
-            copy_features(examples, order[begin + e], scratch.h, e)
+            copy_features(examples, order[begin + e], workspace.h, e)
         if plan.has_bias:
-            scratch.h[e, plan.dim - 1] = 1
+            workspace.h[e, plan.dim - 1] = 1
 
 
 @kernel_part
-def score_candidates(tables, examples, plan, scratch, order, begin, n_lines):
+def score_candidates(tables, examples, plan, workspace, order, begin, n_lines):
     """Write the score of every candidate, and |h|² where it is asked for."""
     table = tables.outputs.rows
     for p in range(n_lines):
-        e = scratch.example[p]
-        n = scratch.n_candidates[p]
-        if scratch.h.shape[0] > 0:
+        e = workspace.example[p]
+        n = workspace.n_candidates[p]
+        if workspace.h.shape[0] > 0:
             for c in range(n):
                 if c + AHEAD < n:
                     for d in range(0, table.shape[1], LANES):
-                        prefetch(table, np.int64(scratch.rows[p, c + AHEAD]), d)
-                scratch.batch.z[p, c] = _dot(scratch.h, e, table, np.int64(scratch.rows[p, c]))
+                        prefetch(table, np.int64(workspace.rows[p, c + AHEAD]), d)
+                workspace.batch.z[p, c] = _dot(workspace.h, e, table, np.int64(workspace.rows[p, c]))
             if plan.uses_score_gain:
-                scratch.batch.score_gain[p] = _dot(scratch.h, e, scratch.h, e)
+                workspace.batch.score_gain[p] = _dot(workspace.h, e, workspace.h, e)
         else:
             first, last = examples.offsets[order[begin + e]], examples.offsets[order[begin + e] + 1]
             for c in range(n):
-                row = scratch.rows[p, c]
+                row = workspace.rows[p, c]
                 z = table[row, plan.dim - 1] if plan.has_bias else np.float32(0)
                 for f in range(first, last):
                     z += examples.values[f] * table[row, examples.columns[f]]
-                scratch.batch.z[p, c] = z
+                workspace.batch.z[p, c] = z
             if plan.uses_score_gain:
                 square = np.float32(plan.has_bias)
                 for f in range(first, last):
                     square += examples.values[f] * examples.values[f]
-                scratch.batch.score_gain[p] = square
+                workspace.batch.score_gain[p] = square
 
 
 @kernel_part
@@ -329,101 +335,101 @@ def _dot(a, i, b, j):
 
 
 @kernel_part
-def gradient_of_h(tables, plan, scratch, n_lines, n_examples, scale):
+def gradient_of_h(tables, plan, workspace, n_lines, n_examples, scale):
     """Overwrite h_gradient by what the coefficients ask of each h, before any row has moved."""
-    stride = scratch.h.shape[1]
+    stride = workspace.h.shape[1]
     for e in range(n_examples):
         for d in range(0, stride, LANES):
-            store(scratch.h_gradient, e, d, zeros())
+            store(workspace.h_gradient, e, d, zeros())
     for p in range(n_lines):
-        e = scratch.example[p]
-        for c in range(scratch.n_candidates[p]):
-            if scratch.batch.z[p, c] != 0:
-                row = np.int64(scratch.rows[p, c])
-                x = splat(scale * scratch.batch.z[p, c])
+        e = workspace.example[p]
+        for c in range(workspace.n_candidates[p]):
+            if workspace.batch.z[p, c] != 0:
+                row = np.int64(workspace.rows[p, c])
+                x = splat(scale * workspace.batch.z[p, c])
                 for d in range(0, stride, LANES):
-                    g = multiply_add(x, load(tables.outputs.rows, row, d), load(scratch.h_gradient, e, d))
-                    store(scratch.h_gradient, e, d, g)
+                    g = multiply_add(x, load(tables.outputs.rows, row, d), load(workspace.h_gradient, e, d))
+                    store(workspace.h_gradient, e, d, g)
 
 
 @kernel_part
-def descend_outputs(tables, examples, optimizer, plan, scratch, order, begin, n_lines, scale, rate):
+def descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, n_lines, scale, rate):
     """Each output row that has coefficients takes its step. They stand in groups.touched; return their number."""
     n_touched = 0
     for p in range(n_lines):
-        for c in range(scratch.n_candidates[p]):
-            if scratch.batch.z[p, c] != 0:
-                row = np.int64(scratch.rows[p, c])
-                n_touched = put(scratch.groups, row, p * scratch.batch.z.shape[1] + c, n_touched)
+        for c in range(workspace.n_candidates[p]):
+            if workspace.batch.z[p, c] != 0:
+                row = np.int64(workspace.rows[p, c])
+                n_touched = put(workspace.groups, row, p * workspace.batch.z.shape[1] + c, n_touched)
     for t in range(n_touched):
-        row = np.int64(scratch.groups.touched[t])
-        if scratch.h.shape[0] > 0:
-            _step_of_row(tables.outputs, optimizer, plan, scratch, row, scale, rate)
+        row = np.int64(workspace.groups.touched[t])
+        if workspace.h.shape[0] > 0:
+            _step_of_row(tables.outputs, optimizer, plan, workspace, row, scale, rate)
         else:
-            _sparse_step_of_row(tables.outputs, examples, optimizer, plan, scratch, order, begin, row, scale, rate)
-        scratch.groups.first[row] = -1
+            _sparse_step_of_row(tables.outputs, examples, optimizer, plan, workspace, order, begin, row, scale, rate)
+        workspace.groups.first[row] = -1
         if optimizer.max_norm > 0:
             shorten(tables.outputs, row, plan.dim - plan.has_bias, optimizer.max_norm)
     return n_touched
 
 
 @kernel_part
-def _step_of_row(table, optimizer, plan, scratch, row, scale, rate):
+def _step_of_row(table, optimizer, plan, workspace, row, scale, rate):
     """The step of an output row whose examples have an h."""
-    g, columns = scratch.gradient, scratch.batch.z.shape[1]
+    g, columns = workspace.gradient, workspace.batch.z.shape[1]
     for d in range(0, g.shape[1], LANES):
         store(g, 0, d, zeros())
-    entry = scratch.groups.first[row]
+    entry = workspace.groups.first[row]
     while entry >= 0:
         p = entry // columns
-        x = splat(scale * scratch.batch.z[p, entry % columns])
-        e = scratch.example[p]
+        x = splat(scale * workspace.batch.z[p, entry % columns])
+        e = workspace.example[p]
         for d in range(0, g.shape[1], LANES):
-            store(g, 0, d, multiply_add(x, load(scratch.h, e, d), load(g, 0, d)))
-        entry = scratch.groups.following[entry]
+            store(g, 0, d, multiply_add(x, load(workspace.h, e, d), load(g, 0, d)))
+        entry = workspace.groups.following[entry]
     descend_row(table, row, g, 0, plan.dim, optimizer, rate)
 
 
 @kernel_part
-def _sparse_step_of_row(table, examples, optimizer, plan, scratch, order, begin, row, scale, rate):
+def _sparse_step_of_row(table, examples, optimizer, plan, workspace, order, begin, row, scale, rate):
     """The step of an output row that meets sparse features: only where its examples have any."""
-    g, columns = scratch.gradient, scratch.batch.z.shape[1]
+    g, columns = workspace.gradient, workspace.batch.z.shape[1]
     bias = plan.dim - 1
-    entry = scratch.groups.first[row]
+    entry = workspace.groups.first[row]
     while entry >= 0:
         p = entry // columns
-        x = scale * scratch.batch.z[p, entry % columns]
-        i = order[begin + scratch.example[p]]
+        x = scale * workspace.batch.z[p, entry % columns]
+        i = order[begin + workspace.example[p]]
         for f in range(examples.offsets[i], examples.offsets[i + 1]):
             g[0, examples.columns[f]] += x * examples.values[f]
         if plan.has_bias:
             g[0, bias] += x
-        entry = scratch.groups.following[entry]
+        entry = workspace.groups.following[entry]
     if table.state_of == ROW:
-        rate = row_rate(table, row, _sparse_square(examples, plan, scratch, order, begin, row, scale), optimizer, rate)
-    entry = scratch.groups.first[row]
+        rate = row_rate(table, row, _sparse_square(examples, plan, workspace, order, begin, row, scale), optimizer, rate)
+    entry = workspace.groups.first[row]
     while entry >= 0:
-        i = order[begin + scratch.example[entry // columns]]
+        i = order[begin + workspace.example[entry // columns]]
         first, last = examples.offsets[i], examples.offsets[i + 1]
         descend_sparse(table, row, examples.columns, first, last, bias if plan.has_bias else -1, g, optimizer, rate)
-        entry = scratch.groups.following[entry]
+        entry = workspace.groups.following[entry]
 
 
 @kernel_part
-def _sparse_square(examples, plan, scratch, order, begin, row, scale):
+def _sparse_square(examples, plan, workspace, order, begin, row, scale):
     """|g|² of the gradient g that the entries of an output row have added up to.
 
     Taken as Σ over entries of (what the entry added)·g, so that features of several entries need not be told apart.
     """
-    g, columns = scratch.gradient, scratch.batch.z.shape[1]
+    g, columns = workspace.gradient, workspace.batch.z.shape[1]
     square = np.float32(0)
-    entry = scratch.groups.first[row]
+    entry = workspace.groups.first[row]
     while entry >= 0:
         p = entry // columns
-        i = order[begin + scratch.example[p]]
+        i = order[begin + workspace.example[p]]
         dot = g[0, plan.dim - 1] if plan.has_bias else np.float32(0)
         for f in range(examples.offsets[i], examples.offsets[i + 1]):
             dot += examples.values[f] * g[0, examples.columns[f]]
-        square += scale * scratch.batch.z[p, entry % columns] * dot
-        entry = scratch.groups.following[entry]
+        square += scale * workspace.batch.z[p, entry % columns] * dot
+        entry = workspace.groups.following[entry]
     return max(square, np.float32(0))

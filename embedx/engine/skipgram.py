@@ -6,10 +6,10 @@ while the block before is still being computed.
 
 How an objective is told the pairs of a block (`Plan.form`):
 
-    SUMS    a line for each input, its draws counted once for each of its pairs                    takes "sum"
+    SUMS    a line for each input, its draws counted once for each of its pairs         positives "summed"
     SETS    a line for each input, its draws counted once; the block's other centres are there with certainty:
-            times 1 and loge 0. With a tree, the turns of all its pairs                            `merges`
-    PAIRS   a line for each pair: its positive and the draws                                       all others
+            sample_count 1, log_expected_count 0. With a tree, the turns of all its pairs   `merges_pairs`
+    PAIRS   a line for each pair: its positive and the draws                                all others
 
 Where all rows compete a line holds the whole table, in the same forms.
 """
@@ -25,7 +25,7 @@ from embedx.engine.blocks import (
     SLOTS,
     SUMS,
     Block,
-    Plan,
+    SkipGramPlan,
     clear,
     most_candidates,
     most_inputs,
@@ -41,12 +41,12 @@ from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefet
 from embedx.optimizers.contract import Table
 from embedx.optimizers.descend import descend_row
 from embedx.samplers.contract import SampleWorkspace, new_sample_workspace
-from embedx.text.subsampling import Words, keep_words, new_words
+from embedx.text.subsampling import KeptWords, keep_words, new_words
 
 ROWS = 64  # of the outputs, that are looked at together where all compete: they stay in the core's own cache
 
 
-class Tables(NamedTuple):
+class SkipGramTables(NamedTuple):
     """The parameters; shared by all threads and updated without locks, always by adding."""
 
     inputs: Table  # a row for each word; 1 in the column of the biases
@@ -55,10 +55,10 @@ class Tables(NamedTuple):
     n_updates: np.ndarray  # int64 (n_words,)
 
 
-class Scratch(NamedTuple):
+class SkipGramWorkspace(NamedTuple):
     """One worker's own memory."""
 
-    words: Words
+    words: KeptWords
     now: Block
     ahead: Block
     draws: SampleWorkspace
@@ -78,7 +78,7 @@ class Scratch(NamedTuple):
     extent: np.ndarray  # float32 (2,): the largest |w|² among the candidates of a block, and its number of inputs with pairs
 
 
-def new_scratch(plan: Plan, n_tokens: int, columns: int, longest_path: int, uniforms_width: int) -> Scratch:
+def new_workspace(plan: SkipGramPlan, n_tokens: int, columns: int, longest_path: int, uniforms_width: int) -> SkipGramWorkspace:
     """Memory for a worker that trains stretches of up to `n_tokens` tokens on rows of `columns` numbers."""
     n_inputs, n_candidates = most_inputs(plan), most_candidates(plan, longest_path)
     if plan.candidates == ALL:
@@ -90,7 +90,7 @@ def new_scratch(plan: Plan, n_tokens: int, columns: int, longest_path: int, unif
     def matrix(rows: int, width: int) -> np.ndarray:
         return np.zeros((rows, width), dtype=np.float32)
 
-    return Scratch(
+    return SkipGramWorkspace(
         words=new_words(plan.window, n_tokens),
         now=new_block(plan, longest_path),
         ahead=new_block(plan, longest_path),
@@ -114,34 +114,34 @@ def new_scratch(plan: Plan, n_tokens: int, columns: int, longest_path: int, unif
 
 @kernel
 def train_stretch(
-    coefficients, sample, log_expected_count, tables, stream, draws, constants, plan, scratch, start, stop, lr, key, noise_key
+    coefficients, sample, log_expected_count, tables, stream, draws, constants, plan, workspace, start, stop, lr, key, noise_key
 ):
     """Train on the centres among tokens[start:stop]; return the summed loss, the pairs and the corpus words seen.
 
     `key` decides which words are kept and how wide their windows are, by position in the corpus alone; `noise_key` what is
     drawn. `lr` multiplies every update. Words just outside the stretch serve as context only.
     """
-    words, drawn_at = scratch.words, scratch.drawn_at
+    words, drawn_at = workspace.words, workspace.drawn_at
     first, last, n_words, n_seen = keep_words(stream, plan.window, start, stop, key, words)
     loss = 0.0
     n_pairs = 0
-    now, ahead = scratch.now, scratch.ahead
+    now, ahead = workspace.now, workspace.ahead
     drawn_at[:] = -1
-    scratch.clock[0], scratch.clock[1] = bits(noise_key, np.uint64(2**63)), np.uint64(0)
+    workspace.clock[0], workspace.clock[1] = bits(noise_key, np.uint64(2**63)), np.uint64(0)
     drawn = 0
     centre, context, drawn = plan_block(
-        sample, plan, draws, words, scratch.draws, drawn_at, n_words, first, last, 0, noise_key, drawn, now
+        sample, plan, draws, words, workspace.draws, drawn_at, n_words, first, last, 0, noise_key, drawn, now
     )
     while now.sizes[1] > 0:
         centre, context, drawn = plan_block(
-            sample, plan, draws, words, scratch.draws, drawn_at, n_words, centre, last, context, noise_key, drawn, ahead
+            sample, plan, draws, words, workspace.draws, drawn_at, n_words, centre, last, context, noise_key, drawn, ahead
         )
         _ask_for(tables.inputs.rows, ahead.inputs, ahead.sizes[0])
         _ask_for(tables.outputs.rows, ahead.candidates, ahead.sizes[1] + ahead.sizes[2])
         if plan.candidates == ALL:
-            loss += _train_on_all(coefficients, tables, constants, plan, scratch, now, lr)
+            loss += _train_on_all(coefficients, tables, constants, plan, workspace, now, lr)
         else:
-            loss += train_block(coefficients, log_expected_count, tables, draws, constants, plan, scratch, now, lr)
+            loss += train_block(coefficients, log_expected_count, tables, draws, constants, plan, workspace, now, lr)
         n_pairs += now.sizes[3]
         now, ahead = ahead, now
     return loss, n_pairs, n_seen
@@ -156,29 +156,29 @@ def _ask_for(table, rows, n):
 
 
 @kernel_part
-def train_block(coefficients, log_expected_count, tables, draws, constants, plan, scratch, block, lr):
+def train_block(coefficients, log_expected_count, tables, draws, constants, plan, workspace, block, lr):
     """Train on one planned block; return its summed loss."""
     n_inputs, n_candidates = block.sizes[0], block.sizes[1] + block.sizes[2]
     n_h, n_w = _whole_tiles(n_inputs), _whole_tiles(n_candidates)
-    _gather(tables.inputs.rows, block.inputs, n_inputs, n_h, scratch.h)
-    _gather(tables.outputs.rows, block.candidates, n_candidates, n_w, scratch.w)
-    scores(scratch.h, n_h, scratch.w, n_w, scratch.batch.z)
+    _gather(tables.inputs.rows, block.inputs, n_inputs, n_h, workspace.h)
+    _gather(tables.outputs.rows, block.candidates, n_candidates, n_w, workspace.w)
+    scores(workspace.h, n_h, workspace.w, n_w, workspace.batch.z)
     if plan.uses_score_gain:
-        _measure(scratch, scratch.w, n_candidates, plan.bias, block)
+        _measure(workspace, workspace.w, n_candidates, plan.bias, block)
     if plan.candidates != PATH:
         input_word = np.int64(block.inputs[0]) if plan.conditional else np.int64(-1)
-        log_expected_count(draws, input_word, plan.n_draws, 0, block.candidates, n_candidates, scratch.log_expected)
+        log_expected_count(draws, input_word, plan.n_draws, 0, block.candidates, n_candidates, workspace.log_expected)
     if plan.candidates == PATH or plan.form == SUMS or plan.form == SETS:
-        loss = _lines_of_inputs(coefficients, tables, constants, plan, scratch, block, lr)
+        loss = _lines_of_inputs(coefficients, tables, constants, plan, workspace, block, lr)
     else:
         loss = 0.0
-        _prepare_lines(plan, scratch, block)
+        _prepare_lines(plan, workspace, block)
         for j in range(n_inputs):
-            loss += _pairs_of_input(coefficients, tables, constants, plan, scratch, block, j, lr)
-    weighted_sums(scratch.batch.z, n_h, scratch.w, n_candidates, scratch.h_gradient)
-    weighted_sums_transposed(scratch.batch.z, n_w, scratch.h, n_inputs, scratch.w_gradient)
-    _descend_inputs(tables, plan, scratch, block, lr)
-    _descend(tables.outputs, block.candidates, n_candidates, scratch.w_gradient, plan.optimizer, lr)
+            loss += _pairs_of_input(coefficients, tables, constants, plan, workspace, block, j, lr)
+    weighted_sums(workspace.batch.z, n_h, workspace.w, n_candidates, workspace.h_gradient)
+    weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_inputs, workspace.w_gradient)
+    _descend_inputs(tables, plan, workspace, block, lr)
+    _descend(tables.outputs, block.candidates, n_candidates, workspace.w_gradient, plan.optimizer, lr)
     return loss
 
 
@@ -205,23 +205,23 @@ def _descend(table, rows, n, gradient, optimizer, lr):
 
 
 @kernel_part
-def _descend_inputs(tables, plan, scratch, block, lr):
+def _descend_inputs(tables, plan, workspace, block, lr):
     """The inputs take their steps; the 1 that meets the biases stays."""
     if plan.bias >= 0:
         for j in range(block.sizes[0]):
-            scratch.h_gradient[j, plan.bias] = 0
-    _descend(tables.inputs, block.inputs, block.sizes[0], scratch.h_gradient, plan.optimizer, lr)
+            workspace.h_gradient[j, plan.bias] = 0
+    _descend(tables.inputs, block.inputs, block.sizes[0], workspace.h_gradient, plan.optimizer, lr)
 
 
 # ---- lines for the objective
 
 
 @kernel_part
-def _lines_of_inputs(coefficients, tables, constants, plan, scratch, block, lr):
+def _lines_of_inputs(coefficients, tables, constants, plan, workspace, block, lr):
     """Turn all scores into coefficients at once, a line for each input. Return the loss."""
     n_inputs, n_centres, n_candidates = block.sizes[0], block.sizes[1], block.sizes[1] + block.sizes[2]
     n = whole_loops(n_candidates)
-    own = scratch.batch
+    own = workspace.batch
     for j in range(n_inputs):
         if plan.candidates == PATH:
             for k in range(0, n, LANES):
@@ -233,81 +233,81 @@ def _lines_of_inputs(coefficients, tables, constants, plan, scratch, block, lr):
                 store(own.sample_count, j, k, multiply_add(weight, load(block.drawn, 0, k), zeros()))
             if plan.uses_log_expected_count:
                 for k in range(n_candidates):
-                    own.log_expected_count[j, k] = scratch.log_expected[k]
+                    own.log_expected_count[j, k] = workspace.log_expected[k]
             if plan.form == SETS:
                 for k in range(n_centres):
                     own.sample_count[j, k] = np.float32(0) if block.label[j, k] > 0 else np.float32(1)
                     own.log_expected_count[j, k] = 0
-        _visit(plan, tables, scratch, own, j, np.int64(block.inputs[j]), min(block.n_pairs[j], 1), j)
+        _visit(plan, tables, workspace, own, j, np.int64(block.inputs[j]), min(block.n_pairs[j], 1), j)
     batch = Batch(
         own.z, block.label, own.sample_count, own.log_expected_count, own.uniforms, own.key, own.n_updates, own.score_gain
     )
-    return coefficients(batch, tables.state, constants, n_inputs, n, lr * plan.optimizer.seen_rate)
+    return coefficients(batch, tables.state, constants, n_inputs, n, lr * plan.optimizer.state_rate)
 
 
 @kernel_part
-def _prepare_lines(plan, scratch, block):
+def _prepare_lines(plan, workspace, block):
     """Write what the lines of all pairs of a block have in common: the noise in columns 1 on; where each centre is among it."""
     n_centres, n_noise = block.sizes[1], block.sizes[2]
-    sample_count, log_expected_count = scratch.pairs.sample_count, scratch.pairs.log_expected_count
+    sample_count, log_expected_count = workspace.pairs.sample_count, workspace.pairs.log_expected_count
     for k in range(n_noise):
         sample_count[0, 1 + k] = block.drawn[0, n_centres + k]
-        log_expected_count[0, 1 + k] = scratch.log_expected[n_centres + k]
+        log_expected_count[0, 1 + k] = workspace.log_expected[n_centres + k]
     for e in range(1, sample_count.shape[0]):
         for k in range(0, sample_count.shape[1], LANES):
             store(sample_count, e, k, load(sample_count, 0, k))
             store(log_expected_count, e, k, load(log_expected_count, 0, k))
     for i in range(n_centres):
-        scratch.hit[i] = -1
+        workspace.hit[i] = -1
         for k in range(n_noise):
-            scratch.hit[i] = 1 + k if block.candidates[n_centres + k] == block.candidates[i] else scratch.hit[i]
+            workspace.hit[i] = 1 + k if block.candidates[n_centres + k] == block.candidates[i] else workspace.hit[i]
 
 
 @kernel_part
-def _pairs_of_input(coefficients, tables, constants, plan, scratch, block, j, lr):
+def _pairs_of_input(coefficients, tables, constants, plan, workspace, block, j, lr):
     """Turn the scores of input j into coefficients, one positive at a time, each against all the noise. Return the loss."""
     n_centres, n_noise = block.sizes[1], block.sizes[2]
-    pairs = scratch.pairs
+    pairs = workspace.pairs
     z, label, sample_count = pairs.z, pairs.label, pairs.sample_count
     e = 0
     for i in range(n_centres):
         if block.label[j, i] > 0:
             for k in range(n_noise):
-                z[e, 1 + k] = scratch.batch.z[j, n_centres + k]
-            hit = scratch.hit[i]
-            z[e, 0], label[e, 0] = scratch.batch.z[j, i], block.label[j, i]
-            pairs.log_expected_count[e, 0] = scratch.log_expected[i]
+                z[e, 1 + k] = workspace.batch.z[j, n_centres + k]
+            hit = workspace.hit[i]
+            z[e, 0], label[e, 0] = workspace.batch.z[j, i], block.label[j, i]
+            pairs.log_expected_count[e, 0] = workspace.log_expected[i]
             sample_count[e, 0] = sample_count[e, hit] if hit > 0 and plan.keeps_accidental_hits else np.float32(0)
             if hit > 0:
                 sample_count[e, hit] = 0
-            _visit(plan, tables, scratch, pairs, e, np.int64(block.inputs[j]), 1, j)
+            _visit(plan, tables, workspace, pairs, e, np.int64(block.inputs[j]), 1, j)
             e += 1
-    loss = coefficients(pairs, tables.state, constants, e, 1 + n_noise, lr * plan.optimizer.seen_rate)
-    clear(scratch.batch.z, j, (n_centres + n_noise + LANES - 1) // LANES * LANES)
+    loss = coefficients(pairs, tables.state, constants, e, 1 + n_noise, lr * plan.optimizer.state_rate)
+    clear(workspace.batch.z, j, (n_centres + n_noise + LANES - 1) // LANES * LANES)
     e = 0
     for i in range(n_centres):
         if block.label[j, i] > 0:
-            scratch.batch.z[j, i] = z[e, 0]
+            workspace.batch.z[j, i] = z[e, 0]
             for k in range(n_noise):
-                scratch.batch.z[j, n_centres + k] += z[e, 1 + k]
-            if scratch.hit[i] > 0:
-                sample_count[e, scratch.hit[i]] = block.drawn[0, n_centres + scratch.hit[i] - 1]
+                workspace.batch.z[j, n_centres + k] += z[e, 1 + k]
+            if workspace.hit[i] > 0:
+                sample_count[e, workspace.hit[i]] = block.drawn[0, n_centres + workspace.hit[i] - 1]
             e += 1
     return loss
 
 
 @kernel_part
-def _visit(plan, tables, scratch, batch, e, key, n, j):
+def _visit(plan, tables, workspace, batch, e, key, n, j):
     """Tell example e of the batch, of input j, its key, its updates so far, to which n are added, and random numbers."""
     batch.key[e] = key
     for d in range(batch.uniforms.shape[1]):
-        batch.uniforms[e, d] = open_uniform(scratch.clock[0], scratch.clock[1])
-        scratch.clock[1] += np.uint64(1)
+        batch.uniforms[e, d] = open_uniform(workspace.clock[0], workspace.clock[1])
+        workspace.clock[1] += np.uint64(1)
     if tables.state.shape[1] > 0:
         batch.n_updates[e] = tables.n_updates[key]
         tables.n_updates[key] += n
     if plan.uses_score_gain:
-        batch.score_gain[e] = scratch.extent[1] * (scratch.extent[0] + _norm(scratch.h, j))
+        batch.score_gain[e] = workspace.extent[1] * (workspace.extent[0] + _norm(workspace.h, j))
 
 
 @kernel_part
@@ -321,53 +321,58 @@ def _norm(rows, r):
 
 
 @kernel_part
-def _measure(scratch, rows, n, bias, block):
+def _measure(workspace, rows, n, bias, block):
     """Write the largest |row|² of rows[:n] without the bias, along which no input moves, and how many inputs have pairs."""
-    scratch.extent[:] = 0
+    workspace.extent[:] = 0
     for r in range(n):
         own = rows[r, bias] if bias >= 0 else np.float32(0)
-        scratch.extent[0] = max(scratch.extent[0], _norm(rows, r) - own * own)
+        workspace.extent[0] = max(workspace.extent[0], _norm(rows, r) - own * own)
     for j in range(block.sizes[0]):
-        scratch.extent[1] += min(block.n_pairs[j], 1)
+        workspace.extent[1] += min(block.n_pairs[j], 1)
 
 
 # ---- all rows
 
 
 @kernel_part
-def _train_on_all(coefficients, tables, constants, plan, scratch, block, lr):
+def _train_on_all(coefficients, tables, constants, plan, workspace, block, lr):
     """Train on a block whose candidates are all rows; return its summed loss. Rows are looked at by ROWS, twice."""
     n_inputs = block.sizes[0]
     n_h = _whole_tiles(n_inputs)
-    _gather(tables.inputs.rows, block.inputs, n_inputs, n_h, scratch.h)
+    _gather(tables.inputs.rows, block.inputs, n_inputs, n_h, workspace.h)
     for first in range(0, plan.n_rows, ROWS):
-        n_w = _copy_rows(tables.outputs.rows, first, plan.n_rows, scratch.w)
-        scores(scratch.h, n_h, scratch.w, n_w, scratch.batch.z)
+        n_w = _copy_rows(tables.outputs.rows, first, plan.n_rows, workspace.w)
+        scores(workspace.h, n_h, workspace.w, n_w, workspace.batch.z)
         for j in range(n_inputs):
             for k in range(min(ROWS, plan.n_rows - first)):
-                scratch.all_z[j, first + k] = scratch.batch.z[j, k]
+                workspace.all_z[j, first + k] = workspace.batch.z[j, k]
     if plan.uses_score_gain:
-        _measure(scratch, tables.outputs.rows, plan.n_rows, plan.bias, block)
+        _measure(workspace, tables.outputs.rows, plan.n_rows, plan.bias, block)
     loss = 0.0
     for j in range(n_inputs):
-        loss += _line_of_all(coefficients, tables, constants, plan, scratch, block, j, lr)
+        loss += _line_of_all(coefficients, tables, constants, plan, workspace, block, j, lr)
     for j in range(n_h):
-        clear(scratch.h_gradient, j, scratch.h.shape[1])
+        clear(workspace.h_gradient, j, workspace.h.shape[1])
     for first in range(0, plan.n_rows, ROWS):
         n = min(ROWS, plan.n_rows - first)
-        n_w = _copy_rows(tables.outputs.rows, first, plan.n_rows, scratch.w)
+        n_w = _copy_rows(tables.outputs.rows, first, plan.n_rows, workspace.w)
         for j in range(n_h):
             for k in range(n_w):
-                scratch.batch.z[j, k] = scratch.all_z[j, first + k] if j < n_inputs and k < n else np.float32(0)
-        weighted_sums(scratch.batch.z, n_h, scratch.w, n, scratch.h_part)
+                workspace.batch.z[j, k] = workspace.all_z[j, first + k] if j < n_inputs and k < n else np.float32(0)
+        weighted_sums(workspace.batch.z, n_h, workspace.w, n, workspace.h_part)
         for j in range(n_inputs):
-            for d in range(0, scratch.h.shape[1], LANES):
+            for d in range(0, workspace.h.shape[1], LANES):
                 one = splat(np.float32(1))
-                store(scratch.h_gradient, j, d, multiply_add(one, load(scratch.h_part, j, d), load(scratch.h_gradient, j, d)))
-        weighted_sums_transposed(scratch.batch.z, n_w, scratch.h, n_inputs, scratch.w_gradient)
+                store(
+                    workspace.h_gradient,
+                    j,
+                    d,
+                    multiply_add(one, load(workspace.h_part, j, d), load(workspace.h_gradient, j, d)),
+                )
+        weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_inputs, workspace.w_gradient)
         for k in range(n):
-            descend_row(tables.outputs, first + k, scratch.w_gradient, k, scratch.w.shape[1], plan.optimizer, lr)
-    _descend_inputs(tables, plan, scratch, block, lr)
+            descend_row(tables.outputs, first + k, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, lr)
+    _descend_inputs(tables, plan, workspace, block, lr)
     return loss
 
 
@@ -385,10 +390,10 @@ def _copy_rows(table, first, n_rows, out):
 
 
 @kernel_part
-def _line_of_all(coefficients, tables, constants, plan, scratch, block, j, lr):
+def _line_of_all(coefficients, tables, constants, plan, workspace, block, j, lr):
     """Turn the scores of input j with all rows into coefficients, by one line or one for each positive. Return the loss."""
     n_rows, n_centres = plan.n_rows, block.sizes[1]
-    line, total = scratch.pairs, scratch.line_sum
+    line, total = workspace.pairs, workspace.line_sum
     z, label, sample_count = line.z, line.label, line.sample_count
     merged = plan.form == SUMS or plan.form == SETS
     rivals = np.float32(block.n_pairs[j] if plan.form == SUMS else 1)
@@ -398,15 +403,15 @@ def _line_of_all(coefficients, tables, constants, plan, scratch, block, j, lr):
     for i in range(1 if merged else n_centres):
         if block.n_pairs[j] > 0 and (merged or block.label[j, i] > 0):
             for k in range(n_rows):
-                z[0, k], label[0, k], sample_count[0, k] = scratch.all_z[j, k], 0, rivals
+                z[0, k], label[0, k], sample_count[0, k] = workspace.all_z[j, k], 0, rivals
             for y in range(0 if merged else i, n_centres if merged else i + 1):
                 if block.label[j, y] > 0:
                     label[0, block.candidates[y]] = block.label[j, y]
                     sample_count[0, block.candidates[y]] = rivals if plan.keeps_accidental_hits else np.float32(0)
-            _visit(plan, tables, scratch, line, 0, np.int64(block.inputs[j]), 1, j)
-            loss += coefficients(line, tables.state, constants, 1, n_rows, lr * plan.optimizer.seen_rate)
+            _visit(plan, tables, workspace, line, 0, np.int64(block.inputs[j]), 1, j)
+            loss += coefficients(line, tables.state, constants, 1, n_rows, lr * plan.optimizer.state_rate)
             for k in range(n_rows):
                 total[0, k] += z[0, k]
     for k in range(n_rows):
-        scratch.all_z[j, k] = total[0, k]
+        workspace.all_z[j, k] = total[0, k]
     return loss

@@ -20,7 +20,7 @@ MOST_FOUND = 4096  # rows that a block takes beside its centres
 STORE = 1 << 22  # rows that the words of a stretch may find together, before their words are looked up anew
 
 
-class Finding(NamedTuple):
+class RetrievalWorkspace(NamedTuple):
     """A worker's memory for finding rows."""
 
     query: QueryWorkspace
@@ -35,9 +35,9 @@ class Finding(NamedTuple):
     row: np.ndarray  # int32 (1, MOST_FOUND)
 
 
-def new_finding(n_words: int, n_rows: int, search: SearchSpec) -> Finding:
+def new_retrieval_workspace(n_words: int, n_rows: int, search: SearchSpec) -> RetrievalWorkspace:
     """Memory for a worker."""
-    return Finding(
+    return RetrievalWorkspace(
         new_query_workspace(n_rows, search), new_stale_rows(n_rows), np.full(n_words, -1, dtype=np.int64),
         np.zeros(n_words, dtype=np.int64), np.zeros(n_words, dtype=np.int32), np.zeros((1, STORE), dtype=np.int32),
         np.zeros(2, dtype=np.int64), np.zeros(n_rows, dtype=np.int64), np.zeros(1, dtype=np.int64),
@@ -47,72 +47,84 @@ def new_finding(n_words: int, n_rows: int, search: SearchSpec) -> Finding:
 
 @kernel
 def train_stretch(
-    coefficients, sample, log_expected_count, tables, stream, draws, index, search, constants, plan, scratch, finding,
+    coefficients, sample, log_expected_count, tables, stream, draws, index, search, constants, plan, workspace, retrieval,
     start, stop, lr, key, noise_key,
 ):  # fmt: skip
     """Train on the centres among tokens[start:stop]; return the summed loss, the pairs and the corpus words seen.
 
     As `skipgram.train_stretch`, but for the rows that compete.
     """
-    words, block = scratch.words, scratch.now
+    words, block = workspace.words, workspace.now
     first, last, n_words, n_seen = keep_words(stream, plan.window, start, stop, key, words)
     loss = 0.0
     n_pairs = 0
-    scratch.clock[0], scratch.clock[1] = noise_key, np.uint64(0)
-    _forget_words(finding)
+    workspace.clock[0], workspace.clock[1] = noise_key, np.uint64(0)
+    _forget_lookups(retrieval)
     centre, context, drawn = plan_block(
-        sample, plan, draws, words, scratch.draws, scratch.drawn_at, n_words, first, last, 0, noise_key, 0, block
+        sample, plan, draws, words, workspace.draws, workspace.drawn_at, n_words, first, last, 0, noise_key, 0, block
     )
     while block.sizes[1] > 0:
-        _add_found(index, search, tables, finding, block)
-        loss += train_block(coefficients, log_expected_count, tables, draws, constants, plan, scratch, block, lr)
-        mark_stale(block.candidates, block.sizes[1] + block.sizes[2], finding.stale)
+        _add_found(index, search, tables, retrieval, block)
+        loss += train_block(coefficients, log_expected_count, tables, draws, constants, plan, workspace, block, lr)
+        mark_stale(block.candidates, block.sizes[1] + block.sizes[2], retrieval.stale)
         n_pairs += block.sizes[3]
         centre, context, drawn = plan_block(
-            sample, plan, draws, words, scratch.draws, scratch.drawn_at, n_words, centre, last, context, noise_key, drawn, block
+            sample,
+            plan,
+            draws,
+            words,
+            workspace.draws,
+            workspace.drawn_at,
+            n_words,
+            centre,
+            last,
+            context,
+            noise_key,
+            drawn,
+            block,
         )
     return loss, n_pairs, n_seen
 
 
 @kernel_part
-def _forget_words(finding):
+def _forget_lookups(retrieval):
     """No word was looked up."""
-    for w in range(finding.n[0]):
-        finding.first[finding.words[w]] = -1
-    finding.n[:] = 0
+    for w in range(retrieval.n[0]):
+        retrieval.first[retrieval.words[w]] = -1
+    retrieval.n[:] = 0
 
 
 @kernel_part
-def _look_up(index, search, tables, finding, word):
+def _look_up(index, search, tables, retrieval, word):
     """Find the rows that compete for a word, unless they are known."""
-    if finding.first[word] < 0:
-        if finding.n[1] + MOST_FOUND > STORE:
-            _forget_words(finding)
-        n = find_candidates(index, search, tables.inputs.rows, word, finding.row, 0, 0, MOST_FOUND, finding.query)
-        finding.first[word], finding.n_found[word] = finding.n[1], n
+    if retrieval.first[word] < 0:
+        if retrieval.n[1] + MOST_FOUND > STORE:
+            _forget_lookups(retrieval)
+        n = find_candidates(index, search, tables.inputs.rows, word, retrieval.row, 0, 0, MOST_FOUND, retrieval.query)
+        retrieval.first[word], retrieval.n_found[word] = retrieval.n[1], n
         for k in range(n):
-            finding.found[0, finding.n[1] + k] = finding.row[0, k]
-        finding.words[finding.n[0]] = word
-        finding.n[0] += 1
-        finding.n[1] += n
+            retrieval.found[0, retrieval.n[1] + k] = retrieval.row[0, k]
+        retrieval.words[retrieval.n[0]] = word
+        retrieval.n[0] += 1
+        retrieval.n[1] += n
 
 
 @kernel_part
-def _add_found(index, search, tables, finding, block):
+def _add_found(index, search, tables, retrieval, block):
     """Have the rows that the inputs of a block find join its candidates."""
-    finding.clock[0] += 1
-    now, n_centres = finding.clock[0], block.sizes[1]
+    retrieval.clock[0] += 1
+    now, n_centres = retrieval.clock[0], block.sizes[1]
     for k in range(n_centres):
-        finding.joined[block.candidates[k]] = now
+        retrieval.joined[block.candidates[k]] = now
     n = n_centres
     for j in range(block.sizes[0]):
         if block.n_pairs[j] > 0:
             word = np.int64(block.inputs[j])
-            _look_up(index, search, tables, finding, word)
-            for k in range(finding.first[word], finding.first[word] + finding.n_found[word]):
-                row = np.int64(finding.found[0, k])
-                if finding.joined[row] != now and n < n_centres + MOST_FOUND:
-                    finding.joined[row] = now
+            _look_up(index, search, tables, retrieval, word)
+            for k in range(retrieval.first[word], retrieval.first[word] + retrieval.n_found[word]):
+                row = np.int64(retrieval.found[0, k])
+                if retrieval.joined[row] != now and n < n_centres + MOST_FOUND:
+                    retrieval.joined[row] = now
                     block.candidates[n] = row
                     n += 1
     clear(block.drawn, 0, whole_loops(n))

@@ -44,7 +44,7 @@ BLOCK_FLOATS = 1 << 22  # scores in work at a time: 16 MB
 LEAST = -1e4  # log-probabilities are held here in the fit, which takes no infinite ones
 
 
-class Pairs(NamedTuple):
+class HeldOutPairs(NamedTuple):
     """Inputs with their targets, in text order."""
 
     inputs: np.ndarray  # int32 (n,): context words
@@ -72,7 +72,7 @@ class Likelihood:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.type in (int, float)}
 
 
-class Difference(NamedTuple):
+class LikelihoodDifference(NamedTuple):
     """How much likelier the first model finds the same pairs, in nats."""
 
     log_likelihood: float
@@ -84,7 +84,7 @@ class Difference(NamedTuple):
 
 def sample_pairs(
     words: np.ndarray, groups: np.ndarray, keep: np.ndarray, window: int, seed: int, at_most: int = PAIRS
-) -> Pairs:
+) -> HeldOutPairs:
     """The pairs of one pass of training over a text; if there are more than `at_most`, so many of them, any as likely.
 
     words   int32 (n,): in text order, -1 for a word outside the vocabulary
@@ -105,7 +105,7 @@ def sample_pairs(
     centre = np.searchsorted(ends, chosen, "right")
     step = chosen - (ends - after)[centre]  # from -before to after - 1
     context = centre + step + (step >= 0)
-    return Pairs(kept[context].astype(np.int32), kept[centre].astype(np.int32), group[centre].astype(np.int64))
+    return HeldOutPairs(kept[context].astype(np.int32), kept[centre].astype(np.int32), group[centre].astype(np.int64))
 
 
 def text_of(tokens: np.ndarray, remap: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -122,7 +122,7 @@ def text_of(tokens: np.ndarray, remap: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 def draw(
     words: np.ndarray, groups: np.ndarray, vectors: WordVectors, seed: int = 0, at_most: int = PAIRS
-) -> tuple[Pairs, Pairs]:
+) -> tuple[HeldOutPairs, HeldOutPairs]:
     """Pairs to score, at most `at_most`, and pairs to calibrate with, none of them the same place in the text.
 
     The model's own window and subsampling draw them; `words` and `groups` as for `sample_pairs`. Raises `EmbedxError` where
@@ -138,7 +138,7 @@ def draw(
     n_spare = max(min(spare, n // 10), n - at_most)
     spared = np.zeros(n, dtype=bool)
     spared[np.random.default_rng([seed, 1]).choice(n, n_spare, replace=False)] = True
-    return Pairs(*(each[~spared] for each in pairs)), Pairs(*(each[spared] for each in pairs))
+    return HeldOutPairs(*(each[~spared] for each in pairs)), HeldOutPairs(*(each[spared] for each in pairs))
 
 
 def pairs_of(
@@ -149,7 +149,7 @@ def pairs_of(
     at_most: int = PAIRS,
     progress: Progress | None = None,
     cache_dir: Path | None = None,
-) -> tuple[Pairs, Pairs]:
+) -> tuple[HeldOutPairs, HeldOutPairs]:
     """Pairs to score and pairs to calibrate with, from text that is read by the model's own settings; see `draw`.
 
     Raises `EmbedxError` if the text cannot be read or has no pair, or embedx did not train the model.
@@ -179,7 +179,9 @@ def trained_on(vectors: WordVectors) -> np.ndarray:
 # ---- their likelihood
 
 
-def evaluate(vectors: WordVectors, pairs: Pairs, calibration: Pairs, progress: Progress | None = None) -> Likelihood:
+def evaluate(
+    vectors: WordVectors, pairs: HeldOutPairs, calibration: HeldOutPairs, progress: Progress | None = None
+) -> Likelihood:
     """The likelihood of `pairs`, with a temperature fitted to the pairs of `calibration`."""
     progress = progress or Silent()
     log_p_of = log_probability_of(vectors)
@@ -210,7 +212,7 @@ def evaluate(vectors: WordVectors, pairs: Pairs, calibration: Pairs, progress: P
     )
 
 
-def compare(a: Likelihood, b: Likelihood) -> Difference:
+def compare(a: Likelihood, b: Likelihood) -> LikelihoodDifference:
     """The mean of log p_a - log p_b over the same pairs, and its standard error by group.
 
     Raises `EmbedxError` where the models have different words, `ValueError` where the pairs differ.
@@ -219,7 +221,7 @@ def compare(a: Likelihood, b: Likelihood) -> Difference:
     if not np.array_equal(a.groups, b.groups):
         raise ValueError("other pairs were scored by the one than by the other")
     gain = a.values - b.values
-    return Difference(float(gain.mean()), standard_error(gain, a.groups))
+    return LikelihoodDifference(float(gain.mean()), standard_error(gain, a.groups))
 
 
 def check_same_words(a: list[str], b: list[str]) -> None:
@@ -265,7 +267,7 @@ def log_probability_of(vectors: WordVectors) -> LogProbability:
     return log_p_of
 
 
-def fitted_temperature(log_p_of: LogProbability, calibration: Pairs, progress: Progress) -> float:
+def fitted_temperature(log_p_of: LogProbability, calibration: HeldOutPairs, progress: Progress) -> float:
     """The temperature at which the pairs are likeliest."""
     if len(calibration.targets) < FEWEST:
         return math.nan

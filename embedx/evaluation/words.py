@@ -44,7 +44,7 @@ BLOCK_FLOATS = 1 << 23  # cosines of questions with candidates computed at a tim
 class Answers:
     """What one model made of one test set."""
 
-    test: "Pairs | Analogies"
+    test: "SimilarityPairs | Analogies"
     values: np.ndarray  # float64 (items,): the cosine, or 1 for a right answer and 0 for a wrong one; NaN if left out
     score: float  # as gensim computes it; NaN if nothing could be scored
     details: dict[str, Any]  # what gensim tells beyond the score
@@ -55,7 +55,7 @@ class Answers:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Pairs:
+class SimilarityPairs:
     """A list of word pairs with a human score of their similarity."""
 
     name: str
@@ -131,7 +131,7 @@ class Analogies:
         return bootstrap.mean(values[items])
 
 
-Test = Pairs | Analogies
+Test = SimilarityPairs | Analogies
 
 
 # ---- test sets
@@ -148,7 +148,7 @@ def default_tests() -> list[Test]:
     ]
 
 
-def read_pairs(path: Path, name: str | None = None) -> Pairs:
+def read_pairs(path: Path, name: str | None = None) -> SimilarityPairs:
     """The pairs in a file of `word TAB word TAB score`, or the same with spaces; further columns and `#` lines do not count."""
     words: list[tuple[str, str]] = []
     gold: list[float] = []
@@ -166,7 +166,7 @@ def read_pairs(path: Path, name: str | None = None) -> Pairs:
         gold.append(score)
     if not words:
         raise EmbedxError(f"{path}: holds no pairs; lines look like `tiger TAB cat TAB 7.35`")
-    return Pairs(name or path.stem, words, np.array(gold))
+    return SimilarityPairs(name or path.stem, words, np.array(gold))
 
 
 def read_analogies(path: Path, name: str | None = None, candidates: int = ANALOGY_CANDIDATES) -> Analogies:
@@ -337,7 +337,7 @@ def as_file(lines: list[str]) -> Iterator[str]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Difference:
+class ScoreDifference:
     """How much better the first model is on the items that both can score."""
 
     test: str
@@ -347,7 +347,7 @@ class Difference:
     shared: int  # items
 
 
-def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0) -> Difference:
+def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0) -> ScoreDifference:
     """The score of `a` minus that of `b` on one test; each side is one model, or the same one trained with several seeds.
 
     Only items that every model can score count. A side's score is the mean of its models' scores: for analogies the same as
@@ -359,10 +359,10 @@ def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0)
     items = np.logical_and.reduce([answers.used for answers in [*a, *b]])
     shared = int(np.count_nonzero(items))
     if shared < FEWEST:
-        return Difference(test.name, test.measure, math.nan, (math.nan, math.nan), shared)
+        return ScoreDifference(test.name, test.measure, math.nan, (math.nan, math.nan), shared)
     left, right = (bootstrap.average([test.statistic(each.values, items) for each in side]) for side in (a, b))
     statistic = bootstrap.difference(left, right)
-    return Difference(
+    return ScoreDifference(
         test.name, test.measure, bootstrap.point(statistic, shared), bootstrap.interval(statistic, shared, seed), shared
     )
 
@@ -391,7 +391,7 @@ class Report:
 
     models: list[str]
     scores: list[Score]
-    differences: list[Difference]
+    differences: list[ScoreDifference]
     warnings: list[str]
     seed: int
 

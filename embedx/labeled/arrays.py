@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix, issparse, load_npz
 
 from embedx.errors import EmbedxError
 from embedx.labeled.files import content_of, one_line
-from embedx.labeled.known import MOST_IDS
+from embedx.labeled.schema import MOST_IDS
 from embedx.run.memory import available_memory
 from embedx.run.progress import Progress
 from embedx.text.sources import Source, is_url

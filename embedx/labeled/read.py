@@ -25,13 +25,13 @@ from embedx.kernels.compiled import kernel
 from embedx.labeled.arrays import check_finite, features_in, is_binary, label_ids_in, read_array
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.files import Lines, head_of, source_of
-from embedx.labeled.known import MOST_IDS, Known, Numbering, decoded, read_label_names, read_names, settled
+from embedx.labeled.schema import MOST_IDS, DataSchema, Numbering, decoded, read_label_names, read_names, settled
 from embedx.labeled.sparse import HEADER, check_libsvm, read_libsvm, read_xc
 from embedx.labeled.words import is_fasttext, read_bags
 from embedx.run.progress import Progress, Silent
 from embedx.text.sources import STANDARD_INPUT
 
-__all__ = ["Known", "read", "read_label_names", "read_names", "read_training", "with_names"]
+__all__ = ["DataSchema", "read", "read_label_names", "read_names", "read_training", "with_names"]
 
 SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
 URL_HOST = re.compile(r"\w+://[^/]*")
@@ -40,7 +40,7 @@ SILENT = Silent()
 MOST_SPARE = 16  # ids for each label of a row, up to which a table of all ids is affordable
 
 
-def read(source: str, labels: str | None = None, *, progress: Progress = SILENT, like: Known | None = None) -> Labeled:
+def read(source: str, labels: str | None = None, *, progress: Progress = SILENT, like: DataSchema | None = None) -> Labeled:
     """The rows in `source`, with the labels in the file `labels` if it has none of its own; they may also have none at all.
 
     `like` is what `read_training` told. Features not in it are dropped. Labels not in it are kept: they get ids of at least
@@ -49,7 +49,7 @@ def read(source: str, labels: str | None = None, *, progress: Progress = SILENT,
     return _read(source, labels, progress, like)[0]
 
 
-def read_training(source: str, labels: str | None = None, *, progress: Progress = SILENT) -> tuple[Labeled, Known]:
+def read_training(source: str, labels: str | None = None, *, progress: Progress = SILENT) -> tuple[Labeled, DataSchema]:
     """What `read` gives, which must have labels, and what test data are read like."""
     data, known = _read(source, labels, progress, None)
     if not len(data.labels.ids):
@@ -57,7 +57,7 @@ def read_training(source: str, labels: str | None = None, *, progress: Progress 
     return data, known
 
 
-def with_names(data: Labeled, known: Known, names: Sequence[str], file: str) -> tuple[Labeled, Known]:
+def with_names(data: Labeled, known: DataSchema, names: Sequence[str], file: str) -> tuple[Labeled, DataSchema]:
     """Training data whose labels are called by the names that `file` gives to their ids.
 
     Where the data say labels by name, as LIBSVM and fastText files do, these names must be whole numbers: they become the ids.
@@ -81,7 +81,7 @@ def with_names(data: Labeled, known: Known, names: Sequence[str], file: str) -> 
     return replace(data, labels=labels, n_labels=n_labels, names=known.names), known
 
 
-def _read(source: str, labels: str | None, progress: Progress, like: Known | None) -> tuple[Labeled, Known]:
+def _read(source: str, labels: str | None, progress: Progress, like: DataSchema | None) -> tuple[Labeled, DataSchema]:
     if source == labels == STANDARD_INPUT:
         raise EmbedxError("-: standard input cannot be both the features and the labels; name a file for one of them")
     name, split, column = _split_named(source)
@@ -105,14 +105,14 @@ def _split_named(source: str) -> tuple[str, str, int]:
     return match["data"], match["split"], int(match["column"] or 1)
 
 
-def _features(name: str, progress: Progress, like: Known | None) -> tuple[Labeled, Known]:
+def _features(name: str, progress: Progress, like: DataSchema | None) -> tuple[Labeled, DataSchema]:
     """The rows of one file, and what is known after it."""
     source = source_of(name)
     head = head_of(source)
     if is_binary(head):
         features = features_in(name, read_array(source, head, progress))
         none = Labels(np.zeros(features.shape[0] + 1, np.int64), np.empty(0, np.int32))
-        return _finished(name, features, none, Known(features.shape[1], 0), like, progress)
+        return _finished(name, features, none, DataSchema(features.shape[1], 0), like, progress)
     if head and IDX_NAME.search(os.path.basename(name)):
         raise EmbedxError(f"{name}: no IDX file: it begins with {head[:4].hex(' ')}, not 00 00 TYPE DIMENSIONS; fetch it again")
     lines = Lines(source, progress)
@@ -123,16 +123,16 @@ def _features(name: str, progress: Progress, like: Known | None) -> tuple[Labele
     return _of_sparse_text(lines, progress, like)
 
 
-def _of_words(lines: Lines, progress: Progress, like: Known | None) -> tuple[Labeled, Known]:
+def _of_words(lines: Lines, progress: Progress, like: DataSchema | None) -> tuple[Labeled, DataSchema]:
     if like and like.vocabulary is None:
         raise EmbedxError(f"{lines.name}: features are words, but those of the training data are numbered; write ID:VALUE")
     bags = read_bags(lines, like.vocabulary if like else None)
     ids, names = settled(bags.found, like.by_name if like else True, like.names if like else None, lines.name)
-    known = Known(len(bags.vocabulary), len(names or []), names, bags.vocabulary, by_name=True)
+    known = DataSchema(len(bags.vocabulary), len(names or []), names, bags.vocabulary, by_name=True)
     return _finished(lines.name, bags.features, Labels(bags.offsets, ids[bags.labels]), known, like, progress)
 
 
-def _of_sparse_text(lines: Lines, progress: Progress, like: Known | None) -> tuple[Labeled, Known]:
+def _of_sparse_text(lines: Lines, progress: Progress, like: DataSchema | None) -> tuple[Labeled, DataSchema]:
     has_header = HEADER.fullmatch(lines.first_line) is not None
     by_name = like.by_name if like else not has_header
     if has_header:
@@ -144,13 +144,13 @@ def _of_sparse_text(lines: Lines, progress: Progress, like: Known | None) -> tup
     if by_name:
         id_of, names = settled(rows.found, by_name, like.names if like else None, lines.name)
         ids, n_labels = id_of[ids], len(names or [])
-    known = Known(rows.features.shape[1], n_labels, names, None, by_name, first_feature)
+    known = DataSchema(rows.features.shape[1], n_labels, names, None, by_name, first_feature)
     return _finished(lines.name, rows.features, Labels(rows.offsets, ids), known, like, progress)
 
 
 def _finished(
-    name: str, features: Any, labels: Labels, known: Known, like: Known | None, progress: Progress
-) -> tuple[Labeled, Known]:
+    name: str, features: Any, labels: Labels, known: DataSchema, like: DataSchema | None, progress: Progress
+) -> tuple[Labeled, DataSchema]:
     """In the form that is promised, and with the features of the training data."""
     if issparse(features):
         if like:
@@ -176,7 +176,9 @@ def _cut(name: str, features: csr_matrix, n_features: int, progress: Progress) -
     return features
 
 
-def _with_labels(data: Labeled, known: Known, file: str, progress: Progress, like: Known | None) -> tuple[Labeled, Known]:
+def _with_labels(
+    data: Labeled, known: DataSchema, file: str, progress: Progress, like: DataSchema | None
+) -> tuple[Labeled, DataSchema]:
     """The same rows with the labels in the file."""
     source = source_of(file)
     head = head_of(source)

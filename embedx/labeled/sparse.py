@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
 from embedx.labeled.files import Lines
-from embedx.labeled.known import MOST_IDS, Numbering
+from embedx.labeled.schema import MOST_IDS, Numbering
 
 HEADER = re.compile(r"(\d{1,1000})\s+(\d{1,1000})\s+(\d{1,1000})")  # Python reads no number of more than 4,300 digits
 DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from embedx.labeled.files import Lines
-from embedx.labeled.known import Numbering, decoded
+from embedx.labeled.schema import Numbering, decoded
 
 PREFIX = b"__label__"
 

@@ -2,7 +2,7 @@
 
 Ruiz et al. 2018, eq. 8, written as a loss, with η = Z / e^{z_y} and Z = Σ_k e^{z_k}, and algorithm 1:
     loss = log η - 1 + (1 + Σ_k weight_k e^{z_k - z_y}) / η                   sum over the rows drawn, weight = n / E[n]
-    local step      η <- (1 - a) η + a (1 + Σ_k weight_k e^{z_k - z_y})       a = (1 + visits)^-decay
+    local step      η <- (1 - a) η + a (1 + Σ_k weight_k e^{z_k - z_y})       a = (1 + n_updates)^-decay
 It equals the exact loss at the true η and exceeds it elsewhere. It augments the model by ε, the noise in the positive's utility
 z_y + ε, whose posterior is Gumbel(log η); `augment noise` keeps log η and moves the scores at a fixed η:
     ∂loss/∂z_k = weight_k e^{z_k - z_y} / η                                   ∂loss/∂z_y = -Σ_k ∂loss/∂z_k

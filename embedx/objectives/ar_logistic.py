@@ -5,7 +5,7 @@ Ruiz et al. 2018, section 3.2 and algorithm 2; the model and the bound are in `u
     ∂loss/∂z_k = weight_k σ(z_k - t)              ∂loss/∂z_y = 1 - 2σ(t - z_y), or -Σ_k ∂loss/∂z_k at a fixed law of the noise
     local step, at another x    s = 1 - 2σ(t - z_y) + Σ_k weight_k σ(z_k - t)
                                 μ += rate · s          γ += rate · (s x + 1/β) · dβ/dγ,  β = softplus(γ)
-    rate = local_rate (1 + visits)^-local_decay
+    rate = local_rate (1 + n_updates)^-local_decay
 The 1/β is the gradient of the entropy, which the authors' code leaves out. With t = z_y it would be one-vs-each. A first visit
 starts where the log joint of what was seen would peak if all σ were exponentials, μ = log(2e^{z_y} + Σ_k weight_k e^{z_k}),
 above the peak and close when there are many classes, with β from the curvature there; the paper starts at μ = 0, β = 1. Local

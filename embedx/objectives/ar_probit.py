@@ -5,7 +5,7 @@ Ruiz et al. 2018, section 3.2 and algorithm 2; the model and the bound are in `u
     ∂loss/∂z_k = weight_k φ/Φ(t - z_k)                 ∂loss/∂z_y = z_y - t, or -Σ_k ∂loss/∂z_k at a fixed law of the noise
     local step, at another x    s = z_y - t + Σ_k weight_k φ/Φ(t - z_k)
                                 μ += rate · s          γ += rate · (s x + 1/σ) · dσ/dγ,  σ = softplus(γ)
-    rate = local_rate (1 + visits)^-local_decay
+    rate = local_rate (1 + n_updates)^-local_decay
 The 1/σ is the gradient of the entropy, which the authors' code leaves out. A first visit starts at the mode and the curvature
 of the log joint that was seen, where the paper starts at μ = 0, σ = 1; local steps are at most 1 long.
 

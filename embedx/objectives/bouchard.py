@@ -5,7 +5,7 @@ Bouchard 2007, "Efficient bounds for the softmax function", as in Titsias 2016, 
     ∂loss/∂z_k = weight_k · σ(z_k - alpha) - [k = y]
 with weight 1 for the positive and n / E[n] for the draws, which makes the sum unbiased. The bound is tightest where
 S(alpha) = Σ_k weight_k · σ(z_k - alpha) is 1. Nobody published a stochastic version; ours keeps alpha per key and follows
-    e^alpha <- e^alpha · (1 - rate + rate · S(alpha)),      rate = (1 + visits)^-0.9
+    e^alpha <- e^alpha · (1 - rate + rate · S(alpha)),      rate = (1 + n_updates)^-0.9
 a step down the slope 1 - S, scaled by e^alpha, so that a rare class of weight 10⁵ moves alpha by its logarithm only. On average
 it stands still exactly where S is 1. It starts at the log of the sum of the exponentials, as the draws estimate it: above the
 optimum, with a loss at most 1 larger.

@@ -2,7 +2,7 @@
 
 Mikolov et al. 2013, "Distributed representations of words and phrases", eq. 4, written as a loss:
     loss = softplus(-z_y) + negatives · E_q[softplus(z_k)]
-    ∂loss/∂z_y = σ(z_y) - 1        ∂loss/∂z_k = weight · times_k · σ(z_k)
+    ∂loss/∂z_y = σ(z_y) - 1        ∂loss/∂z_k = weight · n_k · σ(z_k)
 where the expectation is a mean over the words drawn, so weight = negatives / number of draws: thirty words drawn for a whole
 block, say, stand for the five negatives of each of its pairs. Draws that hit the positive count as noise like any other, which
 word2vec.c does not let them. Only then is the optimum over free scores exactly z_k = log p(k | h) - log(negatives · q_k)

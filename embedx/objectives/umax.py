@@ -81,7 +81,7 @@ class Umax(Objective):
     title = "U-max"
     paper = "Fagan & Iyengar 2018"
     formula = "u - z_y - 1 + e^-u (e^z_y + K-1/m sum_k e^z_k)"
-    advice = "as ar, with inputs seen few times: u follows the learning rate, not the visits"
+    advice = "as ar, with inputs seen few times: u follows the learning rate, not the number of updates"
     Settings = UmaxSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"block_size": 32}

@@ -68,5 +68,5 @@ def update_rule(name: str, *, l2: float = 0.0, max_norm: float | None = None, ro
     return UpdateRule(
         kind=keeping(optimizer.keeps).index(optimizer), keeps=keeps,
         fades=optimizer.fades, decays_at_zero=optimizer.decays_at_zero, l2=float(l2), max_norm=float(max_norm or 0),
-        seen_rate=np.float32(row_length**-0.5 if keeps == ROW else 1),
+        state_rate=np.float32(row_length**-0.5 if keeps == ROW else 1),
     )  # fmt: skip

@@ -72,7 +72,7 @@ class UpdateRule(NamedTuple):
     max_norm: float  # 0 for none
     # Times the learning rate this is what an objective is told, for a state of its own that moves by it: about how far a single
     # number of a row goes in its first step.
-    seen_rate: np.float32
+    state_rate: np.float32
 
 
 class Table(NamedTuple):

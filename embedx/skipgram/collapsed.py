@@ -30,7 +30,7 @@ from embedx.run.progress import Progress, Silent
 from embedx.run.tally import Tally
 from embedx.settings import Settings, TextSettings, VocabularySettings, option_name, param, settings_of
 from embedx.skipgram import task as skipgram
-from embedx.skipgram.task import SkipGramSettings, Trained
+from embedx.skipgram.task import SkipGramSettings, TrainedVectors
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
 from embedx.text.encode import Corpora, encode
@@ -128,7 +128,7 @@ def train(
     watch: Watch | None = None,
     finder: engine.Finder | None = None,
     snapshot: Mapping[str, Any] | None = None,
-) -> Trained:
+) -> TrainedVectors:
     """Word vectors of `corpora`, named or given as for `embedx.skipgram.train`; `settings` are those that `chosen` gives.
 
     watch   is called with the vectors, which are views, at the start and after each iteration; its time is not counted
@@ -179,7 +179,7 @@ def train(
         vectors = _model(task, collapsed, descent, outcome)
         if task.heldout is not None and outcome.interrupted_by is None:
             vectors.facts["heldout"] = to_the_end(task.heldout_metrics)
-    return Trained(vectors, outcome)
+    return TrainedVectors(vectors, outcome)
 
 
 # ---- memory
@@ -242,10 +242,10 @@ def _rows(task: skipgram.Task, counts: Counts, workers: engine.Workers, finder: 
     constants = objective.constants(len(outputs), len(task.words))
     search = objective.search(len(outputs))
     if finder is None and search is not None:
-        finder = engine.Searching(search.for_columns(columns), len(outputs), columns, task.settings.seed, workers)
+        finder = engine.IndexFinder(search.for_columns(columns), len(outputs), columns, task.settings.seed, workers)
     if finder is None:
-        return engine.AllRows(objective, constants, counts, len(outputs), columns, workers)
-    return engine.FoundRows(objective, constants, counts, len(outputs), columns, workers, finder)
+        return engine.FullRows(objective, constants, counts, len(outputs), columns, workers)
+    return engine.RetrievedRows(objective, constants, counts, len(outputs), columns, workers, finder)
 
 
 def _descent(

@@ -1,7 +1,7 @@
 """How skip-gram trains a stretch of the stream of pairs, one class for each way in which rows compete.
 
-Streamed     drawn rows, all rows, or those on a tree's path     engine/skipgram.py
-Retrieved    the rows that an index finds                        engine/skipgram_retrieved.py
+Streamed         drawn rows, all rows, or those on a tree's path     engine/skipgram.py
+RetrievedStream  the rows that an index finds                        engine/skipgram_retrieved.py
 """
 
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.search.index import Index, empty_index
 from embedx.search.updater import IndexUpdater
-from embedx.text.subsampling import Stream
+from embedx.text.subsampling import TokenStream
 
 STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
 
@@ -34,7 +34,7 @@ def form_of(objective: Objective) -> int:
     return blocks.SETS if objective.merges_pairs or objective.pairs_as_set else blocks.PAIRS
 
 
-def state_of(tables: engine.Tables) -> TrainState:
+def state_of(tables: engine.SkipGramTables) -> TrainState:
     """The parameters, and what the optimiser and the objective keep beside them."""
     state = TrainState()
     for name, table in (("inputs", tables.inputs), ("outputs", tables.outputs)):
@@ -51,12 +51,14 @@ class Streamed(Strategy):
     settings  resolved `SkipGramSettings`
     """
 
-    def __init__(self, objective: Objective, settings: Any, sampler: Sampler, tables: engine.Tables, stream: Stream) -> None:
+    def __init__(
+        self, objective: Objective, settings: Any, sampler: Sampler, tables: engine.SkipGramTables, stream: TokenStream
+    ) -> None:
         self.objective, self.settings, self.sampler, self.tables, self.stream = objective, settings, sampler, tables, stream
         self.n_stretches = -(-len(stream.tokens) // STRETCH)
         n_words, n_rows = len(tables.inputs.rows), len(tables.outputs.rows)
         n_draws = settings.draws if sampler.candidates == "drawn" else 0
-        self.plan = blocks.Plan(
+        self.plan = blocks.SkipGramPlan(
             settings.window, settings.block_size, n_draws, n_rows, blocks.CANDIDATES[sampler.candidates], sampler.conditional,
             form_of(objective), objective.keeps_accidental_hits, objective.uses_log_expected_count, objective.uses_score_gain,
             settings.dim if settings.bias != "none" else -1,
@@ -70,7 +72,7 @@ class Streamed(Strategy):
         """Memory for each thread."""
         longest, columns = int(np.diff(self.draws.offsets).max(initial=1)), self.tables.inputs.rows.shape[1]
         return [
-            engine.new_scratch(self.plan, STRETCH, columns, longest, self.objective.uniforms_width)
+            engine.new_workspace(self.plan, STRETCH, columns, longest, self.objective.uniforms_width)
             for _ in range(self.settings.threads)
         ]
 
@@ -84,7 +86,7 @@ class Streamed(Strategy):
     def state(self) -> TrainState:
         return state_of(self.tables)
 
-    def _arguments(self, worker: engine.Scratch, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
+    def _arguments(self, worker: engine.SkipGramWorkspace, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
         return (
             self.tables, self.stream, self.draws, self.constants, self.plan, worker, *self.place(epoch, stretch, rate)
         )  # fmt: skip
@@ -96,20 +98,26 @@ class Streamed(Strategy):
         return start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, stretch)
 
 
-class _Retrieving(NamedTuple):
+class _Worker(NamedTuple):
     """A worker's memory."""
 
-    scratch: engine.Scratch
-    finding: retrieved.Finding
+    workspace: engine.SkipGramWorkspace
+    retrieval: retrieved.RetrievalWorkspace
 
 
-class Retrieved(Streamed):
+class RetrievedStream(Streamed):
     """The rows that an index finds compete, once a share of the run has drawn them instead: scores that are all alike tell
     nothing. `warm_up` is what draws until then.
     """
 
     def __init__(
-        self, objective: Objective, settings: Any, sampler: Sampler, tables: engine.Tables, stream: Stream, warm_up: Sampler
+        self,
+        objective: Objective,
+        settings: Any,
+        sampler: Sampler,
+        tables: engine.SkipGramTables,
+        stream: TokenStream,
+        warm_up: Sampler,
     ) -> None:
         self.retrieving = sampler
         super().__init__(objective, settings, warm_up, tables, stream)
@@ -126,9 +134,9 @@ class Retrieved(Streamed):
         self.n_drawn_first = objective.settings.warm_up * self.n_stretches
         self.columns = columns
         return [
-            _Retrieving(
-                engine.new_scratch(self.retrieved_plan, STRETCH, tables.inputs.rows.shape[1], 1, objective.uniforms_width),
-                retrieved.new_finding(n_words, n_rows, self.search),
+            _Worker(
+                engine.new_workspace(self.retrieved_plan, STRETCH, tables.inputs.rows.shape[1], 1, objective.uniforms_width),
+                retrieved.new_retrieval_workspace(n_words, n_rows, self.search),
             )
             for _ in range(settings.threads)
         ]
@@ -138,18 +146,18 @@ class Retrieved(Streamed):
             self.tables.outputs.rows, len(self.tables.outputs.rows), self.columns, self.search,
             seed=self.settings.seed, threads=self.settings.threads, progress=progress,
         )  # fmt: skip
-        scratch, _ = self.workers[0]
-        like = self._arguments(scratch, 0, 0, 0.0)
+        workspace, _ = self.workers[0]
+        like = self._arguments(workspace, 0, 0, 0.0)
         self.functions = load_kernel(engine.train_stretch, self.objective, self.sampler, like, progress)
         like = self._retrieved_arguments(empty_index(self.search.blocks), self.workers[0], 0, 0, 0.0)
         self.retrieved_functions = load_kernel(retrieved.train_stretch, self.objective, self.retrieving, like, progress)
 
     def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
         if epoch * self.n_stretches + stretch < self.n_drawn_first:
-            return super().train(worker.scratch, epoch, stretch, rate)
+            return super().train(worker.workspace, epoch, stretch, rate)
         arguments = self._retrieved_arguments(self.updater.current(), worker, epoch, stretch, rate)
         tally = Tally(*retrieved.train_stretch(*self.retrieved_functions, *arguments))
-        self.updater.update(worker.finding.stale)
+        self.updater.update(worker.retrieval.stale)
         return tally
 
     def state(self) -> TrainState:
@@ -157,8 +165,8 @@ class Retrieved(Streamed):
         state.include(self.updater.state())
         return state
 
-    def _retrieved_arguments(self, index: Index, worker: _Retrieving, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
+    def _retrieved_arguments(self, index: Index, worker: _Worker, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
         return (
             self.tables, self.stream, self.no_draws, index, self.search, self.constants, self.retrieved_plan,
-            worker.scratch, worker.finding, *self.place(epoch, stretch, rate),
+            worker.workspace, worker.retrieval, *self.place(epoch, stretch, rate),
         )  # fmt: skip

@@ -24,11 +24,11 @@ from embedx.run.progress import Progress, Silent
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.settings import Settings, TextSettings, VocabularySettings, by_present_names, fraction, param, settings_of
-from embedx.skipgram.strategies import Retrieved, Streamed
+from embedx.skipgram.strategies import RetrievedStream, Streamed
 from embedx.text import cache
 from embedx.text.encode import Corpora, encode
 from embedx.text.heldout import hold_out, n_chunks
-from embedx.text.subsampling import Stream
+from embedx.text.subsampling import TokenStream
 from embedx.text.vocabulary import Vocabulary, kept_counts, select
 from embedx.vectors import model
 
@@ -95,7 +95,7 @@ class SkipGramSettings(TrainingSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class Trained:
+class TrainedVectors:
     """A trained model and how its training went."""
 
     vectors: model.WordVectors
@@ -113,7 +113,7 @@ def train(
     progress: Progress | None = None,
     cache_dir: Path | None = None,
     snapshot: Mapping[str, Any] | None = None,
-) -> Trained:
+) -> TrainedVectors:
     """Word vectors of `corpora`: what the command line takes (paths, globs, URLs, recipes, "-"), or an iterable of token lists.
 
     `sampler_options` are settings of the sampler's own, by name; `snapshot`, of the `outcome.state` of a run with the same
@@ -141,7 +141,7 @@ def train(
         vectors = task.model(outcome)
         if task.heldout is not None and outcome.interrupted_by is None:
             vectors.facts["heldout"] = to_the_end(task.heldout_metrics)
-    return Trained(vectors, outcome)
+    return TrainedVectors(vectors, outcome)
 
 
 def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGramSettings, Objective]:
@@ -168,7 +168,7 @@ def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings
     return dataclasses.replace(settings, sampler=sampler, learning_rate=rate)
 
 
-def new_tables(objective: Objective, settings: SkipGramSettings, kept: np.ndarray, noise: np.ndarray) -> engine.Tables:
+def new_tables(objective: Objective, settings: SkipGramSettings, kept: np.ndarray, noise: np.ndarray) -> engine.SkipGramTables:
     """Parameters before training: inputs uniform in ±1/(2 dim), each number drawn for itself; outputs zero but for biases.
 
     kept   int64 (n_words,)  how often each word is expected to survive subsampling; `noise` (n_words,) what is drawn by
@@ -194,7 +194,7 @@ def new_tables(objective: Objective, settings: SkipGramSettings, kept: np.ndarra
         inputs.rows[:, dim] = 1
     if settings.bias == "frequency":
         outputs.rows[:, dim] = objective.initial_bias(kept / kept.sum(), noise)
-    return engine.Tables(
+    return engine.SkipGramTables(
         inputs,
         outputs,
         state=np.zeros((n_words, objective.state_width), dtype=np.float32),
@@ -271,7 +271,7 @@ class Task:
     remap: np.ndarray
     sampler: Sampler
     warm_up: Sampler | None  # what draws before rows are retrieved, where they are
-    tables: engine.Tables
+    tables: engine.SkipGramTables
     objective: Objective
     settings: SkipGramSettings
     text: TextSettings
@@ -282,18 +282,18 @@ class Task:
         held_out = self.settings.heldout
         self.heldout = hold_out(self.corpus.tokens, self.remap, held_out) if held_out > 0 else None
 
-    def stream(self) -> Stream:
+    def stream(self) -> TokenStream:
         """The corpus as training sees it."""
         keep = np.zeros(len(self.remap), dtype=np.uint32)
         chance = self.words.keep_probability(self.vocabulary.sample).astype(np.float64)
         keep[self.remap >= 0] = np.minimum(chance * 2**32, 2**32 - 1)[self.remap[self.remap >= 0]]
         held_out = self.heldout.chunks if self.heldout else np.zeros(n_chunks(self.corpus.tokens), dtype=np.uint8)
-        return Stream(self.corpus.tokens, self.remap, keep, held_out)
+        return TokenStream(self.corpus.tokens, self.remap, keep, held_out)
 
     def strategy(self) -> Streamed:
         """How its stretches are trained."""
         if self.warm_up is not None:
-            return Retrieved(self.objective, self.settings, self.sampler, self.tables, self.stream(), self.warm_up)
+            return RetrievedStream(self.objective, self.settings, self.sampler, self.tables, self.stream(), self.warm_up)
         return Streamed(self.objective, self.settings, self.sampler, self.tables, self.stream())
 
     def run(self, snapshot: Mapping[str, Any] | None = None) -> trainer.Outcome:
@@ -348,7 +348,7 @@ class Task:
         return model.WordVectors(self.words.words, arrays, counts=self.words.counts, settings=record, facts=facts)
 
 
-def _check(tables: engine.Tables, settings: SkipGramSettings, outcome: trainer.Outcome, progress: Progress) -> None:
+def _check(tables: engine.SkipGramTables, settings: SkipGramSettings, outcome: trainer.Outcome, progress: Progress) -> None:
     """Raise `DivergedError` if a parameter is not finite or the loss out of hand; note it if it rose instead of falling."""
     rise = outcome.final_loss / outcome.first_loss if outcome.first_loss and outcome.final_loss else 0.0
     if rise > OUT_OF_HAND:

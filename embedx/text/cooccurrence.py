@@ -22,7 +22,7 @@ from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.run.progress import Progress, Silent
 from embedx.text import cache
-from embedx.text.subsampling import Stream, keep_words, new_words
+from embedx.text.subsampling import TokenStream, keep_words, new_words
 
 STRETCH = 100_000  # tokens between two looks at the buffer
 BYTES_PER_PAIR = 12  # in the buffer: an int64 key and an int32 count
@@ -41,7 +41,7 @@ class Counts(NamedTuple):
 
 @contextlib.contextmanager
 def counted(
-    stream: Stream,
+    stream: TokenStream,
     n_words: int,
     window: int,
     keys: Sequence[np.uint64],
@@ -72,7 +72,7 @@ def totals(counts: Counts) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _write_runs(
-    stream: Stream, window: int, keys: Sequence[np.uint64], memory: int, folder: Path, progress: Progress
+    stream: TokenStream, window: int, keys: Sequence[np.uint64], memory: int, folder: Path, progress: Progress
 ) -> np.ndarray:
     """Write the sorted distinct pairs of as much text as fits into the buffer, again and again; where each run ends, int64."""
     n_tokens, widest = len(stream.tokens), 2 * window

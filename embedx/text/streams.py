@@ -54,7 +54,7 @@ FEWEST_BYTES_TO_JUDGE = 64
 DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, UnicodeError, ExpatError)
 
 
-class Counted(io.RawIOBase):
+class CountedReader(io.RawIOBase):
     """Passes on what it reads from `file` and counts it: progress is measured in bytes as stored."""
 
     def __init__(self, file: Any, expected: int | None = None, keep_open: bool = False) -> None:
@@ -79,26 +79,26 @@ class Counted(io.RawIOBase):
         super().close()
 
 
-def open_source(source: Source) -> Counted:
+def open_source(source: Source) -> CountedReader:
     """Open it, for the one and only time; `EmbedxError` if that fails."""
     address = source.address
     try:
         if address == STANDARD_INPUT:
             return _standard_input()
         if not is_url(address):
-            return Counted(open(address, "rb", buffering=0))
+            return CountedReader(open(address, "rb", buffering=0))
         if address.startswith(("http://", "https://")):
             # Not through smart_open, which needs the package requests for it.
             response = urllib.request.urlopen(address)
-            return Counted(response, response.length)
+            return CountedReader(response, response.length)
         import smart_open  # here because it takes a while to import
 
-        return Counted(smart_open.open(address, "rb", compression="disable"))
+        return CountedReader(smart_open.open(address, "rb", compression="disable"))
     except Exception as error:  # every kind of storage has its own
         raise EmbedxError(f"{source.name}: cannot be opened ({_reason(error)}); check the name and your rights") from error
 
 
-def _standard_input() -> Counted:
+def _standard_input() -> CountedReader:
     """Standard input without the buffer of `sys.stdin`, whose lock a waiting reader holds.
 
     The interpreter takes that lock at its end, to close `sys.stdin`, and aborts where another thread holds it. What was read
@@ -109,11 +109,11 @@ def _standard_input() -> Counted:
     try:
         descriptor = sys.stdin.fileno()
     except (AttributeError, OSError):  # something in memory stands for it
-        return Counted(sys.stdin.buffer, keep_open=True)
-    return Counted(io.FileIO(descriptor, closefd=False))
+        return CountedReader(sys.stdin.buffer, keep_open=True)
+    return CountedReader(io.FileIO(descriptor, closefd=False))
 
 
-def text_blocks(source: Source, file: Counted) -> Iterator[bytes]:
+def text_blocks(source: Source, file: CountedReader) -> Iterator[bytes]:
     """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times BLOCK_BYTES at most."""
     try:
         blocks = _unpacked(source, io.BufferedReader(file, BLOCK_BYTES))
@@ -206,7 +206,7 @@ def _reason(error: BaseException) -> str:
     return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__
 
 
-class Block(NamedTuple):
+class TextBlock(NamedTuple):
     """A piece of the text of sources[source]; an empty one ends it."""
 
     source: int
@@ -218,7 +218,7 @@ class ReadAhead:
     """Iterates over the blocks of all sources; reading and unpacking go on in a thread, a few blocks ahead."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        self._queue: queue.Queue[Block | BaseException | None] = queue.Queue(BLOCKS_AHEAD)
+        self._queue: queue.Queue[TextBlock | BaseException | None] = queue.Queue(BLOCKS_AHEAD)
         self._stopped = threading.Event()
         # A daemon, because a read from a terminal or a slow server cannot be interrupted.
         self._thread = threading.Thread(target=self._run, args=(sources,), daemon=True, name="embedx-reader")
@@ -230,7 +230,7 @@ class ReadAhead:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stopped.set()
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[TextBlock]:
         while (item := self._queue.get()) is not None:
             if isinstance(item, BaseException):
                 raise item
@@ -243,16 +243,16 @@ class ReadAhead:
                 with open_source(source) as file:
                     for block in text_blocks(source, file):
                         if block:
-                            self._put(Block(number, block, done + file.count))
+                            self._put(TextBlock(number, block, done + file.count))
                     done += file.count
-                self._put(Block(number, b"", done))
+                self._put(TextBlock(number, b"", done))
             self._put(None)
         except Stopped:
             pass
         except BaseException as error:  # to be raised where the blocks are wanted
             self._put(error)
 
-    def _put(self, item: Block | BaseException | None) -> None:
+    def _put(self, item: TextBlock | BaseException | None) -> None:
         while not self._stopped.is_set():
             try:
                 return self._queue.put(item, timeout=0.1)

@@ -15,7 +15,7 @@ from embedx.text.tokenizer import END_OF_SENTENCE
 LEFT_OUT = -1
 
 
-class Stream(NamedTuple):
+class TokenStream(NamedTuple):
     """The corpus as it lies on disk and what makes words of it."""
 
     tokens: np.ndarray  # int32 (n,): provisional ids, END_OF_SENTENCE between sentences
@@ -24,7 +24,7 @@ class Stream(NamedTuple):
     held_out: np.ndarray  # uint8 (n / CHUNK, rounded up): 1 for a chunk of tokens that training must not see
 
 
-class Words(NamedTuple):
+class KeptWords(NamedTuple):
     """The kept words of a stretch and its margins."""
 
     word: np.ndarray  # int32
@@ -32,10 +32,10 @@ class Words(NamedTuple):
     reach: np.ndarray  # int32: how far each one's window reaches
 
 
-def new_words(window: int, n_tokens: int) -> Words:
+def new_words(window: int, n_tokens: int) -> KeptWords:
     """Memory for the words of stretches of up to `n_tokens` tokens."""
     capacity = n_tokens + 2 * window
-    return Words(*(np.zeros(capacity, dtype=np.int32) for _ in range(3)))
+    return KeptWords(*(np.zeros(capacity, dtype=np.int32) for _ in range(3)))
 
 
 @kernel_part

@@ -53,7 +53,7 @@ def kept_counts(counts: np.ndarray, sample: float) -> np.ndarray:
     return np.asarray(np.maximum(kept, 1), dtype=np.int64)
 
 
-class Counted(Protocol):
+class TokenCounts(Protocol):
     """What `select` needs of an encoded corpus."""
 
     @property
@@ -62,7 +62,7 @@ class Counted(Protocol):
     def counts(self) -> np.ndarray: ...
 
 
-def select(corpus: Counted, settings: VocabularySettings) -> tuple[Vocabulary, np.ndarray]:
+def select(corpus: TokenCounts, settings: VocabularySettings) -> tuple[Vocabulary, np.ndarray]:
     """The words that the settings keep, and the remap int32 (n_types,) from provisional ids to theirs, -1 if left out."""
     counts = corpus.counts
     order = np.argsort(-counts, kind="stable")

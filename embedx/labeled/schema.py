@@ -15,7 +15,7 @@ MOST_IDS = 2**31 - 1  # ids are int32
 
 
 @dataclass(frozen=True)
-class Known:
+class DataSchema:
     """Given when reading test data, so that ids mean there what they mean in the training data."""
 
     n_features: int
