@@ -52,7 +52,7 @@ def find(name: str) -> type[Objective]:
 DESCRIBED = ("objective", "loss", "paper", "rows", "samplers", "needs", "when")
 MEASURED = ("log-likelihood", "WordSim-353", "words/s")
 TABLE_HEAD = DESCRIBED + MEASURED
-MEASURED_FILE = Path(__file__).with_name("measured.json")  # written by `python eval/objectives.py --publish`
+MEASURED_FILE = Path(__file__).with_name("measured.json")  # written by `python -m eval objectives --publish`
 
 
 def table() -> list[tuple[str, ...]]:
@@ -104,7 +104,7 @@ def measured_how() -> str:
     """What was measured, in a line."""
     about = measured()["about"]
     if not about:
-        return "The last three columns wait for `python eval/objectives.py` and `--publish`."
+        return "The last three columns wait for `python -m eval objectives --publish`."
     return (
         f"The last three columns: skip-gram at each objective's defaults on {about['corpus']} ({about['words']:,} words), "
         f"{about['epochs']} epochs, {about['threads']} threads of {about['machine']}, {about['date']}; the log-likelihood "

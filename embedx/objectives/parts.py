@@ -67,7 +67,7 @@ def best_positive(batch, e, n):
 
 @register_jitable
 def rate(n_updates):
-    """How far a state moves at its next update: all the way at the first; after that as Ruiz et al. 2018, (1 + n_updates)^-0.9."""
+    """How far a state moves at its next update: all the way at the first, then as Ruiz et al. 2018, (1 + n_updates)^-0.9."""
     return np.float32((1.0 + n_updates) ** -0.9)
 
 
