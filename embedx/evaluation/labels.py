@@ -231,7 +231,9 @@ def derivatives(blocks: Iterable[tuple[np.ndarray, Labels]], temperature: float)
             block = z[chosen[rows]].astype(np.float64)
             best = block.max(axis=1)
             if not np.isfinite(best).all() or not np.isfinite(of_label[rows]).all():
-                raise DivergedError("no temperature to fit: some scores of validation rows are not finite; try a smaller --lr")
+                raise DivergedError(
+                    "no temperature to fit: some scores of validation rows are not finite; try a smaller --learning-rate"
+                )
             block = np.maximum(block - best[:, None], LEAST_SCORE)
             p = np.exp(temperature * block)
             p /= p.sum(axis=1, keepdims=True)

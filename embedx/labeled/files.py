@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from embedx.errors import EmbedxError
 from embedx.run.progress import Progress
 from embedx.text.sources import STANDARD_INPUT, Source, is_url
-from embedx.text.streams import BLOCK_BYTES, DAMAGED, ReadAhead, _unpacked, open_source
+from embedx.text.streams import BLOCK_BYTES, DAMAGED, ReadAhead, unpacked, open_source
 
 UTF8_MARK = b"\xef\xbb\xbf"
 HEAD_BYTES = 512
@@ -38,7 +38,7 @@ def head_of(source: Source) -> bytes:
         if stored.startswith((b"PK\x03\x04", b"\x93NUMPY")):
             return stored
         try:
-            return next(_unpacked(source, buffered), b"")[:HEAD_BYTES]
+            return next(unpacked(source, buffered), b"")[:HEAD_BYTES]
         except DAMAGED:
             return b""  # whoever reads it as text explains what is wrong
 
@@ -50,7 +50,7 @@ def content_of(source: Source) -> bytes:
             buffered = io.BufferedReader(file, 1 << 18)
             if buffered.peek(HEAD_BYTES).startswith((b"PK\x03\x04", b"\x93NUMPY")):
                 return buffered.read()
-            return b"".join(_unpacked(source, buffered))
+            return b"".join(unpacked(source, buffered))
     except DAMAGED as error:
         raise EmbedxError(f"{source.name}: cut off or damaged ({one_line(error)}); fetch or copy it again") from error
 

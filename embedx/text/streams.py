@@ -116,7 +116,7 @@ def _standard_input() -> CountedReader:
 def text_blocks(source: Source, file: CountedReader) -> Iterator[bytes]:
     """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times BLOCK_BYTES at most."""
     try:
-        blocks = _unpacked(source, io.BufferedReader(file, BLOCK_BYTES))
+        blocks = unpacked(source, io.BufferedReader(file, BLOCK_BYTES))
         head = next((block for block in blocks if block), b"")
         blocks = itertools.chain([head], blocks)
         encoding = next((name for mark, name in BYTE_ORDER_MARKS if head.startswith(mark)), "utf-8")
@@ -141,7 +141,7 @@ def text_blocks(source: Source, file: CountedReader) -> Iterator[bytes]:
         raise EmbedxError(f"{source.name}: cannot be read ({_reason(error)}); fetch or copy it again") from error
 
 
-def _unpacked(source: Source, file: BinaryIO | io.BufferedReader) -> Iterator[bytes]:
+def unpacked(source: Source, file: BinaryIO | io.BufferedReader) -> Iterator[bytes]:
     magic = file.peek(512)[:512] if isinstance(file, io.BufferedReader) else b""
     for start, kind in NOT_TEXT.items():
         if magic.startswith(start):
