@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from embedx.errors import EmbedxError
 from embedx.run.progress import Progress
 from embedx.text.sources import STANDARD_INPUT, Source, is_url
-from embedx.text.streams import BLOCK_BYTES, DAMAGED, ReadAhead, unpacked, open_source
+from embedx.text.streams import BLOCK_BYTES, DAMAGED, ReadAhead, open_source, unpacked
 
 UTF8_MARK = b"\xef\xbb\xbf"
 HEAD_BYTES = 512
