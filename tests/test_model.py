@@ -15,6 +15,7 @@ import pytest
 from needs import needs_gensim
 
 from embedx.errors import EmbedxError
+from embedx.run import folder as on_disk
 from embedx.run.folder import check_output
 from embedx.vectors import model
 
@@ -191,6 +192,23 @@ def test_a_rename_that_fails_gives_the_old_model_back(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
+def test_a_folder_that_one_may_not_look_into_is_an_error(tmp_path, monkeypatch):
+    stat = os.stat
+
+    def refuse(path, *arguments, **options):
+        if str(path).startswith(str(tmp_path / "theirs")):
+            raise PermissionError(13, "Permission denied")
+        return stat(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    with pytest.raises(EmbedxError, match="m: Permission denied, so it cannot be written to; choose another --output"):
+        check_output(tmp_path / "theirs" / "m", overwrite=False)
+    with pytest.raises(EmbedxError, match="theirs/m: "):
+        model.load(tmp_path / "theirs" / "m")
+    with pytest.raises(EmbedxError, match="theirs/m: no such folder"):
+        on_disk.read(tmp_path / "theirs" / "m", "classification")
+
+
 def test_killed_between_the_renames_the_old_model_is_still_found(tmp_path):
     folder = model.save(tmp_path / "m", **toy(seed=1))
     before = model.load(folder).vectors.copy()
@@ -345,8 +363,6 @@ def test_what_a_killed_process_leaves_is_deleted_by_the_next(tmp_path, owner, st
 
 
 def test_what_a_living_process_writes_is_not_swept(tmp_path, monkeypatch):
-    from embedx.run import folder as on_disk
-
     write_array, within = on_disk.write_array, []
 
     def write_while_another_saves(*arguments):
@@ -363,8 +379,6 @@ def test_what_a_living_process_writes_is_not_swept(tmp_path, monkeypatch):
 
 
 def test_a_model_that_another_process_saves_meanwhile_is_not_overwritten_unasked(tmp_path, monkeypatch):
-    from embedx.run import folder as on_disk
-
     write_array, other = on_disk.write_array, toy(seed=2)
 
     def write_while_another_saves(*arguments):
@@ -387,6 +401,10 @@ def test_what_cannot_be_saved_in_the_end_is_told_before_training(tmp_path, monke
     with pytest.raises(EmbedxError, match="m: a mount point, which cannot be replaced; name a folder within it"):
         check_output(folder, overwrite=True)
     check_output(folder / "within", overwrite=True)
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    with pytest.raises(EmbedxError, match=r"circle: .*so it cannot be written to; choose another --output"):
+        check_output(tmp_path / "circle", overwrite=True)
+    (tmp_path / "circle").unlink()
     assert [each.name for each in tmp_path.iterdir()] == ["m"]
 
 

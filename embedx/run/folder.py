@@ -79,8 +79,8 @@ def read(path: str | Path, task: str) -> Folder:
     Raises EmbedxError, naming the file and a remedy, for whatever is missing, damaged, too new or of another task.
     """
     path = present(Path(path))
-    if not (path / DESCRIPTION).exists():
-        what = f"not a model folder (it has no {DESCRIPTION})" if path.exists() else "no such folder"
+    if not os.path.exists(path / DESCRIPTION):  # unlike `Path.exists`, that may be asked where one may not look
+        what = f"not a model folder (it has no {DESCRIPTION})" if os.path.exists(path) else "no such folder"
         raise EmbedxError(f"{path}: {what}; give one that {SOURCES[task]}")
     description = read_description(path)
     check_task(path / DESCRIPTION, description["task"], task)
@@ -97,7 +97,7 @@ def read(path: str | Path, task: str) -> Folder:
 def task_of(path: str | Path) -> str | None:
     """The task of the model folder `path`, or None if it is none. Raises EmbedxError if its description is damaged."""
     path = present(Path(path))
-    return str(read_description(path)["task"]) if (path / DESCRIPTION).exists() else None
+    return str(read_description(path)["task"]) if os.path.exists(path / DESCRIPTION) else None
 
 
 def read_description(path: Path) -> dict[str, Any]:
@@ -184,23 +184,22 @@ def unescape(name: str) -> str:
 
 def check_output(folder: Path, overwrite: bool) -> None:
     """Raise EmbedxError if a model cannot be saved as `folder`; call it before training for hours."""
-    folder = folder.resolve()
-    there = present(folder)
-    if there.exists():
-        if not overwrite:
-            raise EmbedxError(f"{there}: exists already; add --overwrite, or choose another --output")
-        if os.path.ismount(there):
-            raise EmbedxError(f"{there}: a mount point, which cannot be replaced; name a folder within it as --output")
-        if not is_model(there) and not (there.is_dir() and not any(there.iterdir())):
-            raise EmbedxError(f"{there}: not a model folder, so it is not overwritten; choose another --output")
-    parent = next(each for each in folder.parents if each.exists())
     try:
-        trial = parent / beside(folder, "partial").name
+        there = present(folder.resolve())
+        if there.exists():
+            if not overwrite:
+                raise EmbedxError(f"{there}: exists already; add --overwrite, or choose another --output")
+            if os.path.ismount(there):
+                raise EmbedxError(f"{there}: a mount point, which cannot be replaced; name a folder within it as --output")
+            if not is_model(there) and not (there.is_dir() and not any(there.iterdir())):
+                raise EmbedxError(f"{there}: not a model folder, so it is not overwritten; choose another --output")
+        parent = next(each for each in folder.resolve().parents if each.exists())
+        trial = parent / beside(folder.resolve(), "partial").name
         trial.mkdir()
         trial.rmdir()
-    except OSError as error:
-        why = error.strerror or error
-        raise EmbedxError(f"{parent}: {why}, so it cannot be written to; choose another --output") from error
+    except (OSError, RuntimeError) as error:  # the latter of links in a circle
+        why = getattr(error, "strerror", None) or error
+        raise EmbedxError(f"{folder}: {why}, so it cannot be written to; choose another --output") from error
 
 
 def save(
@@ -350,7 +349,7 @@ def leftovers(folder: Path, kind: str) -> list[Path]:
 
 def present(folder: Path) -> Path:
     """`folder`, or where its model lies if a process was killed between the two renames of an overwrite."""
-    if folder.exists() or not folder.name:
+    if os.path.exists(folder) or not folder.name:
         return folder
     replaced = [*leftovers(folder, "replaced"), folder.with_name(folder.name + ".replaced")]
     return next((each for each in replaced if is_model(each)), folder)

@@ -8,6 +8,7 @@ In the model folder (see `embedx.run.folder`):
 """
 
 import difflib
+import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -159,7 +160,7 @@ def load(path: str | Path, progress: Progress | None = None) -> WordVectors:
 
     Raises EmbedxError, naming the file and a remedy, for whatever is missing, damaged or too new.
     """
-    if present(Path(path)).is_dir():
+    if os.path.isdir(present(Path(path))):
         return load_folder(Path(path))
     words, vectors = formats.read(path, progress or Silent())
     return WordVectors(words, {"input": vectors}, facts={"source": str(path)})
