@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import reference
 
-from embedx import model
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.evaluation.heldout import Pairs, compare, draw, evaluate, pairs_of, sample_pairs, text_of
-from embedx.model import WordVectors
 from embedx.objectives import OBJECTIVES
 from embedx.settings import TextSettings, VocabularySettings
-from embedx.skipgram import SkipGramSettings
+from embedx.skipgram.task import SkipGramSettings
 from embedx.text.vocabulary import kept_counts
+from embedx.vectors import model
+from embedx.vectors.model import WordVectors
 
 MANY = 10**9
 

@@ -1,9 +1,11 @@
 """Word-vector evaluation gives gensim's numbers, says how they came about, and survives what users feed it."""
 
+import gzip
 import itertools
 import json
 import logging
 import os
+import pickle
 import sys
 from pathlib import Path
 
@@ -12,10 +14,11 @@ import pytest
 from needs import HAS_NO_GENSIM, WHY_NO_GENSIM, needs_data
 from scipy import stats
 
-from embedx import export, model
 from embedx.errors import EmbedxError
 from embedx.evaluation import words
-from embedx.model import WordVectors
+from embedx.labeled.read import read, read_label_names
+from embedx.vectors import export, model
+from embedx.vectors.model import WordVectors
 
 if HAS_NO_GENSIM:
     pytest.skip(WHY_NO_GENSIM, allow_module_level=True)
@@ -166,7 +169,9 @@ def models(tmp_path):
 
 def test_every_kind_of_model_gets_the_same_scores(tmp_path):
     reports = [
-        words.evaluate(path, pairs=[Path(datapath("wordsim353.tsv"))], analogies=some_questions(tmp_path, 100)).as_dict()
+        words.evaluate(
+            path, pairs=[Path(datapath("wordsim353.tsv"))], analogies=some_questions(tmp_path, 100), trust_pickle=True
+        ).as_dict()
         for path in models(tmp_path)
     ]
     assert len(reports) == 6
@@ -304,9 +309,46 @@ def test_what_cannot_be_opened_is_named(tmp_path):
         words.read_pairs(tmp_path / "latin1")
     (tmp_path / "pickle").write_bytes(b"\x80\x04N.")
     with pytest.raises(EmbedxError, match="pickle: gensim finds no word vectors in it"):
+        words.evaluate(tmp_path / "pickle", trust_pickle=True)
+    with pytest.raises(EmbedxError, match=r"pickle: this is a pickle, .* would run whatever code is in it: .* --trust-pickle"):
         words.evaluate(tmp_path / "pickle")
     with pytest.raises(EmbedxError, match="--candidates 0: must be at least 1"):
         words.evaluate(tmp_path / "pickle", candidates=0)
+
+
+class Payload:
+    """Makes a folder when it is unpickled."""
+
+    def __reduce__(self):
+        return os.mkdir, ("was-here",)
+
+
+DOORS = {
+    "eval": words.evaluate,
+    "eval --trust-pickle": lambda path: words.evaluate(path, trust_pickle=path.suffix != ".model"),
+    "nn, analogy, export": model.load,
+    "classify, predict": lambda path: read(str(path)),
+    "labels": lambda path: read("x.txt", str(path)),
+    "--label-names": lambda path: read_label_names(str(path)),
+    "--pairs": words.read_pairs,
+    "--analogies": words.read_analogies,
+}
+
+
+@pytest.mark.parametrize("door", DOORS.values(), ids=list(DOORS))
+def test_what_is_pickled_is_not_opened(door, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("x.txt").write_text("1 2 0\n 0:1\n")
+    Path("vectors.model").write_bytes(pickle.dumps(Payload()))
+    Path("vectors.gz").write_bytes(gzip.compress(pickle.dumps(Payload())))
+    np.save("vectors.npy", np.array([Payload()]), allow_pickle=True)
+    np.savez("vectors.npz", data=np.array([Payload()]), format=np.array(Payload(), object))
+    for name in ("vectors.model", "vectors.gz", "vectors.npy", "vectors.npz"):
+        with pytest.raises(EmbedxError, match=name):
+            door(Path(name))
+    assert not Path("was-here").exists()
+    pickle.loads(Path("vectors.model").read_bytes())
+    assert Path("was-here").exists()
 
 
 def test_gensim_says_nothing_and_keeps_nothing(caplog):
