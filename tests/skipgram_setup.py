@@ -2,6 +2,7 @@
 
 import numpy as np
 import reference
+from drawn import Drawn
 
 from embedx import samplers
 from embedx.engine import blocks
@@ -10,26 +11,11 @@ from embedx.engine.loading import load_kernel
 from embedx.kernels.random import stream_key
 from embedx.kernels.simd import aligned_zeros
 from embedx.run.progress import Silent
-from embedx.samplers.alias import AliasSampler, AliasTable
-from embedx.settings import Settings
+from embedx.samplers.alias import AliasTable
 from embedx.skipgram.strategies import form_of
 from embedx.text.heldout import CHUNK, n_chunks
 from embedx.text.subsampling import LEFT_OUT, Stream
 from embedx.text.tokenizer import END_OF_SENTENCE
-
-
-class Drawn(AliasSampler):
-    """Draws from the very distribution that it is given."""
-
-    name = "drawn"
-    meaning = "drawn as told"
-
-    def __init__(self, weights):
-        super().__init__(Settings())
-        self.weights = weights
-
-    def probabilities(self, counts):
-        return self.weights
 
 
 class Setup:

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from drawn import Drawn
 from reference_classify import HIDDEN, Line, Probe, Problem, close
 from scipy import stats
 
@@ -12,7 +13,6 @@ from embedx.engine.loading import load_kernel
 from embedx.engine.optimizers import pay_all
 from embedx.kernels.random import stream_key
 from embedx.run.progress import Silent
-from embedx.samplers.alias import AliasSampler
 from embedx.samplers.contract import SLOTS, Paths
 from embedx.samplers.path import Path
 from embedx.samplers.uniform import Uniform
@@ -20,20 +20,6 @@ from embedx.settings import Settings
 
 KINDS = ("dense", "sparse", "hidden")
 REPLACED, COLLAPSED, DISTINCT, PATH = "replaced", "collapsed", "distinct", "path"
-
-
-class Drawn(AliasSampler):
-    """Draws from the very distribution that it is given."""
-
-    name = "drawn"
-    meaning = "drawn as told"
-
-    def __init__(self, weights, *, replacement):
-        super().__init__(Settings(), replacement=replacement)
-        self.weights = weights
-
-    def probabilities(self, counts):
-        return self.weights
 
 
 def sampler_of(sampling, noise, paths):
