@@ -77,12 +77,12 @@ def lines_of_paths(met, nodes, paths):
     return [Line(list(range(len(nodes))), [ones[k] for k in nodes], [zeros[k] for k in nodes], [0] * len(nodes))]
 
 
-def groups_of(pairs, kept, start, stop, share):
+def groups_of(pairs, kept, start, stop, block_size):
     """The pairs (input word, centre word, centre, input) of each block, and its centre words in text order."""
-    if share == 0:
+    if block_size == 0:
         return [([pair], [pair[1]]) for pair in pairs]
     centres = [i for i, (position, *_) in enumerate(kept) if start <= position < stop]
-    blocks = [centres[first : first + share] for first in range(0, len(centres), share)]
+    blocks = [centres[first : first + block_size] for first in range(0, len(centres), block_size)]
     return [([pair for pair in pairs if pair[2] in block], [kept[i][1] for i in block]) for block in blocks]
 
 
@@ -92,11 +92,9 @@ def blocks_of(setup, start, stop):
     kept = setup.kept()
     pairs = reference.pairs_of(kept, start, stop)
     blocks = []
-    for number, (together, words) in enumerate(groups_of(pairs, kept, start, stop, plan.share)):
+    for number, (together, words) in enumerate(groups_of(pairs, kept, start, stop, plan.block_size)):
         centres = list(dict.fromkeys(words))
-        drawn = [
-            int(draw(setup.draws.alias, setup.noise_key, np.uint64(plan.n_draws * number + i))) for i in range(plan.n_draws)
-        ]
+        drawn = [int(draw(setup.alias, setup.noise_key, np.uint64(plan.n_draws * number + i))) for i in range(plan.n_draws)]
         noise = Counter(word for word in drawn if plan.form != SETS or word not in centres)
         if setup.sampler == "path":
             rows = [int(k) for y in centres for k in paths.nodes[paths.offsets[y] : paths.offsets[y + 1]]]

@@ -2,16 +2,19 @@
 
 import numpy as np
 import reference
-from embedx.samplers.draws import new_draws
+from drawn import Drawn
 
+from embedx import samplers
 from embedx.engine import blocks
 from embedx.engine import skipgram as engine
 from embedx.engine.loading import load_kernel
 from embedx.kernels.random import stream_key
 from embedx.kernels.simd import aligned_zeros
 from embedx.run.progress import Silent
-from embedx.skipgram.task import ROWS, form_of
-from embedx.text.heldout import n_chunks
+from embedx.samplers.alias import AliasTable
+from embedx.skipgram.strategies import form_of
+from embedx.text.heldout import CHUNK, n_chunks
+from embedx.text.subsampling import LEFT_OUT, Stream
 from embedx.text.tokenizer import END_OF_SENTENCE
 
 
@@ -19,20 +22,21 @@ class Setup:
     """A corpus of 3 sentences over `n_words` words (and 2 left out), random tables, and one way of forming blocks."""
 
     def __init__(
-        self, objective, *, share=1, draws=4, sampler="unigram", bias=False, optimizer="sgd", seed=0, n_tokens=120, n_words=12,
-        dim=10, window=3, keep_all=False, noise=None,
+        self, objective, *, block_size=1, draws=4, sampler="unigram", bias=False, optimizer="sgd", seed=0, n_tokens=120,
+        n_words=12, dim=10, window=3, keep_all=False, noise=None,
     ):  # fmt: skip
         rng = np.random.default_rng(seed)
-        self.objective, self.sampler, self.dim, self.n_tokens, self.is_loaded = objective, sampler, dim, n_tokens, False
+        self.objective, self.sampler, self.dim, self.n_tokens, self.functions = objective, sampler, dim, n_tokens, None
         tokens = rng.integers(0, n_words + 2, n_tokens).astype(np.int32)
         tokens[[n_tokens // 3, n_tokens // 2]] = END_OF_SENTENCE
-        word = np.full(n_words + 2, blocks.LEFT_OUT, dtype=np.int32)
+        word = np.full(n_words + 2, LEFT_OUT, dtype=np.int32)
         word[2:] = rng.permutation(n_words)
         keep = np.full(n_words + 2, 2**32 - 1, dtype=np.uint32)
         if not keep_all:
             keep[2:7] = rng.integers(2**30, 2**32, 5)[:n_words]
-        objective.prepare(rng.integers(1, 100, n_words))
-        self.stream = blocks.Stream(tokens, word, keep, np.zeros(n_chunks(tokens), dtype=np.uint8))
+        counts = rng.integers(1, 100, n_words)
+        objective.prepare(counts)
+        self.stream = Stream(tokens, word, keep, np.zeros(n_chunks(tokens), dtype=np.uint8))
         self.set_tokens(tokens)
         n_rows, columns = objective.n_rows(n_words), dim + bias
         self.tables = engine.Tables(
@@ -49,17 +53,20 @@ class Setup:
             self.tables.inputs[:, dim] = 1
         if noise is None:
             noise = rng.uniform(0.5, 1.5, n_words) if sampler == "unigram" else np.ones(n_words)
-        n_draws = draws if sampler in ("unigram", "uniform") else 0
-        paths = objective.paths() if sampler == "path" else None
-        self.draws = new_draws(noise, n_draws * noise / noise.sum(), paths)
+        self.drawing = Drawn(noise) if sampler in ("unigram", "uniform") else samplers.make(sampler, {})
+        self.drawing.prepare(counts, paths=objective.paths())
+        n_draws = draws if self.drawing.candidates == "drawn" else 0
+        self.draws = self.drawing.data(n_draws)
+        self.alias = AliasTable(self.draws.values, self.draws.rows)
         self.plan = blocks.Plan(
-            window, share, n_draws, n_rows, ROWS[sampler], form_of(objective), objective.keeps_accidental_hits,
-            objective.uses_log_expected_count, objective.uses_score_gain, dim if bias else -1,
+            window, block_size, n_draws, n_rows, blocks.CANDIDATES[self.drawing.candidates], self.drawing.conditional,
+            form_of(objective), objective.keeps_accidental_hits, objective.uses_log_expected_count, objective.uses_score_gain,
+            dim if bias else -1,
             np.float32(1 if optimizer == "sgd" else dim**-0.5),
         )  # fmt: skip
         self.constants = objective.constants(n_draws or n_rows, n_words)
         self.key, self.noise_key = stream_key(1, 0), stream_key(1, 0, 7)
-        longest = int(np.diff(self.draws.path_offsets).max(initial=1))
+        longest = int(np.diff(self.draws.offsets).max(initial=1))
         self.scratch = engine.new_scratch(self.plan, n_tokens, self.tables.inputs.shape[1], longest, objective.uniforms_width)
 
     def set_tokens(self, tokens):
@@ -73,19 +80,18 @@ class Setup:
             self.tables, self.stream, self.draws, self.constants, self.plan, self.scratch, start, stop, np.float32(lr),
             self.key, self.noise_key,
         )  # fmt: skip
-        if not self.is_loaded:
-            load_kernel(engine.train_stretch, self.objective, arguments, Silent())
-            self.is_loaded = True
-        return engine.train_stretch(self.objective.coefficients, *arguments)
+        if self.functions is None:
+            self.functions = load_kernel(engine.train_stretch, self.objective, self.drawing, arguments, Silent())
+        return engine.train_stretch(*self.functions, *arguments)
 
     def kept(self):
         stream = self.stream
-        held_out = np.repeat(stream.held_out, blocks.CHUNK)
+        held_out = np.repeat(stream.held_out, CHUNK)
         return reference.kept_words(stream.tokens, stream.word, stream.keep, self.plan.window, self.key, held_out)
 
     def n_corpus_words(self, start, stop):
         """How many of tokens[start:stop] are words that may be trained on."""
-        held_out = np.repeat(self.stream.held_out, blocks.CHUNK)
+        held_out = np.repeat(self.stream.held_out, CHUNK)
         return sum(
             token >= 0 and self.stream.word[token] >= 0 and not held_out[start + i]
             for i, token in enumerate(self.stream.tokens[start:stop])

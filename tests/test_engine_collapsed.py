@@ -8,7 +8,6 @@ from skipgram_setup import Setup
 
 from embedx.engine import collapsed as engine
 from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS
-from embedx.engine.loading import load_kernel
 from embedx.kernels.simd import aligned_zeros
 from embedx.objectives import OBJECTIVES
 from embedx.run.progress import Silent
@@ -52,17 +51,12 @@ class Problem:
         )
         objective = OBJECTIVES["softmax"](OBJECTIVES["softmax"].Settings())
         self.workers = engine.Workers(threads)
-        arguments = (objective.coefficients, objective.constants(N, N), self.counts, N, DIM, self.workers)
+        arguments = (objective, objective.constants(N, N), self.counts, N, DIM, self.workers)
         if finder is None:
             self.rows = engine.AllRows(*arguments)
-            load_kernel(engine.answer_all, objective, self.rows.arguments(0, self.rows.z, 0, 0, 0), Silent())
         else:
             self.rows = engine.FoundRows(*arguments, finder(self.workers) if callable(finder) else finder)
-            none = engine.Found(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), 0)
-            like = self.rows.arguments(
-                0, self.inputs, self.outputs, none, 0, 0, 0, INPUTS, self.outputs, np.zeros(threads, dtype=np.int64)
-            )
-            load_kernel(engine.answer_found, objective, like, Silent())
+        self.rows.compile(Silent())
         self.rows.block = block or self.rows.block
         self.rows.refit(self.outputs)
 
@@ -228,8 +222,8 @@ def test_it_is_the_mean_loss_of_the_pairs_that_streaming_meets(tmp_path):
         z = setup.tables.outputs.astype(np.float64) @ setup.tables.inputs[x]
         losses.append(np.log(np.exp(z).sum()) - z[y])
     with cooccurrence.counted(setup.stream, n_words, setup.plan.window, [setup.key], 10**6, home=tmp_path) as counts:
-        rows = engine.AllRows(setup.objective.coefficients, setup.constants, counts, n_words, setup.dim + 1, engine.Workers(2))
-        load_kernel(engine.answer_all, setup.objective, rows.arguments(0, rows.z, 0, 0, 0), Silent())
+        rows = engine.AllRows(setup.objective, setup.constants, counts, n_words, setup.dim + 1, engine.Workers(2))
+        rows.compile(Silent())
         found = engine.evaluate(rows, setup.tables.inputs, setup.tables.outputs, NEITHER)
         assert counts.times.sum() == len(pairs)
     assert found.loss / len(pairs) == pytest.approx(np.mean(losses), rel=1e-5)

@@ -5,7 +5,6 @@ import pytest
 import reference
 from skipgram_setup import Setup
 
-from embedx.engine import blocks
 from embedx.engine import skipgram as engine
 from embedx.kernels.compiled import kernel
 from embedx.kernels.random import stream_key
@@ -16,6 +15,7 @@ from embedx.objectives.ns import NegativeSampling
 from embedx.objectives.ove import OneVsEach
 from embedx.samplers.alias import draw
 from embedx.text.heldout import CHUNK
+from embedx.text.subsampling import LEFT_OUT
 from embedx.text.tokenizer import END_OF_SENTENCE
 
 K, WINDOW = 12, 3
@@ -26,18 +26,18 @@ AR = AugmentReduce(AugmentReduce.Settings())
 
 def assert_trains_as_the_reference(setup, start, stop, lr=0.1):
     """Train on tokens[start:stop] by the kernel and pair by pair; the tables must agree."""
-    share, draws, dim = setup.plan.share, setup.plan.n_draws, setup.dim
+    block_size, draws, dim = setup.plan.block_size, setup.plan.n_draws, setup.dim
     inputs, outputs = (table[:, :dim].astype(np.float64) for table in setup.tables[:2])
     pairs = reference.pairs_of(setup.kept(), start, stop)
     centres = [i for i, (position, *_) in enumerate(setup.kept()) if start <= position < stop]
-    if share == 0:
+    if block_size == 0:
         groups = [[pair] for pair in pairs]
     else:
-        together = [centres[g : g + share] for g in range(0, len(centres), share)]
+        together = [centres[g : g + block_size] for g in range(0, len(centres), block_size)]
         groups = [[pair for pair in pairs if pair[2] in group] for group in together]
     expected = 0.0
     for number, group in enumerate(groups):
-        noise = [int(draw(setup.draws.alias, setup.noise_key, np.uint64(draws * number + i))) for i in range(draws)]
+        noise = [int(draw(setup.alias, setup.noise_key, np.uint64(draws * number + i))) for i in range(draws)]
         expected += reference.ns_update(inputs, outputs, [pair[:2] for pair in group], noise, 4, lr)
     loss, n_pairs, n_words = setup.train(start, stop, lr)
     assert n_pairs == len(pairs)
@@ -47,15 +47,15 @@ def assert_trains_as_the_reference(setup, start, stop, lr=0.1):
     np.testing.assert_allclose(setup.tables.outputs[:, :dim], outputs, atol=1e-5)
 
 
-@pytest.mark.parametrize(("share", "draws"), [(0, 4), (1, 4), (1, 9), (4, 6), (5, 20), (64, 3)])
-def test_negative_sampling_does_to_every_pair_what_the_formula_says(share, draws):
-    assert_trains_as_the_reference(Setup(NS, share=share, draws=draws), 10, 100)
+@pytest.mark.parametrize(("block_size", "draws"), [(0, 4), (1, 4), (1, 9), (4, 6), (5, 20), (64, 3)])
+def test_negative_sampling_does_to_every_pair_what_the_formula_says(block_size, draws):
+    assert_trains_as_the_reference(Setup(NS, block_size=block_size, draws=draws), 10, 100)
 
 
-@pytest.mark.parametrize("share", [17, 20, 40])
-def test_a_short_block_after_longer_ones_remembers_nothing_of_them(share):
+@pytest.mark.parametrize("block_size", [17, 20, 40])
+def test_a_short_block_after_longer_ones_remembers_nothing_of_them(block_size):
     """A worker's memory is used again and again; where a longer block had centres, a shorter one has noise."""
-    setup = Setup(NS, share=share, draws=20)
+    setup = Setup(NS, block_size=block_size, draws=20)
     for stop in range(120, 60, -5):
         assert_trains_as_the_reference(setup, 0, stop, lr=0.001)
 
@@ -63,7 +63,7 @@ def test_a_short_block_after_longer_ones_remembers_nothing_of_them(share):
 @pytest.mark.parametrize("objective", [NS, AR, OVE], ids=["sums", "sets", "pairs"])
 @pytest.mark.parametrize("stretch", [1, 7, 50, 120])
 def test_every_pair_is_seen_once_wherever_the_stretches_are_cut(stretch, objective):
-    setup = Setup(objective, share=3)
+    setup = Setup(objective, block_size=3)
     seen = [setup.train(start, min(start + stretch, 120), lr=0.0)[1:] for start in range(0, 120, stretch)]
     assert sum(pairs for pairs, _ in seen) == len(reference.pairs_of(setup.kept(), 0, 120))
     assert sum(words for _, words in seen) == setup.n_corpus_words(0, 120)
@@ -81,7 +81,7 @@ def test_windows_end_at_sentences():
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_padding_stays_zero(name):
     objective = OBJECTIVES[name](OBJECTIVES[name].Settings())
-    setup = Setup(objective, share=4, draws=7, sampler=objective.samplers[-1])
+    setup = Setup(objective, block_size=4, draws=7, sampler=objective.samplers()[-1])
     setup.train(0, 120, lr=0.01)
     assert setup.tables.inputs[:, : setup.dim].all()
     assert not setup.tables.inputs[:, setup.dim :].any()
@@ -91,9 +91,9 @@ def test_padding_stays_zero(name):
 @pytest.mark.parametrize("objective", [NS, AR, OVE], ids=["sums", "sets", "pairs"])
 def test_a_word_that_is_neither_seen_nor_drawn_keeps_its_vectors(objective):
     word = Setup(objective).stream.word.copy()
-    word[5] = blocks.LEFT_OUT
+    word[5] = LEFT_OUT
     rare = (set(range(K)) - set(word.tolist())).pop()
-    setup = Setup(objective, share=4, noise=np.where(np.arange(K) == rare, 0.0, 1.0))
+    setup = Setup(objective, block_size=4, noise=np.where(np.arange(K) == rare, 0.0, 1.0))
     setup.stream.word[:] = word
     before = setup.tables.inputs.copy(), setup.tables.outputs.copy()
     setup.train(0, 120)
@@ -105,7 +105,7 @@ def test_a_word_that_is_neither_seen_nor_drawn_keeps_its_vectors(objective):
 
 @pytest.mark.parametrize("objective", [NS, AR, OVE], ids=["sums", "sets", "pairs"])
 def test_same_seed_same_bytes(objective):
-    first, second = Setup(objective, share=5), Setup(objective, share=5)
+    first, second = Setup(objective, block_size=5), Setup(objective, block_size=5)
     assert first.train(0, 120) == second.train(0, 120)
     for one, other in zip(first.tables, second.tables, strict=True):
         assert one.tobytes() == other.tobytes()
@@ -118,9 +118,9 @@ def test_subsampling_keeps_the_share_that_it_says():
 
 
 def test_one_engine_serves_every_objective_with_one_signature():
-    Setup(NS, share=2).train(0, 50)
-    Setup(OVE, share=9, draws=5).train(0, 50)
-    Setup(AR, share=9, bias=True, sampler="all", optimizer="adagrad").train(0, 50)
+    Setup(NS, block_size=2).train(0, 50)
+    Setup(OVE, block_size=9, draws=5).train(0, 50)
+    Setup(AR, block_size=9, bias=True, sampler="all", optimizer="adagrad").train(0, 50)
     if hasattr(engine.train_stretch, "overloads"):
         assert len(engine.train_stretch.overloads) == 1
 
@@ -128,16 +128,18 @@ def test_one_engine_serves_every_objective_with_one_signature():
 def test_a_long_run_of_words_left_out_is_walked_through_once():
     """Stretches without a centre return at once, however far the next kept word is."""
     setup = Setup(NS, n_tokens=2000)
-    setup.stream.word[:] = blocks.LEFT_OUT
+    setup.stream.word[:] = LEFT_OUT
     assert [setup.train(start, start + 100)[:3] for start in range(0, 2000, 100)] == [(0.0, 0, 0)] * 20
 
 
 # ---- what is held out
 
 
-def held_out_setup(objective=NS, share=5, **options):
+def held_out_setup(objective=NS, block_size=5, **options):
     """Pieces 1, 3 and 4 of a corpus of 6 are held out; they alone hold the words 6 and up, the others alone those below."""
-    setup = Setup(objective, share=share, n_tokens=5 * CHUNK + 300, noise=np.where(np.arange(K) < 6, 1.0, 0.0), **options)
+    setup = Setup(
+        objective, block_size=block_size, n_tokens=5 * CHUNK + 300, noise=np.where(np.arange(K) < 6, 1.0, 0.0), **options
+    )
     setup.stream.held_out[[1, 3, 4]] = 1
     setup.stream.word[2:] = np.arange(K)
     tokens = np.where(np.repeat(setup.stream.held_out, CHUNK) > 0, 8, 2)[: setup.n_tokens]
@@ -171,7 +173,7 @@ def test_no_window_reaches_across_what_is_held_out(stretch):
     pairs = reference.pairs_of(setup.kept(), start, stop)
     assert sum(pairs for pairs, _ in seen) == len(pairs)
     assert sum(words for _, words in seen) == setup.n_corpus_words(start, stop)
-    setup.stream.word[8:] = blocks.LEFT_OUT
+    setup.stream.word[8:] = LEFT_OUT
     setup.stream.held_out[:] = 0
     assert len(reference.pairs_of(setup.kept(), start, stop)) > len(pairs)  # as it would be without
 
@@ -214,11 +216,11 @@ RECORDERS = {"sums": Recorder("summed"), "sets": Recorder(merges_pairs=True), "p
 
 
 @pytest.mark.parametrize("sampler", ["unigram", "all"])
-@pytest.mark.parametrize("share", [0, 4, 64])
+@pytest.mark.parametrize("block_size", [0, 4, 64])
 @pytest.mark.parametrize("form", RECORDERS)
-def test_random_numbers_for_the_objective_are_fresh_for_every_line(form, share, sampler):
-    found, pairs = RECORDERS[form].given(share=share, sampler=sampler)
-    assert len(found) == pairs if share == 0 else 20 < len(found) < pairs  # pairs of the same words are one line
+def test_random_numbers_for_the_objective_are_fresh_for_every_line(form, block_size, sampler):
+    found, pairs = RECORDERS[form].given(block_size=block_size, sampler=sampler)
+    assert len(found) == pairs if block_size == 0 else 20 < len(found) < pairs  # pairs of the same words are one line
     assert (found > 0).all()
     assert (found < 1).all()
     assert len(np.unique(found)) > 0.99 * found.size  # of 2^23
@@ -227,8 +229,8 @@ def test_random_numbers_for_the_objective_are_fresh_for_every_line(form, share, 
 
 @pytest.mark.parametrize("form", RECORDERS)
 def test_other_stretches_are_given_other_random_numbers(form):
-    first, _ = RECORDERS[form].given(share=4, noise_key=7)
-    second, _ = RECORDERS[form].given(share=4, noise_key=8)
+    first, _ = RECORDERS[form].given(block_size=4, noise_key=7)
+    second, _ = RECORDERS[form].given(block_size=4, noise_key=8)
     assert np.isin(second, first).mean() < 0.01
 
 
@@ -238,7 +240,7 @@ def test_random_numbers_reach_the_objectives_that_need_them(objective, settings)
     objective = OBJECTIVES[objective](OBJECTIVES[objective].Settings(**settings))
     tables = []
     for noise_key in (7, 7, 8):
-        setup = Setup(objective, share=4, sampler="all")
+        setup = Setup(objective, block_size=4, sampler="all")
         setup.noise_key = stream_key(1, 0, noise_key)
         setup.train(0, 60, lr=0.01)
         tables.append(setup.tables.outputs.tobytes())

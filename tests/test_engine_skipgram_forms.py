@@ -34,18 +34,18 @@ def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, stretch=2
         assert setup.tables.n_updates.tolist() == [naive.n_updates[word] for word in range(len(setup.tables.n_updates))]
 
 
-SHARES = pytest.mark.parametrize("share", [0, 1, 4, 5, 17, 64])
+BLOCK_SIZES = pytest.mark.parametrize("block_size", [0, 1, 4, 5, 17, 64])
 
 
-@SHARES
+@BLOCK_SIZES
 @pytest.mark.parametrize("name", ["ns", "nce"])
-def test_sums_count_every_draw_for_every_pair(name, share):
-    setup = Setup(make(name, negatives=4), share=share, draws=max(4, 2 * share))
+def test_sums_count_every_draw_for_every_pair(name, block_size):
+    setup = Setup(make(name, negatives=4), block_size=block_size, draws=max(4, 2 * block_size))
     assert setup.plan.form == SUMS
     assert_trains_as_the_reference(setup)
 
 
-@SHARES
+@BLOCK_SIZES
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
@@ -57,13 +57,13 @@ def test_sums_count_every_draw_for_every_pair(name, share):
         ("sampled-softmax", {"complementary": True}),
     ],
 )
-def test_sets_count_a_draw_once_and_are_certain_of_the_other_centres(name, settings, share):
-    setup = Setup(make(name, **settings), share=share, draws=max(4, share))
+def test_sets_count_a_draw_once_and_are_certain_of_the_other_centres(name, settings, block_size):
+    setup = Setup(make(name, **settings), block_size=block_size, draws=max(4, block_size))
     assert setup.plan.form == SETS
     assert_trains_as_the_reference(setup, lr=0.005)
 
 
-@SHARES
+@BLOCK_SIZES
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
@@ -74,28 +74,28 @@ def test_sets_count_a_draw_once_and_are_certain_of_the_other_centres(name, setti
         ("implicit", {"double_sum": "proposed"}),
     ],
 )
-def test_pairs_meet_the_draws_one_by_one(name, settings, share):
-    setup = Setup(make(name, **settings), share=share, draws=max(4, share))
+def test_pairs_meet_the_draws_one_by_one(name, settings, block_size):
+    setup = Setup(make(name, **settings), block_size=block_size, draws=max(4, block_size))
     assert setup.plan.form == PAIRS
     assert_trains_as_the_reference(setup, lr=0.005)
 
 
-@SHARES
+@BLOCK_SIZES
 @pytest.mark.parametrize("n_words", [2, 12, 71])
-def test_the_turns_of_all_paths_to_the_centres_of_a_block_add_up(n_words, share):
+def test_the_turns_of_all_paths_to_the_centres_of_a_block_add_up(n_words, block_size):
     """With 2 words all paths are one node; with 12 most nodes are shared, and with 71 some are."""
-    assert_trains_as_the_reference(Setup(make("hs"), share=share, sampler="path", n_words=n_words))
+    assert_trains_as_the_reference(Setup(make("hs"), block_size=block_size, sampler="path", n_words=n_words))
 
 
-@pytest.mark.parametrize("share", [0, 5, 64])
+@pytest.mark.parametrize("block_size", [0, 5, 64])
 @pytest.mark.parametrize(
     ("name", "form"),
     [("softmax", SETS), ("ar", SETS), ("implicit", SETS), ("ns", SUMS), ("nce", SUMS), ("ova", PAIRS), ("ove", PAIRS)],
 )
 @pytest.mark.parametrize("n_words", [12, 71, 130])
-def test_all_rows_compete_however_many_there_are(name, form, n_words, share):
+def test_all_rows_compete_however_many_there_are(name, form, n_words, block_size):
     """More than are looked at together, and of neither a whole number of tiles."""
-    setup = Setup(make(name), share=share, sampler="all", n_words=n_words)
+    setup = Setup(make(name), block_size=block_size, sampler="all", n_words=n_words)
     assert setup.plan.form == form
     assert_trains_as_the_reference(setup, lr=0.002)
 
@@ -114,7 +114,7 @@ EVERY_WAY = [
 @pytest.mark.parametrize("dim", [10, 16])
 def test_biases_move_and_the_ones_that_they_meet_stay(name, sampler, dim):
     """At 16 the biases open a vector register of their own."""
-    setup = Setup(make(name), share=5, sampler=sampler, bias=True, dim=dim)
+    setup = Setup(make(name), block_size=5, sampler=sampler, bias=True, dim=dim)
     before = setup.tables.outputs[:, dim].copy()
     assert_trains_as_the_reference(setup, lr=0.005)
     assert (setup.tables.inputs[:, dim] == 1).all()
@@ -124,20 +124,20 @@ def test_biases_move_and_the_ones_that_they_meet_stay(name, sampler, dim):
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
 @pytest.mark.parametrize("bias", [False, True])
 def test_adagrad_divides_the_step_of_a_row_by_what_it_moved_before(name, sampler, bias):
-    setup = Setup(make(name), share=5, sampler=sampler, optimizer="adagrad", bias=bias)
+    setup = Setup(make(name), block_size=5, sampler=sampler, optimizer="adagrad", bias=bias)
     assert_trains_as_the_reference(setup, lr=0.05)
 
 
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
 def test_what_is_kept_of_a_row_lasts_from_stretch_to_stretch(name, sampler):
     """What is kept of the rows does; what is kept of a worker's last block does not: blocks are of all lengths here."""
-    setup = Setup(make(name), share=17, draws=20, sampler=sampler, optimizer="adagrad", n_tokens=400)
+    setup = Setup(make(name), block_size=17, draws=20, sampler=sampler, optimizer="adagrad", n_tokens=400)
     assert_trains_as_the_reference(setup, 0, 400, lr=0.02, stretch=57)
 
 
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
 def test_telling_an_objective_more_than_it_reads_changes_nothing(name, sampler):
-    plain, told = Setup(make(name), share=5, sampler=sampler), Setup(make(name), share=5, sampler=sampler)
+    plain, told = Setup(make(name), block_size=5, sampler=sampler), Setup(make(name), block_size=5, sampler=sampler)
     told.plan = told.plan._replace(uses_log_expected_count=True, uses_score_gain=True)
     assert plain.train(0, 100) == told.train(0, 100)
     np.testing.assert_array_equal(plain.tables.outputs, told.tables.outputs)

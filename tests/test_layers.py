@@ -26,10 +26,6 @@ LAYERS = (
     {"cli"},
 )
 ABOVE_ALL = {"__init__", "__main__"}  # what a user asks the package for, wherever it lies
-# Imports that go up all the same, each as (who imports, what): known, and to be done away with.
-EXCEPTIONS = (
-    ("text.cooccurrence", "engine.blocks"),  # counts the pairs of the words that the engine's `keep_words` keeps
-)
 
 
 def modules():
@@ -75,6 +71,4 @@ def test_imports_go_down():
     elsewhere = {(name, each) for name, each in pairs if name.split(".")[0] != each.split(".")[0]}
     assert len(elsewhere) > 100
     upwards = {(name, each) for name, each in elsewhere if height_of(each) >= height_of(name)}
-    more, gone = upwards - set(EXCEPTIONS), set(EXCEPTIONS) - upwards
-    assert not more, "these imports go up, or beside"
-    assert not gone, "these exceptions are none any more"
+    assert not upwards, "these imports go up, or beside"

@@ -21,6 +21,7 @@ from embedx.objectives.ova import OneVsAll
 from embedx.objectives.ove import OneVsEach
 from embedx.objectives.sampled_softmax import SampledSoftmax, SampledSoftmaxSettings
 from embedx.objectives.softmax import Softmax
+from embedx.samplers import SAMPLERS
 
 N = 7  # candidates
 K = 6  # classes, where outcomes are enumerated
@@ -100,12 +101,12 @@ def examples(objective, n=4, seed=0):
     z = rng.normal(0, 1.5, (n, N))
     label, sample_count = np.zeros((n, N)), np.zeros((n, N))
     for e in range(n):
-        if "path" in objective.samplers:
+        if "path" in objective.candidates:
             depth = rng.integers(1, N)
             label[e, :depth] = rng.integers(0, 2, depth)
             sample_count[e, :depth] = 1 - label[e, :depth]
             continue
-        sample_count[e] = 1 if objective.samplers == ("all",) else rng.choice([0, 1, 1, 2], N)
+        sample_count[e] = 1 if objective.candidates == ("all",) else rng.choice([0, 1, 1, 2], N)
         places = rng.permutation(N)
         sample_count[e, places[3]] = 0
         sample_count[e, places[4]] = 1
@@ -134,7 +135,7 @@ def test_declarations_go_together(objective):
     assert objective.keeps_accidental_hits or objective.positives != "summed"
     assert objective.formula
     assert objective.advice
-    assert set(objective.samplers) <= {"unigram", "uniform", "all", "path", "search"}
+    assert set(objective.samplers()) <= set(SAMPLERS)
 
 
 @each(lambda objective: objective.kind == "gradient")
@@ -379,7 +380,7 @@ def fitted(objective, p, q, n_draws=4):
         for k in range(n_classes):
             way = slice(paths.offsets[k], paths.offsets[k + 1])
             label[k, paths.nodes[way]], sample_count[k, paths.nodes[way]] = paths.bits[way], 1 - paths.bits[way]
-    elif objective.samplers == ("all",):
+    elif objective.candidates == ("all",):
         sample_count = 1 - label
     else:
         sample_count[:], log_expected_count[:] = n_draws * q, np.log(n_draws * q)  # as often as expected

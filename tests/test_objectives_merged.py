@@ -28,7 +28,7 @@ def pairs_of(objective, seed=0, counts=(2, 1, 3)):
     """Scores (N,), a line of the pairs with positives that occur `counts` times, and a line for each pair alone."""
     rng = np.random.default_rng(seed)
     z = rng.normal(0, 1.5, N)
-    if "path" in objective.samplers:
+    if "path" in objective.candidates:
         alone = [path for count in counts for path in [path_of(rng)] * count]
         return z, Line(*(sum(parts) for parts in zip(*alone, strict=True))), alone
     places = rng.permutation(N)
@@ -36,7 +36,7 @@ def pairs_of(objective, seed=0, counts=(2, 1, 3)):
     sample_count = rng.choice([1.0, 2.0], N)
     log_expected_count = np.log(rng.uniform(0.2, 0.8, N)) if objective.uses_log_expected_count else np.zeros(N)
     sample_count[certain], log_expected_count[certain] = 1, 0  # centres that the input does not meet
-    if objective.samplers == ("all",):
+    if objective.candidates == ("all",):
         sample_count[:], log_expected_count[:] = 1, 0
     sample_count[left_out] = log_expected_count[left_out] = 0
     label = np.zeros(N)

@@ -127,7 +127,8 @@ def test_without_replacement_unigram_counts_a_row_once():
     sampler = prepared("unigram", replacement=False)
     assert not sampler.counts_repeats
     q = sampler.noise
-    np.testing.assert_allclose(np.exp(log_expected(sampler, 5, np.arange(8))), 1 - (1 - q) ** 5, rtol=1e-5)
+    for n in (5, 20):  # fewer than there are classes, and more
+        np.testing.assert_allclose(np.exp(log_expected(sampler, n, np.arange(8))), 1 - (1 - q) ** n, rtol=1e-5)
 
 
 # ---- uniform, without replacement

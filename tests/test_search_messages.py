@@ -31,7 +31,14 @@ def problem(seed=0, scale=1.0):
 
 def by_kernel(loss, table, h, rounds, n_scored=N, blocks=BLOCKS, tau=1e-3, threshold=0.0):
     """G and the gradient (N,) that the kernel finds."""
-    options = {"loss": loss, "blocks": blocks, "tau": tau, "query": n_scored / N, "clusters": 5, "threshold": threshold}
+    options = {
+        "loss": loss,
+        "blocks": blocks,
+        "min_coefficient": tau,
+        "scored_fraction": n_scored / N,
+        "clusters": 5,
+        "threshold": threshold,
+    }
     objective = Ldgs(Ldgs.Settings(rescore=False, iterations=rounds, **options))
     search = objective.search(N)._replace(max_gap=1e9)
     index = indexing.build_index(table, N, DIM, search, np.random.default_rng(0))

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import reference
 
-from embedx.engine.blocks import CHUNK, Stream
 from embedx.errors import EmbedxError
 from embedx.kernels.random import stream_key
 from embedx.run.progress import Silent
 from embedx.text import cooccurrence
-from embedx.text.heldout import n_chunks
+from embedx.text.heldout import CHUNK, n_chunks
+from embedx.text.subsampling import Stream
 
 N_WORDS = 9
 WINDOW = 4

@@ -2,6 +2,9 @@
 
 import dataclasses
 import json
+import os
+import signal
+import time
 
 import numpy as np
 import pytest
@@ -20,14 +23,16 @@ WORDS = [f"w{k}" for k in range(40)]
 
 @pytest.fixture
 def stop_after(monkeypatch):
-    """Ends the runs that follow, or with None does not, after so many stretches, as Ctrl-C would."""
+    """Presses Ctrl-C in the runs that follow, or with None does not, after so many stretches."""
 
     original = trainer._Work._take
 
     def taking_at_most(n):
         def take(self):
-            if self.next_step >= n:
-                self.stop = True
+            if self.next_step >= n and not self.stop:
+                os.kill(os.getpid(), signal.SIGINT)
+                while not self.stop:
+                    time.sleep(0.001)
             return original(self)
 
         return take
@@ -119,7 +124,7 @@ def test_what_validation_has_seen_is_part_of_the_state(stop_after):
     stop_after(round(there.tally.words / len(history) / 50) + 1)  # in the second pass
     _, here = label_run("softmax", **options)
     snapshot = here.state.snapshot()
-    assert len(snapshot["history.epochs"]) < len(history)
+    assert len(snapshot["history.epochs"]) == 1
     stop_after(None)
     rest, end = label_run("softmax", snapshot, **options)
     same(rest, whole)

@@ -1,4 +1,4 @@
-"""The trainer alone, with a made-up kernel: what it trains, at which rate, and how it ends."""
+"""The trainer alone, with a made-up strategy: what it trains, at which rate, and how it ends."""
 
 import os
 import signal
@@ -9,9 +9,38 @@ import numpy as np
 import pytest
 
 from embedx.errors import DivergedError
+from embedx.run import trainer
 from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Silent
-from embedx.run.trainer import SCHEDULES, Schedule, Tally, run
+from embedx.run.state import TrainState
+from embedx.run.strategy import Strategy
+from embedx.run.tally import Tally
+from embedx.run.trainer import SCHEDULES, Schedule
+
+
+class Made(Strategy):
+    """A strategy whose stretches are trained by a function (worker, epoch, stretch, rate) -> Tally."""
+
+    def __init__(self, kernel, workers, n_stretches):
+        self.kernel, self.workers, self.n_stretches = kernel, list(workers), n_stretches
+        self.interrupted = threading.Event()
+
+    def compile(self, progress):
+        pass
+
+    def train(self, worker, epoch, stretch, rate):
+        return self.kernel(worker, epoch, stretch, rate)
+
+    def state(self):
+        return TrainState()
+
+    def interrupt(self):
+        self.interrupted.set()
+
+
+def run(kernel, workers, schedule, progress, after_epoch=None):
+    """What becomes of training by a kernel."""
+    return trainer.run(Made(kernel, workers, schedule.n_stretches), schedule, progress, after_epoch)
 
 
 class Recorder:
@@ -268,6 +297,41 @@ def test_ctrl_c_in_a_pause_ends_the_training_with_what_was_done():
     outcome = run(Recorder(), [0, 1], Schedule(0.1, 4, 400, 10), Silent(), after_epoch)
     assert isinstance(outcome.interrupted_by, KeyboardInterrupt)
     assert outcome.epochs == 2
+
+
+EPOCHS, STRETCHES = 3, 4
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("epoch", range(EPOCHS))
+@pytest.mark.parametrize("at", [1, STRETCHES - 1, "told"], ids=["midst", "end", "told"])
+def test_an_epoch_whose_end_was_not_told_before_an_interrupt_is_told_after_going_on(at, epoch, threads):
+    """Whether it came within the epoch, after its last stretch was begun, or while the epoch was being told."""
+    told, pressed = [], []
+
+    def kernel(worker, number, stretch, rate):
+        if (number, stretch) == (epoch, at) and not pressed:
+            pressed.append(True)
+            os.kill(os.getpid(), signal.SIGINT)
+            assert strategy.interrupted.wait(60)
+        return Tally(1.0 + number, 1, 10)
+
+    def after_epoch(number, tally, seconds):
+        if (number, at) == (epoch, "told") and not pressed:
+            pressed.append(True)
+            raise KeyboardInterrupt
+        told.append((number, tally))
+        return False
+
+    schedule = Schedule(0.1, STRETCHES, 10 * STRETCHES, EPOCHS)
+    strategy = Made(kernel, range(threads), STRETCHES)
+    part = trainer.run(strategy, schedule, Silent(), after_epoch)
+    assert isinstance(part.interrupted_by, KeyboardInterrupt)
+    assert [number for number, _ in told] == list(range(epoch))
+    strategy = Made(kernel, range(threads), STRETCHES)
+    whole = trainer.run(strategy, schedule, Silent(), after_epoch, part.state.snapshot())
+    assert told == [(number, Tally(STRETCHES * (1.0 + number), STRETCHES, 10 * STRETCHES)) for number in range(EPOCHS)]
+    assert whole.epochs == EPOCHS
 
 
 def test_an_error_in_a_pause_is_raised_and_one_in_training_prevents_the_pause():

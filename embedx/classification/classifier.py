@@ -91,7 +91,7 @@ class Classifier:
         """log of how often each label is noise, up to a constant, float32 (n_labels,)."""
         sampler = samplers.recorded(self.settings, replacement=self.settings.get("replacement", False))
         sampler.prepare(self.counts, paths=self.objective.paths())
-        return sampler.log_noise(self.objective.negatives)
+        return sampler.log_noise(min(self.objective.negatives, len(self.counts)))  # as many as training draws
 
     def blocks(
         self,

@@ -30,6 +30,7 @@ CacheDir = Annotated[
 ]
 
 
+SCORED_FRACTION = 0.05  # of the labels, by `predict --search`
 UsageError: Any = typer.BadParameter.__mro__[1]  # typer does not name the base of its complaints about what was typed
 
 
@@ -309,16 +310,24 @@ def predict(
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="by default one for each usable core")] = None,
     search: Annotated[bool, typer.Option("--search", help="look through a part of the labels only, by an index")] = False,
     scored_fraction: Annotated[
-        float,
-        typer.Option("--scored-fraction", min=0.0, max=1.0, help="with --search, the fraction of all labels that is scored"),
-    ] = 0.05,
+        float | None,
+        typer.Option(
+            "--scored-fraction",
+            min=0.0,
+            max=1.0,
+            help=f"with --search, the fraction of all labels that is scored  [default: {SCORED_FRACTION}]",
+            show_default=False,
+        ),
+    ] = None,
     query: Annotated[float | None, typer.Option("--query", min=0.0, max=1.0, hidden=True)] = None,
     as_json: Json = False,
 ) -> None:
     """List the likeliest labels of each row: label, probability, label, probability, ..."""
     from embedx.cli import commands
 
-    scored = scored_fraction if query is None else query
+    if scored_fraction is not None and query is not None:
+        raise EmbedxError("--query is the former name of --scored-fraction; give one of them")
+    scored = next((each for each in (scored_fraction, query) if each is not None), SCORED_FRACTION)
     for labels in commands.predict(model, data, top_k, threads, scored if search else None, Reporter(sys.stderr)):
         if as_json:
             print(json.dumps([{"label": label, "probability": probability} for label, probability in labels]))

@@ -129,9 +129,8 @@ def run(
                 reports.tell()
             work.pause()
             if after_epoch is not None and work.error is None:
-                epoch, before = work.epoch, work.before_epoch
-                work.epoch, work.before_epoch = epoch + 1, work.tally
-                work.stop = after_epoch(epoch, work.tally.since(before), work.seconds) or work.stop
+                work.stop = after_epoch(work.epoch, work.tally.since(work.before_epoch), work.seconds) or work.stop
+                work.epoch, work.before_epoch = work.epoch + 1, work.tally  # told now, and not if it was interrupted
     except KeyboardInterrupt as interrupt:
         interrupted_by = interrupt
     finally:

@@ -134,4 +134,4 @@ class AliasSampler(Sampler, abc.ABC):
 
 def drawn_at_all(noise: np.ndarray, n_draws: int) -> np.ndarray:
     """float64 (n_classes,): the probability of each class to be among n_draws draws, at least once."""
-    return np.asarray(-np.expm1(min(n_draws, len(noise)) * np.log1p(-np.minimum(noise, 1 - 1e-12))))
+    return np.asarray(-np.expm1(n_draws * np.log1p(-np.minimum(noise, 1 - 1e-12))))

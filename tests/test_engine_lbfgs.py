@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
 from embedx.classification import task as classify
-from embedx.engine import lbfgs as optimum
+from embedx.engine import lbfgs
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES, find
@@ -47,9 +47,9 @@ def searched(name, features, rows, weights, after=lambda iteration, loss: None, 
     objective = find(name)(find(name).Settings())
     objective.prepare(np.ones(K, dtype=np.int64))
     n_rows = objective.n_rows(K)
-    return optimum.minimise(
+    return lbfgs.minimise(
         objective, features, Labels.of_rows(rows), weights, n_rows=n_rows, has_bias=True, l2=L2, max_iterations=max_iterations,
-        paths=objective.paths() if "path" in objective.samplers else None, tolerance=1e-6, start=np.zeros((D + 1, n_rows)),
+        paths=objective.paths() if "path" in objective.candidates else None, tolerance=1e-6, start=np.zeros((D + 1, n_rows)),
         after=after,
     )  # fmt: skip
 
@@ -153,8 +153,8 @@ def test_blocks_do_not_show(objective, monkeypatch):
     features, _ = points()
     labels = Labels.of_rows(several())
     whole = fitted(features, labels, objective, max_iterations=5)
-    monkeypatch.setattr(optimum, "BLOCK_FLOATS", 7 * D)
-    monkeypatch.setattr(optimum, "LEAST_DENSE_ROWS", 7)
+    monkeypatch.setattr(lbfgs, "BLOCK_FLOATS", 7 * D)
+    monkeypatch.setattr(lbfgs, "LEAST_DENSE_ROWS", 7)
     for same in (features, csr_matrix(features)):
         np.testing.assert_allclose(fitted(same, labels, objective, max_iterations=5)[0], whole[0], atol=1e-5)
 
@@ -171,7 +171,7 @@ def test_the_gradient_is_the_slope_of_the_loss(objective, monkeypatch):
         looked_at.append((difference, value(x)[1] @ along))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(optimum, "minimize", check)
+    monkeypatch.setattr(lbfgs, "minimize", check)
     features, y = points()
     fitted(features, y, objective)
     difference, slope = looked_at[0]

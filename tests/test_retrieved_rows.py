@@ -29,7 +29,7 @@ def few_are_few(monkeypatch):
     monkeypatch.setattr(retrieval, "MIN_ROWS", 1)
 
 
-EVERYTHING = {"query": 1.0, "keep": 1.0, "slack": 1e6, "tau": 1e-30, "warm_up": 0.0}
+EVERYTHING = {"scored_fraction": 1.0, "candidate_fraction": 1.0, "slack": 1e6, "min_coefficient": 1e-30, "warm_up": 0.0}
 
 
 def problem(kind, n=200, n_labels=40, seed=0):
@@ -71,11 +71,19 @@ def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact
 @pytest.mark.parametrize("objective", [Mips, Ldgs])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"loss": "softmax"}, {"threads": 2, "l2": 1e-4}, {"rescore": False, "iterations": 20, "query": 1.0}, {"warm_up": 0.0}],
+    [
+        {},
+        {"loss": "softmax"},
+        {"threads": 2, "l2": 1e-4},
+        {"rescore": False, "iterations": 20, "scored_fraction": 1.0},
+        {"warm_up": 0.0},
+    ],
 )
 def test_digits_are_learned_from_what_is_found(objective, options):
     training, test = digits(400, 200)
-    trained = run(objective, training, **({"query": 0.3, "keep": 1.0, "clusters": 5, "epochs": 10} | options))
+    trained = run(
+        objective, training, **({"scored_fraction": 0.3, "candidate_fraction": 1.0, "clusters": 5, "epochs": 10} | options)
+    )
     assert trained.classifier.evaluate(test)["accuracy"] > 0.75
 
 
@@ -96,9 +104,9 @@ def test_the_search_begins_after_the_warm_up_and_says_so():
 
 def test_the_same_seed_gives_the_same_rows():
     data = problem("hidden")
-    first, second = (run(Ldgs, data, query=0.2).classifier.arrays["output"] for _ in range(2))
+    first, second = (run(Ldgs, data, scored_fraction=0.2).classifier.arrays["output"] for _ in range(2))
     np.testing.assert_array_equal(first, second)
-    assert abs(first - run(Ldgs, data, query=0.2, seed=2).classifier.arrays["output"]).max() > 0
+    assert abs(first - run(Ldgs, data, scored_fraction=0.2, seed=2).classifier.arrays["output"]).max() > 0
 
 
 def test_sparse_features_by_themselves_cannot_be_searched_by():
@@ -117,7 +125,7 @@ def test_sparse_features_by_themselves_cannot_be_searched_by():
 
 
 def test_words_that_find_every_word_learn_what_the_exact_softmax_learns(two_topics):
-    options = {"dim": 8, "epochs": 2, "sample": 0, "threads": 1, "share": 4, "learning_rate": 0.5}
+    options = {"dim": 8, "epochs": 2, "sample": 0, "threads": 1, "block_size": 4, "learning_rate": 0.5}
     exact = embedx.SkipGram("softmax", **options).fit(two_topics).model
     found = embedx.SkipGram("ldgs", **options, **EVERYTHING, loss="softmax", blocks=3, clusters=2).fit(two_topics).model
     np.testing.assert_allclose(found.vectors, exact.vectors, atol=2e-3)
@@ -126,7 +134,7 @@ def test_words_that_find_every_word_learn_what_the_exact_softmax_learns(two_topi
 
 @pytest.mark.parametrize("options", [{}, {"loss": "margin"}, {"threads": 3}, {"bias": "none", "optimizer": "sgd"}])
 def test_words_learn_their_topic_from_what_they_find(two_topics, options):
-    options = {"dim": 16, "epochs": 5, "sample": 0, "query": 0.3, "threads": 1} | options
+    options = {"dim": 16, "epochs": 5, "sample": 0, "scored_fraction": 0.3, "threads": 1} | options
     model = embedx.SkipGram("ldgs", **options).fit(two_topics).model
     assert {word for word, _ in model.most_similar("truck", top_k=3)} <= {"car", "engine", "wheel", "road", "fuel"}
 

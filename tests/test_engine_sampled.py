@@ -4,47 +4,63 @@ import itertools
 
 import numpy as np
 import pytest
-from embedx.samplers.draws import Draws
+from drawn import Drawn
 from reference_classify import HIDDEN, Line, Probe, Problem, close
 from scipy import stats
 
-from embedx.engine import sampled as rows
+from embedx.engine import sampled
 from embedx.engine.loading import load_kernel
 from embedx.engine.optimizers import pay_all
 from embedx.kernels.random import stream_key
 from embedx.run.progress import Silent
-from embedx.samplers.alias import alias_table
-from embedx.samplers.path import Paths
+from embedx.samplers.contract import SLOTS, Paths
+from embedx.samplers.path import Path
+from embedx.samplers.uniform import Uniform
+from embedx.settings import Settings
 
-NO_PATHS = Paths(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
 KINDS = ("dense", "sparse", "hidden")
+REPLACED, COLLAPSED, DISTINCT, PATH = "replaced", "collapsed", "distinct", "path"
+
+
+def sampler_of(sampling, noise, paths):
+    """What chooses rows so, prepared for as many classes as there is noise of."""
+    if sampling == PATH:
+        sampler = Path(Settings())
+    elif sampling == DISTINCT:
+        sampler = Uniform(Settings(), replacement=False)
+    else:
+        sampler = Drawn(noise, replacement=sampling == REPLACED)
+    sampler.prepare(np.ones(len(noise), dtype=np.int64), paths=paths)
+    return sampler
 
 
 class Run:
     """A problem, and a worker that trains it by drawn rows."""
 
     def __init__(
-        self, problem, *, positives="single", sampling=rows.REPLACED, n_draws=4, batch=3, keeps_accidental_hits=False,
-        one_label=False, uses_score_gain=False, uses_log_expected_count=True, sum_over=1.0, noise=None, paths=NO_PATHS,
+        self, problem, *, positives="single", sampling=REPLACED, n_draws=4, batch=3, keeps_accidental_hits=False,
+        one_label=False, uses_score_gain=False, uses_log_expected_count=True, sum_over=1.0, noise=None, paths=None,
         state_width=0, uniforms_width=0, draws=0.2, seed=1,
     ):  # fmt: skip
         self.problem, self.objective = problem, Probe(draws)
         n, n_rows = problem.n, problem.n_rows
         noise = np.linspace(1, 2, n_rows) if noise is None else np.asarray(noise, dtype=np.float64)
         self.noise = noise / noise.sum()
-        self.expected = 1 - (1 - self.noise) ** n_draws if sampling == rows.COLLAPSED else n_draws * self.noise
-        self.draws = Draws(alias_table(noise), np.log(self.expected).astype(np.float32), *paths)
-        self.plan = rows.Plan(
+        self.expected = 1 - (1 - self.noise) ** n_draws if sampling == COLLAPSED else n_draws * self.noise
+        self.sampler = sampler_of(sampling, noise, paths)
+        self.draws = self.sampler.data(n_draws)
+        self.plan = sampled.Plan(
             n_features=problem.x.shape[1], dim=problem.dim, has_bias=problem.has_bias, is_dense=not problem.is_sparse,
-            has_hidden=problem.has_hidden, takes=rows.TAKES[positives], sampling=sampling, n_draws=n_draws, n_classes=n_rows,
+            has_hidden=problem.has_hidden, takes=sampled.TAKES[positives], on_path=sampling == PATH,
+            counts_repeats=self.sampler.counts_repeats, n_draws=n_draws, n_classes=n_rows,
             keeps_accidental_hits=keeps_accidental_hits, uses_log_expected_count=uses_log_expected_count,
             uses_score_gain=uses_score_gain, one_label=one_label, batch_size=min(batch, n), sum_over=sum_over,
         )  # fmt: skip
-        longest = int(np.diff(paths.offsets).max(initial=1))
-        self.scratch = rows.new_scratch(self.plan, problem.examples, n_rows, longest, uniforms_width)
+        longest = int(np.diff(self.draws.offsets).max(initial=1))
+        self.scratch = sampled.new_scratch(self.plan, problem.examples, n_rows, longest, uniforms_width)
         outputs = rows_table(problem)
         n_updates = np.zeros(n if state_width else 1, dtype=np.int64)
-        self.tables = rows.Tables(problem.hidden, outputs, np.zeros((n, state_width), dtype=np.float32), n_updates)
+        self.tables = sampled.Tables(problem.hidden, outputs, np.zeros((n, state_width), dtype=np.float32), n_updates)
         self.key, self.order, self.clock = stream_key(seed, 0), np.random.default_rng(seed).permutation(n), 0.0
 
     def train(self, start, stop, lr=0.1):
@@ -53,8 +69,8 @@ class Run:
             self.tables, self.problem.examples, self.draws, self.objective.constants(), self.problem.optimizer, self.plan,
             self.scratch, self.order, start, stop, np.float32(lr), self.clock, self.key,
         )  # fmt: skip
-        load_kernel(rows.train_stretch, self.objective, arguments, Silent())
-        loss, n_lines, self.clock = rows.train_stretch(self.objective.coefficients, *arguments)
+        functions = load_kernel(sampled.train_stretch, self.objective, self.sampler, arguments, Silent())
+        loss, n_lines, self.clock = sampled.train_stretch(*functions, *arguments)
         return loss, n_lines
 
     def lines(self, n_lines):
@@ -91,9 +107,9 @@ class Run:
 
 
 def rows_table(problem):
-    table = rows.Table(
-        rows.aligned_zeros(problem.n_rows, problem.dim),
-        rows.aligned_zeros(problem.n_rows if problem.optimizer.kind else 0, problem.dim),
+    table = sampled.Table(
+        sampled.aligned_zeros(problem.n_rows, problem.dim),
+        sampled.aligned_zeros(problem.n_rows if problem.optimizer.kind else 0, problem.dim),
         np.zeros(problem.n_rows if problem.optimizer.l2 else 0),
     )
     table.rows[:, : problem.dim] = problem.true_outputs.w
@@ -112,7 +128,7 @@ def test_a_minibatch_does_what_the_formula_says(kind, optimizer, bias):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sampling", [rows.REPLACED, rows.COLLAPSED, rows.DISTINCT], ids=["replaced", "collapsed", "distinct"])
+@pytest.mark.parametrize("sampling", [REPLACED, COLLAPSED, DISTINCT], ids=["replaced", "collapsed", "distinct"])
 @pytest.mark.parametrize(
     ("positives", "keeps_accidental_hits"), [("single", True), ("joint", False), ("joint", True), ("summed", True)],
     ids=["single+hits", "joint", "joint+hits", "summed"],
@@ -131,10 +147,10 @@ TREE = Paths(  # nine ways through eight nodes
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_path_is_met_as_it_stands_in_the_tree(kind):
-    run = Run(Problem(kind), sampling=rows.PATH, paths=TREE, batch=4, draws=1.0)
+    run = Run(Problem(kind), sampling=PATH, paths=TREE, batch=4, draws=1.0)
     run.assert_steps_as_the_reference(epochs=1)
     positive = [label for i in run.order for label in run.problem.labels[i]]
-    run = Run(Problem(kind), sampling=rows.PATH, paths=TREE, batch=100)
+    run = Run(Problem(kind), sampling=PATH, paths=TREE, batch=100)
     for line, label in zip(run.chosen(), positive, strict=True):
         way = slice(TREE.offsets[label], TREE.offsets[label + 1])
         assert line.candidates == [(n, b, 1 - b, 0) for n, b in zip(TREE.nodes[way], TREE.bits[way], strict=True)]
@@ -221,7 +237,7 @@ def test_random_numbers_for_the_objective_are_fresh_for_every_line_and_epoch():
 # ---- random choices are a function of seed, epoch and position
 
 
-@pytest.mark.parametrize("sampling", [rows.REPLACED, rows.COLLAPSED, rows.DISTINCT])
+@pytest.mark.parametrize("sampling", [REPLACED, COLLAPSED, DISTINCT])
 @pytest.mark.parametrize("positives", ["single", "joint"])
 def test_candidates_do_not_depend_on_how_examples_are_grouped(sampling, positives):
     def chosen(batch):
@@ -272,7 +288,7 @@ def draws(labels, n_classes, n_draws, sampling, **how):
 @pytest.mark.parametrize("positives", ["single", "joint"])
 def test_distinct_draws_avoid_the_positives_and_are_uniform(n_draws, positives):
     labels = [7, 2, 4]
-    run, sample_count = draws(labels, 9, n_draws, rows.DISTINCT, positives=positives)
+    run, sample_count = draws(labels, 9, n_draws, DISTINCT, positives=positives)
     avoided = [labels] if positives == "joint" else [[label] for label in labels]
     for i, own in enumerate(avoided):
         mine = sample_count[i :: len(avoided)]
@@ -291,25 +307,25 @@ def test_distinct_draws_avoid_the_positives_and_are_uniform(n_draws, positives):
 
 @pytest.mark.parametrize(("positives", "labels"), [("single", [3]), ("summed", [3, 0])])
 def test_distinct_draws_that_keep_accidental_hits_are_uniform_over_all_rows(positives, labels):
-    _, sample_count = draws(labels, 7, 3, rows.DISTINCT, positives=positives, keeps_accidental_hits=True)
+    _, sample_count = draws(labels, 7, 3, DISTINCT, positives=positives, keeps_accidental_hits=True)
     assert (sample_count.sum(axis=1) == 3 * len(labels)).all()
     assert set(np.unique(sample_count)) == {0, len(labels)}
     assert stats.chisquare(sample_count.sum(axis=0)).pvalue > 1e-3
 
 
 def test_many_distinct_draws_among_more_rows_than_slots_are_distinct_and_uniform():
-    _, sample_count = draws([600], 2 * rows.SLOTS + 76, 200, rows.DISTINCT)
+    _, sample_count = draws([600], 2 * SLOTS + 76, 200, DISTINCT)
     assert not sample_count[:, 600].any()
     assert (sample_count.sum(axis=1) == 200).all()
     assert stats.chisquare(np.delete(sample_count.sum(axis=0), 600)).pvalue > 1e-3
 
 
 def test_all_rows_can_be_drawn_and_no_more():
-    _, sample_count = draws([3], 7, 6, rows.DISTINCT)
+    _, sample_count = draws([3], 7, 6, DISTINCT)
     assert (sample_count == (np.arange(7) != 3)).all()
-    _, sample_count = draws([3], 7, 7, rows.DISTINCT, keeps_accidental_hits=True)
+    _, sample_count = draws([3], 7, 7, DISTINCT, keeps_accidental_hits=True)
     assert (sample_count == 1).all()
-    _, sample_count = draws([0], 1, 1, rows.DISTINCT)  # the only class has no rivals
+    _, sample_count = draws([0], 1, 1, DISTINCT)  # the only class has no rivals
     assert not sample_count.any()
 
 
@@ -319,7 +335,7 @@ NOISE = np.array([10, 1, 4, 0.5, 2, 2, 0.1])
 @pytest.mark.parametrize("keeps_accidental_hits", [True, False], ids=["hits", "no hits"])
 @pytest.mark.parametrize("n_draws", [1, 5, 20])
 def test_draws_with_replacement_add_up_and_follow_the_noise(n_draws, keeps_accidental_hits):
-    run, sample_count = draws([2], 7, n_draws, rows.REPLACED, keeps_accidental_hits=keeps_accidental_hits, noise=NOISE)
+    run, sample_count = draws([2], 7, n_draws, REPLACED, keeps_accidental_hits=keeps_accidental_hits, noise=NOISE)
     if keeps_accidental_hits:
         assert (sample_count.sum(axis=1) == n_draws).all()
     else:
@@ -334,7 +350,7 @@ def test_draws_with_replacement_add_up_and_follow_the_noise(n_draws, keeps_accid
 @pytest.mark.parametrize("n_draws", [1, 5, 20])
 def test_collapsed_draws_appear_as_often_as_the_log_expected_count_says(n_draws):
     """With probability 1 - (1 - q)^m, so that sample_count / e^log_expected_count is 1 on average."""
-    run, sample_count = draws([2], 7, n_draws, rows.COLLAPSED, keeps_accidental_hits=True, noise=NOISE)
+    run, sample_count = draws([2], 7, n_draws, COLLAPSED, keeps_accidental_hits=True, noise=NOISE)
     assert set(np.unique(sample_count)) <= {0, 1}
     for k, expected in enumerate(1 - (1 - run.noise) ** n_draws):
         assert stats.binomtest(int(sample_count[:, k].sum()), MANY, expected).pvalue > 1e-4
@@ -346,11 +362,11 @@ def test_collapsed_draws_appear_as_often_as_the_log_expected_count_says(n_draws)
 
 
 def test_rows_that_share_a_slot_of_the_memory_of_draws_are_told_apart():
-    n_classes = 4 * rows.SLOTS
+    n_classes = 4 * SLOTS
     noise = np.zeros(n_classes)
-    noise[[3, 3 + rows.SLOTS, 3 + 2 * rows.SLOTS, 9]] = 1
+    noise[[3, 3 + SLOTS, 3 + 2 * SLOTS, 9]] = 1
     how = {"positives": "summed", "keeps_accidental_hits": True, "noise": noise + 1e-12}
-    run, sample_count = draws([3, 3 + rows.SLOTS], n_classes, 6, rows.REPLACED, **how)
+    run, sample_count = draws([3, 3 + SLOTS], n_classes, 6, REPLACED, **how)
     assert (sample_count.sum(axis=1) == 12).all()
     assert stats.chisquare(sample_count[:, noise > 0].sum(axis=0) / 2).pvalue > 1e-3
     assert (run.scratch.n_candidates <= 5).all()
@@ -358,7 +374,7 @@ def test_rows_that_share_a_slot_of_the_memory_of_draws_are_told_apart():
 
 def test_one_label_of_an_example_stands_for_all_with_equal_chances():
     for positives in ("single", "joint"):
-        run, _ = draws([5, 0, 3], 6, 2, rows.DISTINCT, positives=positives, one_label=True)
+        run, _ = draws([5, 0, 3], 6, 2, DISTINCT, positives=positives, one_label=True)
         assert (run.scratch.batch.label.sum(axis=1) == 1).all()
         chosen = run.scratch.rows[:, 0]
         counts = [int((chosen == label).sum()) for label in (5, 0, 3)]
@@ -369,5 +385,5 @@ def test_one_label_of_an_example_stands_for_all_with_equal_chances():
 def test_one_signature_serves_them_all():
     for kind in KINDS:
         Run(Problem(kind)).train(0, 4)
-    if hasattr(rows.train_stretch, "overloads"):
-        assert len(rows.train_stretch.overloads) == 1
+    if hasattr(sampled.train_stretch, "overloads"):
+        assert len(sampled.train_stretch.overloads) == 1

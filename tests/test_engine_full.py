@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from reference_classify import FEATURES, HIDDEN, Line, Probe, Problem, close
 
-from embedx.engine import full as columns
-from embedx.engine import full_tiled as tilewise
+from embedx.engine import full, full_tiled
 from embedx.engine.examples import copy_examples, new_feature_scratch, new_groups, room_for
-from embedx.engine.loading import compile_coefficients, load_kernel
+from embedx.engine.loading import compile_function, load_kernel
 from embedx.engine.optimizers import clock_of, new_table, pay_all, step_size
+from embedx.kernels.batch import COEFFICIENTS
 from embedx.objectives.margin import Margin, MarginSettings
 from embedx.run.progress import Silent
 
@@ -25,14 +25,14 @@ class AllRows:
     ):  # fmt: skip
         self.problem, self.objective, self.batch, self.uses_score_gain = problem, objective or Probe(), batch, uses_score_gain
         self.positives, self.keeps_accidental_hits, self.threads = positives, keeps_accidental_hits, threads
-        compile_coefficients(self.objective)
+        compile_function(self.objective.coefficients, COEFFICIENTS)
         constants = self.objective.constants(problem.n_rows, problem.n_rows)
-        self.outputs = new_table(problem.dim, -(-problem.n_rows // columns.TILE) * columns.TILE, problem.optimizer)
+        self.outputs = new_table(problem.dim, -(-problem.n_rows // full.TILE) * full.TILE, problem.optimizer)
         self.outputs.rows[:, : problem.n_rows] = problem.true_outputs.w.T
         state, n_updates = np.zeros((problem.n, state_width), dtype=np.float32), np.zeros(problem.n, dtype=np.int64)
-        self.layer = columns.Layer(problem.hidden, self.outputs, state, n_updates)
+        self.layer = full.Layer(problem.hidden, self.outputs, state, n_updates)
         n_features = FEATURES if problem.is_sparse else 0
-        self.steps = columns.AllRows(
+        self.steps = full.AllRows(
             self.objective.coefficients, self.layer, problem.examples, problem.optimizer, n_rows=problem.n_rows,
             has_bias=problem.has_bias, pairs=positives == "single", sums=positives == "summed",
             keeps_accidental_hits=keeps_accidental_hits, one_label=one_label, uniforms_width=0,
@@ -54,7 +54,7 @@ class AllRows:
         if problem.optimizer.l2:
             pay_all(problem.hidden, HIDDEN, problem.optimizer, self.clock)
             everything = np.arange(problem.dim, dtype=np.int32)
-            columns.pay_features(self.outputs, everything, 0, problem.n_inputs, problem.n_rows, problem.optimizer, self.clock)
+            full.pay_features(self.outputs, everything, 0, problem.n_inputs, problem.n_rows, problem.optimizer, self.clock)
 
     def assert_is_the_truth(self):
         self.pay()
@@ -141,7 +141,7 @@ def trained_by_margin(kind, optimizer, sparse_gradient, **settings):
 def test_columns_that_do_not_move_may_be_left_alone(kind, optimizer, settings, monkeypatch):
     dense = trained_by_margin(kind, optimizer, sparse_gradient=False, **settings)
     if kind != "sparse" and optimizer != "mixture":
-        monkeypatch.setattr(columns, "dense_steps", None)
+        monkeypatch.setattr(full, "dense_steps", None)
     for all_at_once, few in zip(dense, trained_by_margin(kind, optimizer, sparse_gradient=True, **settings), strict=True):
         np.testing.assert_allclose(few, all_at_once, rtol=1e-4, atol=1e-5)
 
@@ -195,24 +195,24 @@ def by_tiles(run, orders, lr, sum_over=1.0, threads=1):
     """Train the parameters of `run` tile by tile, an order of the examples after another."""
     problem, batch = run.problem, run.batch
     n_steps = -(-problem.n // batch)
-    steps = tilewise.Steps(np.zeros(n_steps + 1, dtype=np.int64), np.zeros(n_steps * problem.dim, dtype=np.int32))
+    steps = full_tiled.Steps(np.zeros(n_steps + 1, dtype=np.int64), np.zeros(n_steps * problem.dim, dtype=np.int32))
     groups = new_groups(problem.dim, len(problem.examples.values))
-    scratches = [tilewise.new_scratch(batch, problem.dim, problem.optimizer) for _ in range(threads)]
-    n_tiles = run.outputs.rows.shape[1] // tilewise.WIDTH
+    scratches = [full_tiled.new_scratch(batch, problem.dim, problem.optimizer) for _ in range(threads)]
+    n_tiles = run.outputs.rows.shape[1] // full_tiled.WIDTH
     in_order = room_for(problem.examples, problem.n)
     loss = 0.0
     for order in orders:
         copy_examples(problem.examples, order, 0, problem.n, in_order)
-        tilewise.find_touched(in_order, problem.n, batch, groups, steps)
+        full_tiled.find_touched(in_order, problem.n, batch, groups, steps)
         for w in range(threads):
-            first, last = (n_tiles * edge // threads * tilewise.WIDTH for edge in (w, w + 1))
+            first, last = (n_tiles * edge // threads * full_tiled.WIDTH for edge in (w, w + 1))
             arguments = (
                 in_order, steps, run.outputs, run.objective.constants(), problem.optimizer, scratches[w], problem.n, batch,
                 float(sum_over), problem.dim - 1 if problem.has_bias else -1, problem.n_rows, first, last,
                 run.keeps_accidental_hits, run.positives == "summed", np.float32(lr), float(run.clock),
             )  # fmt: skip
-            load_kernel(tilewise.train_tiles, run.objective, arguments, Silent())
-            loss += tilewise.train_tiles(run.objective.coefficients, *arguments)
+            functions = load_kernel(full_tiled.train_tiles, run.objective, None, arguments, Silent())
+            loss += full_tiled.train_tiles(*functions, *arguments)
         run.clock += n_steps * clock_of(problem.optimizer, np.float32(lr))
     return loss
 
@@ -244,5 +244,5 @@ def test_tile_by_tile_it_comes_to_the_same(positives, hits, optimizer, l2):
 def test_one_signature_serves_them_all():
     for positives in ("joint", "summed"):
         by_tiles(AllRows(Problem("sparse"), positives, keeps_accidental_hits=True), [np.arange(12)], 0.1)
-    if hasattr(tilewise.train_tiles, "overloads"):
-        assert len(tilewise.train_tiles.overloads) == 1
+    if hasattr(full_tiled.train_tiles, "overloads"):
+        assert len(full_tiled.train_tiles.overloads) == 1
