@@ -14,7 +14,7 @@ from embedx.run.progress import Silent
 from embedx.samplers.alias import AliasTable
 from embedx.skipgram.strategies import form_of
 from embedx.text.heldout import CHUNK, n_chunks
-from embedx.text.subsampling import LEFT_OUT, Stream
+from embedx.text.subsampling import LEFT_OUT, TokenStream
 from embedx.text.tokenizer import END_OF_SENTENCE
 
 
@@ -36,10 +36,10 @@ class Setup:
             keep[2:7] = rng.integers(2**30, 2**32, 5)[:n_words]
         counts = rng.integers(1, 100, n_words)
         objective.prepare(counts)
-        self.stream = Stream(tokens, word, keep, np.zeros(n_chunks(tokens), dtype=np.uint8))
+        self.stream = TokenStream(tokens, word, keep, np.zeros(n_chunks(tokens), dtype=np.uint8))
         self.set_tokens(tokens)
         n_rows, columns = objective.n_rows(n_words), dim + bias
-        self.tables = engine.Tables(
+        self.tables = engine.SkipGramTables(
             aligned_zeros(n_words, columns),
             aligned_zeros(n_rows, columns),
             np.zeros(n_words if optimizer == "adagrad" else 0, dtype=np.float32),
@@ -58,7 +58,7 @@ class Setup:
         n_draws = draws if self.drawing.candidates == "drawn" else 0
         self.draws = self.drawing.data(n_draws)
         self.alias = AliasTable(self.draws.values, self.draws.rows)
-        self.plan = blocks.Plan(
+        self.plan = blocks.SkipGramPlan(
             window, block_size, n_draws, n_rows, blocks.CANDIDATES[self.drawing.candidates], self.drawing.conditional,
             form_of(objective), objective.keeps_accidental_hits, objective.uses_log_expected_count, objective.uses_score_gain,
             dim if bias else -1,
@@ -67,7 +67,7 @@ class Setup:
         self.constants = objective.constants(n_draws or n_rows, n_words)
         self.key, self.noise_key = stream_key(1, 0), stream_key(1, 0, 7)
         longest = int(np.diff(self.draws.offsets).max(initial=1))
-        self.scratch = engine.new_scratch(self.plan, n_tokens, self.tables.inputs.shape[1], longest, objective.uniforms_width)
+        self.scratch = engine.new_workspace(self.plan, n_tokens, self.tables.inputs.shape[1], longest, objective.uniforms_width)
 
     def set_tokens(self, tokens):
         """Make `tokens` the corpus, which is read from disk and hence not to be written."""

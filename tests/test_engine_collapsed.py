@@ -31,7 +31,7 @@ class BestRows:
     def find(self, inputs):
         rows = np.argpartition(-(inputs @ self.outputs.T), self.n - 1, axis=1)[:, : self.n].astype(np.int32)
         offsets = np.arange(0, rows.size + 1, self.n, dtype=np.int64)
-        return engine.Found(offsets, np.ascontiguousarray(rows.ravel()), SEARCH_MACS * len(inputs))
+        return engine.Retrieval(offsets, np.ascontiguousarray(rows.ravel()), SEARCH_MACS * len(inputs))
 
 
 class Problem:
@@ -53,9 +53,9 @@ class Problem:
         self.workers = engine.Workers(threads)
         arguments = (objective, objective.constants(N, N), self.counts, N, DIM, self.workers)
         if finder is None:
-            self.rows = engine.AllRows(*arguments)
+            self.rows = engine.FullRows(*arguments)
         else:
-            self.rows = engine.FoundRows(*arguments, finder(self.workers) if callable(finder) else finder)
+            self.rows = engine.RetrievedRows(*arguments, finder(self.workers) if callable(finder) else finder)
         self.rows.compile(Silent())
         self.rows.block = block or self.rows.block
         self.rows.refit(self.outputs)
@@ -139,7 +139,7 @@ def test_an_index_that_is_looked_through_whole_finds_all_rows(blocks):
         from_logsumexp=True,
         message_iterations=0,
     )
-    problem = Problem(2, lambda workers: engine.Searching(everything, N, DIM, 1, workers), block=7)
+    problem = Problem(2, lambda workers: engine.IndexFinder(everything, N, DIM, 1, workers), block=7)
     truth = reference_collapsed.gradients(*problem.truth())
     for side in (INPUTS, OUTPUTS):
         loss, gradient, macs = problem.evaluate(side)
@@ -160,7 +160,7 @@ def test_an_index_finds_the_rows_that_matter_and_fewer_are_looked_at():
         from_logsumexp=True,
         message_iterations=0,
     )
-    problem = Problem(2, lambda workers: engine.Searching(some, N, DIM, 1, workers))
+    problem = Problem(2, lambda workers: engine.IndexFinder(some, N, DIM, 1, workers))
     found = problem.rows.finder.find(problem.inputs)
     competes = problem.dense > 0
     for x in range(N):
@@ -192,7 +192,7 @@ def test_a_row_found_twice_competes_once():
 
     def twice(inputs):
         offsets, rows, macs = find(inputs)
-        return engine.Found(2 * offsets, np.repeat(rows, 2), macs)
+        return engine.Retrieval(2 * offsets, np.repeat(rows, 2), macs)
 
     problem.rows.finder.find = twice
     np.testing.assert_array_equal(problem.evaluate(INPUTS)[1], once[1])
@@ -222,7 +222,7 @@ def test_it_is_the_mean_loss_of_the_pairs_that_streaming_meets(tmp_path):
         z = setup.tables.outputs.astype(np.float64) @ setup.tables.inputs[x]
         losses.append(np.log(np.exp(z).sum()) - z[y])
     with cooccurrence.counted(setup.stream, n_words, setup.plan.window, [setup.key], 10**6, home=tmp_path) as counts:
-        rows = engine.AllRows(setup.objective, setup.constants, counts, n_words, setup.dim + 1, engine.Workers(2))
+        rows = engine.FullRows(setup.objective, setup.constants, counts, n_words, setup.dim + 1, engine.Workers(2))
         rows.compile(Silent())
         found = engine.evaluate(rows, setup.tables.inputs, setup.tables.outputs, NEITHER)
         assert counts.times.sum() == len(pairs)

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from embedx.engine.optimizers import clock_of, new_table, pay_all, step_size
 from reference_classify import FEATURES, HIDDEN, Line, Probe, Problem, close
 
 from embedx.engine import full, full_tiled
-from embedx.engine.examples import copy_examples, new_feature_scratch, new_groups, room_for
+from embedx.engine.examples import copy_examples, memory_for, new_feature_workspace, new_groups
 from embedx.engine.loading import compile_function, load_kernel
-from embedx.engine.optimizers import clock_of, new_table, pay_all, step_size
 from embedx.kernels.batch import COEFFICIENTS
 from embedx.objectives.margin import Margin, MarginSettings
 from embedx.run.progress import Silent
@@ -16,7 +16,7 @@ KINDS = ("dense", "sparse", "hidden")
 POSITIVES = ("single", "joint", "summed")
 
 
-class AllRows:
+class FullSteps:
     """A problem, and what trains it by matrix products."""
 
     def __init__(
@@ -32,12 +32,12 @@ class AllRows:
         state, n_updates = np.zeros((problem.n, state_width), dtype=np.float32), np.zeros(problem.n, dtype=np.int64)
         self.layer = full.Layer(problem.hidden, self.outputs, state, n_updates)
         n_features = FEATURES if problem.is_sparse else 0
-        self.steps = full.AllRows(
+        self.steps = full.FullSteps(
             self.objective.coefficients, self.layer, problem.examples, problem.optimizer, n_rows=problem.n_rows,
             has_bias=problem.has_bias, pairs=positives == "single", sums=positives == "summed",
             keeps_accidental_hits=keeps_accidental_hits, one_label=one_label, uniforms_width=0,
             uses_score_gain=uses_score_gain, sparse_gradient=sparse_gradient, constants=constants,
-            features=new_feature_scratch(problem.examples, n_features, batch, problem.dim), threads=threads,
+            features=new_feature_workspace(problem.examples, n_features, batch, problem.dim), threads=threads,
         )  # fmt: skip
         self.clock = 0.0
 
@@ -103,20 +103,20 @@ def test_a_minibatch_does_what_the_formula_says(kind, optimizer, positives):
             kind, optimizer, all_labelled=optimizer == "mixture"
         )  # whose memory fades for examples without labels
         hits = positives == "summed"
-        AllRows(problem, positives, keeps_accidental_hits=hits, batch=batch).assert_steps_as_the_reference(1)
+        FullSteps(problem, positives, keeps_accidental_hits=hits, batch=batch).assert_steps_as_the_reference(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_bias_and_told_how_far_scores_move(kind):
     for bias in (True, False):
         for positives in ("single", "joint"):
-            AllRows(Problem(kind, bias=bias), positives, uses_score_gain=True).assert_steps_as_the_reference(1)
+            FullSteps(Problem(kind, bias=bias), positives, uses_score_gain=True).assert_steps_as_the_reference(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_accidental_hits_that_are_kept_and_the_sum_over_all_examples(kind):
     for positives in POSITIVES:
-        AllRows(Problem(kind), positives, keeps_accidental_hits=True).assert_steps_as_the_reference(1, lr=0.01, sum_over=12.0)
+        FullSteps(Problem(kind), positives, keeps_accidental_hits=True).assert_steps_as_the_reference(1, lr=0.01, sum_over=12.0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -124,13 +124,13 @@ def test_accidental_hits_that_are_kept_and_the_sum_over_all_examples(kind):
 def test_weight_decay_paid_late_is_weight_decay_at_every_step(kind, optimizer):
     for max_norm in (0.0, 0.9):
         problem = Problem(kind, optimizer, l2=0.3, max_norm=max_norm, all_labelled=True)
-        AllRows(problem, batch=2).assert_steps_as_the_reference()
+        FullSteps(problem, batch=2).assert_steps_as_the_reference()
 
 
 def trained_by_margin(kind, optimizer, sparse_gradient, **settings):
     """Two epochs over few examples of many classes; the losses, the tables and what the optimisers keep."""
     problem = Problem(kind, optimizer, n=20, n_classes=300, labels=[[3 * e, 299 - e] for e in range(20)], **settings)
-    run = AllRows(problem, sparse_gradient=sparse_gradient, objective=Margin(MarginSettings(smoothing=0.1)), threads=2)
+    run = FullSteps(problem, sparse_gradient=sparse_gradient, objective=Margin(MarginSettings(smoothing=0.1)), threads=2)
     losses = [run.train(np.arange(20), begin, begin + 5)[0] for begin in [0, 5, 10, 15] * 2]
     return losses, run.outputs.rows, run.outputs.sums, problem.hidden.rows, problem.hidden.sums
 
@@ -148,7 +148,7 @@ def test_columns_that_do_not_move_may_be_left_alone(kind, optimizer, settings, m
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_where_all_columns_move_after_all_none_is_left_alone(kind):
-    AllRows(Problem(kind), sparse_gradient=True).assert_steps_as_the_reference(1)
+    FullSteps(Problem(kind), sparse_gradient=True).assert_steps_as_the_reference(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -158,7 +158,7 @@ def test_threads_agree(kind, positives):
     for threads in (1, 3):
         problem = Problem(kind, "adagrad", n=40, n_classes=150, l2=0.1)
         hits = positives == "summed"
-        run = AllRows(problem, positives, keeps_accidental_hits=hits, threads=threads, batch=20, state_width=2)
+        run = FullSteps(problem, positives, keeps_accidental_hits=hits, threads=threads, batch=20, state_width=2)
         results = [run.train(np.arange(40), begin, begin + 20) for begin in (0, 20, 0)]
         found.append((results, run.outputs.rows, problem.hidden.rows[:, :HIDDEN], run.layer.state, run.layer.n_updates))
     for one, several in zip(*found, strict=True):
@@ -168,7 +168,7 @@ def test_threads_agree(kind, positives):
 def test_a_state_belongs_to_an_example_and_updates_go_on_being_counted():
     problem = Problem("dense", labels=[[1], [2, 4, 6], [3], []], n=4)
     for threads in (1, 2):
-        run = AllRows(problem, "single", batch=4, state_width=1, threads=threads)
+        run = FullSteps(problem, "single", batch=4, state_width=1, threads=threads)
         for _ in range(2):
             run.train(np.array([3, 1, 0, 2]), 0, 4)
         assert run.layer.state[:, 0].tolist() == [102, 6 + 1500, 102, 0]
@@ -178,7 +178,7 @@ def test_one_label_of_an_example_stands_for_all_with_equal_chances():
     counts = np.zeros(9)
     for positives in POSITIVES:
         problem = Problem("dense", labels=[[5, 0, 3]] * 300, n=300)
-        run = AllRows(problem, positives, keeps_accidental_hits=True, one_label=True, batch=300)
+        run = FullSteps(problem, positives, keeps_accidental_hits=True, one_label=True, batch=300)
         run.steps.constants = np.zeros(1, dtype=np.float32)  # draws weigh nothing: only positives have coefficients
         assert run.train(np.arange(300), 0, 300, lr=0.0)[1] == 300
         z = run.steps.z[:, :9] * 300
@@ -197,9 +197,9 @@ def by_tiles(run, orders, lr, sum_over=1.0, threads=1):
     n_steps = -(-problem.n // batch)
     steps = full_tiled.Steps(np.zeros(n_steps + 1, dtype=np.int64), np.zeros(n_steps * problem.dim, dtype=np.int32))
     groups = new_groups(problem.dim, len(problem.examples.values))
-    scratches = [full_tiled.new_scratch(batch, problem.dim, problem.optimizer) for _ in range(threads)]
+    scratches = [full_tiled.new_workspace(batch, problem.dim, problem.optimizer) for _ in range(threads)]
     n_tiles = run.outputs.rows.shape[1] // full_tiled.WIDTH
-    in_order = room_for(problem.examples, problem.n)
+    in_order = memory_for(problem.examples, problem.n)
     loss = 0.0
     for order in orders:
         copy_examples(problem.examples, order, 0, problem.n, in_order)
@@ -226,7 +226,7 @@ def test_tile_by_tile_it_comes_to_the_same(positives, hits, optimizer, l2):
             Problem("sparse", optimizer, n=30, n_classes=70, bias=bias, l2=l2, all_labelled=optimizer == "mixture")
             for _ in range(2)
         ]
-        at_once, tiled = (AllRows(problem, positives, keeps_accidental_hits=hits, batch=batch) for problem in problems)
+        at_once, tiled = (FullSteps(problem, positives, keeps_accidental_hits=hits, batch=batch) for problem in problems)
         orders = [np.random.default_rng(epoch).permutation(30) for epoch in range(3)]
         expected = 0.0
         for order in orders:
@@ -243,6 +243,6 @@ def test_tile_by_tile_it_comes_to_the_same(positives, hits, optimizer, l2):
 
 def test_one_signature_serves_them_all():
     for positives in ("joint", "summed"):
-        by_tiles(AllRows(Problem("sparse"), positives, keeps_accidental_hits=True), [np.arange(12)], 0.1)
+        by_tiles(FullSteps(Problem("sparse"), positives, keeps_accidental_hits=True), [np.arange(12)], 0.1)
     if hasattr(full_tiled.train_tiles, "overloads"):
         assert len(full_tiled.train_tiles.overloads) == 1

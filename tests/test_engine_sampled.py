@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 from drawn import Drawn
+from embedx.engine.optimizers import pay_all
 from reference_classify import HIDDEN, Line, Probe, Problem, close
 from scipy import stats
 
 from embedx.engine import sampled
 from embedx.engine.loading import load_kernel
-from embedx.engine.optimizers import pay_all
 from embedx.kernels.random import stream_key
 from embedx.run.progress import Silent
 from embedx.samplers.contract import SLOTS, Paths
@@ -49,18 +49,18 @@ class Run:
         self.expected = 1 - (1 - self.noise) ** n_draws if sampling == COLLAPSED else n_draws * self.noise
         self.sampler = sampler_of(sampling, noise, paths)
         self.draws = self.sampler.data(n_draws)
-        self.plan = sampled.Plan(
+        self.plan = sampled.SampledPlan(
             n_features=problem.x.shape[1], dim=problem.dim, has_bias=problem.has_bias, is_dense=not problem.is_sparse,
-            has_hidden=problem.has_hidden, takes=sampled.TAKES[positives], on_path=sampling == PATH,
+            has_hidden=problem.has_hidden, positives=sampled.POSITIVES[positives], on_path=sampling == PATH,
             counts_repeats=self.sampler.counts_repeats, n_draws=n_draws, n_classes=n_rows,
             keeps_accidental_hits=keeps_accidental_hits, uses_log_expected_count=uses_log_expected_count,
             uses_score_gain=uses_score_gain, one_label=one_label, batch_size=min(batch, n), sum_over=sum_over,
         )  # fmt: skip
         longest = int(np.diff(self.draws.offsets).max(initial=1))
-        self.scratch = sampled.new_scratch(self.plan, problem.examples, n_rows, longest, uniforms_width)
+        self.scratch = sampled.new_workspace(self.plan, problem.examples, n_rows, longest, uniforms_width)
         outputs = rows_table(problem)
         n_updates = np.zeros(n if state_width else 1, dtype=np.int64)
-        self.tables = sampled.Tables(problem.hidden, outputs, np.zeros((n, state_width), dtype=np.float32), n_updates)
+        self.tables = sampled.SampledTables(problem.hidden, outputs, np.zeros((n, state_width), dtype=np.float32), n_updates)
         self.key, self.order, self.clock = stream_key(seed, 0), np.random.default_rng(seed).permutation(n), 0.0
 
     def train(self, start, stop, lr=0.1):

@@ -11,7 +11,7 @@ import reference
 
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
-from embedx.evaluation.heldout import Pairs, compare, draw, evaluate, pairs_of, sample_pairs, text_of
+from embedx.evaluation.heldout import HeldOutPairs, compare, draw, evaluate, pairs_of, sample_pairs, text_of
 from embedx.objectives import OBJECTIVES
 from embedx.settings import TextSettings, VocabularySettings
 from embedx.skipgram.task import SkipGramSettings
@@ -42,7 +42,7 @@ def words_model(objective="softmax", n=30, dim=4, seed=1, **settings):
 def random_pairs(n, n_words=30, seed=2, n_groups=20):
     rng = np.random.default_rng(seed)
     inputs, targets = rng.integers(0, n_words, (2, n)).astype(np.int32)
-    return Pairs(inputs, targets, np.sort(rng.integers(0, n_groups, n)))
+    return HeldOutPairs(inputs, targets, np.sort(rng.integers(0, n_groups, n)))
 
 
 NO_PAIRS = random_pairs(0)
@@ -243,8 +243,8 @@ def test_the_temperature_undoes_what_multiplied_the_scores(by):
     rng = np.random.default_rng(4)
     inputs = rng.integers(0, 30, 30_000).astype(np.int32)
     noise = rng.gumbel(size=(30_000, 30))
-    pairs = Pairs(inputs, (scores(true, inputs) + noise).argmax(axis=1).astype(np.int32), np.arange(30_000) // 10)
-    scored, calibration = (Pairs(*(each[part] for each in pairs)) for part in (slice(10_000), slice(10_000, None)))
+    pairs = HeldOutPairs(inputs, (scores(true, inputs) + noise).argmax(axis=1).astype(np.int32), np.arange(30_000) // 10)
+    scored, calibration = (HeldOutPairs(*(each[part] for each in pairs)) for part in (slice(10_000), slice(10_000, None)))
     right, found = evaluate(true, scored, calibration), evaluate(wrong, scored, calibration)
     assert found.temperature == pytest.approx(by, rel=0.03)
     assert right.temperature == pytest.approx(1, rel=0.03)

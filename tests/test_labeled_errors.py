@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix, save_npz
 
 from embedx.errors import EmbedxError
-from embedx.labeled.read import Known, read, read_names
+from embedx.labeled.read import DataSchema, read, read_names
 
-SPARSE_LIKE = Known(3, 2)
-NAMED_LIKE = Known(3, 2, ["a", "b"], by_name=True, first_feature=1)
-WORDS_LIKE = Known(2, 1, ["a"], ["x", "y"], by_name=True)
+SPARSE_LIKE = DataSchema(3, 2)
+NAMED_LIKE = DataSchema(3, 2, ["a", "b"], by_name=True, first_feature=1)
+WORDS_LIKE = DataSchema(2, 1, ["a"], ["x", "y"], by_name=True)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from scipy.sparse import csc_matrix, csr_matrix, save_npz
 
 from embedx.errors import EmbedxError
 from embedx.labeled.files import Lines, source_of
-from embedx.labeled.read import Known, read, read_label_names, read_names, read_training, with_names
+from embedx.labeled.read import DataSchema, read, read_label_names, read_names, read_training, with_names
 from embedx.run.progress import Silent
 
 PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.ZstdCompressor().compress}
@@ -259,7 +259,7 @@ def test_libsvm_test_data_follow_the_training_data(write):
 def test_libsvm_without_labels_is_data_to_predict_but_not_to_train(write):
     file = write("1:1 2:1\n 2:2\n")
     assert label_rows(read(file)) == [[], []]
-    assert read(file, like=Known(3, 2, first_feature=1)).features.toarray().tolist() == [[1, 1, 0], [0, 2, 0]]
+    assert read(file, like=DataSchema(3, 2, first_feature=1)).features.toarray().tolist() == [[1, 1, 0], [0, 2, 0]]
     with pytest.raises(EmbedxError, match=r"train.txt: no row has a label; name the file of the labels with --train-labels"):
         read_training(file)
 

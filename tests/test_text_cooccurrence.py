@@ -11,7 +11,7 @@ from embedx.kernels.random import stream_key
 from embedx.run.progress import Silent
 from embedx.text import cooccurrence
 from embedx.text.heldout import CHUNK, n_chunks
-from embedx.text.subsampling import Stream
+from embedx.text.subsampling import TokenStream
 
 N_WORDS = 9
 WINDOW = 4
@@ -30,7 +30,7 @@ def stream():
     keep[1:5] = 2**31
     held_out = np.zeros(n_chunks(tokens), dtype=np.uint8)
     held_out[1] = 1
-    return Stream(tokens, word, keep, held_out)
+    return TokenStream(tokens, word, keep, held_out)
 
 
 def naive(stream, keys):
