@@ -101,13 +101,13 @@ def test_a_search_that_finds_all_rows_is_exact(two_topics):
     assert found[0]["macs"] > exact[0]["macs"]  # by the search itself
 
 
-@pytest.mark.parametrize("objective", [name for name, each in OBJECTIVES.items() if "search" in each.samplers])
+@pytest.mark.parametrize("objective", [name for name, each in OBJECTIVES.items() if "search" in each.samplers()])
 def test_rows_that_are_found_will_do(two_topics, objective):
-    found = fit(two_topics, objective=objective, query=0.5)
+    found = fit(two_topics, objective=objective, scored_fraction=0.5)
     told = [each["objective"] for each in found.vectors.facts["history"]]
     assert all(a > b for a, b in itertools.pairwise(told))
     assert {word for word, _ in found.vectors.most_similar("cat", top_k=3)} <= {"dog", "purr", "fur", "paw", "tail"}
-    assert found.vectors.settings["query"] == 0.5
+    assert found.vectors.settings["scored_fraction"] == 0.5
     assert found.vectors.settings["loss"] == "softmax"
 
 
@@ -205,7 +205,7 @@ def test_a_budget_too_small_for_anything_is_told(home, two_topics):
     ("options", "message"),
     [
         (["--collapsed"], "--collapsed does not apply to --objective ns; taken by softmax"),
-        (["--collapsed", "--objective", "softmax", "--share", "3"], "--share does not apply with --collapsed"),
+        (["--collapsed", "--objective", "softmax", "--block-size", "3"], "--block-size does not apply with --collapsed"),
         (["--collapsed", "--objective", "softmax", "--negatives", "3"], "--negatives does not apply to --objective softmax"),
         (["--collapsed", "--objective", "softmax", "--count-memory", "0"], "--count-memory 0.0: must be above 0"),
         (["--collapsed", "--objective", "mips", "--warm-up", "1"], "--warm-up does not apply with --collapsed"),

@@ -28,7 +28,7 @@ from embedx.objectives import OBJECTIVES
 
 
 def goes_by_steps(candidate):
-    return candidate.optimizer is not None or OBJECTIVES[candidate.objective].samplers[0] != "all"
+    return candidate.optimizer is not None or OBJECTIVES[candidate.objective].samplers()[0] != "all"
 
 
 def expected_failures(candidate):

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 import os
 import re
 import shlex
@@ -21,7 +22,7 @@ from embedx.skipgram import task as skipgram
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
-OWN_OBJECTIVE = "## Adding an objective"
+OWN_OBJECTIVE, OWN_SAMPLER = "## Adding an objective", "## Adding a sampler"
 
 
 def commands():
@@ -39,7 +40,7 @@ def test_every_command_of_the_readme_is_understood(words):
     while getattr(command, "commands", None):
         words = words[1:]
         command = command.commands[words[1]]
-    known = {name for parameter in command.params for name in parameter.opts}
+    known = {name for parameter in command.params if not parameter.hidden for name in parameter.opts}
     assert {word for word in words if word.startswith("--")} <= known
 
 
@@ -99,39 +100,87 @@ def test_the_table_of_objectives_is_the_registry():
     assert markdown_table() in README, "paste what `embedx.objectives.markdown_table()` gives"
 
 
-def test_the_worked_example_of_an_objective_is_one_file_and_one_line(two_topics, tmp_path):
-    file, line = re.findall(r"```(?:python|text)\n(.*?)```", README.split(OWN_OBJECTIVE)[1], re.DOTALL)
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory):
+    """Runs a module in a copy of the package with the worked examples, each one file and one line; tells what it prints."""
+    folder = tmp_path_factory.mktemp("extended")
     for name in ("embedx", "tests"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    objectives = tmp_path / "embedx" / "objectives"
-    (objectives / "hinge.py").write_text(file)
-    registry = (objectives / "__init__.py").read_text()
-    last = '    "ar_logistic.AugmentReduceLogistic",\n'
-    assert last in registry
-    (objectives / "__init__.py").write_text(registry.replace(last, last + line))
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    for title, file, last in (
+        (OWN_OBJECTIVE, "objectives/hinge.py", '    "ar_logistic.AugmentReduceLogistic",\n'),
+        (OWN_SAMPLER, "samplers/log_uniform.py", '    "path.Path",\n'),
+    ):
+        section = README.split(title)[1].split("\n## ")[0]
+        assert f"all of `embedx/{file}`" in section
+        text, line = re.findall(r"```(?:python|text)\n(.*?)```", section, re.DOTALL)
+        (folder / "embedx" / file).write_text(text)
+        registry = (folder / "embedx" / file).with_name("__init__.py")
+        before = registry.read_text()
+        assert before.count(last) == 1
+        registry.write_text(before.replace(last, last + line))
 
     def run(*words):
-        environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-        done = subprocess.run([sys.executable, "-m", *words], env=environment, cwd=tmp_path, capture_output=True, text=True)
+        environment = os.environ | {"PYTHONPATH": str(folder)}
+        module = () if words[0] == "-c" else ("-m",)
+        done = subprocess.run([sys.executable, *module, *words], env=environment, cwd=folder, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    assert "\nhinge " in run("embedx", "objectives")
-    trained = ["--dim", "8", "--epochs", "20", "--threads", "1", "--cache-dir", "tokens", "--output", "words"]
-    run("embedx", "train", str(two_topics), "--objective", "hinge", *trained)
-    nearest = {row.split("\t")[1] for row in run("embedx", "nn", "words", "cat", "--top-k", "4").splitlines()}
+    return run
+
+
+def assert_learns_words(run, corpus, output, *options):
+    """Train on the two topics and look at the words nearest to one of them; what `embedx train --json` tells."""
+    how = ["--dim", "8", "--epochs", "20", "--threads", "1", "--cache-dir", "tokens", "--output", output, "--json"]
+    told = json.loads(run("embedx", "train", str(corpus), *options, *how))
+    nearest = {row.split("\t")[1] for row in run("embedx", "nn", output, "cat", "--top-k", "4").splitlines()}
     assert nearest <= {"dog", "purr", "fur", "paw", "tail"}
-    classified = json.loads(run("embedx", "classify", "digits", "--objective", "hinge", "--json"))
+    return told
+
+
+def test_the_worked_example_of_an_objective_is_one_file_and_one_line(extended, two_topics):
+    assert "\nhinge " in extended("embedx", "objectives")
+    assert_learns_words(extended, two_topics, "of-hinge", "--objective", "hinge")
+    classified = json.loads(extended("embedx", "classify", "digits", "--objective", "hinge", "--json"))
     assert classified["test"]["accuracy"] > 0.8
-    told = run("pytest", "tests/test_objectives.py", "-k", "hinge", "-p", "no:cacheprovider")
+    told = extended("pytest", "tests/test_objectives.py", "-k", "hinge", "-p", "no:cacheprovider")
     assert re.search(r"[1-9]\d* passed", told)
+
+
+def test_the_worked_example_of_a_sampler_is_one_file_and_one_line(extended, two_topics):
+    for command in ("train", "classify"):
+        told = " ".join(extended("embedx", command, "--help").split())
+        assert "`log-uniform` drawn by the rank of their count" in told
+    trained = assert_learns_words(extended, two_topics, "of-ranks", "--objective", "ove", "--sampler", "log-uniform")
+    assert trained["settings"]["sampler"] == "log-uniform"
+    options = ["--sampler", "log-uniform", "--json"]
+    classified = json.loads(extended("embedx", "classify", "digits", "--objective", "ar", *options))
+    assert classified["settings"]["sampler"] == "log-uniform"
+    assert classified["test"]["accuracy"] > 0.8
+    told = extended("pytest", "tests/test_samplers.py", "-k", "log-uniform", "-p", "no:cacheprovider")
+    assert int(re.search(r"(\d+) passed", told)[1]) >= 8
+
+
+def test_log_uniform_noise_is_that_of_the_formula(extended):
+    probe = (
+        "import numpy as np\n"
+        "from embedx.samplers import recorded\n"
+        "sampler = recorded({'sampler': 'log-uniform'}, replacement=True)\n"
+        "sampler.prepare(np.array([5, 90, 5, 700]))\n"
+        "print([sampler.noise.tolist(), np.exp(sampler.log_noise(2)).tolist()])\n"
+    )
+    noise, of_predictions = ast.literal_eval(extended("-c", probe))
+    by_rank = [(math.log(r + 2) - math.log(r + 1)) / math.log(5) for r in range(4)]
+    expected = [by_rank[r] for r in (2, 1, 3, 0)]
+    assert noise == pytest.approx(expected)
+    assert of_predictions == pytest.approx(expected, rel=1e-5)
 
 
 def test_defaults_named_in_the_readme_are_the_defaults():
     defaults = {name: skipgram.chosen(objective, {})[0] for name, objective in OBJECTIVES.items()}
-    first, *others = sorted({each.share for each in defaults.values()})
-    assert f"`--share` {first} (or {', '.join(map(str, others))}) " in README
+    first, *others = sorted({each.block_size for each in defaults.values()})
+    assert f"`--block-size` {first} (or {', '.join(map(str, others))}) " in README
     *rates, last = sorted({each.learning_rate for each in defaults.values() if each.optimizer == "adagrad"})
     own = next(each.learning_rate for each in defaults.values() if each.optimizer == "sgd")
     row = next(line for line in README.splitlines() if line.startswith("| `--learning-rate` |"))

@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_sixteen_threads_learn_what_one_learns(two_topics):
 
 
 @pytest.mark.parametrize(
-    "options", [{"share": 0}, {"share": 1}, {"share": 8, "draws": 3}, {"sampler": "uniform"}, {"window": 1}]
+    "options", [{"block_size": 0}, {"block_size": 1}, {"block_size": 8, "draws": 3}, {"sampler": "uniform"}, {"window": 1}]
 )
 def test_every_way_of_sampling_learns_the_topics(two_topics, options):
     model = embedx.SkipGram(**({"dim": 16, "epochs": 4, "sample": 0} | options)).fit(two_topics).model
@@ -79,7 +80,7 @@ def test_every_way_of_sampling_learns_the_topics(two_topics, options):
 
 @pytest.mark.parametrize(
     "options",
-    [{"window": 10, "negatives": 15}, {"share": 64}, {"dim": 300}, {"sample": 1e-3, "epochs": 50}, {"negatives": 50}],
+    [{"window": 10, "negatives": 15}, {"block_size": 64}, {"dim": 300}, {"sample": 1e-3, "epochs": 50}, {"negatives": 50}],
 )
 def test_a_tiny_vocabulary_does_not_diverge(two_topics, options):
     model = embedx.SkipGram(**({"epochs": 3, "sample": 0} | options)).fit(two_topics).model
@@ -101,13 +102,14 @@ def test_tokens_may_hold_spaces(tmp_path):
     assert set(embedx.load(fitted.save(tmp_path / "odd")).words) == {"New York", "is\ta", "city\n"}
 
 
-@pytest.mark.parametrize("options", [{"share": 64, "window": 30}, {"negatives": 2000}, {"share": 0}])
+@pytest.mark.parametrize("options", [{"block_size": 64, "window": 30}, {"negatives": 2000}, {"block_size": 0}])
 def test_what_the_defaults_resolve_to_is_within_range(options):
     fitted = embedx.SkipGram(min_count=1, epochs=1, **options)
-    counts = np.ones(100_000)
+    counts = np.ones(100_000, dtype=np.int64)
     settings = skipgram.suited(fitted.settings, fitted.objective)
-    used = skipgram.resolved(settings, fitted.objective, counts, counts / counts.sum(), Silent())
-    assert used.share == fitted.settings.share
+    sampler, _ = skipgram.new_samplers(fitted.objective, settings, {}, counts)
+    used = skipgram.resolved(settings, fitted.objective, sampler, counts, Silent())
+    assert used.block_size == fitted.settings.block_size
     assert 1 <= used.draws <= 1024
     assert used.threads >= 1
 
@@ -115,6 +117,12 @@ def test_what_the_defaults_resolve_to_is_within_range(options):
 def test_a_model_records_the_settings_as_used(fitted):
     assert fitted.model.settings["draws"] == 32
     assert fitted.model.settings["threads"] == 1
+
+
+def test_what_was_fitted_can_be_pickled(fitted):
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.model.vectors, fitted.model.vectors)
+    assert again.outcome.final_loss == fitted.outcome.final_loss
 
 
 def test_an_unknown_setting_is_told_with_those_that_exist():

@@ -13,7 +13,7 @@ from embedx.run.progress import Reporter
 from embedx.skipgram import task as skipgram
 from embedx.text.heldout import CHUNK, hold_out
 
-EVERY_WAY = [(name, sampler) for name, objective in OBJECTIVES.items() for sampler in objective.samplers]
+EVERY_WAY = [(name, sampler) for name, objective in OBJECTIVES.items() for sampler in objective.samplers()]
 # Those whose probabilities are no softmax of the scores and no turns of a tree: their initial biases are of the right order.
 OTHER_LINKS = ("ova", "ar-probit", "ar-logistic")
 CARS, CATS = {"car", "truck", "engine", "wheel", "road", "fuel"}, {"cat", "dog", "purr", "fur", "paw", "tail"}
@@ -38,7 +38,7 @@ def test_every_objective_learns_the_topics_with_every_sampler(two_topics, object
 
 
 @pytest.mark.parametrize(
-    "options", [{"bias": "zero"}, {"bias": "none"}, {"optimizer": "sgd", "learning_rate": 0.01}, {"share": 0}]
+    "options", [{"bias": "zero"}, {"bias": "none"}, {"optimizer": "sgd", "learning_rate": 0.01}, {"block_size": 0}]
 )
 @pytest.mark.parametrize("objective", ["ns", "ar", "ove", "hs", "softmax"])
 def test_every_way_of_training_learns_the_topics(two_topics, objective, options):
@@ -69,8 +69,8 @@ def test_an_objectives_own_defaults_are_settings(name):
 
 
 def test_what_is_typed_goes_before_what_suits_an_objective():
-    settings, made = skipgram.chosen(OBJECTIVES["ar"], {"share": 3, "negatives": 7})
-    assert (settings.share, made.negatives) == (3, 7)
+    settings, made = skipgram.chosen(OBJECTIVES["ar"], {"block_size": 3, "negatives": 7})
+    assert (settings.block_size, made.negatives) == (3, 7)
 
 
 def test_a_rate_that_suits_one_optimizer_is_not_used_with_another(two_topics):

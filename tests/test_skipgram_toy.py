@@ -17,7 +17,7 @@ from test_objectives import answer
 from embedx.engine.blocks import SUMS
 from embedx.kernels.random import stream_key
 from embedx.objectives import OBJECTIVES
-from embedx.skipgram.task import form_of
+from embedx.skipgram.strategies import form_of
 
 STRETCH = 60  # tokens: one block, so that inputs do not move within
 
@@ -86,9 +86,9 @@ def optimum(task, objective):
 def trained(task, objective, rate, epochs, settle=300, draws=40):
     """The setup after training at steps that fall as rate / (1 + blocks / settle), its inputs held where they were."""
     n, columns = task.inputs.shape
-    sampler = "uniform" if "uniform" in objective.samplers else "all"
+    sampler = "uniform" if "uniform" in objective.samplers() else "all"
     setup = Setup(
-        objective, share=64, draws=draws, sampler=sampler, bias=True, n_words=n, dim=columns - 1, window=1,
+        objective, block_size=64, draws=draws, sampler=sampler, bias=True, n_words=n, dim=columns - 1, window=1,
         n_tokens=len(task.tokens), keep_all=True,
     )  # fmt: skip
     setup.set_tokens(task.tokens)

@@ -218,7 +218,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not data.is_sparse:  # the table is no larger than the data's own; sums over features then hold in any order
             self.classifier_.arrays = {name: np.asarray(a, dtype=np.float64) for name, a in self.classifier_.arrays.items()}
         self.classifier_.parameters_changed()
-        self._trained = trained
+        self._trained = dataclasses.replace(trained, outcome=trained.outcome.without_state())
         self.n_iter_ += round(trained.outcome.epochs)
         if trained.outcome.interrupted_by is not None:
             raise trained.outcome.interrupted_by

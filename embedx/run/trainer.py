@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 from embedx.errors import DivergedError
@@ -31,6 +31,10 @@ class Outcome:
     final_loss: float | None  # and over the last
     interrupted_by: BaseException | None = None  # the KeyboardInterrupt that ended it early, if one did
     state: TrainState = field(default_factory=TrainState)  # with which another run can go on from here
+
+    def without_state(self) -> "Outcome":
+        """The same, to be kept or pickled: the state holds on to all memory of the run, and is of functions."""
+        return replace(self, state=TrainState())
 
 
 SCHEDULES = ("linear", "constant", "inverse-sqrt", "inverse")

@@ -1,4 +1,4 @@
-"""Which output rows compete with the positives: the registry of samplers, one line each; `contract` says what a sampler is."""
+"""Which output rows compete with the positives. The registry of samplers, one line each; `contract` says what a sampler is."""
 
 import importlib
 from collections.abc import Iterable, Mapping

@@ -409,7 +409,7 @@ class SkipGram:
             corpora, self.objective, self.settings, sampler_options=self.sampler_options, text=self.text,
             vocabulary=self.vocabulary, cache_dir=self.cache_dir,
         )  # fmt: skip
-        self.model, self.outcome = trained.vectors, trained.outcome
+        self.model, self.outcome = trained.vectors, trained.outcome.without_state()
         if self.outcome.interrupted_by is not None:
             raise self.outcome.interrupted_by
         return self
