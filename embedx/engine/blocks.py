@@ -1,16 +1,25 @@
-"""Blocks of skip-gram: from a stretch of token ids to the rows that meet, without leaving compiled code.
+"""Blocks of skip-gram: from a stretch of kept words to the rows that are trained together, within compiled code.
 
-A block is `block_size` consecutive kept words (the centres), their context on both sides, and what competes with the centres:
+A block is `block_size` consecutive kept words (the centres), their context on both sides, and noise words:
 
-    inputs      x_0 .. x_(n_inputs-1)                       rows of the inputs: the centres and their context
-    candidates  y_0 .. y_(n_centres-1), then noise          rows of the outputs: the distinct centres, the distinct words drawn
-    label[j, k]  how often x_j lies in the window of y_k    the pairs
+    inputs      x_0 .. x_(n_inputs-1)                       rows of the inputs: centre and context positions, repeats kept
+    candidates  y_0 .. y_(n_centres-1), then noise          rows of the outputs: the distinct centres, the distinct noise words;
+                                                            a noise word may equal a centre, unless the form is INPUT_SETS
+    label[j, k]  how often x_j lies in the window of y_k    the number of pairs
 
-With a tree the candidates are the distinct nodes on the paths to the centres; label[j, k] counts x_j's pairs that turn to 1 at
-node k and against[j, k] those that turn to 0. Where all rows compete the candidates are the centres alone; so they are
-where rows are found, until those join (`skipgram_retrieved`).
+With a tree the candidates are the distinct nodes on the paths to the centres; label[j, k] counts the pairs of x_j whose bit at
+node k is 1, bit_zero_count[j, k] those whose bit is 0. If all rows compete the candidates are the centres alone; retrieved rows
+are appended later (`skipgram_retrieved`).
 
-`block_size` = 0 draws noise afresh for every pair: a block is then one input and one centre, as in word2vec.c.
+How an objective gets the pairs of a block (`SkipGramPlan.form`, chosen in `embedx.skipgram.strategies`):
+
+    form         rows of the batch                                                                    condition
+    INPUT_SUMS   one for each input; noise counts once for each of its pairs                          positives "summed"
+    INPUT_SETS   one for each input; noise counts once, the block's other centres compete with        `merges_pairs` or
+                 sample_count 1 and log_expected_count 0. With a tree, the bits of all its pairs      `pairs_as_set`
+    PAIRS        one for each pair: its positive and the noise                                        otherwise
+
+`block_size` = 0 draws noise for each pair separately: a block is then one input and one centre, as in word2vec.c.
 """
 
 from typing import NamedTuple
@@ -22,11 +31,12 @@ from embedx.kernels.gemm import TILE
 from embedx.kernels.simd import LANES, store, zeros
 from embedx.optimizers.contract import UpdateRule
 
-LOOP = 2 * LANES  # scores are padded to this: what LLVM takes in one turn of a vectorised loop, so that none is left over
-SLOTS = 512
+SCORE_PADDING = 2 * LANES  # the unrolled vector width of LLVM's loops over scores, so that none has a scalar remainder
+FILTER_SIZE = 512  # slots of the filter that tells whether a row may have been seen in this block
+N_INPUTS, N_CENTRES, N_NOISE, N_PAIRS = 0, 1, 2, 3  # places in `Block.sizes`
 DRAWN, PATH, ALL, RETRIEVED = 0, 1, 2, 3
 CANDIDATES = {"drawn": DRAWN, "path": PATH, "all": ALL, "retrieved": RETRIEVED}
-SUMS, SETS, PAIRS = 0, 1, 2
+INPUT_SUMS, INPUT_SETS, PAIRS = 0, 1, 2
 
 
 class SkipGramPlan(NamedTuple):
@@ -38,7 +48,7 @@ class SkipGramPlan(NamedTuple):
     n_rows: int  # of the outputs
     candidates: int  # DRAWN, PATH, ALL or RETRIEVED
     conditional: bool  # what is drawn depends on the input
-    form: int  # SUMS, SETS or PAIRS: how the objective takes the pairs of an input
+    form: int  # INPUT_SUMS, INPUT_SETS or PAIRS
     keeps_accidental_hits: bool
     uses_log_expected_count: bool
     uses_score_gain: bool
@@ -52,40 +62,40 @@ class Block(NamedTuple):
     sizes: np.ndarray  # int64 (4,)
     inputs: np.ndarray  # int32 (max inputs,)
     candidates: np.ndarray  # int32 (max candidates,)
-    drawn: np.ndarray  # float32 (1, max candidates): how often each candidate was drawn as noise
+    drawn: np.ndarray  # float32 (1, max candidates): multiplicity among the draws; 0 in centre columns, 1 for retrieved rows
     label: np.ndarray  # float32 (max inputs, max candidates)
-    against: np.ndarray  # float32, like label where there is a tree
+    bit_zero_count: np.ndarray  # float32, like label where there is a tree
     n_pairs: np.ndarray  # int64 (max inputs,): the pairs of each input
 
 
 @kernel_part
-def whole_loops(n):
-    """n rounded up to whole LOOPs."""
-    return (n + LOOP - 1) // LOOP * LOOP
+def round_up_to_padding(n):
+    """n rounded up to whole SCORE_PADDINGs."""
+    return (n + SCORE_PADDING - 1) // SCORE_PADDING * SCORE_PADDING
 
 
-def most_inputs(plan: SkipGramPlan) -> int:
+def max_inputs(plan: SkipGramPlan) -> int:
     """How many inputs a block may have, in whole tiles."""
     return -(-(max(plan.block_size, 1) + 2 * plan.window) // TILE) * TILE
 
 
-def most_candidates(plan: SkipGramPlan, longest_path: int) -> int:
-    """How many candidates a block may have, in whole LOOPs."""
+def max_candidates(plan: SkipGramPlan, longest_path: int) -> int:
+    """How many candidates a block may have, in whole SCORE_PADDINGs."""
     centres = max(plan.block_size, 1)
-    return int(whole_loops(centres * longest_path if plan.candidates == PATH else centres + plan.n_draws))
+    return int(round_up_to_padding(centres * longest_path if plan.candidates == PATH else centres + plan.n_draws))
 
 
 def new_block(plan: SkipGramPlan, longest_path: int) -> Block:
     """Memory for a block."""
-    n_inputs, n_candidates = most_inputs(plan), most_candidates(plan, longest_path)
-    n_against = n_inputs if plan.candidates == PATH else 0
+    n_inputs, n_candidates = max_inputs(plan), max_candidates(plan, longest_path)
+    n_bit_zero = n_inputs if plan.candidates == PATH else 0
     return Block(
         sizes=np.zeros(4, dtype=np.int64),
         inputs=np.zeros(n_inputs, dtype=np.int32),
         candidates=np.zeros(n_candidates, dtype=np.int32),
         drawn=np.zeros((1, n_candidates), dtype=np.float32),
         label=np.zeros((n_inputs, n_candidates), dtype=np.float32),
-        against=np.zeros((n_against, n_candidates), dtype=np.float32),
+        bit_zero_count=np.zeros((n_bit_zero, n_candidates), dtype=np.float32),
         n_pairs=np.zeros(n_inputs, dtype=np.int64),
     )
 
@@ -94,11 +104,11 @@ def new_block(plan: SkipGramPlan, longest_path: int) -> Block:
 
 
 @kernel_part
-def plan_block(sample, plan, draws, words, workspace, drawn_at, n_words, centre, last, context, key, drawn, block):
-    """Fill `block` with the rows of the next block and return where the one after begins and how much noise was drawn.
+def plan_block(sample, plan, sampler_data, words, sampling, seen, n_words, centre, last, context, noise_key, drawn, block):
+    """Fill `block` with the rows of the next block; return where the one after begins, and the counter of random numbers.
 
     The next block starts at word `centre`; when every pair has its own noise, at that centre's pair with word `context`.
-    `block.sizes[1]` is 0 when no centre is left.
+    `block.sizes[N_CENTRES]` is 0 when no centre is left.
     """
     if plan.block_size == 0:
         begin, end, centre, context, is_left = _next_pair(words, n_words, centre, last, context)
@@ -109,17 +119,17 @@ def plan_block(sample, plan, draws, words, workspace, drawn_at, n_words, centre,
         centre += n_centres
     n_noise = 0
     if n_centres > 0:
-        n_centres = _pairs(plan, draws, words, first, n_centres, begin, end, block, drawn_at, drawn)
+        n_centres = _fill_pairs(plan, sampler_data, words, first, n_centres, begin, end, block, seen, drawn)
         drawn += plan.candidates == PATH
         if plan.candidates == DRAWN:
             clear(block.drawn, 0, block.drawn.shape[1])
             input_word = np.int64(block.inputs[0]) if plan.conditional else np.int64(-1)
-            n_drawn = sample(draws, input_word, key, np.uint64(drawn), plan.n_draws, 0, workspace)
+            n_drawn = sample(sampler_data, input_word, noise_key, np.uint64(drawn), plan.n_draws, 0, sampling)
             for d in range(n_drawn):
-                row = np.int64(workspace.rows[d])
-                n_noise = _add_noise(row, plan.form == SETS, n_centres, n_noise, block, drawn_at, drawn, drawn + d)
+                row = np.int64(sampling.rows[d])
+                n_noise = _add_noise(row, plan.form == INPUT_SETS, n_centres, n_noise, block, seen, drawn, drawn + d)
             drawn += n_drawn
-    block.sizes[0], block.sizes[1], block.sizes[2] = end - begin, n_centres, n_noise
+    block.sizes[N_INPUTS], block.sizes[N_CENTRES], block.sizes[N_NOISE] = end - begin, n_centres, n_noise
     return centre, context, drawn
 
 
@@ -158,7 +168,7 @@ def _next_pair(words, n_words, centre, last, context):
 
 
 @kernel_part
-def _pairs(plan, draws, words, first, n_centres, begin, end, block, drawn_at, this_draw):
+def _fill_pairs(plan, sampler_data, words, first, n_centres, begin, end, block, seen, this_draw):
     """Write the inputs words[begin:end] and their pairs with the centres words[first:first + n_centres]; the number of
     candidates so far.
 
@@ -170,12 +180,12 @@ def _pairs(plan, draws, words, first, n_centres, begin, end, block, drawn_at, th
         block.n_pairs[j] = 0
         clear(block.label, j, width)
         if plan.candidates == PATH:
-            clear(block.against, j, width)
+            clear(block.bit_zero_count, j, width)
     n = n_pairs = 0
     for y in range(first, first + n_centres):
         low, high = max(y - words.reach[y], begin), min(y + words.reach[y] + 1, end)
         if plan.candidates == PATH:
-            n = _add_path(draws, words, y, low, high, begin, n, block, drawn_at, this_draw)
+            n = _add_path(sampler_data, words, y, low, high, begin, n, block, seen, this_draw)
         else:
             k = 0
             while k < n and block.candidates[k] != words.word[y]:
@@ -190,49 +200,49 @@ def _pairs(plan, draws, words, first, n_centres, begin, end, block, drawn_at, th
             if x != y and words.sentence[x] == words.sentence[y]:
                 block.n_pairs[x - begin] += 1
                 n_pairs += 1
-    block.sizes[3] = n_pairs
+    block.sizes[N_PAIRS] = n_pairs
     return n
 
 
 @kernel_part
-def _add_path(draws, words, y, low, high, begin, n, block, drawn_at, this_draw):
+def _add_path(sampler_data, words, y, low, high, begin, n, block, seen, this_draw):
     """Add the pairs of centre y with words[low:high] at every node on the path to it; return the number of nodes so far.
 
-    Only when a node with the same remainder was met in this block is it sought among the nodes.
+    The nodes are searched only if the node's slot of the filter was used in this block.
     """
-    for at in range(draws.offsets[words.word[y]], draws.offsets[words.word[y] + 1]):
-        node, bit = draws.rows[at], draws.values[at]
-        k = 0 if drawn_at[node % SLOTS] == this_draw else n
+    for at in range(sampler_data.offsets[words.word[y]], sampler_data.offsets[words.word[y] + 1]):
+        node, bit = sampler_data.rows[at], sampler_data.values[at]
+        k = 0 if seen[node % FILTER_SIZE] == this_draw else n
         while k < n and block.candidates[k] != node:
             k += 1
         if k == n:
-            drawn_at[node % SLOTS] = this_draw
+            seen[node % FILTER_SIZE] = this_draw
             block.candidates[k] = node
             n += 1
         for x in range(low, high):
             if x != y and words.sentence[x] == words.sentence[y]:
                 block.label[x - begin, k] += bit
-                block.against[x - begin, k] += 1 - bit
+                block.bit_zero_count[x - begin, k] += 1 - bit
     return n
 
 
 @kernel_part
-def _add_noise(row, leaves_centres, n_centres, n_noise, block, drawn_at, first_draw, this_draw):
+def _add_noise(row, skip_centres, n_centres, n_noise, block, seen, first_draw, this_draw):
     """Count one draw of `row`; return the number of distinct noise rows. Draws of a centre may be left out.
 
-    Only when a row with the same remainder was drawn for this block is it sought among the rows.
+    The rows are searched only if the row's slot of the filter was used in this block.
     """
-    if leaves_centres:
+    if skip_centres:
         for k in range(n_centres):
             if block.candidates[k] == row:
                 return n_noise
-    slot = row % SLOTS
-    if drawn_at[slot] >= first_draw:
+    slot = row % FILTER_SIZE
+    if seen[slot] >= first_draw:
         for k in range(n_centres, n_centres + n_noise):
             if block.candidates[k] == row:
                 block.drawn[0, k] += np.float32(1)
                 return n_noise
-    drawn_at[slot] = this_draw
+    seen[slot] = this_draw
     block.candidates[n_centres + n_noise] = row
     block.drawn[0, n_centres + n_noise] = 1
     return n_noise + 1

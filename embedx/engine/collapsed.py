@@ -285,15 +285,9 @@ def answer_all(coefficients, z, first, begin, end, counts, constants, line):
             line.batch.label[0, counts.targets[at]] = counts.times[at]
         own = line.batch
         batch = Batch(
-            z[e : e + 1],
-            own.label,
-            own.sample_count,
-            own.log_expected_count,
-            own.uniforms,
-            own.key,
-            own.n_updates,
+            z[e : e + 1], own.label, own.sample_count, own.log_expected_count, own.uniforms, own.key, own.n_updates,
             own.score_gain,
-        )
+        )  # fmt: skip
         loss += coefficients(batch, line.state, constants, 1, n, np.float32(1))
         for at in range(counts.offsets[x], counts.offsets[x + 1]):
             line.batch.label[0, counts.targets[at]] = 0

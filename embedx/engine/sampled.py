@@ -23,7 +23,7 @@ from embedx.engine.examples import (
     new_groups,
     put,
     sum_rows,
-)
+)  # fmt: skip
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, open_uniform, uniform
@@ -31,7 +31,7 @@ from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, padded
 from embedx.optimizers.contract import ROW, Table
 from embedx.optimizers.decay import clock_step, decay_row, shorten, step_size
 from embedx.optimizers.descend import descend_row, descend_sparse, row_rate
-from embedx.samplers.contract import SLOTS, SampleWorkspace, new_sample_workspace
+from embedx.samplers.contract import FILTER_SIZE, SampleWorkspace, new_sample_workspace
 
 SINGLE, JOINT, SUMMED = 0, 1, 2
 POSITIVES = {"single": SINGLE, "joint": JOINT, "summed": SUMMED}
@@ -77,8 +77,8 @@ class SampledWorkspace(NamedTuple):
     rows: np.ndarray  # int32 (max lines, max candidates)
     n_candidates: np.ndarray  # int64 (max lines,)
     batch: Batch  # a row for each line, a column for each of its candidates
-    drawn_at: np.ndarray  # int64 (SLOTS,): the last line that a row (or rank) with this remainder was drawn for
-    draws: SampleWorkspace
+    seen: np.ndarray  # int64 (SLOTS,): the last line that a row (or rank) with this remainder was drawn for
+    sampling: SampleWorkspace
     gradient: np.ndarray  # float32 (1, stride of the output rows)
     groups: Groups  # entries by output row
     features: FeatureWorkspace  # of the hidden layer
@@ -104,8 +104,8 @@ def new_workspace(
         rows=np.zeros((lines, width), dtype=np.int32),
         n_candidates=np.zeros(lines, dtype=np.int64),
         batch=new_batch(lines, width, uniforms_width),
-        drawn_at=np.full(SLOTS, -1, dtype=np.int64),
-        draws=new_sample_workspace(plan.n_draws, most_labels),
+        seen=np.full(FILTER_SIZE, -1, dtype=np.int64),
+        sampling=new_sample_workspace(plan.n_draws, most_labels),
         gradient=np.zeros((1, stride), dtype=np.float32),
         groups=new_groups(n_rows, lines * width),
         features=new_feature_workspace(examples, plan.n_features if plan.has_hidden else 0, batch, plan.dim),
@@ -114,7 +114,7 @@ def new_workspace(
 
 @kernel
 def train_stretch(
-    coefficients, sample, log_expected_count, tables, examples, draws, constants, optimizer, plan, workspace,
+    coefficients, sample, log_expected_count, tables, examples, sampler_data, constants, optimizer, plan, workspace,
     order, start, stop, lr, decay_clock, key,
 ):  # fmt: skip
     """Train on the examples order[start:stop], a minibatch at a time; return the summed loss, the lines, the decay clock.
@@ -123,12 +123,13 @@ def train_stretch(
     """
     loss = 0.0
     n_seen = 0
-    workspace.drawn_at[:] = -1
+    workspace.seen[:] = -1
     for begin in range(start, stop, plan.batch_size):
         end = min(begin + plan.batch_size, stop)
         n_lines, width = _choose(
-            sample, log_expected_count, tables, examples, draws, optimizer, plan, workspace, order, begin, end, decay_clock, key
-        )
+            sample, log_expected_count, tables, examples, sampler_data, optimizer, plan, workspace, order, begin, end,
+            decay_clock, key,
+        )  # fmt: skip
         read_examples(tables, examples, optimizer, plan, workspace, order, begin, end, decay_clock)
         score_candidates(tables, examples, plan, workspace, order, begin, n_lines)
         loss += coefficients(workspace.batch, tables.state, constants, n_lines, width, np.float32(lr) * optimizer.state_rate)
@@ -152,7 +153,7 @@ def train_stretch(
 
 @kernel_part
 def _choose(
-    sample, log_expected_count, tables, examples, draws, optimizer, plan, workspace, order, begin, end, decay_clock, key
+    sample, log_expected_count, tables, examples, sampler_data, optimizer, plan, workspace, order, begin, end, decay_clock, key
 ):
     """Write the lines of a minibatch, all but their scores; return how many there are and the largest number of candidates."""
     p = 0
@@ -166,12 +167,12 @@ def _choose(
         if plan.positives == SINGLE:
             for at in range(first, last):
                 own = bits(stream, np.uint64(at - first))
-                n = _choose_line(sample, log_expected_count, examples, draws, plan, workspace, p, i, at, at + 1, own)
+                n = _choose_line(sample, log_expected_count, examples, sampler_data, plan, workspace, p, i, at, at + 1, own)
                 width = max(width, n)
                 visit(tables, plan, workspace, p, position - begin, i, stream, at - first)
                 p += 1
         else:
-            n = _choose_line(sample, log_expected_count, examples, draws, plan, workspace, p, i, first, last, stream)
+            n = _choose_line(sample, log_expected_count, examples, sampler_data, plan, workspace, p, i, first, last, stream)
             width = max(width, n)
             visit(tables, plan, workspace, p, position - begin, i, stream, 0)
             p += 1
@@ -209,14 +210,14 @@ def visit(tables, plan, workspace, p, e, i, stream, number):
 
 
 @kernel_part
-def _choose_line(sample, log_expected_count, examples, draws, plan, workspace, p, i, first, last, stream):
+def _choose_line(sample, log_expected_count, examples, sampler_data, plan, workspace, p, i, first, last, stream):
     """Write the candidates of line p, of example i, whose positives are label_ids[first:last]; return their number."""
     if plan.on_path:
-        n = _path(draws, workspace, p, np.int64(examples.label_ids[first]))
+        n = _path(sampler_data, workspace, p, np.int64(examples.label_ids[first]))
     else:
         for at in range(first, last):
             add_candidate(workspace, p, at - first, np.int64(examples.label_ids[at]), 1, 0)
-        n = _draws(sample, log_expected_count, draws, plan, workspace, p, i, last - first, stream)
+        n = _draw_noise(sample, log_expected_count, sampler_data, plan, workspace, p, i, last - first, stream)
         if plan.positives == SUMMED:
             for c in range(n):
                 workspace.batch.sample_count[p, c] *= np.float32(last - first)
@@ -234,44 +235,44 @@ def add_candidate(workspace, p, c, row, label, count):
 
 
 @kernel_part
-def _path(draws, workspace, p, label):
+def _path(sampler_data, workspace, p, label):
     """The nodes on the way to a label; the number of them."""
-    begin, end = draws.offsets[label], draws.offsets[label + 1]
+    begin, end = sampler_data.offsets[label], sampler_data.offsets[label + 1]
     for at in range(begin, end):
-        bit = draws.values[at]
-        add_candidate(workspace, p, at - begin, np.int64(draws.rows[at]), bit, np.float32(1) - bit)
+        bit = sampler_data.values[at]
+        add_candidate(workspace, p, at - begin, np.int64(sampler_data.rows[at]), bit, np.float32(1) - bit)
     return end - begin
 
 
 @kernel_part
-def _draws(sample, log_expected_count, draws, plan, workspace, p, i, n_positives, stream):
+def _draw_noise(sample, log_expected_count, sampler_data, plan, workspace, p, i, n_positives, stream):
     """Add what the sampler draws for line p, of example i, to its positives. Return the number of candidates."""
-    rows, sample_count, drawn_at = workspace.rows, workspace.batch.sample_count, workspace.drawn_at
-    n_avoided = 0 if plan.keeps_accidental_hits else n_positives
-    for c in range(n_avoided):
-        workspace.draws.avoided[c] = rows[p, c]
-    n_drawn = sample(draws, i, stream, np.uint64(0), plan.n_draws, n_avoided, workspace.draws)
+    rows, sample_count, seen = workspace.rows, workspace.batch.sample_count, workspace.seen
+    n_excluded = 0 if plan.keeps_accidental_hits else n_positives
+    for c in range(n_excluded):
+        workspace.sampling.excluded[c] = rows[p, c]
+    n_drawn = sample(sampler_data, i, stream, np.uint64(0), plan.n_draws, n_excluded, workspace.sampling)
     n = n_positives
     for c in range(n_positives):
-        drawn_at[rows[p, c] % SLOTS] = p
+        seen[rows[p, c] % FILTER_SIZE] = p
     for d in range(n_drawn):
-        row = np.int64(workspace.draws.rows[d])
-        slot = row % SLOTS
+        row = np.int64(workspace.sampling.rows[d])
+        slot = row % FILTER_SIZE
         at = n
-        if drawn_at[slot] == p:
+        if seen[slot] == p:
             at = 0
             while at < n and rows[p, at] != row:
                 at += 1
-        drawn_at[slot] = p
+        seen[slot] = p
         if at == n:
             add_candidate(workspace, p, n, row, 0, 1)
             n += 1
         elif at >= n_positives or plan.keeps_accidental_hits:
             sample_count[p, at] = sample_count[p, at] + 1 if plan.counts_repeats else 1
     if plan.uses_log_expected_count:
-        log_expected_count(draws, i, n_drawn, n_avoided, rows[p], n, workspace.batch.log_expected_count[p])
+        log_expected_count(sampler_data, i, n_drawn, n_excluded, rows[p], n, workspace.batch.log_expected_count[p])
     for c in range(n):
-        drawn_at[rows[p, c] % SLOTS] = -1
+        seen[rows[p, c] % FILTER_SIZE] = -1
     return n
 
 

@@ -1,17 +1,9 @@
-"""The training kernel of skip-gram: blocks of rows that meet (see `blocks`) become updated tables.
+"""The training kernel of skip-gram, block by block (see `blocks`): gather rows, score, compute gradients, update.
 
 With the rows of a block side by side, the scores of every input against every candidate are one small matrix product, and the
-two updates one each; nothing is multiplied or fetched twice. Blocks are planned one ahead so that their rows can be asked for
-while the block before is still being computed.
-
-How an objective is told the pairs of a block (`Plan.form`):
-
-    SUMS    a line for each input, its draws counted once for each of its pairs         positives "summed"
-    SETS    a line for each input, its draws counted once; the block's other centres are there with certainty:
-            sample_count 1, log_expected_count 0. With a tree, the turns of all its pairs   `merges_pairs`
-    PAIRS   a line for each pair: its positive and the draws                                all others
-
-Where all rows compete a line holds the whole table, in the same forms.
+two gradients one each; both use the values before the update. Blocks are planned one ahead so that their rows can be prefetched
+while the block before is still being computed. If all rows compete, the output table is processed in tiles of rows, in the same
+forms.
 """
 
 from typing import NamedTuple
@@ -20,19 +12,23 @@ import numpy as np
 
 from embedx.engine.blocks import (
     ALL,
+    FILTER_SIZE,
+    INPUT_SETS,
+    INPUT_SUMS,
+    N_CENTRES,
+    N_INPUTS,
+    N_NOISE,
+    N_PAIRS,
     PATH,
-    SETS,
-    SLOTS,
-    SUMS,
     Block,
     SkipGramPlan,
     clear,
-    most_candidates,
-    most_inputs,
+    max_candidates,
+    max_inputs,
     new_block,
     plan_block,
-    whole_loops,
-)
+    round_up_to_padding,
+)  # fmt: skip
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import TILE, scores, weighted_sums, weighted_sums_transposed
@@ -43,26 +39,27 @@ from embedx.optimizers.descend import descend_row
 from embedx.samplers.contract import SampleWorkspace, new_sample_workspace
 from embedx.text.subsampling import KeptWords, keep_words, new_words
 
-ROWS = 64  # of the outputs, that are looked at together where all compete: they stay in the core's own cache
+UNIFORMS = np.uint64(2**63)  # a counter that no draw reaches: it gives an objective's random numbers a stream of their own
+ROW_TILE = 64  # output rows processed at a time by the sampler `all`, so that they stay in the core's own cache
 
 
 class SkipGramTables(NamedTuple):
-    """The parameters; shared by all threads and updated without locks, always by adding."""
+    """The parameters, shared by all threads (Hogwild): reads and writes are not atomic, so concurrent updates may be lost."""
 
     inputs: Table  # a row for each word; 1 in the column of the biases
     outputs: Table  # a row for each output row
     state: np.ndarray  # float32 (n_words, state_width)
-    n_updates: np.ndarray  # int64 (n_words,)
+    n_updates: np.ndarray  # int64 (n_words,); (1,) if the objective keeps no state
 
 
 class SkipGramWorkspace(NamedTuple):
     """One worker's own memory."""
 
     words: KeptWords
-    now: Block
-    ahead: Block
-    draws: SampleWorkspace
-    drawn_at: np.ndarray  # int64 (SLOTS,): the last draw of a row with this remainder; tells cheaply that a row is new
+    block: Block
+    next_block: Block
+    sampling: SampleWorkspace
+    seen: np.ndarray  # int64 (FILTER_SIZE,): the last draw of a row with this remainder; tells cheaply that a row is new
     h: np.ndarray  # float32 (max inputs, stride)
     w: np.ndarray  # float32 (max candidates or ROWS, stride)
     h_gradient: np.ndarray  # like h
@@ -73,82 +70,90 @@ class SkipGramWorkspace(NamedTuple):
     pairs: Batch  # (max lines, width of a line): the pairs of an input, or a line of all rows
     log_expected: np.ndarray  # float32 (max candidates,): of the candidates of a block
     line_sum: np.ndarray  # float32 (1, width of a line), where all rows compete
-    hit: np.ndarray  # int64 (max centres,): the column of a line where each centre is among the noise; -1 if it is not
-    clock: np.ndarray  # uint64 (2,): key and counter of the stream that `uniforms` come from
-    extent: np.ndarray  # float32 (2,): the largest |w|² among the candidates of a block, and its number of inputs with pairs
+    noise_column: np.ndarray  # int64 (max centres,): the column of a line where each centre is among the noise; -1 if it is not
+    rng_state: np.ndarray  # uint64 (2,): key and counter of the stream that `uniforms` come from
+    block_bounds: (
+        np.ndarray
+    )  # float32 (2,): the largest |w|² among the candidates of a block, and its number of inputs with pairs
 
 
 def new_workspace(plan: SkipGramPlan, n_tokens: int, columns: int, longest_path: int, uniforms_width: int) -> SkipGramWorkspace:
     """Memory for a worker that trains stretches of up to `n_tokens` tokens on rows of `columns` numbers."""
-    n_inputs, n_candidates = most_inputs(plan), most_candidates(plan, longest_path)
+    n_inputs, n_candidates = max_inputs(plan), max_candidates(plan, longest_path)
     if plan.candidates == ALL:
-        n_candidates = ROWS
-        lines, width, n_whole = 1, int(whole_loops(plan.n_rows)), n_inputs
+        n_candidates = ROW_TILE
+        lines, width, n_all_rows_inputs = 1, int(round_up_to_padding(plan.n_rows)), n_inputs
     else:
-        lines, width, n_whole = min(max(plan.block_size, 1), 2 * plan.window + 1), int(whole_loops(1 + plan.n_draws)), 0
+        lines, width, n_all_rows_inputs = (
+            min(max(plan.block_size, 1), 2 * plan.window + 1),
+            int(round_up_to_padding(1 + plan.n_draws)),
+            0,
+        )
 
     def matrix(rows: int, width: int) -> np.ndarray:
         return np.zeros((rows, width), dtype=np.float32)
 
     return SkipGramWorkspace(
         words=new_words(plan.window, n_tokens),
-        now=new_block(plan, longest_path),
-        ahead=new_block(plan, longest_path),
-        draws=new_sample_workspace(plan.n_draws, 0),
-        drawn_at=np.full(SLOTS, -1, dtype=np.int64),
+        block=new_block(plan, longest_path),
+        next_block=new_block(plan, longest_path),
+        sampling=new_sample_workspace(plan.n_draws, 0),
+        seen=np.full(FILTER_SIZE, -1, dtype=np.int64),
         h=aligned_zeros(n_inputs, columns),
         w=aligned_zeros(n_candidates, columns),
         h_gradient=aligned_zeros(n_inputs, columns),
-        h_part=aligned_zeros(n_whole, columns),
+        h_part=aligned_zeros(n_all_rows_inputs, columns),
         w_gradient=aligned_zeros(n_candidates, columns),
         batch=new_batch(n_inputs, n_candidates, uniforms_width),
-        all_z=matrix(n_whole, width),
+        all_z=matrix(n_all_rows_inputs, width),
         pairs=new_batch(lines, width, uniforms_width),
         log_expected=np.zeros(n_candidates, dtype=np.float32),
-        line_sum=matrix(min(n_whole, 1), width),
-        hit=np.zeros(max(plan.block_size, 1), dtype=np.int64),
-        clock=np.zeros(2, dtype=np.uint64),
-        extent=np.zeros(2, dtype=np.float32),
+        line_sum=matrix(min(n_all_rows_inputs, 1), width),
+        noise_column=np.zeros(max(plan.block_size, 1), dtype=np.int64),
+        rng_state=np.zeros(2, dtype=np.uint64),
+        block_bounds=np.zeros(2, dtype=np.float32),
     )
 
 
 @kernel
 def train_stretch(
-    coefficients, sample, log_expected_count, tables, stream, draws, constants, plan, workspace, start, stop, lr, key, noise_key
-):
+    coefficients, sample, log_expected_count, tables, stream, sampler_data, constants, plan, workspace, start, stop, lr,
+    key, noise_key,
+):  # fmt: skip
     """Train on the centres among tokens[start:stop]; return the summed loss, the pairs and the corpus words seen.
 
     `key` decides which words are kept and how wide their windows are, by position in the corpus alone; `noise_key` what is
     drawn. `lr` multiplies every update. Words just outside the stretch serve as context only.
     """
-    words, drawn_at = workspace.words, workspace.drawn_at
+    words, seen = workspace.words, workspace.seen
     first, last, n_words, n_seen = keep_words(stream, plan.window, start, stop, key, words)
     loss = 0.0
     n_pairs = 0
-    now, ahead = workspace.now, workspace.ahead
-    drawn_at[:] = -1
-    workspace.clock[0], workspace.clock[1] = bits(noise_key, np.uint64(2**63)), np.uint64(0)
+    block, next_block = workspace.block, workspace.next_block
+    seen[:] = -1
+    workspace.rng_state[0], workspace.rng_state[1] = bits(noise_key, UNIFORMS), np.uint64(0)
     drawn = 0
     centre, context, drawn = plan_block(
-        sample, plan, draws, words, workspace.draws, drawn_at, n_words, first, last, 0, noise_key, drawn, now
+        sample, plan, sampler_data, words, workspace.sampling, seen, n_words, first, last, 0, noise_key, drawn, block
     )
-    while now.sizes[1] > 0:
+    while block.sizes[N_CENTRES] > 0:
         centre, context, drawn = plan_block(
-            sample, plan, draws, words, workspace.draws, drawn_at, n_words, centre, last, context, noise_key, drawn, ahead
-        )
-        _ask_for(tables.inputs.rows, ahead.inputs, ahead.sizes[0])
-        _ask_for(tables.outputs.rows, ahead.candidates, ahead.sizes[1] + ahead.sizes[2])
+            sample, plan, sampler_data, words, workspace.sampling, seen, n_words, centre, last, context, noise_key, drawn,
+            next_block,
+        )  # fmt: skip
+        _prefetch_rows(tables.inputs.rows, next_block.inputs, next_block.sizes[N_INPUTS])
+        _prefetch_rows(tables.outputs.rows, next_block.candidates, next_block.sizes[N_CENTRES] + next_block.sizes[N_NOISE])
         if plan.candidates == ALL:
-            loss += _train_on_all(coefficients, tables, constants, plan, workspace, now, lr)
+            loss += _train_on_all(coefficients, tables, constants, plan, workspace, block, lr)
         else:
-            loss += train_block(coefficients, log_expected_count, tables, draws, constants, plan, workspace, now, lr)
-        n_pairs += now.sizes[3]
-        now, ahead = ahead, now
+            loss += train_block(coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr)
+        n_pairs += block.sizes[N_PAIRS]
+        block, next_block = next_block, block
     return loss, n_pairs, n_seen
 
 
 @kernel_part
-def _ask_for(table, rows, n):
+def _prefetch_rows(table, rows, n):
     """Prefetch rows[:n] of a table."""
     for r in range(n):
         for d in range(0, table.shape[1], LANES):
@@ -156,34 +161,34 @@ def _ask_for(table, rows, n):
 
 
 @kernel_part
-def train_block(coefficients, log_expected_count, tables, draws, constants, plan, workspace, block, lr):
+def train_block(coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr):
     """Train on one planned block; return its summed loss."""
-    n_inputs, n_candidates = block.sizes[0], block.sizes[1] + block.sizes[2]
-    n_h, n_w = _whole_tiles(n_inputs), _whole_tiles(n_candidates)
+    n_inputs, n_candidates = block.sizes[N_INPUTS], block.sizes[N_CENTRES] + block.sizes[N_NOISE]
+    n_h, n_w = round_up_to_tile(n_inputs), round_up_to_tile(n_candidates)
     _gather(tables.inputs.rows, block.inputs, n_inputs, n_h, workspace.h)
     _gather(tables.outputs.rows, block.candidates, n_candidates, n_w, workspace.w)
     scores(workspace.h, n_h, workspace.w, n_w, workspace.batch.z)
     if plan.uses_score_gain:
-        _measure(workspace, workspace.w, n_candidates, plan.bias, block)
+        _measure_block(workspace, workspace.w, n_candidates, plan.bias, block)
     if plan.candidates != PATH:
         input_word = np.int64(block.inputs[0]) if plan.conditional else np.int64(-1)
-        log_expected_count(draws, input_word, plan.n_draws, 0, block.candidates, n_candidates, workspace.log_expected)
-    if plan.candidates == PATH or plan.form == SUMS or plan.form == SETS:
-        loss = _lines_of_inputs(coefficients, tables, constants, plan, workspace, block, lr)
+        log_expected_count(sampler_data, input_word, plan.n_draws, 0, block.candidates, n_candidates, workspace.log_expected)
+    if plan.candidates == PATH or plan.form == INPUT_SUMS or plan.form == INPUT_SETS:
+        loss = _coefficients_by_input(coefficients, tables, constants, plan, workspace, block, lr)
     else:
         loss = 0.0
-        _prepare_lines(plan, workspace, block)
+        _fill_shared_noise(plan, workspace, block)
         for j in range(n_inputs):
-            loss += _pairs_of_input(coefficients, tables, constants, plan, workspace, block, j, lr)
+            loss += _coefficients_by_pair(coefficients, tables, constants, plan, workspace, block, j, lr)
     weighted_sums(workspace.batch.z, n_h, workspace.w, n_candidates, workspace.h_gradient)
     weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_inputs, workspace.w_gradient)
-    _descend_inputs(tables, plan, workspace, block, lr)
-    _descend(tables.outputs, block.candidates, n_candidates, workspace.w_gradient, plan.optimizer, lr)
+    _update_inputs(tables, plan, workspace, block, lr)
+    _update_rows(tables.outputs, block.candidates, n_candidates, workspace.w_gradient, plan.optimizer, lr)
     return loss
 
 
 @kernel_part
-def _whole_tiles(n):
+def round_up_to_tile(n):
     return (n + TILE - 1) // TILE * TILE
 
 
@@ -198,47 +203,51 @@ def _gather(table, rows, n, n_padded, out):
 
 
 @kernel_part
-def _descend(table, rows, n, gradient, optimizer, lr):
-    """The steps of the rows named by rows[:n]: added, so that a row named twice, or by two threads, gets both."""
+def _update_rows(table, rows, n, gradient, optimizer, lr):
+    """Update the rows listed in rows[:n], in order; a row listed twice is updated twice."""
     for r in range(n):
         descend_row(table, np.int64(rows[r]), gradient, r, table.rows.shape[1], optimizer, lr)
 
 
 @kernel_part
-def _descend_inputs(tables, plan, workspace, block, lr):
-    """The inputs take their steps; the 1 that meets the biases stays."""
+def _update_inputs(tables, plan, workspace, block, lr):
+    """Update the input rows; the constant feature of the biases is not trained."""
     if plan.bias >= 0:
-        for j in range(block.sizes[0]):
+        for j in range(block.sizes[N_INPUTS]):
             workspace.h_gradient[j, plan.bias] = 0
-    _descend(tables.inputs, block.inputs, block.sizes[0], workspace.h_gradient, plan.optimizer, lr)
+    _update_rows(tables.inputs, block.inputs, block.sizes[N_INPUTS], workspace.h_gradient, plan.optimizer, lr)
 
 
 # ---- lines for the objective
 
 
 @kernel_part
-def _lines_of_inputs(coefficients, tables, constants, plan, workspace, block, lr):
-    """Turn all scores into coefficients at once, a line for each input. Return the loss."""
-    n_inputs, n_centres, n_candidates = block.sizes[0], block.sizes[1], block.sizes[1] + block.sizes[2]
-    n = whole_loops(n_candidates)
+def _coefficients_by_input(coefficients, tables, constants, plan, workspace, block, lr):
+    """Overwrite all scores by coefficients, one row of the batch for each input. Return the loss."""
+    n_inputs, n_centres, n_candidates = (
+        block.sizes[N_INPUTS],
+        block.sizes[N_CENTRES],
+        block.sizes[N_CENTRES] + block.sizes[N_NOISE],
+    )
+    n = round_up_to_padding(n_candidates)
     own = workspace.batch
     for j in range(n_inputs):
         if plan.candidates == PATH:
             for k in range(0, n, LANES):
-                store(own.sample_count, j, k, load(block.against, j, k))
+                store(own.sample_count, j, k, load(block.bit_zero_count, j, k))
         else:
             count = np.float32(block.n_pairs[j])
-            weight = splat(count if plan.form == SUMS else np.float32(1))
+            weight = splat(count if plan.form == INPUT_SUMS else np.float32(1))
             for k in range(0, n, LANES):
                 store(own.sample_count, j, k, multiply_add(weight, load(block.drawn, 0, k), zeros()))
             if plan.uses_log_expected_count:
                 for k in range(n_candidates):
                     own.log_expected_count[j, k] = workspace.log_expected[k]
-            if plan.form == SETS:
+            if plan.form == INPUT_SETS:
                 for k in range(n_centres):
                     own.sample_count[j, k] = np.float32(0) if block.label[j, k] > 0 else np.float32(1)
                     own.log_expected_count[j, k] = 0
-        _visit(plan, tables, workspace, own, j, np.int64(block.inputs[j]), min(block.n_pairs[j], 1), j)
+        _describe_example(plan, tables, workspace, own, j, np.int64(block.inputs[j]), min(block.n_pairs[j], 1), j)
     batch = Batch(
         own.z, block.label, own.sample_count, own.log_expected_count, own.uniforms, own.key, own.n_updates, own.score_gain
     )
@@ -246,9 +255,9 @@ def _lines_of_inputs(coefficients, tables, constants, plan, workspace, block, lr
 
 
 @kernel_part
-def _prepare_lines(plan, workspace, block):
-    """Write what the lines of all pairs of a block have in common: the noise in columns 1 on; where each centre is among it."""
-    n_centres, n_noise = block.sizes[1], block.sizes[2]
+def _fill_shared_noise(plan, workspace, block):
+    """Fill what the rows of all pairs have in common: the noise in columns 1 on, and which of these equals each centre."""
+    n_centres, n_noise = block.sizes[N_CENTRES], block.sizes[N_NOISE]
     sample_count, log_expected_count = workspace.pairs.sample_count, workspace.pairs.log_expected_count
     for k in range(n_noise):
         sample_count[0, 1 + k] = block.drawn[0, n_centres + k]
@@ -258,15 +267,17 @@ def _prepare_lines(plan, workspace, block):
             store(sample_count, e, k, load(sample_count, 0, k))
             store(log_expected_count, e, k, load(log_expected_count, 0, k))
     for i in range(n_centres):
-        workspace.hit[i] = -1
+        workspace.noise_column[i] = -1
         for k in range(n_noise):
-            workspace.hit[i] = 1 + k if block.candidates[n_centres + k] == block.candidates[i] else workspace.hit[i]
+            workspace.noise_column[i] = (
+                1 + k if block.candidates[n_centres + k] == block.candidates[i] else workspace.noise_column[i]
+            )
 
 
 @kernel_part
-def _pairs_of_input(coefficients, tables, constants, plan, workspace, block, j, lr):
-    """Turn the scores of input j into coefficients, one positive at a time, each against all the noise. Return the loss."""
-    n_centres, n_noise = block.sizes[1], block.sizes[2]
+def _coefficients_by_pair(coefficients, tables, constants, plan, workspace, block, j, lr):
+    """Overwrite the scores of input j by the sum of its pairs' coefficients, a row of the batch for each. Return the loss."""
+    n_centres, n_noise = block.sizes[N_CENTRES], block.sizes[N_NOISE]
     pairs = workspace.pairs
     z, label, sample_count = pairs.z, pairs.label, pairs.sample_count
     e = 0
@@ -274,13 +285,15 @@ def _pairs_of_input(coefficients, tables, constants, plan, workspace, block, j, 
         if block.label[j, i] > 0:
             for k in range(n_noise):
                 z[e, 1 + k] = workspace.batch.z[j, n_centres + k]
-            hit = workspace.hit[i]
+            noise_column = workspace.noise_column[i]
             z[e, 0], label[e, 0] = workspace.batch.z[j, i], block.label[j, i]
             pairs.log_expected_count[e, 0] = workspace.log_expected[i]
-            sample_count[e, 0] = sample_count[e, hit] if hit > 0 and plan.keeps_accidental_hits else np.float32(0)
-            if hit > 0:
-                sample_count[e, hit] = 0
-            _visit(plan, tables, workspace, pairs, e, np.int64(block.inputs[j]), 1, j)
+            sample_count[e, 0] = (
+                sample_count[e, noise_column] if noise_column > 0 and plan.keeps_accidental_hits else np.float32(0)
+            )
+            if noise_column > 0:
+                sample_count[e, noise_column] = 0
+            _describe_example(plan, tables, workspace, pairs, e, np.int64(block.inputs[j]), 1, j)
             e += 1
     loss = coefficients(pairs, tables.state, constants, e, 1 + n_noise, lr * plan.optimizer.state_rate)
     clear(workspace.batch.z, j, (n_centres + n_noise + LANES - 1) // LANES * LANES)
@@ -290,28 +303,28 @@ def _pairs_of_input(coefficients, tables, constants, plan, workspace, block, j, 
             workspace.batch.z[j, i] = z[e, 0]
             for k in range(n_noise):
                 workspace.batch.z[j, n_centres + k] += z[e, 1 + k]
-            if workspace.hit[i] > 0:
-                sample_count[e, workspace.hit[i]] = block.drawn[0, n_centres + workspace.hit[i] - 1]
+            if workspace.noise_column[i] > 0:
+                sample_count[e, workspace.noise_column[i]] = block.drawn[0, n_centres + workspace.noise_column[i] - 1]
             e += 1
     return loss
 
 
 @kernel_part
-def _visit(plan, tables, workspace, batch, e, key, n, j):
-    """Tell example e of the batch, of input j, its key, its updates so far, to which n are added, and random numbers."""
+def _describe_example(plan, tables, workspace, batch, e, key, n, j):
+    """Set key, n_updates, uniforms and score_gain of row e of the batch, of input j; add n to the count of updates."""
     batch.key[e] = key
     for d in range(batch.uniforms.shape[1]):
-        batch.uniforms[e, d] = open_uniform(workspace.clock[0], workspace.clock[1])
-        workspace.clock[1] += np.uint64(1)
+        batch.uniforms[e, d] = open_uniform(workspace.rng_state[0], workspace.rng_state[1])
+        workspace.rng_state[1] += np.uint64(1)
     if tables.state.shape[1] > 0:
         batch.n_updates[e] = tables.n_updates[key]
         tables.n_updates[key] += n
     if plan.uses_score_gain:
-        batch.score_gain[e] = workspace.extent[1] * (workspace.extent[0] + _norm(workspace.h, j))
+        batch.score_gain[e] = workspace.block_bounds[1] * (workspace.block_bounds[0] + _squared_norm(workspace.h, j))
 
 
 @kernel_part
-def _norm(rows, r):
+def _squared_norm(rows, r):
     """|rows[r]|²."""
     total = zeros()
     for d in range(0, rows.shape[1], LANES):
@@ -321,14 +334,14 @@ def _norm(rows, r):
 
 
 @kernel_part
-def _measure(workspace, rows, n, bias, block):
+def _measure_block(workspace, rows, n, bias, block):
     """Write the largest |row|² of rows[:n] without the bias, along which no input moves, and how many inputs have pairs."""
-    workspace.extent[:] = 0
+    workspace.block_bounds[:] = 0
     for r in range(n):
         own = rows[r, bias] if bias >= 0 else np.float32(0)
-        workspace.extent[0] = max(workspace.extent[0], _norm(rows, r) - own * own)
-    for j in range(block.sizes[0]):
-        workspace.extent[1] += min(block.n_pairs[j], 1)
+        workspace.block_bounds[0] = max(workspace.block_bounds[0], _squared_norm(rows, r) - own * own)
+    for j in range(block.sizes[N_INPUTS]):
+        workspace.block_bounds[1] += min(block.n_pairs[j], 1)
 
 
 # ---- all rows
@@ -336,25 +349,25 @@ def _measure(workspace, rows, n, bias, block):
 
 @kernel_part
 def _train_on_all(coefficients, tables, constants, plan, workspace, block, lr):
-    """Train on a block whose candidates are all rows; return its summed loss. Rows are looked at by ROWS, twice."""
-    n_inputs = block.sizes[0]
-    n_h = _whole_tiles(n_inputs)
+    """Train on a block whose candidates are all rows; return its summed loss. Two passes over the table, in tiles of rows."""
+    n_inputs = block.sizes[N_INPUTS]
+    n_h = round_up_to_tile(n_inputs)
     _gather(tables.inputs.rows, block.inputs, n_inputs, n_h, workspace.h)
-    for first in range(0, plan.n_rows, ROWS):
+    for first in range(0, plan.n_rows, ROW_TILE):
         n_w = _copy_rows(tables.outputs.rows, first, plan.n_rows, workspace.w)
         scores(workspace.h, n_h, workspace.w, n_w, workspace.batch.z)
         for j in range(n_inputs):
-            for k in range(min(ROWS, plan.n_rows - first)):
+            for k in range(min(ROW_TILE, plan.n_rows - first)):
                 workspace.all_z[j, first + k] = workspace.batch.z[j, k]
     if plan.uses_score_gain:
-        _measure(workspace, tables.outputs.rows, plan.n_rows, plan.bias, block)
+        _measure_block(workspace, tables.outputs.rows, plan.n_rows, plan.bias, block)
     loss = 0.0
     for j in range(n_inputs):
-        loss += _line_of_all(coefficients, tables, constants, plan, workspace, block, j, lr)
+        loss += _coefficients_over_all_rows(coefficients, tables, constants, plan, workspace, block, j, lr)
     for j in range(n_h):
         clear(workspace.h_gradient, j, workspace.h.shape[1])
-    for first in range(0, plan.n_rows, ROWS):
-        n = min(ROWS, plan.n_rows - first)
+    for first in range(0, plan.n_rows, ROW_TILE):
+        n = min(ROW_TILE, plan.n_rows - first)
         n_w = _copy_rows(tables.outputs.rows, first, plan.n_rows, workspace.w)
         for j in range(n_h):
             for k in range(n_w):
@@ -372,43 +385,43 @@ def _train_on_all(coefficients, tables, constants, plan, workspace, block, lr):
         weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_inputs, workspace.w_gradient)
         for k in range(n):
             descend_row(tables.outputs, first + k, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, lr)
-    _descend_inputs(tables, plan, workspace, block, lr)
+    _update_inputs(tables, plan, workspace, block, lr)
     return loss
 
 
 @kernel_part
 def _copy_rows(table, first, n_rows, out):
     """Copy up to ROWS rows from `first` on to `out`, zeros up to a whole tile; return how many of both."""
-    n = min(ROWS, n_rows - first)
+    n = min(ROW_TILE, n_rows - first)
     for r in range(n):
         for d in range(0, table.shape[1], LANES):
             store(out, r, d, load(table, first + r, d))
-    n_padded = _whole_tiles(n)
+    n_padded = round_up_to_tile(n)
     for r in range(n, n_padded):
         clear(out, r, table.shape[1])
     return n_padded
 
 
 @kernel_part
-def _line_of_all(coefficients, tables, constants, plan, workspace, block, j, lr):
-    """Turn the scores of input j with all rows into coefficients, by one line or one for each positive. Return the loss."""
-    n_rows, n_centres = plan.n_rows, block.sizes[1]
+def _coefficients_over_all_rows(coefficients, tables, constants, plan, workspace, block, j, lr):
+    """Overwrite the scores of input j with all rows by coefficients, in one call or one for each positive. Return the loss."""
+    n_rows, n_centres = plan.n_rows, block.sizes[N_CENTRES]
     line, total = workspace.pairs, workspace.line_sum
     z, label, sample_count = line.z, line.label, line.sample_count
-    merged = plan.form == SUMS or plan.form == SETS
-    rivals = np.float32(block.n_pairs[j] if plan.form == SUMS else 1)
+    merged = plan.form == INPUT_SUMS or plan.form == INPUT_SETS
+    candidate_weight = np.float32(block.n_pairs[j] if plan.form == INPUT_SUMS else 1)
     loss = 0.0
     for k in range(n_rows):
         total[0, k] = 0
     for i in range(1 if merged else n_centres):
         if block.n_pairs[j] > 0 and (merged or block.label[j, i] > 0):
             for k in range(n_rows):
-                z[0, k], label[0, k], sample_count[0, k] = workspace.all_z[j, k], 0, rivals
+                z[0, k], label[0, k], sample_count[0, k] = workspace.all_z[j, k], 0, candidate_weight
             for y in range(0 if merged else i, n_centres if merged else i + 1):
                 if block.label[j, y] > 0:
                     label[0, block.candidates[y]] = block.label[j, y]
-                    sample_count[0, block.candidates[y]] = rivals if plan.keeps_accidental_hits else np.float32(0)
-            _visit(plan, tables, workspace, line, 0, np.int64(block.inputs[j]), 1, j)
+                    sample_count[0, block.candidates[y]] = candidate_weight if plan.keeps_accidental_hits else np.float32(0)
+            _describe_example(plan, tables, workspace, line, 0, np.int64(block.inputs[j]), 1, j)
             loss += coefficients(line, tables.state, constants, 1, n_rows, lr * plan.optimizer.state_rate)
             for k in range(n_rows):
                 total[0, k] += z[0, k]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.engine.blocks import clear, plan_block, whole_loops
+from embedx.engine.blocks import N_CENTRES, N_INPUTS, N_NOISE, N_PAIRS, clear, plan_block, round_up_to_padding
 from embedx.engine.skipgram import train_block
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.search.query import QueryWorkspace, find_candidates, new_query_workspace
@@ -47,42 +47,31 @@ def new_retrieval_workspace(n_words: int, n_rows: int, search: SearchSpec) -> Re
 
 @kernel
 def train_stretch(
-    coefficients, sample, log_expected_count, tables, stream, draws, index, search, constants, plan, workspace, retrieval,
-    start, stop, lr, key, noise_key,
+    coefficients, sample, log_expected_count, tables, stream, sampler_data, index, search, constants, plan, workspace,
+    retrieval, start, stop, lr, key, noise_key,
 ):  # fmt: skip
     """Train on the centres among tokens[start:stop]; return the summed loss, the pairs and the corpus words seen.
 
     As `skipgram.train_stretch`, but for the rows that compete.
     """
-    words, block = workspace.words, workspace.now
+    words, block = workspace.words, workspace.block
     first, last, n_words, n_seen = keep_words(stream, plan.window, start, stop, key, words)
     loss = 0.0
     n_pairs = 0
-    workspace.clock[0], workspace.clock[1] = noise_key, np.uint64(0)
+    workspace.rng_state[0], workspace.rng_state[1] = noise_key, np.uint64(0)
     _forget_lookups(retrieval)
     centre, context, drawn = plan_block(
-        sample, plan, draws, words, workspace.draws, workspace.drawn_at, n_words, first, last, 0, noise_key, 0, block
+        sample, plan, sampler_data, words, workspace.sampling, workspace.seen, n_words, first, last, 0, noise_key, 0, block
     )
-    while block.sizes[1] > 0:
+    while block.sizes[N_CENTRES] > 0:
         _add_found(index, search, tables, retrieval, block)
-        loss += train_block(coefficients, log_expected_count, tables, draws, constants, plan, workspace, block, lr)
-        mark_stale(block.candidates, block.sizes[1] + block.sizes[2], retrieval.stale)
-        n_pairs += block.sizes[3]
+        loss += train_block(coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr)
+        mark_stale(block.candidates, block.sizes[N_CENTRES] + block.sizes[N_NOISE], retrieval.stale)
+        n_pairs += block.sizes[N_PAIRS]
         centre, context, drawn = plan_block(
-            sample,
-            plan,
-            draws,
-            words,
-            workspace.draws,
-            workspace.drawn_at,
-            n_words,
-            centre,
-            last,
-            context,
-            noise_key,
-            drawn,
-            block,
-        )
+            sample, plan, sampler_data, words, workspace.sampling, workspace.seen, n_words, centre, last, context,
+            noise_key, drawn, block,
+        )  # fmt: skip
     return loss, n_pairs, n_seen
 
 
@@ -113,11 +102,11 @@ def _look_up(index, search, tables, retrieval, word):
 def _add_found(index, search, tables, retrieval, block):
     """Have the rows that the inputs of a block find join its candidates."""
     retrieval.clock[0] += 1
-    now, n_centres = retrieval.clock[0], block.sizes[1]
+    now, n_centres = retrieval.clock[0], block.sizes[N_CENTRES]
     for k in range(n_centres):
         retrieval.joined[block.candidates[k]] = now
     n = n_centres
-    for j in range(block.sizes[0]):
+    for j in range(block.sizes[N_INPUTS]):
         if block.n_pairs[j] > 0:
             word = np.int64(block.inputs[j])
             _look_up(index, search, tables, retrieval, word)
@@ -127,7 +116,7 @@ def _add_found(index, search, tables, retrieval, block):
                     retrieval.joined[row] = now
                     block.candidates[n] = row
                     n += 1
-    clear(block.drawn, 0, whole_loops(n))
+    clear(block.drawn, 0, round_up_to_padding(n))
     for k in range(n_centres, n):
         block.drawn[0, k] = 1
-    block.sizes[2] = n - n_centres
+    block.sizes[N_NOISE] = n - n_centres

@@ -13,13 +13,13 @@ class Batch(NamedTuple):
     """Some examples: a row of each matrix for each example, a column for each candidate. float32, or float64 for L-BFGS."""
 
     z: np.ndarray  # (examples, candidates): scores; overwritten by ∂loss/∂z
-    label: np.ndarray  # like z: the weight of a positive, else 0; on the path of a tree the bit
-    sample_count: np.ndarray  # like z: how often a candidate was drawn; on the path of a tree 1 - bit
+    label: np.ndarray  # like z: the weight of a positive, or its number of pairs, else 0; on a tree: pairs whose bit is 1
+    sample_count: np.ndarray  # like z: how often a candidate was drawn; on a tree: pairs whose bit is 0
     log_expected_count: np.ndarray  # like z: log of the expected number of draws
     uniforms: np.ndarray  # (examples, uniforms_width): random numbers in (0, 1)
     key: np.ndarray  # int64 (examples,): each example's row in the objective's state
     n_updates: np.ndarray  # int64 (examples,): how often that row was updated before
-    score_gain: np.ndarray  # (examples,): how far a score moves for each lr · its coefficient
+    score_gain: np.ndarray  # (examples,): upper bound on the change of a score per unit of lr · coefficient
 
 
 def new_batch(n_examples: int, n_candidates: int, uniforms_width: int = 0, dtype: Any = np.float32) -> Batch:

@@ -11,9 +11,10 @@ an indirect call:
 
     batch      `Batch`: examples [:n_examples] and their candidates [:n]
       z                   float32 (examples, candidates)  scores; overwritten by ∂loss/∂z, with the state held fixed
-      label               like z  the weight of a positive, else 0; on the path of a tree the bit
-      sample_count        like z  how often the candidate was drawn as noise; on the path of a tree 1 - bit; 1 for all rows of
-                          an exact loss
+      label               like z  the weight of a positive, else 0; in skip-gram the number of pairs. On a tree the number of
+                          the example's positives whose bit at this node is 1
+      sample_count        like z  how often the candidate was drawn as noise; 1 for all rows of an exact loss. On a tree the
+                          number of the example's positives whose bit at this node is 0
       log_expected_count  like z  log of the expected number of draws, for a positive as if it were noise; 0 where nothing was
                           drawn. sample_count / e^log_expected_count is the importance weight that makes a sum over the draws an
                           unbiased sum over all rows
@@ -21,17 +22,17 @@ an indirect call:
       key                 int64 (examples,)  each example's row in `state`: its input word (skip-gram) or its number
                           (classification)
       n_updates           int64 (examples,)  how often that row was updated before; at 0 it holds nothing yet
-      score_gain          float32 (examples,)  how far a score may move for each lr · its coefficient, for objectives whose step
-                          is not a gradient: |h|²; in skip-gram, where h moves along w_k as w_k along h and the steps of a
-                          block's inputs add up, the number of inputs · (|h|² + the candidates' largest |w_k|²)
-    state      float32 (keys, state_width)  kept per key by the objective; updated first, so that z is answered at the new state
+      score_gain          float32 (examples,)  upper bound on the change of a score per unit of lr · coefficient, for objectives
+                          whose step is not a gradient: |h|²; in skip-gram, where h moves along w_k as w_k along h and the steps
+                          of a block's inputs add up, the number of inputs · (|h|² + the candidates' largest |w_k|²)
+    state      float32 (keys, state_width)  kept per key by the objective; updated first: gradients are those at the new state
     constants  float32  constants of the run, from `Objective.constants`
-    lr         float32  learning rate, by which the engine multiplies the coefficients afterwards
+    lr         float32  learning rate for the objective's own state: the engine's, times `UpdateRule.state_rate`
 
 The same function is compiled for float64 too, where a full batch is brought to its optimum: constants are written as float32
 or integers and helpers take both. Examples are to be taken in order, for several may share a key. A candidate with neither
 label nor sample_count holds whatever was there before: it gets coefficient 0 and must stay out of sums and maxima. An example
-without any weight leaves its state alone and gets no coefficients.
+without any weight leaves its state alone and gets coefficients 0.
 
 What an example is, an objective says by `positives`:
 
@@ -39,15 +40,15 @@ What an example is, an objective says by `positives`:
               both weights if the objective `keeps_accidental_hits`, its label alone if not
     "joint"   all positives of an input, each row once, with accidental hits as above; the draws count once
     "summed"  all positives of an input, for a loss that is a sum over candidates: every draw counts once for each positive, and
-              a row may stand several times, as centres that repeat and as noise. Requires `keeps_accidental_hits`
+              a row may stand twice, once as a positive and once as noise. Requires `keeps_accidental_hits`
 
-An input that meets many positives at once, one after the other (a word of a skip-gram, in a block of text), is told to an
-objective that `merges_pairs` as one example of all of them: label_k is how many of its m pairs have k as their positive. What
-comes back is the sum over the pairs, each as if it were alone, a positive being the rival of the others. A rival that is there
-with certainty rather than drawn has sample_count 1 and log_expected_count 0. On a tree the turns of all paths add up.
+An input with several pairs in a block of skip-gram is passed to an objective that `merges_pairs` as one example: label_k is how
+many of its m pairs have k as their positive. The gradient is the sum over the pairs, each taken separately, with the positives
+of other pairs among its negatives. A candidate that is present with certainty rather than drawn has sample_count 1 and
+log_expected_count 0. On a tree the bits of all paths are counted.
 
-One whose positives are "joint" and that takes `pairs_as_set` is told the same, and takes the m positives for one set, not for m
-pairs.
+An objective whose positives are "joint" and that takes `pairs_as_set` gets the same, and takes the m positives for one set, not
+for m pairs.
 
 Which rows compete is decided by a sampler (`embedx.samplers`), of a kind that the objective names in `candidates`.
 """
@@ -91,8 +92,8 @@ class Objective:
     stable: ClassVar[bool] = False  # finite at any score
     unbiased: ClassVar[bool] = False  # at a fixed state, expected coefficients over draws are those of sampler "all"
     ranks_by_score: ClassVar[bool] = True  # classes in order of their scores are in order of `log_probability`
-    uses_log_expected_count: ClassVar[bool] = True  # False saves filling it
-    uses_score_gain: ClassVar[bool] = False  # True asks for it to be filled
+    uses_log_expected_count: ClassVar[bool] = True  # False: it need not be filled
+    uses_score_gain: ClassVar[bool] = False  # True: it must be filled
     label_defaults: ClassVar[Mapping[str, Any]] = {}  # settings that suit it better than the task's own: of classification,
     word_defaults: ClassVar[Mapping[str, Any]] = {}  # and of skip-gram, its own settings among them
     state_width: ClassVar[int] = 0

@@ -12,7 +12,7 @@ An optimiser for minibatches divides the gradient by a function of what was seen
 These two functions are all the maths that a new optimiser brings. They are kernel parts, compiled for one float32 and for the
 sixteen of a `simd` vector: write them with +, -, *, /, `square_root` and constants that are np.float32. The engine calls them
 for every way that rows are stored (`descend`), and takes weight decay from the same `divisor` (`decay`). A state only changes
-by gradients of its own row: a row that no example touches is not looked at.
+by gradients of its own row; rows without any gradient need not be visited.
 
 Methods that look at the gradient of all data at once keep what they like. They offer `full_gradient` (for word vectors with
 --collapsed), or the engine has a function for them (lbfgs).
@@ -32,7 +32,7 @@ class FullGradient(Protocol):
     """The state of a method that takes full gradient steps on one table."""
 
     def direction(self, gradient: np.ndarray) -> np.ndarray:
-        """What rate 1 takes from the table, float32 like it, given its `gradient`, which is overwritten."""
+        """The update subtracted at learning rate 1, float32 like the table, from its `gradient`, which is overwritten."""
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What the method keeps, by name, as arrays that stay where they are."""
@@ -70,8 +70,7 @@ class UpdateRule(NamedTuple):
     decays_at_zero: bool
     l2: float
     max_norm: float  # 0 for none
-    # Times the learning rate this is what an objective is told, for a state of its own that moves by it: about how far a single
-    # number of a row goes in its first step.
+    # Scales the learning rate for an objective's own state: the typical size of the first step of a single element of a row.
     state_rate: np.float32
 
 
@@ -79,9 +78,7 @@ class Table(NamedTuple):
     """Rows of parameters and what belongs to them."""
 
     rows: np.ndarray  # float32 (n, stride)
-    state: (
-        np.ndarray
-    )  # float32, the optimiser's: like the rows, (n, 1) for one a row, (1, stride) for one a column, (0, stride)
+    state: np.ndarray  # float32, the optimiser's: like the rows; (n, 1), one a row; (1, stride), one a column; or (0, stride)
     decay_clock: np.ndarray  # float64 (n,): the clock of weight decay when it was last applied to a row; (0,) without
     state_of: int  # NOTHING, NUMBER, ROW or COLUMN
 

@@ -72,7 +72,7 @@ def draw(table, key, counter):
 
 
 @kernel
-def sample(data, key, stream, first, n, n_avoided, workspace):
+def sample(data, key, stream, first, n, n_excluded, workspace):
     """Draw n rows with replacement; see `contract`."""
     table = AliasTable(data.values, data.rows)
     for d in range(n):
@@ -81,7 +81,7 @@ def sample(data, key, stream, first, n, n_avoided, workspace):
 
 
 @kernel
-def log_expected_count(data, key, n_drawn, n_avoided, rows, n, out):
+def log_expected_count(data, key, n_drawn, n_excluded, rows, n, out):
     """From the table that was made for the number of draws; see `contract`."""
     for k in range(n):
         out[k] = data.log_expected[rows[k]]

@@ -2,7 +2,7 @@
 
 It does so in one of four ways, its `candidates`, which objectives name as those that they take:
 
-    "drawn"      a few rows drawn as noise from a distribution q, for each example anew
+    "drawn"      a few rows drawn as noise from a distribution q, for each example (classification) or block (skip-gram)
     "all"        every row
     "path"       the inner nodes on the way to the positive in the objective's tree
     "retrieved"  the rows that an index finds to score highest
@@ -10,15 +10,15 @@ It does so in one of four ways, its `candidates`, which objectives name as those
 A sampler that draws has two compiled functions, with the same signatures for all samplers, so that one compiled engine serves
 them by indirect calls, a block or an example at a time:
 
-    sample(data, key, stream, first, n, n_avoided, workspace) -> how many rows were drawn
-    log_expected_count(data, key, n_drawn, n_avoided, rows, n, out)
+    sample(data, key, stream, first, n, n_excluded, workspace) -> how many rows were drawn
+    log_expected_count(data, key, n_drawn, n_excluded, rows, n, out)
 
     data       `SamplerData`, the sampler's own arrays
     key        int64  what the draws may depend on: an example's number (classification) or an input word (skip-gram); -1 for
                draws that several inputs share. Only a `conditional` sampler looks at it, and is never asked for shared draws
     stream     uint64  the stream of random numbers; draw d is made with number first + d of it (`kernels.random`), by place
-    n          how many rows to draw; fewer may be drawn when there are no more
-    n_avoided  rows in workspace.avoided[:n_avoided] are the example's positives; a sampler without replacement does not draw
+    n          how many rows to draw; fewer are drawn if there are no more rows
+    n_excluded  rows in workspace.excluded[:n_excluded] are the example's positives; a sampler without replacement does not draw
                them. Others draw from all rows, and the objective says what becomes of an accidental hit
     workspace  `SampleWorkspace`; what was drawn is written to workspace.rows
     out        float32  out[:n] is overwritten by the log of the expected number of draws of rows[:n] among n_drawn
@@ -37,7 +37,7 @@ from embedx.kernels.compiled import kernel
 from embedx.settings import Settings
 
 Candidates = Literal["drawn", "all", "path", "retrieved"]
-SLOTS = 512
+FILTER_SIZE = 512
 
 
 class Paths(NamedTuple):
@@ -54,7 +54,7 @@ class SamplerData(NamedTuple):
     rows: np.ndarray  # int32 (any,)
     values: np.ndarray  # float32 (any,)
     offsets: np.ndarray  # int64 (any,)
-    log_expected: np.ndarray  # float32 (n_classes,): log of the expected number of draws, where no example matters
+    log_expected: np.ndarray  # float32 (n_classes,): log of the expected number of draws, for samplers that are not conditional
     features: np.ndarray  # float32 (keys, any): of what the draws depend on
     weights: np.ndarray  # float32 (any, any)
 
@@ -63,8 +63,8 @@ class SampleWorkspace(NamedTuple):
     """One worker's memory for draws."""
 
     rows: np.ndarray  # int32 (n_draws,)
-    avoided: np.ndarray  # int32 (max positives,); may be overwritten
-    slots: np.ndarray  # int64 (SLOTS,): -1 before and after a call; tells cheaply that a row is new
+    excluded: np.ndarray  # int32 (max positives,); may be overwritten
+    seen: np.ndarray  # int64 (FILTER_SIZE,): -1 before and after a call; tells cheaply that a row is new
 
 
 _DATA = types.NamedTuple(
@@ -96,19 +96,19 @@ def new_data(**arrays: np.ndarray) -> SamplerData:
 def new_sample_workspace(n_draws: int, most_positives: int) -> SampleWorkspace:
     """Memory for up to `n_draws` draws for an example of up to `most_positives` positives."""
     return SampleWorkspace(
-        np.zeros(n_draws, dtype=np.int32), np.zeros(most_positives, dtype=np.int32), np.full(SLOTS, -1, dtype=np.int64)
+        np.zeros(n_draws, dtype=np.int32), np.zeros(most_positives, dtype=np.int32), np.full(FILTER_SIZE, -1, dtype=np.int64)
     )
 
 
 @kernel
-def no_draws(data, key, stream, first, n, n_avoided, workspace):
+def no_draws(data, key, stream, first, n, n_excluded, workspace):
     """Nothing is drawn."""
     return 0
 
 
 @kernel
-def certain(data, key, n_drawn, n_avoided, rows, n, out):
-    """Rows are there with certainty: the log of 1."""
+def certain_rows(data, key, n_drawn, n_excluded, rows, n, out):
+    """Rows are present with certainty: the log of a count of 1."""
     for k in range(n):
         out[k] = 0
 
@@ -121,7 +121,7 @@ class Sampler:
     candidates: ClassVar[Candidates]
     Settings: ClassVar[type[Settings]] = Settings  # its own, beside those of the task
     conditional: ClassVar[bool] = False  # what is drawn depends on the input
-    needs_dense_inputs: ClassVar[bool] = False  # features that are sparse will not do without a hidden layer
+    needs_dense_inputs: ClassVar[bool] = False  # requires dense features or a hidden layer
 
     def __init__(self, settings: Any, *, replacement: bool = True) -> None:
         """`settings` are of the class's own `Settings`; without `replacement` no row counts twice among the draws."""
@@ -162,4 +162,4 @@ class Sampler:
     @property
     def log_expected_count(self) -> Callable[..., Any]:
         """The compiled function that tells how many draws of a row were to be expected."""
-        return certain  # type: ignore[no-any-return]
+        return certain_rows  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
 """Uniform noise: every class is as likely to be drawn as any other, with replacement or without.
 
-Without replacement n distinct classes are drawn among those that are not avoided, (K - n_avoided) of them, so that each is
-expected n / (K - n_avoided) times.
+Without replacement n distinct classes are drawn among those that are not excluded, (K - n_excluded) of them, so that each is
+expected n / (K - n_excluded) times.
 """
 
 from collections.abc import Callable
@@ -12,50 +12,50 @@ import numpy as np
 from embedx.kernels.compiled import kernel
 from embedx.kernels.random import uniform
 from embedx.samplers.alias import AliasSampler
-from embedx.samplers.contract import SLOTS
+from embedx.samplers.contract import FILTER_SIZE
 
 
 @kernel
-def sample_distinct(data, key, stream, first, n, n_avoided, workspace):
-    """Draw distinct rows that are not avoided; see `contract`.
+def sample_distinct(data, key, stream, first, n, n_excluded, workspace):
+    """Draw distinct rows that are not excluded; see `contract`.
 
     Floyd's algorithm (Bentley & Floyd 1987) over the ranks of the rows that may be drawn; a rank becomes a row by skipping the
     avoided rows below it.
     """
-    rows, avoided, slots = workspace.rows, workspace.avoided, workspace.slots
-    for c in range(1, n_avoided):  # sort them
-        row = avoided[c]
+    rows, excluded, seen = workspace.rows, workspace.excluded, workspace.seen
+    for c in range(1, n_excluded):  # sort them
+        row = excluded[c]
         at = c
-        while at > 0 and avoided[at - 1] > row:
-            avoided[at] = avoided[at - 1]
+        while at > 0 and excluded[at - 1] > row:
+            excluded[at] = excluded[at - 1]
             at -= 1
-        avoided[at] = row
-    n_free = data.log_expected.size - n_avoided
+        excluded[at] = row
+    n_free = data.log_expected.size - n_excluded
     n = min(n, n_free)
     for d in range(n):
         last = n_free - n + d
         rank = min(np.int64(uniform(stream, first + np.uint64(d)) * (last + 1)), last)
-        if slots[rank % SLOTS] >= 0:  # else it is new, and a hundred draws need not be looked through
+        if seen[rank % FILTER_SIZE] >= 0:  # else it is new, and a hundred draws need not be looked through
             for before in range(d):
                 if rows[before] == rank:
                     rank = last
                     break
-        slots[rank % SLOTS] = d
+        seen[rank % FILTER_SIZE] = d
         rows[d] = rank
     for d in range(n):
-        slots[rows[d] % SLOTS] = -1
+        seen[rows[d] % FILTER_SIZE] = -1
     for d in range(n):
         row = np.int64(rows[d])
-        for c in range(n_avoided):
-            row += avoided[c] <= row
+        for c in range(n_excluded):
+            row += excluded[c] <= row
         rows[d] = row
     return n
 
 
 @kernel
-def log_expected_distinct(data, key, n_drawn, n_avoided, rows, n, out):
-    """n_drawn of the rows that are not avoided; see `contract`."""
-    n_free = data.log_expected.size - n_avoided
+def log_expected_distinct(data, key, n_drawn, n_excluded, rows, n, out):
+    """n_drawn of the rows that are not excluded; see `contract`."""
+    n_free = data.log_expected.size - n_excluded
     log_expected = np.float32(np.log(max(n_drawn, 1) / n_free)) if n_free > 0 else np.float32(0)
     for k in range(n):
         out[k] = log_expected

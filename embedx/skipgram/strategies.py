@@ -30,8 +30,8 @@ STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about
 def form_of(objective: Objective) -> int:
     """How the objective is told the pairs of a block."""
     if objective.positives == "summed":
-        return blocks.SUMS
-    return blocks.SETS if objective.merges_pairs or objective.pairs_as_set else blocks.PAIRS
+        return blocks.INPUT_SUMS
+    return blocks.INPUT_SETS if objective.merges_pairs or objective.pairs_as_set else blocks.PAIRS
 
 
 def state_of(tables: engine.SkipGramTables) -> TrainState:
