@@ -386,9 +386,15 @@ class FullSteps:
         return sum(r[0] for r in results), sum(r[1] for r in results)
 
     def _chunk(
-        self, chosen: np.ndarray, first: np.ndarray, n: np.ndarray, z: np.ndarray, uniforms: np.ndarray, score_gain:
-        np.ndarray, rate: np.float32,
-    ) -> tuple[float, int]:  # fmt: skip
+        self,
+        chosen: np.ndarray,
+        first: np.ndarray,
+        n: np.ndarray,
+        z: np.ndarray,
+        uniforms: np.ndarray,
+        score_gain: np.ndarray,
+        rate: np.float32,
+    ) -> tuple[float, int]:
         """The coefficients of some examples; their labels are label_ids[first:first + n]."""
         ids = np.repeat(first - np.concatenate([[0], np.cumsum(n)[:-1]]), n) + np.arange(n.sum())
         labels = self.examples.label_ids[ids]

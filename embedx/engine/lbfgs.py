@@ -36,9 +36,20 @@ class Optimum(NamedTuple):
 
 
 def minimise(
-    objective: Objective, features: Any, labels: Labels, weights: np.ndarray, *, n_rows: int, paths: Paths | None, has_bias:
-    bool, l2: float, max_iterations: int, tolerance: float, start: np.ndarray, after: Callable[[int, float], None],
-) -> Optimum:  # fmt: skip
+    objective: Objective,
+    features: Any,
+    labels: Labels,
+    weights: np.ndarray,
+    *,
+    n_rows: int,
+    paths: Paths | None,
+    has_bias: bool,
+    l2: float,
+    max_iterations: int,
+    tolerance: float,
+    start: np.ndarray,
+    after: Callable[[int, float], None],
+) -> Optimum:
     """The best W from `start`, float64 (dim, n_rows), for an objective whose loss has nothing random in it.
 
     features   float32 (n, n_features), dense or sparse
