@@ -14,8 +14,7 @@ from scipy.sparse import csr_matrix
 from embedx.classification import classifier as classifiers
 from embedx.classification import task as classify
 from embedx.classification.task import ClassifySettings, train
-from embedx.engine import full_tiled as tilewise
-from embedx.engine import sampled as rows
+from embedx.engine import full_tiled, sampled
 from embedx.errors import DivergedError, EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
@@ -67,7 +66,7 @@ def run(objective, kind="sparse", data=None, settings=None, **options):
 def samplers(objective, dense):
     """Those that apply at default settings: one that takes a step of its own draws its rows, a search needs dense vectors."""
     in_vain = {"all"} if objective.kind == "proximal" else set()
-    return [sampler for sampler in objective.samplers if sampler not in (in_vain if dense else in_vain | {"search"})]
+    return [sampler for sampler in objective.samplers() if sampler not in (in_vain if dense else in_vain | {"search"})]
 
 
 def precision(trained, kind):
@@ -98,10 +97,10 @@ def test_every_objective_learns_with_every_sampler(objective, kind):
 
 RATES = {"sgd": 0.5, "adagrad": 0.1, "mixture": 0.5}
 REPRESENTATIVES = {
-    "drawn": of(lambda o: o.positives == "single" and "unigram" in o.samplers and o.kind == "gradient"),
-    "path": of(lambda o: "path" in o.samplers),
-    "columns": of(lambda o: o.samplers[0] == "all" and not o.separable),
-    "tiles": of(lambda o: o.samplers[0] == "all" and o.separable),
+    "drawn": of(lambda o: o.positives == "single" and "unigram" in o.samplers() and o.kind == "gradient"),
+    "path": of(lambda o: "path" in o.candidates),
+    "columns": of(lambda o: o.samplers()[0] == "all" and not o.separable),
+    "tiles": of(lambda o: o.samplers()[0] == "all" and o.separable),
 }
 
 
@@ -155,16 +154,21 @@ def test_examples_without_labels_are_passed_over(objective):
             assert math.isfinite(trained.outcome.final_loss)
 
 
-def test_noise_gives_the_frequencies_back_although_repeats_are_dropped():
-    """Without features that tell, the best that there is are the frequencies of the labels: theorem 1 of Levy & Goldberg."""
+@pytest.mark.parametrize("negatives", [5, 20])
+def test_noise_gives_the_frequencies_back_although_repeats_are_dropped(negatives):
+    """Without features that tell, the best that there is are the frequencies of the labels: theorem 1 of Levy & Goldberg.
+
+    No more rows are drawn than there are labels, however many were asked for.
+    """
     share = np.array([0.6, 0.2, 0.1, 0.06, 0.04])
     data = Labeled(np.zeros((4000, 1), np.float32), Labels.single(np.random.default_rng(0).choice(5, 4000, p=share)), 5)
     for objective in OBJECTIVES.values():
-        if objective.keeps_accidental_hits and "unigram" in objective.samplers:
+        if objective.keeps_accidental_hits and "unigram" in objective.samplers():
             for replacement in (True, False):
                 trained = run(
                     objective,
                     data=data,
+                    settings=objective.Settings(negatives=negatives),
                     sampler="unigram",
                     replacement=replacement,
                     learning_rate=0.5,
@@ -175,7 +179,44 @@ def test_noise_gives_the_frequencies_back_although_repeats_are_dropped():
                 np.testing.assert_allclose(p, np.bincount(data.labels.ids) / 4000, rtol=0.05)
 
 
-@each(lambda o: {"all", "uniform"} <= set(o.samplers) and not o.uniforms_width)
+COUNTS = np.array([10, 240, 40, 80, 30])
+
+
+@pytest.mark.parametrize("name", ["softmax", "hs", "ova", "ns", "ove", "ar"])
+def test_biases_may_start_where_they_predict_the_frequencies(name):
+    """By whatever way an objective goes from scores to probabilities: a tree, say, or noise whose part is put back."""
+    data = Labeled(np.zeros((400, 1), np.float32), Labels.single(np.repeat(np.arange(5), COUNTS)), 5)
+    options = {"optimizer": "sgd", "learning_rate": 1e-9, "epochs": 1, "replacement": True}  # draws as ns has them by default
+    found = {}
+    for bias in ("frequency", "zero"):
+        trained = run(OBJECTIVES[name], data=data, bias=bias, **options)
+        found[bias] = np.exp(next(trained.classifier.blocks(data.features[:1]))[1][0])
+    np.testing.assert_allclose(found["frequency"], COUNTS / 400, rtol=1e-4)
+    assert abs(found["zero"] - COUNTS / 400).max() > 0.05
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared-hinge"])
+def test_where_each_label_has_a_probability_by_itself_biases_start_there(loss):
+    rows = [[k for k in range(5) if i < COUNTS[k]] for i in range(250)]
+    data = Labeled(np.zeros((250, 1), np.float32), Labels.of_rows(rows), 5)
+    ova = OBJECTIVES["ova"]
+    options = {"bias": "frequency", "optimizer": "sgd", "learning_rate": 1e-9, "epochs": 1}
+    bias = run(ova, data=data, settings=ova.Settings(loss=loss), **options).classifier.arrays["bias"].astype(float)
+    expected = np.log(COUNTS / (250 - COUNTS)) if loss == "logistic" else 2 * COUNTS / 250 - 1
+    np.testing.assert_allclose(bias, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["softmax", "hs"])
+def test_the_optimum_is_sought_from_the_frequencies_if_wanted(name):
+    """Where nothing else tells labels apart they are the optimum, and no iteration is needed."""
+    data = Labeled(np.zeros((400, 1), np.float32), Labels.single(np.repeat(np.arange(5), COUNTS)), 5)
+    steps = {
+        bias: run(OBJECTIVES[name], data=data, bias=bias, optimizer="lbfgs").outcome.epochs for bias in ("frequency", "zero")
+    }
+    assert steps["frequency"] <= 1 < steps["zero"]
+
+
+@each(lambda o: {"all", "uniform"} <= set(o.samplers()) and not o.uniforms_width)
 def test_drawing_every_row_is_having_every_row_compete(objective):
     """Two engines, and for the rows of sparse features three, come to the same parameters."""
     settings = objective.Settings(negatives=TINY.n_labels)
@@ -189,7 +230,7 @@ def test_drawing_every_row_is_having_every_row_compete(objective):
 
 
 def test_one_compilation_serves_all_of_this():
-    for kernel in (rows.train_stretch, tilewise.train_tiles):
+    for kernel in (sampled.train_stretch, full_tiled.train_tiles):
         if hasattr(kernel, "overloads"):
             assert len(kernel.overloads) <= 1
 

@@ -1,6 +1,5 @@
 """The classifier by scikit-learn's conventions: its own checks for every objective, and what its users count on."""
 
-import dataclasses
 import inspect
 import pickle
 import subprocess
@@ -25,6 +24,8 @@ from embedx.classification.task import ClassifySettings
 from embedx.errors import EmbedxError
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
+from embedx.samplers import SAMPLERS
+from embedx.settings import settings_of
 
 
 def goes_by_steps(candidate):
@@ -64,7 +65,8 @@ def test_without_steps_nothing_may_fail():
 
 def test_parameters_are_the_settings_of_embedx_classify():
     parameters = inspect.signature(SoftmaxClassifier).parameters
-    settings = {field.name for field in dataclasses.fields(ClassifySettings)}
+    groups = [ClassifySettings, *(each.Settings for each in SAMPLERS.values())]
+    settings = {name for group in groups for name in settings_of(group)}
     settings = {estimator.OTHER_NAMES.get(name, name) for name in settings - estimator.NOT_TRAINING}
     assert parameters.keys() == settings | {"objective", "options", "verbose"}
     assert all(parameters[name].default is None for name in settings)
