@@ -6,7 +6,7 @@ stands in and does not notice edits in the helpers it calls, or the constants it
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +54,40 @@ def kernel_part(function: Callable[..., Any]) -> Any:
     return _compiled(function, forceinline=True)
 
 
-def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+def chosen_by_number(functions: Sequence[Any]) -> Any:
+    """A kernel part `f(i, ...)` that calls kernel part functions[i] with the rest, decided while it runs.
+
+    A compiled function can only call what it knows when it is compiled. So this is a chain of comparisons, one for each
+    function.
+    """
+
+    def either(i: int, function: Any, others: Any) -> Any:
+        return lambda number, *arguments: function(*arguments) if number == i else others(number, *arguments)
+
+    def always(function: Any) -> Any:
+        return lambda number, *arguments: function(*arguments)
+
+    *others, last = functions
+    chosen = uncached_part(always(last))
+    for i, function in enumerate(others):
+        chosen = uncached_part(either(i, function, chosen))
+    return chosen
+
+
+def uncached_part(function: Callable[..., Any]) -> Any:
+    """A `kernel_part` for functions that hold compiled ones in a closure.
+
+    They are new ones to numba in each process, so that no cache would find them. None is needed: the kernels that they become
+    part of are cached.
+    """
+    return _compiled(function, forceinline=True, cache=False)
+
+
+def _compiled(function: Callable[..., Any], *, cache: bool = True, **options: Any) -> Any:
     users_folder = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = KERNEL_FOLDER
     try:
-        return numba.njit(nogil=True, cache=True, fastmath=FAST_MATH, error_model="numpy", _nrt=False, **options)(function)
+        return numba.njit(nogil=True, cache=cache, fastmath=FAST_MATH, error_model="numpy", _nrt=False, **options)(function)
     finally:
         numba.config.CACHE_DIR = users_folder
 

@@ -2,17 +2,21 @@
 
 LLVM's own vectoriser needs to guess; here the width, the register tile and the order of the sum are written down, and LLVM
 maps the sixteen lanes to whatever the machine has (one AVX-512 register, two AVX, four SSE or NEON). Each function below is
-also plain Python over numpy rows, which is what runs under NUMBA_DISABLE_JIT=1.
+also plain Python over numpy rows, which is what runs under NUMBA_DISABLE_JIT=1. Vectors also take +, -, * and / with each other
+and with a float32, so that a formula of those and `square_root` serves for one number and for sixteen.
 
 A matrix is float32, C-contiguous along its rows; `column` is in floats and must leave sixteen of them.
 """
+
+import operator
 
 import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, models, register_model
+from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, models, overload, register_model
 
 LANES = 16
 
@@ -193,16 +197,40 @@ else:
         """Sixteen zeros."""
         return float32x16(), lambda context, builder, signature, arguments: ir.Constant(_VECTOR, [0.0] * LANES)
 
+    def _copies(builder, x):
+        """A vector of sixteen copies of one float."""
+        nothing = ir.Constant(_VECTOR, ir.Undefined)
+        one = builder.insert_element(nothing, x, ir.Constant(_INDEX, 0))
+        return builder.shuffle_vector(one, nothing, _lanes([0] * LANES))
+
     @intrinsic
     def splat(_typing, x):
         """Sixteen copies of a float32."""
+        return float32x16(types.float32), lambda context, builder, signature, arguments: _copies(builder, arguments[0])
+
+    def _declare_operator(operation, instruction, flags):
+        """Make +, -, * or / work lane by lane, a float32 standing for sixteen copies.
+
+        A product of two vectors that is added is `multiply_add`; one with a float32 is not, so that a sum of products has only
+        one way to be taken. (Instructions without any flags of their own would be given all of `compiled.FAST_MATH`.)
+        """
 
         def emit(context, builder, signature, arguments):
-            nothing = ir.Constant(_VECTOR, ir.Undefined)
-            one = builder.insert_element(nothing, arguments[0], ir.Constant(_INDEX, 0))
-            return builder.shuffle_vector(one, nothing, _lanes([0] * LANES))
+            pairs = zip(signature.args, arguments, strict=True)
+            a, b = (value if kind == float32x16 else _copies(builder, value) for kind, value in pairs)
+            both = signature.args == (float32x16, float32x16)
+            return getattr(builder, instruction)(a, b, flags=flags if both or instruction != "fmul" else ("nsz",))
 
-        return float32x16(types.float32), emit
+        v, x = float32x16, types.float32
+        cases = [signature(v, v, v), signature(v, v, x), signature(v, x, v)]
+        infer_global(operation)(type(instruction, (ConcreteTemplate,), {"cases": cases}))
+        for case in cases:
+            lower_builtin(operation, *case.args)(emit)
+
+    _declare_operator(operator.add, "fadd", ("contract",))
+    _declare_operator(operator.sub, "fsub", ("contract",))
+    _declare_operator(operator.mul, "fmul", ("contract",))
+    _declare_operator(operator.truediv, "fdiv", ())  # as `divide`
 
     @intrinsic
     def multiply_add(_typing, a, b, c):
@@ -298,8 +326,8 @@ else:
         return float32x16(float32x16, float32x16), emit
 
     @intrinsic
-    def square_root(_typing, a):
-        """The square roots of numbers that are not negative."""
+    def _square_roots(_typing, a):
+        """The square root of each lane."""
 
         def emit(context, builder, signature, arguments):
             kind = ir.FunctionType(_VECTOR, [_VECTOR])
@@ -307,6 +335,15 @@ else:
             return builder.call(root, arguments)
 
         return float32x16(float32x16), emit
+
+    def square_root(a):
+        """The square root of a float32 or of each lane of a vector; they are not negative."""
+
+    @overload(square_root)
+    def _square_root(a):
+        if a == float32x16:
+            return lambda a: _square_roots(a)
+        return lambda a: np.sqrt(a)
 
     @intrinsic
     def prefetch(_typing, matrix, row, column):
