@@ -19,9 +19,10 @@ from embedx.engine import retrieved as searched
 from embedx.engine import sampled as rows
 from embedx.engine.examples import Examples, copy_examples, new_feature_scratch, new_groups, room_for
 from embedx.engine.loading import compile_coefficients, load_kernel
-from embedx.engine.optimizers import Optimizer, Table, clock_of, new_table, pay_all, step_size
 from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
+from embedx.optimizers.contract import Table, UpdateRule, new_table
+from embedx.optimizers.decay import clock_step, decay_all, step_size
 from embedx.run.progress import Progress
 from embedx.samplers.draws import new_draws, noise_distribution
 from embedx.search.index import Index, empty
@@ -52,7 +53,7 @@ class Way(abc.ABC):
     objective: Objective
     settings: Any  # ClassifySettings, resolved
     examples: Examples
-    optimizer: Optimizer
+    optimizer: UpdateRule
     counts: np.ndarray
     hidden: Table
     n_rows: int
@@ -86,16 +87,16 @@ class Way(abc.ABC):
     ) -> tuple[float, int, float]:
         """Train on order[start:stop]; the summed loss, the number of its terms, and what the clock of weight decay gained."""
 
-    def pay(self, clock: float) -> None:
-        """Have all rows pay the weight decay that is due."""
+    def apply_decay(self, clock: float) -> None:
+        """Apply the weight decay that is due to all rows."""
         if self.optimizer.l2 > 0:
-            columns_paying = self.settings.hidden or self.examples.dense.shape[1] or self.dim - self.has_bias
-            pay_all(self.hidden, columns_paying, self.optimizer, clock)
-            self.pay_outputs(clock)
+            n_decaying = self.settings.hidden or self.examples.dense.shape[1] or self.dim - self.has_bias
+            decay_all(self.hidden, n_decaying, self.optimizer, clock)
+            self.decay_outputs(clock)
 
     @abc.abstractmethod
-    def pay_outputs(self, clock: float) -> None:
-        """Have the output rows pay what is due."""
+    def decay_outputs(self, clock: float) -> None:
+        """Apply what is due to the output rows."""
 
     @abc.abstractmethod
     def set_bias(self, bias: np.ndarray) -> None:
@@ -176,8 +177,8 @@ class DrawnRows(Way):
         loss, terms, after = rows.train_stretch(self.objective.coefficients, *arguments)
         return loss, terms, after - clock
 
-    def pay_outputs(self, clock: float) -> None:
-        pay_all(self.outputs, self.dim - self.has_bias, self.optimizer, clock)
+    def decay_outputs(self, clock: float) -> None:
+        decay_all(self.outputs, self.dim - self.has_bias, self.optimizer, clock)
 
     def set_bias(self, bias: np.ndarray) -> None:
         self.outputs.rows[:, self.dim - 1] = bias
@@ -271,7 +272,7 @@ class AllRows(Way):
     def prepare(self) -> None:
         objective, settings = self.objective, self.settings
         stride = -(-self.n_rows // columns.TILE) * columns.TILE
-        self.outputs = new_table(self.dim, stride, self.optimizer)
+        self.outputs = new_table(self.dim, stride, self.optimizer, columns=True)
         n_features = len(self.hidden.rows) or (0 if self.examples.dense.size else self.dim - self.has_bias)
         self.steps = columns.AllRows(
             objective.coefficients, columns.Layer(self.hidden, self.outputs, self.state, self.n_updates),
@@ -296,10 +297,10 @@ class AllRows(Way):
             order, start, stop, rate, float(step_size(self.optimizer, rate)), clock, self.sum_over / (stop - start),
             np.random.default_rng([self.settings.seed, epoch, start]),
         )  # fmt: skip
-        return loss, terms, float(clock_of(self.optimizer, rate))
+        return loss, terms, float(clock_step(self.optimizer, rate))
 
-    def pay_outputs(self, clock: float) -> None:
-        columns.pay_features(
+    def decay_outputs(self, clock: float) -> None:
+        columns.decay_features(
             self.outputs, np.arange(self.dim, dtype=np.int32), 0, self.dim - self.has_bias, self.n_rows, self.optimizer, clock
         )
 
@@ -323,7 +324,7 @@ class ByTiles(AllRows):
         self.groups = new_groups(self.dim, int(values))
         self.in_order = room_for(self.examples, min(self.stretch, self.n))
         self.tile_scratches = [tilewise.new_scratch(self.batch, self.dim, self.optimizer) for _ in range(self.threads)]
-        # A tile pays in full before the next one begins, so rows never owe anything between stretches.
+        # Weight decay is applied to a whole tile before the next one begins, so that none is due between stretches.
         self.n_tiles = self.outputs.rows.shape[1] // tilewise.WIDTH
 
     def load_kernels(self, progress: Progress) -> None:
@@ -353,7 +354,7 @@ class ByTiles(AllRows):
         chosen = order[start:stop]
         has_labels = self.examples.label_offsets[chosen + 1] > self.examples.label_offsets[chosen]
         n_steps = -(-(stop - start) // self.batch)
-        return loss, int(has_labels.sum()), n_steps * float(clock_of(self.optimizer, rate))
+        return loss, int(has_labels.sum()), n_steps * float(clock_step(self.optimizer, rate))
 
-    def pay_outputs(self, clock: float) -> None:
+    def decay_outputs(self, clock: float) -> None:
         pass

@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 
+from embedx import optimizers
 from embedx.classification.classifier import Classifier
 from embedx.classification.strategies import way_for
 from embedx.engine import lbfgs as optimum
 from embedx.engine.examples import examples_of
-from embedx.engine.optimizers import OPTIMIZERS, Optimizer, new_table
 from embedx.errors import DivergedError, EmbedxError
 from embedx.kernels.batch import COEFFICIENTS_64
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.known import Known
 from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_maxima, known_labels, scaled
 from embedx.objectives.contract import Objective
+from embedx.optimizers.contract import LABELS, new_table
 from embedx.run import trainer
 from embedx.run.interrupts import to_the_end
 from embedx.run.memory import available_memory
@@ -64,8 +65,12 @@ class ClassifySettings(Settings):
     batch_size: int | None = param(
         None, "examples in a step, or `all`; by default 100, and 1 for implicit", at_least=0, parse=whole_or_all
     )
-    optimizer: str | None = param(None, "what a row does with its gradient; by default adagrad", choices=(*OPTIMIZERS, "lbfgs"))
-    learning_rate: float | None = param(None, "step size at the start; by default the objective's own", above=0.0)
+    optimizer: str | None = param(
+        None,
+        f"what a row does with its gradient, by default adagrad: {optimizers.meanings(LABELS)}",
+        choices=optimizers.taken_by(LABELS),
+    )
+    learning_rate: float | None = param(None, f"step size at the start; by default {optimizers.usual_rates(LABELS)}", above=0.0)
     schedule: str = param(
         "linear", "how the step size falls: to zero, not at all, or by 1/√updates or 1/(1 + epochs)", choices=trainer.SCHEDULES
     )
@@ -197,7 +202,8 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     is_step = objective.kind == "proximal"
     optimizer = settings.optimizer or ("sgd" if is_step else str(objective.label_defaults.get("optimizer", "adagrad")))
     batch = settings.batch_size if settings.batch_size is not None else 1 if is_step else 100
-    rate = settings.learning_rate or float(objective.label_defaults.get("learning_rate", 0.1))
+    found = optimizers.find(optimizer, LABELS)
+    rate = settings.learning_rate or objective.label_defaults.get("learning_rate") or found.rates.get(LABELS)
     name = f"--objective {objective.name}"
     if sampler not in objective.samplers:
         raise EmbedxError(f"--sampler {sampler} does not apply to {name}, which takes {', '.join(objective.samplers)}")
@@ -221,7 +227,7 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         raise EmbedxError("--sampler search needs dense features or --hidden 100; these features are sparse")
     if settings.hidden and not data.is_sparse:
         raise EmbedxError("--hidden applies to sparse features; these are dense")
-    if optimizer == "sgd" and rate * settings.l2 >= 1:
+    if found.keeps == "nothing" and rate is not None and rate * settings.l2 >= 1:
         raise EmbedxError(f"--l2 {settings.l2:g}: times --learning-rate {rate:g} must be below 1")
     if optimizer == "lbfgs" and sampler != "path":
         sampler = "all"
@@ -253,7 +259,7 @@ def _check_memory(data: Labeled, objective: Objective, settings: ClassifySetting
     """Raise `EmbedxError` if the parameters will not fit, before anything is allocated."""
     dim = (settings.hidden or data.n_features) + 1
     n_rows = objective.n_rows(data.n_labels)
-    copies = {"sgd": 1, "lbfgs": 50}.get(settings.optimizer or "", 2)
+    copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
     need = 4 * copies * (n_rows * dim + (data.n_features * settings.hidden if settings.hidden else 0))
     have = available_memory()
     if need > have:
@@ -342,14 +348,16 @@ def _run(
 ) -> tuple[trainer.Outcome, tuple[np.ndarray, ...]]:
     """Train by steps on minibatches; the outcome, and what the optimiser kept beside the tables."""
     examples = examples_of(features, labels)
-    kind = OPTIMIZERS[str(settings.optimizer)]
-    optimizer = Optimizer(kind, float(settings.l2), float(settings.max_norm or 0))
     n_features, n = features.shape[1], features.shape[0]
     n_rows = objective.n_rows(len(classifier.counts))
     has_bias = settings.bias != "none"
     dim = (settings.hidden or n_features) + has_bias
     state = np.zeros((n, objective.state_width), dtype=np.float32)
     n_updates = np.zeros(n if objective.state_width else 1, dtype=np.int64)
+    row_length = float(settings.hidden or (n_features if examples.dense.size else len(examples.values) / n) or 1)
+    optimizer = optimizers.update_rule(
+        str(settings.optimizer), l2=settings.l2, max_norm=settings.max_norm, row_length=row_length
+    )
     hidden = new_table(n_features if settings.hidden else 0, dim, optimizer)
     if settings.hidden:
         rng = np.random.default_rng([settings.seed, INITIAL])
@@ -360,13 +368,14 @@ def _run(
     )
     if has_bias:
         way.set_bias(start_of_bias)
-    memory = (way.hidden.sums, way.outputs.sums)
+    memory = (way.hidden.state, way.outputs.state)
     if start_from is not None:
         for name, array in way.arrays().items():  # views of the tables
             array[:] = start_from.classifier.arrays[name]
-        if [sums.shape for sums in memory] == [sums.shape for sums in start_from.memory]:
-            for sums, before in zip(memory, start_from.memory, strict=True):
-                sums[:] = before
+        same_optimizer = start_from.classifier.settings["optimizer"] == settings.optimizer
+        if same_optimizer and [each.shape for each in memory] == [each.shape for each in start_from.memory]:
+            for state, before in zip(memory, start_from.memory, strict=True):
+                state[:] = before
     way.load_kernels(progress)
     clock = [0.0]
     orders: dict[int, np.ndarray] = {}
@@ -386,7 +395,7 @@ def _run(
         return trainer.Tally(loss, terms, stop - start)
 
     def hand_over() -> None:
-        way.pay(clock[0])
+        way.apply_decay(clock[0])
         classifier.arrays |= way.arrays()
         classifier.__dict__.pop("_transposed", None)
 

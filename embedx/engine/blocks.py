@@ -21,6 +21,7 @@ from embedx.kernels.compiled import kernel_part
 from embedx.kernels.gemm import TILE
 from embedx.kernels.random import bits, high_half, low_half_below
 from embedx.kernels.simd import LANES, store, zeros
+from embedx.optimizers.contract import UpdateRule
 from embedx.samplers.alias import draw
 from embedx.text.heldout import CHUNK
 from embedx.text.tokenizer import END_OF_SENTENCE
@@ -55,7 +56,7 @@ class Plan(NamedTuple):
     uses_log_expected_count: bool
     uses_score_gain: bool
     bias: int  # the column of the biases, where every input has a 1; -1 without
-    seen_rate: np.float32  # times the learning rate is what an objective is told, for a state that moves by it
+    optimizer: UpdateRule
 
 
 class Block(NamedTuple):

@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.engine.optimizers import descend, pay_row
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, splat, store, zeros
 from embedx.labeled.data import Labeled, Labels
+from embedx.optimizers.decay import decay_row
+from embedx.optimizers.descend import descend_row
 
 
 class Examples(NamedTuple):
@@ -81,14 +82,14 @@ def copy_features(examples, i, out, e):
 
 
 @kernel_part
-def sum_rows(examples, i, table, n, optimizer, clock, out, e):
+def sum_rows(examples, i, table, n, optimizer, decay_clock, out, e):
     """Overwrite out[e] by the weighted sum of the rows that the features of example i name: its hidden layer."""
     stride = out.shape[1]
     for d in range(0, stride, LANES):
         store(out, e, d, zeros())
     for f in range(examples.offsets[i], examples.offsets[i + 1]):
         row = np.int64(examples.columns[f])
-        pay_row(table, row, n, optimizer, clock)
+        decay_row(table, row, n, optimizer, decay_clock)
         value = splat(examples.values[f])
         for d in range(0, stride, LANES):
             store(out, e, d, multiply_add(value, load(table.rows, row, d), load(out, e, d)))
@@ -162,5 +163,5 @@ def descend_features(table, examples, optimizer, n, scratch, h_gradient, order, 
             for d in range(0, g.shape[1], LANES):
                 store(g, 0, d, multiply_add(x, load(h_gradient, asked_by, d), load(g, 0, d)))
             entry = groups.following[entry]
-        descend(table, row, 0, g, 0, 0, n, optimizer, rate)
+        descend_row(table, row, g, 0, n, optimizer, rate)
         groups.first[row] = -1

@@ -17,10 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embedx.engine.examples import Examples, FeatureScratch, descend_features, put, sum_rows
-from embedx.engine.optimizers import MIXTURE, Optimizer, Table, descend, descend_one, pay_row
 from embedx.kernels.batch import new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import LANES, load, multiply_add, splat, store, zeros
+from embedx.optimizers.contract import COLUMN, Table, UpdateRule
+from embedx.optimizers.decay import decay_row
+from embedx.optimizers.descend import accumulate_column, accumulate_columns, descend_columns, descend_few
 
 TILE = 4 * LANES
 CHUNK_FLOATS = 1 << 18  # scores that are turned into coefficients in one call: a megabyte stays in the cache
@@ -71,6 +73,7 @@ def sparse_steps(examples, order, begin, end, table, bias_row, first, last, z, t
                 _add_to_tile(gradient, np.int64(examples.columns[f]), splat(examples.values[f]), a, b, c, d)
             if bias_row >= 0:
                 _add_to_tile(gradient, bias_row, splat(np.float32(1)), a, b, c, d)
+        accumulate_columns(table, t, touched, n_touched, bias_row, gradient, 0, TILE, optimizer)
         for k in range(n_touched):
             _step_tile(table, np.int64(touched[k]), t, gradient, optimizer, rate)
         if bias_row >= 0:
@@ -90,7 +93,7 @@ def _add_to_tile(gradient, row, x, a, b, c, d):
 @kernel_part
 def _step_tile(table, row, t, gradient, optimizer, rate):
     """One step of 64 numbers of a feature's row; its gradient is zero afterwards."""
-    descend(table, row, t, gradient, row, 0, TILE, optimizer, rate)
+    descend_columns(table, row, t, gradient, row, 0, TILE, optimizer, rate)
     _store_tile(gradient, row, 0, zeros(), zeros(), zeros(), zeros())
 
 
@@ -109,17 +112,33 @@ def touched_features(examples, order, begin, end, groups):
 
 
 @kernel
-def pay_features(table, touched, first, last, n, optimizer, clock):
-    """Have the rows touched[first:last] pay the weight decay that is due."""
+def decay_features(table, touched, first, last, n, optimizer, decay_clock):
+    """Apply the weight decay that is due to the rows touched[first:last]."""
     for k in range(first, last):
-        pay_row(table, np.int64(touched[k]), n, optimizer, clock)
+        decay_row(table, np.int64(touched[k]), n, optimizer, decay_clock)
+
+
+@kernel
+def accumulate_tiles(table, first, last, rows, gradient, optimizer):
+    """Where there is one state a column: tell those of columns first:last, whole tiles, the squared lengths of their gradients.
+
+    `gradient` (dim, >= last); `rows` names all of its rows.
+    """
+    accumulate_columns(table, first, rows, rows.size, -1, gradient, first, last - first, optimizer)
+
+
+@kernel
+def accumulate_few(table, columns, squares, optimizer):
+    """The same for the columns named, with the squares (len(columns),)."""
+    for k in range(columns.size):
+        accumulate_column(table, columns[k], squares[k], optimizer)
 
 
 @kernel
 def dense_steps(table, first, last, gradient, n, optimizer, rate):
     """The steps of the table's rows first:last along `gradient` (dim, >= n)."""
     for row in range(first, last):
-        descend(table, row, 0, gradient, row, 0, n, optimizer, rate)
+        descend_columns(table, row, 0, gradient, row, 0, n, optimizer, rate)
 
 
 @kernel
@@ -138,15 +157,14 @@ def find_moving(z, first, last, moving):
 def few_steps(table, first, last, columns, gradient, optimizer, rate):
     """The steps of the numbers `columns` of the table's rows first:last along `gradient` (dim, len(columns))."""
     for row in range(first, last):
-        for k in range(len(columns)):
-            descend_one(table, row, columns[k], gradient[row, k], optimizer, rate)
+        descend_few(table, row, columns, gradient, optimizer, rate)
 
 
 @kernel
-def hidden_layer(examples, order, begin, end, table, n, optimizer, clock, h):
+def hidden_layer(examples, order, begin, end, table, n, optimizer, decay_clock, h):
     """Overwrite h[e] by the hidden layer of the examples order[begin:end]."""
     for e in range(begin, end):
-        sum_rows(examples, order[e], table, n, optimizer, clock, h, e - begin)
+        sum_rows(examples, order[e], table, n, optimizer, decay_clock, h, e - begin)
 
 
 @kernel
@@ -175,7 +193,7 @@ class AllRows:
         coefficients: Callable[..., float],
         layer: Layer,
         examples: Examples,
-        optimizer: Optimizer,
+        optimizer: UpdateRule,
         *,
         n_rows: int,
         has_bias: bool,
@@ -200,10 +218,8 @@ class AllRows:
         self.has_hidden = len(layer.hidden.rows) > 0
         self.is_sparse = examples.dense.size == 0 and not self.has_hidden
         self.bias_row = self.dim - 1 if has_bias else -1
-        self.n_paying = self.dim - has_bias
-        self.sparse_gradient = (
-            sparse_gradient and not self.is_sparse and optimizer.kind != MIXTURE
-        )  # whose sums fade without a gradient
+        self.n_decaying = self.dim - has_bias
+        self.sparse_gradient = sparse_gradient and not self.is_sparse and not optimizer.fades
         self.moving = np.zeros(self.stride if self.sparse_gradient else 0, dtype=np.uint8)
         if self.is_sparse:
             self.gradients = [np.zeros((self.dim, TILE), dtype=np.float32) for _ in range(threads)]
@@ -213,11 +229,11 @@ class AllRows:
         self.all_features = np.arange(self.dim, dtype=np.int32)
 
     def step(
-        self, order: np.ndarray, begin: int, end: int, rate: float, step_rate: float, clock: float, scale: float, rng: Any
+        self, order: np.ndarray, begin: int, end: int, rate: float, step_rate: float, decay_clock: float, scale: float, rng: Any
     ) -> tuple[float, int]:
         """One step over the examples order[begin:end]; return the summed loss and the number of its terms.
 
-        rate       learning rate as the objective sees it; `step_rate` multiplies gradients
+        rate       learning rate; `step_rate`, of `decay.step_size`, multiplies gradients
         scale      of the coefficients of each example
         rng        numpy Generator for a label that stands for all, and for the objective
         """
@@ -226,13 +242,16 @@ class AllRows:
             touched = self.features.groups.touched
             n_touched = touched_features(self.examples, order, begin, end, self.features.groups)
         else:
-            touched, n_touched = self.all_features, self.n_paying
+            touched, n_touched = self.all_features, self.n_decaying
         if optimizer.l2 > 0:
-            rows, n = (self.all_features, self.n_paying) if optimizer.max_norm > 0 else (touched, n_touched)
-            self._in_parts(n, lambda w, a, b: pay_features(layer.outputs, rows, a, b, self.n_rows, optimizer, clock))
-        h = self._h(order, begin, end, clock)
+            # A column's state changes with any of its features: then weight decay cannot wait until a feature is seen again.
+            at_once = optimizer.max_norm > 0 or layer.outputs.state_of == COLUMN
+            rows, n = (self.all_features, self.n_decaying) if at_once else (touched, n_touched)
+            self._in_parts(n, lambda w, a, b: decay_features(layer.outputs, rows, a, b, self.n_rows, optimizer, decay_clock))
+        h = self._h(order, begin, end, decay_clock)
         z = self._scores(order, begin, end, h)
-        loss, n_lines = self._coefficients(order[begin:end], z, self._score_gain(order[begin:end], h), np.float32(rate), rng)
+        told = np.float32(rate) * optimizer.seen_rate
+        loss, n_lines = self._coefficients(order[begin:end], z, self._score_gain(order[begin:end], h), told, rng)
         few = self._few(z)
         if few is not None:
             z = z[:, few]
@@ -250,14 +269,15 @@ class AllRows:
             )  # fmt: skip
         else:
             gradient = h[:, : self.dim].T @ z
+            self._accumulate(few, gradient)
             self._in_parts(self.dim, lambda w, a, b: self._dense_steps(a, b, few, gradient, np.float32(step_rate)))
         if self.has_hidden:
             hidden_steps(
-                layer.hidden, self.examples, optimizer, self.n_paying, self.features, h_gradient,
+                layer.hidden, self.examples, optimizer, self.n_decaying, self.features, h_gradient,
                 order, begin, end, np.float32(step_rate),
             )  # fmt: skip
         if optimizer.max_norm > 0:
-            w = layer.outputs.rows[: self.n_paying]
+            w = layer.outputs.rows[: self.n_decaying]
             norms = np.sqrt(np.einsum("dk,dk->k", w, w))
             w *= np.minimum(1, optimizer.max_norm / np.maximum(norms, 1e-30))
         return loss, n_lines
@@ -267,16 +287,16 @@ class AllRows:
         bounds = [n * w // self.threads for w in range(self.threads + 1)]
         list(self.pool.map(work, range(self.threads), bounds[:-1], bounds[1:]))
 
-    def _h(self, order: np.ndarray, begin: int, end: int, clock: float) -> np.ndarray:
+    def _h(self, order: np.ndarray, begin: int, end: int, decay_clock: float) -> np.ndarray:
         """float32 (end - begin, >= dim): dense features or the hidden layer, with 1 for the bias; empty for sparse features."""
         if self.is_sparse:
             return self.z[:0]
         h = np.ones((end - begin, -(-self.dim // LANES) * LANES), dtype=np.float32)
         if self.has_hidden:
-            hidden_layer(self.examples, order, begin, end, self.layer.hidden, self.n_paying, self.optimizer, clock, h)
+            hidden_layer(self.examples, order, begin, end, self.layer.hidden, self.n_decaying, self.optimizer, decay_clock, h)
             h[:, self.dim - 1] = 1 if self.has_bias else h[:, self.dim - 1]
         else:
-            h[:, : self.n_paying] = self.examples.dense[order[begin:end]]
+            h[:, : self.n_decaying] = self.examples.dense[order[begin:end]]
         return h
 
     def _scores(self, order: np.ndarray, begin: int, end: int, h: np.ndarray) -> np.ndarray:
@@ -303,6 +323,18 @@ class AllRows:
         few = np.flatnonzero(self.moving)
         return few if FEW * len(few) <= self.n_rows else None
 
+    def _accumulate(self, few: np.ndarray | None, gradient: np.ndarray) -> None:
+        """Where there is one state a column, tell those of all columns or of `few` their `gradient` (dim, these columns)."""
+        outputs, optimizer = self.layer.outputs, self.optimizer
+        if outputs.state_of == COLUMN and few is not None:
+            accumulate_few(outputs, few, np.einsum("dk,dk->k", gradient, gradient), optimizer)
+        elif outputs.state_of == COLUMN:
+            rows = self.all_features
+            self._in_parts(
+                self.stride // TILE,
+                lambda w, a, b: accumulate_tiles(outputs, a * TILE, b * TILE, rows, gradient, optimizer),
+            )
+
     def _dense_steps(self, first: int, last: int, few: np.ndarray | None, gradient: np.ndarray, rate: np.float32) -> None:
         """The steps of the rows first:last, in all columns or in `few`, along `gradient` (dim, >= of these columns)."""
         if few is None:
@@ -313,8 +345,8 @@ class AllRows:
     def _h_gradient(self, z: np.ndarray, few: np.ndarray | None) -> np.ndarray:
         """float32 (n, >= dim): what the coefficients z ask of h, those of all columns or of `few`."""
         gradient = np.zeros((len(z), -(-self.dim // LANES) * LANES), dtype=np.float32)
-        w = self.layer.outputs.rows[: self.n_paying]
-        np.matmul(z, (w if few is None else w[:, few]).T, out=gradient[:, : self.n_paying])
+        w = self.layer.outputs.rows[: self.n_decaying]
+        np.matmul(z, (w if few is None else w[:, few]).T, out=gradient[:, : self.n_decaying])
         return gradient
 
     def _score_gain(self, chosen: np.ndarray, h: np.ndarray) -> np.ndarray:

@@ -10,10 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.engine.examples import put
-from embedx.engine.optimizers import Optimizer, Table, clock_of, descend, new_table, pay_row, step_size
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import LANES, is_zero, load, multiply_add, splat, store, zeros
+from embedx.optimizers.contract import COLUMN, Table, UpdateRule, new_table
+from embedx.optimizers.decay import clock_step, decay_row, step_size
+from embedx.optimizers.descend import accumulate_columns, descend_columns
 
 WIDTH = 2 * LANES
 
@@ -24,7 +26,7 @@ class Scratch(NamedTuple):
     batch: Batch  # a row for each example of a minibatch, WIDTH candidates
     state: np.ndarray  # float32 (1, 0): such objectives have neither state nor noise
     gradient: np.ndarray  # float32 (dim, WIDTH); zero between steps
-    tile: Table  # the tile's part of the parameters, side by side, and when each of its rows last paid its weight decay
+    tile: Table  # the tile's part of the parameters, side by side
 
 
 class Steps(NamedTuple):
@@ -34,12 +36,12 @@ class Steps(NamedTuple):
     touched: np.ndarray  # int32
 
 
-def new_scratch(batch_size: int, dim: int, optimizer: Optimizer) -> Scratch:
+def new_scratch(batch_size: int, dim: int, optimizer: UpdateRule) -> Scratch:
     return Scratch(
         new_batch(batch_size, WIDTH),
         np.zeros((1, 0), dtype=np.float32),
         np.zeros((dim, WIDTH), dtype=np.float32),
-        new_table(dim, WIDTH, optimizer),
+        new_table(dim, WIDTH, optimizer, columns=True),
     )
 
 
@@ -64,35 +66,35 @@ def find_touched(examples, n_examples, batch_size, groups, steps):
 @kernel
 def train_tiles(
     coefficients, examples, steps, table, constants, optimizer, scratch, n_examples, batch_size, sum_over,
-    bias_row, n_rows, first, last, keeps_accidental_hits, sums, lr, clock,
+    bias_row, n_rows, first, last, keeps_accidental_hits, sums, lr, decay_clock,
 ):  # fmt: skip
     """Train table columns first:last, whole tiles, on the first n_examples examples; return the summed loss."""
     loss = 0.0
     tile = scratch.tile
     for t in range(first, last, WIDTH):
-        now = clock
+        now = decay_clock
         _copy(table.rows, t, tile.rows, 0)
-        _copy(table.sums, t, tile.sums, 0)
-        tile.decayed[:] = now
+        _copy(table.state, t, tile.state, 0)
+        tile.decay_clock[:] = now
         for step, begin in enumerate(range(0, n_examples, batch_size)):
             end = min(begin + batch_size, n_examples)
-            _pay_touched(tile, optimizer, steps, step, now)
+            _decay(tile, optimizer, steps, step, bias_row, now)
             _scores(examples, tile.rows, scratch.batch.z, begin, end, bias_row)
             _mark(examples, scratch, begin, end, n_rows, t, keeps_accidental_hits, sums)
             loss += coefficients(scratch.batch, scratch.state, constants, end - begin, WIDTH, np.float32(lr))
             _unmark(examples, scratch, begin, end, t)
             _sum_gradients(examples, scratch, begin, end, bias_row, np.float32(sum_over / (end - begin)))
             rate = step_size(optimizer, lr)
-            for k in range(steps.offsets[step], steps.offsets[step + 1]):
-                _step(tile, np.int64(steps.touched[k]), scratch.gradient, optimizer, rate)
+            touched = steps.touched[steps.offsets[step] : steps.offsets[step + 1]]
+            accumulate_columns(tile, 0, touched, touched.size, bias_row, scratch.gradient, 0, WIDTH, optimizer)
+            for k in range(touched.size):
+                _step(tile, np.int64(touched[k]), scratch.gradient, optimizer, rate)
             if bias_row >= 0:
                 _step(tile, bias_row, scratch.gradient, optimizer, rate)
-            now += clock_of(optimizer, lr)
-        for row in range(tile.decayed.size):
-            if row != bias_row:
-                pay_row(tile, row, WIDTH, optimizer, now)
+            now += clock_step(optimizer, lr)
+        _decay_all(tile, optimizer, bias_row, now)
         _copy(tile.rows, 0, table.rows, t)
-        _copy(tile.sums, 0, table.sums, t)
+        _copy(tile.state, 0, table.state, t)
     return loss
 
 
@@ -105,10 +107,21 @@ def _copy(source, source_column, target, target_column):
 
 
 @kernel_part
-def _pay_touched(tile, optimizer, steps, step, now):
-    """Have the rows of a step pay the weight decay that is due."""
-    for k in range(steps.offsets[step], steps.offsets[step + 1]):
-        pay_row(tile, np.int64(steps.touched[k]), WIDTH, optimizer, now)
+def _decay(tile, optimizer, steps, step, bias_row, now):
+    """Apply the weight decay that is due to the rows of a step; to all where a state changes with any of them."""
+    if tile.state_of == COLUMN:
+        _decay_all(tile, optimizer, bias_row, now)
+    else:
+        for k in range(steps.offsets[step], steps.offsets[step + 1]):
+            decay_row(tile, np.int64(steps.touched[k]), WIDTH, optimizer, now)
+
+
+@kernel_part
+def _decay_all(tile, optimizer, bias_row, now):
+    """Apply the weight decay that is due to all rows but that of the biases."""
+    for row in range(tile.decay_clock.size):
+        if row != bias_row:
+            decay_row(tile, row, WIDTH, optimizer, now)
 
 
 @kernel_part
@@ -188,6 +201,6 @@ def _step(tile, row, gradient, optimizer, rate):
     """One step of a row of the tile; its gradient is zero afterwards."""
     if is_zero(load(gradient, row, 0)) and is_zero(load(gradient, row, LANES)):
         return
-    descend(tile, row, 0, gradient, row, 0, WIDTH, optimizer, rate)
+    descend_columns(tile, row, 0, gradient, row, 0, WIDTH, optimizer, rate)
     store(gradient, row, 0, zeros())
     store(gradient, row, LANES, zeros())

@@ -7,7 +7,6 @@ message passing (`Search.steps`) the coefficients come from there, else from the
 import numpy as np
 
 from embedx.engine.examples import descend_features
-from embedx.engine.optimizers import clock_of, pay_row, step_size
 from embedx.engine.sampled import (
     add_candidate,
     descend_outputs,
@@ -19,6 +18,7 @@ from embedx.engine.sampled import (
 )
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits
+from embedx.optimizers.decay import clock_step, decay_row, step_size
 from embedx.search.messages import pass_messages
 from embedx.search.query import candidates
 from embedx.search.updater import remember
@@ -27,9 +27,9 @@ from embedx.search.updater import remember
 @kernel
 def train_stretch(
     coefficients, tables, examples, index, search, constants, optimizer, plan, scratch, probe, messages, moved,
-    order, start, stop, lr, clock, key,
+    order, start, stop, lr, decay_clock, key,
 ):  # fmt: skip
-    """Train on the examples order[start:stop], a minibatch at a time; return the summed loss, the number of lines, the clock.
+    """Train on the examples order[start:stop], a minibatch at a time; return the summed loss, the lines, the decay clock.
 
     `key` decides which label stands for all, where one does. An example without labels is passed over.
     """
@@ -37,15 +37,15 @@ def train_stretch(
     n_seen = 0
     for begin in range(start, stop, plan.batch_size):
         end = min(begin + plan.batch_size, stop)
-        read_examples(tables, examples, optimizer, plan, scratch, order, begin, end, clock)
+        read_examples(tables, examples, optimizer, plan, scratch, order, begin, end, decay_clock)
         n_lines, width, passed = _choose(
             coefficients, tables, examples, index, search, constants, optimizer, plan, scratch, probe, messages,
-            order, begin, end, clock, key,
+            order, begin, end, decay_clock, key,
         )  # fmt: skip
         loss += passed
         if search.steps == 0:
             score_candidates(tables, examples, plan, scratch, order, begin, n_lines)
-            loss += coefficients(scratch.batch, tables.state, constants, n_lines, width, np.float32(lr))
+            loss += coefficients(scratch.batch, tables.state, constants, n_lines, width, np.float32(lr) * optimizer.seen_rate)
         n_seen += n_lines
         scale = np.float32(plan.sum_over / (end - begin))
         rate = step_size(optimizer, lr)
@@ -58,14 +58,14 @@ def train_stretch(
                 tables.hidden, examples, optimizer, plan.dim - plan.has_bias, scratch.features, scratch.h_gradient,
                 order, begin, end, rate,
             )  # fmt: skip
-        clock += clock_of(optimizer, lr)
-    return loss, n_seen, clock
+        decay_clock += clock_step(optimizer, lr)
+    return loss, n_seen, decay_clock
 
 
 @kernel_part
 def _choose(
     coefficients, tables, examples, index, search, constants, optimizer, plan, scratch, probe, messages,
-    order, begin, end, clock, key,
+    order, begin, end, decay_clock, key,
 ):  # fmt: skip
     """Write the lines of a minibatch. Return how many there are, the most candidates of one, and the loss of the messages."""
     p = width = 0
@@ -99,5 +99,5 @@ def _choose(
         for c in range(scratch.n_candidates[line], width):
             scratch.batch.label[line, c], scratch.batch.sample_count[line, c], scratch.batch.z[line, c] = 0, 0, 0
         for c in range(scratch.n_candidates[line]):
-            pay_row(tables.outputs, np.int64(scratch.rows[line, c]), plan.dim - plan.has_bias, optimizer, clock)
+            decay_row(tables.outputs, np.int64(scratch.rows[line, c]), plan.dim - plan.has_bias, optimizer, decay_clock)
     return p, width, loss

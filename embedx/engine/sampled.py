@@ -24,11 +24,13 @@ from embedx.engine.examples import (
     put,
     sum_rows,
 )
-from embedx.engine.optimizers import Table, clock_of, descend, descend_one, pay_row, shorten, step_size
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, open_uniform, uniform
 from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, sum_of, zeros
+from embedx.optimizers.contract import ROW, Table
+from embedx.optimizers.decay import clock_step, decay_row, shorten, step_size
+from embedx.optimizers.descend import descend_row, descend_sparse, row_rate
 from embedx.samplers.alias import draw
 
 PAIR, SET, SUM = 0, 1, 2
@@ -111,21 +113,21 @@ def new_scratch(plan: Plan, examples: Examples, n_rows: int, longest_path: int, 
 
 @kernel
 def train_stretch(
-    coefficients, tables, examples, draws, constants, optimizer, plan, scratch, order, start, stop, lr, clock, key
+    coefficients, tables, examples, draws, constants, optimizer, plan, scratch, order, start, stop, lr, decay_clock, key
 ):
-    """Train on the examples order[start:stop], a minibatch at a time; return the summed loss, the number of lines, the clock.
+    """Train on the examples order[start:stop], a minibatch at a time; return the summed loss, the lines, the decay clock.
 
-    `key` decides what is drawn, by position; `clock` is that of weight decay. An example without labels is passed over.
+    `key` decides what is drawn, by position. An example without labels is passed over.
     """
     loss = 0.0
     n_seen = 0
     scratch.drawn_at[:] = -1
     for begin in range(start, stop, plan.batch_size):
         end = min(begin + plan.batch_size, stop)
-        n_lines, width = _choose(tables, examples, draws, optimizer, plan, scratch, order, begin, end, clock, key)
-        read_examples(tables, examples, optimizer, plan, scratch, order, begin, end, clock)
+        n_lines, width = _choose(tables, examples, draws, optimizer, plan, scratch, order, begin, end, decay_clock, key)
+        read_examples(tables, examples, optimizer, plan, scratch, order, begin, end, decay_clock)
         score_candidates(tables, examples, plan, scratch, order, begin, n_lines)
-        loss += coefficients(scratch.batch, tables.state, constants, n_lines, width, np.float32(lr))
+        loss += coefficients(scratch.batch, tables.state, constants, n_lines, width, np.float32(lr) * optimizer.seen_rate)
         n_seen += n_lines
         scale = np.float32(plan.sum_over / (end - begin))
         rate = step_size(optimizer, lr)
@@ -137,15 +139,15 @@ def train_stretch(
                 tables.hidden, examples, optimizer, plan.dim - plan.has_bias, scratch.features, scratch.h_gradient,
                 order, begin, end, rate,
             )  # fmt: skip
-        clock += clock_of(optimizer, lr)
-    return loss, n_seen, clock
+        decay_clock += clock_step(optimizer, lr)
+    return loss, n_seen, decay_clock
 
 
 # ---- which rows compete
 
 
 @kernel_part
-def _choose(tables, examples, draws, optimizer, plan, scratch, order, begin, end, clock, key):
+def _choose(tables, examples, draws, optimizer, plan, scratch, order, begin, end, decay_clock, key):
     """Write the lines of a minibatch, all but their scores; return how many there are and the largest number of candidates."""
     p = 0
     width = 0
@@ -173,7 +175,7 @@ def _choose(tables, examples, draws, optimizer, plan, scratch, order, begin, end
             batch.sample_count[line, c], batch.log_expected_count[line, c] = 0, 0
             scratch.rows[line, c] = 0
         for c in range(scratch.n_candidates[line]):
-            pay_row(tables.outputs, np.int64(scratch.rows[line, c]), plan.dim - plan.has_bias, optimizer, clock)
+            decay_row(tables.outputs, np.int64(scratch.rows[line, c]), plan.dim - plan.has_bias, optimizer, decay_clock)
     return p, width
 
 
@@ -318,11 +320,11 @@ def _distinct_draws(plan, scratch, p, n_positives, stream):
 
 
 @kernel_part
-def read_examples(tables, examples, optimizer, plan, scratch, order, begin, end, clock):
+def read_examples(tables, examples, optimizer, plan, scratch, order, begin, end, decay_clock):
     """Write h of every example in the minibatch, unless features are sparse and meet the output rows themselves."""
     for e in range(min(scratch.h.shape[0], end - begin)):
         if plan.has_hidden:
-            sum_rows(examples, order[begin + e], tables.hidden, plan.dim - plan.has_bias, optimizer, clock, scratch.h, e)
+            sum_rows(examples, order[begin + e], tables.hidden, plan.dim - plan.has_bias, optimizer, decay_clock, scratch.h, e)
         else:
             copy_features(examples, order[begin + e], scratch.h, e)
         if plan.has_bias:
@@ -424,7 +426,7 @@ def _step_of_row(table, optimizer, plan, scratch, row, scale, rate):
         for d in range(0, g.shape[1], LANES):
             store(g, 0, d, multiply_add(x, load(scratch.h, e, d), load(g, 0, d)))
         entry = scratch.groups.following[entry]
-    descend(table, row, 0, g, 0, 0, plan.dim, optimizer, rate)
+    descend_row(table, row, g, 0, plan.dim, optimizer, rate)
 
 
 @kernel_part
@@ -442,15 +444,31 @@ def _sparse_step_of_row(table, examples, optimizer, plan, scratch, order, begin,
         if plan.has_bias:
             g[0, bias] += x
         entry = scratch.groups.following[entry]
+    if table.state_of == ROW:
+        rate = row_rate(table, row, _sparse_square(examples, plan, scratch, order, begin, row, scale), optimizer, rate)
     entry = scratch.groups.first[row]
     while entry >= 0:
         i = order[begin + scratch.example[entry // columns]]
-        for f in range(examples.offsets[i], examples.offsets[i + 1]):
-            d = np.int64(examples.columns[f])
-            if g[0, d] != 0:
-                descend_one(table, row, d, g[0, d], optimizer, rate)
-                g[0, d] = 0
+        first, last = examples.offsets[i], examples.offsets[i + 1]
+        descend_sparse(table, row, examples.columns, first, last, bias if plan.has_bias else -1, g, optimizer, rate)
         entry = scratch.groups.following[entry]
-    if plan.has_bias:
-        descend_one(table, row, bias, g[0, bias], optimizer, rate)
-        g[0, bias] = 0
+
+
+@kernel_part
+def _sparse_square(examples, plan, scratch, order, begin, row, scale):
+    """|g|² of the gradient g that the entries of an output row have added up to.
+
+    Taken as Σ over entries of (what the entry added)·g, so that features of several entries need not be told apart.
+    """
+    g, columns = scratch.gradient, scratch.batch.z.shape[1]
+    square = np.float32(0)
+    entry = scratch.groups.first[row]
+    while entry >= 0:
+        p = entry // columns
+        i = order[begin + scratch.example[p]]
+        dot = g[0, plan.dim - 1] if plan.has_bias else np.float32(0)
+        for f in range(examples.offsets[i], examples.offsets[i + 1]):
+            dot += examples.values[f] * g[0, examples.columns[f]]
+        square += scale * scratch.batch.z[p, entry % columns] * dot
+        entry = scratch.groups.following[entry]
+    return max(square, np.float32(0))

@@ -41,18 +41,17 @@ from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import TILE, scores, weighted_sums, weighted_sums_transposed
 from embedx.kernels.random import bits, open_uniform
 from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store, sum_of, zeros
+from embedx.optimizers.contract import Table
+from embedx.optimizers.descend import descend_row
 
-SMALLEST_SQUARE = np.float32(1e-12)
 ROWS = 64  # of the outputs, that are looked at together where all compete: they stay in the core's own cache
 
 
 class Tables(NamedTuple):
     """The parameters; shared by all threads and updated without locks, always by adding."""
 
-    inputs: np.ndarray  # float32 (n_words, stride); 1 in the column of the biases
-    outputs: np.ndarray  # float32 (n_rows, stride)
-    input_squares: np.ndarray  # float32 (n_words,): for adagrad, the sum of each row's squared gradients; else empty
-    output_squares: np.ndarray  # float32 (n_rows,), likewise
+    inputs: Table  # a row for each word; 1 in the column of the biases
+    outputs: Table  # a row for each output row
     state: np.ndarray  # float32 (n_words, state_width)
     n_updates: np.ndarray  # int64 (n_words,)
 
@@ -130,8 +129,8 @@ def train_stretch(coefficients, tables, stream, draws, constants, plan, scratch,
         centre, context, drawn = plan_block(
             plan, draws, words, drawn_at, n_words, centre, last, context, noise_key, drawn, ahead
         )
-        _ask_for(tables.inputs, ahead.inputs, ahead.sizes[0])
-        _ask_for(tables.outputs, ahead.candidates, ahead.sizes[1] + ahead.sizes[2])
+        _ask_for(tables.inputs.rows, ahead.inputs, ahead.sizes[0])
+        _ask_for(tables.outputs.rows, ahead.candidates, ahead.sizes[1] + ahead.sizes[2])
         if plan.rows == ALL:
             loss += _train_on_all(coefficients, tables, constants, plan, scratch, now, lr)
         else:
@@ -154,8 +153,8 @@ def train_block(coefficients, tables, log_expected, constants, plan, scratch, bl
     """Train on one planned block; return its summed loss."""
     n_inputs, n_candidates = block.sizes[0], block.sizes[1] + block.sizes[2]
     n_h, n_w = _whole_tiles(n_inputs), _whole_tiles(n_candidates)
-    _gather(tables.inputs, block.inputs, n_inputs, n_h, scratch.h)
-    _gather(tables.outputs, block.candidates, n_candidates, n_w, scratch.w)
+    _gather(tables.inputs.rows, block.inputs, n_inputs, n_h, scratch.h)
+    _gather(tables.outputs.rows, block.candidates, n_candidates, n_w, scratch.w)
     scores(scratch.h, n_h, scratch.w, n_w, scratch.batch.z)
     if plan.uses_score_gain:
         _measure(scratch, scratch.w, n_candidates, plan.bias, block)
@@ -169,7 +168,7 @@ def train_block(coefficients, tables, log_expected, constants, plan, scratch, bl
     weighted_sums(scratch.batch.z, n_h, scratch.w, n_candidates, scratch.h_gradient)
     weighted_sums_transposed(scratch.batch.z, n_w, scratch.h, n_inputs, scratch.w_gradient)
     _descend_inputs(tables, plan, scratch, block, lr)
-    _descend(tables.outputs, tables.output_squares, block.candidates, n_candidates, scratch.w_gradient, lr)
+    _descend(tables.outputs, block.candidates, n_candidates, scratch.w_gradient, plan.optimizer, lr)
     return loss
 
 
@@ -189,28 +188,10 @@ def _gather(table, rows, n, n_padded, out):
 
 
 @kernel_part
-def _descend(table, squares, rows, n, gradient, lr):
+def _descend(table, rows, n, gradient, optimizer, lr):
     """The steps of the rows named by rows[:n]: added, so that a row named twice, or by two threads, gets both."""
     for r in range(n):
-        _descend_row(table, squares, np.int64(rows[r]), gradient, r, lr)
-
-
-@kernel_part
-def _descend_row(table, squares, row, gradient, r, lr):
-    """Add -lr · gradient[r] to table[row]; by adagrad, divided by the root of all its gradients' squared lengths so far.
-
-    So the first step has length lr, whatever the dimension, and scores of any dimension grow alike.
-    """
-    if squares.size > 0:
-        total = zeros()
-        for d in range(0, table.shape[1], LANES):
-            g = load(gradient, r, d)
-            total = multiply_add(g, g, total)
-        squares[row] += sum_of(total)
-        lr = lr / np.sqrt(squares[row] + SMALLEST_SQUARE)
-    step = splat(np.float32(-lr))
-    for d in range(0, table.shape[1], LANES):
-        store(table, row, d, multiply_add(step, load(gradient, r, d), load(table, row, d)))
+        descend_row(table, np.int64(rows[r]), gradient, r, table.rows.shape[1], optimizer, lr)
 
 
 @kernel_part
@@ -219,7 +200,7 @@ def _descend_inputs(tables, plan, scratch, block, lr):
     if plan.bias >= 0:
         for j in range(block.sizes[0]):
             scratch.h_gradient[j, plan.bias] = 0
-    _descend(tables.inputs, tables.input_squares, block.inputs, block.sizes[0], scratch.h_gradient, lr)
+    _descend(tables.inputs, block.inputs, block.sizes[0], scratch.h_gradient, plan.optimizer, lr)
 
 
 # ---- lines for the objective
@@ -251,7 +232,7 @@ def _lines_of_inputs(coefficients, tables, log_expected, constants, plan, scratc
     batch = Batch(
         own.z, block.label, own.sample_count, own.log_expected_count, own.uniforms, own.key, own.n_updates, own.score_gain
     )
-    return coefficients(batch, tables.state, constants, n_inputs, n, lr * plan.seen_rate)
+    return coefficients(batch, tables.state, constants, n_inputs, n, lr * plan.optimizer.seen_rate)
 
 
 @kernel_part
@@ -291,7 +272,7 @@ def _pairs_of_input(coefficients, tables, log_expected, constants, plan, scratch
                 sample_count[e, hit] = 0
             _visit(plan, tables, scratch, pairs, e, np.int64(block.inputs[j]), 1, j)
             e += 1
-    loss = coefficients(pairs, tables.state, constants, e, 1 + n_noise, lr * plan.seen_rate)
+    loss = coefficients(pairs, tables.state, constants, e, 1 + n_noise, lr * plan.optimizer.seen_rate)
     clear(scratch.batch.z, j, (n_centres + n_noise + LANES - 1) // LANES * LANES)
     e = 0
     for i in range(n_centres):
@@ -348,15 +329,15 @@ def _train_on_all(coefficients, tables, constants, plan, scratch, block, lr):
     """Train on a block whose candidates are all rows; return its summed loss. Rows are looked at by ROWS, twice."""
     n_inputs = block.sizes[0]
     n_h = _whole_tiles(n_inputs)
-    _gather(tables.inputs, block.inputs, n_inputs, n_h, scratch.h)
+    _gather(tables.inputs.rows, block.inputs, n_inputs, n_h, scratch.h)
     for first in range(0, plan.n_rows, ROWS):
-        n_w = _copy_rows(tables.outputs, first, plan.n_rows, scratch.w)
+        n_w = _copy_rows(tables.outputs.rows, first, plan.n_rows, scratch.w)
         scores(scratch.h, n_h, scratch.w, n_w, scratch.batch.z)
         for j in range(n_inputs):
             for k in range(min(ROWS, plan.n_rows - first)):
                 scratch.all_z[j, first + k] = scratch.batch.z[j, k]
     if plan.uses_score_gain:
-        _measure(scratch, tables.outputs, plan.n_rows, plan.bias, block)
+        _measure(scratch, tables.outputs.rows, plan.n_rows, plan.bias, block)
     loss = 0.0
     for j in range(n_inputs):
         loss += _line_of_all(coefficients, tables, constants, plan, scratch, block, j, lr)
@@ -364,7 +345,7 @@ def _train_on_all(coefficients, tables, constants, plan, scratch, block, lr):
         clear(scratch.h_gradient, j, scratch.h.shape[1])
     for first in range(0, plan.n_rows, ROWS):
         n = min(ROWS, plan.n_rows - first)
-        n_w = _copy_rows(tables.outputs, first, plan.n_rows, scratch.w)
+        n_w = _copy_rows(tables.outputs.rows, first, plan.n_rows, scratch.w)
         for j in range(n_h):
             for k in range(n_w):
                 scratch.batch.z[j, k] = scratch.all_z[j, first + k] if j < n_inputs and k < n else np.float32(0)
@@ -375,7 +356,7 @@ def _train_on_all(coefficients, tables, constants, plan, scratch, block, lr):
                 store(scratch.h_gradient, j, d, multiply_add(one, load(scratch.h_part, j, d), load(scratch.h_gradient, j, d)))
         weighted_sums_transposed(scratch.batch.z, n_w, scratch.h, n_inputs, scratch.w_gradient)
         for k in range(n):
-            _descend_row(tables.outputs, tables.output_squares, first + k, scratch.w_gradient, k, lr)
+            descend_row(tables.outputs, first + k, scratch.w_gradient, k, scratch.w.shape[1], plan.optimizer, lr)
     _descend_inputs(tables, plan, scratch, block, lr)
     return loss
 
@@ -413,7 +394,7 @@ def _line_of_all(coefficients, tables, constants, plan, scratch, block, j, lr):
                     label[0, block.candidates[y]] = block.label[j, y]
                     sample_count[0, block.candidates[y]] = rivals if plan.keeps_accidental_hits else np.float32(0)
             _visit(plan, tables, scratch, line, 0, np.int64(block.inputs[j]), 1, j)
-            loss += coefficients(line, tables.state, constants, 1, n_rows, lr * plan.seen_rate)
+            loss += coefficients(line, tables.state, constants, 1, n_rows, lr * plan.optimizer.seen_rate)
             for k in range(n_rows):
                 total[0, k] += z[0, k]
     for k in range(n_rows):

@@ -83,7 +83,7 @@ def _look_up(index, search, tables, finding, word):
     if finding.first[word] < 0:
         if finding.n[1] + MOST_FOUND > STORE:
             _forget_words(finding)
-        n = candidates(index, search, tables.inputs, word, finding.row, 0, 0, MOST_FOUND, finding.probe)
+        n = candidates(index, search, tables.inputs.rows, word, finding.row, 0, 0, MOST_FOUND, finding.probe)
         finding.first[word], finding.n_found[word] = finding.n[1], n
         for k in range(n):
             finding.found[0, finding.n[1] + k] = finding.row[0, k]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx import objectives
+from embedx import objectives, optimizers
 from embedx.engine import collapsed as engine
 from embedx.engine.alternating import Descent, Iteration, Side
 from embedx.engine.loading import load_kernel
@@ -23,6 +23,7 @@ from embedx.errors import EmbedxError
 from embedx.kernels.random import stream_key
 from embedx.kernels.simd import padded
 from embedx.objectives.contract import Objective
+from embedx.optimizers.contract import COLLAPSED
 from embedx.run import trainer
 from embedx.run.interrupts import to_the_end
 from embedx.run.memory import available_memory
@@ -41,7 +42,7 @@ NOT_TAKEN = ("sampler", "sampler_exponent", "share", "draws", "negatives", "warm
 SHARED = ("dim", "window", "bias", "threads", "heldout", "seed")  # settings that the streaming epoch has in common
 # Settings that differ from streaming's. K/20 is the paper's; to keep only the best of what is found leaves so much of the
 # softmax out that held-out text becomes less likely with each iteration.
-DEFAULTS = {"epochs": 20, "learning_rate": 1.0, "query": 0.05, "keep": 1.0}
+DEFAULTS = {"epochs": 20, "optimizer": "rowwise-adagrad-momentum", "learning_rate": 1.0, "query": 0.05, "keep": 1.0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +94,7 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     if search is not None and search.steps > 0:
         raise EmbedxError("--collapsed takes exact scores of the rows found; leave out --no-rescore")
     settings = SkipGramSettings.from_options({**DEFAULTS, **options, "sampler": objective.samplers[0]})
+    optimizers.find(settings.optimizer, COLLAPSED)
     return settings, CollapsedSettings.from_options(options), made
 
 
@@ -183,7 +185,7 @@ def check_memory(n_words: int, counting: int, settings: SkipGramSettings) -> Non
             f"--count-memory: counting pairs would take {counting / 1e9:.1f} GB, more than the {have / 1e9:.1f} GB there are; "
             f"try --count-memory {have / 2e9:.2g}"
         )
-    # both tables, the gradient, a copy to go back to, what adagrad keeps of both, room to work, and a gradient for each thread
+    # both tables, the gradient, a copy to go back to, what optimisers keep of both, room to work, a gradient for each thread
     copies = 7 + (settings.threads or 1)
     need = 4 * (copies * n_words * padded(settings.dim + 1) + engine.BLOCK_FLOATS)
     if need > have:
@@ -211,15 +213,15 @@ def _warm_start(task: skipgram.Task, kept: np.ndarray, collapsed: CollapsedSetti
     tables = skipgram.new_tables(objective, settings, kept, noise)
     outcome = dataclasses.replace(task, noise=noise, tables=tables, objective=objective, settings=settings).run()
     if settings.bias != "none":
-        no_scores = np.zeros((1, len(tables.outputs)), dtype=np.float32)
-        tables.outputs[:, settings.dim] += objective.log_probability(no_scores, np.log(noise))[0]
+        no_scores = np.zeros((1, len(tables.outputs.rows)), dtype=np.float32)
+        tables.outputs.rows[:, settings.dim] += objective.log_probability(no_scores, np.log(noise))[0]
     task.tables = tables
     return outcome
 
 
 def _rows(task: skipgram.Task, counts: Counts, workers: engine.Workers, finder: engine.Finder | None) -> engine.Rows:
     """Which rows compete, with the kernel compiled."""
-    objective, outputs = task.objective, task.tables.outputs
+    objective, outputs = task.objective, task.tables.outputs.rows
     columns = task.settings.dim + (task.settings.bias != "none")
     constants = objective.constants(len(outputs), len(task.words))
     search = objective.search(len(outputs))
@@ -232,7 +234,7 @@ def _rows(task: skipgram.Task, counts: Counts, workers: engine.Workers, finder: 
     found = engine.FoundRows(objective.coefficients, constants, counts, len(outputs), columns, workers, finder)
     none = engine.Found(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), 0)
     n_candidates = np.zeros(workers.n, dtype=np.int64)
-    like = found.arguments(0, task.tables.inputs, outputs, none, 0, 0, 0, engine.INPUTS, outputs, n_candidates)
+    like = found.arguments(0, task.tables.inputs.rows, outputs, none, 0, 0, 0, engine.INPUTS, outputs, n_candidates)
     load_kernel(engine.answer_found, objective, like, task.progress)
     return found
 
@@ -246,9 +248,9 @@ def _descent(
 ) -> Descent:
     """The steps that the settings ask for; `totals` are how often each word is an input and a target."""
     settings, tables = task.settings, task.tables
-    rate, adagrad = float(settings.learning_rate or 0), settings.optimizer == "adagrad"
-    inputs = Side(tables.inputs, settings.dim, totals[0], rate, adagrad)
-    outputs = Side(tables.outputs, settings.dim + (settings.bias != "none"), totals[1], rate, adagrad)
+    rate, optimizer = float(settings.learning_rate or 0), optimizers.find(settings.optimizer, COLLAPSED)
+    inputs = Side(tables.inputs.rows, settings.dim, totals[0], rate, optimizer)
+    outputs = Side(tables.outputs.rows, settings.dim + (settings.bias != "none"), totals[1], rate, optimizer)
     iterations = None if settings.time_budget else settings.epochs
     return Descent(rows, inputs, outputs, iterations, ends_at, task.progress, watch)
 

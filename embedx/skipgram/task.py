@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx import objectives
+from embedx import objectives, optimizers
 from embedx.engine import blocks
 from embedx.engine import skipgram as engine
 from embedx.engine import skipgram_retrieved as found
@@ -18,8 +18,8 @@ from embedx.engine.loading import load_kernel
 from embedx.errors import DivergedError, EmbedxError
 from embedx.evaluation import heldout
 from embedx.kernels.random import stream_key
-from embedx.kernels.simd import aligned_zeros
 from embedx.objectives.contract import Objective
+from embedx.optimizers.contract import COLLAPSED, WORDS, new_table
 from embedx.run import trainer
 from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress, Silent
@@ -37,7 +37,6 @@ STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about
 INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
 MANY_WORDS = 20_000
 OUT_OF_HAND = 100.0  # a loss so many times the first is that of a run that diverged, be it finite
-RATES = {"adagrad": 1.5, "sgd": 0.04}
 ROWS = {"unigram": blocks.DRAWN, "uniform": blocks.DRAWN, "search": blocks.DRAWN, "all": blocks.ALL, "path": blocks.PATH}
 # A drawn word stands for negatives × pairs / draws of a block's pairs and moves by all of them at once. Word similarity and
 # analogies are best up to 8 (learning rate 0.04, 100 MB of Wikipedia), slightly worse at 15, worse at 30; 60 diverges.
@@ -56,15 +55,13 @@ class SkipGramSettings(Settings):
     window: int = param(5, "the context reaches up to this many kept words to each side; drawn anew for each word", at_least=1)
     epochs: int = param(5, "passes over the corpus", at_least=1)
     optimizer: str = param(
-        "adagrad",
-        "`adagrad` divides a row's step by the root of the sum of its squared gradients, so that what moved much moves less; "
-        "`sgd` does not, as in word2vec",
-        choices=("adagrad", "sgd"),
+        "rowwise-adagrad",
+        f"what a row does with its gradient: {optimizers.meanings(WORDS, COLLAPSED)}",
+        choices=optimizers.taken_by(WORDS, COLLAPSED),
     )
     learning_rate: float | None = param(
         None,
-        "step size at the start, by adagrad the length of a row's first step; falls linearly to zero over the run; by default "
-        "1.5 for adagrad, 0.04 for sgd",
+        f"step size at the start; falls linearly to zero over the run; by default {optimizers.usual_rates(WORDS)}",
         above=0.0,
     )
     sampler: str | None = param(
@@ -158,7 +155,8 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     Raises `EmbedxError` for what the objective does not take.
     """
     suits = dict(objective.word_defaults)
-    if options.get("optimizer", suits.get("optimizer")) != suits.get("optimizer"):
+    suited_by = suits.get("optimizer", SkipGramSettings.optimizer)
+    if options.get("optimizer", suited_by) != suited_by:
         suits.pop("learning_rate", None)  # of another optimizer
     options = {**suits, **options}
     made = objective(objective.Settings.from_options(options))
@@ -175,7 +173,8 @@ def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings
         )
     if objective.kind == "proximal" and settings.optimizer != "sgd":
         raise EmbedxError(f"--optimizer {settings.optimizer} does not apply to --objective {objective.name}, which has its own")
-    return dataclasses.replace(settings, sampler=sampler, learning_rate=settings.learning_rate or RATES[settings.optimizer])
+    rate = settings.learning_rate or optimizers.find(settings.optimizer, WORDS).rates[WORDS]
+    return dataclasses.replace(settings, sampler=sampler, learning_rate=rate)
 
 
 def new_tables(objective: Objective, settings: SkipGramSettings, kept: np.ndarray, noise: np.ndarray) -> engine.Tables:
@@ -188,27 +187,25 @@ def new_tables(objective: Objective, settings: SkipGramSettings, kept: np.ndarra
     has_bias = settings.bias != "none"
     n_rows = objective.n_rows(n_words)
     try:
-        inputs = aligned_zeros(n_words, dim + has_bias)
-        outputs = aligned_zeros(n_rows, dim + has_bias)
+        rule = optimizers.update_rule(settings.optimizer)
+        inputs, outputs = (new_table(n, dim + has_bias, rule) for n in (n_words, n_rows))
         rng = np.random.default_rng([settings.seed, INITIAL])
         for start in range(0, n_words, 65536):  # by blocks, so that no second table is ever in memory
-            block = inputs[start : start + 65536, :dim]
+            block = inputs.rows[start : start + 65536, :dim]
             block[:] = (rng.random(block.shape, dtype=np.float32) - np.float32(0.5)) / np.float32(dim)
     except MemoryError as error:
-        need = 4 * (n_words + n_rows) * dim / 1e9
+        need = 4 * optimizers.OPTIMIZERS[settings.optimizer].copies * (n_words + n_rows) * dim / 1e9
         raise EmbedxError(
             f"two tables of {n_words:,} words × {dim} numbers need {need:.1f} GB, more than there is; "
             "lower --dim or --max-vocab"
         ) from error
     if has_bias:
-        inputs[:, dim] = 1
+        inputs.rows[:, dim] = 1
     if settings.bias == "frequency":
-        outputs[:, dim] = objective.initial_bias(kept / kept.sum(), noise)
+        outputs.rows[:, dim] = objective.initial_bias(kept / kept.sum(), noise)
     return engine.Tables(
         inputs,
         outputs,
-        input_squares=np.zeros(n_words if settings.optimizer == "adagrad" else 0, dtype=np.float32),
-        output_squares=np.zeros(n_rows if settings.optimizer == "adagrad" else 0, dtype=np.float32),
         state=np.zeros((n_words, objective.state_width), dtype=np.float32),
         n_updates=np.zeros(n_words if objective.state_width else 1, dtype=np.int64),
     )
@@ -275,15 +272,15 @@ class Task:
         paths = objective.paths() if settings.sampler == "path" else None
         has_bias = settings.bias != "none"
         plan = blocks.Plan(
-            settings.window, settings.share, draws, len(self.tables.outputs), ROWS[str(settings.sampler)], form_of(objective),
-            objective.keeps_accidental_hits, objective.uses_log_expected_count, objective.uses_score_gain,
+            settings.window, settings.share, draws, len(self.tables.outputs.rows), ROWS[str(settings.sampler)],
+            form_of(objective), objective.keeps_accidental_hits, objective.uses_log_expected_count, objective.uses_score_gain,
             settings.dim if has_bias else -1,
-            np.float32(1 if settings.optimizer == "sgd" else settings.dim**-0.5),  # a row's first step, as one number has it
+            optimizers.update_rule(settings.optimizer, row_length=settings.dim),
         )  # fmt: skip
         drawn_by = new_draws(self.noise, draws * self.noise, paths)
-        constants = objective.constants(draws or len(self.tables.outputs), len(self.words))
+        constants = objective.constants(draws or len(self.tables.outputs.rows), len(self.words))
         stream = self.stream()
-        longest, columns = int(np.diff(drawn_by.path_offsets).max(initial=1)), self.tables.inputs.shape[1]
+        longest, columns = int(np.diff(drawn_by.path_offsets).max(initial=1)), self.tables.inputs.rows.shape[1]
         n_words = self.words.n_tokens - (self.heldout.n_words if self.heldout else 0)
         rate, n_stretches = float(settings.learning_rate or 0), -(-len(corpus.tokens) // STRETCH)
         schedule = trainer.Schedule(rate, n_stretches, n_words, settings.epochs, settings.time_budget)
@@ -324,9 +321,9 @@ class Task:
     def model(self, outcome: trainer.Outcome | None) -> model.WordVectors:
         """What was learned so far, as views of the tables."""
         settings, dim = self.settings, self.settings.dim
-        arrays = {"input": self.tables.inputs[:, :dim], "output": self.tables.outputs[:, :dim]}
+        arrays = {"input": self.tables.inputs.rows[:, :dim], "output": self.tables.outputs.rows[:, :dim]}
         if settings.bias != "none":
-            arrays["bias"] = self.tables.outputs[:, dim]
+            arrays["bias"] = self.tables.outputs.rows[:, dim]
         record = settings.record() | self.objective.settings.record() | self.text.record() | self.vocabulary.record()
         facts: dict[str, Any] = {
             "objective": self.objective.name,
@@ -353,7 +350,7 @@ class _Found:
     def __init__(self, task: Task, stream: blocks.Stream, draws: Draws, plan: blocks.Plan, n_stretches: int) -> None:
         self.task, self.stream, self.n_stretches = task, stream, n_stretches
         settings, objective, tables = task.settings, task.objective, task.tables
-        n_words, n_rows, columns = len(tables.inputs), len(tables.outputs), settings.dim + (settings.bias != "none")
+        n_words, n_rows, columns = len(tables.inputs.rows), len(tables.outputs.rows), settings.dim + (settings.bias != "none")
         search = objective.search(n_words)
         assert search is not None
         search = search.of(columns)
@@ -364,15 +361,16 @@ class _Found:
         self.drawn, self.found = (plan, draws), (found_plan, certain)
         self.scratches = [
             (
-                engine.new_scratch(found_plan, STRETCH, tables.inputs.shape[1], 1, objective.uniforms_width),
+                engine.new_scratch(found_plan, STRETCH, tables.inputs.rows.shape[1], 1, objective.uniforms_width),
                 found.new_finding(n_words, n_rows, search),
             )
             for _ in range(settings.threads or 1)
         ]
         self.search = search
         self.follower = Follower(
-            tables.outputs, n_rows, columns, search, seed=settings.seed, threads=settings.threads or 1, progress=task.progress
-        )
+            tables.outputs.rows, n_rows, columns, search,
+            seed=settings.seed, threads=settings.threads or 1, progress=task.progress,
+        )  # fmt: skip
         end = (0, 0, np.float32(0), np.uint64(0), np.uint64(0))
         scratch, finding = self.scratches[0]
         load_kernel(engine.train_stretch, objective, (*self._first(plan, draws, scratch), *end), task.progress)
@@ -420,7 +418,7 @@ def _check(tables: engine.Tables, settings: SkipGramSettings, outcome: trainer.O
             f"warning: the loss rose from {outcome.first_loss:.4g} to {outcome.final_loss:.4g}; "
             f"try a smaller --learning-rate than {settings.learning_rate or 0:g}"
         )
-    for table in (tables.inputs, tables.outputs):
+    for table in (tables.inputs.rows, tables.outputs.rows):
         for start in range(0, len(table), 65536):
             if not np.isfinite(table[start : start + 65536]).all():
                 raise DivergedError(

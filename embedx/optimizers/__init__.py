@@ -1,0 +1,72 @@
+"""The registry of optimisers: one line each. `contract` says what an optimiser is, its own file what it computes."""
+
+import importlib
+
+import numpy as np
+
+from embedx.errors import EmbedxError
+from embedx.optimizers.contract import NOTHING, NUMBER, ROW, Optimizer, UpdateRule
+
+# Each as file.Class of this folder, in the order of help texts.
+REGISTRY = (
+    "adagrad.Adagrad",
+    "rowwise_adagrad.RowwiseAdagrad",
+    "sgd.StochasticGradientDescent",
+    "mixture.Mixture",
+    "rowwise_adagrad_momentum.RowwiseAdagradMomentum",
+    "lbfgs.Lbfgs",
+)
+
+
+def _load(line: str) -> type[Optimizer]:
+    """The class that a line of the registry names."""
+    file, name = line.split(".")
+    found: type[Optimizer] = getattr(importlib.import_module(f"{__name__}.{file}"), name)
+    return found
+
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {found.name: found for found in map(_load, REGISTRY)}
+
+
+def keeping(what: str | None) -> list[type[Optimizer]]:
+    """The optimisers that keep "nothing", a state for each "number" or one for each "row"."""
+    return [each for each in OPTIMIZERS.values() if each.keeps == what]
+
+
+def taken_by(*commands: str) -> tuple[str, ...]:
+    """The names of the optimisers that some of these commands offer."""
+    return tuple(name for name, each in OPTIMIZERS.items() if set(commands) & set(each.commands))
+
+
+def find(name: str, command: str) -> type[Optimizer]:
+    """The optimiser called `name`. Raises `EmbedxError` if `command`, of `contract`, does not take it."""
+    if name not in OPTIMIZERS:
+        raise EmbedxError(f"--optimizer {name}: no such optimizer; choose one of {', '.join(taken_by(command))}")
+    if command not in OPTIMIZERS[name].commands:
+        others = " and ".join(f"`embedx {each}`" for each in OPTIMIZERS[name].commands)
+        raise EmbedxError(f"--optimizer {name} is for {others}; `embedx {command}` takes {', '.join(taken_by(command))}")
+    return OPTIMIZERS[name]
+
+
+def meanings(*commands: str) -> str:
+    """What each optimiser does that one of these commands offers, for a help text."""
+    return "; ".join(f"`{name}` {OPTIMIZERS[name].meaning}" for name in taken_by(*commands))
+
+
+def usual_rates(command: str) -> str:
+    """The learning rates by default, for a help text."""
+    return ", ".join(f"{each.rates[command]:g} for {name}" for name, each in OPTIMIZERS.items() if command in each.rates)
+
+
+def update_rule(name: str, *, l2: float = 0.0, max_norm: float | None = None, row_length: float = 1.0) -> UpdateRule:
+    """What kernels are told of an optimiser; tables by the rule of a full-gradient method have no state of their own.
+
+    row_length  how many numbers of a row have a gradient other than 0, usually
+    """
+    optimizer = OPTIMIZERS[name]
+    keeps = {None: NOTHING, "nothing": NOTHING, "number": NUMBER, "row": ROW}[optimizer.keeps]
+    return UpdateRule(
+        kind=keeping(optimizer.keeps).index(optimizer), keeps=keeps,
+        fades=optimizer.fades, decays_at_zero=optimizer.decays_at_zero, l2=float(l2), max_norm=float(max_norm or 0),
+        seen_rate=np.float32(row_length**-0.5 if keeps == ROW else 1),
+    )  # fmt: skip

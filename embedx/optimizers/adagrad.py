@@ -1,0 +1,45 @@
+"""Adagrad: each number's gradient is divided by the root of the sum of its squares so far.
+
+Duchi, Hazan & Singer 2011, with a diagonal matrix:
+    s += g²
+    w -= lr · g / √s
+Keeps one number for each number of a row, so that tables take twice the memory, and steps about twice the time. The first step
+of a number has length lr, whatever its gradient.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from embedx.kernels.compiled import kernel_part
+from embedx.kernels.simd import square_root
+from embedx.optimizers.contract import LABELS, WORDS, Optimizer
+
+TINY = np.float32(1e-18)  # beside √s; gradients below 1e-19 have no square in float32, and must not be divided by much less
+
+
+@kernel_part
+def accumulate(s, g):
+    """The sum of squared gradients."""
+    return s + g * g
+
+
+@kernel_part
+def divisor(s):
+    """√s."""
+    return square_root(s) + TINY
+
+
+class Adagrad(Optimizer):
+    """Declares Adagrad."""
+
+    name = "adagrad"
+    title = "Adagrad"
+    paper = "Duchi, Hazan & Singer 2011"
+    formula = "s += g^2; w -= lr g / sqrt(s)"
+    meaning = "divides each number's gradient by the root of the sum of its squares so far, so that what moved much moves less"
+    commands = (WORDS, LABELS)
+    keeps = "number"
+    accumulate, divisor = accumulate, divisor
+    rates: ClassVar = {WORDS: 0.1, LABELS: 0.1}
+    copies = 2

@@ -1,0 +1,94 @@
+"""The contract between an optimiser and the engine: what a row of parameters does with its gradient g.
+
+An optimiser for minibatches divides the gradient by a function of what was seen of it so far:
+
+    s <- accumulate(s, g)            the optimiser's state, 0 at the start
+    w <- w - lr · g / divisor(s)     at the new s
+
+    keeps "nothing"    there is no s, and nothing is divided: plain descent
+          "number"     an s for each number of a row; g is the gradient of that number
+          "row"        one s for each row; what `accumulate` is given as g is the squared length of the row's gradient
+
+These two functions are all the maths that a new optimiser brings. They are kernel parts, compiled for one float32 and for the
+sixteen of a `simd` vector: write them with +, -, *, /, `square_root` and constants that are np.float32. The engine calls them
+for every way that rows are stored (`descend`), and takes weight decay from the same `divisor` (`decay`). A state only changes
+by gradients of its own row: a row that no example touches is not looked at.
+
+Methods that look at the gradient of all data at once keep what they like. They offer `full_gradient` (for word vectors with
+--collapsed), or the engine has a function for them (lbfgs).
+"""
+
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from embedx.kernels.simd import aligned_zeros
+
+WORDS, COLLAPSED, LABELS = "train", "train --collapsed", "classify"  # who may use an optimiser, by the command that offers it
+NOTHING, NUMBER, ROW, COLUMN = 0, 1, 2, 3  # what a state belongs to, in kernels; a column where columns are the output rows
+
+
+class FullGradient(Protocol):
+    """The state of a method that takes full gradient steps on one table."""
+
+    def direction(self, gradient: np.ndarray) -> np.ndarray:
+        """What rate 1 takes from the table, float32 like it, given its `gradient`, which is overwritten."""
+
+
+class Optimizer:
+    """What an optimiser declares."""
+
+    name: ClassVar[str]  # what the user types after --optimizer
+    title: ClassVar[str]
+    paper: ClassVar[str]
+    formula: ClassVar[str]  # of the step, in a line
+    meaning: ClassVar[str]  # for the help text: what it does, in a line
+    commands: ClassVar[tuple[str, ...]]  # of WORDS, COLLAPSED and LABELS
+    keeps: ClassVar[Literal["nothing", "number", "row"] | None] = None  # None for methods that take the gradient of all data
+    accumulate: ClassVar[Any] = None  # the two functions of the module's docstring, unless it keeps nothing
+    divisor: ClassVar[Any] = None
+    fades: ClassVar[bool] = False  # a gradient of 0 changes s
+    decays_at_zero: ClassVar[bool] = False  # weight decay applies where s = 0; False if divisor(0) only guards a division by 0
+    rates: ClassVar[dict[str, float]] = {}  # learning rate by default, by command; none where each objective has its own
+    copies: ClassVar[int] = 1  # of the parameters in memory, what it keeps included
+
+    @classmethod
+    def full_gradient(cls, table: np.ndarray) -> FullGradient:
+        """For COLLAPSED: the state of full gradient steps on a table, float32 (n, stride)."""
+        raise NotImplementedError
+
+
+class UpdateRule(NamedTuple):
+    """What kernels are told of an optimiser, as plain numbers; made by `embedx.optimizers.update_rule`."""
+
+    kind: int  # its place among those of the registry that keep as much
+    keeps: int  # NOTHING, NUMBER or ROW
+    fades: bool
+    decays_at_zero: bool
+    l2: float
+    max_norm: float  # 0 for none
+    # Times the learning rate this is what an objective is told, for a state of its own that moves by it: about how far a single
+    # number of a row goes in its first step.
+    seen_rate: np.float32
+
+
+class Table(NamedTuple):
+    """Rows of parameters and what belongs to them."""
+
+    rows: np.ndarray  # float32 (n, stride)
+    state: (
+        np.ndarray
+    )  # float32, the optimiser's: like the rows, (n, 1) for one a row, (1, stride) for one a column, (0, stride)
+    decay_clock: np.ndarray  # float64 (n,): the clock of weight decay when it was last applied to a row; (0,) without
+    state_of: int  # NOTHING, NUMBER, ROW or COLUMN
+
+
+def new_table(n_rows: int, dim: int, optimizer: UpdateRule, *, columns: bool = False) -> Table:
+    """A table of zeros with room for what the optimiser keeps; its `columns` may be what counts as a row for the optimiser."""
+    state_of = COLUMN if columns and optimizer.keeps == ROW else optimizer.keeps
+    if state_of == ROW:
+        state = np.zeros((n_rows, 1), dtype=np.float32)
+    else:
+        state = aligned_zeros({NOTHING: 0, NUMBER: n_rows, COLUMN: 1}[state_of], dim)
+    decay_clock = np.zeros(n_rows if optimizer.l2 > 0 else 0, dtype=np.float64)
+    return Table(aligned_zeros(n_rows, dim), state, decay_clock, state_of)

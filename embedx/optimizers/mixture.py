@@ -1,0 +1,45 @@
+"""The mixture of RMSProp and Adagrad that augment & reduce is trained by.
+
+Ruiz et al. 2018, appendix, after Kucukelbir et al. 2017:
+    s  = g²/10 + 9s/10
+    w -= lr · g / (1 + √s)
+Keeps one number for each number of a row, like Adagrad. What is kept fades, so that a step never becomes small for good; small
+gradients are followed as they are. The paper takes it with a rate that falls as 1/√updates.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from embedx.kernels.compiled import kernel_part
+from embedx.kernels.simd import square_root
+from embedx.optimizers.contract import LABELS, WORDS, Optimizer
+
+
+@kernel_part
+def accumulate(s, g):
+    """The fading mean of squared gradients."""
+    return np.float32(0.1) * g * g + np.float32(0.9) * s
+
+
+@kernel_part
+def divisor(s):
+    """1 + √s."""
+    return np.float32(1) + square_root(s)
+
+
+class Mixture(Optimizer):
+    """Declares the mixture."""
+
+    name = "mixture"
+    title = "mixture of RMSProp and Adagrad"
+    paper = "Ruiz et al. 2018, appendix"
+    formula = "s = g^2/10 + 9s/10; w -= lr g / (1 + sqrt(s))"
+    meaning = "augment & reduce's: divides each number's gradient by 1 + the root of the fading mean of its squares"
+    commands = (WORDS, LABELS)
+    keeps = "number"
+    accumulate, divisor = accumulate, divisor
+    fades = True
+    decays_at_zero = True
+    rates: ClassVar = {WORDS: 0.04, LABELS: 0.1}
+    copies = 2

@@ -1,0 +1,44 @@
+"""Row-wise Adagrad: a row's gradient is divided by the root of the sum of its squared lengths so far.
+
+Duchi, Hazan & Singer 2011, with one number for each row as Gupta, Bengio & Weston 2014, table 3:
+    s += |g|²                         there divided by the dimension, so that a rate here is √dimension times one there
+    w -= lr · g / √s
+Keeps one number for each row: next to no memory, and little time, though a row's gradient is read twice. A row's first step has
+length lr whatever the dimension, so scores of any dimension grow alike.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from embedx.kernels.compiled import kernel_part
+from embedx.kernels.simd import square_root
+from embedx.optimizers.contract import LABELS, WORDS, Optimizer
+
+SMALLEST_SQUARE = np.float32(1e-12)  # beside s: a gradient shorter than a millionth moves a row by less than lr
+
+
+@kernel_part
+def accumulate(s, squared_length):
+    """The sum of the squared lengths of a row's gradients."""
+    return s + squared_length
+
+
+@kernel_part
+def divisor(s):
+    """√s."""
+    return square_root(s + SMALLEST_SQUARE)
+
+
+class RowwiseAdagrad(Optimizer):
+    """Declares row-wise Adagrad."""
+
+    name = "rowwise-adagrad"
+    title = "row-wise Adagrad"
+    paper = "Duchi, Hazan & Singer 2011; Gupta, Bengio & Weston 2014"
+    formula = "s += |g|^2; w -= lr g / sqrt(s)"
+    meaning = "the same with one sum for each row: a row's first step has the length of the learning rate"
+    commands = (WORDS, LABELS)
+    keeps = "row"
+    accumulate, divisor = accumulate, divisor
+    rates: ClassVar = {WORDS: 1.5, LABELS: 1.0}
