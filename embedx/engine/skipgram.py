@@ -206,11 +206,13 @@ def _descend(table, rows, n, gradient, optimizer, lr):
 
 @kernel_part
 def _descend_inputs(tables, plan, workspace, block, lr):
-    """The inputs take their steps; the 1 that meets the biases stays."""
-    if plan.bias >= 0:
-        for j in range(block.sizes[0]):
-            workspace.h_gradient[j, plan.bias] = 0
-    _descend(tables.inputs, block.inputs, block.sizes[0], workspace.h_gradient, plan.optimizer, lr)
+    """The inputs that have pairs take their steps; the 1 that meets the biases stays."""
+    for j in range(block.sizes[0]):
+        if block.n_pairs[j] > 0:
+            if plan.bias >= 0:
+                workspace.h_gradient[j, plan.bias] = 0
+            row = np.int64(block.inputs[j])
+            descend_row(tables.inputs, row, workspace.h_gradient, j, workspace.h.shape[1], plan.optimizer, lr)
 
 
 # ---- lines for the objective
