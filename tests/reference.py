@@ -2,6 +2,8 @@
 
 import heapq
 import itertools
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from scipy import optimize
@@ -115,6 +117,38 @@ def tree_log_probability(z, offsets, nodes, bits):
     """Morin & Bengio 2005: the log of the product of the decisions on the way to each class, one class after the other."""
     ways = [range(start, end) for start, end in itertools.pairwise(offsets)]
     return np.array([sum(np.log(sigmoid(z[nodes[i]] if bits[i] else -z[nodes[i]])) for i in way) for way in ways])
+
+
+# ---- optimisers
+
+
+class NaiveOptimizer(NamedTuple):
+    """How a row moves: s becomes see(s, g), then w loses lr · g / divisor(s). `s` and `g` are as long as the row."""
+
+    see: Callable
+    divisor: Callable
+    by_row: bool = False  # all of s changes with any number of g
+    decays_at_zero: bool = True  # numbers with s = 0, if weight decay divides as well
+
+
+NAIVE_OPTIMIZERS = {
+    # Robbins & Monro 1951
+    "sgd": NaiveOptimizer(lambda s, g: s, np.ones_like),
+    # Duchi, Hazan & Singer 2011, figure 1, with a diagonal matrix and δ = 0
+    "adagrad": NaiveOptimizer(lambda s, g: s + g**2, np.sqrt, decays_at_zero=False),
+    # the same, with one sum for each row
+    "rowwise-adagrad": NaiveOptimizer(lambda s, g: s + np.sum(g**2), np.sqrt, by_row=True, decays_at_zero=False),
+    # Ruiz et al. 2018, appendix
+    "mixture": NaiveOptimizer(lambda s, g: 0.1 * g**2 + 0.9 * s, lambda s: 1 + np.sqrt(s)),
+}
+
+
+def descend(name, w, s, g, lr):
+    """One step of a row by an optimiser of NAIVE_OPTIMIZERS; a number whose g is 0 stays."""
+    optimizer = NAIVE_OPTIMIZERS[name]
+    s[:] = optimizer.see(s, g)
+    moves = g != 0
+    w[moves] -= lr * g[moves] / optimizer.divisor(s)[moves]
 
 
 # ---- skip-gram, one pair at a time

@@ -6,13 +6,15 @@ The objective is a made-up one, `Probe`, whose coefficients show everything that
 from dataclasses import dataclass, field
 
 import numpy as np
+import reference
 from scipy.sparse import csr_matrix
 
 from embedx.engine.examples import examples_of
-from embedx.engine.optimizers import ADAGRAD, MIXTURE, OPTIMIZERS, SGD, Optimizer, new_table
 from embedx.kernels.compiled import kernel
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
+from embedx.optimizers import update_rule
+from embedx.optimizers.contract import new_table
 
 
 @kernel
@@ -60,37 +62,36 @@ def dot(a, b):
 
 @dataclass
 class Parameters:
-    """A table, what the optimiser keeps beside it, and which numbers pay weight decay."""
+    """A table, what the optimiser keeps beside it, and which numbers decay."""
 
     w: np.ndarray  # float64 (rows, dim)
-    pays: np.ndarray  # bool (dim,)
+    decays: np.ndarray  # bool (dim,)
+    optimizer: str
+    l2: float = 0.0
     s: np.ndarray = field(default=None)
 
     def __post_init__(self):
         self.s = np.zeros_like(self.w) if self.s is None else self.s
 
-    def step(self, gradient, touched, optimizer, lr):
+    def step(self, gradient, touched, lr):
         """One step along a gradient, both (rows, dim); a number that is not touched only decays."""
-        for place in np.ndindex(*self.w.shape):
-            g = gradient[place]
-            if touched[place] and optimizer.kind == SGD:
-                self.w[place] -= lr * g / (1 - lr * optimizer.l2 if optimizer.l2 else 1)
-            elif touched[place] and optimizer.kind == ADAGRAD:
-                self.s[place] += g**2
-                self.w[place] -= lr * g / np.sqrt(self.s[place]) if g else 0
-            elif touched[place]:
-                self.s[place] = 0.9 * self.s[place] + 0.1 * g**2
-                self.w[place] -= lr * g / (1 + np.sqrt(self.s[place]))
+        formula = reference.NAIVE_OPTIMIZERS[self.optimizer]
+        if self.optimizer == "sgd":
+            lr = lr / (1 - lr * self.l2)  # the decay comes afterwards
+        for row in np.flatnonzero(touched.any(axis=1)):
+            seen = slice(None) if formula.by_row else touched[row]
+            w, s = self.w[row, seen], self.s[row, seen]
+            reference.descend(self.optimizer, w, s, gradient[row, seen], lr)
+            self.w[row, seen], self.s[row, seen] = w, s
 
-    def decay(self, optimizer, lr):
+    def decay(self, lr):
         """What every step takes from every number, touched or not."""
+        formula = reference.NAIVE_OPTIMIZERS[self.optimizer]
         for row, d in np.ndindex(*self.w.shape):
-            if self.pays[d] and optimizer.l2:
-                root = np.sqrt(self.s[row, d])
-                if optimizer.kind == SGD:
-                    self.w[row, d] *= 1 - lr * optimizer.l2
-                elif optimizer.kind == MIXTURE or root > 0:
-                    self.w[row, d] *= np.exp(-lr * optimizer.l2 / (root if optimizer.kind == ADAGRAD else 1 + root))
+            if self.decays[d] and self.optimizer == "sgd":
+                self.w[row, d] *= 1 - lr * self.l2
+            elif self.decays[d] and (formula.decays_at_zero or self.s[row, d] > 0):
+                self.w[row, d] *= np.exp(-lr * self.l2 / formula.divisor(self.s[row, d]))
 
 
 @dataclass
@@ -101,7 +102,7 @@ class Line:
     candidates: list[tuple[int, float, float, float]]
 
 
-def step(outputs, hidden, x, lines, objective, optimizer, lr, scale, *, has_bias, is_sparse, uses_score_gain=False):
+def step(outputs, hidden, x, lines, objective, max_norm, lr, scale, *, has_bias, is_sparse, uses_score_gain=False):
     """One minibatch x, float64 (n, n_features), of the examples that `lines` speak of; returns the summed loss."""
     inputs = [[dot(row, column) for column in hidden.w.T] for row in x] if hidden is not None else x
     h = [[*row, 1.0] if has_bias else [*row] for row in inputs]
@@ -121,14 +122,14 @@ def step(outputs, hidden, x, lines, objective, optimizer, lr, scale, *, has_bias
                 seen = np.array(h[line.example]) != 0 if is_sparse and hidden is None else True
                 touched[row] |= seen
     if hidden is not None:
-        hidden.step(x.T @ h_gradient, (x != 0).any(axis=0)[:, None] & np.ones(n_free, dtype=bool), optimizer, lr)
-        hidden.decay(optimizer, lr)
-    outputs.step(gradient, touched, optimizer, lr)
-    if optimizer.max_norm:
+        hidden.step(x.T @ h_gradient, (x != 0).any(axis=0)[:, None] & np.ones(n_free, dtype=bool), lr)
+        hidden.decay(lr)
+    outputs.step(gradient, touched, lr)
+    if max_norm:
         for row in outputs.w:
             length = np.sqrt(dot(row[:n_free], row[:n_free]))
-            row[:n_free] *= min(1, optimizer.max_norm / length)
-    outputs.decay(optimizer, lr)
+            row[:n_free] *= min(1, max_norm / length)
+    outputs.decay(lr)
     return loss
 
 
@@ -162,7 +163,7 @@ class Problem:
             ]
         self.labels = Labels.of_rows(labels)
         self.examples = examples_of(csr_matrix(self.x) if self.is_sparse else self.x, self.labels)
-        self.optimizer = Optimizer(OPTIMIZERS[optimizer], l2, max_norm)
+        self.optimizer = update_rule(optimizer, l2=l2, max_norm=max_norm)
         self.n_inputs = HIDDEN if self.has_hidden else FEATURES
         self.dim = self.n_inputs + bias
         w = rng.normal(0, 0.3, (n_classes, self.dim)).astype(np.float32)
@@ -170,13 +171,14 @@ class Problem:
         self.hidden = new_table(FEATURES if self.has_hidden else 0, self.dim, self.optimizer)
         if self.has_hidden:
             self.hidden.rows[:, :HIDDEN] = u
-        pays = np.arange(self.dim) < self.n_inputs
-        self.true_outputs = Parameters(w.astype(np.float64), pays)
-        self.true_hidden = Parameters(u.astype(np.float64), np.ones(HIDDEN, dtype=bool)) if self.has_hidden else None
+        decays = np.arange(self.dim) < self.n_inputs
+        self.true_outputs = Parameters(w.astype(np.float64), decays, optimizer, l2)
+        everything = np.ones(HIDDEN, dtype=bool)
+        self.true_hidden = Parameters(u.astype(np.float64), everything, optimizer, l2) if self.has_hidden else None
 
     def true_step(self, chosen, lines, objective, lr, scale, uses_score_gain=False):
         x = self.x[chosen].astype(np.float64)
         return step(
-            self.true_outputs, self.true_hidden, x, lines, objective, self.optimizer, lr, scale,
+            self.true_outputs, self.true_hidden, x, lines, objective, self.optimizer.max_norm, lr, scale,
             has_bias=self.has_bias, is_sparse=self.is_sparse, uses_score_gain=uses_score_gain,
         )  # fmt: skip

@@ -118,11 +118,11 @@ def blocks_of(setup, start, stop):
 class Naive:
     """Tables in float64 that take their steps one row after the other."""
 
-    def __init__(self, tables, objective, constants, bias, dim):
-        self.inputs, self.outputs, self.input_squares, self.output_squares, self.state = (
-            each.astype(np.float64) for each in tables[:5]
-        )
-        self.n_updates = Counter()
+    def __init__(self, tables, optimizer, objective, constants, bias, dim):
+        self.inputs, self.outputs = (table.rows.astype(np.float64) for table in tables[:2])
+        self.input_state, self.output_state = np.zeros_like(self.inputs), np.zeros_like(self.outputs)
+        self.state = tables.state.astype(np.float64)
+        self.optimizer, self.n_updates = optimizer, Counter()
         self.objective, self.constants, self.bias = objective, constants.astype(np.float64), bias
         self.dim = dim
 
@@ -141,7 +141,7 @@ class Naive:
         """One step on a block: all scores are from before it. Returns the summed loss."""
         h, w = self.inputs[[word for word, _ in block.inputs]], self.outputs[block.rows]
         h_gradient, w_gradient = np.zeros_like(h), np.zeros_like(w)
-        seen_lr = lr / np.sqrt(self.dim) if len(self.input_squares) else lr
+        seen_lr = lr / np.sqrt(self.dim) if reference.NAIVE_OPTIMIZERS[self.optimizer].by_row else lr
         longest = max(row @ row for row in np.delete(w, self.bias, axis=1)) if self.bias >= 0 else max(row @ row for row in w)
         loss = 0.0
         for j, (word, lines) in enumerate(block.inputs):
@@ -154,15 +154,7 @@ class Naive:
         if self.bias >= 0:
             h_gradient[:, self.bias] = 0
         for (word, _), gradient in zip(block.inputs, h_gradient, strict=True):
-            descend(self.inputs, self.input_squares, word, gradient, lr)
+            reference.descend(self.optimizer, self.inputs[word], self.input_state[word], gradient, lr)
         for row, gradient in zip(block.rows, w_gradient, strict=True):
-            descend(self.outputs, self.output_squares, row, gradient, lr)
+            reference.descend(self.optimizer, self.outputs[row], self.output_state[row], gradient, lr)
         return loss
-
-
-def descend(table, squares, row, gradient, lr):
-    """One row's step; by adagrad divided by the root of its gradients' squared lengths so far, this one's among them."""
-    if len(squares):
-        squares[row] += np.sum(gradient**2)
-        lr = lr / np.sqrt(squares[row])
-    table[row] -= lr * gradient

@@ -9,7 +9,8 @@ from embedx.engine import blocks
 from embedx.engine import skipgram as engine
 from embedx.engine.loading import load_kernel
 from embedx.kernels.random import stream_key
-from embedx.kernels.simd import aligned_zeros
+from embedx.optimizers import update_rule
+from embedx.optimizers.contract import new_table
 from embedx.run.progress import Silent
 from embedx.samplers.alias import AliasTable
 from embedx.skipgram.strategies import form_of
@@ -39,18 +40,17 @@ class Setup:
         self.stream = TokenStream(tokens, word, keep, np.zeros(n_chunks(tokens), dtype=np.uint8))
         self.set_tokens(tokens)
         n_rows, columns = objective.n_rows(n_words), dim + bias
+        rule, self.optimizer = update_rule(optimizer, row_length=dim), optimizer
         self.tables = engine.SkipGramTables(
-            aligned_zeros(n_words, columns),
-            aligned_zeros(n_rows, columns),
-            np.zeros(n_words if optimizer == "adagrad" else 0, dtype=np.float32),
-            np.zeros(n_rows if optimizer == "adagrad" else 0, dtype=np.float32),
+            new_table(n_words, columns, rule),
+            new_table(n_rows, columns, rule),
             np.zeros((n_words, objective.state_width), dtype=np.float32),
             np.zeros(n_words, dtype=np.int64),
         )
-        self.tables.inputs[:, :dim] = rng.normal(0, 0.5, (n_words, dim))
-        self.tables.outputs[:, :columns] = rng.normal(0, 0.5, (n_rows, columns))
+        self.tables.inputs.rows[:, :dim] = rng.normal(0, 0.5, (n_words, dim))
+        self.tables.outputs.rows[:, :columns] = rng.normal(0, 0.5, (n_rows, columns))
         if bias:
-            self.tables.inputs[:, dim] = 1
+            self.tables.inputs.rows[:, dim] = 1
         if noise is None:
             noise = rng.uniform(0.5, 1.5, n_words) if sampler == "unigram" else np.ones(n_words)
         self.drawing = Drawn(noise) if sampler in ("unigram", "uniform") else samplers.make(sampler, {})
@@ -61,13 +61,13 @@ class Setup:
         self.plan = blocks.SkipGramPlan(
             window, block_size, n_draws, n_rows, blocks.CANDIDATES[self.drawing.candidates], self.drawing.conditional,
             form_of(objective), objective.keeps_accidental_hits, objective.uses_log_expected_count, objective.uses_score_gain,
-            dim if bias else -1,
-            np.float32(1 if optimizer == "sgd" else dim**-0.5),
+            dim if bias else -1, rule,
         )  # fmt: skip
         self.constants = objective.constants(n_draws or n_rows, n_words)
         self.key, self.noise_key = stream_key(1, 0), stream_key(1, 0, 7)
         longest = int(np.diff(self.draws.offsets).max(initial=1))
-        self.scratch = engine.new_workspace(self.plan, n_tokens, self.tables.inputs.shape[1], longest, objective.uniforms_width)
+        stride = self.tables.inputs.rows.shape[1]
+        self.workspace = engine.new_workspace(self.plan, n_tokens, stride, longest, objective.uniforms_width)
 
     def set_tokens(self, tokens):
         """Make `tokens` the corpus, which is read from disk and hence not to be written."""
@@ -77,7 +77,7 @@ class Setup:
 
     def train(self, start, stop, lr=0.1):
         arguments = (
-            self.tables, self.stream, self.draws, self.constants, self.plan, self.scratch, start, stop, np.float32(lr),
+            self.tables, self.stream, self.draws, self.constants, self.plan, self.workspace, start, stop, np.float32(lr),
             self.key, self.noise_key,
         )  # fmt: skip
         if self.functions is None:

@@ -10,23 +10,28 @@ from test_engine_collapsed import DIM, BestRows, Problem
 
 from embedx.engine.alternating import Descent, Side
 from embedx.engine.collapsed import NEITHER
+from embedx.optimizers import OPTIMIZERS, taken_by
+from embedx.optimizers.contract import COLLAPSED
 from embedx.run.progress import Silent
 
 ITERATIONS = 12
 
 
-def descent(problem, *, rate=1.0, adagrad=True, iterations=ITERATIONS, ends_at=math.inf, progress=None, watch=None):
-    inputs = Side(problem.inputs, DIM, problem.dense.sum(axis=1), rate, adagrad)
-    outputs = Side(problem.outputs, DIM, problem.dense.sum(axis=0), rate, adagrad)
+def descent(
+    problem, *, rate=1.0, optimizer="rowwise-adagrad-momentum", iterations=ITERATIONS, ends_at=math.inf, progress=None,
+    watch=None,
+):  # fmt: skip
+    inputs = Side(problem.inputs, DIM, problem.dense.sum(axis=1), rate, OPTIMIZERS[optimizer])
+    outputs = Side(problem.outputs, DIM, problem.dense.sum(axis=0), rate, OPTIMIZERS[optimizer])
     return Descent(problem.rows, inputs, outputs, iterations, ends_at, progress or Silent(), watch or (lambda iteration: None))
 
 
-@pytest.mark.parametrize("adagrad", [True, False], ids=["adagrad", "sgd"])
+@pytest.mark.parametrize("optimizer", taken_by(COLLAPSED))
 @pytest.mark.parametrize("rate", [0.1, 1.0, 1e4])
-def test_the_objective_never_rises(rate, adagrad):
+def test_the_objective_never_rises(rate, optimizer):
     """Not even at a rate of ten thousand, which is halved until it suits."""
     problem = Problem()
-    run = descent(problem, rate=rate, adagrad=adagrad)
+    run = descent(problem, rate=rate, optimizer=optimizer)
     run.run()
     told = [iteration.objective for iteration in run.history]
     assert all(a > b for a, b in itertools.pairwise(told))
@@ -69,7 +74,7 @@ def test_the_first_step_of_a_row_is_as_long_as_the_rate_by_adagrad_however_rare_
 def test_a_plain_step_is_the_gradient_by_the_rows_own_frequency():
     problem = Problem()
     before, gradient = problem.inputs.copy(), problem.evaluate(0)[1]
-    descent(problem, rate=0.01, iterations=1, adagrad=False).run()
+    descent(problem, rate=0.01, iterations=1, optimizer="sgd").run()
     share = problem.dense.sum(axis=1, keepdims=True) / problem.dense.sum()
     moved = (problem.inputs - before)[:, :DIM]
     np.testing.assert_allclose(moved * share, -0.01 * gradient, atol=1e-7)

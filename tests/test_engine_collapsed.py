@@ -216,15 +216,15 @@ def test_it_is_the_mean_loss_of_the_pairs_that_streaming_meets(tmp_path):
     """Under the exact softmax, every pair of the stream by itself."""
     setup = Setup(OBJECTIVES["softmax"](OBJECTIVES["softmax"].Settings()), sampler="all", bias=True)
     pairs = reference.pairs_of(setup.kept(), 0, setup.n_tokens)
-    n_words = len(setup.tables.inputs)
+    n_words = len(setup.tables.inputs.rows)
     losses = []
     for x, y, *_ in pairs:
-        z = setup.tables.outputs.astype(np.float64) @ setup.tables.inputs[x]
+        z = setup.tables.outputs.rows.astype(np.float64) @ setup.tables.inputs.rows[x]
         losses.append(np.log(np.exp(z).sum()) - z[y])
     with cooccurrence.counted(setup.stream, n_words, setup.plan.window, [setup.key], 10**6, home=tmp_path) as counts:
         rows = engine.FullRows(setup.objective, setup.constants, counts, n_words, setup.dim + 1, engine.Workers(2))
         rows.compile(Silent())
-        found = engine.evaluate(rows, setup.tables.inputs, setup.tables.outputs, NEITHER)
+        found = engine.evaluate(rows, setup.tables.inputs.rows, setup.tables.outputs.rows, NEITHER)
         assert counts.times.sum() == len(pairs)
     assert found.loss / len(pairs) == pytest.approx(np.mean(losses), rel=1e-5)
     assert found.gradient.size == 0

@@ -5,13 +5,15 @@ import itertools
 import numpy as np
 import pytest
 from drawn import Drawn
-from embedx.engine.optimizers import pay_all
+from reference import NAIVE_OPTIMIZERS
 from reference_classify import HIDDEN, Line, Probe, Problem, close
 from scipy import stats
 
 from embedx.engine import sampled
 from embedx.engine.loading import load_kernel
 from embedx.kernels.random import stream_key
+from embedx.optimizers.contract import new_table
+from embedx.optimizers.decay import decay_all
 from embedx.run.progress import Silent
 from embedx.samplers.contract import SLOTS, Paths
 from embedx.samplers.path import Path
@@ -19,6 +21,7 @@ from embedx.samplers.uniform import Uniform
 from embedx.settings import Settings
 
 KINDS = ("dense", "sparse", "hidden")
+OPTIMIZERS = list(NAIVE_OPTIMIZERS)
 REPLACED, COLLAPSED, DISTINCT, PATH = "replaced", "collapsed", "distinct", "path"
 
 
@@ -57,7 +60,7 @@ class Run:
             uses_score_gain=uses_score_gain, one_label=one_label, batch_size=min(batch, n), sum_over=sum_over,
         )  # fmt: skip
         longest = int(np.diff(self.draws.offsets).max(initial=1))
-        self.scratch = sampled.new_workspace(self.plan, problem.examples, n_rows, longest, uniforms_width)
+        self.workspace = sampled.new_workspace(self.plan, problem.examples, n_rows, longest, uniforms_width)
         outputs = rows_table(problem)
         n_updates = np.zeros(n if state_width else 1, dtype=np.int64)
         self.tables = sampled.SampledTables(problem.hidden, outputs, np.zeros((n, state_width), dtype=np.float32), n_updates)
@@ -67,7 +70,7 @@ class Run:
         """The loss and the number of lines."""
         arguments = (
             self.tables, self.problem.examples, self.draws, self.objective.constants(), self.problem.optimizer, self.plan,
-            self.scratch, self.order, start, stop, np.float32(lr), self.clock, self.key,
+            self.workspace, self.order, start, stop, np.float32(lr), self.clock, self.key,
         )  # fmt: skip
         functions = load_kernel(sampled.train_stretch, self.objective, self.sampler, arguments, Silent())
         loss, n_lines, self.clock = sampled.train_stretch(*functions, *arguments)
@@ -75,7 +78,7 @@ class Run:
 
     def lines(self, n_lines):
         """What the worker's memory tells of the last minibatch."""
-        s, batch = self.scratch, self.scratch.batch
+        s, batch = self.workspace, self.workspace.batch
         told = (s.rows, batch.label, batch.sample_count, batch.log_expected_count)
         return [
             Line(int(s.example[p]), list(zip(*(each[p, : s.n_candidates[p]].tolist() for each in told), strict=True)))
@@ -86,11 +89,11 @@ class Run:
         """The candidates of all examples, in one minibatch that changes nothing."""
         return self.lines(self.train(0, self.problem.n, lr=0.0)[1])
 
-    def pay(self):
+    def apply_decay(self):
         problem = self.problem
         if problem.optimizer.l2:
-            pay_all(problem.hidden, HIDDEN, problem.optimizer, self.clock)
-            pay_all(self.tables.outputs, problem.n_inputs, problem.optimizer, self.clock)
+            decay_all(problem.hidden, HIDDEN, problem.optimizer, self.clock)
+            decay_all(self.tables.outputs, problem.n_inputs, problem.optimizer, self.clock)
 
     def assert_steps_as_the_reference(self, epochs=2, lr=0.1, tolerance=2e-5):
         problem, batch = self.problem, self.plan.batch_size
@@ -100,18 +103,14 @@ class Run:
             scale = self.plan.sum_over / len(chosen)
             truth = problem.true_step(chosen, self.lines(n_lines), self.objective, lr, scale, self.plan.uses_score_gain)
             assert loss == pytest.approx(truth, rel=1e-4, abs=1e-4)
-        self.pay()
+        self.apply_decay()
         close(self.tables.outputs.rows[:, : problem.dim], problem.true_outputs.w, tolerance)
         if problem.has_hidden:
             close(problem.hidden.rows[:, :HIDDEN], problem.true_hidden.w, tolerance)
 
 
 def rows_table(problem):
-    table = sampled.Table(
-        sampled.aligned_zeros(problem.n_rows, problem.dim),
-        sampled.aligned_zeros(problem.n_rows if problem.optimizer.kind else 0, problem.dim),
-        np.zeros(problem.n_rows if problem.optimizer.l2 else 0),
-    )
+    table = new_table(problem.n_rows, problem.dim, problem.optimizer)
     table.rows[:, : problem.dim] = problem.true_outputs.w
     return table
 
@@ -120,7 +119,7 @@ def rows_table(problem):
 
 
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "mixture"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_minibatch_does_what_the_formula_says(kind, optimizer, bias):
     for batch in (1, 7, 100):
@@ -180,8 +179,8 @@ def test_no_row_outgrows_its_norm(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "mixture"])
-def test_weight_decay_paid_late_is_weight_decay_at_every_step(kind, optimizer):
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_weight_decay_applied_late_is_weight_decay_at_every_step(kind, optimizer):
     """Of every row, whether it was met or not; and of no bias."""
     for batch in (1, 5):
         problem = Problem(kind, optimizer, n_classes=40, l2=0.3)
@@ -192,12 +191,12 @@ def test_weight_decay_paid_late_is_weight_decay_at_every_step(kind, optimizer):
 def test_a_row_without_coefficient_takes_no_step(kind):
     """Not even that of the mixture, whose memory would fade; draws have weight 0 here."""
     run = Run(Problem(kind, "mixture"), n_draws=3, batch=6, draws=0.0)
-    run.tables.outputs.sums[:] = 7
+    run.tables.outputs.state[:] = 7
     never = np.setdiff1d(np.arange(run.problem.n_rows), run.problem.labels.ids)
     never = np.append(never, run.problem.labels.ids[0])[:-1]
     run.train(0, run.problem.n)
-    assert (run.tables.outputs.sums[never] == 7).all()
-    assert (run.tables.outputs.sums[run.problem.labels.ids] < 7).any()
+    assert (run.tables.outputs.state[never] == 7).all()
+    assert (run.tables.outputs.state[run.problem.labels.ids] < 7).any()
     assert (run.tables.outputs.rows[never, : run.problem.dim] == run.problem.true_outputs.w[never].astype(np.float32)).all()
 
 
@@ -225,9 +224,9 @@ def test_keys_are_the_examples_numbers_and_updates_go_on_being_counted():
 
 def test_random_numbers_for_the_objective_are_fresh_for_every_line_and_epoch():
     run = Run(Problem("dense"), uniforms_width=3, batch=100)
-    first = run.scratch.batch.uniforms[: run.train(0, 12, 0.0)[1]].copy()
+    first = run.workspace.batch.uniforms[: run.train(0, 12, 0.0)[1]].copy()
     run.key = stream_key(1, 1)
-    second = run.scratch.batch.uniforms[: run.train(0, 12, 0.0)[1]].copy()
+    second = run.workspace.batch.uniforms[: run.train(0, 12, 0.0)[1]].copy()
     both = np.concatenate([first, second])
     assert len(np.unique(both)) == both.size
     assert both.min() > 0
@@ -245,7 +244,7 @@ def test_candidates_do_not_depend_on_how_examples_are_grouped(sampling, positive
         found = []
         for begin in range(0, 12, batch):
             n_lines = run.train(begin, min(begin + batch, 12), 0.0)[1]
-            uniforms = run.scratch.batch.uniforms[:n_lines].tolist()
+            uniforms = run.workspace.batch.uniforms[:n_lines].tolist()
             found += [(line.candidates, u) for line, u in zip(run.lines(n_lines), uniforms, strict=True)]
         return found
 
@@ -275,7 +274,7 @@ def draws(labels, n_classes, n_draws, sampling, **how):
     problem = Problem("dense", n=MANY, n_classes=n_classes, labels=[labels] * MANY)
     run = Run(problem, sampling=sampling, n_draws=n_draws, batch=MANY, **how)
     n_lines = run.train(0, MANY, 0.0)[1]
-    s = run.scratch
+    s = run.workspace
     within = np.arange(s.rows.shape[1]) < s.n_candidates[:n_lines, None]
     sample_count = np.zeros((n_lines, n_classes))
     line, place = np.nonzero(within)
@@ -301,7 +300,7 @@ def test_distinct_draws_avoid_the_positives_and_are_uniform(n_draws, positives):
             assert stats.chisquare(counts).pvalue > 1e-3
             patterns = np.unique(mine[:, others], axis=0, return_counts=True)[1]
             assert stats.chisquare(patterns).pvalue > 1e-3
-        log_expected_count = run.scratch.batch.log_expected_count[i, : run.scratch.n_candidates[i]]
+        log_expected_count = run.workspace.batch.log_expected_count[i, : run.workspace.n_candidates[i]]
         np.testing.assert_allclose(log_expected_count, np.log(expected / len(others)), rtol=1e-6, atol=1e-7)
 
 
@@ -354,7 +353,7 @@ def test_collapsed_draws_appear_as_often_as_the_log_expected_count_says(n_draws)
     assert set(np.unique(sample_count)) <= {0, 1}
     for k, expected in enumerate(1 - (1 - run.noise) ** n_draws):
         assert stats.binomtest(int(sample_count[:, k].sum()), MANY, expected).pvalue > 1e-4
-    s = run.scratch
+    s = run.workspace
     for line in range(50):
         places = s.rows[line, : s.n_candidates[line]]
         told = s.batch.log_expected_count[line, : len(places)]
@@ -369,14 +368,14 @@ def test_rows_that_share_a_slot_of_the_memory_of_draws_are_told_apart():
     run, sample_count = draws([3, 3 + SLOTS], n_classes, 6, REPLACED, **how)
     assert (sample_count.sum(axis=1) == 12).all()
     assert stats.chisquare(sample_count[:, noise > 0].sum(axis=0) / 2).pvalue > 1e-3
-    assert (run.scratch.n_candidates <= 5).all()
+    assert (run.workspace.n_candidates <= 5).all()
 
 
 def test_one_label_of_an_example_stands_for_all_with_equal_chances():
     for positives in ("single", "joint"):
         run, _ = draws([5, 0, 3], 6, 2, DISTINCT, positives=positives, one_label=True)
-        assert (run.scratch.batch.label.sum(axis=1) == 1).all()
-        chosen = run.scratch.rows[:, 0]
+        assert (run.workspace.batch.label.sum(axis=1) == 1).all()
+        chosen = run.workspace.rows[:, 0]
         counts = [int((chosen == label).sum()) for label in (5, 0, 3)]
         assert sum(counts) == MANY
         assert stats.chisquare(counts).pvalue > 1e-3

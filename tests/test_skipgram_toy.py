@@ -93,22 +93,22 @@ def trained(task, objective, rate, epochs, settle=300, draws=40):
     )  # fmt: skip
     setup.set_tokens(task.tokens)
     setup.stream.word[:n] = np.arange(n)
-    setup.tables.outputs[:] = 0
-    setup.tables.inputs[:, :columns] = task.inputs
-    fixed = setup.tables.inputs.copy()
+    setup.tables.outputs.rows[:] = 0
+    setup.tables.inputs.rows[:, :columns] = task.inputs
+    fixed = setup.tables.inputs.rows.copy()
     blocks = n_pairs = 0
     for epoch in range(epochs):
         for start in range(0, len(task.tokens), STRETCH):
             setup.noise_key = stream_key(1, epoch, start)
             n_pairs += setup.train(start, min(start + STRETCH, len(task.tokens)), rate / (1 + blocks / settle))[1]
-            setup.tables.inputs[:] = fixed
+            setup.tables.inputs.rows[:] = fixed
             blocks += 1
     assert n_pairs == epochs * task.counts.sum()
     return setup
 
 
 def outputs_of(setup):
-    return setup.tables.outputs[:, : setup.dim + 1].astype(np.float64)
+    return setup.tables.outputs.rows[:, : setup.dim + 1].astype(np.float64)
 
 
 @functools.cache

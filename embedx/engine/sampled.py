@@ -351,6 +351,9 @@ def gradient_of_h(tables, plan, workspace, n_lines, n_examples, scale):
                 for d in range(0, stride, LANES):
                     g = multiply_add(x, load(tables.outputs.rows, row, d), load(workspace.h_gradient, e, d))
                     store(workspace.h_gradient, e, d, g)
+    if plan.has_bias:  # along which no h moves
+        for e in range(n_examples):
+            workspace.h_gradient[e, plan.dim - 1] = 0
 
 
 @kernel_part

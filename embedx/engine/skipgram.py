@@ -211,11 +211,13 @@ def _update_rows(table, rows, n, gradient, optimizer, lr):
 
 @kernel_part
 def _update_inputs(tables, plan, workspace, block, lr):
-    """Update the input rows; the constant feature of the biases is not trained."""
-    if plan.bias >= 0:
-        for j in range(block.sizes[N_INPUTS]):
-            workspace.h_gradient[j, plan.bias] = 0
-    _update_rows(tables.inputs, block.inputs, block.sizes[N_INPUTS], workspace.h_gradient, plan.optimizer, lr)
+    """Update the input rows that have pairs; the constant feature of the biases is not trained."""
+    for j in range(block.sizes[N_INPUTS]):
+        if block.n_pairs[j] > 0:
+            if plan.bias >= 0:
+                workspace.h_gradient[j, plan.bias] = 0
+            row = np.int64(block.inputs[j])
+            descend_row(tables.inputs, row, workspace.h_gradient, j, workspace.h.shape[1], plan.optimizer, lr)
 
 
 # ---- lines for the objective

@@ -1,0 +1,414 @@
+"""The optimisers: what each declares, its formula however rows are stored, weight decay between steps, float32 at its ends."""
+
+import re
+
+import numpy as np
+import pytest
+import reference
+from reference_classify import Parameters
+
+from embedx import optimizers
+from embedx.errors import EmbedxError
+from embedx.kernels.compiled import kernel
+from embedx.optimizers import OPTIMIZERS, find, keeping, taken_by, update_rule
+from embedx.optimizers.contract import COLLAPSED, COLUMN, LABELS, NOTHING, NUMBER, ROW, WORDS, new_table
+from embedx.optimizers.decay import clock_step, decay_all, decay_row, shorten, step_size
+from embedx.optimizers.descend import (
+    accumulate_column,
+    accumulate_columns,
+    descend_columns,
+    descend_few,
+    descend_row,
+    descend_sparse,
+    row_rate,
+)
+
+DIM = 20  # more than a vector register, and no multiple of it
+STRIDE = 32
+MINIBATCH = [name for name, each in OPTIMIZERS.items() if each.keeps is not None]
+EACH = pytest.mark.parametrize("name", MINIBATCH)
+FULL = [name for name, each in OPTIMIZERS.items() if COLLAPSED in each.commands]
+
+
+# ---- what an optimiser declares
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimiser_declares_what_it_is(name):
+    found = OPTIMIZERS[name]
+    assert found.name == name
+    assert found.title
+    assert re.search(r"\b(19|20)\d\d\b", found.paper), "a paper has a year"
+    assert "w -= " in found.formula
+    assert found.meaning
+    assert not found.meaning.endswith(".")
+    assert found.commands
+    assert set(found.commands) <= {WORDS, COLLAPSED, LABELS}
+    assert set(found.rates) <= set(found.commands)
+    assert all(rate > 0 for rate in found.rates.values())
+    if found.keeps is None:
+        assert WORDS not in found.commands
+        assert found.accumulate is found.divisor is None
+    else:
+        assert set(found.rates) == set(found.commands) & {WORDS, LABELS}
+        assert (found.accumulate is None) == (found.divisor is None) == (found.keeps == "nothing")
+        assert found.copies == (2 if found.keeps == "number" else 1)
+
+
+def test_every_optimiser_for_minibatches_has_a_naive_version():
+    assert set(reference.NAIVE_OPTIMIZERS) == set(MINIBATCH)
+    for name, naive in reference.NAIVE_OPTIMIZERS.items():
+        assert naive.by_row == (OPTIMIZERS[name].keeps == "row")
+
+
+@pytest.mark.parametrize("command", [WORDS, COLLAPSED, LABELS])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimiser_is_found_for_the_commands_that_offer_it(name, command):
+    if command in OPTIMIZERS[name].commands:
+        assert find(name, command) is OPTIMIZERS[name]
+        assert name in taken_by(command)
+        assert f"`{name}` {OPTIMIZERS[name].meaning}" in optimizers.meanings(command)
+    else:
+        with pytest.raises(EmbedxError) as told:
+            find(name, command)
+        offering = " and ".join(f"`embedx {each}`" for each in OPTIMIZERS[name].commands)
+        assert str(told.value) == (
+            f"--optimizer {name} is for {offering}; `embedx {command}` takes {', '.join(taken_by(command))}"
+        )
+        assert name not in taken_by(command)
+        assert f"`{name}`" not in optimizers.meanings(command)
+
+
+def test_an_optimiser_that_is_none_is_refused_with_those_that_are():
+    with pytest.raises(EmbedxError, match=r"^--optimizer adam: no such optimizer; choose one of adagrad, rowwise-adagrad, "):
+        find("adam", WORDS)
+
+
+def test_help_tells_the_rate_of_each():
+    told = optimizers.usual_rates(WORDS).split(", ")
+    assert told == [f"{OPTIMIZERS[name].rates[WORDS]:g} for {name}" for name in taken_by(WORDS)]
+
+
+@EACH
+def test_tables_have_room_for_what_their_optimiser_keeps_and_no_more(name):
+    for l2 in (0.0, 0.1):
+        rule = update_rule(name, l2=l2)
+        rows, columns = new_table(4, DIM, rule), new_table(DIM, 4, rule, columns=True)
+        keeps = OPTIMIZERS[name].keeps
+        assert rows.state_of == {"nothing": NOTHING, "number": NUMBER, "row": ROW}[keeps]
+        assert columns.state_of == {"nothing": NOTHING, "number": NUMBER, "row": COLUMN}[keeps]
+        assert rows.state.shape == {"nothing": (0, STRIDE), "number": (4, STRIDE), "row": (4, 1)}[keeps]
+        assert columns.state.shape == {"nothing": (0, 16), "number": (DIM, 16), "row": (1, 16)}[keeps]
+        assert len(rows.decay_clock) == (4 if l2 else 0)
+        assert len(columns.decay_clock) == (DIM if l2 else 0)
+
+
+@EACH
+def test_what_an_objective_is_told_is_how_far_one_number_goes(name):
+    """A row whose first step is as long as the rate moves each number by as much divided by the root of their number."""
+    assert update_rule(name, row_length=25).state_rate == np.float32(0.2 if OPTIMIZERS[name].keeps == "row" else 1)
+
+
+# ---- the formulas
+
+
+@kernel
+def step_of_row(table, row, gradient, optimizer, rate):
+    descend_row(table, row, gradient, row, table.rows.shape[1], optimizer, rate)
+
+
+@kernel
+def step_of_columns(table, rows, bias_row, gradient, optimizer, rate):
+    """`gradient` has a row for each row of the table."""
+    n = table.rows.shape[1]
+    accumulate_columns(table, 0, rows, rows.size, bias_row, gradient, 0, n, optimizer)
+    for row in range(table.rows.shape[0]):
+        descend_columns(table, row, 0, gradient, row, 0, n, optimizer, rate)
+
+
+@kernel
+def step_of_few(table, columns, gradient, squares, optimizer, rate):
+    """`gradient` has a column for each of `columns`."""
+    if table.state_of == COLUMN:
+        for k in range(columns.size):
+            accumulate_column(table, columns[k], squares[k], optimizer)
+    for row in range(table.rows.shape[0]):
+        descend_few(table, row, columns, gradient, optimizer, rate)
+
+
+@kernel
+def sparse_step(table, row, columns, bias, gradient, square, optimizer, rate):
+    if table.state_of == ROW:
+        rate = row_rate(table, row, square, optimizer, rate)
+    descend_sparse(table, row, columns, 0, columns.size, bias, gradient, optimizer, rate)
+
+
+def start(n_rows=3):
+    return np.random.default_rng(0).normal(0, 1, (n_rows, DIM))
+
+
+def by_rows(rule, n_rows=3):
+    """A table with a row for each output row."""
+    table = new_table(n_rows, DIM, rule)
+    table.rows[:, :DIM] = start(n_rows)
+    return table
+
+
+def by_columns(rule, n_rows=3):
+    """A table with a column for each output row."""
+    table = new_table(DIM, n_rows, rule, columns=True)
+    table.rows[:, :n_rows] = start(n_rows).T
+    return table
+
+
+def naive(name, n_rows=3, l2=0.0):
+    w = start(n_rows).astype(np.float32).astype(np.float64)
+    return Parameters(w, np.ones(DIM, dtype=bool), name, l2)
+
+
+def gradient_of(step, n_rows=3):
+    """float32 (n_rows, STRIDE), each row of it 0 beyond DIM, with numbers of very different size.
+
+    A number has the same sign at every step: of sums that cancel float32 has no digits left to compare.
+    """
+    rng = np.random.default_rng(step)
+    g = np.zeros((n_rows, STRIDE), dtype=np.float32)
+    sign = np.where(np.arange(DIM) % 3 > 0, 1, -1)
+    g[:, :DIM] = sign * np.abs(rng.normal(0, 10.0 ** np.arange(-10, 10), (n_rows, DIM)))
+    return g
+
+
+def assert_agree(name, rows, state, truth):
+    """`rows` (n, >= DIM) and the state with a row for each, as ours keeps it, are those of the reference."""
+    np.testing.assert_allclose(rows[:, :DIM], truth.w, rtol=1e-5, atol=1e-6)
+    assert not rows[:, DIM:].any()
+    if OPTIMIZERS[name].keeps == "number":
+        np.testing.assert_allclose(state[:, :DIM], truth.s, rtol=1e-5)
+    if OPTIMIZERS[name].keeps == "row":
+        np.testing.assert_allclose(state, truth.s[:, :1], rtol=1e-5)
+
+
+EVERYTHING = np.ones((3, DIM), dtype=bool)
+
+
+@EACH
+def test_a_row_moves_by_the_formula(name):
+    rule, truth = update_rule(name), naive(name)
+    table = by_rows(rule)
+    for step in range(4):
+        g = gradient_of(step)
+        step_of_row(table, 1, g, rule, np.float32(0.1))
+        truth.step(g[:, :DIM].astype(np.float64), EVERYTHING * np.array([[False], [True], [False]]), 0.1)
+    assert_agree(name, table.rows, table.state, truth)
+
+
+@EACH
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+def test_rows_that_are_columns_move_by_the_formula(name, bias):
+    """Where some features occur; the bias does wherever there is one."""
+    rule, truth = update_rule(name), naive(name)
+    table = by_columns(rule)
+    for step in range(4):
+        occur = np.array([0, 3, 7, 15 + step], dtype=np.int32)
+        touched = np.isin(np.arange(DIM), [*occur, DIM - 1] if bias else occur)
+        g = gradient_of(step)[:, :DIM] * touched
+        columns = np.zeros((DIM, 16), dtype=np.float32)
+        columns[:, :3] = g.T
+        step_of_columns(table, occur, DIM - 1 if bias else -1, columns, rule, np.float32(0.1))
+        truth.step(g.astype(np.float64), EVERYTHING, 0.1)  # of all numbers, if along 0
+    assert not table.rows[:, 3:].any()
+    assert_agree(name, table.rows[:, :3].T, table.state[:, :3].T, truth)
+
+
+@EACH
+def test_few_columns_move_by_the_formula_and_others_stay(name):
+    rule, truth = update_rule(name), naive(name)
+    table = by_columns(rule)
+    for step, few in enumerate(([0, 2], [2], [0, 1], [2])):
+        g = gradient_of(step)
+        moving = np.array(few)
+        gradient = np.ascontiguousarray(g[few, :DIM].T)
+        squares = np.einsum("dk,dk->k", gradient, gradient)
+        step_of_few(table, moving, gradient, squares, rule, np.float32(0.1))
+        truth.step(g[:, :DIM].astype(np.float64), EVERYTHING & np.isin(np.arange(3), few)[:, None], 0.1)
+    assert not table.rows[:, 3:].any()
+    assert_agree(name, table.rows[:, :3].T, table.state[:, :3].T, truth)
+
+
+@EACH
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+def test_single_numbers_of_a_row_move_by_the_formula_once(name, bias):
+    """Features that several examples have are named several times."""
+    rule, truth = update_rule(name), naive(name)
+    table = by_rows(rule)
+    for step in range(4):
+        named = np.array([3, 7, 3, 16 + step % 2, 7, 0], dtype=np.int32)
+        touched = np.isin(np.arange(DIM), [*named, DIM - 1] if bias else named)
+        g = gradient_of(step)[1:2]
+        g[0, :DIM] *= touched
+        truth.step(np.repeat(g[:, :DIM], 3, axis=0).astype(np.float64), touched & (np.arange(3) == 1)[:, None], 0.1)
+        sparse_step(table, 1, named, DIM - 1 if bias else -1, g, np.float32((g * g).sum()), rule, np.float32(0.1))
+        assert not g.any(), "the gradient is left as zeros"
+    assert_agree(name, table.rows, table.state, truth)
+
+
+@pytest.mark.parametrize("size", [1e-10, 1e-17, 1e-20, 1e-22, 1e-25, 1e-29, 1e-38])
+@pytest.mark.parametrize("name", [name for name in MINIBATCH if not reference.NAIVE_OPTIMIZERS[name].decays_at_zero])
+def test_no_gradient_moves_anything_further_than_the_rate_however_small_its_square(name, size):
+    """A softmax far from doubt asks for steps of 1e-25, whose squares are zero in float32."""
+    rule = update_rule(name)
+    table = new_table(1, DIM, rule)
+    g = np.full((1, STRIDE), size, dtype=np.float32)
+    step_of_row(table, 0, g, rule, np.float32(0.1))
+    assert np.isfinite(table.rows).all()
+    assert np.abs(table.rows).max() <= 0.1001
+    sparse_step(table, 0, np.zeros(1, dtype=np.int32), -1, g, g[0, 0] * g[0, 0], rule, np.float32(0.1))
+    assert np.abs(table.rows).max() <= 0.2002
+
+
+def test_the_first_step_of_a_number_by_adagrad_is_as_long_as_the_rate():
+    rule = update_rule("adagrad")
+    table = new_table(1, DIM, rule)
+    step_of_row(table, 0, gradient_of(0), rule, np.float32(0.1))
+    np.testing.assert_allclose(np.abs(table.rows[0, :DIM]), 0.1, rtol=1e-5)
+
+
+def test_the_first_step_of_a_row_by_rowwise_adagrad_is_as_long_as_the_rate():
+    rule = update_rule("rowwise-adagrad")
+    table = new_table(1, DIM, rule)
+    step_of_row(table, 0, gradient_of(0), rule, np.float32(0.1))
+    assert np.linalg.norm(table.rows) == pytest.approx(0.1, rel=1e-5)
+
+
+# ---- weight decay and the longest a row may be
+
+
+@kernel
+def decay_one(table, row, optimizer, clock):
+    decay_row(table, row, DIM, optimizer, clock)
+
+
+@kernel
+def shorten_row(table, row, n, max_norm):
+    shorten(table, row, n, max_norm)
+
+
+def decayed_late(name, l2, lr_of, met, *, columns):
+    """20 rows after 60 steps: those of `met` are looked at every so many steps, others never. Ours and the reference's."""
+    rule, truth = update_rule(name, l2=l2), naive(name, 20, l2)
+    table = by_columns(rule, 20) if columns else by_rows(rule, 20)
+    clock = 0.0
+    for step in range(60):
+        lr = lr_of(step)
+        g = gradient_of(step % 3, 20) * np.float32(1e-3)
+        few = [row for row, every in met.items() if step % every == 0]
+        rate = np.float32(step_size(rule, lr))
+        if columns and few:
+            decay_all(table, 20, rule, clock)  # a column's state changes with any of its features
+            gradient = np.ascontiguousarray(g[few, :DIM].T)
+            step_of_few(table, np.array(few), gradient, np.einsum("dk,dk->k", gradient, gradient), rule, rate)
+        else:
+            for row in few:
+                decay_one(table, row, rule, clock)
+                step_of_row(table, row, g, rule, rate)
+        truth.step(g[:, :DIM].astype(np.float64), np.isin(np.arange(20), few)[:, None] & np.ones(DIM, dtype=bool), lr)
+        truth.decay(lr)
+        clock += clock_step(rule, lr)
+    decay_all(table, DIM, rule, clock)
+    return (table.rows[:, :20].T if columns else table.rows)[:, :DIM], truth.w
+
+
+@EACH
+@pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize("l2", [1e-4, 0.5])
+def test_decay_applied_after_many_steps_is_that_of_each_step(name, l2, columns):
+    """At rates that change; the rows are met at different times, most of them never."""
+    ours, truth = decayed_late(name, l2, lambda step: 0.5 / (1 + step), {0: 7, 17: 20}, columns=columns)
+    # atol: what Adagrad's decay leaves of the numbers with small gradients is below float32's exp
+    np.testing.assert_allclose(ours, truth, rtol=2e-5, atol=1e-6)
+    if name == "sgd":
+        factors = 1 - 0.5 / (1 + np.arange(60)) * l2
+        np.testing.assert_allclose(ours[2], start(20)[2] * np.prod(factors), rtol=1e-6)
+
+
+@EACH
+def test_applying_decay_twice_costs_no_more_and_applying_it_often_the_same(name):
+    rule = update_rule(name, l2=0.1)
+    often, once = by_rows(rule), by_rows(rule)
+    for table in (often, once):
+        step_of_row(table, 0, gradient_of(1), rule, np.float32(0.1))
+    for clock in (0.1, 0.1, 0.2, 0.35, 0.35):
+        decay_all(often, DIM, rule, clock)
+    decay_all(once, DIM, rule, 0.35)
+    np.testing.assert_allclose(often.rows, once.rows, rtol=1e-5, atol=1e-12)
+
+
+@EACH
+def test_the_penalised_loss_is_at_rest_where_its_gradient_is_zero(name):
+    """(w - 3)² / 2 + l2/2 w² is least at 3 / (1 + l2)."""
+    rule = update_rule(name, l2=0.5, row_length=DIM)
+    table = new_table(1, DIM, rule)
+    clock, g = 0.0, np.zeros((1, STRIDE), dtype=np.float32)
+    for step in range(3000):
+        lr = 0.5 / float(rule.state_rate) / (1 + 0.01 * step)  # so that numbers move alike by all
+        decay_all(table, DIM, rule, clock)
+        g[0, :DIM] = table.rows[0, :DIM] - 3
+        step_of_row(table, 0, g, rule, np.float32(step_size(rule, lr)))
+        clock += clock_step(rule, lr)
+    decay_all(table, DIM, rule, clock)
+    np.testing.assert_allclose(table.rows[0, :DIM], 2.0, rtol=0.01)
+
+
+def test_a_row_is_shortened_to_the_norm_and_never_lengthened():
+    table = by_rows(update_rule("mixture"))
+    before = table.rows.copy()
+    shorten_row(table, 0, 7, 0.5)
+    shorten_row(table, 1, 7, 1e6)
+    assert np.linalg.norm(table.rows[0, :7]) == pytest.approx(0.5, rel=1e-6)
+    np.testing.assert_allclose(table.rows[0, :7] / before[0, :7], 0.5 / np.linalg.norm(before[0, :7]), rtol=1e-5)
+    assert (table.rows[0, 7:] == before[0, 7:]).all()
+    assert (table.rows[1:] == before[1:]).all()
+
+
+# ---- full gradients
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_a_full_gradient_step_has_the_shape_of_its_table_and_keeps_arrays_in_place(name):
+    table = start().astype(np.float32)
+    state = OPTIMIZERS[name].full_gradient(table)
+    kept = state.arrays()
+    before = {part: array.copy() for part, array in kept.items()}
+    direction = state.direction(gradient_of(0)[:, :DIM].copy())
+    assert direction.shape == table.shape
+    assert direction.dtype == np.float32
+    assert np.isfinite(direction).all()
+    np.testing.assert_array_equal(table, start().astype(np.float32))
+    for part, array in state.arrays().items():
+        assert array is kept[part]
+        assert (array != before[part]).any()
+
+
+def test_rowwise_adagrad_with_momentum_follows_the_formula():
+    table = start().astype(np.float32)
+    state = OPTIMIZERS["rowwise-adagrad-momentum"].full_gradient(table)
+    s, m = np.zeros((3, 1)), np.zeros((3, DIM))
+    for step in range(1, 6):
+        g = gradient_of(step)[:, :DIM].astype(np.float64)
+        g[2] = 0  # a row without any gradient stays
+        s += np.sum(g**2, axis=1, keepdims=True)
+        m = (m + g) / 2
+        expected = np.divide(m / (1 - 0.5**step), np.sqrt(s), out=np.zeros_like(m), where=s > 0)
+        np.testing.assert_allclose(state.direction(g.astype(np.float32)), expected, rtol=1e-5, atol=1e-12)
+
+
+def test_gradient_descent_is_the_gradient():
+    g = gradient_of(0)[:, :DIM]
+    state = OPTIMIZERS["sgd"].full_gradient(np.zeros_like(g))
+    np.testing.assert_array_equal(state.direction(g.copy()), g)
+
+
+def test_optimisers_that_keep_alike_are_told_apart_by_number():
+    """What kernels choose by."""
+    for keeps in ("nothing", "number", "row"):
+        assert [update_rule(each.name).kind for each in keeping(keeps)] == list(range(len(keeping(keeps))))
