@@ -99,8 +99,8 @@ def embedx(job: Job, files: Files, scratch: Path) -> Result:
     watch = Watch()
     read_training(f"{files['folder']}/test.txt")  # so that the reader's kernels are loaded
     with watch.time("reading"):
-        training, known = read_training(f"{files['folder']}/train.txt")
-        test = read(f"{files['folder']}/test.txt", like=known)
+        training, schema = read_training(f"{files['folder']}/train.txt")
+        test = read(f"{files['folder']}/test.txt", like=schema)
     warm(job, training.rows(np.arange(min(256, len(training)))))
     with watch.time("training"):
         trained = run(job, training)
@@ -112,12 +112,12 @@ def embedx(job: Job, files: Files, scratch: Path) -> Result:
 
 
 def run(job: Job, data: Any, **other: Any) -> Any:
-    from eval.under_test import classify, objectives
+    from eval.under_test import classification, objectives
 
     options = job["options"] | {"threads": job["threads"], "seed": job["turn"]} | other
     objective = objectives.find(job["objective"])
-    settings = classify.ClassifySettings.from_options(options)
-    return classify.train(data, objective(objective.Settings.from_options(options)), settings)
+    settings = classification.ClassifySettings.from_options(options)
+    return classification.train(data, objective(objective.Settings.from_options(options)), settings)
 
 
 def warm(job: Job, data: Any) -> None:

@@ -79,13 +79,14 @@ def jobs(run: Run) -> Iterator[Job]:
 
 def meets_all_rows(objective: str) -> bool:
     """Whether an objective is made to meet every row, so that it is measured only where the vocabulary is small."""
-    return bool(objectives.find(objective).samplers[0] == "all")
+    return bool(objectives.find(objective).samplers()[0] == "all")
 
 
 def defaults(objective: str) -> dict[str, Any]:
-    """What a user gets who types --objective alone, and the tokenizer's settings: a run with others is another run."""
+    """What a user gets who types --objective alone, the sampler's own settings among it: a run with others is another run."""
     settings, found = skipgram.chosen(objectives.find(objective), {})
-    return dict(settings.record() | found.settings.record())
+    sampler, warm_up = skipgram.chosen_samplers(found, settings, {})
+    return dict(settings.record() | (warm_up or sampler).settings.record() | found.settings.record())
 
 
 def rows_of_reference(records: Records, objective: str) -> Job:
@@ -93,7 +94,7 @@ def rows_of_reference(records: Records, objective: str) -> Job:
     if objective == REFERENCE or "negatives" not in objectives.find(objective).Settings().record():
         return {}
     settings = records.find(part="rows", objective=REFERENCE)[-1]["result"]["settings"]
-    return {name: settings[name] for name in ("negatives", "share", "draws")}
+    return {name: settings[name] for name in ("negatives", "block_size", "draws")}
 
 
 # ---- one run, from the command to its scores
@@ -227,7 +228,7 @@ def paired(a: Record | None, b: Record | None) -> Any:
     mean = gains.sum() / sizes.sum()
     left, n = gains - sizes * mean, len(sizes)
     error = math.sqrt(n / (n - 1) * float(left @ left)) / sizes.sum() if n > 1 else math.nan
-    return heldout.Difference(float(mean), float(error))
+    return heldout.LikelihoodDifference(float(mean), float(error))
 
 
 def share_of_gap(each: Record, exact: Record | None) -> float | None:
@@ -309,7 +310,8 @@ def equal_rows(records: Records) -> str:
     for name, each in runs.items():
         result, ratio = each["result"], slower(runs, name)
         settings = result.get("settings", {})
-        drawn = {key: settings[key] if settings.get("draws") else "-" for key in ("negatives", "share", "draws")}
+        names = {"negatives": "negatives", "block size": "block_size", "draws": "draws"}
+        drawn = {title: settings[name] if settings.get("draws") else "-" for title, name in names.items()}
         speed = "diverged" if "diverged" in result else thousands(result["words_per_second"])
         rows.append({"objective": f"`{name}`", **drawn, "words/s": speed, f"{REFERENCE} is × as fast": number(ratio, 2)})
     return table(rows)

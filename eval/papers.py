@@ -10,11 +10,11 @@ import numpy as np
 from eval.under_test import (
     Classifier,
     ClassifySettings,
-    Known,
+    DataSchema,
     Outcome,
     Tally,
-    Trained,
-    classify,
+    TrainedClassifier,
+    classification,
     objectives,
     read,
     read_training,
@@ -36,8 +36,8 @@ QUICK_ROWS = 500
 def load(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
     """Training data and test data; of a trial run few rows."""
     train, train_labels, test, test_labels = (str(data / "xc" / file) if file else None for file in FILES[name])
-    training, known = read_training(train, train_labels)
-    halves = training, read(test, test_labels, like=known)
+    training, schema = read_training(train, train_labels)
+    halves = training, read(test, test_labels, like=schema)
     return tuple(half.rows(np.arange(min(len(half), QUICK_ROWS))) for half in halves) if quick else halves
 
 
@@ -47,12 +47,13 @@ def fit(
     """Train one classifier; `options` are settings of the task and of the objective together, `start` a run to go on from."""
     found = objectives.find(objective)
     made = found(found.Settings.from_options(options))
-    return classify.train(training, made, ClassifySettings.from_options(options), start=start, watch=watch)
+    return classification.train(training, made, ClassifySettings.from_options(options), start=start, watch=watch)
 
 
 def start_from(training: Any, objective: str, arrays: dict[str, np.ndarray]) -> Any:
     """A run to go on from, with these parameters."""
     counts = np.maximum(np.bincount(training.labels.ids, minlength=training.n_labels), 1)
     found = objectives.find(objective)
-    classifier = Classifier(found(found.Settings()), arrays, Known(training.n_features, training.n_labels), counts)
-    return Trained(classifier, Outcome(Tally(), 0.0, 0.0, None, None))
+    schema, no_memory = DataSchema(training.n_features, training.n_labels), {"optimizer": None}
+    classifier = Classifier(found(found.Settings()), arrays, schema, counts, no_memory)
+    return TrainedClassifier(classifier, Outcome(Tally(), 0.0, 0.0, None, None))

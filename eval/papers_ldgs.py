@@ -7,7 +7,7 @@
     words        skip-gram on the collapsed objective: held-out likelihood against time and multiply-adds
     recall       how much of the gradient is on the rows that would be found, by blocks and rows looked at
 
-What a run trains on is cut into legs, each a call of `classify.train` that goes on from the one before. Measuring takes place
+What a run trains on is cut into legs, each a call of `classification.train` that goes on from the one before. Measuring takes place
 between legs and does not count as training.
 """
 
@@ -42,7 +42,7 @@ class Contender:
     later: dict[str, Any] = dataclasses.field(default_factory=dict)  # settings of all legs but the first
 
 
-SEARCH = ("loss", "smoothing", "query")
+SEARCH = ("loss", "smoothing", "scored_fraction")
 CONTENDERS = {
     "softmax": Contender("softmax"),
     "softmax, best batch": Contender("softmax", batch=None),
@@ -78,7 +78,7 @@ class Task:
 
     def settings(self, n_labels: int) -> dict[str, Any]:
         return {
-            "smoothing": self.smoothing, "blocks": self.blocks, "loss": "margin", "query": 0.01, "sampler": "uniform",
+            "smoothing": self.smoothing, "blocks": self.blocks, "loss": "margin", "scored_fraction": 0.01, "sampler": "uniform",
             "negatives": max(1, n_labels // 100),
         }  # fmt: skip
 

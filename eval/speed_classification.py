@@ -210,8 +210,8 @@ def halves(run: Run, name: str) -> Iterator[tuple[str, Any]]:
     """Training and test data."""
     train, test, *labels = [str(run.data / "xc" / file) for file in FILES[name]]
     of_train, of_test = labels or (None, None)
-    training, known = read_training(train, of_train)
-    for half, data in (("train", training), ("test", read(test, of_test, like=known))):
+    training, schema = read_training(train, of_train)
+    for half, data in (("train", training), ("test", read(test, of_test, like=schema))):
         yield half, data.rows(np.arange(min(QUICK_ROWS, len(data)))) if run.quick else data
 
 

@@ -426,7 +426,10 @@ def test_targets_of_words_compare_at_equal_cost(script, records):
     mips = collapsed("mips", [-9, -8.9, -8.8, -8.7, -8.6], 1, 2)
     rows = list(results(script.words.targets(records(exact, ldgs, mips))).values())
     assert rows == ["met: 6.0 times", "**not met**: -9.0000 beside -8.6000 at 9", "met: -8.5000 beside -8.6000 at 4.5"]
-    few, better = collapsed("ldgs --keep 0.1", [-9, -8.5, -8.4], 2, 15), collapsed("mips --keep 0.1", [-9, -8.3], 1, 2)
+    few, better = (
+        collapsed("ldgs --candidate-fraction 0.1", [-9, -8.5, -8.4], 2, 15),
+        collapsed("mips --candidate-fraction 0.1", [-9, -8.3], 1, 2),
+    )
     both = list(results(script.words.targets(records(exact, ldgs, mips, few, better))).values())
     assert both[3:] == [
         "**not met**: 4.0 times", "**not met**: -9.0000 beside -8.3000 at 9", "**not met**: -8.5000 beside -8.3000 at 4.5",
