@@ -15,7 +15,6 @@ import dataclasses
 import functools
 import statistics
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from scipy.sparse import csr_matrix
 
 from eval.experiment import Experiment, Run
 from eval.page import beside, figure, number, table
-from eval.papers import fit, load, start_from
+from eval.papers import fit, fit_sklearn, load, start_from
 from eval.records import Job, Records, Result
 from eval.under_test import Labeled, Labels, chosen_labels, known_labels
 
@@ -282,7 +281,7 @@ def penalised(run: Run, data: str, program: str, grid: list[float], iterations: 
     """The exact softmax at the weight decay that is best on a tenth of the training rows."""
     training, test = prepared(run.data, data, run.quick)
     held, kept = np.split(np.random.default_rng(0).permutation(len(training)), [len(training) // 10])
-    of = fit_embedx if program == "embedx" else fit_sklearn
+    of = by_embedx if program == "embedx" else by_sklearn
     started = time.process_time()
     tried = {l2: of(training.rows(kept), training.rows(held), l2, iterations) for l2 in grid}
     chosen = max(tried, key=lambda l2: tried[l2]["log_likelihood"])
@@ -291,22 +290,16 @@ def penalised(run: Run, data: str, program: str, grid: list[float], iterations: 
     return found | {"l2": chosen, "seconds": seconds, "tried": {f"{k:g}": v for k, v in tried.items()}}
 
 
-def fit_embedx(training: Any, test: Any, l2: float, iterations: int) -> dict[str, float]:
+def by_embedx(training: Any, test: Any, l2: float, iterations: int) -> dict[str, float]:
     """Test log-likelihood and accuracy of embedx's exact softmax."""
     options = {"optimizer": "lbfgs", "l2": l2, "max_iterations": iterations, "threads": 1}
     return metrics(fit(training, "softmax", options).classifier, test)
 
 
-def fit_sklearn(training: Any, test: Any, l2: float, iterations: int) -> dict[str, float]:
+def by_sklearn(training: Any, test: Any, l2: float, iterations: int) -> dict[str, float]:
     """The same by scikit-learn, whose C is 1 / (rows · l2)."""
-    from sklearn.linear_model import LogisticRegression
-
-    model = LogisticRegression(C=1 / (len(training) * l2), max_iter=iterations)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the iterations end before convergence
-        model.fit(training.features.astype(np.float64), training.labels.ids)
-    log_p = np.full((len(test), test.n_labels), -np.inf)  # a class may be absent from nine tenths of the rows
-    log_p[:, model.classes_] = model.predict_log_proba(test.features.astype(np.float64))
+    training, test = (dataclasses.replace(data, features=data.features.astype(np.float64)) for data in (training, test))
+    log_p, *_ = fit_sklearn(training, test, 1 / (len(training) * l2), iterations)
     own = log_p[np.arange(len(test)), test.labels.ids]
     accuracy = float((log_p.argmax(axis=1) == test.labels.ids).mean())
     return {"log_likelihood": float(own[np.isfinite(own)].mean()), "accuracy": accuracy}

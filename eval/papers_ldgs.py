@@ -7,8 +7,8 @@
     words        skip-gram on the collapsed objective: held-out likelihood against time and multiply-adds
     recall       how much of the gradient is on the rows that would be found, by blocks and rows looked at
 
-What a run trains on is cut into legs, each a call of `classification.train` that goes on from the one before. Measuring takes place
-between legs and does not count as training.
+What a run trains on is cut into legs, each a call of `classification.train` that goes on from the one before. Measuring takes
+place between legs and does not count as training.
 """
 
 import dataclasses

@@ -9,8 +9,6 @@ best       exact softmax with its weight decay chosen on validation data, beside
 """
 
 import functools
-import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from scipy.sparse import csr_matrix, hstack
 
 from eval.experiment import Experiment, Run
 from eval.page import beside, figure, number, table
-from eval.papers import fit, load
+from eval.papers import fit, fit_sklearn, load
 from eval.records import Job, Records, Result
 from eval.under_test import Labeled, Labels, chosen_labels, read_training
 
@@ -277,16 +275,8 @@ def penalised(data: Path, name: str, who: str, c: float, on: str, quick: bool) -
         options = {"optimizer": "lbfgs", "l2": 1 / (c * len(train)), "threads": 1, "tolerance": 1e-5, "max_iterations": most}
         trained = fit(train, "softmax", options)
         return {**scores(trained, test), "iterations": round(trained.outcome.epochs), "seconds": trained.outcome.seconds}
-    from sklearn.linear_model import LogisticRegression
-
-    began = time.monotonic()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a trial run ends before convergence
-        model = LogisticRegression(C=c, max_iter=most).fit(train.features, train.labels.ids)
-    seconds = time.monotonic() - began
-    log_p = np.full((len(test), train.n_labels), -np.inf)
-    log_p[:, model.classes_] = model.predict_log_proba(test.features)
-    return {**scores_of(log_p, test.labels.ids), "iterations": int(model.n_iter_.max()), "seconds": seconds}
+    log_p, iterations, seconds = fit_sklearn(train, test, c, most)
+    return {**scores_of(log_p, test.labels.ids), "iterations": iterations, "seconds": seconds}
 
 
 # ---- tables

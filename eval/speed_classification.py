@@ -20,8 +20,9 @@ from scipy.sparse import csr_matrix, save_npz
 
 from eval.experiment import Experiment, Run, in_process, say
 from eval.page import MEGABYTE, figure, listed, table
+from eval.papers import FILES, QUICK_ROWS, load
 from eval.records import Job, Record, Records, Result
-from eval.under_test import read, read_training, scaled
+from eval.under_test import scaled
 
 # ---- the contenders: options as embedx's settings or the peer's own parameters; what is not given is the tool's default
 
@@ -95,15 +96,7 @@ TOOLS = {  # by contender: the tools, and the package that brings them
     "linearsvc": (("LinearSVC",), "scikit-learn"), "sklearn": (("LogisticRegression",), "scikit-learn"),
 }  # fmt: skip
 MARGIN = 0.005  # how far below another's P@1 and P@5 still counts as as accurate
-QUICK_ROWS = 500
-FILES = {
-    "eurlex": ("eurlex-4.3k/train.txt.gz", "eurlex-4.3k/test.txt.gz"),
-    "bibtex": ("bibtex/train.txt.gz", "bibtex/test.txt.gz"),
-    "mnist": (
-        "mnist/train-images-idx3-ubyte.gz", "mnist/t10k-images-idx3-ubyte.gz",
-        "mnist/train-labels-idx1-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz",
-    ),
-}  # fmt: skip
+DATA = {"eurlex": "eurlex-4.3k", "bibtex": "bibtex", "mnist": "mnist"}  # as `papers` calls it
 
 
 # ---- which jobs, in which order
@@ -175,9 +168,10 @@ def scaling_jobs(turn: int, quick: bool) -> Iterator[Job]:
 def prepare(run: Run) -> dict[str, Any]:
     """Hashes of the unpacked files of each data set."""
     found = {}
-    for name, files in FILES.items():
+    for name, own in DATA.items():
         digest = hashlib.sha256()
-        for file in files:
+        train, train_labels, test, test_labels = FILES[own]
+        for file in filter(None, (train, test, train_labels, test_labels)):
             if not (path := run.data / "xc" / file).is_file():
                 raise SystemExit(f"{path}: no such file")
             digest.update(gzip.decompress(path.read_bytes()))
@@ -191,7 +185,8 @@ def written(run: Run, dataset: str) -> dict[str, str]:
     if dataset != "random" and not target.exists():
         say(f"preparing {dataset}")
         target.mkdir()
-        for half, data in halves(run, dataset.removesuffix("-first")):
+        halves = load(run.data, DATA[dataset.removesuffix("-first")], run.quick)
+        for half, data in zip(("train", "test"), halves, strict=True):
             if dataset == "mnist":
                 np.save(target / f"{half}.X.npy", data.features / np.float32(255))
                 np.save(target / f"{half}.y.npy", data.labels.ids)
@@ -204,15 +199,6 @@ def written(run: Run, dataset: str) -> dict[str, str]:
                 save_npz(target / f"{half}.Y.npz", indicator(data.labels, data.n_labels))
                 write_lines(target / half, features, data.labels, data.n_labels)
     return {"folder": str(target)}
-
-
-def halves(run: Run, name: str) -> Iterator[tuple[str, Any]]:
-    """Training and test data."""
-    train, test, *labels = [str(run.data / "xc" / file) for file in FILES[name]]
-    of_train, of_test = labels or (None, None)
-    training, schema = read_training(train, of_train)
-    for half, data in (("train", training), ("test", read(test, of_test, like=schema))):
-        yield half, data.rows(np.arange(min(QUICK_ROWS, len(data)))) if run.quick else data
 
 
 def indicator(labels: Any, n_labels: int) -> Any:

@@ -28,7 +28,7 @@ def data(tmp_path, monkeypatch):
         for half, n in (("train", 80), ("test", 40)):
             (folder / f"{half}.txt.gz").write_bytes(lines(n))
     (tmp_path / "xc" / "bibtex" / "Bibtex_data.txt.gz").write_bytes(lines(700))
-    for half, kind in (("train", "train"), ("test", "t10k")):
+    for kind in ("train", "t10k"):
         images = rng.integers(256, size=(20, 3, 3), dtype=np.uint8)
         labels = rng.integers(3, size=20, dtype=np.uint8)
         head = tmp_path / "xc" / "mnist"
