@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -262,36 +263,32 @@ def slower(runs: Runs, name: str) -> float | None:
 # ---- tables
 
 
-def of_part(part: str) -> Any:
+def of_part(part: str, records: Records) -> str:
     """The table of likelihood, word tests and speed of one part."""
-
-    def made(records: Records) -> str:
-        runs = newest(records, part)
-        exact = finished(runs).get(EXACT)
-        rows = []
-        for name, each in runs.items():
-            result, row = each["result"], {"objective": f"`{name}`"}
-            rows.append(row)
-            if "diverged" in result:
-                row["log-likelihood"] = "diverged"
-                continue
-            held, share = result["heldout"], share_of_gap(each, exact)
-            row["log-likelihood"] = f"{held['log_likelihood']:.3f} ± {held['standard_error']:.3f}"
-            if part == "exact":
-                row["share of the gap"] = "-" if share is None else f"{100 * share:.1f} %"
-                row[f"minus {EXACT}"] = minus(each, exact)
-            row[f"minus {REFERENCE}"] = minus(each, runs.get(REFERENCE))
-            row |= {"after temperature": number(held["calibrated"]), "T": number(held["temperature"], 2)}
-            row |= {test: score(result, test, measure) for test, measure in REPORTED.items()}
-            row |= {
-                "words/s": thousands(result["words_per_second"]), "s": f"{result['seconds']:.0f}",
-                "epochs": f"{result['epochs']:.1f}", "MB": f"{result['peak_rss'] / MEGABYTE:,.0f}",
-                "loss": number(result["loss"]),
-            }  # fmt: skip
-            row |= {f"tuned on: {test}": score(result, test, "spearman") for test in TUNED_ON}
-        return table(rows)
-
-    return made
+    runs = newest(records, part)
+    exact = finished(runs).get(EXACT)
+    rows = []
+    for name, each in runs.items():
+        result, row = each["result"], {"objective": f"`{name}`"}
+        rows.append(row)
+        if "diverged" in result:
+            row["log-likelihood"] = "diverged"
+            continue
+        held, share = result["heldout"], share_of_gap(each, exact)
+        row["log-likelihood"] = f"{held['log_likelihood']:.3f} ± {held['standard_error']:.3f}"
+        if part == "exact":
+            row["share of the gap"] = "-" if share is None else f"{100 * share:.1f} %"
+            row[f"minus {EXACT}"] = minus(each, exact)
+        row[f"minus {REFERENCE}"] = minus(each, runs.get(REFERENCE))
+        row |= {"after temperature": number(held["calibrated"]), "T": number(held["temperature"], 2)}
+        row |= {test: score(result, test, measure) for test, measure in REPORTED.items()}
+        row |= {
+            "words/s": thousands(result["words_per_second"]), "s": f"{result['seconds']:.0f}",
+            "epochs": f"{result['epochs']:.1f}", "MB": f"{result['peak_rss'] / MEGABYTE:,.0f}",
+            "loss": number(result["loss"]),
+        }  # fmt: skip
+        row |= {f"tuned on: {test}": score(result, test, "spearman") for test in TUNED_ON}
+    return table(rows)
 
 
 def score(result: Result, test: str, measure: str) -> str:
@@ -488,8 +485,8 @@ EXPERIMENT = Experiment(
     prepare=prepare,
     jobs=jobs,
     measure=measure,
-    tables={"ahead": ahead, "targets": targets, "conditions": conditions, "time": of_part("time"), "epochs": of_part("epochs"),
-            "exact": of_part("exact"), "rows": equal_rows},
+    tables={"ahead": ahead, "targets": targets, "conditions": conditions,
+            **{part: partial(of_part, part) for part in ("time", "epochs", "exact")}, "rows": equal_rows},
     plots={"": plot},
     publish=publish,
 )  # fmt: skip

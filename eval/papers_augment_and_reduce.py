@@ -319,25 +319,21 @@ def spread(values: list[float], digits: int = 3) -> str:
     return f"{statistics.fmean(values):.{digits}f}" + (f" ± {half:.{digits}f}" if len(values) > 1 else "")
 
 
-def table_3(name: str) -> Any:
+def table_3(name: str, records: Records) -> str:
     """Log-likelihood and accuracy of one data set."""
-
-    def made(records: Records) -> str:
-        rows, of = [], DATA[name]
-        for method, title in METHODS.items():
-            if found := runs_of(records, name, method):
-                clamped, free, accuracy = ([one[key] for one in found]
-                                           for key in ("log_likelihood_clamped", "log_likelihood", "accuracy"))  # fmt: skip
-                rows.append({
-                    "method": title,
-                    **beside("clamped", of.log_likelihood.get(method), statistics.fmean(clamped), told=spread(clamped)),
-                    "ours unclamped": spread(free),
-                    **beside("accuracy", of.accuracy.get(method), statistics.fmean(accuracy), told=spread(accuracy)),
-                    "runs": len(found),
-                })  # fmt: skip
-        return table(rows)
-
-    return made
+    rows, of = [], DATA[name]
+    for method, title in METHODS.items():
+        if found := runs_of(records, name, method):
+            clamped, free, accuracy = ([one[key] for one in found]
+                                       for key in ("log_likelihood_clamped", "log_likelihood", "accuracy"))  # fmt: skip
+            rows.append({
+                "method": title,
+                **beside("clamped", of.log_likelihood.get(method), statistics.fmean(clamped), told=spread(clamped)),
+                "ours unclamped": spread(free),
+                **beside("accuracy", of.accuracy.get(method), statistics.fmean(accuracy), told=spread(accuracy)),
+                "runs": len(found),
+            })  # fmt: skip
+    return table(rows)
 
 
 def shapes(records: Records) -> str:
@@ -452,8 +448,8 @@ EXPERIMENT = Experiment(
     packages=("scipy", "scikit-learn"),
     jobs=jobs,
     measure=measure,
-    tables={"data": shapes, **{name: table_3(name) for name in DATA}, "bounds": bounds, "times": times, "toy": toy_table,
-            "why": why, "early": early, "best": best_table},
+    tables={"data": shapes, **{name: functools.partial(table_3, name) for name in DATA}, "bounds": bounds, "times": times,
+            "toy": toy_table, "why": why, "early": early, "best": best_table},
     plots={"": plot},
     mixed=True,
 )  # fmt: skip

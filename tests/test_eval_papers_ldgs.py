@@ -213,9 +213,9 @@ def test_a_section_from_its_rates_to_its_table(script, tmp_path):
     rates = script.measure.achieved(run.records, {"section": "faces", "contender": "sampled-softmax", "optimizer": "adagrad"})
     assert len(rates) > 2
     assert curve["result"]["options"]["learning_rate"] == script.measure.best_rate(rates)
-    row = rows_of(script.measure.curve_table("faces")(run.records))["sampled-softmax"]
+    row = rows_of(script.measure.curve_table("faces", run.records))["sampled-softmax"]
     assert (row["optimizer"], row["batch"]) == ("adagrad", "10")
-    assert script.measure.curve_table("next-word")(run.records) == "Not measured."
+    assert script.measure.curve_table("next-word", run.records) == "Not measured."
     n = len(run.records.by_job)
     run.measure(resume=True)
     assert len((tmp_path / "raw").read_text().splitlines()) == n + 1
@@ -366,7 +366,7 @@ def test_speeds_are_medians_with_the_best_batch(script, records):
 def test_the_table_of_curves(script, records):
     diverged = curve("margin", 0.5)
     diverged[1]["final"] = None
-    text = script.measure.curve_table("faces")(records(curve("ldgs", 0.8), diverged, curve("mips", 0.4)))
+    text = script.measure.curve_table("faces", records(curve("ldgs", 0.8), diverged, curve("mips", 0.4)))
     rows = {name: list(row.values()) for name, row in rows_of(text).items()}
     assert rows["ldgs"][4:] == ["50", "3.00", "6", "0.8000", "0.760", "0.800", "2"]  # nine tenths of 0.8 after an epoch
     assert rows["mips"][-1] == "–"
