@@ -1,4 +1,4 @@
-"""What the experiments of papers share: the data sets, and training of one classifier by embedx or by scikit-learn."""
+"""What the experiments of papers share: data sets, and training of one classifier by embedx or by scikit-learn."""
 
 import functools
 import time
@@ -57,6 +57,20 @@ def start_from(training: Any, objective: str, arrays: dict[str, np.ndarray]) -> 
     schema, no_memory = DataSchema(training.n_features, training.n_labels), {"optimizer": None}
     classifier = Classifier(found(found.Settings()), arrays, schema, counts, no_memory)
     return TrainedClassifier(classifier, Outcome(Tally(), 0.0, 0.0, None, None))
+
+
+def drawn(n: int, k: int) -> np.ndarray:
+    """n of the values 0 .. k - 1, each with a probability proportional to the square of a uniform number."""
+    rng = np.random.default_rng(0)
+    p = rng.random(k) ** 2
+    return rng.choice(k, n, p=p / p.sum())
+
+
+def estimates(classifier: Any) -> np.ndarray:
+    """float64 (n_labels,): the probabilities that a classifier without features gives its labels."""
+    z = classifier.arrays["bias"].astype(np.float64)
+    p = np.exp(z - z.max())
+    return p / p.sum()
 
 
 def fit_sklearn(training: Any, test: Any, c: float, iterations: int) -> tuple[np.ndarray, int, float]:

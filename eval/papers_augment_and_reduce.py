@@ -24,7 +24,7 @@ from scipy.sparse import csr_matrix
 
 from eval.experiment import Experiment, Run
 from eval.page import beside, figure, number, table
-from eval.papers import fit, fit_sklearn, load, start_from
+from eval.papers import drawn, estimates, fit, fit_sklearn, load, start_from
 from eval.records import Job, Records, Result
 from eval.under_test import Labeled, Labels, chosen_labels, known_labels
 
@@ -170,9 +170,7 @@ def prepared(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
 @functools.cache
 def toy() -> tuple[Any, np.ndarray]:
     """Labels without features, k with probability p_k ∝ u², u uniform, and how often each class occurs."""
-    rng = np.random.default_rng(0)
-    p = rng.random(TOY["classes"]) ** 2
-    classes, ids, counts = np.unique(rng.choice(len(p), TOY["n"], p=p / p.sum()), return_inverse=True, return_counts=True)
+    classes, ids, counts = np.unique(drawn(TOY["n"], TOY["classes"]), return_inverse=True, return_counts=True)
     return Labeled(csr_matrix((TOY["n"], 0), dtype=np.float32), Labels.single(ids), len(classes)), counts
 
 
@@ -266,9 +264,7 @@ def toy_trained(run: Run, method: str, iterations: int) -> Result:
     epochs = epochs_of(len(training), TOY["batch_size"], iterations)
     sizes = {name: TOY[name] for name in ("negatives", "batch_size")}
     classifier, seconds, losses = timed_fit(training, method, PROTOCOL | {"sampler": "uniform", **sizes, "epochs": epochs})
-    bias = classifier.arrays["bias"].astype(np.float64)
-    p, truth = np.exp(bias - bias.max()), counts / counts.sum()
-    p /= p.sum()
+    p, truth = estimates(classifier), counts / counts.sum()
     return {
         "error": float(np.abs(p - truth).mean()), "bound": -losses[-1] * len(training), "classes": len(counts),
         "best_bound": float((counts * np.log(truth)).sum()), "log_likelihood": float((counts * np.log(p)).sum()),

@@ -18,7 +18,7 @@ from scipy.sparse import csr_matrix, hstack
 
 from eval.experiment import Experiment, Run
 from eval.page import beside, figure, number, table
-from eval.papers import fit, fit_sklearn, load
+from eval.papers import drawn, estimates, fit, fit_sklearn, load
 from eval.records import Job, Records, Result
 from eval.under_test import Labeled, Labels, chosen_labels, read_training
 
@@ -109,13 +109,6 @@ def with_ones(data: Any) -> Any:
     ones = np.ones((len(data), 1), dtype=np.float32)
     features = csr_matrix(hstack([data.features, csr_matrix(ones)])) if data.is_sparse else np.hstack([data.features, ones])
     return Labeled(features, data.labels, data.n_labels)
-
-
-def drawn(n: int, k: int) -> np.ndarray:
-    """n of the values 0 .. k - 1, each with a probability proportional to the square of a uniform number: section 4.1."""
-    rng = np.random.default_rng(0)
-    p = rng.uniform(size=k) ** 2
-    return rng.choice(k, size=n, p=p / p.sum())
 
 
 # ---- measurements
@@ -227,12 +220,6 @@ def scores_of(log_p: np.ndarray, ids: np.ndarray) -> dict[str, float]:
         "error": float((log_p.argmax(axis=1) != ids).mean()), "nlpd": float(lost.mean()),
         "standard_error": float(lost.std() / np.sqrt(len(lost))), "unknown": len(ids) - len(known),
     }  # fmt: skip
-
-
-def estimates(classifier: Any) -> np.ndarray:
-    z = classifier.arrays["bias"].astype(np.float64)
-    p = np.exp(z - z.max())
-    return p / p.sum()
 
 
 def ten_values() -> Result:
