@@ -84,6 +84,14 @@ def truth(files: Files) -> Any:
     return load_npz(f"{files['folder']}/test.Y.npz")
 
 
+def result(watch: Watch, model: Path, top: np.ndarray, files: Files, used: dict[str, Any], package: str) -> Result:
+    """What is told of a peer with any number of labels for each row; `model` is what it saved."""
+    return {
+        **watch.seconds, "size": bytes_in(model), **precision(top, truth(files)), "used": used,
+        "version": importlib.metadata.version(package),
+    }  # fmt: skip
+
+
 def used(function: Any, given: dict[str, Any], *names: str) -> dict[str, Any]:
     """Some parameters as they were used: given, or the tool's own default."""
     defaults = inspect.signature(function).parameters
@@ -99,8 +107,8 @@ def embedx(job: Job, files: Files, scratch: Path) -> Result:
     watch = Watch()
     read_training(f"{files['folder']}/test.txt")  # so that the reader's kernels are loaded
     with watch.time("reading"):
-        training, known = read_training(f"{files['folder']}/train.txt")
-        test = read(f"{files['folder']}/test.txt", like=known)
+        training, schema = read_training(f"{files['folder']}/train.txt")
+        test = read(f"{files['folder']}/test.txt", like=schema)
     warm(job, training.rows(np.arange(min(256, len(training)))))
     with watch.time("training"):
         trained = run(job, training)
@@ -112,12 +120,12 @@ def embedx(job: Job, files: Files, scratch: Path) -> Result:
 
 
 def run(job: Job, data: Any, **other: Any) -> Any:
-    from eval.under_test import classify, objectives
+    from eval.under_test import classification, objectives
 
     options = job["options"] | {"threads": job["threads"], "seed": job["turn"]} | other
     objective = objectives.find(job["objective"])
-    settings = classify.ClassifySettings.from_options(options)
-    return classify.train(data, objective(objective.Settings.from_options(options)), settings)
+    settings = classification.ClassifySettings.from_options(options)
+    return classification.train(data, objective(objective.Settings.from_options(options)), settings)
 
 
 def warm(job: Job, data: Any) -> None:
@@ -166,12 +174,9 @@ def fasttext(job: Job, files: Files, scratch: Path) -> Result:
         answers = model.predict([line.split("\t")[1] for line in lines], k=TOP)[0]
     top = filled([[int(label.removeprefix("__label__")) for label in row] for row in answers])
     model.save_model(str(scratch / "model"))
-    training = watch.seconds.pop("whole") - watch.seconds["reading"]
+    watch.seconds["training"] = watch.seconds.pop("whole") - watch.seconds["reading"]
     settings = options | {"lr": rate, **{k: v for k, v in fixed.items() if k not in ("verbose", "seed")}}
-    return {
-        **watch.seconds, "training": training, "size": bytes_in(scratch / "model"), **precision(top, truth(files)),
-        "used": settings, "version": importlib.metadata.version("fasttext"),
-    }  # fmt: skip
+    return result(watch, scratch / "model", top, files, settings, "fasttext")
 
 
 def omikuji(job: Job, files: Files, scratch: Path) -> Result:
@@ -183,9 +188,10 @@ def omikuji(job: Job, files: Files, scratch: Path) -> Result:
         setattr(settings, name, value)
     with watch.time("whole"), log_of_stderr(scratch / "log"):
         model = peer.Model.train_on_data(f"{files['folder']}/train.txt", settings, job["threads"])
-    told = re.search(r"Model training complete; it took ([\d.]+)s", (scratch / "log").read_text())
+    logged = re.search(r"Model training complete; it took ([\d.]+)s", (scratch / "log").read_text())
     whole = watch.seconds.pop("whole")
-    training = float(told[1]) if told else whole
+    watch.seconds["training"] = float(logged[1]) if logged else whole
+    watch.seconds["reading"] = max(whole - watch.seconds["training"], 0.0)
     x = sparse(files, Watch(), "X")[1]
     model.init_prediction_thread_pool(job["threads"])
     with watch.time("prediction"):
@@ -197,11 +203,8 @@ def omikuji(job: Job, files: Files, scratch: Path) -> Result:
     with log_of_stderr(scratch / "log"):
         model.save(str(scratch / "model"))
     names = ("n_trees", "linear_loss_type", "linear_c", "linear_eps", "cluster_k", "min_branch_size", "max_depth")
-    return {
-        **watch.seconds, "reading": max(whole - training, 0.0), "training": training,
-        "size": bytes_in(scratch / "model"), **precision(filled(answers), truth(files)),
-        "used": {name: getattr(settings, name) for name in names}, "version": importlib.metadata.version("omikuji"),
-    }  # fmt: skip
+    told = {name: getattr(settings, name) for name in names}
+    return result(watch, scratch / "model", filled(answers), files, told, "omikuji")
 
 
 @contextlib.contextmanager
@@ -221,7 +224,7 @@ def napkinxc(job: Job, files: Files, scratch: Path) -> Result:
     from napkinxc.models import PLT
 
     watch = Watch()
-    x, y, test, expected = sparse(files, watch)
+    x, y, test, _ = sparse(files, watch)
     settings = job["options"] | {"threads": job["threads"], "seed": job["turn"]}
     model = PLT(str(scratch / "model"), **settings)
     with watch.time("training"):
@@ -230,10 +233,8 @@ def napkinxc(job: Job, files: Files, scratch: Path) -> Result:
     with watch.time("prediction"):
         answers = model.predict(test, top_k=TOP)
     names = ("loss", "optimizer", "liblinear_c", "arity", "max_leaves", "tree_type", "ensemble")
-    return {
-        **watch.seconds, "size": bytes_in(scratch / "model"), **precision(filled(answers), expected),
-        "used": used(PLT.__init__, job["options"], *names), "version": importlib.metadata.version("napkinxc"),
-    }  # fmt: skip
+    told = used(PLT.__init__, job["options"], *names)
+    return result(watch, scratch / "model", filled(answers), files, told, "napkinxc")
 
 
 def pecos(job: Job, files: Files, scratch: Path) -> Result:
@@ -242,7 +243,7 @@ def pecos(job: Job, files: Files, scratch: Path) -> Result:
     from pecos.xmc.xlinear.model import XLinearModel
 
     watch, threads = Watch(), job["threads"]
-    x, y, test, expected = sparse(files, watch)
+    x, y, test, _ = sparse(files, watch)
     x, y, test = x.astype(np.float32), y.astype(np.float32).tocsc(), test.astype(np.float32)
     settings = {"nr_splits": 16, "max_leaf_size": 100, "Cp": 1.0, "Cn": 1.0, "bias": 1.0, "threshold": 0.1, **job["options"]}
     clustering = {name: settings[name] for name in ("nr_splits", "max_leaf_size")}
@@ -255,10 +256,7 @@ def pecos(job: Job, files: Files, scratch: Path) -> Result:
     rows = [answers[row] for row in range(answers.shape[0])]
     top = filled([row.indices[np.argsort(-row.data, kind="stable")] for row in rows])
     model.save(str(scratch / "model"))
-    return {
-        **watch.seconds, "size": bytes_in(scratch / "model"), **precision(top, expected),
-        "used": settings | {"beam_size": 10}, "version": importlib.metadata.version("libpecos"),
-    }  # fmt: skip
+    return result(watch, scratch / "model", top, files, settings | {"beam_size": 10}, "libpecos")
 
 
 def linearsvc(job: Job, files: Files, scratch: Path) -> Result:
@@ -268,7 +266,7 @@ def linearsvc(job: Job, files: Files, scratch: Path) -> Result:
     from sklearn.svm import LinearSVC
 
     watch = Watch()
-    x, y, test, expected = sparse(files, watch)
+    x, y, test, _ = sparse(files, watch)
     seen = np.unique(y.indices)  # of a label that never occurs it would say 0, above most scores of the others
     model = OneVsRestClassifier(LinearSVC(**job["options"]), n_jobs=job["threads"])
     with watch.time("training"):
@@ -276,11 +274,8 @@ def linearsvc(job: Job, files: Files, scratch: Path) -> Result:
     with watch.time("prediction"):
         top = seen[best(model.decision_function(test))]
     joblib.dump(model, scratch / "model")
-    return {
-        **watch.seconds, "size": bytes_in(scratch / "model"), **precision(top, expected),
-        "used": used(LinearSVC.__init__, job["options"], "C", "loss", "tol"),
-        "version": importlib.metadata.version("scikit-learn"),
-    }  # fmt: skip
+    told = used(LinearSVC.__init__, job["options"], "C", "loss", "tol")
+    return result(watch, scratch / "model", top, files, told, "scikit-learn")
 
 
 # ---- one label for each row

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +80,14 @@ def jobs(run: Run) -> Iterator[Job]:
 
 def meets_all_rows(objective: str) -> bool:
     """Whether an objective is made to meet every row, so that it is measured only where the vocabulary is small."""
-    return bool(objectives.find(objective).samplers[0] == "all")
+    return bool(objectives.find(objective).samplers()[0] == "all")
 
 
 def defaults(objective: str) -> dict[str, Any]:
-    """What a user gets who types --objective alone, and the tokenizer's settings: a run with others is another run."""
+    """What a user gets who types --objective alone, the sampler's own settings among it: a run with others is another run."""
     settings, found = skipgram.chosen(objectives.find(objective), {})
-    return dict(settings.record() | found.settings.record())
+    sampler, warm_up = skipgram.chosen_samplers(found, settings, {})
+    return dict(settings.record() | (warm_up or sampler).settings.record() | found.settings.record())
 
 
 def rows_of_reference(records: Records, objective: str) -> Job:
@@ -93,7 +95,7 @@ def rows_of_reference(records: Records, objective: str) -> Job:
     if objective == REFERENCE or "negatives" not in objectives.find(objective).Settings().record():
         return {}
     settings = records.find(part="rows", objective=REFERENCE)[-1]["result"]["settings"]
-    return {name: settings[name] for name in ("negatives", "share", "draws")}
+    return {name: settings[name] for name in ("negatives", "block_size", "draws")}
 
 
 # ---- one run, from the command to its scores
@@ -227,7 +229,7 @@ def paired(a: Record | None, b: Record | None) -> Any:
     mean = gains.sum() / sizes.sum()
     left, n = gains - sizes * mean, len(sizes)
     error = math.sqrt(n / (n - 1) * float(left @ left)) / sizes.sum() if n > 1 else math.nan
-    return heldout.Difference(float(mean), float(error))
+    return heldout.LikelihoodDifference(float(mean), float(error))
 
 
 def share_of_gap(each: Record, exact: Record | None) -> float | None:
@@ -261,36 +263,32 @@ def slower(runs: Runs, name: str) -> float | None:
 # ---- tables
 
 
-def of_part(part: str) -> Any:
+def of_part(part: str, records: Records) -> str:
     """The table of likelihood, word tests and speed of one part."""
-
-    def made(records: Records) -> str:
-        runs = newest(records, part)
-        exact = finished(runs).get(EXACT)
-        rows = []
-        for name, each in runs.items():
-            result, row = each["result"], {"objective": f"`{name}`"}
-            rows.append(row)
-            if "diverged" in result:
-                row["log-likelihood"] = "diverged"
-                continue
-            held, share = result["heldout"], share_of_gap(each, exact)
-            row["log-likelihood"] = f"{held['log_likelihood']:.3f} ± {held['standard_error']:.3f}"
-            if part == "exact":
-                row["share of the gap"] = "-" if share is None else f"{100 * share:.1f} %"
-                row[f"minus {EXACT}"] = minus(each, exact)
-            row[f"minus {REFERENCE}"] = minus(each, runs.get(REFERENCE))
-            row |= {"after temperature": number(held["calibrated"]), "T": number(held["temperature"], 2)}
-            row |= {test: score(result, test, measure) for test, measure in REPORTED.items()}
-            row |= {
-                "words/s": thousands(result["words_per_second"]), "s": f"{result['seconds']:.0f}",
-                "epochs": f"{result['epochs']:.1f}", "MB": f"{result['peak_rss'] / MEGABYTE:,.0f}",
-                "loss": number(result["loss"]),
-            }  # fmt: skip
-            row |= {f"tuned on: {test}": score(result, test, "spearman") for test in TUNED_ON}
-        return table(rows)
-
-    return made
+    runs = newest(records, part)
+    exact = finished(runs).get(EXACT)
+    rows = []
+    for name, each in runs.items():
+        result, row = each["result"], {"objective": f"`{name}`"}
+        rows.append(row)
+        if "diverged" in result:
+            row["log-likelihood"] = "diverged"
+            continue
+        held, share = result["heldout"], share_of_gap(each, exact)
+        row["log-likelihood"] = f"{held['log_likelihood']:.3f} ± {held['standard_error']:.3f}"
+        if part == "exact":
+            row["share of the gap"] = "-" if share is None else f"{100 * share:.1f} %"
+            row[f"minus {EXACT}"] = minus(each, exact)
+        row[f"minus {REFERENCE}"] = minus(each, runs.get(REFERENCE))
+        row |= {"after temperature": number(held["calibrated"]), "T": number(held["temperature"], 2)}
+        row |= {test: score(result, test, measure) for test, measure in REPORTED.items()}
+        row |= {
+            "words/s": thousands(result["words_per_second"]), "s": f"{result['seconds']:.0f}",
+            "epochs": f"{result['epochs']:.1f}", "MB": f"{result['peak_rss'] / MEGABYTE:,.0f}",
+            "loss": number(result["loss"]),
+        }  # fmt: skip
+        row |= {f"tuned on: {test}": score(result, test, "spearman") for test in TUNED_ON}
+    return table(rows)
 
 
 def score(result: Result, test: str, measure: str) -> str:
@@ -309,7 +307,8 @@ def equal_rows(records: Records) -> str:
     for name, each in runs.items():
         result, ratio = each["result"], slower(runs, name)
         settings = result.get("settings", {})
-        drawn = {key: settings[key] if settings.get("draws") else "-" for key in ("negatives", "share", "draws")}
+        names = {"negatives": "negatives", "block size": "block_size", "draws": "draws"}
+        drawn = {title: settings[name] if settings.get("draws") else "-" for title, name in names.items()}
         speed = "diverged" if "diverged" in result else thousands(result["words_per_second"])
         rows.append({"objective": f"`{name}`", **drawn, "words/s": speed, f"{REFERENCE} is × as fast": number(ratio, 2)})
     return table(rows)
@@ -486,8 +485,8 @@ EXPERIMENT = Experiment(
     prepare=prepare,
     jobs=jobs,
     measure=measure,
-    tables={"ahead": ahead, "targets": targets, "conditions": conditions, "time": of_part("time"), "epochs": of_part("epochs"),
-            "exact": of_part("exact"), "rows": equal_rows},
+    tables={"ahead": ahead, "targets": targets, "conditions": conditions,
+            **{part: partial(of_part, part) for part in ("time", "epochs", "exact")}, "rows": equal_rows},
     plots={"": plot},
     publish=publish,
 )  # fmt: skip

@@ -1,6 +1,8 @@
-"""What the experiments of papers share: the data sets, and training of one classifier."""
+"""What the experiments of papers share: data sets, and training of one classifier by embedx or by scikit-learn."""
 
 import functools
+import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,11 @@ import numpy as np
 from eval.under_test import (
     Classifier,
     ClassifySettings,
-    Known,
+    DataSchema,
     Outcome,
     Tally,
-    Trained,
-    classify,
+    TrainedClassifier,
+    classification,
     objectives,
     read,
     read_training,
@@ -27,17 +29,15 @@ FILES = {  # in the folder xc of the data: training rows, their labels where the
     ),
     **{name: (f"{name}/train.txt.gz", None, f"{name}/test.txt.gz", None) for name in ("bibtex", "omniglot", "eurlex-4.3k")},
 }  # fmt: skip
-
-
-QUICK_ROWS = 500
+QUICK_ROWS = 500  # of each half, in a trial run
 
 
 @functools.lru_cache(maxsize=1)  # one at a time
 def load(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
     """Training data and test data; of a trial run few rows."""
     train, train_labels, test, test_labels = (str(data / "xc" / file) if file else None for file in FILES[name])
-    training, known = read_training(train, train_labels)
-    halves = training, read(test, test_labels, like=known)
+    training, schema = read_training(train, train_labels)
+    halves = training, read(test, test_labels, like=schema)
     return tuple(half.rows(np.arange(min(len(half), QUICK_ROWS))) for half in halves) if quick else halves
 
 
@@ -47,12 +47,41 @@ def fit(
     """Train one classifier; `options` are settings of the task and of the objective together, `start` a run to go on from."""
     found = objectives.find(objective)
     made = found(found.Settings.from_options(options))
-    return classify.train(training, made, ClassifySettings.from_options(options), start=start, watch=watch)
+    return classification.train(training, made, ClassifySettings.from_options(options), start=start, watch=watch)
 
 
 def start_from(training: Any, objective: str, arrays: dict[str, np.ndarray]) -> Any:
     """A run to go on from, with these parameters."""
     counts = np.maximum(np.bincount(training.labels.ids, minlength=training.n_labels), 1)
     found = objectives.find(objective)
-    classifier = Classifier(found(found.Settings()), arrays, Known(training.n_features, training.n_labels), counts)
-    return Trained(classifier, Outcome(Tally(), 0.0, 0.0, None, None))
+    schema, no_memory = DataSchema(training.n_features, training.n_labels), {"optimizer": None}
+    classifier = Classifier(found(found.Settings()), arrays, schema, counts, no_memory)
+    return TrainedClassifier(classifier, Outcome(Tally(), 0.0, 0.0, None, None))
+
+
+def drawn(n: int, k: int) -> np.ndarray:
+    """n of the values 0 .. k - 1, each with a probability proportional to the square of a uniform number."""
+    rng = np.random.default_rng(0)
+    p = rng.random(k) ** 2
+    return rng.choice(k, n, p=p / p.sum())
+
+
+def estimates(classifier: Any) -> np.ndarray:
+    """float64 (n_labels,): the probabilities that a classifier without features gives its labels."""
+    z = classifier.arrays["bias"].astype(np.float64)
+    p = np.exp(z - z.max())
+    return p / p.sum()
+
+
+def fit_sklearn(training: Any, test: Any, c: float, iterations: int) -> tuple[np.ndarray, int, float]:
+    """Log-probabilities of test rows by LogisticRegression, -inf for labels not seen in training; iterations and seconds."""
+    from sklearn.linear_model import LogisticRegression
+
+    began = time.monotonic()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the iterations end before convergence
+        model = LogisticRegression(C=c, max_iter=iterations).fit(training.features, training.labels.ids)
+    seconds = time.monotonic() - began
+    log_p = np.full((len(test), training.n_labels), -np.inf)
+    log_p[:, model.classes_] = model.predict_log_proba(test.features)
+    return log_p, int(model.n_iter_.max()), seconds

@@ -15,7 +15,6 @@ import dataclasses
 import functools
 import statistics
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from scipy.sparse import csr_matrix
 
 from eval.experiment import Experiment, Run
 from eval.page import beside, figure, number, table
-from eval.papers import fit, load, start_from
+from eval.papers import drawn, estimates, fit, fit_sklearn, load, start_from
 from eval.records import Job, Records, Result
 from eval.under_test import Labeled, Labels, chosen_labels, known_labels
 
@@ -171,9 +170,7 @@ def prepared(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
 @functools.cache
 def toy() -> tuple[Any, np.ndarray]:
     """Labels without features, k with probability p_k ∝ u², u uniform, and how often each class occurs."""
-    rng = np.random.default_rng(0)
-    p = rng.random(TOY["classes"]) ** 2
-    classes, ids, counts = np.unique(rng.choice(len(p), TOY["n"], p=p / p.sum()), return_inverse=True, return_counts=True)
+    classes, ids, counts = np.unique(drawn(TOY["n"], TOY["classes"]), return_inverse=True, return_counts=True)
     return Labeled(csr_matrix((TOY["n"], 0), dtype=np.float32), Labels.single(ids), len(classes)), counts
 
 
@@ -267,9 +264,7 @@ def toy_trained(run: Run, method: str, iterations: int) -> Result:
     epochs = epochs_of(len(training), TOY["batch_size"], iterations)
     sizes = {name: TOY[name] for name in ("negatives", "batch_size")}
     classifier, seconds, losses = timed_fit(training, method, PROTOCOL | {"sampler": "uniform", **sizes, "epochs": epochs})
-    bias = classifier.arrays["bias"].astype(np.float64)
-    p, truth = np.exp(bias - bias.max()), counts / counts.sum()
-    p /= p.sum()
+    p, truth = estimates(classifier), counts / counts.sum()
     return {
         "error": float(np.abs(p - truth).mean()), "bound": -losses[-1] * len(training), "classes": len(counts),
         "best_bound": float((counts * np.log(truth)).sum()), "log_likelihood": float((counts * np.log(p)).sum()),
@@ -282,7 +277,7 @@ def penalised(run: Run, data: str, program: str, grid: list[float], iterations: 
     """The exact softmax at the weight decay that is best on a tenth of the training rows."""
     training, test = prepared(run.data, data, run.quick)
     held, kept = np.split(np.random.default_rng(0).permutation(len(training)), [len(training) // 10])
-    of = fit_embedx if program == "embedx" else fit_sklearn
+    of = by_embedx if program == "embedx" else by_sklearn
     started = time.process_time()
     tried = {l2: of(training.rows(kept), training.rows(held), l2, iterations) for l2 in grid}
     chosen = max(tried, key=lambda l2: tried[l2]["log_likelihood"])
@@ -291,22 +286,16 @@ def penalised(run: Run, data: str, program: str, grid: list[float], iterations: 
     return found | {"l2": chosen, "seconds": seconds, "tried": {f"{k:g}": v for k, v in tried.items()}}
 
 
-def fit_embedx(training: Any, test: Any, l2: float, iterations: int) -> dict[str, float]:
+def by_embedx(training: Any, test: Any, l2: float, iterations: int) -> dict[str, float]:
     """Test log-likelihood and accuracy of embedx's exact softmax."""
     options = {"optimizer": "lbfgs", "l2": l2, "max_iterations": iterations, "threads": 1}
     return metrics(fit(training, "softmax", options).classifier, test)
 
 
-def fit_sklearn(training: Any, test: Any, l2: float, iterations: int) -> dict[str, float]:
+def by_sklearn(training: Any, test: Any, l2: float, iterations: int) -> dict[str, float]:
     """The same by scikit-learn, whose C is 1 / (rows · l2)."""
-    from sklearn.linear_model import LogisticRegression
-
-    model = LogisticRegression(C=1 / (len(training) * l2), max_iter=iterations)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the iterations end before convergence
-        model.fit(training.features.astype(np.float64), training.labels.ids)
-    log_p = np.full((len(test), test.n_labels), -np.inf)  # a class may be absent from nine tenths of the rows
-    log_p[:, model.classes_] = model.predict_log_proba(test.features.astype(np.float64))
+    training, test = (dataclasses.replace(data, features=data.features.astype(np.float64)) for data in (training, test))
+    log_p, *_ = fit_sklearn(training, test, 1 / (len(training) * l2), iterations)
     own = log_p[np.arange(len(test)), test.labels.ids]
     accuracy = float((log_p.argmax(axis=1) == test.labels.ids).mean())
     return {"log_likelihood": float(own[np.isfinite(own)].mean()), "accuracy": accuracy}
@@ -326,25 +315,21 @@ def spread(values: list[float], digits: int = 3) -> str:
     return f"{statistics.fmean(values):.{digits}f}" + (f" ± {half:.{digits}f}" if len(values) > 1 else "")
 
 
-def table_3(name: str) -> Any:
+def table_3(name: str, records: Records) -> str:
     """Log-likelihood and accuracy of one data set."""
-
-    def made(records: Records) -> str:
-        rows, of = [], DATA[name]
-        for method, title in METHODS.items():
-            if found := runs_of(records, name, method):
-                clamped, free, accuracy = ([one[key] for one in found]
-                                           for key in ("log_likelihood_clamped", "log_likelihood", "accuracy"))  # fmt: skip
-                rows.append({
-                    "method": title,
-                    **beside("clamped", of.log_likelihood.get(method), statistics.fmean(clamped), told=spread(clamped)),
-                    "ours unclamped": spread(free),
-                    **beside("accuracy", of.accuracy.get(method), statistics.fmean(accuracy), told=spread(accuracy)),
-                    "runs": len(found),
-                })  # fmt: skip
-        return table(rows)
-
-    return made
+    rows, of = [], DATA[name]
+    for method, title in METHODS.items():
+        if found := runs_of(records, name, method):
+            clamped, free, accuracy = ([one[key] for one in found]
+                                       for key in ("log_likelihood_clamped", "log_likelihood", "accuracy"))  # fmt: skip
+            rows.append({
+                "method": title,
+                **beside("clamped", of.log_likelihood.get(method), statistics.fmean(clamped), told=spread(clamped)),
+                "ours unclamped": spread(free),
+                **beside("accuracy", of.accuracy.get(method), statistics.fmean(accuracy), told=spread(accuracy)),
+                "runs": len(found),
+            })  # fmt: skip
+    return table(rows)
 
 
 def shapes(records: Records) -> str:
@@ -459,8 +444,8 @@ EXPERIMENT = Experiment(
     packages=("scipy", "scikit-learn"),
     jobs=jobs,
     measure=measure,
-    tables={"data": shapes, **{name: table_3(name) for name in DATA}, "bounds": bounds, "times": times, "toy": toy_table,
-            "why": why, "early": early, "best": best_table},
+    tables={"data": shapes, **{name: functools.partial(table_3, name) for name in DATA}, "bounds": bounds, "times": times,
+            "toy": toy_table, "why": why, "early": early, "best": best_table},
     plots={"": plot},
     mixed=True,
 )  # fmt: skip

@@ -7,8 +7,8 @@
     words        skip-gram on the collapsed objective: held-out likelihood against time and multiply-adds
     recall       how much of the gradient is on the rows that would be found, by blocks and rows looked at
 
-What a run trains on is cut into legs, each a call of `classify.train` that goes on from the one before. Measuring takes place
-between legs and does not count as training.
+What a run trains on is cut into legs, each a call of `classification.train` that goes on from the one before. Measuring takes
+place between legs and does not count as training.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ class Contender:
     later: dict[str, Any] = dataclasses.field(default_factory=dict)  # settings of all legs but the first
 
 
-SEARCH = ("loss", "smoothing", "query")
+SEARCH = ("loss", "smoothing", "scored_fraction")
 CONTENDERS = {
     "softmax": Contender("softmax"),
     "softmax, best batch": Contender("softmax", batch=None),
@@ -78,7 +78,7 @@ class Task:
 
     def settings(self, n_labels: int) -> dict[str, Any]:
         return {
-            "smoothing": self.smoothing, "blocks": self.blocks, "loss": "margin", "query": 0.01, "sampler": "uniform",
+            "smoothing": self.smoothing, "blocks": self.blocks, "loss": "margin", "scored_fraction": 0.01, "sampler": "uniform",
             "negatives": max(1, n_labels // 100),
         }  # fmt: skip
 
@@ -461,49 +461,41 @@ def facts(records: Records) -> str:
     return table(rows)
 
 
-def curve_table(section: str) -> Callable[[Records], str]:
+def curve_table(section: str, records: Records) -> str:
     """How good each contender ends, how fast it is, and when it reaches nine tenths of what the best one has."""
-
-    def made(records: Records) -> str:
-        found, measure, rows = curves(records, section), TASKS[section].measure, []
-        level = 0.9 * max((each["final"][measure] for each in found.values() if each["final"]), default=0.0)
-        ends = {point["epochs"] for each in found.values() for point in each["points"]}
-        for (name, optimizer), each in found.items():
-            points, options = each["points"], each["options"]
-            row = {"contender": f"`{name}`", "optimizer": optimizer, "batch": options["batch_size"],
-                   "rate": f"{options['learning_rate']:g}"}  # fmt: skip
-            rows.append(row)
-            if not points or each["final"] is None:
-                row["examples/s"] = "diverged"
-                continue
-            last, when = points[-1], (point["seconds"] for point in points if point[measure] >= level)
-            row |= {"examples/s": short(last["examples"] / last["seconds"]), "epochs": number(last["epochs"], 2)}
-            row |= {"seconds": short(last["seconds"])} | {f"{kind}, end": number(end, 4) for kind, end in each["final"].items()}
-            for epoch in (1.0, 3.0, 10.0):
-                if epoch in ends:
-                    row[f"{measure} after {epoch:g} epochs"] = number(at_epoch(points, measure, epoch))
-            row[f"seconds to {measure} {level:.3f}"] = short(next(when, None))
-        return table(rows)
-
-    return made
+    found, measure, rows = curves(records, section), TASKS[section].measure, []
+    level = 0.9 * max((each["final"][measure] for each in found.values() if each["final"]), default=0.0)
+    ends = {point["epochs"] for each in found.values() for point in each["points"]}
+    for (name, optimizer), each in found.items():
+        points, options = each["points"], each["options"]
+        row = {"contender": f"`{name}`", "optimizer": optimizer, "batch": options["batch_size"],
+               "rate": f"{options['learning_rate']:g}"}  # fmt: skip
+        rows.append(row)
+        if not points or each["final"] is None:
+            row["examples/s"] = "diverged"
+            continue
+        last, when = points[-1], (point["seconds"] for point in points if point[measure] >= level)
+        row |= {"examples/s": short(last["examples"] / last["seconds"]), "epochs": number(last["epochs"], 2)}
+        row |= {"seconds": short(last["seconds"])} | {f"{kind}, end": number(end, 4) for kind, end in each["final"].items()}
+        for epoch in (1.0, 3.0, 10.0):
+            if epoch in ends:
+                row[f"{measure} after {epoch:g} epochs"] = number(at_epoch(points, measure, epoch))
+        row[f"seconds to {measure} {level:.3f}"] = short(next(when, None))
+    return table(rows)
 
 
-def rates_table(section: str) -> Callable[[Records], str]:
+def rates_table(section: str, records: Records) -> str:
     """What each rate achieved on validation rows."""
-
-    def made(records: Records) -> str:
-        tried: dict[tuple[str, str], dict[float, float | None]] = {}
-        for each in records.find(section=section, what="rate"):
-            job = each["job"]
-            tried.setdefault((job["contender"], job["optimizer"]), {})[job["rate"]] = each["result"]["measure"]
-        rates = sorted({rate for each in tried.values() for rate in each})
-        return table([
-            {"contender": f"`{name}`", "optimizer": optimizer}
-            | {f"{r:g}": "diverged" if r in each and each[r] is None else number(each.get(r)) for r in rates}
-            for (name, optimizer), each in tried.items()
-        ])  # fmt: skip
-
-    return made
+    tried: dict[tuple[str, str], dict[float, float | None]] = {}
+    for each in records.find(section=section, what="rate"):
+        job = each["job"]
+        tried.setdefault((job["contender"], job["optimizer"]), {})[job["rate"]] = each["result"]["measure"]
+    rates = sorted({rate for each in tried.values() for rate in each})
+    return table([
+        {"contender": f"`{name}`", "optimizer": optimizer}
+        | {f"{r:g}": "diverged" if r in each and each[r] is None else number(each.get(r)) for r in rates}
+        for (name, optimizer), each in tried.items()
+    ])  # fmt: skip
 
 
 # ---- tables: time per example, recall, targets
@@ -616,26 +608,22 @@ def targets(records: Records) -> str:
 # ---- pictures
 
 
-def plot_curves(section: str) -> Callable[[Records], Any]:
+def plot_curves(section: str, records: Records) -> Any:
     """Accuracy against seconds of training and against epochs."""
-
-    def drawn(records: Records) -> Any:
-        found, measure = curves(records, section), TASKS[section].measure
-        if not any(each["points"] for each in found.values()):
-            return None
-        picture, panels = figure(11, 4, 2, dpi=70, sharey=True)
-        for (name, optimizer), each in found.items():
-            label = name if optimizer == KEPT else f"{name}, {optimizer}"
-            style = {"color": COLORS.get(name.split(",")[0]), "ls": "--" if "," in name else "-"}
-            style["marker"] = "." if optimizer == KEPT else "x"
-            for axis, x in zip(panels, ("seconds", "epochs"), strict=True):
-                axis.plot([p[x] for p in each["points"]], [p[measure] for p in each["points"]], label=label, **style)
-        panels[0].set(xscale="log", xlabel="seconds of training", ylabel=f"test {measure}", title=section)
-        panels[1].set(xscale="log", xlabel="epochs")
-        panels[0].legend(fontsize=7)
-        return picture
-
-    return drawn
+    found, measure = curves(records, section), TASKS[section].measure
+    if not any(each["points"] for each in found.values()):
+        return None
+    picture, panels = figure(11, 4, 2, dpi=70, sharey=True)
+    for (name, optimizer), each in found.items():
+        label = name if optimizer == KEPT else f"{name}, {optimizer}"
+        style = {"color": COLORS.get(name.split(",")[0]), "ls": "--" if "," in name else "-"}
+        style["marker"] = "." if optimizer == KEPT else "x"
+        for axis, x in zip(panels, ("seconds", "epochs"), strict=True):
+            axis.plot([p[x] for p in each["points"]], [p[measure] for p in each["points"]], label=label, **style)
+    panels[0].set(xscale="log", xlabel="seconds of training", ylabel=f"test {measure}", title=section)
+    panels[1].set(xscale="log", xlabel="epochs")
+    panels[0].legend(fontsize=7)
+    return picture
 
 
 COLORS = words.COLORS | {"sampled-softmax": "tab:green", "margin": "tab:orange"}
@@ -670,10 +658,13 @@ EXPERIMENT = Experiment(
     jobs=jobs,
     measure=measure,
     tables={
-        "targets": targets, "data": facts, **{section: curve_table(section) for section in TASKS},
-        **{f"{section}-rates": rates_table(section) for section in TASKS}, "speed": speed_table,
+        "targets": targets, "data": facts, **{section: functools.partial(curve_table, section) for section in TASKS},
+        **{f"{section}-rates": functools.partial(rates_table, section) for section in TASKS}, "speed": speed_table,
         "words": words.runs, "words-targets": words.targets, "recall": recall_table,
     },
-    plots={**{f"-{section}": plot_curves(section) for section in TASKS}, "-words": words.plot, "-recall": plot_recall},
+    plots={
+        **{f"-{section}": functools.partial(plot_curves, section) for section in TASKS},
+        "-words": words.plot, "-recall": plot_recall,
+    },
     mixed=True,
 )  # fmt: skip

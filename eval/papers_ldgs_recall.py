@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from eval.under_test import Search, aligned_zeros, build_index, candidates_of, new_probe, usable_cores
+from eval.under_test import (
+    SearchSpec,
+    aligned_zeros,
+    build_index,
+    find_candidates_batch,
+    new_batch,
+    new_query_workspace,
+    usable_cores,
+)
 
 BLOCKS = (1, 4, 8)
 SHARES = (0.0005, 0.001, 0.003, 0.01, 0.03, 0.1)  # of the rows, looked at in each block
@@ -48,14 +56,17 @@ def by_index(table: np.ndarray, queries: np.ndarray) -> Propose:
     padded[:, :dim] = table
 
     def propose(blocks: int, looked_at: int) -> list[np.ndarray]:
-        search = Search(blocks, round(n_rows**0.5), looked_at, n_rows, 0.0, 1e-3, 1e30, from_sum=False, steps=0)
+        search = SearchSpec(
+            blocks, clusters=round(n_rows**0.5), n_scored=looked_at, max_candidates=n_rows, threshold=0.0,
+            min_coefficient=1e-3, max_gap=1e30, from_logsumexp=False, message_iterations=0,
+        )  # fmt: skip
         index = build_index(padded, n_rows, dim, search, np.random.default_rng(0), usable_cores())
-        probe, rows, n = new_probe(n_rows, search), np.zeros((1, n_rows), dtype=np.int32), np.zeros(1, dtype=np.int64)
-        found = []
-        for h in np.ascontiguousarray(queries, dtype=np.float32):
-            candidates_of(index, search, h[None], 0, 1, rows[0], np.zeros(2, dtype=np.int64), rows, n, probe)
-            found.append(rows[0, : n[0]].copy())
-        return found
+        h = np.ascontiguousarray(queries, dtype=np.float32)
+        rows, n_found = np.zeros((len(h), n_rows), dtype=np.int32), np.zeros(len(h), dtype=np.int64)
+        no_positives, offsets = np.zeros(0, dtype=np.int32), np.zeros(len(h) + 1, dtype=np.int64)
+        workspace = new_query_workspace(n_rows, search)
+        find_candidates_batch(index, search, h, 0, len(h), no_positives, offsets, rows, n_found, workspace)
+        return [rows[i, :n] for i, n in enumerate(n_found)]
 
     return propose
 
@@ -67,17 +78,11 @@ def gradient_mass(objective: Any, z: np.ndarray, labels: Any) -> np.ndarray:
     """float32 (n, n_rows): |∂loss/∂z| of an exact objective on the scores, 0 on the labels of each example."""
     n, n_rows = z.shape
     example = np.repeat(np.arange(n), labels.n_of_row)
-    label = np.zeros((n, n_rows), dtype=np.float32)
-    label[example, labels.ids] = 1
-    mass = np.array(z, dtype=np.float32, order="C")
-    rest = [np.ones_like(label), np.zeros_like(label), np.zeros((n, objective.state_width), dtype=np.float32)]
-    uniforms = np.zeros((n, objective.uniforms_width), dtype=np.float32)
-    each = np.arange(n)
-    objective.coefficients(
-        mass, label, *rest, uniforms, objective.numbers(n_rows, n_rows), each, np.zeros_like(each),
-        np.zeros(n, dtype=np.float32), n, n_rows, np.float32(0),
-    )  # fmt: skip
-    mass = np.abs(mass)
+    batch, state = new_batch(n, n_rows, objective.uniforms_width), np.zeros((n, objective.state_width), dtype=np.float32)
+    batch.z[:], batch.sample_count[:], batch.key[:] = z, 1, np.arange(n)
+    batch.label[example, labels.ids] = 1
+    objective.coefficients(batch, state, objective.constants(n_rows, n_rows), n, n_rows, np.float32(0))
+    mass = np.abs(batch.z)
     mass[example, labels.ids] = 0
     return mass
 

@@ -16,9 +16,9 @@ from eval.under_test import VocabularySettings, cache_home, collapsed, heldout, 
 COLLAPSED: dict[str, dict[str, Any]] = {  # by objective, or that and an option
     "softmax": {},
     "ldgs": {"blocks": 8},
-    "ldgs --keep 0.1": {"blocks": 8, "keep": 0.1},
+    "ldgs --candidate-fraction 0.1": {"blocks": 8, "candidate_fraction": 0.1},
     "mips": {},
-    "mips --keep 0.1": {"keep": 0.1},
+    "mips --candidate-fraction 0.1": {"candidate_fraction": 0.1},
 }
 STREAMED = {"ns": (1, 3, 10), "hs": (1, 3, 10)}  # epochs
 HELD_OUT = 500_000  # bytes at the end of the text

@@ -9,8 +9,6 @@ best       exact softmax with its weight decay chosen on validation data, beside
 """
 
 import functools
-import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from scipy.sparse import csr_matrix, hstack
 
 from eval.experiment import Experiment, Run
 from eval.page import beside, figure, number, table
-from eval.papers import fit, load
+from eval.papers import drawn, estimates, fit, fit_sklearn, load
 from eval.records import Job, Records, Result
 from eval.under_test import Labeled, Labels, chosen_labels, read_training
 
@@ -111,13 +109,6 @@ def with_ones(data: Any) -> Any:
     ones = np.ones((len(data), 1), dtype=np.float32)
     features = csr_matrix(hstack([data.features, csr_matrix(ones)])) if data.is_sparse else np.hstack([data.features, ones])
     return Labeled(features, data.labels, data.n_labels)
-
-
-def drawn(n: int, k: int) -> np.ndarray:
-    """n of the values 0 .. k - 1, each with a probability proportional to the square of a uniform number: section 4.1."""
-    rng = np.random.default_rng(0)
-    p = rng.uniform(size=k) ** 2
-    return rng.choice(k, size=n, p=p / p.sum())
 
 
 # ---- measurements
@@ -231,12 +222,6 @@ def scores_of(log_p: np.ndarray, ids: np.ndarray) -> dict[str, float]:
     }  # fmt: skip
 
 
-def estimates(classifier: Any) -> np.ndarray:
-    z = classifier.arrays["bias"].astype(np.float64)
-    p = np.exp(z - z.max())
-    return p / p.sum()
-
-
 def ten_values() -> Result:
     values = drawn(200, 10)
     data = Labeled(np.zeros((200, 0), dtype=np.float32), Labels.single(values), 10)
@@ -277,16 +262,8 @@ def penalised(data: Path, name: str, who: str, c: float, on: str, quick: bool) -
         options = {"optimizer": "lbfgs", "l2": 1 / (c * len(train)), "threads": 1, "tolerance": 1e-5, "max_iterations": most}
         trained = fit(train, "softmax", options)
         return {**scores(trained, test), "iterations": round(trained.outcome.epochs), "seconds": trained.outcome.seconds}
-    from sklearn.linear_model import LogisticRegression
-
-    began = time.monotonic()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a trial run ends before convergence
-        model = LogisticRegression(C=c, max_iter=most).fit(train.features, train.labels.ids)
-    seconds = time.monotonic() - began
-    log_p = np.full((len(test), train.n_labels), -np.inf)
-    log_p[:, model.classes_] = model.predict_log_proba(test.features)
-    return {**scores_of(log_p, test.labels.ids), "iterations": int(model.n_iter_.max()), "seconds": seconds}
+    log_p, iterations, seconds = fit_sklearn(train, test, c, most)
+    return {**scores_of(log_p, test.labels.ids), "iterations": iterations, "seconds": seconds}
 
 
 # ---- tables

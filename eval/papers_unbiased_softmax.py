@@ -313,27 +313,23 @@ def facts(records: Records) -> str:
     ])  # fmt: skip
 
 
-def results(name: str, at: str) -> Callable[[Records], str]:
+def results(name: str, at: str, records: Records) -> str:
     """A set's table: every method at our tuned rate, or at the paper's."""
-
-    def made(records: Records) -> str:
-        rows = []
-        for method in METHODS:
-            rate = tuned(records, name, method) if at == "tuned" else PAPER_RATES[name][method]
-            job = one(records, name, method, rate)
-            if records.get(job) is None:
-                continue
-            row = {"method": method, "paper's rate": f"{PAPER_RATES[name][method]:g}", "our rate": f"{rate:g}"}
-            for kind, paper in zip(KINDS, PAPER[name][method], strict=True):
-                row |= beside(" ".join(kind).replace("_", "-"), paper, value(records, job, *kind))
-            if at == "tuned":
-                first, second = value(records, job), value(records, one(records, name, method, rate, seed=2))
-                noise = None if first is None or second is None else abs(first - second)
-                row["train log-loss, seed 1 − seed 2"] = shown(noise)
-            rows.append(row)
-        return table(rows)
-
-    return made
+    rows = []
+    for method in METHODS:
+        rate = tuned(records, name, method) if at == "tuned" else PAPER_RATES[name][method]
+        job = one(records, name, method, rate)
+        if records.get(job) is None:
+            continue
+        row = {"method": method, "paper's rate": f"{PAPER_RATES[name][method]:g}", "our rate": f"{rate:g}"}
+        for kind, paper in zip(KINDS, PAPER[name][method], strict=True):
+            row |= beside(" ".join(kind).replace("_", "-"), paper, value(records, job, *kind))
+        if at == "tuned":
+            first, second = value(records, job), value(records, one(records, name, method, rate, seed=2))
+            noise = None if first is None or second is None else abs(first - second)
+            row["train log-loss, seed 1 − seed 2"] = shown(noise)
+        rows.append(row)
+    return table(rows)
 
 
 def doubled(records: Records) -> str:
@@ -365,37 +361,29 @@ def relative(records: Records) -> str:
     return table(rows)
 
 
-def two_sums(name: str) -> Callable[[Records], str]:
+def two_sums(name: str, records: Records) -> str:
     """Figure 2."""
-
-    def made(records: Records) -> str:
-        rows, share = [], SHARES[name]
-        for rate in [1e-4, *rates_of(records)]:
-            ours = [value(records, one(records, name, method, rate, share=share)) for method in ("U-max", "U-max (Raman)")]
-            row = {"rate": f"{rate:g}", "ours: proposed": shown(ours[0]), "ours: Raman": shown(ours[1])}
-            row["Raman / proposed"] = shown(ours[1] / ours[0] if all(ours) else None, 2)
-            for form, title in zip(published.FORMS, ("proposed", "Raman", "Raman, with its two bugs"), strict=True):
-                row[f"published: {title}"] = shown(value(records, as_published(records, name, form, rate, share=share)))
-            for form, title in (("proposed", "proposed"), ("raman", "Raman")):
-                job = as_published(records, name, form, rate, share=share, log_k=True)
-                row[f"u from log K: {title}"] = shown(value(records, job))
-            rows.append(row)
-        return table(rows)
-
-    return made
+    rows, share = [], SHARES[name]
+    for rate in [1e-4, *rates_of(records)]:
+        ours = [value(records, one(records, name, method, rate, share=share)) for method in ("U-max", "U-max (Raman)")]
+        row = {"rate": f"{rate:g}", "ours: proposed": shown(ours[0]), "ours: Raman": shown(ours[1])}
+        row["Raman / proposed"] = shown(ours[1] / ours[0] if all(ours) else None, 2)
+        for form, title in zip(published.FORMS, ("proposed", "Raman", "Raman, with its two bugs"), strict=True):
+            row[f"published: {title}"] = shown(value(records, as_published(records, name, form, rate, share=share)))
+        for form, title in (("proposed", "proposed"), ("raman", "Raman")):
+            job = as_published(records, name, form, rate, share=share, log_k=True)
+            row[f"u from log K: {title}"] = shown(value(records, job))
+        rows.append(row)
+    return table(rows)
 
 
-def sensitivity(name: str) -> Callable[[Records], str]:
+def sensitivity(name: str, records: Records) -> str:
     """Appendix G."""
-
-    def made(records: Records) -> str:
-        return table([
-            {"method": method, **{f"{rate:g}": shown(value(records, one(records, name, method, rate, share=SHARES[name])))
-                                  for rate in rates_of(records)}}
-            for method in SWEPT
-        ])  # fmt: skip
-
-    return made
+    return table([
+        {"method": method, **{f"{rate:g}": shown(value(records, one(records, name, method, rate, share=SHARES[name])))
+                              for rate in rates_of(records)}}
+        for method in SWEPT
+    ])  # fmt: skip
 
 
 def varied(records: Records) -> str:
@@ -445,6 +433,11 @@ def plot_rates(records: Records) -> Any:
     return picture
 
 
+def called(name: str) -> str:
+    """A data set in the names of tables."""
+    return name.partition("-")[0]
+
+
 EXPERIMENT = Experiment(
     name="papers-unbiased-softmax",
     title="Fagan & Iyengar 2018, unbiased scalable softmax optimization",
@@ -454,10 +447,10 @@ EXPERIMENT = Experiment(
     measure=measure,
     tables={
         "data": facts,
-        **{f"{name.partition('-')[0]}-{at}": results(name, at) for name in SETS for at in ("tuned", "paper")},
+        **{f"{called(name)}-{at}": functools.partial(results, name, at) for name in SETS for at in ("tuned", "paper")},
         "doubled": doubled, "relative": relative,
-        **{f"{name.partition('-')[0]}-sums": two_sums(name) for name in SHARES},
-        **{f"{name.partition('-')[0]}-rates": sensitivity(name) for name in SHARES},
+        **{f"{called(name)}-sums": functools.partial(two_sums, name) for name in SHARES},
+        **{f"{called(name)}-rates": functools.partial(sensitivity, name) for name in SHARES},
         "variants": varied,
     },
     plots={"-epochs": plot_epochs, "-rates": plot_rates},

@@ -14,6 +14,10 @@ Job = dict[str, Any]
 Result = dict[str, Any]
 Record = dict[str, Any]
 
+FORMER_NAMES = {  # of settings, in records from before they were renamed
+    "share": "block_size", "query": "scored_fraction", "keep": "candidate_fraction", "tau": "min_coefficient",
+}  # fmt: skip
+
 
 class Records:
     """What was measured: a file of one JSON object a line, which is only ever added to, the moment that a measurement ends.
@@ -23,6 +27,7 @@ class Records:
         {"environment": its id, "job": every setting, "ended": when, "sources": hash of embedx's, "result": what was found}
 
     The files of the papers begin with lines {"key": job, "value": result}, from before environments were recorded.
+    Settings are given by their names of today, whatever they were called when they were recorded.
     Where a job was measured more than once the last time counts, but a failure replaces no result. `mixed` says that records of
     all environments are read; otherwise only those of one, the newest in the file unless another is given.
     """
@@ -36,7 +41,7 @@ class Records:
         for line in lines:
             record = {"job": line["key"], "result": line["value"]} if "key" in line else line
             if "job" in record and (mixed or record["environment"] == self.environment["id"]):
-                self._keep(record)
+                self._keep(by_present_names(record))
         if environment and environment not in self.environments:
             self._append({"environment": environment})
             self.environments.append(environment)
@@ -102,6 +107,19 @@ class Records:
             commands = [each["command"] for each in self.environments if each["id"] == environment["id"]]
             lines += [f"command: `{command}`" for command in dict.fromkeys(commands)]
         return lines
+
+
+def by_present_names(record: Record) -> Record:
+    """The record with every setting, and an option in the name of a contender, called what it is called today."""
+    job, result = ({name: settings_by_present_names(name, value) for name, value in record[part].items()}
+                   for part in ("job", "result"))  # fmt: skip
+    return record | {"job": job, "result": result}
+
+
+def settings_by_present_names(name: str, value: Any) -> Any:
+    if name in ("options", "settings", "defaults"):
+        return {FORMER_NAMES.get(setting, setting): each for setting, each in value.items()}
+    return value.replace("--keep ", "--candidate-fraction ") if name == "contender" else value
 
 
 def has_failed(result: Result) -> bool:

@@ -28,9 +28,9 @@ SETTINGS = {"dim": 100, "window": 5, "sample": 1e-4, "min_count": 5, "negatives"
 DEFAULT = "embedx"  # the contender with all defaults
 CONTENDERS: dict[str, dict[str, Any]] = {  # variants of embedx; the values are options of `embedx train`
     DEFAULT: {},
-    "embedx, 5 negatives shared by a window": {"share": 1, "draws": 5},
-    "embedx, faster and slightly worse": {"share": 16, "draws": 32},
-    "embedx, 5 fresh negatives for each pair": {"share": 0},
+    "embedx, 5 negatives shared by a window": {"block_size": 1, "draws": 5},
+    "embedx, faster and slightly worse": {"block_size": 16, "draws": 32},
+    "embedx, 5 fresh negatives for each pair": {"block_size": 0},
 }
 RUNS = {"embedx, 5 fresh negatives for each pair": 1}  # it is an aside, and slow; the others run with every seed
 GENSIM_FEEDS = ("Text8Corpus", "LineSentence", "corpus_file", "lists in memory")

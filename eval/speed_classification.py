@@ -11,7 +11,8 @@ import gzip
 import hashlib
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from scipy.sparse import csr_matrix, save_npz
 
 from eval.experiment import Experiment, Run, in_process, say
 from eval.page import MEGABYTE, figure, listed, table
+from eval.papers import FILES, QUICK_ROWS, load
 from eval.records import Job, Record, Records, Result
-from eval.under_test import read, read_training, scaled
+from eval.under_test import scaled
 
 # ---- the contenders: options as embedx's settings or the peer's own parameters; what is not given is the tool's default
 
@@ -95,15 +97,7 @@ TOOLS = {  # by contender: the tools, and the package that brings them
     "linearsvc": (("LinearSVC",), "scikit-learn"), "sklearn": (("LogisticRegression",), "scikit-learn"),
 }  # fmt: skip
 MARGIN = 0.005  # how far below another's P@1 and P@5 still counts as as accurate
-QUICK_ROWS = 500
-FILES = {
-    "eurlex": ("eurlex-4.3k/train.txt.gz", "eurlex-4.3k/test.txt.gz"),
-    "bibtex": ("bibtex/train.txt.gz", "bibtex/test.txt.gz"),
-    "mnist": (
-        "mnist/train-images-idx3-ubyte.gz", "mnist/t10k-images-idx3-ubyte.gz",
-        "mnist/train-labels-idx1-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz",
-    ),
-}  # fmt: skip
+DATA = {"eurlex": "eurlex-4.3k", "bibtex": "bibtex", "mnist": "mnist"}  # as `papers` calls it
 
 
 # ---- which jobs, in which order
@@ -175,9 +169,10 @@ def scaling_jobs(turn: int, quick: bool) -> Iterator[Job]:
 def prepare(run: Run) -> dict[str, Any]:
     """Hashes of the unpacked files of each data set."""
     found = {}
-    for name, files in FILES.items():
+    for name, own in DATA.items():
         digest = hashlib.sha256()
-        for file in files:
+        train, train_labels, test, test_labels = FILES[own]
+        for file in filter(None, (train, test, train_labels, test_labels)):
             if not (path := run.data / "xc" / file).is_file():
                 raise SystemExit(f"{path}: no such file")
             digest.update(gzip.decompress(path.read_bytes()))
@@ -191,7 +186,8 @@ def written(run: Run, dataset: str) -> dict[str, str]:
     if dataset != "random" and not target.exists():
         say(f"preparing {dataset}")
         target.mkdir()
-        for half, data in halves(run, dataset.removesuffix("-first")):
+        halves = load(run.data, DATA[dataset.removesuffix("-first")], run.quick)
+        for half, data in zip(("train", "test"), halves, strict=True):
             if dataset == "mnist":
                 np.save(target / f"{half}.X.npy", data.features / np.float32(255))
                 np.save(target / f"{half}.y.npy", data.labels.ids)
@@ -204,15 +200,6 @@ def written(run: Run, dataset: str) -> dict[str, str]:
                 save_npz(target / f"{half}.Y.npz", indicator(data.labels, data.n_labels))
                 write_lines(target / half, features, data.labels, data.n_labels)
     return {"folder": str(target)}
-
-
-def halves(run: Run, name: str) -> Iterator[tuple[str, Any]]:
-    """Training and test data."""
-    train, test, *labels = [str(run.data / "xc" / file) for file in FILES[name]]
-    of_train, of_test = labels or (None, None)
-    training, known = read_training(train, of_train)
-    for half, data in (("train", training), ("test", read(test, of_test, like=known))):
-        yield half, data.rows(np.arange(min(QUICK_ROWS, len(data)))) if run.quick else data
 
 
 def indicator(labels: Any, n_labels: int) -> Any:
@@ -298,83 +285,68 @@ def failed(row: Row) -> dict[str, Any]:
     return {"contender": row.name, "runs": 0, "s training": f"failed: {row.error}"}
 
 
-def several_labels(dataset: str) -> Callable[[Records], str]:
-    def made(records: Records) -> str:
-        return table([
-            failed(row) if row.error is not None else {
-                "contender": row.name, "runs": row.runs, "s reading": f"{row['reading']:.2f}",
-                "s training": f"{row['training']:.2f}", "s predicting": f"{row['prediction']:.2f}",
-                "model, MB": f"{row['size'] / MEGABYTE:,.1f}", **{f"P@{k}": f"{row[f'p@{k}']:.4f}" for k in (1, 3, 5)},
-            }
-            for row in rows_of(records, dataset)
-        ])  # fmt: skip
-
-    return made
+def several_labels(dataset: str, records: Records) -> str:
+    return table([
+        failed(row) if row.error is not None else {
+            "contender": row.name, "runs": row.runs, "s reading": f"{row['reading']:.2f}",
+            "s training": f"{row['training']:.2f}", "s predicting": f"{row['prediction']:.2f}",
+            "model, MB": f"{row['size'] / MEGABYTE:,.1f}", **{f"P@{k}": f"{row[f'p@{k}']:.4f}" for k in (1, 3, 5)},
+        }
+        for row in rows_of(records, dataset)
+    ])  # fmt: skip
 
 
-def settings_of(dataset: str) -> Callable[[Records], str]:
+def settings_of(dataset: str, records: Records) -> str:
     """The settings of each contender, a line each."""
-
-    def made(records: Records) -> str:
-        return listed([
-            f"{row.name}: " + ", ".join(f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.used.items())
-            for row in measured(records, dataset)
-        ])  # fmt: skip
-
-    return made
+    return listed([
+        f"{row.name}: " + ", ".join(f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.used.items())
+        for row in measured(records, dataset)
+    ])  # fmt: skip
 
 
 def as_accurate(row: Row, other: Row) -> bool:
     return all(row[name] >= other[name] - MARGIN for name in ("p@1", "p@5"))
 
 
-def equal_quality(dataset: str) -> Callable[[Records], str]:
+def equal_quality(dataset: str, records: Records) -> str:
     """Each peer beside the fastest embedx that is as accurate."""
-
-    def made(records: Records) -> str:
-        rows = measured(records, dataset)
-        ours, found = [row for row in rows if row.is_ours], []
-        for peer in (row for row in rows if not row.is_ours):
-            own = min((row for row in ours if as_accurate(row, peer)), key=lambda row: row["training"], default=None)
-            row = {"peer": peer.name, "P@1": f"{peer['p@1']:.4f}", "P@5": f"{peer['p@5']:.4f}"}
-            if own is None:
-                best = max(ours, key=lambda row: row["p@5"], default=None)
-                row["embedx"] = "none as accurate" + (f"; {best.name} has {best['p@1']:.4f}, {best['p@5']:.4f}" if best else "")
-            else:
-                kinds = {"training": "training time", "prediction": "prediction time", "size": "model size"}
-                row |= {"embedx": own.name} | {f"× its {said}": times(own[kind], peer[kind]) for kind, said in kinds.items()}
-            found.append(row)
-        return table(found)
-
-    return made
+    rows = measured(records, dataset)
+    ours, found = [row for row in rows if row.is_ours], []
+    for peer in (row for row in rows if not row.is_ours):
+        own = min((row for row in ours if as_accurate(row, peer)), key=lambda row: row["training"], default=None)
+        row = {"peer": peer.name, "P@1": f"{peer['p@1']:.4f}", "P@5": f"{peer['p@5']:.4f}"}
+        if own is None:
+            best = max(ours, key=lambda row: row["p@5"], default=None)
+            row["embedx"] = "none as accurate" + (f"; {best.name} has {best['p@1']:.4f}, {best['p@5']:.4f}" if best else "")
+        else:
+            kinds = {"training": "training time", "prediction": "prediction time", "size": "model size"}
+            row |= {"embedx": own.name} | {f"× its {said}": times(own[kind], peer[kind]) for kind, said in kinds.items()}
+        found.append(row)
+    return table(found)
 
 
 def times(ours: float, theirs: float) -> str:
     return f"{ours / theirs:.2g}" if theirs > 0 else "not comparable"
 
 
-def one_label(dataset: str) -> Callable[[Records], str]:
+def one_label(dataset: str, records: Records) -> str:
     """Each contender, embedx's beside scikit-learn's."""
-
-    def made(records: Records) -> str:
-        rows, found = rows_of(records, dataset), []
-        theirs = next((row for row in rows if row.runs and not row.is_ours), None)
-        for row in rows:
-            if row.error is not None:
-                found.append(failed(row))
-                continue
-            cells = {"contender": row.name, "runs": row.runs, "s training": f"{row['training']:.2f}",
-                     "s predicting": f"{row['prediction']:.2f}"}  # fmt: skip
-            cells["iterations"] = f"{row['iterations']:.0f}" if "iterations" in row.values else ""
-            cells |= {"accuracy": f"{row['accuracy']:.4f}", "log-likelihood": f"{row['log_likelihood']:.4f}"}
-            if row.is_ours and theirs is not None:
-                cells["× scikit-learn's training time"] = times(row["training"], theirs["training"])
-                for name in ("accuracy", "log_likelihood"):
-                    cells[f"{name.replace('_', '-')} minus its"] = f"{row[name] - theirs[name]:+.4f}"
-            found.append(cells)
-        return table(found)
-
-    return made
+    rows, found = rows_of(records, dataset), []
+    theirs = next((row for row in rows if row.runs and not row.is_ours), None)
+    for row in rows:
+        if row.error is not None:
+            found.append(failed(row))
+            continue
+        cells = {"contender": row.name, "runs": row.runs, "s training": f"{row['training']:.2f}",
+                 "s predicting": f"{row['prediction']:.2f}"}  # fmt: skip
+        cells["iterations"] = f"{row['iterations']:.0f}" if "iterations" in row.values else ""
+        cells |= {"accuracy": f"{row['accuracy']:.4f}", "log-likelihood": f"{row['log_likelihood']:.4f}"}
+        if row.is_ours and theirs is not None:
+            cells["× scikit-learn's training time"] = times(row["training"], theirs["training"])
+            for name in ("accuracy", "log_likelihood"):
+                cells[f"{name.replace('_', '-')} minus its"] = f"{row[name] - theirs[name]:+.4f}"
+        found.append(cells)
+    return table(found)
 
 
 # ---- scaling
@@ -480,10 +452,10 @@ EXPERIMENT = Experiment(
     jobs=jobs,
     measure=measure,
     tables={
-        "eurlex": several_labels("eurlex"), "eurlex-settings": settings_of("eurlex"), "eurlex-equal": equal_quality("eurlex"),
-        "mnist": one_label("mnist"), "mnist-settings": settings_of("mnist"),
-        "bibtex-first": one_label("bibtex-first"), "bibtex-first-settings": settings_of("bibtex-first"),
-        "bibtex": several_labels("bibtex"), "bibtex-settings": settings_of("bibtex"), "bibtex-equal": equal_quality("bibtex"),
+        **{name: partial(several_labels, name) for name in ("eurlex", "bibtex")},
+        **{f"{name}-equal": partial(equal_quality, name) for name in ("eurlex", "bibtex")},
+        **{name: partial(one_label, name) for name in ("mnist", "bibtex-first")},
+        **{f"{dataset}-settings": partial(settings_of, dataset) for _, dataset, _ in TABLES},
         "scaling": scaling, "work": work, "growth": growth,
     },
     plots={"-eurlex": plot_eurlex, "-scaling": plot_scaling},

@@ -141,7 +141,7 @@ def test_equal_rows_are_asked_of_those_that_draw(records, tmp_path):
     jobs = {job["objective"]: job["options"] for job in script.jobs(chosen)}
     assert list(jobs) == ["ns", "hs", "ar"]
     assert jobs["hs"] == {"epochs": 1, "threads": 2}
-    assert jobs["ar"] == {"epochs": 1, "threads": 2, "negatives": 5, "share": 8, "draws": 32}
+    assert jobs["ar"] == {"epochs": 1, "threads": 2, "negatives": 5, "block_size": 8, "draws": 32}
 
 
 def test_resuming_measures_what_is_not_on_record_with_these_defaults(two_topics, tmp_path, monkeypatch):

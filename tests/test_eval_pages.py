@@ -304,6 +304,14 @@ def test_the_newest_record_of_a_job_counts_but_no_failure_replaces_a_result(tmp_
     assert made_up(tmp_path / "raw", [({"n": 1}, {"error": 0.25})]).get({"n": 1}) == {"error": 0.25}  # a measure
 
 
+def test_settings_are_read_by_the_names_of_today(tmp_path):
+    old = {"options": {"share": 8}, "defaults": {"query": 0.01, "tau": 1e-3}, "contender": "ldgs --keep 0.1", "share": 0.3}
+    records = made_up(tmp_path / "raw", [(old, {"settings": {"keep": 0.1}, "share": 0.5})])
+    today = {"options": {"block_size": 8}, "defaults": {"scored_fraction": 0.01, "min_coefficient": 1e-3}}
+    today |= {"contender": "ldgs --candidate-fraction 0.1", "share": 0.3}  # the share of the rows keeps its name
+    assert records.get(today) == {"settings": {"candidate_fraction": 0.1}, "share": 0.5}
+
+
 def test_records_of_another_environment_are_mixed_in_only_where_asked_for(tmp_path):
     path = tmp_path / "raw"
     made_up(path, [({"n": 1}, {"value": 1})])

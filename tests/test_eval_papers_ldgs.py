@@ -213,9 +213,9 @@ def test_a_section_from_its_rates_to_its_table(script, tmp_path):
     rates = script.measure.achieved(run.records, {"section": "faces", "contender": "sampled-softmax", "optimizer": "adagrad"})
     assert len(rates) > 2
     assert curve["result"]["options"]["learning_rate"] == script.measure.best_rate(rates)
-    row = rows_of(script.measure.curve_table("faces")(run.records))["sampled-softmax"]
+    row = rows_of(script.measure.curve_table("faces", run.records))["sampled-softmax"]
     assert (row["optimizer"], row["batch"]) == ("adagrad", "10")
-    assert script.measure.curve_table("next-word")(run.records) == "Not measured."
+    assert script.measure.curve_table("next-word", run.records) == "Not measured."
     n = len(run.records.by_job)
     run.measure(resume=True)
     assert len((tmp_path / "raw").read_text().splitlines()) == n + 1
@@ -366,7 +366,7 @@ def test_speeds_are_medians_with_the_best_batch(script, records):
 def test_the_table_of_curves(script, records):
     diverged = curve("margin", 0.5)
     diverged[1]["final"] = None
-    text = script.measure.curve_table("faces")(records(curve("ldgs", 0.8), diverged, curve("mips", 0.4)))
+    text = script.measure.curve_table("faces", records(curve("ldgs", 0.8), diverged, curve("mips", 0.4)))
     rows = {name: list(row.values()) for name, row in rows_of(text).items()}
     assert rows["ldgs"][4:] == ["50", "3.00", "6", "0.8000", "0.760", "0.800", "2"]  # nine tenths of 0.8 after an epoch
     assert rows["mips"][-1] == "–"
@@ -426,7 +426,10 @@ def test_targets_of_words_compare_at_equal_cost(script, records):
     mips = collapsed("mips", [-9, -8.9, -8.8, -8.7, -8.6], 1, 2)
     rows = list(results(script.words.targets(records(exact, ldgs, mips))).values())
     assert rows == ["met: 6.0 times", "**not met**: -9.0000 beside -8.6000 at 9", "met: -8.5000 beside -8.6000 at 4.5"]
-    few, better = collapsed("ldgs --keep 0.1", [-9, -8.5, -8.4], 2, 15), collapsed("mips --keep 0.1", [-9, -8.3], 1, 2)
+    few, better = (
+        collapsed("ldgs --candidate-fraction 0.1", [-9, -8.5, -8.4], 2, 15),
+        collapsed("mips --candidate-fraction 0.1", [-9, -8.3], 1, 2),
+    )
     both = list(results(script.words.targets(records(exact, ldgs, mips, few, better))).values())
     assert both[3:] == [
         "**not met**: 4.0 times", "**not met**: -9.0000 beside -8.3000 at 9", "**not met**: -8.5000 beside -8.3000 at 4.5",

@@ -5,11 +5,11 @@ import json
 
 import numpy as np
 import pytest
-from embedx.classify import ClassifySettings
 from eval_setup import RESULTS, Records, Run, found, made_up, rows_of
 from scipy.sparse import csr_matrix
 
 from embedx import objectives
+from embedx.classification.task import ClassifySettings
 from embedx.labeled.data import Labels
 from embedx.labeled.read import read_training
 from eval import classification_process as process
@@ -145,26 +145,26 @@ def test_the_fastest_embedx_that_is_as_accurate_stands_beside_each_peer(tmp_path
         several("best", "PECOS", 6.0, 0.80, version="1.2"),
     ]
     records = made_up(tmp_path / "raw", runs)
-    rows = rows_of(main.equal_quality("eurlex")(records))
+    rows = rows_of(main.equal_quality("eurlex", records))
     assert rows["tree"]["embedx"] == "embedx good"
     assert [rows["tree"][f"× its {kind}"] for kind in ("training time", "prediction time", "model size")] == ["0.5", "1", "5"]
     assert rows["best"]["embedx"] == "none as accurate; embedx slow has 0.7200, 0.7200"
     assert "omikuji 0.5, PECOS 1.2" in "\n".join(records.circumstances())
-    assert "- tree: C 2.5" in main.settings_of("eurlex")(records)
+    assert "- tree: C 2.5" in main.settings_of("eurlex", records)
 
 
 def test_a_row_is_the_median_of_its_turns(tmp_path):
     runs = [several("embedx", "embedx", seconds, 0.5, turn) for turn, seconds in enumerate((1.0, 2.0, 9.0))]
-    row = rows_of(main.several_labels("eurlex")(made_up(tmp_path / "raw", runs)))["embedx"]
+    row = rows_of(main.several_labels("eurlex", made_up(tmp_path / "raw", runs)))["embedx"]
     assert (row["runs"], row["s training"]) == ("3", "2.00")
 
 
 def test_a_contender_that_failed_is_told(tmp_path):
     job, _ = several("peer", "omikuji", 1.0, 0.5)
     records = made_up(tmp_path / "raw", [(job, {"error": "no | memory"}), several("embedx", "embedx", 1.0, 0.5)])
-    row = rows_of(main.several_labels("eurlex")(records))["peer"]
+    row = rows_of(main.several_labels("eurlex", records))["peer"]
     assert (row["runs"], row["s training"]) == ("0", "failed: no / memory")
-    assert rows_of(main.equal_quality("eurlex")(records)) == {}
+    assert rows_of(main.equal_quality("eurlex", records)) == {}
     assert records.get(job) is None  # so that --resume tries again
 
 
@@ -175,7 +175,7 @@ def test_one_label_stands_beside_scikit_learn(tmp_path):
         return job, {"training": training, "prediction": 1.0, "used": {}, **scores}
 
     runs = [one("ours", "embedx single", 1.0, 0.75), one("theirs", "LogisticRegression", 4.0, 0.5)]
-    rows = rows_of(main.one_label("mnist")(made_up(tmp_path / "raw", runs)))
+    rows = rows_of(main.one_label("mnist", made_up(tmp_path / "raw", runs)))
     assert rows["ours"]["× scikit-learn's training time"] == "0.25"
     assert rows["ours"]["accuracy minus its"] == "+0.2500"
     assert rows["theirs"]["accuracy minus its"] == ""
@@ -189,7 +189,7 @@ def test_scaling_tells_growth_and_the_gain_over_the_exact_softmax(tmp_path):
     assert list(row.values())[1:] == ["100", "1.5", "100,000", "1e+03"]
     assert "6.0 rows, 100 FLOP" in main.work(records)
     assert rows_of(main.scaling(records))["softmax"]["100,000"] == "3000.00"
-    assert main.several_labels("eurlex")(records) == "Not measured."
+    assert main.several_labels("eurlex", records) == "Not measured."
     assert main.plot_eurlex(records) is None
     assert main.plot_scaling(records) is not None
 
