@@ -93,6 +93,13 @@ def test_every_setting_lowers_the_objective(two_topics, options):
     assert ("bias" in found.vectors.arrays) == (options.get("bias") != "none")
 
 
+def test_inputs_that_have_no_gradient_yet_keep_their_rate(two_topics):
+    """With outputs of zero the first step of the inputs leads nowhere, which is no reason for smaller steps."""
+    history = fit(two_topics, warm_start="none", bias="zero", epochs=6).vectors.facts["history"]
+    assert min(each["input_rate"] for each in history) > 0.1
+    assert history[-1]["objective"] < history[0]["objective"] - 0.2
+
+
 def test_a_search_that_finds_all_rows_is_exact(two_topics):
     exact, found = (
         fit(two_topics, epochs=3, warm_start="none", finder=finder).vectors.facts["history"] for finder in (None, BestRows(16))

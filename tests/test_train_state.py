@@ -13,6 +13,7 @@ from embedx.classification import task as classification
 from embedx.labeled.digits import named
 from embedx.objectives import OBJECTIVES
 from embedx.run import trainer
+from embedx.run.progress import Silent
 from embedx.run.state import TrainState
 from embedx.settings import VocabularySettings, settings_of
 from embedx.skipgram import collapsed
@@ -177,3 +178,40 @@ def test_a_state_takes_no_snapshot_of_another_run():
     assert not one.any()
     with pytest.raises(ValueError, match="has a value one already"):
         state.add_array("one", one, "sum")
+
+
+def test_counts_of_pairs_cut_short_within_an_iteration_go_on_from_its_beginning():
+    class Cut(Silent):
+        """Presses Ctrl-C at the third report."""
+
+        interval, reports = 0.01, 0
+
+        def update(self, done, **facts):
+            self.reports += 1
+            if self.reports == 3:
+                raise KeyboardInterrupt
+
+    def run(snapshot=None, progress=None):
+        settings, counting, objective = collapsed.chosen(
+            OBJECTIVES["softmax"], {"dim": 8, "epochs": 4, "threads": 1, "window": 2}
+        )
+        counting = dataclasses.replace(counting, warm_start="none")
+        return collapsed.train(
+            sentences(), objective, settings, counting, vocabulary=VocabularySettings(min_count=1, sample=0),
+            progress=progress, snapshot=snapshot,
+        )  # fmt: skip
+
+    whole = run().vectors
+    cut = run(progress=Cut())
+    assert isinstance(cut.outcome.interrupted_by, KeyboardInterrupt)
+    rest = run(cut.outcome.state.snapshot()).vectors
+    same(rest.arrays, whole.arrays)
+    assert [each["objective"] for each in rest.facts["history"]] == [each["objective"] for each in whole.facts["history"]]
+
+
+def test_a_run_that_ended_early_has_ended():
+    options = {"validation": "0.3", "learning_rate": 1.0, "schedule": "constant", "epochs": 30, "patience": 2}
+    _, there = label_run("softmax", **options)
+    _, again = label_run("softmax", there.state.snapshot(), **options)
+    assert there.epochs < 30
+    assert again.epochs == there.epochs

@@ -151,11 +151,11 @@ class Classification(Strategy):
         state = TrainState()
         for name, table in (("hidden", self.hidden), ("outputs", self.outputs)):
             state.add_array(f"{name}.rows", table.rows, "sum")
-            state.add_array(f"{name}.state", table.state, "sum")
-            state.add_array(f"{name}.decay_clock", table.decay_clock, "max")
-        state.add_array("state", self.local_state, "last")
-        state.add_array("n_updates", self.n_updates, "sum")
-        state.add_array("decay_clock", self.clock, "max")
+            state.add_array(f"{name}.optimizer", table.state, "sum")
+            state.add_array(f"{name}.decay_clock", table.decay_clock, "sum")
+        state.add_array("objective.state", self.local_state, "rows")
+        state.add_array("objective.n_updates", self.n_updates, "sum")
+        state.add_array("decay_clock", self.clock, "sum")
         return state
 
 

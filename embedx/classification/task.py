@@ -98,7 +98,7 @@ class ClassifySettings(TrainingSettings):
     l2: float = param(0.0, "L2 regularisation: l2/2 · |W|² is added to the mean loss; biases are not regularised", at_least=0.0)
     max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0)
     replacement: bool = param(
-        False, "draw noise with replacement; without, `uniform` draws distinct other rows and `unigram` counts each row once"
+        False, "draw noise with replacement; without, `uniform` draws distinct other rows, others count each row once"
     )
     validation: str | None = param(
         None,
@@ -145,7 +145,8 @@ def train(
                 labels, by which noise is drawn and a tree was built, and its optimiser's memory, if it had that optimiser. What
                 an objective keeps by example begins anew, for these are other examples
     dtype       of the parameters that lbfgs finds
-    snapshot    of the `outcome.state` of a run with the same settings on the same data: where training by steps goes on from
+    snapshot    of the `outcome.state` of a run with the same settings on the same data: where training by steps goes on from.
+                With weight decay, take it before this function returns (in `watch`): the decay that is due is applied then
     watch       called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the history
 
     Raises `EmbedxError` for what the user can mend and `DivergedError` when training leaves the finite numbers. Ctrl-C ends the
@@ -156,6 +157,8 @@ def train(
     if needs_dense and settings.sampler is None and settings.optimizer != "lbfgs" and _is_sparse_linear(settings, data):
         progress.note("sparse features cannot be searched by: every label competes; --hidden 100 makes them dense")
     settings = resolved(settings, objective, data)
+    if snapshot is not None and settings.optimizer == "lbfgs":
+        raise ValueError("lbfgs has no state to go on from")
     if weights is not None and settings.optimizer != "lbfgs":
         raise EmbedxError("weights of rows apply with --optimizer lbfgs alone")
     if validation is None and settings.validation is not None:
@@ -235,7 +238,8 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     if is_step and settings.gradient_scale != "mean":
         raise EmbedxError(f"{name} takes a step of its own for each example: --gradient-scale mean")
     if is_step and candidates == "all" and data.n_labels > 1 and objective.negatives < data.n_labels - 1:
-        raise EmbedxError(f"{name} draws its rows: --sampler uniform or unigram")
+        drawn = [each for each in objective.samplers() if samplers.SAMPLERS[each].candidates == "drawn"]
+        raise EmbedxError(f"{name} draws its rows: --sampler {' or '.join(sorted(drawn))}")
     if optimizer == "lbfgs" and objective.uniforms_width:
         raise EmbedxError(
             f"--optimizer lbfgs does not apply to {name}, whose loss is drawn at random at each look; take adagrad"

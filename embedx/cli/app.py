@@ -128,7 +128,7 @@ class Option:
             default = ", ".join(f"{name} {as_typed(value)}" for name, value in self.objectives.items())
         for value in dict.fromkeys(map(as_typed, self.others.values())):
             names = ", ".join(name for name, own in self.others.items() if as_typed(own) == value)
-            default += f"; {value} for {names}"
+            default += ("; " if default else "") + f"{value} for {names}"
         meaning = _meaning(self.field)
         if len(self.meanings) > 1:
             meaning = "; ".join(f"{', '.join(names)}: {own}" for own, names in self.meanings.items())

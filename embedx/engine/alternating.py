@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,8 @@ class Descent(Strategy):
         self.seconds_before = 0.0  # of iterations, in runs that this one goes on from
         self.started: float | None = None  # of time.monotonic(), as if all iterations had been made in one go
         self.watched = 0.0  # seconds that `watch` took
-        self.finished = self.interrupted = False
+        self.before: dict[str, Any] = {}  # what the iteration under way, or the one that was cut short, began with
+        self.finished = self.interrupted = self.was_cut = False
         self.interrupted_by: BaseException | None = None
         self.run_state = TrainState()  # of the run, this descent's included
 
@@ -120,52 +122,72 @@ class Descent(Strategy):
 
     @property
     def is_finished(self) -> bool:
-        return self.finished
+        return self.finished or self.was_cut
 
     def interrupt(self) -> None:
         self.interrupted = True
 
-    def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
+    def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally | None:
         """Iteration epoch + 1: a step of the inputs and one of the outputs. The rates are the sides' own."""
         if self.started is None:
             self.started = time.monotonic() - self.seconds_before
+        self.before = {name: array.copy() for name, array in self._arrays().items()}
         try:
             here = self._start() if self.here is None else self.here
+            self.before |= {name: getattr(*place) for name, place in self._numbers().items()}
             if self.iterations == 0:
                 self.finished = True
                 return Tally()
             before = here.loss
             here = self._step(self.inputs, here, OUTPUTS)
             here = self._step(self.outputs, here, NEITHER if epoch + 1 == self.iterations else INPUTS)
-            self.here = here
             self._tell(epoch + 1, here)
             if not here.loss < before:
                 self.progress.note(f"no step lowers the objective any further after {epoch + 1} iterations")
                 self.finished = True
-        except EndedEarlyError:
-            self.finished = True
-            return Tally()
-        except KeyboardInterrupt as interrupt:  # of `watch` or `progress`
-            self.interrupted_by, self.finished = interrupt, True
-            return Tally()
+        except (EndedEarlyError, KeyboardInterrupt) as reason:  # the latter of `watch` or `progress`
+            self.interrupted_by = reason if isinstance(reason, KeyboardInterrupt) else None
+            self.was_cut = True
+            if len(self.history) < epoch + 2:  # the start's and those of whole iterations
+                return None
+        self.here, self.before = here, {}
         return Tally(here.loss, round(self.n_pairs), 1)
 
     def state(self) -> TrainState:
+        """Where the descent was after the last whole iteration; the tables may be further, if one was cut short."""
         state = TrainState()
-        for name, side in (("inputs", self.inputs), ("outputs", self.outputs)):
-            state.add_array(name, side.table, "sum")
-            state.add_attribute(f"{name}.rate", side, "rate", "last")
-            for part, array in side.state.arrays().items():
-                state.add_array(f"{name}.{part}", array, "sum")
+        for name, array in self._arrays().items():
+            state.add(name, partial(self._array, name), partial(np.copyto, array), "last")
+        for name, place in self._numbers().items():
+            state.add(name, partial(self._number, name), partial(setattr, *place), "last")
 
         def write_history(values: Any) -> None:
             self.history = [Iteration(**each) for each in values]
             self.seconds_before = self.history[-1].seconds if self.history else 0.0
 
         state.add("history", lambda: [dataclasses.asdict(each) for each in self.history], write_history, "last")
-        for name in ("macs", "halves"):
-            state.add_attribute(name, self, name, "max")
+        state.add_attribute("finished", self, "finished", "last")
         return state
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """The arrays that an iteration changes, in place."""
+        arrays = {}
+        for name, side in (("inputs", self.inputs), ("outputs", self.outputs)):
+            arrays[f"{name}.rows"] = side.table
+            arrays |= {f"{name}.{part}": array for part, array in side.state.arrays().items()}
+        return arrays
+
+    def _numbers(self) -> dict[str, tuple[Any, str]]:
+        """The numbers that it changes: whose they are, and their attribute."""
+        rates = {"inputs.rate": (self.inputs, "rate"), "outputs.rate": (self.outputs, "rate")}
+        return {**rates, "macs": (self, "macs"), "halves": (self, "halves")}
+
+    def _array(self, name: str) -> np.ndarray:
+        return np.asarray(self.before.get(name, self._arrays()[name]))
+
+    def _number(self, name: str) -> float:
+        found: float = self.before.get(name, getattr(*self._numbers()[name]))
+        return found
 
     def _start(self) -> Evaluation:
         """The evaluation at the tables as they are, at the start of all iterations or where a run goes on."""
@@ -180,6 +202,8 @@ class Descent(Strategy):
 
     def _step(self, side: Side, here: Evaluation, then: int) -> Evaluation:
         """Move one side downhill; the evaluation there, with the gradient that is wanted `then`."""
+        if not here.gradient[:, : side.columns].any():  # as of the inputs while all outputs are zero
+            return self._evaluate(then)
         direction = side.direction(here.gradient)
         kept = side.table.copy()
 

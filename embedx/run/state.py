@@ -1,7 +1,9 @@
 """The state of a run: everything that it needs to go on from where it is, by name.
 
 A checkpoint, a rollback, an exact resumption and a cluster are all uses of it: what they must know of the tables, of an
-optimiser, of an index or of the trainer is here and nowhere else. A value is a numpy array, or what JSON can hold.
+optimiser, of an index or of the trainer is here. A value is a numpy array, a number, or a list, dict or NamedTuple of these.
+What follows from the settings and the data alone (random numbers, the order of examples, held-out text) is not in it, nor is
+the memory of workers, which nothing outlasts a stretch in. L-BFGS, which scipy runs, has no state that can be taken up again.
 
     state = run.state()
     kept = state.snapshot()           a copy of all values
@@ -10,10 +12,11 @@ optimiser, of an index or of the trainer is here and nowhere else. A value is a 
 
 How the values of several workers that trained apart become one is each value's `merge`:
 
-    "sum"        the value before, plus what each of them added: parameters, squares, tallies, numbers of updates
-    "max"        the largest: clocks, positions
-    "last"       that of any one of them, for it is the same for all, or one is as good as another: local state, best-so-far
-    "rebuild"    not merged but made anew from the merged tables: an index
+    "sum"        the value before, plus what each of them added: parameters, squares, tallies, numbers of updates, decay clocks
+    "max"        the largest: positions
+    "rows"       row by row that of the worker whose `n_updates` of the row grew most: an objective's own state
+    "last"       that of any one of them, for it is the same for all, or one is as good as another: rates, best-so-far
+    "rebuild"    not merged but made anew from the merged tables: an index. It is saved all the same: it lags behind the tables
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +25,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-Merge = Literal["sum", "max", "last", "rebuild"]
+Merge = Literal["sum", "max", "rows", "last", "rebuild"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class TrainState:
         self.add(name, lambda: array, write, merge)
 
     def add_attribute(self, name: str, owner: Any, attribute: str, merge: Merge) -> None:
-        """What an object has under that name: a number, or what else JSON can hold."""
+        """What an object has under that name."""
         self.add(name, lambda: getattr(owner, attribute), lambda value: setattr(owner, attribute, value), merge)
 
     def include(self, other: "TrainState") -> None:
@@ -68,7 +71,9 @@ class TrainState:
         return {name: _copy(value.read()) for name, value in self.values.items()}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Make every value what it was. Raises `ValueError`, and changes nothing, if names or shapes are others."""
+        """Make every value what it was. Raises `ValueError`, and changes nothing, if names are others, or shapes of arrays that
+        are not rebuilt.
+        """
         if snapshot.keys() != self.values.keys():
             raise ValueError(f"the state has other values: {', '.join(sorted(snapshot.keys() ^ self.values.keys()))}")
         for name, value in self.values.items():

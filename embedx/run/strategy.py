@@ -16,7 +16,7 @@ from embedx.run.tally import Tally
 class Strategy(abc.ABC):
     """A way to train stretches of data."""
 
-    workers: Sequence[Any]  # the memory of each thread that trains; their number is that of the threads
+    workers: Sequence[Any]  # the memory of each thread that trains, one for each; nothing in it outlasts a stretch
     n_stretches: int  # in a pass over the data
     reports_itself: bool = False  # tells `progress` how far it is, because a stretch takes long
 
@@ -25,12 +25,14 @@ class Strategy(abc.ABC):
         """Compile the kernels, or load them; called once, before anything is trained."""
 
     @abc.abstractmethod
-    def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
-        """Train on one stretch of pass `epoch`, at this learning rate, with one of `workers`; what was done."""
+    def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally | None:
+        """Train on one stretch of pass `epoch`, at this learning rate, with one of `workers`; what was done, or None if it was
+        cut short by `interrupt` or an end of its own: it is then to be trained anew when the run goes on.
+        """
 
     @abc.abstractmethod
     def state(self) -> TrainState:
-        """Everything that training has changed; to be looked at while no thread trains."""
+        """Everything that training changes, as live values: to be looked at after `compile`, while no thread trains."""
 
     @property
     def is_finished(self) -> bool:

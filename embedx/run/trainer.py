@@ -30,7 +30,8 @@ class Outcome:
     first_loss: float | None  # mean per pair over the first twentieth of the run
     final_loss: float | None  # and over the last
     interrupted_by: BaseException | None = None  # the KeyboardInterrupt that ended it early, if one did
-    state: TrainState = field(default_factory=TrainState)  # with which another run can go on from here
+    # With a snapshot of this another run can go on from here. It is live: to be taken before the tables are changed otherwise.
+    state: TrainState = field(default_factory=TrainState)
 
     def without_state(self) -> "Outcome":
         """The same, to be kept or pickled: the state holds on to all memory of the run, and is of functions."""
@@ -113,7 +114,7 @@ def run(
     state = work.state()
     state.include(strategy.state())
     state.include(beside or TrainState())
-    if snapshot is not None:
+    if snapshot:
         state.restore(snapshot)
     reports = _Reports(work, progress)
     interrupted_by: BaseException | None = None
@@ -133,7 +134,7 @@ def run(
                 reports.tell()
             work.pause()
             if after_epoch is not None and work.error is None:
-                work.stop = after_epoch(work.epoch, work.tally.since(work.before_epoch), work.seconds) or work.stop
+                work.ended = after_epoch(work.epoch, work.tally.since(work.before_epoch), work.seconds)
                 work.epoch, work.before_epoch = work.epoch + 1, work.tally  # told now, and not if it was interrupted
     except KeyboardInterrupt as interrupt:
         interrupted_by = interrupt
@@ -172,6 +173,7 @@ class _Work:
     seconds_before: float = 0.0  # of training, until the last pause
     resumed: float | None = None  # when the threads were let go; None while they pause
     stop: bool = False
+    ended: bool = False  # by after_epoch, before the schedule's end
     next_step: int = 0
     pause_at: int = 0
     steps_done: int = 0
@@ -194,6 +196,7 @@ class _Work:
         state.add_attribute("trainer.steps_done", self, "steps_done", "sum")
         state.add_attribute("trainer.seconds", self, "seconds_before", "max")
         state.add_attribute("trainer.epoch", self, "epoch", "max")
+        state.add_attribute("trainer.ended", self, "ended", "last")
         for name in ("tally", "before_epoch"):
             state.add(f"trainer.{name}", *_of_tally(self, name), "sum")
 
@@ -204,7 +207,7 @@ class _Work:
         return state
 
     def is_over(self) -> bool:
-        if self.strategy.is_finished:
+        if self.strategy.is_finished or self.ended:
             return True
         return self.stop or self.error is not None or self.schedule.share_done(self.next_step, self.seconds) >= 1.0
 
@@ -227,6 +230,10 @@ class _Work:
                 number, share, rate = step
                 epoch, stretch = divmod(number, self.schedule.n_stretches)
                 done = self.strategy.train(worker, epoch, stretch, rate)
+                if done is None:
+                    with self.lock:
+                        self.next_step = min(self.next_step, number)
+                    break
                 if not math.isfinite(done.loss):
                     seen = f"{self.tally.words + done.words:,} {self.schedule.unit}"
                     raise DivergedError(

@@ -94,9 +94,9 @@ class AliasSampler(Sampler, abc.ABC):
 
     @abc.abstractmethod
     def probabilities(self, counts: np.ndarray) -> np.ndarray:
-        """q, float64 (n_classes,), for classes that occur `counts` times, int64 (n_classes,); need not sum to one."""
+        """float64 (n_classes,), proportional to q, for classes that occur `counts` times, int64 (n_classes,)."""
 
-    def prepare(self, counts: np.ndarray, *, paths: Paths | None = None, features: Any = None, labels: Any = None) -> None:
+    def prepare(self, counts: np.ndarray, *, paths: Paths | None = None) -> None:
         super().prepare(counts, paths=paths)
         weights = np.asarray(self.probabilities(counts), dtype=np.float64)
         self._noise = weights / weights.sum()

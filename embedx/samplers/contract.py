@@ -15,7 +15,8 @@ them by indirect calls, a block or an example at a time:
 
     data       `SamplerData`, the sampler's own arrays
     key        int64  what the draws may depend on: an example's number (classification) or an input word (skip-gram); -1 for
-               draws that several inputs share. Only a `conditional` sampler looks at it, and is never asked for shared draws
+               draws that several inputs share. Only a `conditional` sampler looks at it; skip-gram then draws for each input by
+               itself. (None is conditional yet: predictions know one log q for all inputs.)
     stream     uint64  the stream of random numbers; draw d is made with number first + d of it (`kernels.random`), by place
     n          how many rows to draw; fewer are drawn if there are no more rows
     n_excluded  rows in workspace.excluded[:n_excluded] are the example's positives; a sampler without replacement does not draw
@@ -124,15 +125,18 @@ class Sampler:
     needs_dense_inputs: ClassVar[bool] = False  # requires dense features or a hidden layer
 
     def __init__(self, settings: Any, *, replacement: bool = True) -> None:
-        """`settings` are of the class's own `Settings`; without `replacement` no row counts twice among the draws."""
+        """`settings` are of the class's own `Settings`.
+
+        Without `replacement` no row counts twice among the draws: either they are distinct and avoid the positives, as uniform
+        ones, or they may repeat and `counts_repeats` is False, as of any other fixed distribution.
+        """
         self.settings, self.replacement = settings, replacement
 
-    def prepare(self, counts: np.ndarray, *, paths: Paths | None = None, features: Any = None, labels: Any = None) -> None:
-        """Fit what depends on the data: before training, on loading, and again when the model has moved on.
+    def prepare(self, counts: np.ndarray, *, paths: Paths | None = None) -> None:
+        """Fit what depends on the data, before training and on loading.
 
         counts    int64 (n_classes,)  how often each class occurs as a positive
         paths     the objective's tree, if it has one
-        features  (keys, any)  what draws may depend on, a row for each key, and `labels` the positives there; None on loading
         """
         self.counts, self.paths = counts, paths
 

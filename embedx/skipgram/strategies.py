@@ -39,9 +39,9 @@ def state_of(tables: engine.SkipGramTables) -> TrainState:
     state = TrainState()
     for name, table in (("inputs", tables.inputs), ("outputs", tables.outputs)):
         state.add_array(f"{name}.rows", table.rows, "sum")
-        state.add_array(f"{name}.state", table.state, "sum")
-    state.add_array("state", tables.state, "last")
-    state.add_array("n_updates", tables.n_updates, "sum")
+        state.add_array(f"{name}.optimizer", table.state, "sum")
+    state.add_array("objective.state", tables.state, "rows")
+    state.add_array("objective.n_updates", tables.n_updates, "sum")
     return state
 
 
