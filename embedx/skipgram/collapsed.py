@@ -105,6 +105,7 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     if search is not None and search.message_iterations > 0:
         raise EmbedxError("--collapsed takes exact scores of the rows found; leave out --no-rescore")
     settings = SkipGramSettings.from_options({**DEFAULTS, **options, "sampler": objective.samplers()[0]})
+    optimizers.find(settings.optimizer, COLLAPSED)
     return settings, CollapsedSettings.from_options(options), made
 
 

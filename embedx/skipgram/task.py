@@ -164,7 +164,8 @@ def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings
     check_sampler(sampler, objective.name, objective.samplers())
     if objective.kind == "proximal" and settings.optimizer != "sgd":
         raise EmbedxError(f"--optimizer {settings.optimizer} does not apply to --objective {objective.name}, which has its own")
-    rate = settings.learning_rate or optimizers.find(settings.optimizer, WORDS).rates[WORDS]
+    optimizer = optimizers.find(settings.optimizer, WORDS)
+    rate = settings.learning_rate or optimizer.rates[WORDS]
     return dataclasses.replace(settings, sampler=sampler, learning_rate=rate)
 
 
