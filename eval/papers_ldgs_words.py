@@ -116,7 +116,9 @@ def at_cost(points: list[dict[str, float]], cost: str, most: float) -> float | N
 
 
 def runs_of(records: Records) -> dict[str, tuple[Job, Result]]:
-    return {each["job"]["contender"]: (each["job"], each["result"]) for each in records.find(section="words")}
+    """By contender, those that came to a first iteration in time."""
+    found = [each for each in records.find(section="words") if each["result"]["points"]]
+    return {each["job"]["contender"]: (each["job"], each["result"]) for each in found}
 
 
 def runs(records: Records) -> str:

@@ -102,7 +102,8 @@ class Records:
                 f"sources of embedx: {', '.join(sorted({record['sources'] for record in own}))}",
             ]
             told = environment.get("corpus", environment.get("data", {}))
-            lines += ["data: " + ", ".join(f"{name} {shown_fact(fact)}" for name, fact in told.items() if name != "quick")]
+            if facts := [f"{name} {shown_fact(fact)}" for name, fact in told.items() if name != "quick"]:
+                lines.append("data: " + ", ".join(facts))
             commands = [each["command"] for each in self.environments if each["id"] == environment["id"]]
             lines += [f"command: `{command}`" for command in dict.fromkeys(commands)]
         return lines

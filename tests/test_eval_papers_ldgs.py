@@ -438,6 +438,9 @@ def test_targets_of_words_compare_at_equal_cost(script, records):
     text = script.words.runs(records(exact, ldgs, mips))
     assert "| `ldgs` --collapsed | 20,000 | 2 | 5 | 2 | 10 | -8.4000 ± 0.0100 | 0.500 |" in text
     assert script.words.plot(records(exact, ldgs, mips)) is not None
+    late = collapsed("ldgs", [], 2, 10)  # no iteration ended in time
+    assert list(script.words.runs_of(records(exact, late))) == ["softmax"]
+    assert script.words.targets(records(exact, late, mips)) == "Not measured."
 
 
 def test_words_are_measured_as_they_are_trained(script, tmp_path):
