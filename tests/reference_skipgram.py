@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import reference
 
-from embedx.engine.blocks import PAIRS, SETS, SUMS
+from embedx.engine.blocks import INPUT_SETS, INPUT_SUMS, PAIRS
 from embedx.kernels.batch import Batch
 from embedx.samplers.alias import draw
 
@@ -31,14 +31,14 @@ class Block(NamedTuple):
 
 
 def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hits):
-    """An input that met each centre `met` times; `noise` tells how often each word was drawn, of which SETS draw no centre."""
+    """An input that met each centre `met` times; `noise` tells how often each word was drawn, of which INPUT_SETS draw no centre."""
     words = [*centres, *noise]
     everything, drawn = list(range(len(words))), [noise[word] for word in noise]
     label, log_counts = [met[y] for y in centres] + [0] * len(noise), [log_expected[word] for word in words]
-    if form == SUMS:
+    if form == INPUT_SUMS:
         n_pairs = sum(met.values())
         return [Line(everything, label, [0] * len(centres) + [n_pairs * count for count in drawn], log_counts)]
-    if form == SETS:
+    if form == INPUT_SETS:
         certain = [0 if met[y] else 1 for y in centres]
         return [Line(everything, label, certain + drawn, [0] * len(centres) + log_counts[len(centres) :])]
     lines = []
@@ -55,7 +55,7 @@ def lines_of_all(met, n_rows, form, keeps_accidental_hits):
     """The same where all rows compete."""
     n_pairs = sum(met.values())
     told = [{y: n} for y, n in met.items()] if form == PAIRS else [met]
-    rivals = n_pairs if form == SUMS else 1
+    rivals = n_pairs if form == INPUT_SUMS else 1
     return [
         Line(
             list(range(n_rows)),
@@ -95,7 +95,7 @@ def blocks_of(setup, start, stop):
     for number, (together, words) in enumerate(groups_of(pairs, kept, start, stop, plan.block_size)):
         centres = list(dict.fromkeys(words))
         drawn = [int(draw(setup.alias, setup.noise_key, np.uint64(plan.n_draws * number + i))) for i in range(plan.n_draws)]
-        noise = Counter(word for word in drawn if plan.form != SETS or word not in centres)
+        noise = Counter(word for word in drawn if plan.form != INPUT_SETS or word not in centres)
         if setup.sampler == "path":
             rows = [int(k) for y in centres for k in paths.nodes[paths.offsets[y] : paths.offsets[y + 1]]]
             rows = list(dict.fromkeys(rows))

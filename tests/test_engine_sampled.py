@@ -15,7 +15,7 @@ from embedx.kernels.random import stream_key
 from embedx.optimizers.contract import new_table
 from embedx.optimizers.decay import decay_all
 from embedx.run.progress import Silent
-from embedx.samplers.contract import SLOTS, Paths
+from embedx.samplers.contract import FILTER_SIZE, Paths
 from embedx.samplers.path import Path
 from embedx.samplers.uniform import Uniform
 from embedx.settings import Settings
@@ -313,7 +313,7 @@ def test_distinct_draws_that_keep_accidental_hits_are_uniform_over_all_rows(posi
 
 
 def test_many_distinct_draws_among_more_rows_than_slots_are_distinct_and_uniform():
-    _, sample_count = draws([600], 2 * SLOTS + 76, 200, DISTINCT)
+    _, sample_count = draws([600], 2 * FILTER_SIZE + 76, 200, DISTINCT)
     assert not sample_count[:, 600].any()
     assert (sample_count.sum(axis=1) == 200).all()
     assert stats.chisquare(np.delete(sample_count.sum(axis=0), 600)).pvalue > 1e-3
@@ -361,11 +361,11 @@ def test_collapsed_draws_appear_as_often_as_the_log_expected_count_says(n_draws)
 
 
 def test_rows_that_share_a_slot_of_the_memory_of_draws_are_told_apart():
-    n_classes = 4 * SLOTS
+    n_classes = 4 * FILTER_SIZE
     noise = np.zeros(n_classes)
-    noise[[3, 3 + SLOTS, 3 + 2 * SLOTS, 9]] = 1
+    noise[[3, 3 + FILTER_SIZE, 3 + 2 * FILTER_SIZE, 9]] = 1
     how = {"positives": "summed", "keeps_accidental_hits": True, "noise": noise + 1e-12}
-    run, sample_count = draws([3, 3 + SLOTS], n_classes, 6, REPLACED, **how)
+    run, sample_count = draws([3, 3 + FILTER_SIZE], n_classes, 6, REPLACED, **how)
     assert (sample_count.sum(axis=1) == 12).all()
     assert stats.chisquare(sample_count[:, noise > 0].sum(axis=0) / 2).pvalue > 1e-3
     assert (run.workspace.n_candidates <= 5).all()

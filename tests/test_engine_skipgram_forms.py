@@ -6,7 +6,7 @@ from reference import NAIVE_OPTIMIZERS
 from reference_skipgram import Naive, blocks_of
 from skipgram_setup import Setup
 
-from embedx.engine.blocks import PAIRS, SETS, SUMS
+from embedx.engine.blocks import INPUT_SETS, INPUT_SUMS, PAIRS
 from embedx.objectives import OBJECTIVES
 
 
@@ -47,7 +47,7 @@ BLOCK_SIZES = pytest.mark.parametrize("block_size", [0, 1, 4, 5, 17, 64])
 @pytest.mark.parametrize("name", ["ns", "nce"])
 def test_sums_count_every_draw_for_every_pair(name, block_size):
     setup = Setup(make(name, negatives=4), block_size=block_size, draws=max(4, 2 * block_size))
-    assert setup.plan.form == SUMS
+    assert setup.plan.form == INPUT_SUMS
     assert_trains_as_the_reference(setup)
 
 
@@ -65,7 +65,7 @@ def test_sums_count_every_draw_for_every_pair(name, block_size):
 )
 def test_sets_count_a_draw_once_and_are_certain_of_the_other_centres(name, settings, block_size):
     setup = Setup(make(name, **settings), block_size=block_size, draws=max(4, block_size))
-    assert setup.plan.form == SETS
+    assert setup.plan.form == INPUT_SETS
     assert_trains_as_the_reference(setup, lr=0.005)
 
 
@@ -96,7 +96,15 @@ def test_the_turns_of_all_paths_to_the_centres_of_a_block_add_up(n_words, block_
 @pytest.mark.parametrize("block_size", [0, 5, 64])
 @pytest.mark.parametrize(
     ("name", "form"),
-    [("softmax", SETS), ("ar", SETS), ("implicit", SETS), ("ns", SUMS), ("nce", SUMS), ("ova", PAIRS), ("ove", PAIRS)],
+    [
+        ("softmax", INPUT_SETS),
+        ("ar", INPUT_SETS),
+        ("implicit", INPUT_SETS),
+        ("ns", INPUT_SUMS),
+        ("nce", INPUT_SUMS),
+        ("ova", PAIRS),
+        ("ove", PAIRS),
+    ],
 )
 @pytest.mark.parametrize("n_words", [12, 71, 130])
 def test_all_rows_compete_however_many_there_are(name, form, n_words, block_size):

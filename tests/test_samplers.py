@@ -26,17 +26,17 @@ def prepared(name, *, replacement=True, counts=COUNTS, **options):
 def draw(sampler, n, *, stream=STREAM, first=0, avoided=(), key=-1):
     """The rows that were drawn."""
     workspace = new_sample_workspace(n, len(avoided))
-    workspace.avoided[:] = avoided
+    workspace.excluded[:] = avoided
     n_drawn = sampler.sample(sampler.data(n), key, np.uint64(stream), np.uint64(first), n, len(avoided), workspace)
-    assert (workspace.slots == -1).all(), "slots are left as they were"
+    assert (workspace.seen == -1).all(), "slots are left as they were"
     return workspace.rows[:n_drawn].copy()
 
 
-def log_expected(sampler, n, rows, *, n_drawn=None, n_avoided=0, key=-1):
+def log_expected(sampler, n, rows, *, n_drawn=None, n_excluded=0, key=-1):
     rows = np.asarray(rows, dtype=np.int32)
     out = np.full(len(rows), np.nan, dtype=np.float32)
     n_drawn = n if n_drawn is None else n_drawn
-    sampler.log_expected_count(sampler.data(n), key, n_drawn, n_avoided, rows, len(rows), out)
+    sampler.log_expected_count(sampler.data(n), key, n_drawn, n_excluded, rows, len(rows), out)
     return out
 
 
@@ -140,14 +140,14 @@ def test_distinct_draws_are_distinct_and_avoid_the_positives():
         rows = draw(sampler, 5, stream=stream, avoided=(6, 2))
         assert len(set(rows)) == 5
         assert not set(rows) & {2, 6}
-    np.testing.assert_allclose(np.exp(log_expected(sampler, 5, [0, 2], n_avoided=2)), 5 / 6, rtol=1e-6)
+    np.testing.assert_allclose(np.exp(log_expected(sampler, 5, [0, 2], n_excluded=2)), 5 / 6, rtol=1e-6)
 
 
 def test_distinct_draws_end_when_there_are_no_more_rows():
     sampler = prepared("uniform", replacement=False)
     assert sorted(draw(sampler, 20, avoided=(1,))) == [0, 2, 3, 4, 5, 6, 7]
     assert len(draw(sampler, 3, avoided=range(8))) == 0
-    np.testing.assert_array_equal(log_expected(sampler, 3, [0], n_drawn=0, n_avoided=8), 0)
+    np.testing.assert_array_equal(log_expected(sampler, 3, [0], n_drawn=0, n_excluded=8), 0)
 
 
 def test_every_set_of_distinct_rows_is_as_likely():
