@@ -31,7 +31,7 @@ class Block(NamedTuple):
 
 
 def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hits):
-    """An input that met each centre `met` times; `noise` is how often each word was drawn, of which INPUT_SETS draw no centre."""
+    """An input that met each centre `met` times; `noise` is how often each word was drawn; INPUT_SETS draw no centre."""
     words = [*centres, *noise]
     everything, drawn = list(range(len(words))), [noise[word] for word in noise]
     label, log_counts = [met[y] for y in centres] + [0] * len(noise), [log_expected[word] for word in words]

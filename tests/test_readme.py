@@ -18,6 +18,8 @@ from typer.main import get_command
 import embedx
 from embedx.cli.app import application
 from embedx.objectives import OBJECTIVES, markdown_table
+from embedx.optimizers import OPTIMIZERS
+from embedx.optimizers.contract import WORDS
 from embedx.skipgram import task as skipgram
 
 ROOT = Path(__file__).parent.parent
@@ -151,7 +153,7 @@ def test_the_worked_example_of_an_objective_is_one_file_and_one_line(extended, t
 def test_the_worked_example_of_a_sampler_is_one_file_and_one_line(extended, two_topics):
     for command in ("train", "classify"):
         told = " ".join(extended("embedx", command, "--help").split())
-        assert "`log-uniform` drawn by the rank of their count" in told
+        assert "`log-uniform` draws by the rank of the count" in told
     trained = assert_learns_words(extended, two_topics, "of-ranks", "--objective", "ove", "--sampler", "log-uniform")
     assert trained["settings"]["sampler"] == "log-uniform"
     options = ["--sampler", "log-uniform", "--json"]
@@ -181,8 +183,8 @@ def test_defaults_named_in_the_readme_are_the_defaults():
     defaults = {name: skipgram.chosen(objective, {})[0] for name, objective in OBJECTIVES.items()}
     first, *others = sorted({each.block_size for each in defaults.values()})
     assert f"`--block-size` {first} (or {', '.join(map(str, others))}) " in README
-    *rates, last = sorted({each.learning_rate for each in defaults.values() if each.optimizer == "adagrad"})
+    *rates, last = sorted({each.learning_rate for each in defaults.values() if each.optimizer == "rowwise-adagrad"})
     own = next(each.learning_rate for each in defaults.values() if each.optimizer == "sgd")
     row = next(line for line in README.splitlines() if line.startswith("| `--learning-rate` |"))
     assert row.startswith(f"| `--learning-rate` | {', '.join(map(str, rates))} or {last}, as it suits the objective:")
-    assert f"{skipgram.RATES['sgd']} for `sgd`, {own} for implicit" in row
+    assert f"{OPTIMIZERS['sgd'].rates[WORDS]} for `sgd`, {own} for implicit" in row

@@ -1,4 +1,4 @@
-"""The registry of optimisers: one line each. `contract` says what an optimiser is, its own file what it computes."""
+"""What a row of parameters does with its gradient. The registry of optimisers, one line each; `contract` says what one is."""
 
 import importlib
 
