@@ -19,6 +19,8 @@ from embedx.errors import DivergedError, EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
+from embedx.optimizers import OPTIMIZERS, keeping
+from embedx.optimizers.contract import LABELS
 from embedx.run.progress import Silent
 
 
@@ -95,7 +97,7 @@ def test_every_objective_learns_with_every_sampler(objective, kind):
         assert not facts["interrupted"]
 
 
-RATES = {"sgd": 0.5, "adagrad": 0.1, "mixture": 0.5}
+RATES = {"sgd": 0.5, "adagrad": 0.1, "mixture": 0.5, "rowwise-adagrad": 0.3}
 REPRESENTATIVES = {
     "drawn": of(lambda o: o.positives == "single" and "unigram" in o.samplers() and o.kind == "gradient"),
     "path": of(lambda o: "path" in o.candidates),
@@ -104,12 +106,24 @@ REPRESENTATIVES = {
 }
 
 
+def test_every_optimiser_for_minibatches_has_a_rate_here():
+    assert set(RATES) == {each.name for keeps in ("nothing", "number", "row") for each in keeping(keeps)}
+
+
 @pytest.mark.parametrize("optimizer", RATES)
 @pytest.mark.parametrize("kind", WAYS)
 @pytest.mark.parametrize("objective", REPRESENTATIVES.values(), ids=list(REPRESENTATIVES))
 def test_every_optimiser_learns_in_every_way(objective, kind, optimizer):
     trained = run(objective, kind, optimizer=optimizer, learning_rate=RATES[optimizer], batch_size=4, epochs=3)
     assert precision(trained, kind) > 0.45
+
+
+@pytest.mark.parametrize("objective", REPRESENTATIVES.values(), ids=list(REPRESENTATIVES))
+def test_rowwise_adagrad_learns_digits_at_its_own_rate(objective):
+    trained = run(objective, "dense", optimizer="rowwise-adagrad", batch_size=10, epochs=10)
+    assert trained.classifier.settings["learning_rate"] == OPTIMIZERS["rowwise-adagrad"].rates[LABELS]
+    assert precision(trained, "dense") > 0.8
+    assert trained.outcome.final_loss < trained.outcome.first_loss
 
 
 @EACH

@@ -222,6 +222,15 @@ def test_a_budget_too_small_for_anything_is_told(home, two_topics):
         ),
         (["--collapsed", "--objective", "ldgs", "--no-rescore"], "leave out --no-rescore"),
         (["--count-passes", "3"], "--count-passes applies only with --collapsed"),
+        (["--optimizer", "rowwise-adagrad-momentum"], "is for `embedx train --collapsed`; `embedx train` takes adagrad"),
+        (
+            ["--optimizer", "rowwise-adagrad-momentum", "--learning-rate", "1"],
+            "is for `embedx train --collapsed`; `embedx train` takes adagrad",
+        ),
+        (
+            ["--collapsed", "--objective", "softmax", "--optimizer", "adagrad"],
+            "`embedx train --collapsed` takes sgd, rowwise-adagrad-momentum",
+        ),
     ],
 )
 def test_what_does_not_apply_is_told_by_name(home, two_topics, options, message):

@@ -152,10 +152,10 @@ def tables_of(name, n_words, **settings):
 
 
 def test_tables_that_do_not_fit_are_refused_with_advice(monkeypatch):
-    def no_memory(rows, dim):
+    def no_memory(rows, dim, optimizer):
         raise MemoryError
 
-    monkeypatch.setattr(skipgram, "aligned_zeros", no_memory)
+    monkeypatch.setattr(skipgram, "new_table", no_memory)
     with pytest.raises(EmbedxError, match=r"two tables of 10 words × 4 numbers need 0.0 GB, .*lower --dim or --max-vocab"):
         tables_of("ns", 10, dim=4)
 
@@ -163,8 +163,8 @@ def test_tables_that_do_not_fit_are_refused_with_advice(monkeypatch):
 def test_initial_vectors_never_repeat():
     """word2vec.c's generator repeats rows every 512 words at dimension 128."""
     tables = tables_of("ns", 70_000, dim=16)
-    assert len(np.unique(tables.inputs[:, :16], axis=0)) == 70_000
-    assert 0.49 / 16 < np.abs(tables.inputs[:, :16]).max() <= 0.5 / 16  # one past them is the biases' own column
+    assert len(np.unique(tables.inputs.rows[:, :16], axis=0)) == 70_000
+    assert 0.49 / 16 < np.abs(tables.inputs.rows[:, :16]).max() <= 0.5 / 16  # one past them is the biases' own column
 
 
 def test_progress_on_a_log_is_lines_and_json(two_topics, tmp_path):

@@ -1,4 +1,4 @@
-"""Word vectors by every objective, with biases, by adagrad, and with a part of the text held out."""
+"""Word vectors by every objective, with biases, by every optimiser, and with a part of the text held out."""
 
 import dataclasses
 import io
@@ -9,6 +9,8 @@ import pytest
 import embedx
 from embedx.errors import DivergedError, EmbedxError
 from embedx.objectives import OBJECTIVES
+from embedx.optimizers import OPTIMIZERS, taken_by
+from embedx.optimizers.contract import WORDS
 from embedx.run.progress import Reporter
 from embedx.skipgram import task as skipgram
 from embedx.text.heldout import CHUNK, hold_out
@@ -75,8 +77,23 @@ def test_what_is_typed_goes_before_what_suits_an_objective():
 
 def test_a_rate_that_suits_one_optimizer_is_not_used_with_another(two_topics):
     assert fit(two_topics, "hs", epochs=1).model.settings["learning_rate"] == OBJECTIVES["hs"].word_defaults["learning_rate"]
-    assert fit(two_topics, "hs", epochs=1, optimizer="sgd").model.settings["learning_rate"] == skipgram.RATES["sgd"]
+    sgd = OPTIMIZERS["sgd"].rates[WORDS]
+    assert fit(two_topics, "hs", epochs=1, optimizer="sgd").model.settings["learning_rate"] == sgd
     assert fit(two_topics, "hs", epochs=1, optimizer="sgd", learning_rate=0.1).model.settings["learning_rate"] == 0.1
+
+
+@pytest.mark.parametrize("optimizer", taken_by(WORDS))
+def test_every_optimizer_learns_the_topics_at_its_own_rate(two_topics, optimizer):
+    fitted = fit(two_topics, "ns", optimizer=optimizer, epochs=20)
+    assert_knows_the_topics(fitted.model)
+    assert fitted.outcome.final_loss < fitted.outcome.first_loss
+
+
+@pytest.mark.parametrize("options", [{}, {"learning_rate": 0.1}])
+@pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS.keys() - set(taken_by(WORDS))))
+def test_an_optimizer_for_full_gradients_is_refused(two_topics, optimizer, options):
+    with pytest.raises(EmbedxError, match=f"--optimizer {optimizer}[: ]"):
+        fit(two_topics, "ns", optimizer=optimizer, **options)
 
 
 def test_implicit_has_a_step_of_its_own(two_topics):

@@ -108,7 +108,14 @@ def test_classifiers_go_on_from_a_snapshot(name, stop_after):
     same(label_run(name, snapshot)[0], whole)
 
 
-@pytest.mark.parametrize("options", [{"optimizer": "mixture", "l2": 1e-3}, {"optimizer": "sgd", "max_norm": 1.0, "l2": 1e-3}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"optimizer": "mixture", "l2": 1e-3},
+        {"optimizer": "rowwise-adagrad", "l2": 1e-3},
+        {"optimizer": "sgd", "max_norm": 1.0, "l2": 1e-3},
+    ],
+)
 def test_weight_decay_goes_on_where_it_was(options, stop_after):
     whole, _ = label_run("ove", **options)
     stop_after(2)
