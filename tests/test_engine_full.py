@@ -38,7 +38,7 @@ class FullSteps:
         n_features = FEATURES if problem.is_sparse else 0
         self.steps = full.FullSteps(
             self.objective.coefficients, self.layer, problem.examples, problem.optimizer, n_rows=problem.n_rows,
-            has_bias=problem.has_bias, pairs=positives == "single", sums=positives == "summed",
+            has_bias=problem.has_bias, positives=positives,
             keeps_accidental_hits=keeps_accidental_hits, one_label=one_label, uniforms_width=0,
             uses_score_gain=uses_score_gain, sparse_gradient=sparse_gradient, constants=constants,
             features=new_feature_workspace(problem.examples, n_features, batch, problem.dim), threads=threads,

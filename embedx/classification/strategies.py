@@ -308,8 +308,8 @@ class Full(Classification):
         self.steps = full.FullSteps(
             objective.coefficients, full.Layer(self.hidden, self.outputs, self.local_state, self.n_updates),
             self.examples, self.optimizer,
-            n_rows=self.n_rows, has_bias=self.has_bias, pairs=objective.positives == "single",
-            sums=objective.positives == "summed", keeps_accidental_hits=objective.keeps_accidental_hits,
+            n_rows=self.n_rows, has_bias=self.has_bias, positives=objective.positives,
+            keeps_accidental_hits=objective.keeps_accidental_hits,
             one_label=settings.labels == "one", uniforms_width=objective.uniforms_width,
             uses_score_gain=objective.uses_score_gain, sparse_gradient=objective.sparse_gradient,
             constants=objective.constants(self.n_rows, self.n_rows),

@@ -72,9 +72,7 @@ class ClassifySettings(TrainingSettings):
         choices=("zero", "frequency", "none"),
     )
     epochs: int = param(10, "passes over the training data; for lbfgs see --max-iterations", at_least=1)
-    batch_size: int | None = param(
-        None, "examples in a step, or `all`; by default 100, and 1 for implicit", at_least=0, parse=whole_or_all
-    )
+    batch_size: int | None = param(None, "examples in a step, or `all`; by default 100", at_least=0, parse=whole_or_all)
     optimizer: str | None = param(
         None,
         f"optimiser, by default adagrad: {optimizers.meanings(LABELS)}",
@@ -227,10 +225,11 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     sampler = settings.sampler or _default_sampler(settings, objective, data)
     candidates = samplers.SAMPLERS[sampler].candidates
     is_step = objective.kind == "proximal"
-    optimizer = settings.optimizer or ("sgd" if is_step else str(objective.label_defaults.get("optimizer", "adagrad")))
-    batch = settings.batch_size if settings.batch_size is not None else 1 if is_step else 100
+    suits = objective.label_defaults
+    optimizer = settings.optimizer or str(suits.get("optimizer", "adagrad"))
+    batch = settings.batch_size if settings.batch_size is not None else int(suits.get("batch_size", 100))
     found = optimizers.find(optimizer, LABELS)
-    rate = settings.learning_rate or objective.label_defaults.get("learning_rate") or found.rates.get(LABELS)
+    rate = settings.learning_rate or suits.get("learning_rate") or found.rates.get(LABELS)
     name = f"--objective {objective.name}"
     check_sampler(sampler, objective.name, objective.samplers())
     if is_step and (optimizer != "sgd" or batch != 1):

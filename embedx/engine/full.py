@@ -197,8 +197,7 @@ class FullSteps:
         *,
         n_rows: int,
         has_bias: bool,
-        pairs: bool,  # the objective takes one positive at a time
-        sums: bool,  # or all of them, and the other rows once for each
+        positives: str,  # how the objective takes them: "single", "joint" or "summed"
         keeps_accidental_hits: bool,
         one_label: bool,
         uniforms_width: int,
@@ -209,7 +208,8 @@ class FullSteps:
         threads: int,
     ) -> None:
         self.coefficients, self.layer, self.examples, self.optimizer = coefficients, layer, examples, optimizer
-        self.n_rows, self.has_bias, self.pairs, self.sums = n_rows, has_bias, pairs, sums
+        self.n_rows, self.has_bias = n_rows, has_bias
+        self.pairs, self.sums = positives == "single", positives == "summed"
         self.keeps_accidental_hits = keeps_accidental_hits
         self.one_label, self.uniforms_width, self.constants, self.features = one_label, uniforms_width, constants, features
         self.uses_score_gain, self.threads = uses_score_gain, threads

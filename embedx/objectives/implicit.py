@@ -169,6 +169,7 @@ class Implicit(Objective):
     advice = "as umax, where no learning rate is small enough to be safe and large enough to learn"
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
+    label_defaults = {"optimizer": "sgd", "batch_size": 1}
     word_defaults = {"optimizer": "sgd", "learning_rate": 0.01, "draws": 128}
     kind = "proximal"
     stable = True

@@ -41,5 +41,7 @@ class Adagrad(Optimizer):
     commands = (WORDS, LABELS)
     keeps = "number"
     accumulate, divisor = accumulate, divisor
+    # Word vectors, 10 MB of Wikipedia, 5 epochs, held-out log-likelihood at 0.05, 0.1 and 0.15: ar -8.54, -8.50, -8.53;
+    # hs -8.59, -8.57, -8.61; ns -8.71, -8.57, -8.54.
     rates: ClassVar = {WORDS: 0.1, LABELS: 0.1}
     copies = 2
