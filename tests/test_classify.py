@@ -97,7 +97,7 @@ def test_every_objective_learns_with_every_sampler(objective, kind):
         assert not facts["interrupted"]
 
 
-RATES = {"sgd": 0.5, "adagrad": 0.1, "mixture": 0.5, "rowwise-adagrad": 0.3}
+RATES = {"sgd": 0.5, "adagrad": 0.1, "mixture": 0.5, "rowwise-adagrad": 1.0}
 REPRESENTATIVES = {
     "drawn": of(lambda o: o.positives == "single" and "unigram" in o.samplers() and o.kind == "gradient"),
     "path": of(lambda o: "path" in o.candidates),
@@ -121,8 +121,9 @@ def test_every_optimiser_learns_in_every_way(objective, kind, optimizer):
 @pytest.mark.parametrize("objective", REPRESENTATIVES.values(), ids=list(REPRESENTATIVES))
 def test_rowwise_adagrad_learns_digits_at_its_own_rate(objective):
     trained = run(objective, "dense", optimizer="rowwise-adagrad", batch_size=10, epochs=10)
+    by_cell = run(objective, "dense", optimizer="adagrad", batch_size=10, epochs=10)
     assert trained.classifier.settings["learning_rate"] == OPTIMIZERS["rowwise-adagrad"].rates[LABELS]
-    assert precision(trained, "dense") > 0.8
+    assert precision(trained, "dense") > max(0.7, precision(by_cell, "dense") - 0.05)
     assert trained.outcome.final_loss < trained.outcome.first_loss
 
 
