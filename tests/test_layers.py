@@ -10,6 +10,7 @@ ROOT = Path(embedx.__file__).parent
 # Lowest first. A layer is a folder or a module at the top of the package; those of one line do not know of each other.
 LAYERS = (
     {"errors"},
+    {"registry"},
     {"settings"},
     {"kernels"},
     {"run"},

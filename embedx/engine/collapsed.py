@@ -25,7 +25,8 @@ import numpy as np
 from embedx.engine.loading import load_kernel
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store, sum_of, zeros
+from embedx.kernels.gemm import dot
+from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store
 from embedx.objectives.contract import Objective
 from embedx.run.progress import Progress
 from embedx.search.index import build_index
@@ -320,7 +321,7 @@ def answer_found(
         for k in range(n):
             if k + AHEAD < n:
                 _ask_for(outputs, np.int64(line.rows[k + AHEAD]))
-            line.batch.z[0, k] = _dot(inputs, x, outputs, np.int64(line.rows[k]))
+            line.batch.z[0, k] = dot(inputs, x, outputs, np.int64(line.rows[k]))
         loss += coefficients(line.batch, line.state, constants, 1, n, np.float32(1))
         candidates[worker] += n
         if side != NEITHER:
@@ -360,15 +361,6 @@ def _ask_for(table, row):
     """Have a row on its way to the cache."""
     for d in range(0, table.shape[1], LANES):
         prefetch(table, row, d)
-
-
-@kernel_part
-def _dot(a, i, b, j):
-    """a[i]·b[j], rows of whole lanes."""
-    total = zeros()
-    for d in range(0, a.shape[1], LANES):
-        total = multiply_add(load(a, i, d), load(b, j, d), total)
-    return sum_of(total)
 
 
 @kernel_part

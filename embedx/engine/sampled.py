@@ -26,8 +26,9 @@ from embedx.engine.examples import (
 )  # fmt: skip
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.gemm import dot
 from embedx.kernels.random import bits, open_uniform, uniform
-from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, sum_of, zeros
+from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, zeros
 from embedx.optimizers.contract import ROW, Table
 from embedx.optimizers.decay import clock_step, decay_row, shorten, step_size
 from embedx.optimizers.descend import descend_row, descend_sparse, row_rate
@@ -305,9 +306,9 @@ def score_candidates(tables, examples, plan, workspace, order, begin, n_lines):
                 if c + AHEAD < n:
                     for d in range(0, table.shape[1], LANES):
                         prefetch(table, np.int64(workspace.rows[p, c + AHEAD]), d)
-                workspace.batch.z[p, c] = _dot(workspace.h, e, table, np.int64(workspace.rows[p, c]))
+                workspace.batch.z[p, c] = dot(workspace.h, e, table, np.int64(workspace.rows[p, c]))
             if plan.uses_score_gain:
-                workspace.batch.score_gain[p] = _dot(workspace.h, e, workspace.h, e)
+                workspace.batch.score_gain[p] = dot(workspace.h, e, workspace.h, e)
         else:
             first, last = examples.offsets[order[begin + e]], examples.offsets[order[begin + e] + 1]
             for c in range(n):
@@ -321,15 +322,6 @@ def score_candidates(tables, examples, plan, workspace, order, begin, n_lines):
                 for f in range(first, last):
                     square += examples.values[f] * examples.values[f]
                 workspace.batch.score_gain[p] = square
-
-
-@kernel_part
-def _dot(a, i, b, j):
-    """a[i] · b[j], over whole lanes."""
-    total = zeros()
-    for d in range(0, a.shape[1], LANES):
-        total = multiply_add(load(a, i, d), load(b, j, d), total)
-    return sum_of(total)
 
 
 # ---- steps

@@ -1,13 +1,22 @@
-"""The three small matrix products of a block, in register tiles of 4 × 4 scores and 4 rows × 32 floats.
+"""The dot product of two rows, and three matrix products of a small block in register tiles: 4 × 4 scores, 4 rows × 32 floats.
 
 A block multiplies a few dozen rows, far below the size where calling BLAS pays. Rows are padded to whole lanes (simd.padded)
 and blocks to whole tiles with rows of zeros, so that no loop has a remainder.
 """
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import LANES, load, multiply_add, splat, store, store_sums, zeros
+from embedx.kernels.simd import LANES, load, multiply_add, splat, store, store_sums, sum_of, zeros
 
 TILE = 4
+
+
+@kernel_part
+def dot(a, i, b, j):
+    """a[i]·b[j], of rows padded to whole lanes: float32 (>= i + 1, stride) and (>= j + 1, stride)."""
+    total = zeros()
+    for d in range(0, a.shape[1], LANES):
+        total = multiply_add(load(a, i, d), load(b, j, d), total)
+    return sum_of(total)
 
 
 @kernel

@@ -1,10 +1,10 @@
 """The registry of objectives: one line each. `contract` says what an objective is, its own file what it computes."""
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any
 
+from embedx import registry
 from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
 
@@ -29,15 +29,7 @@ REGISTRY = (
     "ar_logistic.AugmentReduceLogistic",
 )
 
-
-def _load(line: str) -> type[Objective]:
-    """The class that a line of the registry names."""
-    file, name = line.split(".")
-    found: type[Objective] = getattr(importlib.import_module(f"{__name__}.{file}"), name)
-    return found
-
-
-OBJECTIVES: dict[str, type[Objective]] = {found.name: found for found in map(_load, REGISTRY)}
+OBJECTIVES: dict[str, type[Objective]] = registry.load(__name__, REGISTRY)
 
 
 def find(name: str) -> type[Objective]:

@@ -1,9 +1,8 @@
 """What a row of parameters does with its gradient. The registry of optimisers, one line each; `contract` says what one is."""
 
-import importlib
-
 import numpy as np
 
+from embedx import registry
 from embedx.errors import EmbedxError
 from embedx.optimizers.contract import NOTHING, NUMBER, ROW, Optimizer, UpdateRule
 
@@ -17,15 +16,7 @@ REGISTRY = (
     "lbfgs.Lbfgs",
 )
 
-
-def _load(line: str) -> type[Optimizer]:
-    """The class that a line of the registry names."""
-    file, name = line.split(".")
-    found: type[Optimizer] = getattr(importlib.import_module(f"{__name__}.{file}"), name)
-    return found
-
-
-OPTIMIZERS: dict[str, type[Optimizer]] = {found.name: found for found in map(_load, REGISTRY)}
+OPTIMIZERS: dict[str, type[Optimizer]] = registry.load(__name__, REGISTRY)
 
 
 def keeping(what: str | None) -> list[type[Optimizer]]:

@@ -1,9 +1,9 @@
 """Which output rows compete with the positives. The registry of samplers, one line each; `contract` says what a sampler is."""
 
-import importlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from embedx import registry
 from embedx.errors import EmbedxError
 from embedx.samplers.contract import Candidates, Sampler
 from embedx.settings import option_name, settings_of
@@ -17,15 +17,7 @@ REGISTRY = (
     "path.Path",
 )
 
-
-def _load(line: str) -> type[Sampler]:
-    """The class that a line of the registry names."""
-    file, name = line.split(".")
-    found: type[Sampler] = getattr(importlib.import_module(f"{__name__}.{file}"), name)
-    return found
-
-
-SAMPLERS: dict[str, type[Sampler]] = {found.name: found for found in map(_load, REGISTRY)}
+SAMPLERS: dict[str, type[Sampler]] = registry.load(__name__, REGISTRY)
 
 
 def names_of(candidates: Iterable[Candidates], noise: str) -> tuple[str, ...]:
