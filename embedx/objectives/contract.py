@@ -53,6 +53,7 @@ for m pairs.
 Which rows compete is decided by a sampler (`embedx.samplers`), of a kind that the objective names in `candidates`.
 """
 
+import abc
 import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -72,7 +73,7 @@ class SampledSettings(Settings):
     negatives: int = param(5, "noise classes for each positive", at_least=1)
 
 
-class Objective:
+class Objective(abc.ABC):
     """What an objective declares. Everything but `coefficients` has a default."""
 
     name: ClassVar[str]  # what the user types after --objective
@@ -108,9 +109,9 @@ class Objective:
         return names_of(cls.candidates, cls.noise)
 
     @property
+    @abc.abstractmethod
     def coefficients(self) -> Any:
         """The compiled function of the module's docstring."""
-        raise NotImplementedError
 
     @property
     def merges_pairs(self) -> bool:
@@ -132,7 +133,7 @@ class Objective:
         """How many draws the user wants for each positive; 0 for objectives that draw nothing."""
         return int(getattr(self.settings, "negatives", 0))
 
-    def prepare(self, counts: np.ndarray) -> None:
+    def prepare(self, counts: np.ndarray) -> None:  # noqa: B027 -- most have nothing to fit
         """Fit what depends on how often each class occurs, int64 (n_classes,): a tree. Done before training and on loading."""
 
     def paths(self) -> Paths | None:

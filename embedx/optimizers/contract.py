@@ -58,7 +58,7 @@ class Optimizer:
     @classmethod
     def full_gradient(cls, table: np.ndarray) -> FullGradient:
         """For COLLAPSED: the state of full gradient steps on a table, float32 (n, stride)."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{cls.name} takes no full gradient steps: commands without COLLAPSED")
 
 
 class UpdateRule(NamedTuple):
