@@ -138,6 +138,10 @@ NAIVE_OPTIMIZERS = {
     "adagrad": NaiveOptimizer(lambda s, g: s + g**2, np.sqrt, decays_at_zero=False),
     # the same, with one sum for each row
     "rowwise-adagrad": NaiveOptimizer(lambda s, g: s + np.sum(g**2), np.sqrt, by_row=True, decays_at_zero=False),
+    # the same until the sum has come to a limit
+    "bounded-adagrad": NaiveOptimizer(
+        lambda s, g: np.minimum(s + np.sum(g**2), 5000), np.sqrt, by_row=True, decays_at_zero=False
+    ),
     # Ruiz et al. 2018, appendix
     "mixture": NaiveOptimizer(lambda s, g: 0.1 * g**2 + 0.9 * s, lambda s: 1 + np.sqrt(s)),
 }

@@ -280,6 +280,34 @@ def test_the_first_step_of_a_row_by_rowwise_adagrad_is_as_long_as_the_rate():
     assert np.linalg.norm(table.rows) == pytest.approx(0.1, rel=1e-5)
 
 
+def test_a_row_whose_sum_is_at_its_limit_descends_at_one_rate():
+    """However long the gradients that it has met and meets: by plain descent at the rate over the root of the limit."""
+    rule = update_rule("bounded-adagrad")
+    table = new_table(1, DIM, rule)
+    step_of_row(table, 0, np.full((1, STRIDE), 1e4, dtype=np.float32), rule, np.float32(0.1))
+    assert table.state[0, 0] == rule.limit
+    for size in (1e-3, 1.0, 1e3):
+        table.rows[:] = 0
+        g = np.zeros((1, STRIDE), dtype=np.float32)
+        g[0, 0] = size
+        step_of_row(table, 0, g, rule, np.float32(0.1))
+        assert -table.rows[0, 0] == pytest.approx(0.1 * size / float(rule.limit) ** 0.5, rel=1e-5)
+        assert table.state[0, 0] == rule.limit
+
+
+@EACH
+def test_the_limit_that_an_optimiser_declares_is_what_its_sum_comes_to(name):
+    """Else gradients would go unseen that a state still asks for."""
+    rule = update_rule(name)
+    table = new_table(1, DIM, rule)
+    for step in range(3):
+        step_of_row(table, 0, np.full((1, STRIDE), 1e15, dtype=np.float32), rule, np.float32(0.1))
+    if np.isfinite(rule.limit):
+        assert (table.state == rule.limit).all()
+    elif table.state.size:
+        assert table.state.max() > 1e28
+
+
 # ---- weight decay and the longest a row may be
 
 

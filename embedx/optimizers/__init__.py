@@ -10,6 +10,7 @@ from embedx.optimizers.contract import NOTHING, NUMBER, ROW, Optimizer, UpdateRu
 REGISTRY = (
     "adagrad.Adagrad",
     "rowwise_adagrad.RowwiseAdagrad",
+    "bounded_adagrad.BoundedAdagrad",
     "sgd.StochasticGradientDescent",
     "mixture.Mixture",
     "rowwise_adagrad_momentum.RowwiseAdagradMomentum",
@@ -59,5 +60,6 @@ def update_rule(name: str, *, l2: float = 0.0, max_norm: float | None = None, ro
     return UpdateRule(
         kind=keeping(optimizer.keeps).index(optimizer), keeps=keeps,
         fades=optimizer.fades, decays_at_zero=optimizer.decays_at_zero, l2=float(l2), max_norm=float(max_norm or 0),
+        limit=np.float32(optimizer.limit),
         state_rate=np.float32(row_length**-0.5 if keeps == ROW else 1),
     )  # fmt: skip

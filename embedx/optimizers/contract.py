@@ -18,6 +18,7 @@ Methods that look at the gradient of all data at once keep what they like. They 
 --collapsed), or the engine has a function for them (lbfgs).
 """
 
+import math
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -52,6 +53,7 @@ class Optimizer:
     divisor: ClassVar[Any] = None
     fades: ClassVar[bool] = False  # a gradient of 0 changes s
     decays_at_zero: ClassVar[bool] = False  # weight decay applies where s = 0; False if divisor(0) only guards a division by 0
+    limit: ClassVar[float] = math.inf  # of s: once reached, it stays whatever the gradient, which need not be looked at
     rates: ClassVar[dict[str, float]] = {}  # learning rate by default, by command; none where each objective has its own
     copies: ClassVar[int] = 1  # of the parameters in memory, what it keeps included
 
@@ -70,6 +72,7 @@ class UpdateRule(NamedTuple):
     decays_at_zero: bool
     l2: float
     max_norm: float  # 0 for none
+    limit: np.float32  # of a state; infinite for none
     # Scales the learning rate for an objective's own state: the typical size of the first step of a single element of a row.
     state_rate: np.float32
 

@@ -24,9 +24,10 @@ def descend_row(table, row, gradient, r, n, optimizer, rate):
     else:
         if table.state_of == ROW:
             square = zeros()
-            for d in range(0, n, LANES):
-                g = load(gradient, r, d)
-                square = multiply_add(g, g, square)
+            if table.state[row, 0] < optimizer.limit:
+                for d in range(0, n, LANES):
+                    g = load(gradient, r, d)
+                    square = multiply_add(g, g, square)
             rate = row_rate(table, row, sum_of(square), optimizer, rate)
         _add_multiple(table, row, 0, gradient, r, 0, n, rate)
 
