@@ -20,6 +20,7 @@ from eval.under_test import (
     objectives,
     read,
     read_training,
+    samplers,
 )
 
 FILES = {  # in the folder xc of the data: training rows, their labels where they stand apart, test rows, theirs
@@ -27,7 +28,10 @@ FILES = {  # in the folder xc of the data: training rows, their labels where the
         "mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz",
         "mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz",
     ),
-    **{name: (f"{name}/train.txt.gz", None, f"{name}/test.txt.gz", None) for name in ("bibtex", "omniglot", "eurlex-4.3k")},
+    **{
+        name: (f"{name}/train.txt.gz", None, f"{name}/test.txt.gz", None)
+        for name in ("bibtex", "omniglot", "eurlex-4.3k", "enwiki-cat")
+    },
 }  # fmt: skip
 QUICK_ROWS = 500  # of each half, in a trial run
 
@@ -44,10 +48,13 @@ def load(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
 def fit(
     training: Any, objective: str, options: dict[str, Any], *, start: Any = None, watch: Callable[..., Any] | None = None
 ) -> Any:
-    """Train one classifier; `options` are settings of the task and of the objective together, `start` a run to go on from."""
+    """Train one classifier; `options` are settings of the task, the objective and the sampler together, `start` a run to go on
+    from.
+    """
     found = objectives.find(objective)
-    made = found(found.Settings.from_options(options))
-    return classification.train(training, made, ClassifySettings.from_options(options), start=start, watch=watch)
+    made, of_sampler = found(found.Settings.from_options(options)), samplers.own_options(options)
+    settings = ClassifySettings.from_options(options)
+    return classification.train(training, made, settings, sampler_options=of_sampler, start=start, watch=watch)
 
 
 def start_from(training: Any, objective: str, arrays: dict[str, np.ndarray]) -> Any:

@@ -17,6 +17,7 @@ _HOME = {
     "TrainedClassifier": "embedx.classification.task:TrainedClassifier",
     "Classifier": "embedx.classification.classifier:Classifier",
     "objectives": "embedx.objectives",
+    "samplers": "embedx.samplers",
     "Labeled": "embedx.labeled.data:Labeled",
     "Labels": "embedx.labeled.data:Labels",
     "DataSchema": "embedx.labeled.schema:DataSchema",
