@@ -189,7 +189,7 @@ def likelihood(run: Run, vectors: Any, text: str) -> Any:
     settings, vocabulary = TextSettings.from_options(options), VocabularySettings.from_options(options)
     with encode([str(run.folder / text)], settings, Silent(), run.folder / "tokens") as encoded:
         held = hold_out(encoded.tokens, select(encoded, vocabulary)[1], options["heldout"])
-    pairs, calibration = heldout.draw(held.words, held.groups, vectors)
+    pairs, calibration = heldout.draw(held.words, held.sentences, vectors, groups=held.spans)
     return heldout.evaluate(vectors, pairs, calibration)
 
 
