@@ -25,9 +25,9 @@ from embedx.text.tokenizer import END_OF_SENTENCE
 
 CHUNK = 1000  # tokens; what training leaves out is whole chunks of the corpus
 SEED = 2**33
-MOST_SPANS = 32  # a standard error from so many independent spans is itself within an eighth
+MOST_SPANS = 40  # a standard error from so many independent spans is itself within an eighth, as a rule
 FEWEST_SPANS = 8  # as long as that many chunks are held out
-SPAN = 3  # chunks that a span has at least where there may be fewer spans
+SPAN = 2  # chunks that a span has at least where there may be fewer spans
 BORDER = 4  # chunks on each side
 MOST_DROPPED = 1 / 20  # of the corpus, for borders
 
@@ -86,7 +86,7 @@ def spans_of(n: int, share: float) -> tuple[np.ndarray, int]:
         )
     most_dropped = int(MOST_DROPPED * n)
     fewest = min(held, FEWEST_SPANS)
-    with_borders = most_dropped // (2 * BORDER)  # rather fewer spans than shorter borders
+    with_borders = most_dropped // BORDER  # fewer spans rather than borders below half of BORDER
     n_spans = max(min(held // SPAN, MOST_SPANS, with_borders), fewest)
     longest = -(-held // n_spans)
     border = min(most_dropped // (2 * n_spans), BORDER, (n // n_spans - longest) // 3)  # a third, for training, at least
