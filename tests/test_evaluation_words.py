@@ -191,7 +191,7 @@ def test_a_report_tells_the_protocol(tmp_path):
         assert each["interval"][0] <= each["score"] <= each["interval"][1]
         assert each["case"] == "ignored"
     assert [each["candidates"] for each in as_dict["scores"]] == [300_000, 300_000, 30_000, 300_000]
-    assert [each["total"] for each in as_dict["scores"]] == [353, 999, 19_544]
+    assert [each["total"] for each in as_dict["scores"]] == [353, 999, 19_544, 1352]
     assert as_dict["protocol"]["seed"] == 3
     heading, *rows = report.table().splitlines()
     assert heading.split("  ")[0] == "set"

@@ -4,7 +4,7 @@ A page goes on about its topic, so that text beside what is held out gives it aw
 words on average) a word that occurs 20 to 100 times comes again within 250 tokens 1,100 times as often as it would anywhere,
 140 times at 2,000, 45 times at 4,000, 10 times at 8,000 and no more often than elsewhere from 16,000 on. Tokens of a border
 are neither trained on nor scored. BORDER is where 92 % of these excess repetitions are nearer (95 % of those of rarer words,
-79 % at half of it), at the cost of 1.3 % of that corpus. On less text borders are shorter, so that together they are at most
+79 % at half of it), at the cost of 1.9 % of that corpus. On less text borders are shorter, so that together they are at most
 a twentieth of it; where that is too little for a CHUNK on each side they are a tenth of a CHUNK of the span itself.
 
 The corpus is cut into as many equal stretches as there are spans, each at a random place of its own stretch. The number of
