@@ -195,17 +195,21 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
         result["heldout"] = facts["heldout"] | by_group(likelihood(run, vectors, text))
         answers = words.score(vectors, tests(run))
         result["scores"] = {each.test.name: each.score for each in answers}
-        result["pooled"] = pooled(answers)
+        result |= pooled(answers)
     return result
 
 
-def pooled(answers: list[Any]) -> dict[str, Any]:
-    """The pooled similarity, as it is and on resamples of the pairs that are the same for every model of these words."""
+def pooled(answers: list[Any]) -> Result:
+    """The pooled similarity, as it is and on resamples of the pairs that are the same for every model of these words; nothing
+    where the words are not known.
+    """
     found = words.pooled(answers)
+    if found is None or math.isnan(found.score):
+        return {}
     test, used = found.test, found.used
     values = bootstrap.resampled(test.statistic(found.values, used), test.sizes(used), 0, RESAMPLES)
-    told = {"score": round(found.score, 5), "pairs": int(used.sum()), "sets": found.details["sets"]}
-    return told | {"resampled": [round(value, 5) for value in values.tolist()]}
+    about = {"score": round(found.score, 5), "pairs": int(used.sum()), "sets": found.details["sets"]}
+    return {"pooled": about | {"resampled": [round(value, 5) for value in values.tolist()]}}
 
 
 def watched(command: list[str], log: Path) -> tuple[int, str, str, int]:
