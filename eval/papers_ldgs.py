@@ -16,7 +16,7 @@ import functools
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from eval import papers_ldgs_recall as recall
 from eval import papers_ldgs_words as words
 from eval.experiment import Experiment, Run
 from eval.page import DASH, figure, number, table, target
-from eval.records import Job, Records, Result
+from eval.records import Job, Record, Records, Result
 from eval.under_test import DivergedError, LabelMetrics, cache_home, objectives, usable_cores
 
 
@@ -540,12 +540,35 @@ def speed_table(records: Records) -> str:
 
 
 def recall_table(records: Records) -> str:
-    return table([
-        {"data": each["job"]["data"], "trained by": f"`{each['job']['contender']}`", "search": each["job"]["by"],
-         "blocks": each["job"]["blocks"], "looked at in each": f"{100 * point['share']:g} %",
-         "share of the gradient": number(point["recall"]), "rows found": f"{point['found']:,.0f}"}
-        for each in records.find(section="recall") for point in each["result"]["by_share"]
-    ])  # fmt: skip
+    """What a search finds, beside whole rows of which as many are scored; what blocks found is scored exactly in the end."""
+    found = records.find(section="recall")
+    curves = {curve_of(each): each["result"]["by_share"] for each in found if each["job"]["blocks"] == 1}
+    rows = []
+    for each in found:
+        job = each["job"]
+        for point in each["result"]["by_share"]:
+            scored = point["looked_at"] + (point["found"] if job["blocks"] > 1 else 0)
+            whole = recall_at(curves.get(curve_of(each), []), scored) if job["blocks"] > 1 else None
+            rows.append({
+                "data": job["data"], "trained by": f"`{job['contender']}`", "search": job["by"], "blocks": job["blocks"],
+                "looked at in each": f"{100 * point['share']:g} %", "share of the gradient": number(point["recall"]),
+                "rows found": f"{point['found']:,.0f}", "rows scored": f"{scored:,.0f}",
+                "whole rows, as many scored": number(whole),
+            })  # fmt: skip
+    return table(rows)
+
+
+def curve_of(each: Record) -> tuple[str, ...]:
+    """What records of one search in several numbers of blocks have in common."""
+    return tuple(each["job"][name] for name in ("data", "contender", "by"))
+
+
+def recall_at(points: Sequence[dict[str, float]], scored: float) -> float | None:
+    """The recall of whole rows between the measured ones, by the logarithm of the rows scored; None beyond them."""
+    if not points or not points[0]["looked_at"] <= scored <= points[-1]["looked_at"]:
+        return None
+    at = [math.log(point["looked_at"]) for point in points]
+    return float(np.interp(math.log(scored), at, [point["recall"] for point in points]))
 
 
 def faster(records: Records, section: str, n_labels: int, against: str, factor: float, promise: str) -> dict[str, str]:

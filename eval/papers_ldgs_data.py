@@ -125,7 +125,7 @@ def word_vectors(corpus: str, key: str, text: Any, share: float, quick: bool) ->
 def next_word(corpus: str, n: int, n_test: int, share: float, quick: bool) -> Data:
     """Which word stands between these: the mean of the vectors of its context, standardised, to length 1 on average.
 
-    The label is the word; positions are drawn among those that subsampling leaves, test positions in held-out pieces of text,
+    The label is the word; positions are drawn among those that subsampling leaves, test positions in held-out spans of text,
     of which the vectors know nothing.
     """
     text = TextSettings.from_options(recipe_defaults([corpus]))
@@ -133,11 +133,13 @@ def next_word(corpus: str, n: int, n_test: int, share: float, quick: bool) -> Da
     with encode(corpus, text, Silent(), None) as encoded:
         words, remap = select(encoded, settings)
         vectors = word_vectors(corpus, encoded.key, text, share, quick)
-        held_out = hold_out(encoded.tokens, remap, share).chunks
+        held_out = hold_out(encoded.tokens, remap, share)
         rng = np.random.default_rng(1)
-        kept = kept_words(np.asarray(encoded.tokens), remap, words.keep_probability(settings.sample), held_out, rng)
+        chance = words.without(held_out.counts).keep_probability(settings.sample)
+        kept = kept_words(np.asarray(encoded.tokens), remap, chance, held_out.chunks, rng)
     whole = has_context(kept)
-    places = [rng.permutation(np.flatnonzero(whole & (kept.is_held_out == is_test))) for is_test in (False, True)]
+    in_a_span = np.searchsorted(held_out.bounds.ravel(), kept.places, "right") % 2 == 1  # and in no border
+    places = [rng.permutation(np.flatnonzero(whole & part)) for part in (~kept.is_held_out, in_a_span)]
     chosen = [np.sort(found[:most]) for found, most in zip(places, (n, n_test), strict=True)]
     features = [means(vectors, contexts(kept, positions, WINDOW)) for positions in chosen]
     centre, spread = features[0].mean(0), features[0].std(0) * np.sqrt(DIM, dtype=np.float32)

@@ -28,6 +28,7 @@ _HOME = {
     "scaled": "embedx.labeled.rules:scaled",
     "heldout": "embedx.evaluation.heldout",
     "words": "embedx.evaluation.words",
+    "bootstrap": "embedx.evaluation.bootstrap",
     "LabelMetrics": "embedx.evaluation.labels:LabelMetrics",
     "TextSettings": "embedx.settings:TextSettings",
     "VocabularySettings": "embedx.settings:VocabularySettings",

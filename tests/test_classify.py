@@ -178,7 +178,7 @@ def test_noise_gives_the_frequencies_back_although_repeats_are_dropped(negatives
     share = np.array([0.6, 0.2, 0.1, 0.06, 0.04])
     data = Labeled(np.zeros((4000, 1), np.float32), Labels.single(np.random.default_rng(0).choice(5, 4000, p=share)), 5)
     for objective in OBJECTIVES.values():
-        if objective.keeps_accidental_hits and "unigram" in objective.samplers():
+        if objective(objective.Settings()).keeps_accidental_hits and "unigram" in objective.samplers():
             for replacement in (True, False):
                 trained = run(
                     objective,

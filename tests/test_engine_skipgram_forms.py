@@ -75,6 +75,7 @@ def test_sets_count_a_draw_once_and_are_certain_of_the_other_centres(name, setti
     [
         ("ove", {}),
         ("sampled-softmax", {}),
+        ("sampled-softmax", {"keep_hits": True}),
         ("ova", {}),
         ("ar", {"augment": "noise"}),
         ("implicit", {"double_sum": "proposed"}),

@@ -1,5 +1,6 @@
 """eval objectives: records become tables whatever is missing or diverged, and resuming measures only what is not there."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -25,18 +26,29 @@ def likelihood(seed, level=-9.0):
     return heldout.Likelihood(float(values.mean()), 0.1, -8.9, 1.1, -9.5, len(values), len(SIZES), values, groups, ["a"])
 
 
-def run(part, name, level=-9.0, diverged=False, speed=1_000_000, options=None, wordsim=0.61):
-    """A made-up line of the raw file."""
-    options = options or {"epochs": 5, "threads": 2, "heldout": "0.5%"}
+def run(
+    part, name, level=-9.0, diverged=False, speed=1_000_000, options=None, wordsim=0.61, seed=None, seconds=9.0, pooled=None,
+    draw=None, even=0.0,
+):  # fmt: skip
+    """A made-up line of the raw file; spans of even number are likelier by `even`."""
+    length = {"time_budget": "60s"} if part == "time" else {"epochs": 5}
+    options = options or {**length, "threads": 2, "heldout": "0.5%"}
+    options = options if seed is None else {**options, "seed": seed}
     result = {"diverged": "the loss is not finite after 12 words"}
     if not diverged:
-        found = likelihood(len(name), level)
+        found = likelihood(len(name) if draw is None else draw, level)
+        found.values[found.groups % 2 == 0] += even
+        found = dataclasses.replace(found, log_likelihood=float(found.values.mean()))
         result = {
-            "settings": {"negatives": 5, "share": 8, "draws": 32}, "loss": 2.5, "epochs": 5.0, "seconds": 9.0, "words": 5000,
+            "settings": {"negatives": 5, "share": 8, "draws": 32}, "loss": 2.5, "words": 5000,
+            "epochs": float(options.get("epochs", 12.0)), "seconds": seconds,
             "words_per_second": speed, "whole": 20.0, "peak_rss": 200_000_000,
             "heldout": found.metrics() | script.by_group(found),
             "scores": {"WordSim-353": wordsim, "SimLex-999": 0.25, "Google analogies": 0.4},
         }  # fmt: skip
+        if pooled is not None:
+            noise = np.random.default_rng(0).normal(0, 0.02, script.RESAMPLES)
+            result["pooled"] = {"score": pooled, "pairs": 1800, "resampled": (pooled + noise).tolist()}
     return {"part": part, "objective": name, "options": options, "defaults": {"seed": next(RUNS)}}, result
 
 
@@ -59,6 +71,97 @@ def test_a_difference_from_the_sums_of_groups_is_the_one_from_all_pairs():
     exact = heldout.compare(a, b)
     runs = [{"result": {"heldout": script.by_group(each)}} for each in (a, b)]
     assert script.paired(*runs) == pytest.approx(exact, abs=1e-6)
+
+
+# ---- several seeds, and the best point within a time
+
+
+def some_runs(values, seed=0, pooled=None):
+    """Runs of an objective whose log-likelihoods are these, on the same pairs."""
+    runs = []
+    for k, value in enumerate(values):
+        job, result = run("epochs", "ns", value, seed=1 + k, pooled=None if pooled is None else pooled[k], draw=seed)
+        runs.append({"job": job, "result": result})
+    return runs
+
+
+def test_the_error_of_a_difference_has_the_spans_and_the_seeds():
+    a, b = some_runs([-9.0, -8.9, -9.1]), some_runs([-9.3, -9.25, -9.2], seed=1)
+    spread = script.between_seeds({"a": a, "b": b}, script.mean_of)
+    variances = [np.var(values, ddof=1) for values in ([-9.0, -8.9, -9.1], [-9.3, -9.25, -9.2])]
+    assert spread == pytest.approx(np.sqrt(np.mean(variances)), abs=1e-6)
+    gains = np.mean([each["result"]["heldout"]["sums"] for each in a], axis=0)
+    gains -= np.mean([each["result"]["heldout"]["sums"] for each in b], axis=0)
+    sizes = np.array(SIZES)
+    left = gains - sizes * gains.sum() / 10
+    found = script.contrast(a, b, None, spread)
+    assert found.log_likelihood == pytest.approx(gains.sum() / 10)
+    assert found.standard_error == pytest.approx(np.sqrt(4 / 3 * (left**2).sum() / 100 + spread**2 * 2 / 3))
+    assert script.contrast(a, b).standard_error < found.standard_error
+
+
+def test_similarity_is_compared_on_the_same_resamples():
+    a, b = some_runs([-9, -9], pooled=[0.5, 0.52]), some_runs([-9, -9], pooled=[0.4, 0.42])
+    difference, error = script.similarity(a, b, 0.02)
+    assert difference == pytest.approx(0.1)
+    assert error == pytest.approx(0.02)  # that of the seeds: what the pairs do to one they do to the other
+    assert script.similarity(a, some_runs([-9])) is None
+
+
+def test_there_is_no_order_within_two_standard_errors():
+    names = {"best": {"near": (0.01, 0.01), "far": (0.1, 0.01)}, "near": {"best": (-0.01, 0.01), "far": (0.03, 0.01)},
+             "far": {"best": (-0.1, 0.01), "near": (-0.03, 0.01)}}  # fmt: skip
+    assert script.ranks(names) == {"best": 1, "near": 1, "far": 3}
+
+
+def epochs_of(n, **more):
+    return {"part": "time" if n != 5 else "epochs", "options": {"epochs": n, "threads": 2, "heldout": "0.5%"}, "seed": 1} | more
+
+
+def test_the_best_point_is_chosen_on_spans_that_it_is_not_scored_on(records):
+    found = records(
+        {"part": "time", "name": "ns", "level": -9.4, "seed": 1, "even": -0.5},
+        epochs_of(3, name="ns", level=-9.3, even=0.4, seconds=30),
+        epochs_of(5, name="ns", level=-9.0, even=0.0, seconds=50),
+        epochs_of(10, name="ns", level=-8.0, seconds=90),  # too long
+        epochs_of(3, name="ns", level=-9.3, even=0.4, seconds=30, seed=2),
+        {"part": "time", "name": "hs", "level": -9.2, "seed": 1},
+    )
+    points = script.points(found)
+    assert {name: sorted(of) for name, of in points.items()} == {"ns": ["3", "5", "end"], "hs": ["end"]}
+    assert script.best_label(points["ns"]) == "3"  # likelier only where it is chosen
+    assert [script.seed_of(each) for each in script.best_points(found)["ns"]] == [1, 2]
+    table = script.equal_time(found)
+    [ns] = [line for line in table.splitlines() if "`ns` | 3.0" in line]
+    test = np.mean([script.mean_of(each, script.TEST) for each in points["ns"]["3"]])
+    assert f"| {test:.3f} |" in ns
+    assert "| 3, 5 |" in ns
+
+
+def test_as_much_is_run_as_fits_in_the_time_and_the_best_with_every_seed(records, tmp_path):
+    chosen = Run(found("objectives"), ["time", "ns"], quick=False)
+    chosen.records = records()
+    levels = {3: -9.0, 5: -8.0, 10: -8.5}
+    made = []
+    for job in script.jobs(chosen):
+        options = job["options"]
+        length = options.get("epochs")
+        made.append((job["part"], length or options["time_budget"], options["seed"]))
+        result = run("time", "ns", levels.get(length, -9.5), seconds=4.0 * (length or 15))[1]
+        chosen.records.add(job, result, "sources")
+    fits = [("time", "60s", 1), ("time", 3, 1), ("epochs", 5, 1), ("time", 10, 1)]
+    assert made == [*fits, ("epochs", 5, 2), ("epochs", 5, 3)]
+
+
+def test_a_part_of_several_seeds_has_a_row_of_means(records):
+    runs = [{"part": "epochs", "name": name, "seed": seed, "level": level, "wordsim": 0.6 + seed / 100, "pooled": 0.4 + shift,
+             "draw": 0} for name, level, shift in (("ns", -9.0, 0.0), ("ar", -8.0, 0.1)) for seed in (1, 2, 3)]  # fmt: skip
+    rows = rows_of("epochs", records({"part": "epochs", "name": "ns", "level": -1.0}, *runs))  # the first held out other text
+    assert (rows["ns"]["seeds"], rows["ar"]["seeds"]) == ("3", "3")
+    assert rows["ns"]["WordSim-353"] == "0.620"
+    assert (rows["ns"]["rank"], rows["ar"]["rank"]) == ("2", "1")
+    assert (rows["ns"]["rank by it"], rows["ar"]["rank by it"]) == ("2", "1")
+    assert rows["ar"]["minus ns"].startswith("+1.000")
 
 
 def test_runs_on_other_pairs_are_not_compared():
@@ -121,7 +224,7 @@ def test_targets_are_judged_by_the_records(records):
     assert verdicts["| `hs`: at equal rows at most 2.5 × as slow as `ns`"] == "met"
     assert verdicts["| `umax`: at equal rows at most 1.5 × as slow as `ns`"] == "**not met**"
     assert verdicts["| at equal time one of `ar`, `umax`, `implicit` is likelier than each of `ns`, `nce`, `ove`, "
-                    "`sampled-softmax`"] == "met"  # fmt: skip
+                    "`sampled-softmax`, by more than two standard errors"] == "met"  # fmt: skip
 
 
 def test_the_newest_of_several_runs_counts_and_other_options_do_not(records):
@@ -161,12 +264,12 @@ def test_resuming_measures_what_is_not_on_record_with_these_defaults(two_topics,
         chosen.measure(resume)
         return [each for each in measured if each[1] != "tiny"]
 
-    everything = [("ns", "text"), ("softmax", "excerpt"), ("ns", "excerpt")]
+    everything = [*[("ns", "text")] * 3, ("softmax", "excerpt"), ("ns", "excerpt")]  # three seeds
     assert sorted(go()) == sorted(everything)
     assert go(resume=True) == []
     assert sorted(go()) == sorted(everything)
     monkeypatch.setattr(registry.find("ns"), "word_defaults", {"learning_rate": 0.01})
-    assert go(resume=True) == [("ns", "text"), ("ns", "excerpt")]
+    assert go(resume=True) == [*[("ns", "text")] * 3, ("ns", "excerpt")]
 
 
 def test_what_is_published_is_what_embedx_tells(records, tmp_path, monkeypatch):
@@ -193,7 +296,7 @@ def test_what_embedx_tells_is_what_is_on_record():
 
 def test_the_picture_names_every_objective_once(records):
     names = ("ns", "hs", "ar", "umax")
-    runs = [{"part": part, "name": name} for part in ("time", "epochs") for name in names]
+    runs = [{"part": part, "name": name, "level": -8.7} for part in ("time", "epochs") for name in names]
     picture = script.plot(records(*runs))
     for axes in picture.axes:
         assert sorted(text.get_text() for text in axes.texts) == sorted(names)

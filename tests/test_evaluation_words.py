@@ -4,6 +4,7 @@ import gzip
 import itertools
 import json
 import logging
+import math
 import os
 import pickle
 import sys
@@ -183,14 +184,14 @@ def test_every_kind_of_model_gets_the_same_scores(tmp_path):
 def test_a_report_tells_the_protocol(tmp_path):
     path = next(models(tmp_path))
     report = words.evaluate(path, seed=3)
-    assert [score.test for score in report.scores] == ["WordSim-353", "SimLex-999", "Google analogies"]
+    assert [score.test for score in report.scores] == ["WordSim-353", "SimLex-999", "Google analogies", "pooled"]
     as_dict = json.loads(json.dumps(report.as_dict(), allow_nan=False))
     for each in as_dict["scores"]:
         assert each["used"] + each["oov"] == each["total"]
         assert each["interval"][0] <= each["score"] <= each["interval"][1]
         assert each["case"] == "ignored"
-    assert [each["candidates"] for each in as_dict["scores"]] == [300_000, 300_000, 30_000]
-    assert [each["total"] for each in as_dict["scores"]] == [353, 999, 19_544]
+    assert [each["candidates"] for each in as_dict["scores"]] == [300_000, 300_000, 30_000, 300_000]
+    assert [each["total"] for each in as_dict["scores"]] == [353, 999, 19_544, 1352]
     assert as_dict["protocol"]["seed"] == 3
     heading, *rows = report.table().splitlines()
     assert heading.split("  ")[0] == "set"
@@ -244,7 +245,7 @@ def test_a_vocabulary_that_lacks_most_words_is_pointed_out(tmp_path):
 def test_nothing_to_score_is_said_not_a_crash(tmp_path):
     (tmp_path / "v").write_text("2 2\nfoo 1 2\nbar 3 4\n")
     report = words.evaluate(tmp_path / "v", tmp_path / "v")
-    assert [score["score"] for score in report.as_dict()["scores"]] == [None] * 6
+    assert [score["score"] for score in report.as_dict()["scores"]] == [None] * 8
     assert report.as_dict()["differences"][0]["difference"] is None
     assert "nothing to score on Google analogies, its vocabulary covers 0 of 19,544 items" in report.warnings[-1]
     assert " - " in report.table()
@@ -376,3 +377,106 @@ def test_public_sets_are_read_whole():
     assert sizes["EN-RG-65.txt"] == 65
     assert len(words.read_analogies(folder / "questions-words.txt")) == 19_544
     assert len(words.read_analogies(folder / "questions-phrases.txt")) == 3_218
+
+
+# ---- several sets together
+
+
+def naive_pooled(sets):
+    """The mean of scipy's correlations of (gold, values), weighted by the pairs."""
+    sizes = [len(gold) for gold, _ in sets]
+    return sum(n * stats.spearmanr(gold, values)[0] for n, (gold, values) in zip(sizes, sets, strict=True)) / sum(sizes)
+
+
+def some_sets(names, sizes, seed=0):
+    rng = np.random.default_rng(seed)
+    made = []
+    for name, n in zip(names, sizes, strict=True):
+        made.append(words.SimilarityPairs(name, [(f"{name}{k}", "x") for k in range(n)], rng.integers(0, 9, n).astype(float)))
+    return made
+
+
+def random_answers(tests, seed, quality=1.0, missing=0.2):
+    rng = np.random.default_rng(seed)
+    found = []
+    for test in tests:
+        values = quality * test.gold / 9 + rng.normal(size=len(test))
+        found.append(words.Answers(test, np.where(rng.random(len(test)) < missing, np.nan, values), math.nan, {}))
+    return found
+
+
+def test_the_pooled_score_is_the_mean_weighted_by_pairs():
+    tests = some_sets("abc", (40, 200, 9))
+    answers = random_answers(tests, 1)
+    together = words.pooled(answers)
+    assert len(together.test) == 249
+    assert together.details == {"sets": ["a", "b", "c"]}
+    assert together.score == pytest.approx(
+        naive_pooled([(each.test.gold[each.used], each.values[each.used]) for each in answers])
+    )
+    low, high = words.summary("model", together, 0).interval
+    assert low < together.score < high
+
+
+def test_the_interval_of_the_pooled_score_resamples_each_set_by_itself(monkeypatch):
+    """All draws made one by one: the sets keep their sizes in every resample."""
+    answers = random_answers(some_sets("ab", (30, 90)), 2, missing=0)
+    rng, values = np.random.default_rng(3), []
+    for _ in range(2000):
+        drawn = [rng.integers(len(each.values), size=len(each.values)) for each in answers]
+        values.append(naive_pooled([(each.test.gold[k], each.values[k]) for each, k in zip(answers, drawn, strict=True)]))
+    assert words.summary("model", words.pooled(answers), 0).interval == pytest.approx(
+        np.percentile(values, [2.5, 97.5]), abs=0.015
+    )
+
+
+def test_a_set_that_is_a_part_of_another_does_not_count():
+    [whole, other] = some_sets("ab", (50, 60))
+    part = words.SimilarityPairs("part", [(b.upper(), a) for a, b in whole.words[:20]], whole.gold[:20])
+    same = words.SimilarityPairs("same", whole.words, whole.gold + 1)
+    answers = random_answers([part, whole, same, other], 4)
+    assert words.pooled(answers).details["sets"] == ["a", "b"]
+    assert words.pooled(answers[:3]) is None
+
+
+def test_a_set_without_known_words_leaves_the_others():
+    tests = some_sets("abc", (40, 50, 30))
+    answers = random_answers(tests, 5)
+    nothing = words.Answers(tests[1], np.full(50, np.nan), math.nan, {})
+    together, rest = words.pooled([answers[0], nothing, answers[2]]), words.pooled([answers[0], answers[2]])
+    assert together.score == pytest.approx(rest.score)
+    assert words.paired_difference([together], [together]).shared == np.count_nonzero(rest.used)
+    empty = words.pooled([words.Answers(test, np.full(len(test), np.nan), math.nan, {}) for test in tests])
+    assert math.isnan(empty.score)
+    assert all(map(math.isnan, words.summary("model", empty, 0).interval))
+
+
+def test_pooled_scores_of_several_runs_are_compared_pair_by_pair():
+    tests = some_sets("ab", (300, 400))
+    good, bad = ([words.pooled(random_answers(tests, seed, quality)) for seed in range(3)] for quality in (2.0, 0.5))
+    found = words.paired_difference(good, bad)
+    items = np.logical_and.reduce([each.used for each in [*good, *bad]])
+    halves = [items[:300], items[300:]]
+
+    def score_of(each):
+        values = np.split(each.values, [300])
+        return naive_pooled([(test.gold[k], v[k]) for test, v, k in zip(tests, values, halves, strict=True)])
+
+    assert found.difference == pytest.approx(
+        np.mean([score_of(each) for each in good]) - np.mean([score_of(each) for each in bad])
+    )
+    assert found.test == "pooled"
+    assert 0 < found.interval[0] < found.difference < found.interval[1]
+
+
+def test_the_report_has_a_row_of_all_similarity_sets(tmp_path):
+    vectors = toy()
+    model.save(tmp_path / "model", words=vectors.words, counts=None, arrays=vectors.arrays, settings={}, facts={})
+    report = words.evaluate(tmp_path / "model")
+    assert [each.test for each in report.scores] == ["WordSim-353", "SimLex-999", "Google analogies", "pooled"]
+    wordsim, simlex, _, together = report.scores
+    assert together.used == wordsim.used + simlex.used
+    assert together.score == pytest.approx((wordsim.used * wordsim.score + simlex.used * simlex.score) / together.used)
+    assert report.as_dict()["scores"][3]["sets"] == ["WordSim-353", "SimLex-999"]
+    alone = words.evaluate(tmp_path / "model", pairs=[Path(datapath("wordsim353.tsv"))])
+    assert [each.test for each in alone.scores] == ["wordsim353"]

@@ -287,7 +287,7 @@ def test_draws_are_unbiased(objective, q):
     assert loss == pytest.approx(exact, abs=1e-10)
 
 
-@each(lambda objective: objective.keeps_accidental_hits)
+@each(lambda objective: objective.keeps_accidental_hits and objective.separable)
 def test_with_noise_in_the_loss_all_rows_are_the_expectation_under_uniform_noise(objective):
     (loss, slopes), (exact, wanted) = expected_and_exact(objective, UNIFORM)
     np.testing.assert_allclose(slopes, wanted, atol=1e-7)  # constants are float32
@@ -302,6 +302,48 @@ def test_sampled_softmax_takes_the_loss_too_small_and_the_positive_too_likely(co
     (loss, slopes), (exact, wanted) = expected_and_exact(objective, q)
     assert loss < exact - 0.01
     assert slopes[2] > wanted[2] + 0.01
+
+
+def slopes_at_the_truth(objective, p, q, n_draws):
+    """The expected coefficients of scores log p, positives from p and draws from q, summed over all that can be drawn."""
+    slopes = np.zeros(len(p))
+    for y in range(len(p)):
+        for drawn in itertools.product(range(len(p)), repeat=n_draws):
+            label, sample_count = np.eye(len(p))[y], np.bincount(drawn, minlength=len(p)).astype(float)
+            if not objective.keeps_accidental_hits:
+                sample_count[y] = 0
+            shown = np.where((label > 0) | (sample_count > 0), np.log(n_draws * q), 0)
+            _, found, _ = answer(objective, np.log(p), label, sample_count, shown, n_draws=n_draws, n_classes=100)
+            slopes += p[y] * q[list(drawn)].prod() * found[0]
+    return slopes
+
+
+@pytest.mark.parametrize("n_draws", [1, 2, 3])
+@pytest.mark.parametrize("q", [UNIFORM, UNIGRAM], ids=["uniform", "unigram"])
+def test_sampled_softmax_is_consistent_with_any_number_of_draws_if_hits_are_kept(q, n_draws):
+    objective = SampledSoftmax(SampledSoftmaxSettings(keep_hits=True))
+    p = np.random.default_rng(0).dirichlet(np.ones(K))
+    np.testing.assert_allclose(slopes_at_the_truth(objective, p, q, n_draws), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("q", [UNIFORM, UNIGRAM], ids=["uniform", "unigram"])
+def test_without_hits_sampled_softmax_has_a_bias_that_more_draws_make_no_smaller(q):
+    objective = SampledSoftmax(SampledSoftmaxSettings(keep_hits=False))
+    p = np.random.default_rng(0).dirichlet(np.ones(K))
+    biases = [abs(slopes_at_the_truth(objective, p, q, n_draws)).max() for n_draws in (1, 2, 4)]
+    assert biases[0] < 1e-12  # a hit is the whole example
+    assert 1e-3 < biases[1] < biases[2]
+
+
+def test_distinct_draws_among_the_others_need_no_hits():
+    p = np.random.default_rng(0).dirichlet(np.ones(K))
+    removed, slopes = SampledSoftmax(SampledSoftmaxSettings()), np.zeros(K)
+    for y in range(K):
+        probability, sample_count, shown = outcomes(removed, np.eye(K)[y], None)
+        for share, drawn in zip(probability, sample_count, strict=True):
+            told = np.where((np.eye(K)[y] > 0) | (drawn > 0), shown, 0)
+            slopes += p[y] * share * answer(removed, np.log(p), np.eye(K)[y], drawn, told)[1][0]
+    np.testing.assert_allclose(slopes, 0, atol=1e-12)
 
 
 # ---- bounds
@@ -497,19 +539,22 @@ def test_one_vs_all_is_logistic_regression_for_each_class():
     assert loss == pytest.approx(reference.ova_loss(told.z, told.label, told.importance))
 
 
-@pytest.mark.parametrize("complementary", [False, True])
-def test_sampled_softmax_is_the_softmax_among_the_draws(complementary):
-    objective = SampledSoftmax(SampledSoftmaxSettings(complementary=complementary))
+@pytest.mark.parametrize(("complementary", "keep_hits"), [(False, False), (True, False), (False, True)])
+def test_sampled_softmax_is_the_softmax_among_the_draws(complementary, keep_hits):
+    objective = SampledSoftmax(SampledSoftmaxSettings(complementary=complementary, keep_hits=keep_hits))
     told, y = one(objective)
+    loss, _, _ = answer(objective, *told)
+    told.sample_count[y] *= 2  # where hits are kept
     loss, _, _ = answer(objective, *told)
     exact = reference.sampled_softmax_loss(told.z, y, told.sample_count, told.log_expected_count, complementary)
     assert loss == pytest.approx(told.label[y] * exact)
 
 
 @pytest.mark.parametrize("complementary", [False, True])
-def test_sampled_softmax_of_all_rows_is_exact(complementary):
+@pytest.mark.parametrize("keep_hits", [False, True])
+def test_sampled_softmax_of_all_rows_is_exact(complementary, keep_hits):
     z, y = some_scores()
-    objective = SampledSoftmax(SampledSoftmaxSettings(complementary=complementary))
+    objective = SampledSoftmax(SampledSoftmaxSettings(complementary=complementary, keep_hits=keep_hits))
     np.testing.assert_allclose(all_rows(objective, z, y, np.zeros((20, 0))), exact_losses(z, y))
 
 

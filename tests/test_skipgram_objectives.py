@@ -8,11 +8,13 @@ import pytest
 
 import embedx
 from embedx.errors import DivergedError, EmbedxError
+from embedx.evaluation import heldout
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS, taken_by
 from embedx.optimizers.contract import WORDS
 from embedx.run.progress import Reporter
 from embedx.skipgram import task as skipgram
+from embedx.text import heldout as text_heldout
 from embedx.text.heldout import CHUNK, hold_out
 
 EVERY_WAY = [(name, sampler) for name, objective in OBJECTIVES.items() for sampler in objective.samplers()]
@@ -157,32 +159,84 @@ def some_tokens(n, n_types=9, seed=0):
     return tokens
 
 
-def test_the_same_pieces_are_held_out_of_texts_of_any_length():
+def positions(found):
+    """Of the tokens that are scored."""
+    return np.concatenate([np.arange(start, stop) for start, stop in found.bounds.tolist()])
+
+
+@pytest.mark.parametrize(
+    ("n", "share", "n_spans", "border"),
+    [
+        (20_000, 0.005, 40, 4000), (2000, 0.02, 20, 2000), (2000, 0.5, 25, 2000), (464, 0.01, 5, 2000), (464, 0.05, 8, 1000),
+        (40, 0.2, 8, 100), (4, 0.5, 2, 100), (7, 0.3, 2, 100),
+    ],
+)  # fmt: skip
+def test_spans_are_held_out_with_a_border_that_nobody_sees(n, share, n_spans, border):
+    tokens = some_tokens(n * CHUNK - 7)
+    found = hold_out(tokens, np.arange(9, dtype=np.int32), share)
+    scored = positions(found)
+    unseen = np.repeat(found.chunks, CHUNK)[: len(tokens)] > 0
+    assert unseen[scored].all()
+    assert len(scored) <= round(share * n) * CHUNK
+    assert len(scored) >= 0.7 * round(share * n) * CHUNK
+    seen = np.flatnonzero(~unseen)
+    after = np.searchsorted(seen, scored)
+    gap = np.minimum(
+        np.where(after < len(seen), seen[np.minimum(after, len(seen) - 1)] - scored, len(tokens)),
+        np.where(after > 0, scored - seen[after - 1], len(tokens)),
+    )
+    assert gap.min() > border
+    assert len(found.bounds) == n_spans
+    dropped = unseen.sum() - len(scored)
+    assert dropped <= (text_heldout.MOST_DROPPED + 0.3 * share) * len(tokens)
+
+
+def test_spans_are_where_the_length_of_the_text_and_the_share_say():
     remap = np.arange(9, dtype=np.int32)
-    longer = hold_out(some_tokens(200 * CHUNK), remap, 0.1)
-    shorter = hold_out(some_tokens(150 * CHUNK - 7), remap, 0.1)
-    assert len(longer.chunks) == 200
-    assert shorter.chunks.tolist() == longer.chunks[:150].tolist()
-    assert 7 < int(longer.chunks.sum()) < 33
-    more = hold_out(some_tokens(200 * CHUNK), remap, 0.3)
-    assert (more.chunks >= longer.chunks).all()  # what was held out stays so
+    one, other = (hold_out(some_tokens(200 * CHUNK, seed=seed)[: 199 * CHUNK + 5], remap, 0.1) for seed in (0, 1))
+    assert one.chunks.tolist() == other.chunks.tolist()
+    assert one.bounds.tolist() == other.bounds.tolist()  # sentences end at the same places in both
+    stretches = np.diff([start for start, _ in one.bounds.tolist()])
+    assert len(set(stretches.tolist())) > 3  # at random places, which no rhythm of the text can meet
 
 
-def test_the_words_of_the_pieces_are_held_out_in_text_order():
+def test_the_words_of_the_spans_are_held_out_in_text_order():
     tokens, remap = some_tokens(50 * CHUNK - 300), np.array([4, -1, 0, 1, 2, 3, -1, 5, 6], dtype=np.int32)
     found = hold_out(tokens, remap, 0.4)
-    words, groups = [], []
+    words, places = [], []
     sentence = 0
-    for position, token in enumerate(tokens):
+    span = {position: k for k, (start, stop) in enumerate(found.bounds.tolist()) for position in range(start, stop)}
+    for position, token in enumerate(tokens.tolist()):
         if token == -1:
             sentence += 1
-        elif found.chunks[position // CHUNK]:
-            words.append(-1 if token in (1, 6) else int(remap[token]))
-            groups.append((sentence, position // CHUNK))
+        elif position in span:
+            words.append(remap[token])
+            places.append((span[position], sentence))
     assert found.words.tolist() == words
     assert found.n_words == sum(word >= 0 for word in words)
-    changes = [one != other for one, other in zip(groups[1:], groups[:-1], strict=True)]
-    assert (np.diff(found.groups) > 0).tolist() == changes  # a window ends where the sentence does, and where the piece does
+    assert found.spans.tolist() == [place[0] for place in places]
+    changes = [one != other for one, other in zip(places[1:], places[:-1], strict=True)]
+    assert (np.diff(found.sentences) > 0).tolist() == changes  # a window ends where the sentence does, and where the span does
+
+
+def test_a_span_holds_whole_sentences():
+    tokens, remap = some_tokens(500 * CHUNK), np.arange(9, dtype=np.int32)
+    for start, stop in hold_out(tokens, remap, 0.1).bounds.tolist():
+        assert tokens[start - 1] == tokens[stop] == -1
+    without = np.where(tokens == -1, 0, tokens)  # one endless sentence
+    for start, stop in hold_out(without, remap, 0.1).bounds.tolist():
+        assert start % CHUNK == stop % CHUNK == 0
+
+
+def test_words_are_counted_in_all_that_is_not_trained_on():
+    tokens, remap = some_tokens(300 * CHUNK - 300), np.array([4, -1, 0, 1, 2, 3, -1, 5, 6], dtype=np.int32)
+    found = hold_out(tokens, remap, 0.1)
+    expected = [0] * 7
+    for position, token in enumerate(tokens.tolist()):
+        if found.chunks[position // CHUNK] and token >= 0 and remap[token] >= 0:
+            expected[remap[token]] += 1
+    assert found.counts.tolist() == expected
+    assert sum(expected) > found.n_words  # of borders too
 
 
 def test_a_text_too_short_to_hold_anything_out_is_refused(two_topics):
@@ -193,14 +247,45 @@ def test_a_text_too_short_to_hold_anything_out_is_refused(two_topics):
 
 
 def test_words_that_are_held_out_are_not_trained_on(two_topics):
-    """Each word of the pieces is left out of every epoch, and of the share done that the learning rate follows."""
+    """Each word of the spans and borders is left out of every epoch, and of the share done that the learning rate follows."""
     fitted, whole = fit(two_topics, "ns", heldout=0.3, epochs=2), fit(two_topics, "ns", epochs=2)
     part = 1 - fitted.outcome.tally.words / whole.outcome.tally.words
     assert 0.1 < part < 0.5
     assert fitted.outcome.tally.pairs / whole.outcome.tally.pairs == pytest.approx(1 - part, abs=0.01)
     assert fitted.outcome.epochs == pytest.approx(2)
     assert fitted.model.counts.tolist() == whole.model.counts.tolist()  # the vocabulary is that of the whole text
+    assert fitted.outcome.tally.words == 2 * (fitted.model.counts - fitted.model.arrays["heldout_counts"]).sum()
     assert_knows_the_topics(fitted.model)
+
+
+@pytest.mark.parametrize("name", ["ns", "hs", "softmax"])
+def test_what_is_held_out_is_in_no_count(tmp_path, name):
+    """The one text that knows `emu` is held out: no bias, no noise, no tree and no unigram model knows how often it occurs."""
+    n = 40 * CHUNK
+    tokens = np.array(["cat", "dog", "and"])[np.random.default_rng(0).integers(0, 3, n)]
+    start, stop = hold_out(np.zeros(n, np.int32), np.zeros(1, np.int32), 0.1).bounds[0]
+    tokens[start:stop:2] = "emu"
+    (tmp_path / "text").write_text(" ".join(tokens))
+    options = {"heldout": 0.1, "epochs": 1, "sample": 0.0, "learning_rate": 1e-6, "min_count": 1}
+    fitted = fit(tmp_path / "text", name, **options)
+    model = embedx.load(fitted.save(tmp_path / "model"))
+    assert model.counts[model.words.index("emu")] == -(-(stop - start) // 2)
+    counts = heldout.trained_on(model)
+    assert counts[model.words.index("emu")] == 1  # in the vocabulary, so that it may occur
+    assert counts.sum() == fitted.outcome.tally.words + 1
+    pairs, calibration = heldout.pairs_of([["emu", "cat"] * 50], model)
+    found = heldout.evaluate(model, pairs, calibration)
+    assert found.unigram == pytest.approx(np.log(counts[pairs.targets] / counts.sum()).mean())
+    if name != "ns":  # which begins without biases
+        assert found.log_likelihood < -4
+
+
+def test_the_same_text_is_held_out_whatever_the_seed_and_the_threads(two_topics):
+    told = [
+        fit(two_topics, "ns", epochs=1, heldout=0.2, **more).model.facts["heldout"] for more in ({"seed": 2}, {"threads": 2})
+    ]
+    assert told[0]["unigram"] == told[1]["unigram"]
+    assert told[0]["n_groups"] == told[1]["n_groups"] == 8  # spans
 
 
 def test_with_nothing_held_out_training_is_as_without(two_topics):

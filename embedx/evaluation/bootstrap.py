@@ -8,7 +8,7 @@ The interval speaks of the choice of items, nothing else: not of the luck of a t
 seeds enter as the mean of their scores, which makes that luck smaller but does not measure it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,14 +18,20 @@ BLOCK_FLOATS = 1 << 20
 Statistic = Callable[[np.ndarray], np.ndarray]
 
 
-def resamples(n: int, seed: int) -> Iterator[np.ndarray]:
-    """Counts of RESAMPLES resamples of n items, a block at a time: float64 (some, n)."""
+def resamples(n: int | Sequence[int], seed: int, how_many: int = RESAMPLES) -> Iterator[np.ndarray]:
+    """Counts of resamples of n items, a block at a time: float64 (some, n). Of several sets each is resampled by itself, and
+    their counts stand side by side.
+    """
+    sizes = [n] if isinstance(n, int) else list(n)
     rng = np.random.default_rng(seed)
-    step = max(1, BLOCK_FLOATS // n)
-    for start in range(0, RESAMPLES, step):
-        rows = min(step, RESAMPLES - start)
-        draws = rng.integers(n, size=(rows, n)) + n * np.arange(rows)[:, None]
-        yield np.bincount(draws.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
+    step = max(1, BLOCK_FLOATS // sum(sizes))
+    for start in range(0, how_many, step):
+        rows = min(step, how_many - start)
+        counts = []
+        for size in sizes:
+            draws = rng.integers(size, size=(rows, size)) + size * np.arange(rows)[:, None]
+            counts.append(np.bincount(draws.ravel(), minlength=rows * size).reshape(rows, size).astype(np.float64))
+        yield np.concatenate(counts, axis=1)
 
 
 def point(statistic: Statistic, n: int) -> float:
@@ -33,9 +39,14 @@ def point(statistic: Statistic, n: int) -> float:
     return float(statistic(np.ones((1, n)))[0])
 
 
-def interval(statistic: Statistic, n: int, seed: int) -> tuple[float, float]:
+def resampled(statistic: Statistic, n: int | Sequence[int], seed: int, how_many: int = RESAMPLES) -> np.ndarray:
+    """The statistic of each resample, float64 (how_many,)."""
+    return np.concatenate([statistic(counts) for counts in resamples(n, seed, how_many)])
+
+
+def interval(statistic: Statistic, n: int | Sequence[int], seed: int) -> tuple[float, float]:
     """Ends of the 95 % percentile interval; not a number where no resample has a value."""
-    values = np.concatenate([statistic(counts) for counts in resamples(n, seed)])
+    values = resampled(statistic, n, seed)
     values = values[np.isfinite(values)]
     if not len(values):
         return float("nan"), float("nan")
@@ -79,6 +90,17 @@ def ranks(values: np.ndarray) -> Statistic:
 
 def average(statistics: list[Statistic]) -> Statistic:
     return lambda counts: np.mean([statistic(counts) for statistic in statistics], axis=0)
+
+
+def weighted(statistics: Sequence[Statistic], sizes: Sequence[int]) -> Statistic:
+    """The mean of statistics of sets of items that stand side by side, each weighted by the size of its set."""
+    ends = np.cumsum(sizes)
+
+    def statistic(counts: np.ndarray) -> np.ndarray:
+        parts = np.split(counts, ends[:-1], axis=1)
+        return np.average([each(part) for each, part in zip(statistics, parts, strict=True)], axis=0, weights=sizes)
+
+    return statistic
 
 
 def difference(a: Statistic, b: Statistic) -> Statistic:

@@ -11,9 +11,12 @@ rows:
     temperature      the T that makes the calibration pairs, which are not scored, likeliest under p_k^(1/T) / Σ_j p_j^(1/T);
                      not a number with fewer than FEWEST of them
     calibrated       the mean of the log of that
-    unigram          mean log-probability of the same targets when each comes as often as it is kept from the training text
+    unigram          mean log-probability of the same targets when each comes as often as it is kept from the training text,
+                     which what was held out of it is no part of; see `embedx.text.vocabulary.trained_counts`
 
-A group is a sentence, or CHUNK tokens of one that is longer; no window reaches into another group.
+No window reaches into another sentence. A group is a span of the text that training held out, for words of a page go
+together: by sentences or by pieces of a span the standard error would be too small. Of any other text it is a sentence, or
+CHUNK tokens of one that is longer.
 """
 
 import dataclasses
@@ -33,7 +36,7 @@ from embedx.settings import TextSettings
 from embedx.text.encode import Corpora, encode
 from embedx.text.heldout import CHUNK
 from embedx.text.tokenizer import END_OF_SENTENCE
-from embedx.text.vocabulary import keep_probability, kept_counts
+from embedx.text.vocabulary import keep_probability, kept_counts, trained_counts
 from embedx.vectors.model import WordVectors
 
 PAIRS = 20_000  # scored at most: the standard error is then about 0.01 nats
@@ -49,7 +52,7 @@ class HeldOutPairs(NamedTuple):
 
     inputs: np.ndarray  # int32 (n,): context words
     targets: np.ndarray  # int32 (n,): centres
-    groups: np.ndarray  # int64 (n,): which sentence or chunk each is from
+    groups: np.ndarray  # int64 (n,): which group of the text each is from
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -83,22 +86,30 @@ class LikelihoodDifference(NamedTuple):
 
 
 def sample_pairs(
-    words: np.ndarray, groups: np.ndarray, keep: np.ndarray, window: int, seed: int, at_most: int = PAIRS
+    words: np.ndarray,
+    sentences: np.ndarray,
+    keep: np.ndarray,
+    window: int,
+    seed: int,
+    at_most: int = PAIRS,
+    groups: np.ndarray | None = None,
 ) -> HeldOutPairs:
     """The pairs of one pass of training over a text; if there are more than `at_most`, so many of them, any as likely.
 
-    words   int32 (n,): in text order, -1 for a word outside the vocabulary
-    groups  int64 (n,): not decreasing
-    keep    float32 (n_words,): the chance of each word to be kept
+    words      int32 (n,): in text order, -1 for a word outside the vocabulary
+    sentences  int64 (n,): not decreasing; windows end where this changes
+    keep       float32 (n_words,): the chance of each word to be kept
+    groups     int64 (n,): of what the standard error takes for independent; the sentences unless given
     """
     rng = np.random.default_rng(seed)
     place = np.flatnonzero(words >= 0)
     place = place[rng.random(len(place)) < keep[words[place]]]
-    kept, group = words[place], groups[place]
+    kept, sentence = words[place], sentences[place]
+    group = sentence if groups is None else groups[place]
     reach = rng.integers(1, window + 1, len(kept))
     here = np.arange(len(kept))
-    before = np.minimum(reach, here - np.searchsorted(group, group, "left"))
-    after = np.minimum(reach, np.searchsorted(group, group, "right") - 1 - here)
+    before = np.minimum(reach, here - np.searchsorted(sentence, sentence, "left"))
+    after = np.minimum(reach, np.searchsorted(sentence, sentence, "right") - 1 - here)
     ends = np.cumsum(before + after)
     n = int(ends[-1]) if len(ends) else 0
     chosen = np.sort(rng.choice(n, at_most, replace=False, shuffle=False)) if n > at_most else np.arange(n)
@@ -121,17 +132,22 @@ def text_of(tokens: np.ndarray, remap: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def draw(
-    words: np.ndarray, groups: np.ndarray, vectors: WordVectors, seed: int = 0, at_most: int = PAIRS
+    words: np.ndarray,
+    sentences: np.ndarray,
+    vectors: WordVectors,
+    seed: int = 0,
+    at_most: int = PAIRS,
+    groups: np.ndarray | None = None,
 ) -> tuple[HeldOutPairs, HeldOutPairs]:
     """Pairs to score, at most `at_most`, and pairs to calibrate with, none of them the same place in the text.
 
-    The model's own window and subsampling draw them; `words` and `groups` as for `sample_pairs`. Raises `EmbedxError` where
-    there is no pair.
+    The model's own window and subsampling draw them; `words`, `sentences` and `groups` as for `sample_pairs`. Raises
+    `EmbedxError` where there is no pair.
     """
     counts, settings = trained_on(vectors), vectors.settings
     spare = min(CALIBRATION_PAIRS, max(FEWEST, MOST_CALIBRATION // len(vectors)))
     keep = keep_probability(counts, settings["sample"])
-    pairs = sample_pairs(words, groups, keep, settings["window"], seed, at_most + spare)
+    pairs = sample_pairs(words, sentences, keep, settings["window"], seed, at_most + spare, groups)
     n = len(pairs.targets)
     if n == 0:
         raise EmbedxError("the held-out text has no two words of the model side by side; give more text, of the same kind")
@@ -173,7 +189,7 @@ def trained_on(vectors: WordVectors) -> np.ndarray:
             f"{vectors.facts.get('source', vectors)}: no record of how it was trained, hence no probabilities; "
             "give a folder that `embedx train` wrote"
         )
-    return vectors.counts
+    return trained_counts(vectors.counts, vectors.arrays.get("heldout_counts"))
 
 
 # ---- their likelihood

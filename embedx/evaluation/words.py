@@ -7,6 +7,9 @@ The protocol is gensim's, and every score is printed with it, because without it
     candidates    similarity knows the first 300,000 words; analogies know, and answer with, the first 30,000
     similarity    Spearman's rank correlation of cosines with the mean human score
     analogy       a : b = c : ?  answered by 3CosAdd, the word nearest to b - a + c other than a, b and c
+    pooled        the mean of the correlations of several similarity sets, each weighted by its pairs: one number whose error is
+                  about half of one set's; a set that is a part of another does not count, as the two halves of WordSim-353
+                  and MC-30, all of which is in RG-65
 
 Each score has a 95 % interval from resampling its items; see `embedx.evaluation.bootstrap` for what it covers. Questions of
 an analogy section share words, so the true interval of analogies is wider than the one of independent questions given here.
@@ -44,7 +47,7 @@ BLOCK_FLOATS = 1 << 23  # cosines of questions with candidates computed at a tim
 class Answers:
     """What one model made of one test set."""
 
-    test: "SimilarityPairs | Analogies"
+    test: "Test"
     values: np.ndarray  # float64 (items,): the cosine, or 1 for a right answer and 0 for a wrong one; NaN if left out
     score: float  # as gensim computes it; NaN if nothing could be scored
     details: dict[str, Any]  # what gensim tells beyond the score
@@ -82,6 +85,10 @@ class SimilarityPairs:
         with as_file(lines) as file:
             pearson, spearman, _ = vectors.evaluate_word_pairs(file, restrict_vocab=self.candidates)
         return Answers(self, values, float(spearman[0]), {"pearson": number(pearson[0])})
+
+    def sizes(self, items: np.ndarray) -> list[int]:
+        """How many of the given items are resampled together."""
+        return [int(np.count_nonzero(items))]
 
     def statistic(self, values: np.ndarray, items: np.ndarray) -> bootstrap.Statistic:
         """The measure on the given items, as a function of how often each is drawn."""
@@ -126,18 +133,58 @@ class Analogies:
         }
         return Answers(self, values, float(score), {"sections": by_section})
 
+    def sizes(self, items: np.ndarray) -> list[int]:
+        """How many of the given items are resampled together."""
+        return [int(np.count_nonzero(items))]
+
     def statistic(self, values: np.ndarray, items: np.ndarray) -> bootstrap.Statistic:
         """The measure on the given items, as a function of how often each is drawn."""
         return bootstrap.mean(values[items])
 
 
-Test = SimilarityPairs | Analogies
+@dataclasses.dataclass(frozen=True, eq=False)
+class PooledPairs:
+    """Several lists of word pairs as one test, whose items are those of the first, then those of the second, and so on."""
+
+    tests: list[SimilarityPairs]
+    name: ClassVar[str] = "pooled"
+    measure: ClassVar[str] = "spearman"
+
+    def __len__(self) -> int:
+        return sum(map(len, self.tests))
+
+    @property
+    def candidates(self) -> int:
+        return max(test.candidates for test in self.tests)
+
+    def parts(self, items: np.ndarray) -> list[np.ndarray]:
+        """`items`, bool or float (items,), by list."""
+        return np.split(items, np.cumsum([len(test) for test in self.tests])[:-1])
+
+    def sizes(self, items: np.ndarray) -> list[int]:
+        """How many of the given items are resampled together: those of a list."""
+        return [int(np.count_nonzero(part)) for part in self.parts(items)]
+
+    def statistic(self, values: np.ndarray, items: np.ndarray) -> bootstrap.Statistic:
+        """The measure on the given items, as a function of how often each is drawn; a list has FEWEST of them or none."""
+        lists = zip(self.tests, self.parts(values), self.parts(items), strict=True)
+        statistics = [test.statistic(value, used) if used.any() else _nothing for test, value, used in lists]
+        return bootstrap.weighted(statistics, self.sizes(items))
+
+
+def _nothing(counts: np.ndarray) -> np.ndarray:
+    """What the statistic of no items counts for, at weight 0."""
+    return np.zeros(len(counts))
+
+
+Asked = SimilarityPairs | Analogies
+Test = Asked | PooledPairs
 
 
 # ---- test sets
 
 
-def default_tests() -> list[Test]:
+def default_tests() -> list[Asked]:
     """WordSim-353, SimLex-999 and Google's analogies, from gensim's package."""
     with gensim_quietly():
         from gensim.test.utils import datapath
@@ -205,7 +252,9 @@ def lines_of(path: Path) -> Iterator[tuple[str, str]]:
 # ---- asking a model
 
 
-def score(vectors: "WordVectors | Any", tests: Sequence[Test] | None = None, progress: Progress | None = None) -> list[Answers]:
+def score(
+    vectors: "WordVectors | Any", tests: Sequence[Asked] | None = None, progress: Progress | None = None
+) -> list[Answers]:
     """What `vectors`, ours or gensim's KeyedVectors, make of each test (of the default ones if None)."""
     tests = default_tests() if tests is None else tests
     limit = max(test.candidates for test in tests)
@@ -213,6 +262,25 @@ def score(vectors: "WordVectors | Any", tests: Sequence[Test] | None = None, pro
     keyed = keyed_vectors([str(word) for word in words[:limit]], vectors.vectors[:limit])
     with gensim_quietly():
         return [test.ask(keyed, progress or Silent()) for test in tests]
+
+
+def pooled(answers: Sequence[Answers]) -> Answers | None:
+    """What a model made of all similarity sets together; None where there are fewer than two."""
+    sets = [(each.test, each) for each in answers if isinstance(each.test, SimilarityPairs)]
+    pairs = [{frozenset(map(str.upper, words)) for words in test.words} for test, _ in sets]
+    # A set counts unless another holds all its pairs; of two with the same pairs the first does.
+    is_part = [any(mine < other or (mine == other and j < k) for j, other in enumerate(pairs)) for k, mine in enumerate(pairs)]
+    own = [each for (_, each), is_in_another in zip(sets, is_part, strict=True) if not is_in_another]
+    if len(own) < 2:
+        return None
+    test = PooledPairs([test for (test, _), is_in_another in zip(sets, is_part, strict=True) if not is_in_another])
+    values = [each.values if np.count_nonzero(each.used) >= FEWEST else np.full(len(each.values), np.nan) for each in own]
+    together = Answers(test, np.concatenate(values), math.nan, {"sets": [each.test.name for each in own]})
+    used = int(np.count_nonzero(together.used))
+    if used < FEWEST:
+        return together
+    statistic = test.statistic(together.values, together.used)
+    return dataclasses.replace(together, score=bootstrap.point(statistic, used))
 
 
 def open_vectors(path: str | Path, progress: Progress, trust_pickle: bool = False) -> "WordVectors | Any":
@@ -357,14 +425,15 @@ def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0)
     """
     test = a[0].test
     items = np.logical_and.reduce([answers.used for answers in [*a, *b]])
+    if isinstance(test, PooledPairs):
+        items = np.concatenate([part & (np.count_nonzero(part) >= FEWEST) for part in test.parts(items)])
     shared = int(np.count_nonzero(items))
     if shared < FEWEST:
         return ScoreDifference(test.name, test.measure, math.nan, (math.nan, math.nan), shared)
     left, right = (bootstrap.average([test.statistic(each.values, items) for each in side]) for side in (a, b))
     statistic = bootstrap.difference(left, right)
-    return ScoreDifference(
-        test.name, test.measure, bootstrap.point(statistic, shared), bootstrap.interval(statistic, shared, seed), shared
-    )
+    ends = bootstrap.interval(statistic, test.sizes(items), seed)
+    return ScoreDifference(test.name, test.measure, bootstrap.point(statistic, shared), ends, shared)
 
 
 # ---- the report
@@ -372,7 +441,7 @@ def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0)
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """One model's score on one test, and how it came about."""
+    """One model's score on one test, or on several together, and how it came about."""
 
     test: str
     model: str
@@ -402,6 +471,7 @@ class Report:
             "protocol": {
                 "case": "ignored; the most frequent variant counts",
                 "unknown_words": "items with one are left out and counted as oov",
+                "pooled": "mean of the sets' correlations weighted by their items; a set that is a part of another is left out",
                 "interval": "95 %, percentile bootstrap over items",
                 "resamples": bootstrap.RESAMPLES,
                 "seed": self.seed,
@@ -475,7 +545,7 @@ def evaluate(
     if candidates < 1:
         raise EmbedxError(f"--candidates {candidates}: must be at least 1")
     progress = progress or Silent()
-    tests: list[Test] = [read_pairs(Path(path)) for path in pairs]
+    tests: list[Asked] = [read_pairs(Path(path)) for path in pairs]
     if analogies is not None:
         tests.append(read_analogies(Path(analogies)))
     tests = [
@@ -484,6 +554,8 @@ def evaluate(
     ]
     paths = [model_path] if other_path is None else [model_path, other_path]
     answers = [score(open_vectors(path, progress, trust_pickle), tests, progress) for path in paths]
+    together = [pooled(each) for each in answers]
+    answers = [[*each, last] if last else each for each, last in zip(answers, together, strict=True)]
     scores, notes = [], []
     for each in zip(*answers, strict=True):
         for path, answer in zip(paths, each, strict=True):
@@ -497,13 +569,15 @@ def summary(path: str, answers: Answers, seed: int) -> Score:
     test, used = answers.test, int(np.count_nonzero(answers.used))
     ends = (math.nan, math.nan)
     if used >= FEWEST:
-        ends = bootstrap.interval(test.statistic(answers.values, answers.used), used, seed)
+        ends = bootstrap.interval(test.statistic(answers.values, answers.used), test.sizes(answers.used), seed)
     return Score(test.name, path, test.measure, answers.score, ends, used, len(test), test.candidates, answers.details)
 
 
 def coverage(path: str, answers: Answers) -> list[str]:
     """A warning if the model knows too few of the words for its score to mean much."""
     used, total = int(np.count_nonzero(answers.used)), len(answers.test)
+    if isinstance(answers.test, PooledPairs):
+        return []  # its sets tell
     if used < FEWEST:
         return [f"{path}: nothing to score on {answers.test.name}, its vocabulary covers {used} of {total:,} items"]
     if 2 * used < total:

@@ -86,7 +86,6 @@ class Objective(abc.ABC):
     positives: ClassVar[Literal["single", "joint", "summed"]] = "single"
     candidates: ClassVar[tuple[Candidates, ...]] = ("drawn", "all")  # which samplers it takes; the first kind is the default
     noise: ClassVar[str] = "unigram"  # of those that draw, the sampler that suits it best
-    keeps_accidental_hits: ClassVar[bool] = False
     separable: ClassVar[bool] = False  # a coefficient depends on its own candidate alone
     sparse_gradient: ClassVar[bool] = False  # among all rows most coefficients are exactly 0
     pairs_as_set: ClassVar[bool] = False  # takes the positives of an input in a block of text as a set; see above
@@ -116,6 +115,11 @@ class Objective(abc.ABC):
     @property
     def merges_pairs(self) -> bool:
         """Whether several examples with one input and one positive each may be told as one; see above."""
+        return False
+
+    @property
+    def keeps_accidental_hits(self) -> bool:
+        """Whether a positive that is drawn as well counts as noise too; see above."""
         return False
 
     @property

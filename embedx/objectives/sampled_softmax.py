@@ -2,8 +2,17 @@
 
 Bengio & Senécal 2008, "Adaptive importance sampling"; in the form of Jean et al. 2015, "On using very large target vocabulary".
 Every candidate, the positive too, is corrected by the log of how often it was expected among the draws:
-    loss = log Σ_j n_j e^{x_j} - x_y,       x_k = z_k - log E[n_k],       n_y = 1 and n_k the count for the draws that are not y
+    loss = log Σ_j n_j e^{x_j} - x_y,       x_k = z_k - log E[n_k],       n_k how often k is among the candidates
     ∂loss/∂z_k = n_k e^{x_k} / Σ_j n_j e^{x_j} - [k = y]
+The positive is a candidate once. If it is drawn as well (an accidental hit), `keep_hits` counts these draws too. For draws
+with replacement that makes the loss consistent with any number of them, one included: given the candidates as a multiset,
+each is the positive with probability n_k p_k / q_k over the sum of these, so that the expected loss is least at z = log p (Ma
+& Collins 2018, "Noise contrastive estimation and negative sampling for conditional models", the ranking objective). Left out,
+as by TensorFlow's `remove_accidental_hits`, n_y is 1. The rivals of y then stand for 1 - p_y in all, and y for p_y / E[n_y]:
+from two draws on the scores are biased, and the more draws, the more. Distinct draws among the other classes (`uniform`
+without replacement) have no hits and are consistent as they are. Where every row is present with certainty the positive
+counts once, and the loss is the exact softmax's.
+
 `complementary` leaves the positive uncorrected, x_y = z_y (Botev, Zheng & Barber 2017, "Complementary sum sampling"). The sum
 is then an unbiased estimate of Σ_k e^{z_k}, the positive's term exact and the others weighed by n / E[n]. Its logarithm
 is too small on average, hence the loss too, and the positive's probability too large; many draws cure it.
@@ -20,27 +29,27 @@ from embedx.objectives.parts import log_sums, n_positives, positive
 from embedx.settings import param
 
 _ONE = np.float32(1)
+COMPLEMENTARY, WITHOUT_HITS, WITH_HITS = range(3)  # what the constant says
 
 
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
-    z = batch.z
-    corrected = constants[0]
+    z, how = batch.z, np.int64(constants[0])
     total = np.float64(0)
     for e in range(n_examples):
         y = positive(batch, e, n)
         if y < 0:
             z[e, :n] = 0
-        elif corrected > 0:
-            total += _corrected(batch, e, n, y)
-        else:
+        elif how == COMPLEMENTARY:
             total += _complementary(batch, e, n)
+        else:
+            total += _corrected(batch, e, n, y, how)
     return total
 
 
 @kernel_part
-def _corrected(batch, e, n, y):
+def _corrected(batch, e, n, y, how):
     """Loss of example e with one positive y; overwrites its scores by ∂loss/∂z."""
     z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
     scale, score = label[e, y], z[e, y] - log_expected_count[e, y]
@@ -49,13 +58,15 @@ def _corrected(batch, e, n, y):
         z[e, k] = z[e, k] - log_expected_count[e, k] if sample_count[e, k] > 0 else score
         largest = max(largest, z[e, k])
     own = exp(score - largest)
-    mass = own
+    mass = z.dtype.type(0)
     for k in range(n):
         z[e, k] = sample_count[e, k] * exp(z[e, k] - largest)
+        if k == y:
+            z[e, k] = own if how == WITHOUT_HITS else own + z[e, k]
         mass += z[e, k]
     for k in range(n):
         z[e, k] *= scale / mass
-    z[e, y] = scale * (own / mass - _ONE)
+    z[e, y] -= scale
     return scale * (np.log(mass) + largest - score)
 
 
@@ -77,6 +88,11 @@ def _complementary(batch, e, n):
 
 @dataclasses.dataclass(frozen=True)
 class SampledSoftmaxSettings(SampledSettings):
+    keep_hits: bool = param(
+        False,
+        "count draws of the positive itself: consistent with any number of draws with replacement, where leaving them out is "
+        "biased; not for `uniform` without replacement, nor with `complementary`",
+    )
     complementary: bool = param(False, "estimate the normaliser with the positive's own term exact (Botev et al. 2017)")
 
 
@@ -84,15 +100,20 @@ class SampledSoftmax(Objective):
     name = "sampled-softmax"
     title = "sampled softmax"
     paper = "Jean et al. 2015"
-    formula = "log(e^x_y + sum_draws e^x_k) - x_y, x_k = z_k - log e_k"
-    advice = "close to the softmax with hundreds of negatives; with few it is biased"
+    formula = "log sum_k n_k e^x_k - x_y, x_k = z_k - log e_k"
+    advice = "a softmax among few rows, with probabilities of all; close to it with any number of negatives if hits are kept"
     Settings = SampledSoftmaxSettings
     coefficients = staticmethod(coefficients)
     stable = True
+
+    @property
+    def keeps_accidental_hits(self) -> bool:
+        return bool(self.settings.keep_hits and not self.settings.complementary)
 
     @property
     def merges_pairs(self) -> bool:
         return bool(self.settings.complementary)
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
-        return np.array([0 if self.settings.complementary else 1], dtype=np.float32)
+        kept = WITH_HITS if self.keeps_accidental_hits and n_draws < n_classes else WITHOUT_HITS  # of all rows, none is drawn
+        return np.array([COMPLEMENTARY if self.settings.complementary else kept], dtype=np.float32)

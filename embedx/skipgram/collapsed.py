@@ -34,6 +34,7 @@ from embedx.skipgram.task import SkipGramSettings, TrainedVectors
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
 from embedx.text.encode import Corpora, encode
+from embedx.text.heldout import hold_out
 from embedx.text.vocabulary import kept_counts, select
 from embedx.vectors import model
 
@@ -146,12 +147,16 @@ def train(
         progress.note(f"vocabulary: {len(words):,} words, {words.n_tokens:,} of {corpus.n_tokens:,} tokens")
         memory = _counting_memory(len(corpus.tokens), settings, collapsed)
         check_memory(len(words), memory, settings)
-        kept = kept_counts(words.counts, vocabulary.sample)
+        held_out = hold_out(corpus.tokens, remap, settings.heldout) if settings.heldout > 0 else None
+        words = words.without(held_out.counts) if held_out else words
+        kept = kept_counts(words.trained_counts, vocabulary.sample)
         objective.prepare(kept)
-        tables = skipgram.new_tables(objective, settings, kept, words.counts / words.n_tokens)
+        tables = skipgram.new_tables(objective, settings, kept, words.trained_counts / words.trained_counts.sum())
         sampler = samplers.make(str(settings.sampler), {})
-        sampler.prepare(words.counts, paths=objective.paths())
-        task = skipgram.Task(corpus, words, remap, sampler, None, tables, objective, settings, text, vocabulary, progress)
+        sampler.prepare(words.trained_counts, paths=objective.paths())
+        task = skipgram.Task(
+            corpus, words, remap, sampler, None, tables, objective, settings, text, vocabulary, progress, held_out
+        )
         keys = [stream_key(settings.seed, epoch) for epoch in range(collapsed.count_passes)]
         with (
             cooccurrence.counted(task.stream(), len(words), settings.window, keys, memory, progress, cache_dir) as counts,
@@ -223,7 +228,7 @@ def _warm_start(task: skipgram.Task, kept: np.ndarray, collapsed: CollapsedSetti
     options = {name: getattr(task.settings, name) for name in SHARED}
     settings, objective = skipgram.chosen(found, {**options, "epochs": 1})
     objective.prepare(kept)
-    sampler, warm_up = skipgram.new_samplers(objective, settings, {}, task.words.counts)
+    sampler, warm_up = skipgram.new_samplers(objective, settings, {}, task.words.trained_counts)
     settings = skipgram.resolved(settings, objective, sampler, kept, task.progress)
     tables = skipgram.new_tables(objective, settings, kept, sampler.noise)
     outcome = dataclasses.replace(

@@ -27,7 +27,7 @@ from embedx.settings import Settings, TextSettings, VocabularySettings, by_prese
 from embedx.skipgram.strategies import RetrievedStream, Streamed
 from embedx.text import cache
 from embedx.text.encode import Corpora, encode
-from embedx.text.heldout import hold_out, n_chunks
+from embedx.text.heldout import HeldOut, hold_out, n_chunks
 from embedx.text.subsampling import TokenStream
 from embedx.text.vocabulary import Vocabulary, kept_counts, select
 from embedx.vectors import model
@@ -86,7 +86,8 @@ class SkipGramSettings(TrainingSettings):
     )
     heldout: float = param(
         0.0,
-        "fraction of the corpus that is left out of training, such as 0.1%; its log-likelihood is reported at the end",
+        "fraction of the corpus that is left out of training, such as 0.1%, in a few dozen contiguous spans, beside a border "
+        "about each; its log-likelihood is reported at the end",
         at_least=0.0,
         at_most=0.5,
         parse=fraction,
@@ -127,15 +128,17 @@ def train(
     with encode(corpora, text, progress, cache_dir) as corpus:
         words, remap = select(corpus, vocabulary)
         progress.note(f"vocabulary: {len(words):,} words, {words.n_tokens:,} of {corpus.n_tokens:,} tokens")
-        kept = kept_counts(words.counts, vocabulary.sample)
+        held_out = hold_out(corpus.tokens, remap, settings.heldout) if settings.heldout > 0 else None
+        words = words.without(held_out.counts) if held_out else words
+        kept = kept_counts(words.trained_counts, vocabulary.sample)
         objective.prepare(kept)
-        sampler, warm_up = new_samplers(objective, settings, sampler_options or {}, words.counts)
+        sampler, warm_up = new_samplers(objective, settings, sampler_options or {}, words.trained_counts)
         drawing = warm_up or sampler
         settings = resolved(settings, objective, drawing, kept, progress)
         if sampler.candidates == "all" and len(words) > MANY_WORDS:
             progress.note(f"every pair meets all {len(words):,} words, which is slow; --max-vocab 5000 keeps the most frequent")
         tables = new_tables(objective, settings, kept, drawing.noise)
-        task = Task(corpus, words, remap, sampler, warm_up, tables, objective, settings, text, vocabulary, progress)
+        task = Task(corpus, words, remap, sampler, warm_up, tables, objective, settings, text, vocabulary, progress, held_out)
         outcome = task.run(snapshot)
         to_the_end(lambda: _check(tables, settings, outcome, progress))
         vectors = task.model(outcome)
@@ -278,10 +281,7 @@ class Task:
     text: TextSettings
     vocabulary: VocabularySettings
     progress: Progress
-
-    def __post_init__(self) -> None:
-        held_out = self.settings.heldout
-        self.heldout = hold_out(self.corpus.tokens, self.remap, held_out) if held_out > 0 else None
+    heldout: HeldOut | None
 
     def stream(self) -> TokenStream:
         """The corpus as training sees it."""
@@ -300,7 +300,7 @@ class Task:
     def run(self, snapshot: Mapping[str, Any] | None = None) -> trainer.Outcome:
         """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to go on from."""
         settings, strategy = self.settings, self.strategy()
-        n_words = self.words.n_tokens - (self.heldout.n_words if self.heldout else 0)
+        n_words = self.words.n_tokens - (int(self.heldout.counts.sum()) if self.heldout else 0)
         rate = float(settings.learning_rate or 0)
         schedule = trainer.Schedule(rate, strategy.n_stretches, n_words, settings.epochs, settings.time_budget)
         after_epoch = self._after_epoch if self._tells() else None
@@ -319,7 +319,7 @@ class Task:
         """How likely what was learned so far finds the text that was held out; see `embedx.evaluation.heldout`."""
         vectors = self.model(None)
         assert self.heldout is not None
-        pairs, calibration = heldout.draw(self.heldout.words, self.heldout.groups, vectors)
+        pairs, calibration = heldout.draw(self.heldout.words, self.heldout.sentences, vectors, groups=self.heldout.spans)
         return heldout.evaluate(vectors, pairs, calibration).metrics()
 
     def model(self, outcome: trainer.Outcome | None) -> model.WordVectors:
@@ -328,6 +328,8 @@ class Task:
         arrays = {"input": self.tables.inputs.rows[:, :dim], "output": self.tables.outputs.rows[:, :dim]}
         if settings.bias != "none":
             arrays["bias"] = self.tables.outputs.rows[:, dim]
+        if self.words.held_out is not None:
+            arrays["heldout_counts"] = self.words.held_out
         record = settings.record() | (self.warm_up or self.sampler).settings.record() | self.objective.settings.record()
         record |= self.text.record() | self.vocabulary.record()
         facts: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """The words of a model: which of the counted tokens are kept, in which order, and how often each is subsampled."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +15,8 @@ class Vocabulary:
     """Words by decreasing count, equal counts by first appearance."""
 
     words: list[str]
-    counts: np.ndarray  # int64 (n_words,)
+    counts: np.ndarray  # int64 (n_words,): in the whole corpus
+    held_out: np.ndarray | None = None  # int64 (n_words,): in the part that training leaves out
 
     def __len__(self) -> int:
         return len(self.words)
@@ -30,9 +31,27 @@ class Vocabulary:
         """The number of each word."""
         return {word: number for number, word in enumerate(self.words)}
 
+    def without(self, held_out: np.ndarray) -> "Vocabulary":
+        """The same words where training leaves out a part of the corpus; `held_out` is how often they occur in it."""
+        return replace(self, held_out=held_out)
+
+    @functools.cached_property
+    def trained_counts(self) -> np.ndarray:
+        """How often each word occurs in the text that is trained on, int64 (n_words,); see `trained_counts`."""
+        return trained_counts(self.counts, self.held_out)
+
     def keep_probability(self, sample: float) -> np.ndarray:
         """Chance of each token to be kept by subsampling, float32 (n_words,)."""
-        return keep_probability(self.counts, sample)
+        return keep_probability(self.trained_counts, sample)
+
+
+def trained_counts(counts: np.ndarray, held_out: np.ndarray | None) -> np.ndarray:
+    """How often each word of the vocabulary occurs in the text that is trained on, int64 (n_words,).
+
+    counts    in the whole corpus; `held_out` in what training leaves out of it, None where that is nothing
+    A word that occurs nowhere else counts as if it did once: it is in the vocabulary, and no model may give it no chance.
+    """
+    return counts if held_out is None else np.maximum(counts - held_out, 1)
 
 
 def keep_probability(counts: np.ndarray, sample: float) -> np.ndarray:
