@@ -45,8 +45,16 @@ class SearchSettings(Settings):
         at_most=1.0,
         formerly="tau",
     )
-    negatives: int = param(100, "noise classes for each positive during the warm-up", at_least=1)
+    negatives: int = param(
+        100, "noise classes during the warm-up: for each positive, or for each block of words, which draws its tail so too",
+        at_least=1,
+    )  # fmt: skip
     warm_up: float = param(0.02, "passes over the data with drawn rows before the search begins", at_least=0.0)
+    found: int = param(16, "words: rows of the highest scores that each word keeps", at_least=1, at_most=256)
+    refresh: int = param(64, "words: how often a word is an input before its rows are sought anew", at_least=1)
+    tail: bool = param(
+        True, "words, loss `softmax`: drawn rows stand for those that are not found; without, these have no part in the loss"
+    )
 
 
 class RetrievalObjective(Objective):
@@ -57,12 +65,17 @@ class RetrievalObjective(Objective):
     candidates = ("retrieved", "drawn", "all")
     noise = "uniform"
     stable = True
-    word_defaults = {"loss": "softmax", "candidate_fraction": 1.0}  # the probability of words is spread over many rows
+    word_defaults = {"loss": "softmax", "candidate_fraction": 1.0, "block_size": 32}  # the probability of words is spread over many rows
     settings: SearchSettings
 
     @property
     def is_margin(self) -> bool:
         return self.settings.loss == "margin"
+
+    @property
+    def has_tail(self) -> bool:
+        """Whether drawn rows stand for those that are not found, where words are trained."""
+        return self.settings.tail and not self.is_margin
 
     @property
     def coefficients(self) -> Any:
