@@ -50,7 +50,7 @@ class SearchSettings(Settings):
         at_least=1,
     )  # fmt: skip
     warm_up: float = param(0.02, "passes over the data with drawn rows before the search begins", at_least=0.0)
-    found: int = param(16, "words: rows of the highest scores that each word keeps", at_least=1, at_most=256)
+    found: int = param(8, "words: rows of the highest scores that each word keeps", at_least=1, at_most=256)
     refresh: int = param(64, "words: how often a word is an input before its rows are sought anew", at_least=1)
     tail: bool = param(
         True, "words, loss `softmax`: drawn rows stand for those that are not found; without, these have no part in the loss"
@@ -65,7 +65,7 @@ class RetrievalObjective(Objective):
     candidates = ("retrieved", "drawn", "all")
     noise = "uniform"
     stable = True
-    word_defaults = {"loss": "softmax", "candidate_fraction": 1.0, "block_size": 32}  # the probability of words is spread over many rows
+    word_defaults = {"loss": "softmax", "candidate_fraction": 1.0, "block_size": 32, "draws": 256}  # the probability of words is spread over many rows
     settings: SearchSettings
 
     @property

@@ -65,10 +65,12 @@ class IndexUpdater:
     """
 
     def __init__(
-        self, table: np.ndarray, n_rows: int, dim: int, search: SearchSpec, *, seed: int, threads: int, progress: Progress
-    ) -> None:
+        self, table: np.ndarray, n_rows: int, dim: int, search: SearchSpec, *, seed: int, threads: int, progress: Progress,
+        rebuild_share: float = REBUILD_SHARE,
+    ) -> None:  # fmt: skip
         self.table, self.n_rows, self.dim, self.search = table, n_rows, dim, search
         self.seed, self.threads, self.progress = seed, threads, progress
+        self.most_reassigned = rebuild_share * n_rows * search.blocks
         self.index = empty_index(search.blocks)
         self.build_lock = threading.Lock()
         self.block_locks = [threading.Lock() for _ in range(search.blocks)]  # to write to a block
@@ -88,7 +90,7 @@ class IndexUpdater:
     def current(self) -> Index:
         """The index, built first if there is none yet, and rebuilt if too many rows have been reassigned."""
         with self.build_lock:
-            if self.n_builds == 0 or self.n_reassigned.sum() > REBUILD_SHARE * self.n_rows * self.search.blocks:
+            if self.n_builds == 0 or self.n_reassigned.sum() > self.most_reassigned:
                 with contextlib.ExitStack() as held:
                     for lock in self.block_locks:
                         held.enter_context(lock)

@@ -31,6 +31,7 @@ RESCORED = 8  # candidates whose exact scores are taken, for each row that a wor
 # After each stretch this share of the rows is brought up to date in the index, in turn, but at least so many.
 REFRESHED_SHARE = 0.02
 REFRESHED_ROWS = 500
+REBUILD_SHARE = 0.5  # as that of `search.updater`, but rarer: a word keeps what it has found for long
 
 
 def form_of(objective: Objective) -> int:
@@ -156,7 +157,7 @@ class RetrievedStream(Streamed):
     def compile(self, progress: Progress) -> None:
         self.updater = IndexUpdater(
             self.tables.outputs.rows, len(self.tables.outputs.rows), self.columns, self.search,
-            seed=self.settings.seed, threads=self.settings.threads, progress=progress,
+            seed=self.settings.seed, threads=self.settings.threads, progress=progress, rebuild_share=REBUILD_SHARE,
         )  # fmt: skip
         workspace, _ = self.workers[0]
         like = self._arguments(workspace, 0, 0, 0.0)
