@@ -80,7 +80,7 @@ class SkipGramSettings(TrainingSettings):
     )
     draws: int | None = param(
         None,
-        "noise words drawn for each block; by default enough to keep each update small",
+        "noise words drawn for each block, with --collapsed for each input; by default enough to keep each update small",
         at_least=0,
         at_most=MOST_DRAWS,
     )
@@ -160,7 +160,7 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
 
 def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
     """The settings with a sampler and a rate. Raises `EmbedxError` if the objective does not take what was asked for."""
-    sampler = settings.sampler or _in_order(objective)[0]
+    sampler = settings.sampler or in_order(objective)[0]
     check_sampler(sampler, objective.name, objective.samplers())
     if objective.kind == "proximal" and settings.optimizer != "sgd":
         raise EmbedxError(f"--optimizer {settings.optimizer} does not apply to --objective {objective.name}, which has its own")
@@ -207,10 +207,10 @@ def chosen_samplers(
     objective: Objective, settings: SkipGramSettings, options: Mapping[str, Any]
 ) -> tuple[Sampler, Sampler | None]:
     """As `new_samplers`, before anything is known of the words."""
-    return samplers.with_warm_up(str(settings.sampler), _in_order(objective), options)
+    return samplers.with_warm_up(str(settings.sampler), in_order(objective), options)
 
 
-def _in_order(objective: Objective) -> list[str]:
+def in_order(objective: Objective) -> list[str]:
     """The samplers that the objective takes, those that suit words best first."""
     taken = objective.samplers()
     return [*(name for name in PREFERRED if name in taken), *taken]
