@@ -23,7 +23,16 @@ from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress, Silent
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
-from embedx.settings import Settings, TextSettings, VocabularySettings, by_present_names, fraction, param, settings_of
+from embedx.settings import (
+    Settings,
+    TextSettings,
+    VocabularySettings,
+    by_present_names,
+    fraction,
+    option_name,
+    param,
+    settings_of,
+)
 from embedx.skipgram.strategies import RetrievedStream, Streamed
 from embedx.text import cache
 from embedx.text.encode import Corpora, encode
@@ -149,6 +158,9 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
 
     Raises `EmbedxError` for what the objective does not take.
     """
+    for name in objective.not_streamed:
+        if name in options:
+            raise EmbedxError(f"{option_name(name)} does not apply to `embedx train --objective {objective.name}` by streaming")
     suits = dict(objective.word_defaults)
     suited_by = suits.get("optimizer", SkipGramSettings.optimizer)
     if options.get("optimizer", suited_by) != suited_by:
