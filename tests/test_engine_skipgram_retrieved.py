@@ -53,8 +53,8 @@ class Retrieving(Setup):
 
     def train(self, start, stop, lr=0.1):
         arguments = (
-            self.tables, self.stream, self.draws, self.index, self.search, self.constants, self.plan, self.workspace, self.found,
-            self.refresh, self.retrieval, start, stop, np.float32(lr), self.key, self.noise_key,
+            self.tables, self.stream, self.draws, self.index, self.search, self.constants, self.plan, self.workspace,
+            self.found, self.refresh, self.retrieval, start, stop, np.float32(lr), self.key, self.noise_key,
         )  # fmt: skip
         functions = loading.load_kernel(retrieved.train_stretch, self.objective, self.drawing, arguments, Silent())
         return retrieved.train_stretch(*functions, *arguments)
@@ -73,7 +73,9 @@ class Retrieving(Setup):
             told = []
             for x in inputs:
                 met = Counter(pair[1] for pair in together if pair[3] == x)
-                told.append((kept[x][1], lines_of_draws(met, certain, noise, self.draws.log_expected, blocks.INPUT_SETS, False)))
+                told.append(
+                    (kept[x][1], lines_of_draws(met, certain, noise, self.draws.log_expected, blocks.INPUT_SETS, False))
+                )
             yield Block([*certain, *noise], told)
 
 

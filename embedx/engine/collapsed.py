@@ -10,8 +10,8 @@ Each input is one example of the objective: its scores, its N_xy as labels, and 
 compete with each other is all that there is to choose:
 
     FullRows     all of them: large matrix products
-    RetrievedRows   those that a search finds for u_x (IndexFinder), and the targets of x: products over short lists. Beside them
-                    rows may be drawn that stand for all others (`Tail`)
+    RetrievedRows   those that a search finds for u_x (IndexFinder), and the targets of x: products over short lists; beside
+                    them rows may be drawn that stand for all others (`Tail`)
 
 Both take a block of inputs at a time, so that the scores of all inputs never need memory at once.
 """
@@ -27,8 +27,8 @@ from embedx.engine.loading import load_kernel
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
-from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store
 from embedx.kernels.random import stream_key
+from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store
 from embedx.objectives.contract import Objective
 from embedx.run.progress import Progress
 from embedx.samplers.contract import Sampler, SampleWorkspace, new_sample_workspace
@@ -186,9 +186,9 @@ class FullRows:
 
 
 class RetrievedRows:
-    """The rows that a finder finds compete, with exact scores. Without a tail others have no coefficient and no part in the sum,
-    so that the objective is too small, the more so the less is found. With one the sum's estimate is unbiased, and the objective
-    too small by about half its relative variance.
+    """The rows that a finder finds compete, with exact scores. Without a tail others have no coefficient and no part in the
+    sum, so that the objective is too small, the more so the less is found. With one the sum's estimate is unbiased, and the
+    objective too small by about half its relative variance.
     """
 
     block = BLOCK_INPUTS
@@ -373,7 +373,7 @@ def answer_found(
 
 @kernel_part
 def _candidates(counts, offsets, rows, x, e, line):
-    """Write the targets of input x, with their labels, and what was found for it, each row once and certain; return how many."""
+    """Write the targets of input x, with their labels, and what was found for it, each row once; return how many: the certain."""
     n = 0
     for at in range(counts.offsets[x], counts.offsets[x + 1]):
         line.rows[n] = counts.targets[at]

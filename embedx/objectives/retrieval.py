@@ -30,7 +30,7 @@ class SearchSettings(Settings):
     clusters: int | None = param(None, "clusters of the index; by default the square root of the number of rows", at_least=1)
     candidate_fraction: float = param(
         0.1,
-        "fraction of the rows scored in a block that may become candidates; at least 100 rows",
+        "fraction of the rows scored in a block that may become candidates; at least 100 rows, for words at least --found",
         above=0.0,
         at_most=1.0,
         formerly="keep",
@@ -66,9 +66,8 @@ class RetrievalObjective(Objective):
     stable = True
     # The probability of words is spread over many rows: hence a softmax, and a tail. 10 MB of Wikipedia, 5 epochs, held-out
     # log-likelihood: -8.351; with 128 draws -8.356; drawn rows alone -8.357; rows found alone -9.244 (ar -8.377).
-    word_defaults = {"loss": "softmax", "block_size": 32, "draws": 256}
+    word_defaults = {"loss": "softmax", "candidate_fraction": 0.01, "block_size": 32, "draws": 256}
     word_settings = ("found", "refresh", "tail")
-    not_streamed = ("candidate_fraction",)  # `found` limits what is kept
     settings: SearchSettings
 
     @property

@@ -27,7 +27,6 @@ from embedx.search.updater import IndexUpdater
 from embedx.text.subsampling import TokenStream
 
 STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
-RESCORED = 8  # candidates whose exact scores are taken, for each row that a word keeps
 # After each stretch this share of the rows is brought up to date in the index, in turn, but at least so many.
 REFRESHED_SHARE = 0.02
 REFRESHED_ROWS = 500
@@ -130,9 +129,11 @@ class RetrievedStream(Streamed):
         own = objective.settings
         n_words, n_rows = len(tables.inputs.rows), len(tables.outputs.rows)
         self.columns = settings.dim + (settings.bias != "none")
-        search = objective.search(n_rows).for_columns(self.columns)
-        most = math.ceil(RESCORED * own.found / search.blocks)
-        self.search = search._replace(max_candidates=min(search.max_candidates, most))
+        search = objective.search(n_rows)
+        assert search is not None
+        search = search.for_columns(self.columns)
+        most = max(own.found, math.ceil(own.candidate_fraction * search.n_scored))
+        self.search = search._replace(max_candidates=most)
         self.found = retrieved.new_found_rows(n_words, min(own.found, n_rows))
         super().__init__(objective, settings, warm_up, tables, stream)
         self.retrieved_plan = self.plan._replace(

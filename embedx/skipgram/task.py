@@ -29,7 +29,6 @@ from embedx.settings import (
     VocabularySettings,
     by_present_names,
     fraction,
-    option_name,
     param,
     settings_of,
 )
@@ -158,9 +157,6 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
 
     Raises `EmbedxError` for what the objective does not take.
     """
-    for name in objective.not_streamed:
-        if name in options:
-            raise EmbedxError(f"{option_name(name)} does not apply to `embedx train --objective {objective.name}` by streaming")
     suits = dict(objective.word_defaults)
     suited_by = suits.get("optimizer", SkipGramSettings.optimizer)
     if options.get("optimizer", suited_by) != suited_by:
