@@ -4,13 +4,17 @@ import numpy as np
 
 
 def objective(inputs, outputs, counts, competes=None):
-    """Σ_x q_x Σ_y q(y|x) [log Σ_k exp(u_x·w_k) - u_x·w_y], k over the rows that compete with x (all, if not told)."""
+    """Σ_x q_x Σ_y q(y|x) [log Σ_k exp(u_x·w_k) - u_x·w_y], k over the rows that compete with x (all, if not told).
+
+    `competes` may be how many rows each stands for, instead of 0 or 1.
+    """
     q = counts / counts.sum()
     total = 0.0
     for x, y in np.argwhere(q):
         rivals = np.arange(len(outputs)) if competes is None else np.flatnonzero(competes[x])
+        stand_for = np.ones(len(rivals)) if competes is None else competes[x, rivals]
         z = outputs[rivals] @ inputs[x]
-        total += q[x, y] * (np.log(np.exp(z).sum()) - outputs[y] @ inputs[x])
+        total += q[x, y] * (np.log(stand_for @ np.exp(z)) - outputs[y] @ inputs[x])
     return total
 
 

@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 import reference
 import reference_collapsed
+from drawn import Drawn
 from skipgram_setup import Setup
 
 from embedx.engine import collapsed as engine
 from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS
+from embedx.kernels.random import stream_key
 from embedx.kernels.simd import aligned_zeros
 from embedx.objectives import OBJECTIVES
 from embedx.run.progress import Silent
+from embedx.samplers.alias import AliasTable, draw
 from embedx.search.spec import SearchSpec
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
@@ -37,7 +40,7 @@ class BestRows:
 class Problem:
     """Random vectors and counts of 30 words, one of which is never an input and one never a target."""
 
-    def __init__(self, threads=2, finder=None, block=None, seed=0):
+    def __init__(self, threads=2, finder=None, block=None, seed=0, objective="softmax", tail=engine.NO_TAIL):
         rng = np.random.default_rng(seed)
         self.inputs, self.outputs = aligned_zeros(N, DIM), aligned_zeros(N, DIM)
         self.inputs[:, :DIM], self.outputs[:, :DIM] = rng.normal(0, 0.7, (2, N, DIM))
@@ -49,13 +52,14 @@ class Problem:
             targets.astype(np.int32),
             self.dense[inputs, targets].astype(np.float32),
         )
-        objective = OBJECTIVES["softmax"](OBJECTIVES["softmax"].Settings())
+        own = {"loss": "softmax"} if objective == "ldgs" else {}
+        objective = OBJECTIVES[objective](OBJECTIVES[objective].Settings.from_options(own))
         self.workers = engine.Workers(threads)
         arguments = (objective, objective.constants(N, N), self.counts, N, DIM, self.workers)
         if finder is None:
             self.rows = engine.FullRows(*arguments)
         else:
-            self.rows = engine.RetrievedRows(*arguments, finder(self.workers) if callable(finder) else finder)
+            self.rows = engine.RetrievedRows(*arguments, finder(self.workers) if callable(finder) else finder, tail)
         self.rows.compile(Silent())
         self.rows.block = block or self.rows.block
         self.rows.refit(self.outputs)
@@ -94,6 +98,49 @@ def test_value_and_gradients_are_those_of_the_paper(finder, threads, block):
             np.testing.assert_allclose(gradient, truth[side], atol=1e-7)
     assert not truth[INPUTS][4].any()
     assert truth[OUTPUTS][9].any()  # never a target, but always a rival
+
+
+def drawing(n_draws, noise=None):
+    """A tail of so many draws, by default from words at random."""
+    sampler = Drawn(np.random.default_rng(8).uniform(0.5, 1.5, N) if noise is None else noise)
+    sampler.prepare(np.ones(N, dtype=np.int64))
+    return engine.Tail(sampler, n_draws, seed=5)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("block", [N, 7])
+@pytest.mark.parametrize("number", [0, 4])
+def test_draws_stand_for_rows_that_are_neither_found_nor_targets(threads, block, number):
+    tail = drawing(6)
+    problem = Problem(threads, BestRows(3), block, objective="ldgs", tail=tail)
+    problem.rows.redraw(number)
+    inputs, outputs, dense = problem.truth()
+    data, stream = tail.sampler.data(6), stream_key(5, engine.TAIL, number)
+    weights = np.zeros((N, N))
+    for x in range(N):
+        for d in range(6):
+            weights[x, draw(AliasTable(data.values, data.rows), stream, np.uint64(6 * x + d))] += 1
+    weights /= 6 * tail.sampler.noise
+    weights[reference_collapsed.best_rows(inputs, outputs, 3) | (dense > 0)] = 1
+    truth = reference_collapsed.gradients(inputs, outputs, dense, weights)
+    for side in (INPUTS, OUTPUTS, NEITHER):
+        loss, gradient, _ = problem.evaluate(side)
+        assert loss == pytest.approx(reference_collapsed.objective(inputs, outputs, dense, weights), rel=1e-5)
+        if side != NEITHER:
+            np.testing.assert_allclose(gradient, truth[side], atol=1e-6)
+
+
+def test_with_a_tail_the_objective_is_near_the_exact_one_without_it_far_below():
+    inputs, outputs, dense = Problem().truth()
+    exact = reference_collapsed.objective(inputs, outputs, dense)
+    short = Problem(finder=BestRows(2), objective="ldgs").evaluate(NEITHER)[0]
+    problem = Problem(finder=BestRows(2), objective="ldgs", tail=drawing(20))
+    losses = []
+    for number in range(20):
+        problem.rows.redraw(number)
+        losses.append(problem.evaluate(NEITHER)[0])
+    assert len(set(losses)) == 20
+    assert abs(np.mean(losses) - exact) < 0.1 * (exact - short)
 
 
 @pytest.mark.parametrize("n", [1, 5])

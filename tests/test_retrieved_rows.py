@@ -127,7 +127,8 @@ def test_sparse_features_by_themselves_cannot_be_searched_by():
 def test_words_that_find_every_word_learn_what_the_exact_softmax_learns(two_topics):
     options = {"dim": 8, "epochs": 2, "sample": 0, "threads": 1, "block_size": 4, "learning_rate": 0.5}
     exact = embedx.SkipGram("softmax", **options).fit(two_topics).model
-    found = embedx.SkipGram("ldgs", **options, **EVERYTHING, loss="softmax", blocks=3, clusters=2).fit(two_topics).model
+    everything = {**EVERYTHING, "loss": "softmax", "blocks": 3, "clusters": 2, "found": 256}
+    found = embedx.SkipGram("ldgs", **options, **everything).fit(two_topics).model
     np.testing.assert_allclose(found.vectors, exact.vectors, atol=2e-3)
     assert abs(exact.vectors).max() > 0.3
 

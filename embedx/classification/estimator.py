@@ -252,8 +252,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _new_objective(self) -> Objective:
         found = objectives.find(self.objective)
         options = by_present_names(self.options or {}, dataclasses.fields(found.Settings))
-        if unknown := options.keys() - set(settings_of(found.Settings)):
-            taken = ", ".join(settings_of(found.Settings)) or "none"
+        known = [name for name in settings_of(found.Settings) if name not in found.word_settings]
+        if unknown := options.keys() - set(known):
+            taken = ", ".join(known) or "none"
             raise TypeError(f"options: {self.objective} takes no {', '.join(sorted(unknown))}; its settings are {taken}")
         return found(found.Settings.from_options(options))
 

@@ -177,8 +177,10 @@ def train_settings() -> dict[str, Option]:
 def classify_settings() -> dict[str, Option]:
     """Every option of `embedx classify` that is a setting."""
     from embedx.classification.task import ClassifySettings
+    from embedx.objectives import OBJECTIVES
 
-    return _settings_of("label_defaults", ClassifySettings)
+    of_words = {name for objective in OBJECTIVES.values() for name in objective.word_settings}
+    return {name: option for name, option in _settings_of("label_defaults", ClassifySettings).items() if name not in of_words}
 
 
 def _settings_of(own_defaults: str, *groups: type[Settings]) -> dict[str, Option]:

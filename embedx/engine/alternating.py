@@ -5,6 +5,8 @@ frequent row would leave a rare one where it is. What comes out goes to an optim
 
 The objective is known at each point anyway, from the gradient of the step after. A step that does not lower it is taken back
 and tried again at half the rate, then at a quarter of that, an eighth of that; one that does lets the rate of its side grow.
+Where some of the rows are drawn (`collapsed.Tail`), that is done anew for each iteration, so that its first step is compared
+by two sets of draws.
 """
 
 import dataclasses
@@ -139,6 +141,7 @@ class Descent(Strategy):
                 self.finished = True
                 return Tally()
             before = here.loss
+            self.rows.redraw(epoch + 1)
             here = self._step(self.inputs, here, OUTPUTS)
             here = self._step(self.outputs, here, NEITHER if epoch + 1 == self.iterations else INPUTS)
             self._tell(epoch + 1, here)
@@ -192,6 +195,7 @@ class Descent(Strategy):
     def _start(self) -> Evaluation:
         """The evaluation at the tables as they are, at the start of all iterations or where a run goes on."""
         self.rows.refit(self.outputs.table)
+        self.rows.redraw(max(len(self.history) - 1, 0))
         macs, halves = self.macs, self.halves
         here = self._evaluate(INPUTS if self.iterations != 0 else NEITHER)
         if self.history:

@@ -10,7 +10,8 @@ Each input is one example of the objective: its scores, its N_xy as labels, and 
 compete with each other is all that there is to choose:
 
     FullRows     all of them: large matrix products
-    RetrievedRows   those that a search finds for u_x (IndexFinder), and the targets of x: products over short lists
+    RetrievedRows   those that a search finds for u_x (IndexFinder), and the targets of x: products over short lists; beside
+                    them rows may be drawn that stand for all others (`Tail`)
 
 Both take a block of inputs at a time, so that the scores of all inputs never need memory at once.
 """
@@ -26,9 +27,11 @@ from embedx.engine.loading import load_kernel
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
+from embedx.kernels.random import stream_key
 from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store
 from embedx.objectives.contract import Objective
 from embedx.run.progress import Progress
+from embedx.samplers.contract import Sampler, SampleWorkspace, new_sample_workspace
 from embedx.search.index import build_index
 from embedx.search.query import find_candidates, new_query_workspace
 from embedx.search.spec import SearchSpec
@@ -37,6 +40,7 @@ from embedx.text.cooccurrence import Counts
 BLOCK_FLOATS = 1 << 25  # scores of a block where all rows compete: 128 MB
 BLOCK_INPUTS = 1024  # of a block where rows are found
 AHEAD = 8  # candidates whose rows are asked for before they are needed
+TAIL = 2**33  # the place of the tail among a seed's random numbers
 INPUTS, OUTPUTS, NEITHER = 0, 1, 2  # whose gradient is wanted beside the loss
 
 
@@ -46,6 +50,17 @@ class Retrieval(NamedTuple):
     offsets: np.ndarray  # int64 (n + 1,)
     rows: np.ndarray  # int32
     macs: int  # multiply-adds that finding them took
+
+
+class Tail(NamedTuple):
+    """Rows that are drawn for each input, and stand for those that are neither found nor targets."""
+
+    sampler: Sampler  # prepared
+    n_draws: int
+    seed: int
+
+
+NO_TAIL = Tail(Sampler(None), 0, 0)
 
 
 class Finder(Protocol):
@@ -63,18 +78,22 @@ class LineWorkspace(NamedTuple):
 
     batch: Batch  # one example with n_rows candidates, all of which compete
     rows: np.ndarray  # int32 (n_rows,): which row each candidate is, where rows are found
-    seen: np.ndarray  # int64 (n_rows,): the last example that each row competed in
+    seen: np.ndarray  # int64 (n_rows,): the example that each row competes in; -1 between examples
+    column: np.ndarray  # int32 (n_rows,): which candidate it is there
+    sampling: SampleWorkspace
     state: np.ndarray  # float32 (1, 0)
 
 
-def new_line_workspace(n_rows: int) -> LineWorkspace:
-    """Memory for examples of up to `n_rows` candidates."""
+def new_line_workspace(n_rows: int, n_draws: int = 0) -> LineWorkspace:
+    """Memory for examples of up to `n_rows` candidates, for which up to `n_draws` are drawn."""
     batch = new_batch(1, n_rows)
     batch.sample_count[:] = 1
     return LineWorkspace(
         batch=batch,
         rows=np.zeros(n_rows, dtype=np.int32),
         seen=np.full(n_rows, -1, dtype=np.int64),
+        column=np.zeros(n_rows, dtype=np.int32),
+        sampling=new_sample_workspace(n_draws, 0),
         state=np.zeros((1, 0), dtype=np.float32),
     )
 
@@ -97,6 +116,9 @@ class Rows(Protocol):
 
     def refit(self, outputs: np.ndarray) -> None:
         """The output rows are these from now on."""
+
+    def redraw(self, number: int) -> None:
+        """Whatever is drawn is drawn anew, for iteration `number`."""
 
     def add(
         self, first: int, stop: int, inputs: np.ndarray, outputs: np.ndarray, side: int, gradient: np.ndarray
@@ -139,6 +161,8 @@ class FullRows:
 
     def refit(self, outputs: np.ndarray) -> None: ...
 
+    def redraw(self, number: int) -> None: ...
+
     def add(
         self, first: int, stop: int, inputs: np.ndarray, outputs: np.ndarray, side: int, gradient: np.ndarray
     ) -> tuple[float, int]:
@@ -162,30 +186,36 @@ class FullRows:
 
 
 class RetrievedRows:
-    """The rows that a finder finds compete, with exact scores. Others have no coefficient and no part in the sum, so that the
-    objective is too small, the more so the less is found.
+    """The rows that a finder finds compete, with exact scores. Without a tail others have no coefficient and no part in the
+    sum, so that the objective is too small, the more so the less is found. With one the sum's estimate is unbiased, and the
+    objective too small by about half its relative variance.
     """
 
     block = BLOCK_INPUTS
 
     def __init__(
         self, objective: Objective, constants: np.ndarray, counts: Counts, n_rows: int, columns: int, workers: "Workers",
-        finder: Finder,
+        finder: Finder, tail: Tail = NO_TAIL,
     ) -> None:  # fmt: skip
         self.objective, self.constants, self.counts, self.workers = objective, constants, counts, workers
         self.columns = columns
-        self.finder = finder
-        self.lines = [new_line_workspace(n_rows) for _ in range(workers.n)]
+        self.finder, self.tail = finder, tail
+        self.draws = tail.sampler.data(tail.n_draws)
+        self.redraw(0)
+        self.lines = [new_line_workspace(n_rows, tail.n_draws) for _ in range(workers.n)]
         self.parts: list[np.ndarray] = []  # of the outputs' gradient, one for each worker
 
     def compile(self, progress: Progress) -> None:
         nothing = Retrieval(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), 0)
         table = aligned_zeros(0, self.columns)
         like = self.arguments(0, table, table, nothing, 0, 0, 0, INPUTS, table, np.zeros(self.workers.n, dtype=np.int64))
-        load_kernel(answer_found, self.objective, None, like, progress)
+        self.functions = load_kernel(answer_found, self.objective, self.tail.sampler, like, progress)
 
     def refit(self, outputs: np.ndarray) -> None:
         self.finder.refit(outputs)
+
+    def redraw(self, number: int) -> None:
+        self.stream = stream_key(self.tail.seed, TAIL, number)
 
     def add(
         self, first: int, stop: int, inputs: np.ndarray, outputs: np.ndarray, side: int, gradient: np.ndarray
@@ -198,7 +228,7 @@ class RetrievedRows:
         def answer(worker: int, begin: int, end: int) -> float:
             target = self.parts[worker] if side == OUTPUTS else gradient
             arguments = self.arguments(worker, inputs, outputs, found, first, begin, end, side, target, candidates)
-            return float(answer_found(self.objective.coefficients, *arguments))
+            return float(answer_found(*self.functions, *arguments))
 
         loss = sum(self.workers.share_out(answer, stop - first))
         if side == OUTPUTS and stop == len(inputs):
@@ -213,8 +243,8 @@ class RetrievedRows:
     ) -> tuple[Any, ...]:  # fmt: skip
         """Of `answer_found`, but for the function."""
         return (
-            inputs, outputs, first, begin, end, self.counts, found.offsets, found.rows, side, gradient, self.constants,
-            self.lines[worker], worker, candidates,
+            inputs, outputs, first, begin, end, self.counts, found.offsets, found.rows, self.draws, self.tail.n_draws,
+            self.stream, side, gradient, self.constants, self.lines[worker], worker, candidates,
         )  # fmt: skip
 
 
@@ -307,8 +337,9 @@ def find_rows(index, search, h, begin, end, rows, n_found, macs, worker, query):
 
 @kernel
 def answer_found(
-    coefficients, inputs, outputs, first, begin, end, counts, offsets, rows, side, gradient, constants, line, worker, candidates
-):
+    coefficients, sample, log_expected_count, inputs, outputs, first, begin, end, counts, offsets, rows, sampler_data, n_draws,
+    stream, side, gradient, constants, line, worker, candidates,
+):  # fmt: skip
     """Add the gradient of the inputs first + begin .. first + end; return their summed loss.
 
     What was found for input first + e is rows[offsets[e]:offsets[e + 1]]. How many candidates there were, with the inputs'
@@ -317,7 +348,11 @@ def answer_found(
     loss = np.float64(0)
     for e in range(begin, end):
         x = first + e
-        n = _candidates(counts, offsets, rows, x, e, line)
+        n_certain = _candidates(counts, offsets, rows, x, e, line)
+        n_drawn = sample(sampler_data, np.int64(-1), stream, np.uint64(x * n_draws), n_draws, 0, line.sampling)
+        n = _add_tail(n_drawn, n_certain, x, line)
+        log_expected_count(sampler_data, np.int64(-1), n_draws, 0, line.rows, n, line.batch.log_expected_count[0])
+        line.batch.log_expected_count[0, :n_certain] = 0
         for k in range(n):
             if k + AHEAD < n:
                 _ask_for(outputs, np.int64(line.rows[k + AHEAD]))
@@ -338,7 +373,7 @@ def answer_found(
 
 @kernel_part
 def _candidates(counts, offsets, rows, x, e, line):
-    """Write the targets of input x, with their labels, and what was found for it, each row once; return how many."""
+    """Write the targets of input x, with their labels, and what was found for it, each row once; return how many: the certain."""
     n = 0
     for at in range(counts.offsets[x], counts.offsets[x + 1]):
         line.rows[n] = counts.targets[at]
@@ -351,6 +386,24 @@ def _candidates(counts, offsets, rows, x, e, line):
             line.batch.label[0, n] = 0
             line.seen[rows[at]] = x
             n += 1
+    for k in range(n):
+        line.column[line.rows[k]] = k
+        line.batch.sample_count[0, k] = 1
+    return n
+
+
+@kernel_part
+def _add_tail(n_drawn, n_certain, x, line):
+    """Append the rows drawn for input x that are not certain, and count their draws; return how many candidates there are."""
+    n = n_certain
+    for d in range(n_drawn):
+        row = np.int64(line.sampling.rows[d])
+        if line.seen[row] != x:
+            line.rows[n], line.column[row], line.seen[row] = row, n, x
+            line.batch.label[0, n], line.batch.sample_count[0, n] = 0, 1
+            n += 1
+        elif line.column[row] >= n_certain:
+            line.batch.sample_count[0, line.column[row]] += 1
     for k in range(n):  # so that a row of the next sweep is new again
         line.seen[line.rows[k]] = -1
     return n

@@ -141,8 +141,8 @@ def train_stretch(
             sample, plan, sampler_data, words, workspace.sampling, seen, n_words, centre, last, context, noise_key, drawn,
             next_block,
         )  # fmt: skip
-        _prefetch_rows(tables.inputs.rows, next_block.inputs, next_block.sizes[N_INPUTS])
-        _prefetch_rows(tables.outputs.rows, next_block.candidates, next_block.sizes[N_CENTRES] + next_block.sizes[N_NOISE])
+        prefetch_rows(tables.inputs.rows, next_block.inputs, next_block.sizes[N_INPUTS])
+        prefetch_rows(tables.outputs.rows, next_block.candidates, next_block.sizes[N_CENTRES] + next_block.sizes[N_NOISE])
         if plan.candidates == ALL:
             loss += _train_on_all(coefficients, tables, constants, plan, workspace, block, lr)
         else:
@@ -153,7 +153,7 @@ def train_stretch(
 
 
 @kernel_part
-def _prefetch_rows(table, rows, n):
+def prefetch_rows(table, rows, n):
     """Prefetch rows[:n] of a table."""
     for r in range(n):
         for d in range(0, table.shape[1], LANES):

@@ -1,7 +1,15 @@
 """The training kernel of skip-gram where an index finds the rows that compete with the centres of a block.
 
-What each input word of a stretch finds is looked up once for the stretch, with its vector as it is then. A block's candidates
-are its centres and all that its inputs found; every one of them competes in the line of every input, at its exact score.
+The vector of an input depends on its word alone, and words recur. What a word has found, the rows of the highest scores, is
+therefore kept for all threads (`FoundRows`) and sought anew only when the word has been an input `refresh` times since. A
+block's candidates are
+
+    certain    its centres, and all that its inputs have found: every one competes in the line of every input
+    the tail   a few rows drawn from all, of which those that are certain are left out
+
+A row of the tail that was drawn n times stands for n / E[n] rows. With S the certain rows, whatever they are,
+Σ_{k in S} e^{z_k} + Σ_{k not in S} n_k e^{z_k} / E[n_k] is an unbiased estimate of the sum over all rows, as in Mussmann & Ermon
+2016, "Learning and inference via maximum inner product search". The draws must not depend on S: they are made by place.
 """
 
 from typing import NamedTuple
@@ -9,114 +17,165 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.engine.blocks import N_CENTRES, N_INPUTS, N_NOISE, N_PAIRS, clear, plan_block, round_up_to_padding
-from embedx.engine.skipgram import train_block
+from embedx.engine.skipgram import prefetch_rows, train_block
 from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.gemm import dot
+from embedx.kernels.simd import LANES, prefetch
 from embedx.search.query import QueryWorkspace, find_candidates, new_query_workspace
 from embedx.search.spec import SearchSpec
-from embedx.search.updater import StaleRows, mark_stale, new_stale_rows
 from embedx.text.subsampling import keep_words
 
-MOST_FOUND = 4096  # rows that a block takes beside its centres
-STORE = 1 << 22  # rows that the words of a stretch may find together, before their words are looked up anew
+AHEAD = 8  # candidates whose rows are asked for before they are needed
+NEVER = -1
+USES, LOOKUPS = 0, 1
+
+
+class FoundRows(NamedTuple):
+    """What the input words have found, shared by all threads: a word's rows may change while another thread reads them."""
+
+    rows: np.ndarray  # int32 (n_words, found): the rows of the highest scores
+    n: np.ndarray  # int32 (n_words,): how many there are
+    uses: np.ndarray  # int32 (n_words,): how often the word was an input since it was looked up; NEVER if it was not
 
 
 class RetrievalWorkspace(NamedTuple):
     """A worker's memory for finding rows."""
 
     query: QueryWorkspace
-    stale: StaleRows
-    first: np.ndarray  # int64 (n_words,): where in `found` a word's rows begin, -1 if it was not looked up
-    n_found: np.ndarray  # int64 (n_words,): how many it found
-    words: np.ndarray  # int32 (n_words,): the words looked up
-    found: np.ndarray  # int32 (1, STORE)
-    n: np.ndarray  # int64 (2,): how many words were looked up, and rows found
-    joined: np.ndarray  # int64 (n_rows,): the last block that a row joined
+    candidates: np.ndarray  # int32 (1, most): rows that a search gives
+    scores: np.ndarray  # float32 (found,): of the best so far
+    joined: np.ndarray  # int64 (n_rows, 2): the last block that a row joined, and its column there
     clock: np.ndarray  # int64 (1,): blocks so far
-    row: np.ndarray  # int32 (1, MOST_FOUND)
+    counts: np.ndarray  # int64 (2,): how often a word's rows were used, and how often they had to be sought for that
 
 
-def new_retrieval_workspace(n_words: int, n_rows: int, search: SearchSpec) -> RetrievalWorkspace:
+def new_found_rows(n_words: int, found: int) -> FoundRows:
+    """Nothing found yet."""
+    return FoundRows(
+        np.zeros((n_words, found), dtype=np.int32), np.zeros(n_words, dtype=np.int32), np.full(n_words, NEVER, dtype=np.int32)
+    )
+
+
+def new_retrieval_workspace(n_rows: int, found: int, search: SearchSpec) -> RetrievalWorkspace:
     """Memory for a worker."""
+    most = min(search.blocks * search.max_candidates, n_rows)
     return RetrievalWorkspace(
-        new_query_workspace(n_rows, search), new_stale_rows(n_rows), np.full(n_words, -1, dtype=np.int64),
-        np.zeros(n_words, dtype=np.int64), np.zeros(n_words, dtype=np.int32), np.zeros((1, STORE), dtype=np.int32),
-        np.zeros(2, dtype=np.int64), np.zeros(n_rows, dtype=np.int64), np.zeros(1, dtype=np.int64),
-        np.zeros((1, MOST_FOUND), dtype=np.int32),
+        new_query_workspace(n_rows, search), np.zeros((1, most), dtype=np.int32), np.zeros(found, dtype=np.float32),
+        np.zeros((n_rows, 2), dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(2, dtype=np.int64),
     )  # fmt: skip
 
 
 @kernel
 def train_stretch(
     coefficients, sample, log_expected_count, tables, stream, sampler_data, index, search, constants, plan, workspace,
-    retrieval, start, stop, lr, key, noise_key,
+    found, refresh, retrieval, start, stop, lr, key, noise_key,
 ):  # fmt: skip
     """Train on the centres among tokens[start:stop]; return the summed loss, the pairs and the corpus words seen.
 
-    As `skipgram.train_stretch`, but for the rows that compete.
+    As `skipgram.train_stretch`, but for the rows that compete. `plan.n_draws` is the size of the tail.
     """
-    words, block = workspace.words, workspace.block
+    words, block, next_block = workspace.words, workspace.block, workspace.next_block
     first, last, n_words, n_seen = keep_words(stream, plan.window, start, stop, key, words)
     loss = 0.0
-    n_pairs = 0
+    n_pairs = drawn = 0
     workspace.rng_state[0], workspace.rng_state[1] = noise_key, np.uint64(0)
-    _forget_lookups(retrieval)
-    centre, context, drawn = plan_block(
-        sample, plan, sampler_data, words, workspace.sampling, workspace.seen, n_words, first, last, 0, noise_key, 0, block
-    )
+    centre, drawn = _plan(
+        sample, tables, plan, sampler_data, index, search, workspace, found, refresh, retrieval, n_words, first, last,
+        noise_key, drawn, block,
+    )  # fmt: skip
     while block.sizes[N_CENTRES] > 0:
-        _add_found(index, search, tables, retrieval, block)
-        loss += train_block(coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr)
-        mark_stale(block.candidates, block.sizes[N_CENTRES] + block.sizes[N_NOISE], retrieval.stale)
-        n_pairs += block.sizes[N_PAIRS]
-        centre, context, drawn = plan_block(
-            sample, plan, sampler_data, words, workspace.sampling, workspace.seen, n_words, centre, last, context,
-            noise_key, drawn, block,
+        centre, drawn = _plan(
+            sample, tables, plan, sampler_data, index, search, workspace, found, refresh, retrieval, n_words, centre, last,
+            noise_key, drawn, next_block,
         )  # fmt: skip
+        prefetch_rows(tables.inputs.rows, next_block.inputs, next_block.sizes[N_INPUTS])
+        prefetch_rows(tables.outputs.rows, next_block.candidates, next_block.sizes[N_CENTRES] + next_block.sizes[N_NOISE])
+        loss += train_block(coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr)
+        n_pairs += block.sizes[N_PAIRS]
+        block, next_block = next_block, block
     return loss, n_pairs, n_seen
 
 
 @kernel_part
-def _forget_lookups(retrieval):
-    """No word was looked up."""
-    for w in range(retrieval.n[0]):
-        retrieval.first[retrieval.words[w]] = -1
-    retrieval.n[:] = 0
+def _plan(
+    sample, tables, plan, sampler_data, index, search, workspace, found, refresh, retrieval, n_words, centre, last,
+    noise_key, drawn, block,
+):  # fmt: skip
+    """Fill `block` with the rows of the next block; return where the one after begins, and the counter of random numbers."""
+    centre, _, _ = plan_block(
+        sample, plan, sampler_data, workspace.words, workspace.sampling, workspace.seen, n_words, centre, last, 0, noise_key, 0,
+        block,
+    )  # fmt: skip
+    if block.sizes[N_CENTRES] > 0:
+        _add_found(index, search, tables, found, refresh, retrieval, block)
+        n_drawn = sample(sampler_data, np.int64(-1), noise_key, np.uint64(drawn), plan.n_draws, 0, workspace.sampling)
+        _add_tail(workspace.sampling.rows, n_drawn, retrieval, block)
+        drawn += n_drawn
+    return centre, drawn
 
 
 @kernel_part
-def _look_up(index, search, tables, retrieval, word):
-    """Find the rows that compete for a word, unless they are known."""
-    if retrieval.first[word] < 0:
-        if retrieval.n[1] + MOST_FOUND > STORE:
-            _forget_lookups(retrieval)
-        n = find_candidates(index, search, tables.inputs.rows, word, retrieval.row, 0, 0, MOST_FOUND, retrieval.query)
-        retrieval.first[word], retrieval.n_found[word] = retrieval.n[1], n
-        for k in range(n):
-            retrieval.found[0, retrieval.n[1] + k] = retrieval.row[0, k]
-        retrieval.words[retrieval.n[0]] = word
-        retrieval.n[0] += 1
-        retrieval.n[1] += n
-
-
-@kernel_part
-def _add_found(index, search, tables, retrieval, block):
-    """Have the rows that the inputs of a block find join its candidates."""
+def _add_found(index, search, tables, found, refresh, retrieval, block):
+    """Have the rows that the inputs of a block have found join its centres."""
     retrieval.clock[0] += 1
-    now, n_centres = retrieval.clock[0], block.sizes[N_CENTRES]
-    for k in range(n_centres):
-        retrieval.joined[block.candidates[k]] = now
-    n = n_centres
+    now, n = retrieval.clock[0], block.sizes[N_CENTRES]
+    for k in range(n):
+        retrieval.joined[block.candidates[k], 0] = now
+        retrieval.joined[block.candidates[k], 1] = k
     for j in range(block.sizes[N_INPUTS]):
         if block.n_pairs[j] > 0:
             word = np.int64(block.inputs[j])
-            _look_up(index, search, tables, retrieval, word)
-            for k in range(retrieval.first[word], retrieval.first[word] + retrieval.n_found[word]):
-                row = np.int64(retrieval.found[0, k])
-                if retrieval.joined[row] != now and n < n_centres + MOST_FOUND:
-                    retrieval.joined[row] = now
+            retrieval.counts[USES] += 1
+            if found.uses[word] == NEVER or found.uses[word] >= refresh:
+                find_best(index, search, tables.inputs.rows, tables.outputs.rows, word, found, retrieval)
+            found.uses[word] += 1
+            for k in range(found.n[word]):
+                row = np.int64(found.rows[word, k])
+                if retrieval.joined[row, 0] != now:
+                    retrieval.joined[row, 0] = now
+                    retrieval.joined[row, 1] = n
                     block.candidates[n] = row
                     n += 1
-    clear(block.drawn, 0, round_up_to_padding(n))
-    for k in range(n_centres, n):
-        block.drawn[0, k] = 1
-    block.sizes[N_NOISE] = n - n_centres
+    block.sizes[N_CENTRES] = n
+
+
+@kernel_part
+def _add_tail(rows, n_drawn, retrieval, block):
+    """Count the draws of the rows that are not certain."""
+    now, n_certain = retrieval.clock[0], block.sizes[N_CENTRES]
+    clear(block.drawn, 0, round_up_to_padding(n_certain + n_drawn))
+    n = n_certain
+    for d in range(n_drawn):
+        row = np.int64(rows[d])
+        if retrieval.joined[row, 0] != now:
+            retrieval.joined[row, 0] = now
+            retrieval.joined[row, 1] = n
+            block.candidates[n] = row
+            n += 1
+        if retrieval.joined[row, 1] >= n_certain:
+            block.drawn[0, retrieval.joined[row, 1]] += np.float32(1)
+    block.sizes[N_NOISE] = n - n_certain
+
+
+@kernel
+def find_best(index, search, inputs, outputs, word, found, retrieval):
+    """Replace what a word has found by the rows of the highest scores among those that a search gives, the best first."""
+    candidates, scores = retrieval.candidates, retrieval.scores
+    n_candidates = find_candidates(index, search, inputs, word, candidates, 0, 0, candidates.shape[1], retrieval.query)
+    retrieval.counts[LOOKUPS] += 1
+    n = 0
+    for k in range(n_candidates):
+        if k + AHEAD < n_candidates:
+            for d in range(0, outputs.shape[1], LANES):
+                prefetch(outputs, np.int64(candidates[0, k + AHEAD]), d)
+        row = candidates[0, k]
+        score = dot(inputs, word, outputs, np.int64(row))
+        if n < scores.size or score > scores[n - 1]:
+            place = min(n, scores.size - 1)
+            while place > 0 and scores[place - 1] < score:
+                scores[place], found.rows[word, place] = scores[place - 1], found.rows[word, place - 1]
+                place -= 1
+            scores[place], found.rows[word, place] = score, row
+            n = min(n + 1, scores.size)
+    found.n[word] = n
+    found.uses[word] = 0

@@ -96,6 +96,7 @@ class Objective(abc.ABC):
     uses_score_gain: ClassVar[bool] = False  # True: it must be filled
     label_defaults: ClassVar[Mapping[str, Any]] = {}  # settings that suit it better than the task's own: of classification,
     word_defaults: ClassVar[Mapping[str, Any]] = {}  # and of skip-gram, its own settings among them
+    word_settings: ClassVar[tuple[str, ...]] = ()  # settings of its own that mean nothing to classification
     state_width: ClassVar[int] = 0
     uniforms_width: ClassVar[int] = 0
 

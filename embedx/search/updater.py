@@ -65,15 +65,17 @@ class IndexUpdater:
     """
 
     def __init__(
-        self, table: np.ndarray, n_rows: int, dim: int, search: SearchSpec, *, seed: int, threads: int, progress: Progress
-    ) -> None:
+        self, table: np.ndarray, n_rows: int, dim: int, search: SearchSpec, *, seed: int, threads: int, progress: Progress,
+        rebuild_share: float = REBUILD_SHARE,
+    ) -> None:  # fmt: skip
         self.table, self.n_rows, self.dim, self.search = table, n_rows, dim, search
         self.seed, self.threads, self.progress = seed, threads, progress
+        self.most_reassigned = rebuild_share * n_rows * search.blocks
         self.index = empty_index(search.blocks)
         self.build_lock = threading.Lock()
         self.block_locks = [threading.Lock() for _ in range(search.blocks)]  # to write to a block
         self.n_reassigned = np.zeros(search.blocks, dtype=np.int64)  # in each block, since the index was built
-        self.n_builds = self.n_updates = 0
+        self.n_builds = self.n_updates = self.next_row = 0
         self.build_seconds = 0.0
 
     def state(self) -> TrainState:
@@ -81,14 +83,14 @@ class IndexUpdater:
         state = TrainState()
         state.add_attribute("index", self, "index", "rebuild")
         state.add_array("index.n_reassigned", self.n_reassigned, "rebuild")
-        for name in ("n_builds", "n_updates", "build_seconds"):
+        for name in ("n_builds", "n_updates", "next_row", "build_seconds"):
             state.add_attribute(f"index.{name}", self, name, "max")
         return state
 
     def current(self) -> Index:
         """The index, built first if there is none yet, and rebuilt if too many rows have been reassigned."""
         with self.build_lock:
-            if self.n_builds == 0 or self.n_reassigned.sum() > REBUILD_SHARE * self.n_rows * self.search.blocks:
+            if self.n_builds == 0 or self.n_reassigned.sum() > self.most_reassigned:
                 with contextlib.ExitStack() as held:
                     for lock in self.block_locks:
                         held.enter_context(lock)
@@ -112,11 +114,21 @@ class IndexUpdater:
 
         Workers begin with different blocks, so that they seldom wait for each other.
         """
+        self._update(stale.rows, int(stale.n[0]))
+        clear_stale(stale)
+
+    def update_next(self, n: int) -> None:
+        """Bring the index up to date with the next n rows, in turn, for who cannot afford to do so with all that change."""
+        first = self.next_row
+        self.next_row = (first + n) % self.n_rows
+        self._update((first + np.arange(min(n, self.n_rows), dtype=np.int32)) % self.n_rows, min(n, self.n_rows))
+
+    def _update(self, rows: np.ndarray, n: int) -> None:
+        """Bring the index up to date with rows[:n]."""
         blocks = self.search.blocks
         self.n_updates += 1
         first = self.n_updates * blocks // self.threads
         workspace = new_assignment_workspace(min(self.search.clusters, self.n_rows))
         for j in ((first + step) % blocks for step in range(blocks)):
             with self.block_locks[j]:
-                self.n_reassigned[j] += update_rows(self.index, self.table, stale.rows, stale.n[0], j, workspace)
-        clear_stale(stale)
+                self.n_reassigned[j] += update_rows(self.index, self.table, rows, n, j, workspace)

@@ -22,6 +22,7 @@ from embedx.errors import EmbedxError
 from embedx.kernels.random import stream_key
 from embedx.kernels.simd import padded
 from embedx.objectives.contract import Objective
+from embedx.objectives.retrieval import RetrievalObjective
 from embedx.optimizers.contract import COLLAPSED
 from embedx.run import trainer
 from embedx.run.interrupts import to_the_end
@@ -38,21 +39,14 @@ from embedx.text.heldout import hold_out
 from embedx.text.vocabulary import kept_counts, select
 from embedx.vectors import model
 
-NOT_TAKEN = (
-    "sampler",
-    "sampler_exponent",
-    "block_size",
-    "draws",
-    "negatives",
-    "warm_up",
-)  # settings of streaming: nothing is drawn
+NOT_TAKEN = ("sampler", "sampler_exponent", "block_size", "negatives", "warm_up", "found", "refresh")  # settings of streaming
 SHARED = ("dim", "window", "bias", "threads", "heldout", "seed")  # settings that the streaming epoch has in common
-# Settings that differ from streaming's. K/20 is the paper's; to keep only the best of what is found leaves so much of the
-# softmax out that held-out text becomes less likely with each iteration.
+# Settings that differ from streaming's. K/20 is the paper's.
 DEFAULTS = {
     "epochs": 20, "optimizer": "rowwise-adagrad-momentum", "learning_rate": 1.0,
-    "scored_fraction": 0.05, "candidate_fraction": 1.0,
+    "scored_fraction": 0.05, "candidate_fraction": 0.1,
 }  # fmt: skip
+TAIL = 1000  # rows drawn for each input, by default
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +82,11 @@ def collapses(objective: Objective) -> bool:
     return is_stateless and (meets_all or ("retrieved" in objective.candidates and objective.calibrated))
 
 
+def has_tail(objective: Objective) -> bool:
+    """Whether drawn rows stand for those that a search does not find."""
+    return isinstance(objective, RetrievalObjective) and objective.has_tail
+
+
 def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGramSettings, CollapsedSettings, Objective]:
     """The settings among `options`, and the objective with its own.
 
@@ -98,14 +97,17 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
         raise EmbedxError(f"--collapsed does not apply to --objective {objective.name}; taken by {takers}")
     for name in NOT_TAKEN:
         if name in options:
-            raise EmbedxError(f"{option_name(name)} does not apply with --collapsed, where nothing is drawn")
+            raise EmbedxError(f"{option_name(name)} does not apply with --collapsed")
     made = _made(objective, options)
+    if "draws" in options and not has_tail(made):
+        raise EmbedxError(f"--draws does not apply with --collapsed --objective {objective.name} here, where nothing is drawn")
     if not collapses(made):
         raise EmbedxError(f"--collapsed takes --objective {objective.name} only with a loss that gives probabilities")
     search = made.search(2)
     if search is not None and search.message_iterations > 0:
         raise EmbedxError("--collapsed takes exact scores of the rows found; leave out --no-rescore")
-    settings = SkipGramSettings.from_options({**DEFAULTS, **options, "sampler": objective.samplers()[0]})
+    draws = {"draws": TAIL} if has_tail(made) else {}
+    settings = SkipGramSettings.from_options({**DEFAULTS, **draws, **options, "sampler": objective.samplers()[0]})
     optimizers.find(settings.optimizer, COLLAPSED)
     return settings, CollapsedSettings.from_options(options), made
 
@@ -251,7 +253,12 @@ def _rows(task: skipgram.Task, counts: Counts, workers: engine.Workers, finder: 
         finder = engine.IndexFinder(search.for_columns(columns), len(outputs), columns, task.settings.seed, workers)
     if finder is None:
         return engine.FullRows(objective, constants, counts, len(outputs), columns, workers)
-    return engine.RetrievedRows(objective, constants, counts, len(outputs), columns, workers, finder)
+    tail = engine.NO_TAIL
+    if has_tail(objective):
+        drawing = samplers.make(samplers.first_drawn(skipgram.in_order(objective)), {})
+        drawing.prepare(task.words.counts)
+        tail = engine.Tail(drawing, task.settings.draws or TAIL, task.settings.seed)
+    return engine.RetrievedRows(objective, constants, counts, len(outputs), columns, workers, finder, tail)
 
 
 def _descent(
@@ -282,7 +289,7 @@ def _outcome(descent: Descent, warm_seconds: float, interrupted_by: BaseExceptio
 def _model(task: skipgram.Task, collapsed: CollapsedSettings, descent: Descent, outcome: trainer.Outcome) -> model.WordVectors:
     """The word vectors with the record of the run."""
     vectors = task.model(None)
-    for name in set(NOT_TAKEN) - {"sampler"}:
+    for name in {*NOT_TAKEN, *([] if has_tail(task.objective) else ["draws"])} - {"sampler"}:
         vectors.settings.pop(name, None)
     vectors.settings |= collapsed.record()
     vectors.facts |= {

@@ -4,6 +4,7 @@ Streamed         drawn rows, all rows, or those on a tree's path     engine/skip
 RetrievedStream  the rows that an index finds                        engine/skipgram_retrieved.py
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from embedx.engine import skipgram_retrieved as retrieved
 from embedx.engine.loading import load_kernel
 from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
+from embedx.objectives.retrieval import RetrievalObjective
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
 from embedx.run.strategy import Strategy
@@ -25,6 +27,10 @@ from embedx.search.updater import IndexUpdater
 from embedx.text.subsampling import TokenStream
 
 STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
+# After each stretch this share of the rows is brought up to date in the index, in turn, but at least so many.
+REFRESHED_SHARE = 0.02
+REFRESHED_ROWS = 500
+REBUILD_SHARE = 0.5  # as that of `search.updater`, but rarer: a word keeps what it has found for long
 
 
 def form_of(objective: Objective) -> int:
@@ -106,8 +112,8 @@ class _Worker(NamedTuple):
 
 
 class RetrievedStream(Streamed):
-    """The rows that an index finds compete, once a share of the run has drawn them instead: scores that are all alike tell
-    nothing. `warm_up` is what draws until then.
+    """The rows that an index finds compete, and a few drawn rows for all others; drawn rows alone for the first share of the
+    run, because scores that are all alike tell nothing. `warm_up` is what draws.
     """
 
     def __init__(
@@ -119,54 +125,65 @@ class RetrievedStream(Streamed):
         stream: TokenStream,
         warm_up: Sampler,
     ) -> None:
-        self.retrieving = sampler
+        assert isinstance(objective, RetrievalObjective)
+        own = objective.settings
+        n_words, n_rows = len(tables.inputs.rows), len(tables.outputs.rows)
+        self.columns = settings.dim + (settings.bias != "none")
+        search = objective.search(n_rows)
+        assert search is not None
+        search = search.for_columns(self.columns)
+        most = max(own.found, math.ceil(own.candidate_fraction * search.n_scored))
+        self.search = search._replace(max_candidates=most)
+        self.found = retrieved.new_found_rows(n_words, min(own.found, n_rows))
         super().__init__(objective, settings, warm_up, tables, stream)
+        self.retrieved_plan = self.plan._replace(
+            candidates=blocks.RETRIEVED, n_draws=self.plan.n_draws if objective.has_tail else 0
+        )
+        self.n_refreshed = max(math.ceil(REFRESHED_SHARE * n_rows), REFRESHED_ROWS)
+        self.n_drawn_first = own.warm_up * self.n_stretches
 
     def new_workers(self) -> list[Any]:
-        settings, objective, tables = self.settings, self.objective, self.tables
-        n_words, n_rows, columns = len(tables.inputs.rows), len(tables.outputs.rows), settings.dim + (settings.bias != "none")
-        search = objective.search(n_words)
-        assert search is not None
-        search = search.for_columns(columns)
-        self.search = search._replace(max_candidates=min(search.max_candidates, retrieved.MOST_FOUND // search.blocks))
-        self.no_draws = self.retrieving.data(0)
-        self.retrieved_plan = self.plan._replace(candidates=blocks.RETRIEVED, n_draws=retrieved.MOST_FOUND)
-        self.n_drawn_first = objective.settings.warm_up * self.n_stretches
-        self.columns = columns
+        n_rows, found = len(self.tables.outputs.rows), self.found.rows.shape[1]
+        most = min(found * blocks.max_inputs(self.plan), n_rows)  # rows that a block's inputs can have found
+        widest = self.plan._replace(n_draws=self.plan.n_draws + most)
+        columns = self.tables.inputs.rows.shape[1]
         return [
             _Worker(
-                engine.new_workspace(self.retrieved_plan, STRETCH, tables.inputs.rows.shape[1], 1, objective.uniforms_width),
-                retrieved.new_retrieval_workspace(n_words, n_rows, self.search),
+                engine.new_workspace(widest, STRETCH, columns, 1, self.objective.uniforms_width),
+                retrieved.new_retrieval_workspace(n_rows, found, self.search),
             )
-            for _ in range(settings.threads)
+            for _ in range(self.settings.threads)
         ]
 
     def compile(self, progress: Progress) -> None:
         self.updater = IndexUpdater(
             self.tables.outputs.rows, len(self.tables.outputs.rows), self.columns, self.search,
-            seed=self.settings.seed, threads=self.settings.threads, progress=progress,
+            seed=self.settings.seed, threads=self.settings.threads, progress=progress, rebuild_share=REBUILD_SHARE,
         )  # fmt: skip
         workspace, _ = self.workers[0]
         like = self._arguments(workspace, 0, 0, 0.0)
         self.functions = load_kernel(engine.train_stretch, self.objective, self.sampler, like, progress)
         like = self._retrieved_arguments(empty_index(self.search.blocks), self.workers[0], 0, 0, 0.0)
-        self.retrieved_functions = load_kernel(retrieved.train_stretch, self.objective, self.retrieving, like, progress)
+        load_kernel(retrieved.train_stretch, self.objective, self.sampler, like, progress)
+        progress.note(f"the {self.found.rows.shape[1]} best rows of each word take {self.found.rows.nbytes / 1e6:,.0f} MB")
 
     def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
         if epoch * self.n_stretches + stretch < self.n_drawn_first:
             return super().train(worker.workspace, epoch, stretch, rate)
         arguments = self._retrieved_arguments(self.updater.current(), worker, epoch, stretch, rate)
-        tally = Tally(*retrieved.train_stretch(*self.retrieved_functions, *arguments))
-        self.updater.update(worker.retrieval.stale)
+        tally = Tally(*retrieved.train_stretch(*self.functions, *arguments))
+        self.updater.update_next(self.n_refreshed)
         return tally
 
     def state(self) -> TrainState:
         state = super().state()
         state.include(self.updater.state())
+        for name, array in self.found._asdict().items():
+            state.add_array(f"found.{name}", array, "last")
         return state
 
     def _retrieved_arguments(self, index: Index, worker: _Worker, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
         return (
-            self.tables, self.stream, self.no_draws, index, self.search, self.constants, self.retrieved_plan,
-            worker.workspace, worker.retrieval, *self.place(epoch, stretch, rate),
+            self.tables, self.stream, self.draws, index, self.search, self.constants, self.retrieved_plan, worker.workspace,
+            self.found, self.objective.settings.refresh, worker.retrieval, *self.place(epoch, stretch, rate),
         )  # fmt: skip

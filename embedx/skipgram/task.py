@@ -23,7 +23,15 @@ from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress, Silent
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
-from embedx.settings import Settings, TextSettings, VocabularySettings, by_present_names, fraction, param, settings_of
+from embedx.settings import (
+    Settings,
+    TextSettings,
+    VocabularySettings,
+    by_present_names,
+    fraction,
+    param,
+    settings_of,
+)
 from embedx.skipgram.strategies import RetrievedStream, Streamed
 from embedx.text import cache
 from embedx.text.encode import Corpora, encode
@@ -80,7 +88,7 @@ class SkipGramSettings(TrainingSettings):
     )
     draws: int | None = param(
         None,
-        "noise words drawn for each block; by default enough to keep each update small",
+        "noise words drawn for each block, with --collapsed for each input; by default enough to keep each update small",
         at_least=0,
         at_most=MOST_DRAWS,
     )
@@ -163,7 +171,7 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
 
 def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
     """The settings with a sampler and a rate. Raises `EmbedxError` if the objective does not take what was asked for."""
-    sampler = settings.sampler or _in_order(objective)[0]
+    sampler = settings.sampler or in_order(objective)[0]
     check_sampler(sampler, objective.name, objective.samplers())
     if objective.kind == "proximal" and settings.optimizer != "sgd":
         raise EmbedxError(f"--optimizer {settings.optimizer} does not apply to --objective {objective.name}, which has its own")
@@ -210,10 +218,10 @@ def chosen_samplers(
     objective: Objective, settings: SkipGramSettings, options: Mapping[str, Any]
 ) -> tuple[Sampler, Sampler | None]:
     """As `new_samplers`, before anything is known of the words."""
-    return samplers.with_warm_up(str(settings.sampler), _in_order(objective), options)
+    return samplers.with_warm_up(str(settings.sampler), in_order(objective), options)
 
 
-def _in_order(objective: Objective) -> list[str]:
+def in_order(objective: Objective) -> list[str]:
     """The samplers that the objective takes, those that suit words best first."""
     taken = objective.samplers()
     return [*(name for name in PREFERRED if name in taken), *taken]
