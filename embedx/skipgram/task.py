@@ -207,7 +207,8 @@ def chosen_samplers(
     objective: Objective, settings: SkipGramSettings, options: Mapping[str, Any]
 ) -> tuple[Sampler, Sampler | None]:
     """As `new_samplers`, before anything is known of the words."""
-    return samplers.with_warm_up(str(settings.sampler), _in_order(objective), options)
+    corrected = objective.adds_log_noise
+    return samplers.with_warm_up(str(settings.sampler), _in_order(objective), options, corrected=corrected)
 
 
 def _in_order(objective: Objective) -> list[str]:
