@@ -30,10 +30,10 @@ from embedx.samplers.tree import Tree, fit_tree, log_likelihood, log_probabiliti
 from embedx.settings import Settings, param
 
 AUTO = 0.0
-# Uniform draws where predictions are not corrected for the noise. EURLex-4.3K, first labels, 3 epochs at rate 0.3: log-
-# likelihood at .1, .3, .5 of ar -2.395, -2.262, -2.245 (accuracy .559, .562, .552), of sampled-softmax -2.480, -2.354, -2.344 (.547, .549,
-# .544); by unigram noise -2.364 (.523) and -2.506 (.508). Where they are corrected: of ns at 0, .1, .3 -2.124, -2.152, -2.146
-# (.569, .567, .565).
+# Uniform draws where predictions are not corrected for the noise. EURLex-4.3K, first labels, 3 epochs at rate 0.3: at .1, .3, .5
+# ar has log-likelihood -2.395, -2.262, -2.245 (accuracy .559, .562, .552), sampled-softmax -2.480, -2.354, -2.344 (.547, .549,
+# .544); by unigram noise -2.364 (.523) and -2.506 (.508). Where they are: ns at 0, .1, .3 -2.124, -2.152, -2.146 (.569, .567,
+# .565).
 EVENLY_DRAWN = 0.3
 TRIED = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # of which the held-out inputs choose one
 HELD_OUT = 0.1  # of the inputs
@@ -197,7 +197,7 @@ class Adversarial(Sampler):
             self.settings = dataclasses.replace(self.settings, tree_l2=chosen)
             progress.note(f"--tree-l2 {chosen:g} suits the held-out inputs best")
         self.tree = fit_tree(self.features, n_features, pairs, l2=self.settings.tree_l2, threads=threads)
-        self.fit_seconds = time.monotonic() - began
+        self.is_fitted, self.fit_seconds = True, time.monotonic() - began
         progress.note(
             f"fitted in {self.fit_seconds:.1f} s; mean log-likelihood {log_likelihood(self.tree, self.features, pairs):.3f}"
         )
@@ -229,6 +229,7 @@ class Adversarial(Sampler):
         label_of_leaf[leaf_of_label] = np.arange(len(leaf_of_label))
         self.projection = Projection(projection, offset)
         self.tree = Tree(weights, biases, label_of_leaf, leaf_of_label)
+        self.is_fitted = True
         if "noise_features" in arrays:
             self.features = np.array(arrays["noise_features"], dtype=np.float32, order="C")
 
