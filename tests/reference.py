@@ -26,6 +26,13 @@ def ns_loss(z, label, sample_count, negatives, n_draws):
     return positives + noise
 
 
+def regularised_ns_loss(z, label, sample_count, log_q, l2, negatives, n_draws):
+    """Bamler & Mandt 2020, eq. 6, the negatives' log added to that of the noise."""
+    squares = (z + np.log(negatives) + log_q) ** 2
+    penalty = l2 * np.sum((label + negatives * sample_count / n_draws) * squares)
+    return ns_loss(z, label, sample_count, negatives, n_draws) + penalty
+
+
 def nce_loss(z, label, sample_count, log_q, negatives, n_draws):
     """Mnih & Teh 2012, eq. 8, negated: logistic regression with log-odds z - log(negatives q)."""
     return ns_loss(z - np.log(negatives) - log_q, label, sample_count, negatives, n_draws)

@@ -60,7 +60,7 @@ class Setup:
         self.alias = AliasTable(self.draws.values, self.draws.rows)
         self.plan = blocks.SkipGramPlan(
             window, block_size, n_draws, n_rows, blocks.CANDIDATES[self.drawing.candidates], self.drawing.conditional,
-            form_of(objective), objective.keeps_accidental_hits, objective.uses_log_expected_count, objective.uses_score_gain,
+            form_of(objective), objective.keeps_accidental_hits, objective.needs_log_expected_count, objective.uses_score_gain,
             dim if bias else -1, rule,
         )  # fmt: skip
         self.constants = objective.constants(n_draws or n_rows, n_words)

@@ -19,7 +19,7 @@ from embedx.text.subsampling import LEFT_OUT
 from embedx.text.tokenizer import END_OF_SENTENCE
 
 K, WINDOW = 12, 3
-NS = NegativeSampling(SampledSettings(negatives=4))
+NS = NegativeSampling(NegativeSampling.Settings(negatives=4))
 OVE = OneVsEach(SampledSettings())
 AR = AugmentReduce(AugmentReduce.Settings())
 

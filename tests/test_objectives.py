@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import reference
-from scipy.optimize import minimize
+from scipy.optimize import approx_fprime, minimize
 
 from embedx.kernels.batch import Batch
 from embedx.objectives import OBJECTIVES
@@ -115,7 +115,7 @@ def examples(objective, n=4, seed=0):
             label[e, place] = weight
             sample_count[e, place] = 1 if objective.keeps_accidental_hits else 0
     told = Candidates(z, label, sample_count, 0 * z)
-    if objective.uses_log_expected_count:
+    if objective.needs_log_expected_count:
         told.log_expected_count[:] = np.where(told.weighed, np.log(rng.uniform(0.2, 0.8, (n, N))), 0)
     return told
 
@@ -218,6 +218,15 @@ def test_everything_is_finite_at_extreme_scores(objective):
         assert np.isfinite(loss)
         assert np.isfinite(slopes).all()
         assert np.isfinite(state).all()
+
+
+@EVERY
+def test_an_objective_says_whether_predictions_depend_on_the_noise(objective):
+    rng = np.random.default_rng(2)
+    objective.prepare(rng.integers(1, 9, K))
+    z, noise = rng.normal(0, 2, (3, objective.n_rows(K))), rng.dirichlet(np.ones(K), 3)
+    without, by_input = objective.log_probability(z, np.zeros(K)), objective.log_probability(z, np.log(noise))
+    assert np.allclose(without, by_input) != objective.adds_log_noise
 
 
 @EVERY
@@ -478,7 +487,7 @@ def test_for_two_classes_one_vs_each_and_a_tree_are_logistic_regression():
 
 
 def ns(**settings):
-    return NegativeSampling(SampledSettings(**settings))
+    return NegativeSampling(NegativeSampling.Settings(**settings))
 
 
 NCE = NoiseContrastive(SampledSettings())
@@ -495,6 +504,23 @@ def test_ns_is_the_papers_formula():
     told, _ = one(ns())
     loss, _, _ = answer(ns(), *told, dtype=np.float32)
     assert loss == pytest.approx(reference.ns_loss(told.z, told.label, told.sample_count, negatives=5, n_draws=5), rel=1e-6)
+
+
+def test_ns_regularises_what_the_softmax_would_have_for_scores():
+    """Bamler & Mandt 2020, eq. 6, with one negative and with several, and its gradient."""
+    for negatives in (1, 5):
+        objective = ns(negatives=negatives, score_l2=0.03)
+        assert objective.needs_log_expected_count
+        assert not ns().needs_log_expected_count
+        told, _ = one(objective)
+        loss, slopes, _ = answer(objective, *told)
+        log_q = told.log_expected_count - np.log(5)
+
+        def exact(z, told=told, log_q=log_q, negatives=negatives):
+            return reference.regularised_ns_loss(z, told.label, told.sample_count, log_q, 0.03, negatives, n_draws=5)
+
+        assert loss == pytest.approx(exact(told.z), rel=1e-6)
+        np.testing.assert_allclose(slopes[0], approx_fprime(told.z, exact, 1e-6), atol=1e-4)
 
 
 def test_ns_noise_weighs_as_much_however_many_words_are_drawn():

@@ -4,6 +4,7 @@ output.npy    float32 (rows, dim)     a row for each label (or node of a tree); 
 bias.npy      float32 (rows,)         absent without biases
 hidden.npy    float32 (features, dim) a row for each feature, absent without hidden layer
 maxima.npy    float32 (features,)     what columns were divided by, with --scaling column-max
+noise_*.npy   what noise was drawn by, where that depends on the input (embedx.samplers)
 labels.tsv    label TAB how often it occurred in training
 features.tsv  the words that are features, for text
 """
@@ -26,6 +27,7 @@ from embedx.objectives.contract import Objective
 from embedx.run import folder
 from embedx.run.progress import Progress, Silent
 from embedx.run.trainer import usable_cores
+from embedx.samplers.contract import Sampler
 from embedx.search.index import build_index
 from embedx.search.top_k import search_top_k, top_k_spec
 
@@ -47,6 +49,7 @@ class Classifier:
     settings: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     _transposed: np.ndarray | None = field(default=None, init=False, repr=False)
+    _recorded: Sampler | None = field(default=None, init=False, repr=False)
 
     @property
     def n_labels(self) -> int:
@@ -82,36 +85,55 @@ class Classifier:
         """Forget what was derived from the parameters; to be called when `arrays` has changed."""
         self._transposed = None
 
-    def log_probability(self, z: np.ndarray) -> np.ndarray:
-        """log p(label | features), (n, n_labels), from the scores of all rows."""
-        return self.objective.log_probability(z, self.log_noise)
+    def log_probability(self, z: np.ndarray, log_noise: np.ndarray | None = None) -> np.ndarray:
+        """log p(label | features), (n, n_labels), from the scores of all rows.
+
+        log_noise  that of the same features, which may be left out where it does not depend on them
+        """
+        return self.objective.log_probability(z, self.log_noise(None) if log_noise is None else log_noise)
+
+    def log_noise(self, features: Any) -> np.ndarray:
+        """log of how often each label is noise for inputs on the scale of the training data, up to a constant.
+
+        float32 (n_labels,), or (n, n_labels) where it depends on them; zeros where probabilities do not ask for it.
+        """
+        if not self.objective.adds_log_noise:
+            return np.zeros(len(self.counts), dtype=np.float32)
+        if features is None and self._sampler.conditional:
+            raise ValueError("noise depends on the features")
+        n_draws = min(self.objective.negatives, len(self.counts))  # as many as training draws
+        return self._sampler.log_noise_of(features, n_draws)
 
     @property
-    def log_noise(self) -> np.ndarray:
-        """log of how often each label is noise, up to a constant, float32 (n_labels,)."""
-        sampler = samplers.recorded(self.settings, replacement=self.settings.get("replacement", False))
-        sampler.prepare(self.counts, paths=self.objective.paths())
-        return sampler.log_noise(min(self.objective.negatives, len(self.counts)))  # as many as training draws
+    def _sampler(self) -> Sampler:
+        """The sampler that training drew by."""
+        if self._recorded is None:
+            found = samplers.recorded(self.settings, replacement=self.settings.get("replacement", False))
+            found.prepare(self.counts, paths=self.objective.paths())
+            found.restore(self.arrays)
+            self._recorded = found
+        return self._recorded
 
     def blocks(
         self,
         features: Any,
         progress: Progress | None = None,
         threads: int | None = None,
-        of_scores: Callable[[np.ndarray], Any] | None = None,
+        of_scores: Callable[[np.ndarray, np.ndarray], Any] | None = None,
     ) -> Iterator[tuple[slice, Any]]:
-        """(rows, log-probabilities of these rows or what else is made `of_scores`): a block at a time, in order, computed by
-        several threads.
+        """(rows, log-probabilities of these rows or what else is made `of_scores` and `log_noise`): a block at a time, in
+        order, computed by several threads.
         """
         progress, threads, of_scores = progress or Silent(), threads or usable_cores(), of_scores or self.log_probability
         n = features.shape[0]
         size = max(1, BLOCK_FLOATS // max(len(self.arrays["output"]), 1))
         starts = range(0, n, size)
-        _ = self._weights
+        _ = self._weights, self._sampler  # which are made at first use
 
         def work(start: int) -> tuple[slice, Any]:
             rows = slice(start, min(start + size, n))
-            return rows, of_scores(self.scores(self.prepared(features[rows])))
+            h = self.prepared(features[rows])
+            return rows, of_scores(self.scores(h), self.log_noise(h))
 
         progress.start("predicting", n, " examples")
         with ThreadPoolExecutor(threads) as pool:
@@ -130,7 +152,7 @@ class Classifier:
         the label is among those of the row. Else the labels share one probability.
         """
         if self.facts.get("several_labels") and self.objective.label_probability(np.zeros((1, 1))) is not None:
-            for _, z in self.blocks(features, progress, threads, of_scores=lambda z: z):
+            for _, z in self.blocks(features, progress, threads, of_scores=lambda z, log_noise: z):
                 ids, best = top_k(z, k)
                 yield ids, np.asarray(self.objective.label_probability(best))
         else:

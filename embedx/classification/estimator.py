@@ -24,6 +24,7 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.run.progress import Reporter, Silent
+from embedx.samplers import SAMPLERS
 from embedx.settings import by_present_names, settings_of
 
 try:
@@ -93,6 +94,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_norm: float | None = None,
         sampler: str | None = None,
         sampler_exponent: float | None = None,
+        tree_features: int | None = None,
+        tree_l2: float | str | None = None,
+        uniform_share: float | None = None,
         replacement: bool | None = None,
         validation: float | None = None,
         patience: int | None = None,
@@ -121,6 +125,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.max_norm = max_norm
         self.sampler = sampler
         self.sampler_exponent = sampler_exponent
+        self.tree_features = tree_features
+        self.tree_l2 = tree_l2
+        self.uniform_share = uniform_share
         self.replacement = replacement
         self.validation = validation
         self.patience = patience
@@ -247,7 +254,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _sampler_options(self) -> dict[str, Any]:
         """The settings of the sampler's own among the parameters."""
         given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
-        return samplers.own_options(given)
+        own = samplers.own_options(given)
+        parsers = {f.name: f.metadata["parse"] for each in SAMPLERS.values() for f in dataclasses.fields(each.Settings)}
+        return {
+            name: parsers[name](value) if parsers[name] and isinstance(value, str) else value for name, value in own.items()
+        }
 
     def _new_objective(self) -> Objective:
         found = objectives.find(self.objective)
@@ -336,11 +347,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def top_k(self, X: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
         """The k likeliest classes of each row, best first, and their probabilities: both (n, min(k, n_classes))."""
-        best = [*self._blocks(X, lambda z: top_k(self._log_probabilities(z), k))]
+        best = [*self._blocks(X, lambda *scores: top_k(self._log_probabilities(*scores), k))]
         return self.classes_[np.concatenate([ids for ids, _ in best])], np.exp(np.concatenate([log_p for _, log_p in best]))
 
     def _blocks(self, X: Any, of_scores: Any) -> Iterator[Any]:
-        """`of_scores` of the scores of all output rows, a block of X after another."""
+        """`of_scores` of the scores of all output rows and of `log_noise`, a block of X after another."""
         self._fitted()
         X = _features(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False))
         for _, found in self.classifier_.blocks(X, threads=effective_n_jobs(self.n_jobs), of_scores=of_scores):
@@ -358,32 +369,32 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The probability of each label by itself, where that is asked for and known."""
         return self.classifier_.objective.label_probability(z) if self._is_multilabel else None
 
-    def _probabilities(self, z: np.ndarray) -> np.ndarray:
+    def _probabilities(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         p = self._label_probabilities(z)
-        return np.exp(self.classifier_.log_probability(z)) if p is None else p
+        return np.exp(self.classifier_.log_probability(z, log_noise)) if p is None else p
 
-    def _log_probabilities(self, z: np.ndarray) -> np.ndarray:
+    def _log_probabilities(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         p = self._label_probabilities(z)
         with np.errstate(divide="ignore"):
-            return self.classifier_.log_probability(z) if p is None else np.asarray(np.log(p))
+            return self.classifier_.log_probability(z, log_noise) if p is None else np.asarray(np.log(p))
 
-    def _decisions(self, z: np.ndarray) -> np.ndarray:
+    def _decisions(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         if self._label_probabilities(z[:1]) is not None:
             return z
-        scores = z if self._scores_are_softmax else self.classifier_.log_probability(z)
+        scores = z if self._scores_are_softmax else self.classifier_.log_probability(z, log_noise)
         return scores[:, 1] - scores[:, 0] if self._has_two_classes else scores
 
-    def _likeliest(self, z: np.ndarray) -> np.ndarray:
-        scores = self._decisions(z)
+    def _likeliest(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
+        scores = self._decisions(z, log_noise)
         return np.asarray((scores > 0).astype(np.int64) if self._has_two_classes else scores.argmax(axis=1))
 
-    def _marks(self, z: np.ndarray) -> np.ndarray:
+    def _marks(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         """1 where a label is predicted, else 0."""
         p = self._label_probabilities(z)
         if p is not None:
             return np.asarray((p > 0.5).astype(np.int64))
         marks = np.zeros((len(z), len(self.classes_)), dtype=np.int64)
-        marks[np.arange(len(z)), self._decisions(z).argmax(axis=1)] = 1
+        marks[np.arange(len(z)), self._decisions(z, log_noise).argmax(axis=1)] = 1
         return marks
 
     @property

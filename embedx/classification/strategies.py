@@ -176,7 +176,7 @@ class Sampled(Classification):
             positives=sampled.POSITIVES[objective.positives], on_path=self.drawing.candidates == "path",
             counts_repeats=self.drawing.counts_repeats, n_draws=n_draws, n_classes=n_classes,
             keeps_accidental_hits=objective.keeps_accidental_hits,
-            uses_log_expected_count=objective.uses_log_expected_count, uses_score_gain=objective.uses_score_gain,
+            uses_log_expected_count=objective.needs_log_expected_count, uses_score_gain=objective.uses_score_gain,
             one_label=settings.labels == "one", batch_size=self.batch, sum_over=self.sum_over,
         )  # fmt: skip
         longest = int(np.diff(self.draws.offsets).max(initial=1))

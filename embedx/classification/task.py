@@ -32,10 +32,11 @@ from embedx.run.memory import available_memory
 from embedx.run.progress import Progress, Silent
 from embedx.run.state import TrainState
 from embedx.run.tally import Tally
-from embedx.samplers.contract import Sampler
+from embedx.samplers.contract import Sampler, pairs_of
 from embedx.settings import param
 
 EVERY_ROW = "all"  # the sampler of exact losses
+LEAST_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
 
 
 def whole_or_all(text: str) -> int:
@@ -175,8 +176,7 @@ def train(
         raise EmbedxError("--validation: no row has a label that the training data have")
     objective.prepare(counts)
     sampler, warm_up = new_samplers(objective, settings, sampler_options or {}, counts)
-    record = settings.record() | (warm_up or sampler).settings.record() | objective.settings.record()
-    facts = {
+    facts: dict[str, Any] = {
         "objective": objective.name,
         "examples": len(data),
         "labels": len(counts),
@@ -184,10 +184,15 @@ def train(
         "several_labels": bool((labels.n_of_row > 1).any()),
     }
     arrays = {} if maxima is None else {"maxima": maxima}
-    classifier = Classifier(objective, arrays, known, counts, record, facts)
     features = scaled(data.features, settings.scaling, maxima)
-    _check_memory(data, objective, settings)
-    history = _History(classifier, validation, settings, watch, progress)
+    _check_memory(data, objective, settings, sampler)
+    if sampler.conditional:
+        _fit_sampler(sampler, features, labels, settings, start, progress)
+        arrays |= sampler.arrays()
+        facts["fit_seconds"] = round(sampler.fit_seconds, 3)
+    record = settings.record() | (warm_up or sampler).settings.record() | objective.settings.record()
+    classifier = Classifier(objective, arrays, known, counts, record, facts)
+    history = _History(classifier, validation, settings, watch, progress, sampler.fit_seconds)
     if settings.optimizer == "lbfgs":
         optimizer_state: dict[str, np.ndarray] = {}
         outcome = _run_lbfgs(features, labels, objective, settings, sampler, classifier, weights, dtype, history, progress)
@@ -207,7 +212,7 @@ def train(
         "final_loss": outcome.final_loss,
         "epochs": round(outcome.epochs, 4),
         "examples_trained": outcome.tally.words,
-        "seconds": round(outcome.seconds, 3),
+        "seconds": round(sampler.fit_seconds + outcome.seconds, 3),
         "examples_per_second": round(outcome.tally.words / max(outcome.seconds, 1e-9)),
         "interrupted": outcome.interrupted_by is not None,
         "history": history.epochs,
@@ -278,7 +283,10 @@ def chosen_samplers(
     objective: Objective, settings: ClassifySettings, options: Mapping[str, Any]
 ) -> tuple[Sampler, Sampler | None]:
     """As `new_samplers`, before anything is known of the labels."""
-    return samplers.with_warm_up(str(settings.sampler), objective.samplers(), options, replacement=settings.replacement)
+    return samplers.with_warm_up(
+        str(settings.sampler), objective.samplers(), options, replacement=settings.replacement,
+        corrected=objective.adds_log_noise,
+    )  # fmt: skip
 
 
 def new_samplers(
@@ -296,6 +304,24 @@ def new_samplers(
     return sampler, warm_up
 
 
+def _fit_sampler(
+    sampler: Sampler,
+    features: Any,
+    labels: Labels,
+    settings: ClassifySettings,
+    start: TrainedClassifier | None,
+    progress: Progress,
+) -> None:
+    """Fit a sampler whose draws depend on the input to the examples; with a run to go on from, it stays that run's."""
+    if start is not None:
+        sampler.restore(start.classifier.arrays)
+        sampler.observe(features)
+        return
+    rows = np.repeat(np.arange(len(labels)), labels.n_of_row)
+    pairs = pairs_of(rows, labels.ids, len(sampler.counts))
+    sampler.fit(features, pairs, seed=settings.seed, threads=int(settings.threads or 1), progress=progress)
+
+
 def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]:
     """Training and validation rows, chosen at random by the share that the setting names."""
     try:
@@ -309,13 +335,19 @@ def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]
     return data.rows(np.sort(order[n:])), data.rows(np.sort(order[:n]))
 
 
-def _check_memory(data: Labeled, objective: Objective, settings: ClassifySettings) -> None:
+def _check_memory(data: Labeled, objective: Objective, settings: ClassifySettings, sampler: Sampler) -> None:
     """Raise `EmbedxError` if the parameters will not fit, before anything is allocated."""
     dim = (settings.hidden or data.n_features) + 1
     n_rows = objective.n_rows(data.n_labels)
     copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
     need = 4 * copies * (n_rows * dim + (data.n_features * settings.hidden if settings.hidden else 0))
+    of_sampler = sampler.memory(len(data), data.n_features)
     have = available_memory()
+    if need <= have < need + of_sampler:
+        raise EmbedxError(
+            f"--sampler {sampler.name} needs {_gigabytes(of_sampler)} beside the {_gigabytes(need)} of the weights, more than "
+            f"the {_gigabytes(have)} there are; --sampler uniform needs none"
+        )
     if need > have:
         advice = (
             ""
@@ -346,6 +378,7 @@ class _History:
         settings: ClassifySettings,
         watch: Callable[[Classifier, int, float], dict[str, float]] | None,
         progress: Progress,
+        seconds_before: float,
     ) -> None:
         self.classifier, self.validation, self.settings, self.watch, self.progress = (
             classifier,
@@ -354,6 +387,7 @@ class _History:
             watch,
             progress,
         )
+        self.seconds_before = seconds_before  # that fitting the sampler took
         self.epochs: list[dict[str, Any]] = []
         self.best: dict[str, np.ndarray] | None = None
         self.best_value, self.waited = -math.inf, 0
@@ -371,6 +405,7 @@ class _History:
 
     def note(self, epoch: int, loss: float | None, seconds_passed: float) -> bool:
         """Note an epoch whose parameters the classifier holds; whether to stop."""
+        seconds_passed += self.seconds_before
         entry: dict[str, Any] = {"epoch": epoch + 1, "seconds": round(seconds_passed, 4), "loss": loss}
         if self.watch is not None:
             entry |= self.watch(self.classifier, epoch, seconds_passed)
@@ -430,8 +465,10 @@ def _run(
         hand_over()
         return history.note(epoch, tally.mean_loss, seconds_passed)
 
+    spent = history.seconds_before
+    time_budget = None if settings.time_budget is None else max(settings.time_budget - spent, LEAST_BUDGET)
     schedule = trainer.Schedule(
-        float(settings.learning_rate or 0), strategy.n_stretches, strategy.n, settings.epochs, settings.time_budget,
+        float(settings.learning_rate or 0), strategy.n_stretches, strategy.n, settings.epochs, time_budget,
         settings.schedule, settings.decay, settings.decay_every,
         updates=-(-strategy.n // int(settings.batch_size or strategy.n)) / strategy.n_stretches, unit="examples",
     )  # fmt: skip

@@ -65,9 +65,9 @@ def train(
         collapsed.check_not_typed(typed)
         settings, objective = skipgram.chosen(found, typed)
         own_options = samplers.own_options(typed)
-        drawing = next(each for each in reversed(skipgram.chosen_samplers(objective, settings, own_options)) if each)
+        of_samplers = [each.settings for each in skipgram.chosen_samplers(objective, settings, own_options) if each]
         progress.note(f"{name} --output {folder}")
-        _note_settings(progress, settings, drawing.settings, objective.settings, text, vocabulary)
+        _note_settings(progress, settings, *of_samplers, objective.settings, text, vocabulary)
         trained = skipgram.train(corpora, objective, settings, sampler_options=own_options, **how)
     return to_the_end(lambda: skipgram.save(trained.vectors, folder, overwrite)), trained
 

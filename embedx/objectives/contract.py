@@ -92,7 +92,8 @@ class Objective(abc.ABC):
     stable: ClassVar[bool] = False  # finite at any score
     unbiased: ClassVar[bool] = False  # at a fixed state, expected coefficients over draws are those of sampler "all"
     ranks_by_score: ClassVar[bool] = True  # classes in order of their scores are in order of `log_probability`
-    uses_log_expected_count: ClassVar[bool] = True  # False: it need not be filled
+    adds_log_noise: ClassVar[bool] = False  # `log_probability` adds the log of the noise to the scores
+    uses_log_expected_count: ClassVar[bool] = True  # False: it need not be filled, at default settings
     uses_score_gain: ClassVar[bool] = False  # True: it must be filled
     label_defaults: ClassVar[Mapping[str, Any]] = {}  # settings that suit it better than the task's own: of classification,
     word_defaults: ClassVar[Mapping[str, Any]] = {}  # and of skip-gram, its own settings among them
@@ -137,6 +138,11 @@ class Objective(abc.ABC):
     def negatives(self) -> int:
         """How many draws the user wants for each positive; 0 for objectives that draw nothing."""
         return int(getattr(self.settings, "negatives", 0))
+
+    @property
+    def needs_log_expected_count(self) -> bool:
+        """Whether it must be filled, at these settings."""
+        return self.uses_log_expected_count
 
     def prepare(self, counts: np.ndarray) -> None:  # noqa: B027 -- most have nothing to fit
         """Fit what depends on how often each class occurs, int64 (n_classes,): a tree. Done before training and on loading."""

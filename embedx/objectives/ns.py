@@ -8,22 +8,31 @@ block, say, stand for the five negatives of each of its pairs. Draws that hit th
 word2vec.c does not let them. Only then is the optimum over free scores exactly z_k = log p(k | h) - log(negatives · q_k)
 (Levy & Goldberg 2014; Bamler & Mandt 2020, theorem 1), which `log_probability` inverts; p is the distribution of the pairs that
 are trained on, after subsampling and with near words more often.
+
+With `score_l2` λ the positive and every draw also pay λ (z_k + log(negatives · q_k))², the square of what becomes a score of
+the softmax at prediction (Bamler & Mandt 2020, eq. 6, who have one negative).
 """
+
+import dataclasses
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel
+from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.maths import sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings, log_softmax
+from embedx.settings import param
 
 
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
     z, label, sample_count = batch.z, batch.label, batch.sample_count
-    weight = constants[0]
+    weight, l2 = constants[0], constants[1]
     total = np.float64(0)
     for e in range(n_examples):
+        if l2 > 0:
+            total += _regularised(batch, constants, e, n)
+            continue
         loss = np.float32(0)
         for k in range(n):
             score = z[e, k]
@@ -34,13 +43,36 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     return total
 
 
+@kernel_part
+def _regularised(batch, constants, e, n):
+    """The same for one example, with the penalty."""
+    z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
+    weight, l2, log_weight = constants[0], constants[1], constants[2]
+    loss = np.float32(0)
+    for k in range(n):
+        score = z[e, k]
+        noise_weight = weight * sample_count[e, k]
+        both = label[e, k] + noise_weight
+        corrected = score + log_expected_count[e, k] + log_weight if both > 0 else np.float32(0)
+        loss += label[e, k] * softplus(-score) + noise_weight * softplus(score) + l2 * both * corrected * corrected
+        z[e, k] = both * (sigmoid(score) + (l2 + l2) * corrected) - label[e, k]
+    return loss
+
+
+@dataclasses.dataclass(frozen=True)
+class NegativeSamplingSettings(SampledSettings):
+    """Settings of negative sampling."""
+
+    score_l2: float = param(0.0, "L2 regularisation of scores to which the log of the noise is added", at_least=0.0)
+
+
 class NegativeSampling(Objective):
     name = "ns"
     title = "negative sampling"
     paper = "Mikolov et al. 2013"
     formula = "softplus(-z_y) + m E_q[softplus(z_k)]"
     advice = "word vectors: the fastest, and the best on word similarity; too sure of its probabilities after long training"
-    Settings = SampledSettings
+    Settings = NegativeSamplingSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"bias": "none", "learning_rate": 2.0}
     positives = "summed"
@@ -48,10 +80,16 @@ class NegativeSampling(Objective):
     separable = True
     stable = True
     ranks_by_score = False
+    adds_log_noise = True
     uses_log_expected_count = False
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
-        return np.array([self.negatives / n_draws], dtype=np.float32)
+        weight = self.negatives / n_draws
+        return np.array([weight, self.settings.score_l2, np.log(weight)], dtype=np.float32)
+
+    @property
+    def needs_log_expected_count(self) -> bool:
+        return bool(self.settings.score_l2 > 0)
 
     def initial_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
         return np.asarray(np.log(p) - np.log(self.negatives * noise))

@@ -13,6 +13,7 @@ REGISTRY = (
     "search.Search",
     "unigram.Unigram",
     "uniform.Uniform",
+    "adversarial.Adversarial",
     "all_rows.All",
     "path.Path",
 )
@@ -40,8 +41,9 @@ def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name in own}
 
 
-def make(name: str, options: Mapping[str, Any], *, replacement: bool = True) -> Sampler:
-    """The sampler of that name with its own settings among `options`.
+def make(name: str, options: Mapping[str, Any], *, replacement: bool = True, corrected: bool = False) -> Sampler:
+    """The sampler of that name with its own settings among `options`, for an objective whose predictions are `corrected`
+    for the noise or for one whose are not.
 
     Raises `EmbedxError` if the options hold a setting of another sampler alone.
     """
@@ -51,19 +53,19 @@ def make(name: str, options: Mapping[str, Any], *, replacement: bool = True) -> 
         for setting in settings_of(other.Settings):
             if setting in options and setting not in own:
                 raise EmbedxError(f"{option_name(setting)} does not apply to --sampler {name}; taken by {other.name}")
-    return found(found.Settings.from_options(dict(options)), replacement=replacement)
+    return found(found.suited(found.Settings.from_options(dict(options)), corrected=corrected), replacement=replacement)
 
 
 def with_warm_up(
-    name: str, taken: Iterable[str], options: Mapping[str, Any], *, replacement: bool = True
+    name: str, taken: Iterable[str], options: Mapping[str, Any], *, replacement: bool = True, corrected: bool = False
 ) -> tuple[Sampler, Sampler | None]:
     """The sampler of that name and, if it retrieves rows, the first of those `taken` that draws, which does until it can.
 
     `options` hold settings of the sampler's own; of what draws, where rows are retrieved. Raises `EmbedxError` as `make` does.
     """
     if SAMPLERS[name].candidates != "retrieved":
-        return make(name, options, replacement=replacement), None
-    return make(name, {}), make(first_drawn(taken), options, replacement=replacement)
+        return make(name, options, replacement=replacement, corrected=corrected), None
+    return make(name, {}), make(first_drawn(taken), options, replacement=replacement, corrected=corrected)
 
 
 def recorded(settings: Mapping[str, Any], *, replacement: bool) -> Sampler:

@@ -16,7 +16,7 @@ them by indirect calls, a block or an example at a time:
     data       `SamplerData`, the sampler's own arrays
     key        int64  what the draws may depend on: an example's number (classification) or an input word (skip-gram); -1 for
                draws that several inputs share. Only a `conditional` sampler looks at it; skip-gram then draws for each input by
-               itself. (None is conditional yet: predictions know one log q for all inputs.)
+               itself
     stream     uint64  the stream of random numbers; draw d is made with number first + d of it (`kernels.random`), by place
     n          how many rows to draw; fewer are drawn if there are no more rows
     n_excluded  rows in workspace.excluded[:n_excluded] are the example's positives; a sampler without replacement does not draw
@@ -26,15 +26,20 @@ them by indirect calls, a block or an example at a time:
 
 Rows may be drawn repeatedly. Then each draw counts, unless `counts_repeats` is False, where a row counts once however often it
 was drawn, and its expected count is the probability to be drawn at all.
+
+A `conditional` sampler is fitted to the inputs before it draws (`fit`), and knows what draws for each key depend on. What it
+then is goes into the model beside the parameters (`arrays`, `restore`), for predictions ask how likely noise each class was to
+be for an input (`log_noise_of`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numba import types
 
 from embedx.kernels.compiled import kernel
+from embedx.run.progress import Progress
 from embedx.settings import Settings
 
 Candidates = Literal["drawn", "all", "path", "retrieved"]
@@ -58,6 +63,22 @@ class SamplerData(NamedTuple):
     log_expected: np.ndarray  # float32 (n_classes,): log of the expected number of draws, for samplers that are not conditional
     features: np.ndarray  # float32 (keys, any): of what the draws depend on
     weights: np.ndarray  # float32 (any, any)
+
+
+class Pairs(NamedTuple):
+    """Inputs and the labels that they occur with: label y has those at offsets[y]:offsets[y + 1]."""
+
+    offsets: np.ndarray  # int64 (n_labels + 1,)
+    inputs: np.ndarray  # int32 (n_pairs,): rows of the features
+    weights: np.ndarray  # float32 (n_pairs,): how often each occurs
+
+
+def pairs_of(inputs: np.ndarray, labels: np.ndarray, n_labels: int, weights: np.ndarray | None = None) -> Pairs:
+    """Pairs from the input and the label of each, and how often it occurs; once where that is not given."""
+    order = np.argsort(labels, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_labels))]).astype(np.int64)
+    weights = np.ones(len(order), dtype=np.float32) if weights is None else np.asarray(weights, dtype=np.float32)[order]
+    return Pairs(offsets, np.asarray(inputs, dtype=np.int32)[order], weights)
 
 
 class SampleWorkspace(NamedTuple):
@@ -123,6 +144,8 @@ class Sampler:
     Settings: ClassVar[type[Settings]] = Settings  # its own, beside those of the task
     conditional: ClassVar[bool] = False  # what is drawn depends on the input
     needs_dense_inputs: ClassVar[bool] = False  # requires dense features or a hidden layer
+    is_fitted: bool = False  # to inputs, or restored, if it is conditional
+    fit_seconds: float = 0.0  # that fitting took
 
     def __init__(self, settings: Any, *, replacement: bool = True) -> None:
         """`settings` are of the class's own `Settings`.
@@ -132,6 +155,11 @@ class Sampler:
         """
         self.settings, self.replacement = settings, replacement
 
+    @classmethod
+    def suited(cls, settings: Any, *, corrected: bool) -> Any:
+        """The settings with nothing left open, for an objective whose predictions are `corrected` for the noise, or are not."""
+        return settings
+
     def prepare(self, counts: np.ndarray, *, paths: Paths | None = None) -> None:
         """Fit what depends on the data, before training and on loading.
 
@@ -139,6 +167,27 @@ class Sampler:
         paths     the objective's tree, if it has one
         """
         self.counts, self.paths = counts, paths
+
+    def fit(self, inputs: Any, pairs: Pairs, *, seed: int = 0, threads: int = 1, progress: Progress | None = None) -> None:
+        """Fit a conditional sampler to inputs, float32 (n, width), dense or csr_matrix, and the classes that they occur with.
+
+        Done after `prepare`. The inputs are then the keys of draws. It keeps the seconds that it took as `fit_seconds`, and
+        `settings` with what was chosen by the data.
+        """
+
+    def observe(self, inputs: Any) -> None:
+        """Take other inputs for the keys of draws than those it was fitted to."""
+
+    def memory(self, n_inputs: int, width: int) -> int:
+        """Bytes that a conditional sampler takes, for inputs (n_inputs, width)."""
+        return 0
+
+    def arrays(self, *, of_keys: bool = False) -> dict[str, np.ndarray]:
+        """What a conditional sampler was fitted to be, to be saved with a model; with what it knows of the keys, if wanted."""
+        return {}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Become again what `arrays` of a model, among them those of `Sampler.arrays`, say. Done after `prepare`."""
 
     @property
     def counts_repeats(self) -> bool:
@@ -153,6 +202,14 @@ class Sampler:
     def log_noise(self, n_draws: int) -> np.ndarray:
         """float32 (n_classes,): log of how often each class is noise among `n_draws`, up to a constant, for predictions."""
         return np.zeros(len(self.counts), dtype=np.float32)
+
+    def log_noise_of(self, inputs: Any, n_draws: int) -> np.ndarray:
+        """`log_noise` for inputs (n, width): float32 (n_classes,), or (n, n_classes) where it depends on them."""
+        return self.log_noise(n_draws)
+
+    def log_noise_of_keys(self, keys: np.ndarray, n_draws: int) -> np.ndarray:
+        """The same for keys, int (n,)."""
+        return self.log_noise(n_draws)
 
     def data(self, n_draws: int) -> SamplerData:
         """What the compiled functions read when `n_draws` rows are drawn at a time."""

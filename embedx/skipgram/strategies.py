@@ -66,7 +66,7 @@ class Streamed(Strategy):
         n_draws = settings.draws if sampler.candidates == "drawn" else 0
         self.plan = blocks.SkipGramPlan(
             settings.window, settings.block_size, n_draws, n_rows, blocks.CANDIDATES[sampler.candidates], sampler.conditional,
-            form_of(objective), objective.keeps_accidental_hits, objective.uses_log_expected_count, objective.uses_score_gain,
+            form_of(objective), objective.keeps_accidental_hits, objective.needs_log_expected_count, objective.uses_score_gain,
             settings.dim if settings.bias != "none" else -1,
             optimizers.update_rule(settings.optimizer, row_length=settings.dim),
         )  # fmt: skip

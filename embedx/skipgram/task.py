@@ -23,15 +23,8 @@ from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress, Silent
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
-from embedx.settings import (
-    Settings,
-    TextSettings,
-    VocabularySettings,
-    by_present_names,
-    fraction,
-    param,
-    settings_of,
-)
+from embedx.settings import Settings, TextSettings, VocabularySettings, by_present_names, fraction, param, settings_of
+from embedx.skipgram.fitted import FittedStream
 from embedx.skipgram.strategies import RetrievedStream, Streamed
 from embedx.text import cache
 from embedx.text.encode import Corpora, encode
@@ -85,6 +78,12 @@ class SkipGramSettings(TrainingSettings):
         at_least=0,
         at_most=64,
         formerly="share",
+    )
+    fit_after: float = param(
+        0.5,
+        "passes over the corpus by other noise before a sampler that depends on the input word is fitted to the vectors; it is "
+        "fitted anew after as many again, unless predictions are corrected for the noise",
+        at_least=0.0,
     )
     draws: int | None = param(
         None,
@@ -218,7 +217,11 @@ def chosen_samplers(
     objective: Objective, settings: SkipGramSettings, options: Mapping[str, Any]
 ) -> tuple[Sampler, Sampler | None]:
     """As `new_samplers`, before anything is known of the words."""
-    return samplers.with_warm_up(str(settings.sampler), in_order(objective), options)
+    name, preferred, corrected = str(settings.sampler), in_order(objective), objective.adds_log_noise
+    if samplers.SAMPLERS[name].conditional:  # which has to know the vectors first
+        first = next(each for each in preferred if each != name and samplers.SAMPLERS[each].candidates == "drawn")
+        return samplers.make(name, options, corrected=corrected), samplers.make(first, {})
+    return samplers.with_warm_up(name, preferred, options, corrected=corrected)
 
 
 def in_order(objective: Objective) -> list[str]:
@@ -230,7 +233,7 @@ def in_order(objective: Objective) -> list[str]:
 def new_samplers(
     objective: Objective, settings: SkipGramSettings, options: Mapping[str, Any], counts: np.ndarray
 ) -> tuple[Sampler, Sampler | None]:
-    """The sampler that the settings name, and what draws before it can retrieve rows, if that is what it does.
+    """The sampler that the settings name, and what draws before it can retrieve rows or be fitted, if it has to.
 
     options   settings of the sampler's own; those of what draws, where rows are retrieved
     counts    int64 (n_words,)  how often each word occurs
@@ -282,7 +285,7 @@ class Task:
     words: Vocabulary
     remap: np.ndarray
     sampler: Sampler
-    warm_up: Sampler | None  # what draws before rows are retrieved, where they are
+    warm_up: Sampler | None  # what draws before the sampler can
     tables: engine.SkipGramTables
     objective: Objective
     settings: SkipGramSettings
@@ -301,6 +304,10 @@ class Task:
 
     def strategy(self) -> Streamed:
         """How its stretches are trained."""
+        if self.warm_up is not None and self.sampler.conditional:
+            return FittedStream(
+                self.objective, self.settings, self.sampler, self.tables, self.stream(), self.warm_up, self.progress
+            )  # fmt: skip
         if self.warm_up is not None:
             return RetrievedStream(self.objective, self.settings, self.sampler, self.tables, self.stream(), self.warm_up)
         return Streamed(self.objective, self.settings, self.sampler, self.tables, self.stream())
@@ -338,7 +345,14 @@ class Task:
             arrays["bias"] = self.tables.outputs.rows[:, dim]
         if self.words.held_out is not None:
             arrays["heldout_counts"] = self.words.held_out
-        record = settings.record() | (self.warm_up or self.sampler).settings.record() | self.objective.settings.record()
+        record = settings.record() | self.objective.settings.record()
+        for sampler in (self.warm_up, self.sampler):
+            record |= sampler.settings.record() if sampler is not None else {}
+        if self.warm_up is not None and self.sampler.conditional:
+            if self.sampler.is_fitted:
+                arrays |= self.sampler.arrays(of_keys=True)
+            else:  # the run ended before
+                record["sampler"] = self.warm_up.name
         record |= self.text.record() | self.vocabulary.record()
         facts: dict[str, Any] = {
             "objective": self.objective.name,

@@ -25,6 +25,7 @@ from embedx.text import cache
 from embedx.text.subsampling import TokenStream, keep_words, new_words
 
 STRETCH = 100_000  # tokens between two looks at the buffer
+SAMPLED = 1_000  # tokens of a stretch that some pairs are taken from
 BYTES_PER_PAIR = 12  # in the buffer: an int64 key and an int32 count
 MERGED = 1 << 20  # pairs that leave the merge at a time
 _LOW = np.int64(0xFFFFFFFF)
@@ -61,6 +62,24 @@ def counted(
             ends = _write_runs(stream, window, keys, memory, folder, progress)
             counts = _merge_runs(ends, n_words, folder, progress)
         yield counts
+
+
+def some_pairs(stream: TokenStream, window: int, key: np.uint64, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Some pairs of a pass over `stream`, about `most` of them from stretches all over it: inputs int32, targets int32, and how
+    often each occurs among them, float32.
+    """
+    n_tokens, widest = len(stream.tokens), 2 * window
+    starts = np.arange(0, n_tokens, SAMPLED)
+    pairs, times = np.empty(most + SAMPLED * widest, dtype=np.int64), np.empty(most + SAMPLED * widest, dtype=np.int32)
+    words = new_words(window, SAMPLED)
+    n = 0
+    for start in np.random.default_rng(int(key)).permutation(starts):
+        n = _add_pairs(stream, window, int(start), min(int(start) + SAMPLED, n_tokens), key, words, pairs, n)
+        if n >= most:
+            break
+    pairs[:n].sort()
+    n = _run_lengths(pairs, times, n)
+    return (pairs[:n] >> _HALF).astype(np.int32), (pairs[:n] & _LOW).astype(np.int32), times[:n].astype(np.float32)
 
 
 def totals(counts: Counts) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,117 @@
+"""How skip-gram trains by noise that depends on the input word: by a sampler that is fitted to the input vectors on the way.
+
+Vectors tell nothing at first. So noise that is the same for all words is drawn until `--fit-after` passes are over, a block of
+words at a time; then the sampler is fitted to the input vectors of that moment and pairs from all over the corpus, and draws
+for each pair by itself. It is fitted anew after as many passes again, and so on; but not where predictions are corrected for
+the noise, which is then to be one noise (Bamler & Mandt 2020, theorem 1).
+"""
+
+import threading
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from embedx.engine import skipgram as engine
+from embedx.engine.loading import load_kernel
+from embedx.kernels.random import stream_key
+from embedx.objectives.contract import Objective
+from embedx.run.progress import Progress
+from embedx.run.state import TrainState
+from embedx.run.tally import Tally
+from embedx.samplers.contract import Sampler, new_data, pairs_of
+from embedx.skipgram.strategies import STRETCH, Streamed
+from embedx.text.cooccurrence import some_pairs
+from embedx.text.subsampling import TokenStream
+
+MOST_PAIRS = 1 << 19  # that the sampler is fitted to
+FITTED = 2**33  # the place of the pairs for fitting among a seed's random numbers
+
+
+class _Worker(NamedTuple):
+    """A worker's memory, before the sampler is fitted and after."""
+
+    blocks: engine.SkipGramWorkspace
+    pairs: engine.SkipGramWorkspace
+
+
+class FittedStream(Streamed):
+    """Noise by a conditional sampler; `warm_up` is what draws until that is fitted."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        settings: Any,
+        sampler: Sampler,
+        tables: engine.SkipGramTables,
+        stream: TokenStream,
+        warm_up: Sampler,
+        progress: Progress,
+    ) -> None:
+        self.conditional, self.progress = sampler, progress
+        self.fit_lock = threading.Lock()
+        self.n_fits = 0
+        self.fitted_draws = new_data()
+        super().__init__(objective, settings, warm_up, tables, stream)
+
+    def new_workers(self) -> list[Any]:
+        n_words, n_draws = len(self.tables.inputs.rows), max(self.objective.negatives, 1)
+        self.fitted_plan = self.plan._replace(block_size=0, n_draws=n_draws, conditional=True)
+        self.fitted_constants = self.objective.constants(n_draws, n_words)
+        columns, uniforms_width = self.tables.inputs.rows.shape[1], self.objective.uniforms_width
+        return [
+            _Worker(blocks, engine.new_workspace(self.fitted_plan, STRETCH, columns, 1, uniforms_width))
+            for blocks in super().new_workers()
+        ]
+
+    def compile(self, progress: Progress) -> None:
+        worker = self.workers[0]
+        like = self._arguments(worker.blocks, 0, 0, 0.0)
+        self.functions = load_kernel(engine.train_stretch, self.objective, self.sampler, like, progress)
+        like = self._fitted_arguments(worker, 0, 0, 0.0)
+        self.fitted_functions = load_kernel(engine.train_stretch, self.objective, self.conditional, like, progress)
+
+    def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
+        passes = epoch + stretch / self.n_stretches
+        if passes < self.settings.fit_after:
+            return super().train(worker.blocks, epoch, stretch, rate)
+        self._fit_if_due(passes)
+        arguments = self._fitted_arguments(worker, epoch, stretch, rate)
+        return Tally(*engine.train_stretch(*self.fitted_functions, *arguments))
+
+    def _fitted_arguments(self, worker: _Worker, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
+        return (
+            self.tables, self.stream, self.fitted_draws, self.fitted_constants, self.fitted_plan, worker.pairs,
+            *self.place(epoch, stretch, rate),
+        )  # fmt: skip
+
+    def _fit_if_due(self, passes: float) -> None:
+        """Fit the sampler for the first time, or anew; other threads that get here wait."""
+        with self.fit_lock:
+            due = 1 if self.objective.adds_log_noise or not self.settings.fit_after else int(passes / self.settings.fit_after)
+            if self.n_fits >= due:
+                return
+            n_words = len(self.tables.inputs.rows)
+            key = stream_key(self.settings.seed, FITTED, self.n_fits)
+            inputs, targets, times = some_pairs(self.stream, self.settings.window, key, MOST_PAIRS)
+            vectors = self.tables.inputs.rows[:, : self.settings.dim].copy()
+            self.conditional.fit(
+                vectors, pairs_of(inputs, targets, n_words, times), seed=self.settings.seed, threads=self.settings.threads,
+                progress=self.progress,
+            )  # fmt: skip
+            self.fitted_draws = self.conditional.data(self.fitted_plan.n_draws)
+            self.n_fits = due
+
+    def state(self) -> TrainState:
+        state = super().state()
+        state.add_attribute("sampler.n_fits", self, "n_fits", "max")
+        state.add("sampler", self._read_sampler, self._write_sampler, "rebuild")
+        return state
+
+    def _read_sampler(self) -> dict[str, np.ndarray]:
+        return self.conditional.arrays(of_keys=True) if self.n_fits else {}
+
+    def _write_sampler(self, arrays: Mapping[str, np.ndarray]) -> None:
+        if arrays:
+            self.conditional.restore(arrays)
+            self.fitted_draws = self.conditional.data(self.fitted_plan.n_draws)

@@ -1,0 +1,433 @@
+"""Adversarial noise: the tree against the paper's own words, what is drawn by it, and what its theorems promise."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference_tree
+from needs import needs_data
+from scipy.sparse import csr_matrix
+from test_objectives import expected_and_exact, fitted
+
+from embedx import samplers
+from embedx.classification import classifier as classifiers
+from embedx.classification import task as classify
+from embedx.classification.estimator import SoftmaxClassifier
+from embedx.classification.task import ClassifySettings
+from embedx.errors import EmbedxError
+from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.digits import digits
+from embedx.labeled.read import read
+from embedx.objectives import OBJECTIVES
+from embedx.samplers.contract import new_sample_workspace, pairs_of
+from embedx.samplers.features import fit_projection, projected
+from embedx.samplers.tree import fit_tree, log_likelihood, log_probabilities, n_leaves_for
+
+NS = OBJECTIVES["ns"]
+
+
+def clusters(n, n_labels, k, seed=0, spread=0.6):
+    """Inputs (n, k) and their labels, which lie in a few groups; some are frequent, the last of many is never seen."""
+    rng = np.random.default_rng(seed)
+    groups = rng.normal(0, 2, (max(n_labels // 4, 1), k))
+    centres = groups[rng.integers(0, len(groups), n_labels)] + rng.normal(0, 0.7, (n_labels, k))
+    share = 1 / np.arange(1, n_labels + 1)
+    share[-1] *= n_labels < 8
+    y = rng.choice(n_labels, n, p=share / share.sum())
+    return (centres[y] + spread * rng.normal(size=(n, k))).astype(np.float32), y
+
+
+def features_of(x):
+    """x padded to whole lanes, as the kernels have it."""
+    out = np.zeros((len(x), -(-x.shape[1] // 16) * 16), dtype=np.float32)
+    out[:, : x.shape[1]] = x
+    return out
+
+
+def some_tree(n_labels, n=300, k=3, l2=0.5, **options):
+    x, y = clusters(n, n_labels, k)
+    features = features_of(x)
+    pairs = pairs_of(np.arange(n), y, n_labels)
+    return fit_tree(features, k, pairs, l2=l2, **options), features, pairs, x, y
+
+
+def new_sampler(x, y, n_labels, *, replacement=True, **options):
+    sampler = samplers.make("adversarial", {"tree_features": 3, **options}, replacement=replacement)
+    sampler.prepare(np.bincount(y, minlength=n_labels))
+    sampler.fit(x, pairs_of(np.arange(len(y)), y, n_labels))
+    return sampler
+
+
+def log_counts(sampler, key, n_labels, n=1):
+    """log of how often each label is expected among n draws for a key."""
+    rows, out = np.arange(n_labels, dtype=np.int32), np.zeros(n_labels, dtype=np.float32)
+    sampler.log_expected_count(sampler.data(n), key, n, 0, rows, n_labels, out)
+    return out.astype(float)
+
+
+# ---- the tree
+
+
+@pytest.mark.parametrize("n_labels", [2, 3, 5, 8, 11])
+def test_the_tree_is_the_papers(n_labels):
+    tree, features, _, x, y = some_tree(n_labels)
+    depth = (n_labels - 1).bit_length()
+    exact = reference_tree.fit(x.astype(float), y, range(n_labels), depth, l2=0.5)
+    found = [None if label < 0 else int(label) for label in tree.label_of_leaf]
+    assert found == reference_tree.leaves(exact, depth)
+    log_p = log_probabilities(tree, features[:20])
+    for row, given in zip(log_p, x, strict=False):
+        wanted = [reference_tree.log_probability(exact, depth, given.astype(float), label) for label in range(n_labels)]
+        np.testing.assert_allclose(row, wanted, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("n_labels", [1, 2, 3, 5, 8, 13, 16, 17, 100])
+def test_probabilities_sum_to_one_and_each_label_has_a_leaf(n_labels):
+    tree, features, *_ = some_tree(n_labels)
+    assert len(tree.label_of_leaf) == n_leaves_for(n_labels)
+    assert sorted(label for label in tree.label_of_leaf if label >= 0) == list(range(n_labels))
+    np.testing.assert_array_equal(tree.label_of_leaf[tree.leaf_of_label], np.arange(n_labels))
+    log_p = log_probabilities(tree, features)
+    assert np.isfinite(log_p).all()
+    np.testing.assert_allclose(np.exp(log_p.astype(float)).sum(axis=1), 1, atol=2e-5)
+
+
+@pytest.mark.parametrize("n_labels", [3, 16, 41])
+def test_fitting_likes_the_labels_better_at_every_refinement(n_labels):
+    tree, features, pairs, *_ = some_tree(n_labels, n=2000)
+    order = np.random.default_rng(1).permutation(n_labels)
+    anyhow = fit_tree(features, 3, pairs, l2=0.5, order=order)
+    once = fit_tree(features, 3, pairs, l2=0.5, rounds=0)
+    found, still, by_chance = (log_likelihood(each, features, pairs) for each in (tree, once, anyhow))
+    assert found >= still
+    assert found > still or n_labels == 3  # which is one split and its only neighbour
+    assert found > by_chance > -np.log(n_labels)
+    np.testing.assert_array_equal(anyhow.label_of_leaf[anyhow.label_of_leaf >= 0], order)
+
+
+def test_threads_change_nothing():
+    one, *_ = some_tree(41, n=2000)
+    three, *_ = some_tree(41, n=2000, threads=3)
+    for a, b in zip(one, three, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_pair_that_weighs_two_is_two_pairs():
+    _, features, _, _, y = some_tree(9)
+    twice = np.random.default_rng(0).random(len(y)) < 0.5
+    weighed = pairs_of(np.arange(len(y)), y, 9, 1.0 + twice)
+    inputs = np.concatenate([np.arange(len(y)), np.flatnonzero(twice)])
+    repeated = pairs_of(inputs, y[inputs], 9)
+    a, b = (fit_tree(features, 3, pairs, l2=0.5) for pairs in (weighed, repeated))
+    np.testing.assert_array_equal(a.label_of_leaf, b.label_of_leaf)
+    np.testing.assert_allclose(a.weights, b.weights, atol=1e-3)
+    assert log_likelihood(a, features, weighed) == pytest.approx(log_likelihood(b, features, repeated), rel=1e-4)
+
+
+# ---- features
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_features_are_whitened_principal_components(sparse):
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(500, 4)) * [5, 3, 2, 1]) @ rng.normal(size=(4, 60)) + rng.normal(0, 0.01, (500, 60)) + 3
+    x = x.astype(np.float32)
+    found = projected(csr_matrix(x) if sparse else x, fit_projection(csr_matrix(x) if sparse else x, 4))
+    assert found.shape == (500, 16)
+    assert not found[:, 4:].any()
+    np.testing.assert_allclose(found[:, :4].T @ found[:, :4] / 500, np.eye(4), atol=1e-3)
+    exact = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)[0][:, :4] * np.sqrt(500)
+    np.testing.assert_allclose(np.abs(np.diag(exact.T @ found[:, :4] / 500)), 1, atol=1e-2)
+
+
+def test_directions_in_which_nothing_varies_are_left_out():
+    x = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32) @ np.ones((2, 7), np.float32)
+    found = projected(x, fit_projection(x, 5))
+    assert found[:, 0].std() == pytest.approx(1, abs=1e-3)
+    assert not found[:, 1:].any()
+    assert np.isfinite(projected(np.ones((5, 3), np.float32), fit_projection(np.ones((5, 3), np.float32), 5))).all()
+
+
+# ---- draws
+
+
+@pytest.mark.parametrize("n_labels", [2, 3, 5, 8, 11])
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_draws_are_as_likely_as_is_said(n_labels, share):
+    """Pearson's chi-square of 20,000 draws for each of three inputs; a label of padding would be out of range."""
+    x, y = clusters(300, n_labels, 3)
+    sampler = new_sampler(x, y, n_labels, uniform_share=share, tree_l2=3.0)
+    data, workspace, n = sampler.data(1), new_sample_workspace(20_000, 0), 20_000
+    for key in range(3):
+        assert sampler.sample(data, key, np.uint64(77), np.uint64(0), n, 0, workspace) == n
+        rows = workspace.rows[:n]
+        assert 0 <= rows.min() <= rows.max() < n_labels
+        expected = n * np.exp(log_counts(sampler, key, n_labels))
+        assert expected.sum() == pytest.approx(n, rel=1e-4)
+        found = np.bincount(rows, minlength=n_labels)
+        often = expected > 5
+        found, expected = (np.append(a[often], a[~often].sum()) for a in (found, expected))
+        assert (found[-1] - expected[-1]) ** 2 <= 25 * max(expected[-1], 1)
+        assert ((found[:-1] - expected[:-1]) ** 2 / expected[:-1]).sum() < 45  # up to 10 degrees of freedom
+
+
+@pytest.mark.parametrize("objective", [name for name, each in OBJECTIVES.items() if each.unbiased])
+def test_importance_weights_make_objectives_unbiased(objective):
+    x, y = clusters(300, 6, 3)
+    sampler = new_sampler(x, y, 6)
+    for key in range(2):
+        q = np.exp(log_counts(sampler, key, 6))
+        (loss, slopes), (exact, wanted) = expected_and_exact(
+            OBJECTIVES[objective](OBJECTIVES[objective].Settings()), q / q.sum()
+        )
+        np.testing.assert_allclose(slopes, wanted, atol=1e-9)
+        assert loss == pytest.approx(exact, abs=1e-9)
+
+
+# ---- theorems
+
+
+def free_problem(seed=3):
+    """p_D(y | x) for four inputs and six labels, by clusters, and the inputs as features."""
+    rng = np.random.default_rng(seed)
+    log_p = rng.normal(0, 0.4, (4, 6))
+    log_p[:2, :3] += 2.5
+    log_p[2:, 3:] += 2.5
+    p = np.exp(log_p)
+    return p / p.sum(axis=1, keepdims=True)
+
+
+def noises(p):
+    """p_n(y | x) by a tree fitted to p, by the labels' frequencies, and uniform; (4, 6) each."""
+    n_inputs, n_labels = p.shape
+    weights = np.rint(5000 * p)
+    inputs, labels = np.nonzero(weights)
+    sampler = samplers.make("adversarial", {"tree_l2": 0.1, "tree_features": 3, "uniform_share": 0.0})
+    sampler.prepare(weights.sum(axis=0).astype(np.int64))
+    x = np.eye(n_inputs, dtype=np.float32)
+    sampler.fit(x, pairs_of(inputs, labels, n_labels, weights[inputs, labels]))
+    log_q = sampler.log_noise_of(x, 1)
+    return {
+        "adversarial": np.exp(log_q.astype(float)) / np.exp(log_q.astype(float)).sum(axis=1, keepdims=True),
+        "frequency": np.tile(p.mean(axis=0), (n_inputs, 1)),
+        "uniform": np.full(p.shape, 1 / n_labels),
+    }
+
+
+@pytest.mark.parametrize("noise", ["adversarial", "frequency", "uniform"])
+def test_theorem_1_adding_the_log_of_the_noise_gives_the_softmax(noise):
+    p = free_problem()
+    objective = NS(NS.Settings())
+    q = noises(p)[noise]
+    for of_input, noise_of_input in zip(p, q, strict=True):
+        log_p, scores = fitted(objective, of_input, noise_of_input)
+        np.testing.assert_allclose(np.exp(log_p), of_input, atol=1e-4)
+        if noise != "uniform":
+            assert np.abs(np.exp(scores) / np.exp(scores).sum() - of_input).max() > 0.01, "needed"
+
+
+def signal_to_noise(p, q):
+    """η of eq. 12, by enumeration of the positive and one negative of each input, N = 1, inputs alike; (n, K) each."""
+    z = np.log(p) - np.log(q)  # the optimum, eq. 11
+    sigma = 1 / (1 + np.exp(-z))
+    trace, n_inputs = 0.0, len(p)
+    for x in range(n_inputs):
+        n_labels = p.shape[1]
+        mean, second = np.zeros(n_labels), np.zeros((n_labels, n_labels))
+        for y in range(n_labels):
+            for drawn in range(n_labels):
+                g = np.zeros(n_labels)
+                g[y] -= n_inputs * (1 - sigma[x, y])
+                g[drawn] += n_inputs * sigma[x, drawn]
+                weight = p[x, y] * q[x, drawn]
+                mean, second = mean + weight * g, second + weight * np.outer(g, g)
+        np.testing.assert_allclose(mean, 0, atol=1e-9)
+        hessian = (p[x] + q[x]) * sigma[x] * (1 - sigma[x])
+        trace += np.sum(np.diag(second) / n_inputs / hessian)
+    return 1 / trace
+
+
+def test_theorem_2_the_datas_own_distribution_has_the_most_signal_and_the_tree_comes_near():
+    p = free_problem()
+    q = noises(p)
+    best = signal_to_noise(p, p)
+    found = {name: signal_to_noise(p, q[name]) for name in q}
+    assert best > found["adversarial"] > max(found["frequency"], found["uniform"])
+    assert found["adversarial"] > 0.98 * best
+    others = np.random.default_rng(0).dirichlet(np.ones(6), (5, 4))
+    assert max(signal_to_noise(p, other) for other in others) < best
+
+
+# ---- real data
+
+BIBTEX = Path(os.environ.get("EMBEDX_DATA", "")) / "xc/bibtex/train.txt.gz"
+
+
+@pytest.fixture(scope="module")
+def bibtex():
+    data = read(str(BIBTEX))
+    return data.features, Labels.of_rows([row[:1] for row in (data.labels[i] for i in range(len(data)))]), data.n_labels
+
+
+@needs_data
+def test_on_bibtex_every_refinement_is_likelier(bibtex):
+    features, labels, n_labels = bibtex
+    rows = np.random.default_rng(0).permutation(features.shape[0])
+    some, others = rows[500:], rows[:500]
+    projection = fit_projection(features[some], 16)
+    seen, unseen = projected(features[some], projection), projected(features[others], projection)
+    ids = labels.ids
+    fitted_to = pairs_of(np.arange(len(some)), ids[some], n_labels)
+    held_out = pairs_of(np.arange(len(others)), ids[others], n_labels)
+    tree = fit_tree(seen, 16, fitted_to, l2=1.0)
+    once = fit_tree(seen, 16, fitted_to, l2=1.0, rounds=0)
+    anyhow = fit_tree(seen, 16, fitted_to, l2=1.0, order=np.random.default_rng(1).permutation(n_labels))
+    found, still, by_chance = (log_likelihood(each, seen, fitted_to) for each in (tree, once, anyhow))
+    assert found > still + 0.02 > by_chance + 0.04
+    assert log_likelihood(tree, unseen, held_out) > log_likelihood(anyhow, unseen, held_out) + 0.02 > 0.02 - np.log(n_labels)
+
+
+@needs_data
+def test_on_bibtex_adversarial_gradients_have_the_most_signal(bibtex):
+    """|E g|² / E|g|² of the gradient for one example and one negative, over all that can be drawn: of the output rows', and of
+    the scores', which theorem 2 is about, for each input by itself.
+
+    At one softmax, half learned, that predictions are to come to: the scores are its own less the log of each noise (eq. 5).
+    """
+    features, labels, n_labels = bibtex
+    options = {"sampler": "all", "epochs": 1, "batch_size": 100, "learning_rate": 0.01}
+    softmax = train(Labeled(features, labels, n_labels), "softmax", **options).classifier
+    s, y, row = (
+        np.concatenate([log_p for _, log_p in softmax.blocks(features)]).astype(float),
+        labels.ids,
+        np.arange(len(labels)),
+    )
+    length = np.asarray(features.multiply(features).sum(axis=1)).reshape(-1) + 1  # the bias's input
+    found = {}
+    for name, own in (("adversarial", {}), ("unigram", {"sampler_exponent": 1.0}), ("uniform", {})):
+        sampler = samplers.make(name, own)
+        sampler.prepare(np.bincount(y, minlength=n_labels))
+        sampler.fit(features, pairs_of(row, y, n_labels))
+        log_q = np.broadcast_to(sampler.log_noise_of(features, 1), s.shape).astype(float)
+        q = np.exp(log_q)
+        sigma = 1 / (1 + np.exp(log_q - s))
+        pull, push = 1 - sigma[row, y], q / q.sum(axis=1, keepdims=True) * sigma
+        square = pull**2 + (push * sigma).sum(axis=1) - 2 * pull * push[row, y]  # which are of one row where y itself is drawn
+        push[row, y] -= pull
+        mean = features.T @ push / len(s)
+        of_rows = (np.sum(mean**2) + np.sum(push.mean(axis=0) ** 2)) / (length * square).mean()
+        found[name] = of_rows, (push**2).sum() / square.sum()
+    adversarial, unigram, uniform = (np.array(found[name]) for name in ("adversarial", "unigram", "uniform"))
+    assert adversarial[0] > 1.2 * unigram[0] > 1.2 * uniform[0]
+    assert adversarial[1] > 1.5 * unigram[1] > 1.5 * uniform[1]
+
+
+# ---- classifiers
+
+
+def train(data, objective="ns", *, own=None, start=None, validation=None, **options):
+    found = OBJECTIVES[objective]
+    settings = ClassifySettings(**{"threads": 1, "sampler": "adversarial", "epochs": 3, "batch_size": 10} | options)
+    return classify.train(
+        data, found(found.Settings()), settings, sampler_options=own, start=start, validation=validation
+    )  # fmt: skip
+
+
+def test_predictions_come_back_from_the_folder(tmp_path):
+    train_data, test_data = digits(400, 100)
+    for replacement in (True, False):
+        trained = train(train_data, replacement=replacement, own={"tree_features": 5}).classifier
+        folder = trained.save(tmp_path / f"model-{replacement}")
+        loaded = classifiers.load(folder)
+        before, after = (np.concatenate([p for _, p in each.blocks(test_data.features)]) for each in (trained, loaded))
+        np.testing.assert_allclose(before, after, atol=1e-6)
+        np.testing.assert_allclose(np.exp(after).sum(axis=1), 1, atol=1e-4)
+        assert loaded.settings["tree_features"] == 5
+        assert loaded.evaluate(test_data)["accuracy"] > 0.75
+        ids, _ = next(loaded.top_k(test_data.features, 3))
+        np.testing.assert_array_equal(ids[:, 0], after.argmax(axis=1))
+        z = loaded.scores(loaded.prepared(test_data.features))
+        assert np.abs(loaded.log_probability(z, np.zeros(10)) - after).max() > 0.1, "the noise matters"
+        with pytest.raises(ValueError, match="noise depends on the features"):
+            loaded.log_probability(z)
+
+
+def test_free_scores_learn_the_datas_distribution_through_the_whole_program():
+    """Theorem 1 where inputs are one of four and every score is free: a row of weights for each."""
+    p, rng = free_problem(), np.random.default_rng(0)
+    inputs = rng.integers(0, 4, 20_000)
+    y = np.array([rng.choice(6, p=p[x]) for x in inputs])
+    data = Labeled(np.eye(4, dtype=np.float32)[inputs], Labels.single(y), 6)
+    seen = np.array([np.bincount(y[inputs == x], minlength=6) / (inputs == x).sum() for x in range(4)])
+    for sampler, replacement in (("adversarial", True), ("adversarial", False), ("unigram", True)):
+        found = train(data, sampler=sampler, replacement=replacement, epochs=20, bias="none", batch_size=100).classifier
+        log_p = next(found.blocks(np.eye(4, dtype=np.float32)))[1]
+        np.testing.assert_allclose(np.exp(log_p), seen, atol=0.02)
+
+
+def test_going_on_keeps_the_noise():
+    data, _ = digits(400, 10)
+    first = train(data)
+    other = data.rows(np.arange(200, 400))
+    second = train(other, start=first)
+    for name, array in first.classifier.arrays.items():
+        if name.startswith("noise_"):
+            np.testing.assert_array_equal(second.classifier.arrays[name], array)
+    assert second.classifier.facts["fit_seconds"] == 0
+    assert second.classifier.evaluate(data)["accuracy"] >= first.classifier.evaluate(data)["accuracy"] - 0.05
+
+
+def test_fitting_is_part_of_the_time_that_is_told():
+    data, test = digits(400, 50)
+    facts = train(data, validation=test).classifier.facts
+    assert 0 < facts["fit_seconds"] < facts["seconds"]
+    assert all(entry["seconds"] > facts["fit_seconds"] for entry in facts["history"])
+    hardly = train(data, time_budget=1e-3).classifier  # what is hardly trained predicts what the tree does
+    assert hardly.evaluate(test)["accuracy"] > 0.5
+
+
+def test_the_held_out_inputs_choose_the_regularisation():
+    """Where labels have nothing to do with the inputs, the more of it the better."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(400, 8)).astype(np.float32), rng.integers(0, 20, 400)
+    trained = train(Labeled(x, Labels.single(y), 20), own={"tree_l2": 0.0}).classifier
+    assert trained.settings["tree_l2"] == 10
+    x, y = clusters(2000, 20, 8, spread=0.1)
+    assert train(Labeled(x, Labels.single(y), 20), own={"tree_l2": 0.0}).classifier.settings["tree_l2"] < 1
+
+
+def test_the_estimator_takes_it():
+    data, test = digits(400, 100)
+    found = SoftmaxClassifier("ns", sampler="adversarial", tree_l2="auto", tree_features=8, epochs=3, batch_size=10)
+    found.fit(data.features, data.labels.ids)
+    assert found.classifier_.settings["tree_l2"] > 0
+    assert found.score(test.features, test.labels.ids) > 0.75
+    np.testing.assert_allclose(found.predict_proba(test.features).sum(axis=1), 1, atol=1e-4)
+    np.testing.assert_array_equal(found.top_k(test.features, 1)[0][:, 0], found.predict(test.features))
+    found.partial_fit(data.features, data.labels.ids)
+    assert found.score(test.features, test.labels.ids) > 0.75
+
+
+@pytest.mark.parametrize("n_labels", [1, 2, 3])
+def test_few_labels(n_labels):
+    x, y = clusters(60, n_labels, 4)
+    trained = train(Labeled(x, Labels.single(y), n_labels)).classifier
+    assert np.isfinite(next(trained.blocks(x))[1]).all()
+
+
+# ---- what cannot be
+
+
+def test_mistakes_get_one_clear_line(monkeypatch):
+    from embedx.samplers.adversarial import l2_or_auto
+
+    assert (l2_or_auto("0.3"), l2_or_auto("auto")) == (0.3, 0.0)
+    for text in ("many", "0", "-1"):
+        with pytest.raises(EmbedxError, match=f"--tree-l2 {text}: write a number above 0 or `auto`"):
+            l2_or_auto(text)
+    with pytest.raises(EmbedxError, match="--tree-l2 does not apply to --sampler uniform; taken by adversarial"):
+        train(digits(50, 1)[0], sampler="uniform", own={"tree_l2": 1.0})
+    monkeypatch.setattr(classify, "available_memory", lambda: 200_000)
+    with pytest.raises(EmbedxError, match=r"--sampler adversarial needs .* beside the .* of the weights, more than"):
+        train(digits(5000, 1)[0])
