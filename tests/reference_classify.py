@@ -102,8 +102,13 @@ class Line:
     candidates: list[tuple[int, float, float, float]]
 
 
-def step(outputs, hidden, x, lines, objective, max_norm, lr, scale, *, has_bias, is_sparse, uses_score_gain=False):
-    """One minibatch x, float64 (n, n_features), of the examples that `lines` speak of; returns the summed loss."""
+def step(
+    outputs, hidden, x, lines, objective, max_norm, lr, scale, *, has_bias, is_sparse, uses_score_gain=False, in_turn=False
+):  # fmt: skip
+    """One minibatch x, float64 (n, n_features), of the examples that `lines` speak of; returns the summed loss.
+
+    Output rows move once for all lines, or after each if they are taken `in_turn`.
+    """
     inputs = [[dot(row, column) for column in hidden.w.T] for row in x] if hidden is not None else x
     h = [[*row, 1.0] if has_bias else [*row] for row in inputs]
     n_free = len(h[0]) - has_bias
@@ -121,6 +126,9 @@ def step(outputs, hidden, x, lines, objective, max_norm, lr, scale, *, has_bias,
                 h_gradient[line.example] += scale * c * outputs.w[row, :n_free]
                 seen = np.array(h[line.example]) != 0 if is_sparse and hidden is None else True
                 touched[row] |= seen
+        if in_turn:
+            outputs.step(gradient, touched, lr)
+            gradient[:], touched[:] = 0, False
     if hidden is not None:
         hidden.step(x.T @ h_gradient, (x != 0).any(axis=0)[:, None] & np.ones(n_free, dtype=bool), lr)
         hidden.decay(lr)
@@ -176,9 +184,9 @@ class Problem:
         everything = np.ones(HIDDEN, dtype=bool)
         self.true_hidden = Parameters(u.astype(np.float64), everything, optimizer, l2) if self.has_hidden else None
 
-    def true_step(self, chosen, lines, objective, lr, scale, uses_score_gain=False):
+    def true_step(self, chosen, lines, objective, lr, scale, uses_score_gain=False, in_turn=False):
         x = self.x[chosen].astype(np.float64)
         return step(
             self.true_outputs, self.true_hidden, x, lines, objective, self.optimizer.max_norm, lr, scale,
-            has_bias=self.has_bias, is_sparse=self.is_sparse, uses_score_gain=uses_score_gain,
+            has_bias=self.has_bias, is_sparse=self.is_sparse, uses_score_gain=uses_score_gain, in_turn=in_turn,
         )  # fmt: skip

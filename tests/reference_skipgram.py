@@ -10,6 +10,7 @@ import numpy as np
 import reference
 
 from embedx.engine.blocks import INPUT_SETS, INPUT_SUMS, PAIRS
+from embedx.engine.skipgram import LONGEST_STEP
 from embedx.kernels.batch import Batch
 from embedx.samplers.alias import draw
 
@@ -142,12 +143,17 @@ class Naive:
         h, w = self.inputs[[word for word, _ in block.inputs]], self.outputs[block.rows]
         h_gradient, w_gradient = np.zeros_like(h), np.zeros_like(w)
         seen_lr = lr / np.sqrt(self.dim) if reference.NAIVE_OPTIMIZERS[self.optimizer].by_row else lr
-        longest = max(row @ row for row in np.delete(w, self.bias, axis=1)) if self.bias >= 0 else max(row @ row for row in w)
+        free = np.delete(w, self.bias, axis=1) if self.bias >= 0 else w
+        most_pairs = max(sum(sum(line.label) for line in lines) for _, lines in block.inputs)
+        squares = np.einsum("kd,kd->k", free, free)
+        score_gain = np.sum(h**2) + min(squares.sum(), 4 * most_pairs * squares.max())
+        if self.objective.kind == "proximal":
+            lr, seen_lr = (min(1, LONGEST_STEP / score_gain / lr) * each for each in (lr, seen_lr))
         loss = 0.0
         for j, (word, lines) in enumerate(block.inputs):
             for line in lines:
                 rows = w[line.places]
-                one, c = self.answer(rows @ h[j], line, word, len(h) * (h[j] @ h[j] + longest), seen_lr)
+                one, c = self.answer(rows @ h[j], line, word, score_gain, seen_lr)
                 loss += one
                 h_gradient[j] += c @ rows
                 w_gradient[line.places] += np.outer(c, h[j])

@@ -49,11 +49,12 @@ def raman_step(u, lr, scores, y, sampled, n_classes):
     return max(scores[y], u - lr * (1 - np.exp(scores[y] - u) - sum(gradient[k] for k in sampled))), gradient
 
 
-def proximal_objective(u, scores_moved, u0, scores, label, weights, lr, squared_norm, relative):
+def proximal_objective(u, scores_moved, u0, scores, label, weights, lr, squared_norm, relative, freedom=None):
     """What implicit SGD minimises (Fagan & Iyengar 2018, eq. 11): 2 lr · loss + (u - u0)² + |W - W0|².
 
     Rows move along h only, so that a score which moved by δ moved its row by δ²/|h|². `label` counts the pairs of each
     positive, `weights` is 0 for rows not sampled. The loss is eq. 6 for one positive if `relative`, else eq. 8 for each pair.
+    Of another freedom τ than lr, u is charged lr (u - u0)² / τ.
     """
     z, weights = np.asarray(scores_moved), np.where(label > 0, 1, weights)
     if relative:
@@ -62,7 +63,14 @@ def proximal_objective(u, scores_moved, u0, scores, label, weights, lr, squared_
     else:
         pairs = [y for y in range(len(z)) for _ in range(int(label[y]))]
         loss = sum(u - z[y] + sum(weights[k] * np.exp(z[k] - u) for k in range(len(z))) for y in pairs)
-    return 2 * lr * loss + (u - u0) ** 2 + np.sum((z - scores) ** 2) / squared_norm
+    of_state = (u - u0) ** 2 * (1 if freedom is None else lr / freedom)
+    return 2 * lr * loss + of_state + np.sum((z - scores) ** 2) / squared_norm
+
+
+def freedom_of_log_z(n_updates, n_labels, lr, squared_norm):
+    """How freely implicit SGD lets u move where it stands for log Z: as a score, and besides by the share of a running mean."""
+    share = (1 + n_updates) ** -0.9
+    return lr * squared_norm + share / (1 - share) / n_labels
 
 
 def general_augment_reduce_step(mu, gamma, rate, draws, law, scores, y, sampled, n_classes, entropy=True):

@@ -61,7 +61,7 @@ class Setup:
         self.plan = blocks.SkipGramPlan(
             window, block_size, n_draws, n_rows, blocks.CANDIDATES[self.drawing.candidates], self.drawing.conditional,
             form_of(objective), objective.keeps_accidental_hits, objective.needs_log_expected_count, objective.uses_score_gain,
-            dim if bias else -1, rule,
+            dim if bias else -1, rule, objective.kind == "proximal",
         )  # fmt: skip
         self.constants = objective.constants(n_draws or n_rows, n_words)
         self.key, self.noise_key = stream_key(1, 0), stream_key(1, 0, 7)

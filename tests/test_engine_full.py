@@ -23,10 +23,11 @@ class FullSteps:
     """A problem, and what trains it by matrix products."""
 
     def __init__(
-        self, problem, positives="joint", *, keeps_accidental_hits=False, one_label=False, uses_score_gain=False, threads=1,
+        self, problem, positives="joint", *, keeps_accidental_hits=False, one_label=False, uses_score_gain=False, in_turn=False, threads=1,
         batch=5, state_width=0, sparse_gradient=False, objective=None,
     ):  # fmt: skip
         self.problem, self.objective, self.batch, self.uses_score_gain = problem, objective or Probe(), batch, uses_score_gain
+        self.in_turn = in_turn
         self.positives, self.keeps_accidental_hits, self.threads = positives, keeps_accidental_hits, threads
         compile_function(self.objective.coefficients, COEFFICIENTS)
         constants = self.objective.constants(problem.n_rows, problem.n_rows)
@@ -40,7 +41,7 @@ class FullSteps:
             self.objective.coefficients, self.layer, problem.examples, problem.optimizer, n_rows=problem.n_rows,
             has_bias=problem.has_bias, positives=positives,
             keeps_accidental_hits=keeps_accidental_hits, one_label=one_label, uniforms_width=0,
-            uses_score_gain=uses_score_gain, sparse_gradient=sparse_gradient, constants=constants,
+            uses_score_gain=uses_score_gain, sparse_gradient=sparse_gradient, constants=constants, in_turn=in_turn,
             features=new_feature_workspace(problem.examples, n_features, batch, problem.dim), threads=threads,
         )  # fmt: skip
         self.clock = 0.0
@@ -92,7 +93,8 @@ class FullSteps:
                 scale = sum_over / len(chosen)
                 loss, n_terms = self.train(order, begin, begin + len(chosen), lr, scale)
                 lines = self.lines(chosen)
-                truth = self.problem.true_step(chosen, lines, self.objective, lr, scale, self.uses_score_gain)
+                how = {"uses_score_gain": self.uses_score_gain, "in_turn": self.in_turn}
+                truth = self.problem.true_step(chosen, lines, self.objective, lr, scale, **how)
                 assert loss == pytest.approx(truth, rel=1e-4, abs=1e-4)
                 assert n_terms == sum(any(label for _, label, _, _ in line.candidates) for line in lines)
         self.assert_is_the_truth()
@@ -115,6 +117,11 @@ def test_without_bias_and_told_how_far_scores_move(kind):
     for bias in (True, False):
         for positives in ("single", "joint"):
             FullSteps(Problem(kind, bias=bias), positives, uses_score_gain=True).assert_steps_as_the_reference(1)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_labels_that_are_answered_in_turn_see_the_steps_of_those_before(kind):
+    FullSteps(Problem(kind), "single", uses_score_gain=True, in_turn=True, batch=1).assert_steps_as_the_reference(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -42,7 +42,7 @@ class Run:
 
     def __init__(
         self, problem, *, positives="single", sampling=REPLACED, n_draws=4, batch=3, keeps_accidental_hits=False,
-        one_label=False, uses_score_gain=False, uses_log_expected_count=True, sum_over=1.0, noise=None, paths=None,
+        one_label=False, in_turn=False, uses_score_gain=False, uses_log_expected_count=True, sum_over=1.0, noise=None, paths=None,
         state_width=0, uniforms_width=0, draws=0.2, seed=1,
     ):  # fmt: skip
         self.problem, self.objective = problem, Probe(draws)
@@ -57,7 +57,8 @@ class Run:
             has_hidden=problem.has_hidden, positives=sampled.POSITIVES[positives], on_path=sampling == PATH,
             counts_repeats=self.sampler.counts_repeats, n_draws=n_draws, n_classes=n_rows,
             keeps_accidental_hits=keeps_accidental_hits, uses_log_expected_count=uses_log_expected_count,
-            uses_score_gain=uses_score_gain, one_label=one_label, batch_size=min(batch, n), sum_over=sum_over,
+            uses_score_gain=uses_score_gain, one_label=one_label, in_turn=in_turn, batch_size=min(batch, n),
+            sum_over=sum_over,
         )  # fmt: skip
         longest = int(np.diff(self.draws.offsets).max(initial=1))
         self.workspace = sampled.new_workspace(self.plan, problem.examples, n_rows, longest, uniforms_width)
@@ -101,7 +102,8 @@ class Run:
             chosen = self.order[begin : min(begin + batch, problem.n)]
             loss, n_lines = self.train(begin, begin + len(chosen), lr)
             scale = self.plan.sum_over / len(chosen)
-            truth = problem.true_step(chosen, self.lines(n_lines), self.objective, lr, scale, self.plan.uses_score_gain)
+            how = {"uses_score_gain": self.plan.uses_score_gain, "in_turn": self.plan.in_turn}
+            truth = problem.true_step(chosen, self.lines(n_lines), self.objective, lr, scale, **how)
             assert loss == pytest.approx(truth, rel=1e-4, abs=1e-4)
         self.apply_decay()
         close(self.tables.outputs.rows[:, : problem.dim], problem.true_outputs.w, tolerance)
@@ -124,6 +126,12 @@ def rows_table(problem):
 def test_a_minibatch_does_what_the_formula_says(kind, optimizer, bias):
     for batch in (1, 7, 100):
         Run(Problem(kind, optimizer, bias=bias), batch=batch).assert_steps_as_the_reference()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_that_are_answered_in_turn_see_the_steps_of_those_before(kind):
+    run = Run(Problem(kind), in_turn=True, uses_score_gain=True, batch=1)
+    run.assert_steps_as_the_reference()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -152,7 +152,8 @@ def test_implicit_minimises_the_proximal_objective_of_all_pairs(counts, lr, scor
     _, step, (state,) = run_with_score_gain(objective, z, merged, before, lr, score_gain)
 
     def proximal(x):
-        return reference_state.proximal_objective(x[0], x[1:], before, z, merged.label, weights, lr, score_gain, False)
+        freedom = reference_state.freedom_of_log_z(5, sum(counts), lr, score_gain)
+        return reference_state.proximal_objective(x[0], x[1:], before, z, merged.label, weights, lr, score_gain, False, freedom)
 
     end = np.concatenate([state, z - lr * score_gain * step])
     found = optimize.minimize(proximal, end + 0.1, method="BFGS", options={"gtol": 1e-7})

@@ -226,7 +226,8 @@ def test_implicit_minimises_the_proximal_objective(double_sum, gap, drawn, lr, s
 
     def proximal(x):
         label, relative = np.eye(K)[y], double_sum == "proposed"
-        return reference_state.proximal_objective(x[0], x[1:], before, z, label, weights, lr, score_gain, relative)
+        freedom = None if relative else reference_state.freedom_of_log_z(5, 1, lr, score_gain)
+        return reference_state.proximal_objective(x[0], x[1:], before, z, label, weights, lr, score_gain, relative, freedom)
 
     end = np.concatenate([state, z - lr * score_gain * step])
     found = optimize.minimize(proximal, end + 0.1, method="BFGS", options={"gtol": 1e-7})
@@ -258,8 +259,9 @@ def test_implicit_step_is_the_gradient_at_its_own_end(double_sum):
             at = {"state": before, "n_updates": 5, "lr": lr, "score_gain": score_gain}
             _, step, (u,) = run(implicit, z, y, weights, **at)
             gradient, slope = gradient_at_the_end(double_sum, u, z - lr * score_gain * step, y, weights)
+            freedom = lr if double_sum == "proposed" else reference_state.freedom_of_log_z(5, 1, lr, score_gain)
             np.testing.assert_allclose(step, gradient, rtol=1e-10 * (1 + abs(gap)), atol=1e-12)
-            assert u == pytest.approx(before - lr * slope, rel=1e-10)
+            assert u == pytest.approx(before - freedom * slope, rel=1e-9)
             loss, rounded, state = run(implicit, z, y, weights, dtype=np.float32, **at)
             assert np.isfinite(loss)
             np.testing.assert_allclose(rounded, step, rtol=1e-5, atol=1e-5 * np.abs(step).max())
@@ -276,6 +278,42 @@ def test_implicit_steps_are_bounded_by_the_gap(double_sum, gap):
     assert np.abs(step).max() <= abs(gap) + np.log(1e6) + 2
 
 
+def log_softmax_of_draws(z, y, weights):
+    """log p_y with the normaliser as the draws estimate it."""
+    weighed = np.flatnonzero((weights > 0) | (np.arange(len(z)) == y))
+    return z[y] - special.logsumexp(z[weighed], b=np.where(weighed == y, 1, weights[weighed]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_updates", [0, 1, 3, 1000])
+def test_an_implicit_step_at_log_z_is_bounded_and_never_overshoots_at_any_rate_and_scores(n_updates, dtype):
+    """From a first visit on, where u is eliminated and the step is that of the sampled softmax, to where u is a running mean."""
+    rng, implicit, exact = np.random.default_rng(17), make("implicit"), 1e-9 if dtype is np.float64 else 2e-5
+    for rate in 10.0 ** np.arange(-6, 7):
+        for size in (0.1, 3, 100):
+            z, y = scores(rng.integers(1000), size).astype(dtype).astype(float), rng.integers(K)
+            weights = 10 ** rng.uniform(-2, 4) * sampled_weights(np.delete(np.arange(K), y)[:3])
+            before = special.logsumexp(z) + rng.normal()
+            at = {"state": before, "n_updates": n_updates, "lr": rate, "dtype": dtype}
+            _, step, (u,) = run(implicit, z, y, weights, **at)
+            seen = (weights > 0) | (np.arange(K) == y)
+            end = z - rate * step
+            assert np.isfinite([*step, u]).all()
+            assert (step[~seen] == 0).all()
+            assert step[y] >= -1 - exact  # what a label is pulled by at most
+            assert np.delete(step, y).min() >= 0  # no rival is pulled past the place where nothing pushes it
+            if n_updates == 0:
+                assert abs(step.sum()) <= exact * np.abs(step).sum() + exact
+                assert np.abs(step).max() <= 1 + exact
+                slope = np.where(seen, np.exp(np.where(seen, end, 0) + np.log(np.where(weights > 0, weights, 1)) - u), 0)
+                if dtype is np.float64 and rate <= 1e3:
+                    np.testing.assert_allclose(step, slope - np.eye(K)[y], rtol=1e-6, atol=1e-8)
+                assert log_softmax_of_draws(end, y, weights) >= log_softmax_of_draws(z, y, weights) - exact * size
+            else:
+                u_0 = max(before, z[y])
+                assert abs(step.sum()) <= abs(u - u_0) / rate + exact * (1 + np.abs(step).sum() + abs(u) / rate)
+
+
 def test_implicit_with_the_papers_single_class_is_its_equation_14():
     z, q, lr, before, weight = np.array([0.4, 1.9]), 2.5, 0.3, 1.1, 7.0
     at = {"state": before, "n_updates": 1, "lr": lr, "score_gain": q}
@@ -290,11 +328,22 @@ def test_implicit_without_a_step_is_the_gradient():
     z, weights = scores(14), sampled_weights((0, 2))
     for double_sum in ("raman", "proposed"):
         for score_gain in (0.0, 1.0):
-            at = {"state": 3.0, "n_updates": 5}
+            at = {"state": 3.0, "n_updates": HELD}
             _, step, state = run(make("implicit", double_sum=double_sum), z, 1, weights, score_gain=score_gain, **at)
             _, gradient, _ = run(make("umax", double_sum=double_sum), z, 1, weights, **at)
             np.testing.assert_allclose(step, gradient, rtol=1e-9)
             assert state[0] == pytest.approx(3.0, abs=1e-12)
+
+
+def test_implicit_without_a_step_takes_log_z_for_a_running_mean():
+    """And its step is the gradient there."""
+    z, weights = scores(14), sampled_weights((0, 2))
+    for n_updates in (1, 5, 100):
+        _, step, state = run(make("implicit"), z, 1, weights, state=3.0, n_updates=n_updates)
+        _, gradient, _ = run(make("umax", threshold=1e9), z, 1, weights, state=state[0], n_updates=HELD)
+        np.testing.assert_allclose(step, gradient, rtol=1e-9)
+        freedom = reference_state.freedom_of_log_z(n_updates, 1, 0.0, 1.0)
+        assert state[0] == pytest.approx(3.0 + freedom * step.sum(), rel=1e-9)
 
 
 FREE_SCORES = {

@@ -177,7 +177,8 @@ class Sampled(Classification):
             counts_repeats=self.drawing.counts_repeats, n_draws=n_draws, n_classes=n_classes,
             keeps_accidental_hits=objective.keeps_accidental_hits,
             uses_log_expected_count=objective.needs_log_expected_count, uses_score_gain=objective.uses_score_gain,
-            one_label=settings.labels == "one", batch_size=self.batch, sum_over=self.sum_over,
+            one_label=settings.labels == "one", in_turn=objective.kind == "proximal", batch_size=self.batch,
+            sum_over=self.sum_over,
         )  # fmt: skip
         longest = int(np.diff(self.draws.offsets).max(initial=1))
         self.workers = [
@@ -314,6 +315,7 @@ class Full(Classification):
             uses_score_gain=objective.uses_score_gain, sparse_gradient=objective.sparse_gradient,
             constants=objective.constants(self.n_rows, self.n_rows),
             features=new_feature_workspace(self.examples, n_features, self.batch, self.dim), threads=self.threads,
+            in_turn=objective.kind == "proximal",
         )  # fmt: skip
         self.workers = [None]
         self.stretch = self.batch

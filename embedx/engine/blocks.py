@@ -54,6 +54,7 @@ class SkipGramPlan(NamedTuple):
     uses_score_gain: bool
     bias: int  # the column of the biases, where every input has a 1; -1 without
     optimizer: UpdateRule
+    is_proximal: bool  # a block takes a proximal step, whose rate is bounded by what its score gain is
 
 
 class Block(NamedTuple):

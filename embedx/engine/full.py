@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embedx.engine.examples import Examples, FeatureWorkspace, descend_features, put, sum_rows
-from embedx.kernels.batch import new_batch
+from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import LANES, load, multiply_add, splat, store, zeros
 from embedx.optimizers.contract import COLUMN, Table, UpdateRule
@@ -206,7 +206,9 @@ class FullSteps:
         constants: np.ndarray,
         features: FeatureWorkspace,
         threads: int,
+        in_turn: bool = False,  # labels of an example are answered one after another
     ) -> None:
+        self.in_turn = in_turn
         self.coefficients, self.layer, self.examples, self.optimizer = coefficients, layer, examples, optimizer
         self.n_rows, self.has_bias = n_rows, has_bias
         self.pairs, self.sums = positives == "single", positives == "summed"
@@ -414,8 +416,23 @@ class FullSteps:
             np.add.at(self.layer.n_updates, batch.key, 1)
         batch.score_gain[:] = score_gain[example] if self.pairs else score_gain
         batch = batch._replace(z=scores, uniforms=uniforms)
-        loss = self.coefficients(batch, self.layer.state, self.constants, n_lines, self.n_rows, rate)
+        if self.in_turn:
+            loss = self._one_by_one(batch, example, rate)
+        else:
+            loss = self.coefficients(batch, self.layer.state, self.constants, n_lines, self.n_rows, rate)
         if scores is not z:
             z[:] = 0
             np.add.at(z, example, scores)
         return loss, int((n > 0).sum()) if not self.pairs else n_lines
+
+    def _one_by_one(self, batch: Batch, example: np.ndarray, rate: np.float32) -> float:
+        """Overwrite the scores of lines by coefficients, those of an example after the steps of its lines before; the loss."""
+        loss = 0.0
+        for p in range(len(example)):
+            before = batch.z[p].copy()
+            loss += self.coefficients(
+                Batch(*(array[p : p + 1] for array in batch)), self.layer.state, self.constants, 1, self.n_rows, rate
+            )
+            if p + 1 < len(example) and example[p + 1] == example[p]:  # every row has moved along h
+                batch.z[p + 1] = before - rate * batch.score_gain[p] * batch.z[p]
+        return loss

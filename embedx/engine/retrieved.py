@@ -9,6 +9,7 @@ import numpy as np
 from embedx.engine.examples import descend_features
 from embedx.engine.sampled import (
     add_candidate,
+    clear_gradient_of_h,
     descend_outputs,
     gradient_of_h,
     labels_of,
@@ -44,7 +45,7 @@ def train_stretch(
         )  # fmt: skip
         loss += passed
         if search.message_iterations == 0:
-            score_candidates(tables, examples, plan, workspace, order, begin, n_lines)
+            score_candidates(tables, examples, plan, workspace, order, begin, 0, n_lines)
             loss += coefficients(
                 workspace.batch, tables.state, constants, n_lines, width, np.float32(lr) * optimizer.state_rate
             )
@@ -52,8 +53,9 @@ def train_stretch(
         scale = np.float32(plan.sum_over / (end - begin))
         rate = step_size(optimizer, lr)
         if plan.has_hidden:
-            gradient_of_h(tables, plan, workspace, n_lines, end - begin, scale)
-        n_touched = descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, n_lines, scale, rate)
+            clear_gradient_of_h(workspace, end - begin)
+            gradient_of_h(tables, plan, workspace, 0, n_lines, end - begin, scale)
+        n_touched = descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, 0, n_lines, scale, rate)
         mark_stale(workspace.groups.touched, n_touched, stale)
         if plan.has_hidden:
             descend_features(

@@ -6,7 +6,8 @@ and each distinct row then takes one step along the sum of what its entries ask 
     entry (p, c)    example p and its candidate c, row rows[p, c], score z[p, c]
     gradient of a row = scale · Σ of its entries' coefficients · h_p
 
-A "single" objective has an entry line p for each positive of an example, the others one for each example.
+A "single" objective has an entry line p for each positive of an example, the others one for each example. Lines are answered
+together, from the same scores; those of an objective with a step of its own one after another, or their steps would add up.
 """
 
 from typing import NamedTuple
@@ -65,6 +66,7 @@ class SampledPlan(NamedTuple):
     uses_log_expected_count: bool
     uses_score_gain: bool
     one_label: bool  # a random label of an example stands for all at each visit
+    in_turn: bool  # each line is answered, and the output rows moved, before the next
     batch_size: int
     sum_over: float  # coefficients are multiplied by this and divided by the number of examples in the step
 
@@ -132,14 +134,20 @@ def train_stretch(
             decay_clock, key,
         )  # fmt: skip
         read_examples(tables, examples, optimizer, plan, workspace, order, begin, end, decay_clock)
-        score_candidates(tables, examples, plan, workspace, order, begin, n_lines)
-        loss += coefficients(workspace.batch, tables.state, constants, n_lines, width, np.float32(lr) * optimizer.state_rate)
         n_seen += n_lines
         scale = np.float32(plan.sum_over / (end - begin))
         rate = step_size(optimizer, lr)
         if plan.has_hidden:
-            gradient_of_h(tables, plan, workspace, n_lines, end - begin, scale)
-        descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, n_lines, scale, rate)
+            clear_gradient_of_h(workspace, end - begin)
+        at_once = 1 if plan.in_turn else n_lines
+        for first in range(0, n_lines, max(at_once, 1)):
+            last = first + at_once
+            score_candidates(tables, examples, plan, workspace, order, begin, first, last)
+            lines = lines_of(workspace.batch, first, last)
+            loss += coefficients(lines, tables.state, constants, at_once, width, np.float32(lr) * optimizer.state_rate)
+            if plan.has_hidden:
+                gradient_of_h(tables, plan, workspace, first, last, end - begin, scale)
+            descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, first, last, scale, rate)
         if plan.has_hidden:
             descend_features(
                 tables.hidden, examples, optimizer, plan.dim - plan.has_bias, workspace.features, workspace.h_gradient,
@@ -295,10 +303,10 @@ def read_examples(tables, examples, optimizer, plan, workspace, order, begin, en
 
 
 @kernel_part
-def score_candidates(tables, examples, plan, workspace, order, begin, n_lines):
-    """Write the score of every candidate, and |h|² where it is asked for."""
+def score_candidates(tables, examples, plan, workspace, order, begin, first_line, last_line):
+    """Write the score of every candidate of some lines, and |h|² where it is asked for."""
     table = tables.outputs.rows
-    for p in range(n_lines):
+    for p in range(first_line, last_line):
         e = workspace.example[p]
         n = workspace.n_candidates[p]
         if workspace.h.shape[0] > 0:
@@ -328,13 +336,27 @@ def score_candidates(tables, examples, plan, workspace, order, begin, n_lines):
 
 
 @kernel_part
-def gradient_of_h(tables, plan, workspace, n_lines, n_examples, scale):
-    """Overwrite h_gradient by what the coefficients ask of each h, before any row has moved."""
-    stride = workspace.h.shape[1]
+def lines_of(batch, first, last):
+    """The lines first:last of a batch, a view."""
+    return Batch(
+        batch.z[first:last], batch.label[first:last], batch.sample_count[first:last], batch.log_expected_count[first:last],
+        batch.uniforms[first:last], batch.key[first:last], batch.n_updates[first:last], batch.score_gain[first:last],
+    )  # fmt: skip
+
+
+@kernel_part
+def clear_gradient_of_h(workspace, n_examples):
+    """Write zeros over h_gradient."""
     for e in range(n_examples):
-        for d in range(0, stride, LANES):
+        for d in range(0, workspace.h.shape[1], LANES):
             store(workspace.h_gradient, e, d, zeros())
-    for p in range(n_lines):
+
+
+@kernel_part
+def gradient_of_h(tables, plan, workspace, first_line, last_line, n_examples, scale):
+    """Add to h_gradient what the coefficients of some lines ask of each h, before any row has moved by them."""
+    stride = workspace.h.shape[1]
+    for p in range(first_line, last_line):
         e = workspace.example[p]
         for c in range(workspace.n_candidates[p]):
             if workspace.batch.z[p, c] != 0:
@@ -349,10 +371,10 @@ def gradient_of_h(tables, plan, workspace, n_lines, n_examples, scale):
 
 
 @kernel_part
-def descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, n_lines, scale, rate):
-    """Each output row that has coefficients takes its step. They stand in groups.touched; return their number."""
+def descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, first_line, last_line, scale, rate):
+    """Each output row that has coefficients in some lines takes its step. They stand in groups.touched; return their number."""
     n_touched = 0
-    for p in range(n_lines):
+    for p in range(first_line, last_line):
         for c in range(workspace.n_candidates[p]):
             if workspace.batch.z[p, c] != 0:
                 row = np.int64(workspace.rows[p, c])

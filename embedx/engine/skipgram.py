@@ -42,6 +42,10 @@ from embedx.text.subsampling import KeptWords, keep_words, new_words
 UNIFORMS = np.uint64(2**63)  # a counter that no draw reaches: it gives an objective's random numbers a stream of their own
 ROW_TILE = 64  # output rows processed at a time by the sampler `all`, so that they stay in the core's own cache
 
+# Nats by which a proximal step may move a score of one pair in each, rate times score gain at most. A step that answers one
+# block completely learns its noise: a word has many contexts.
+LONGEST_STEP = np.float32(5)
+
 
 class SkipGramTables(NamedTuple):
     """The parameters, shared by all threads (Hogwild): reads and writes are not atomic, so concurrent updates may be lost."""
@@ -72,9 +76,7 @@ class SkipGramWorkspace(NamedTuple):
     line_sum: np.ndarray  # float32 (1, width of a line), where all rows compete
     noise_column: np.ndarray  # int64 (max centres,): the column of a line where each centre is among the noise; -1 if it is not
     rng_state: np.ndarray  # uint64 (2,): key and counter of the stream that `uniforms` come from
-    block_bounds: (
-        np.ndarray
-    )  # float32 (2,): the largest |w|² among the candidates of a block, and its number of inputs with pairs
+    score_gain: np.ndarray  # float32 (1,): of all inputs of a block
 
 
 def new_workspace(plan: SkipGramPlan, n_tokens: int, columns: int, longest_path: int, uniforms_width: int) -> SkipGramWorkspace:
@@ -111,7 +113,7 @@ def new_workspace(plan: SkipGramPlan, n_tokens: int, columns: int, longest_path:
         line_sum=matrix(min(n_all_rows_inputs, 1), width),
         noise_column=np.zeros(max(plan.block_size, 1), dtype=np.int64),
         rng_state=np.zeros(2, dtype=np.uint64),
-        block_bounds=np.zeros(2, dtype=np.float32),
+        score_gain=np.zeros(1, dtype=np.float32),
     )
 
 
@@ -170,6 +172,8 @@ def train_block(coefficients, log_expected_count, tables, sampler_data, constant
     scores(workspace.h, n_h, workspace.w, n_w, workspace.batch.z)
     if plan.uses_score_gain:
         _measure_block(workspace, workspace.w, n_candidates, plan.bias, block)
+    if plan.is_proximal:
+        lr = min(lr, LONGEST_STEP / workspace.score_gain[0])
     if plan.candidates != PATH:
         input_word = np.int64(block.inputs[0]) if plan.conditional else np.int64(-1)
         log_expected_count(sampler_data, input_word, plan.n_draws, 0, block.candidates, n_candidates, workspace.log_expected)
@@ -249,7 +253,7 @@ def _coefficients_by_input(coefficients, tables, constants, plan, workspace, blo
                 for k in range(n_centres):
                     own.sample_count[j, k] = np.float32(0) if block.label[j, k] > 0 else np.float32(1)
                     own.log_expected_count[j, k] = 0
-        _describe_example(plan, tables, workspace, own, j, np.int64(block.inputs[j]), min(block.n_pairs[j], 1), j)
+        _describe_example(plan, tables, workspace, own, j, np.int64(block.inputs[j]), min(block.n_pairs[j], 1))
     batch = Batch(
         own.z, block.label, own.sample_count, own.log_expected_count, own.uniforms, own.key, own.n_updates, own.score_gain
     )
@@ -295,7 +299,7 @@ def _coefficients_by_pair(coefficients, tables, constants, plan, workspace, bloc
             )
             if noise_column > 0:
                 sample_count[e, noise_column] = 0
-            _describe_example(plan, tables, workspace, pairs, e, np.int64(block.inputs[j]), 1, j)
+            _describe_example(plan, tables, workspace, pairs, e, np.int64(block.inputs[j]), 1)
             e += 1
     loss = coefficients(pairs, tables.state, constants, e, 1 + n_noise, lr * plan.optimizer.state_rate)
     clear(workspace.batch.z, j, (n_centres + n_noise + LANES - 1) // LANES * LANES)
@@ -312,8 +316,8 @@ def _coefficients_by_pair(coefficients, tables, constants, plan, workspace, bloc
 
 
 @kernel_part
-def _describe_example(plan, tables, workspace, batch, e, key, n, j):
-    """Set key, n_updates, uniforms and score_gain of row e of the batch, of input j; add n to the count of updates."""
+def _describe_example(plan, tables, workspace, batch, e, key, n):
+    """Set key, n_updates, uniforms and score_gain of row e of the batch; add n to the count of updates."""
     batch.key[e] = key
     for d in range(batch.uniforms.shape[1]):
         batch.uniforms[e, d] = open_uniform(workspace.rng_state[0], workspace.rng_state[1])
@@ -322,7 +326,7 @@ def _describe_example(plan, tables, workspace, batch, e, key, n, j):
         batch.n_updates[e] = tables.n_updates[key]
         tables.n_updates[key] += n
     if plan.uses_score_gain:
-        batch.score_gain[e] = workspace.block_bounds[1] * (workspace.block_bounds[0] + _squared_norm(workspace.h, j))
+        batch.score_gain[e] = workspace.score_gain[0]
 
 
 @kernel_part
@@ -337,13 +341,17 @@ def _squared_norm(rows, r):
 
 @kernel_part
 def _measure_block(workspace, rows, n, bias, block):
-    """Write the largest |row|² of rows[:n] without the bias, along which no input moves, and how many inputs have pairs."""
-    workspace.block_bounds[:] = 0
+    """Write the score gain of a block whose candidates are rows[:n]; no input moves along their bias."""
+    of_rows, longest, of_inputs, most_pairs = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
     for r in range(n):
         own = rows[r, bias] if bias >= 0 else np.float32(0)
-        workspace.block_bounds[0] = max(workspace.block_bounds[0], _squared_norm(rows, r) - own * own)
+        square = _squared_norm(rows, r) - own * own
+        of_rows += square
+        longest = max(longest, square)
     for j in range(block.sizes[N_INPUTS]):
-        workspace.block_bounds[1] += min(block.n_pairs[j], 1)
+        of_inputs += min(block.n_pairs[j], 1) * _squared_norm(workspace.h, j)
+        most_pairs = max(most_pairs, np.float32(block.n_pairs[j]))
+    workspace.score_gain[0] = of_inputs + min(of_rows, np.float32(4) * most_pairs * longest)
 
 
 # ---- all rows
@@ -363,6 +371,8 @@ def _train_on_all(coefficients, tables, constants, plan, workspace, block, lr):
                 workspace.all_z[j, first + k] = workspace.batch.z[j, k]
     if plan.uses_score_gain:
         _measure_block(workspace, tables.outputs.rows, plan.n_rows, plan.bias, block)
+    if plan.is_proximal:
+        lr = min(lr, LONGEST_STEP / workspace.score_gain[0])
     loss = 0.0
     for j in range(n_inputs):
         loss += _coefficients_over_all_rows(coefficients, tables, constants, plan, workspace, block, j, lr)
@@ -423,7 +433,7 @@ def _coefficients_over_all_rows(coefficients, tables, constants, plan, workspace
                 if block.label[j, y] > 0:
                     label[0, block.candidates[y]] = block.label[j, y]
                     sample_count[0, block.candidates[y]] = candidate_weight if plan.keeps_accidental_hits else np.float32(0)
-            _describe_example(plan, tables, workspace, line, 0, np.int64(block.inputs[j]), 1, j)
+            _describe_example(plan, tables, workspace, line, 0, np.int64(block.inputs[j]), 1)
             loss += coefficients(line, tables.state, constants, 1, n_rows, lr * plan.optimizer.state_rate)
             for k in range(n_rows):
                 total[0, k] += z[0, k]

@@ -22,9 +22,9 @@ an indirect call:
       key                 int64 (examples,)  each example's row in `state`: its input word (skip-gram) or its number
                           (classification)
       n_updates           int64 (examples,)  how often that row was updated before; at 0 it holds nothing yet
-      score_gain          float32 (examples,)  upper bound on the change of a score per unit of lr · coefficient, for objectives
-                          whose step is not a gradient: |h|²; in skip-gram, where h moves along w_k as w_k along h and the steps
-                          of a block's inputs add up, the number of inputs · (|h|² + the candidates' largest |w_k|²)
+      score_gain          float32 (examples,)  bound on the change of scores per unit of lr · coefficients, for objectives whose
+                          step is not a gradient: |h|²; in skip-gram, where h moves along w_k as w_k along h and a block's
+                          inputs share candidates, the sum of |h|² over the inputs and |w_k|² over the candidates
     state      float32 (keys, state_width)  kept per key by the objective; updated first: gradients are those at the new state
     constants  float32  constants of the run, from `Objective.constants`
     lr         float32  learning rate for the objective's own state: the engine's, times `UpdateRule.state_rate`

@@ -1,28 +1,38 @@
 """Implicit SGD on the double sum: each step goes where the gradient taken at its end points back, so it cannot overshoot.
 
 Fagan & Iyengar 2018, eq. 9 and appendix F: for one example and its draws, with the loss of `umax`, the new rows W and u are
-    argmin  2 lr · loss(z(W), u) + (u - u_0)² + |W - W_0|²
+    argmin  2 loss(z(W), u) + |W - W_0|² / lr + (u - u_0)² / τ                         the paper has τ = lr
 Rows move along h, so a score moves by q = lr |h|² times minus its coefficient c_k = ∂loss/∂z_k at the END of the step. The
 engine is given these c. With Lambert's function W, x = W(e^t) where x + log x = t, and the shift a_k = q c_k of score k:
 
-`double_sum raman`, u = log Z, for m positives with label_k of them at k, each a term of its own. Given the new u every score is
-on its own; with b_k = a_k + q label_k
-    c_k = m weight_k e^{z_k - a_k - u} - label_k         so  b_k = W(q m weight_k e^{z_k + q label_k - u})
-    0 = u - u_0 + lr (m - Σ_k b_k / q)                   the condition on u, g(u) = 0
 `double_sum proposed`, u = log η (the paper's). The positive's shift D = Σ_k a_k meets every rival; as D + u only:
     c_k = weight_k e^{z_k - z_y - a_k - D - u}           so  a_k = W(q weight_k e^{z_k - z_y - s}),  s = u + D
     0 = u - u_0 + lr (1 - e^{-u} - D / q),  u = s - D    the condition on s, g(s) = 0
 With one class drawn, 2a_k = W(2q weight_k e^{z_k - z_y - u}) is the paper's eq. 14, and g half its eq. 16. For several the
-paper turns to a general optimiser (F.3); here they cost one Lambert function each.
+paper turns to a general optimiser (F.3); here they cost one Lambert function each. g rises with a slope of at least 1 and is
+concave, for W(e^t) is convex: Newton's method is below the root from its second point on and climbs to it, without a bracket.
+The root has log η >= 0, as Z is above e^{z_y} and u_0 is kept so; left of that 1 - e^{-u} is continued by its tangent u.
 
-In either form g rises with a slope of at least 1 and is concave, for W(e^t) is convex: Newton's method is below the root from
-its second point on and climbs to it, without a bracket. The root has log η >= 0, as Z is above e^{z_y} and u_0 is kept so; left
-of that 1 - e^{-u} is continued by its tangent u, or it would overflow there. As c = a / q and W grows like a logarithm, steps
-are bounded whatever the scores. A first visit starts u at the draws' own estimate of the normaliser, as in `umax`. The loss
-that is reported is that of the scores as they came, at the new u.
+`double_sum raman`, u = log Z, for m positives with label_k of them at k, each a term of its own. Given u every score is on its
+own; with b_k = a_k + q label_k
+    c_k = m weight_k e^{z_k - a_k - u} - label_k         so  b_k = W(q m weight_k e^{z_k + q label_k - u})
+    0 = (u - u_0) / τ + m - Σ_k b_k / q                  the condition on u; hence Σ_k c_k = (u - u_0) / τ
+Here τ = lr goes wrong. z_y stands in the loss as it is: nothing damps its pull, -label_k, but u, while the pushes that are to
+balance it, b_k / q, are damped one by one. Scores then rise until u has followed, at a rate that knows nothing of q; |h|
+grows, with it q, which lowers the pushes: word vectors run away. But u is no parameter. It is what the draws tell of log Z:
+    τ = q + a / (1 - a) / m,     a = (1 + n_updates)^-0.9
+At a small q that is, to first order, the running mean of `ar`, and coefficients tend to the gradient at it. At a large q, and
+at a first visit where τ is infinite, u is eliminated: the loss is then log Σ_k weight_k e^{z_k} - z_y, as of the draws alone,
+and Σ_k c_k = 0: whatever holds back the pushes holds back the pulls. In between |Σ_k c_k| <= |u - u_0| / q.
+Σ_k W(e^{t_k - u}) is convex in u and falls. Halley's method, with steps of at most twice Newton's, takes two or three.
 
-Bounded steps have a price: a rare draw of large weight is held back more than the many small pulls it stands for, the more the
-larger q. Few draws and large rates then let the scores of rare rows drift upwards, in word vectors to any height.
+In either form loss and state are where the sum above is least: the loss at the end is below that at the start by what the step
+is long, no coefficient changes its sign on the way there, and as W grows like a logarithm, steps are bounded whatever the
+scores. For an example by itself, in classification without a hidden layer, that is exact; of several labels each is taken after
+the step of the one before. Where inputs move too and several share a block, `score_gain` is the trace of J Jᵀ, J the Jacobian
+of the block's scores, in place of |h|²: together they move, to first order, no farther in Euclidean length than it was foreseen.
+A first visit starts u at the draws' own estimate of the normaliser, as in `umax`. The loss that is reported is that of the
+scores as they came, at the new u.
 """
 
 import numpy as np
@@ -42,10 +52,12 @@ from embedx.objectives.parts import (
     positive,
 )
 
-# The last step of Newton's method, whose error is about the step squared, in float64 and float32.
-ENOUGH, ENOUGH_32 = 1e-8, np.float32(1e-4)
+# The last step towards u. Newton's method leaves about its square, Halley's its cube.
+NEWTONS_LAST, HALLEYS_LAST, HALLEYS_LAST_32 = 1e-8, 1e-5, np.float32(1e-2)
+ROUNDING = np.float32(1e-6)  # times u, below which no step can be told from rounding in float32
 LEAST_SHIFT = 1e-20  # stands for lr · |h|² where that is 0: a / LEAST_SHIFT is then the gradient
 LEAST = np.float32(1e-20)
+NEVER = 1e-30  # stands for 0 in a denominator
 
 
 @kernel_part
@@ -62,43 +74,49 @@ def rivals_shift(batch, e, n, exponent):
 
 
 @kernel_part
-def solve_raman(z, e, n, u, lr, q, n_labels):
-    """The new u, from u_0 = `u`; z holds z_k + q label_k + log weight_k, far below all where there is no weight."""
-    before, enough = u, ENOUGH_32 if z.itemsize == 4 else ENOUGH
-    for _ in range(100):
-        exponent = np.log(q * n_labels) - u
-        total, slope = z.dtype.type(0), z.dtype.type(0)
-        for k in range(n):
-            b = lambert_w_exp(z[e, k] + exponent)
-            total += b
-            slope += b / (np.float32(1) + b)
-        step = (u - before + lr * (n_labels - total / q)) / (np.float32(1) + lr * slope / q)
-        u -= step
-        if abs(step) <= enough * (1 + abs(u)):
-            break
-    return u
-
-
-@kernel_part
-def solve_proposed(batch, e, n, own, before, rate, q):
+def solve_proposed(batch, e, n, own, before, lr, q):
     """The new u and the shift D of the positive's score, from u_0 = `before` and that score `own`."""
     s = before
     for _ in range(100):
         shift, slope = rivals_shift(batch, e, n, np.log(q) - own - s)
         u = s - shift
         left = np.exp(-max(u, 0.0))
-        step = (u - before + rate * (min(u, 0.0) + 1 - left - shift / q)) / ((1 + slope) * (1 + rate * left) + rate * slope / q)
+        step = (u - before + lr * (min(u, 0.0) + 1 - left - shift / q)) / ((1 + slope) * (1 + lr * left) + lr * slope / q)
         s -= step
-        if abs(step) <= ENOUGH * (1 + abs(s)):
+        if abs(step) <= NEWTONS_LAST * (1 + abs(s)):
             break
     shift, _ = rivals_shift(batch, e, n, np.log(q) - own - s)
     return s - shift, shift
 
 
 @kernel_part
-def step_raman(batch, e, n, u, lr, q, n_labels):
-    """Overwrite the scores of example e by coefficients at the end of the step from u; the new u, and the loss before it."""
+def solve_raman(z, e, n, u, before, total, firmness):
+    """The u at which Σ_k b_k = total + firmness (u - before), from `u` on; b_k = W(e^{z_k - u}), z_k -LOWEST without weight."""
+    one, half = np.float32(1), np.float32(0.5)
+    enough = HALLEYS_LAST_32 if z.itemsize == 4 else HALLEYS_LAST
+    for _ in range(100):
+        excess, slope, curvature = firmness * (before - u) - total, firmness, z.dtype.type(0)
+        for k in range(n):
+            b = lambert_w_exp(z[e, k] - u)
+            share = b / (one + b)
+            excess += b
+            slope += share
+            curvature += share / ((one + b) * (one + b))
+        step = excess / slope
+        step /= max(one - half * step * curvature / slope, half)
+        u += step
+        if abs(step) <= enough + ROUNDING * abs(u):
+            break
+    return u
+
+
+@kernel_part
+def step_raman(batch, e, n, estimate, before, q, firmness):
+    """Overwrite the scores of example e by coefficients at the end of the step from u_0 = `before`, q / τ = `firmness`; the new
+    u, and the loss of the scores as they were, whose log_sums are `estimate`.
+    """
     z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
+    n_labels = n_positives(batch, e, n)
     reward = z.dtype.type(0)
     for k in range(n):
         is_label = label[e, k] > 0
@@ -106,14 +124,14 @@ def step_raman(batch, e, n, u, lr, q, n_labels):
         log_weight = log(max(sample_count[e, k], LEAST)) - log_expected_count[e, k]
         moved = z[e, k] + (q * label[e, k] if is_label else log_weight)
         z[e, k] = moved if label[e, k] + sample_count[e, k] > 0 else -LOWEST
-    u = solve_raman(z, e, n, u, lr, q, n_labels)
-    exponent = log(q * n_labels) - u
-    loss = z.dtype.type(0)
+    total = q * n_labels
+    unit = log(total)  # so that b_k = W(e^{z_k - (u - unit)})
+    u = solve_raman(z, e, n, z.dtype.type(estimate - unit), z.dtype.type(before - unit), total, firmness)
     for k in range(n):
-        loss += exp(min(z[e, k] - q * label[e, k] - u, LARGEST_EXPONENT))
-        moved = lambert_w_exp(z[e, k] + exponent) / q - label[e, k]
+        moved = lambert_w_exp(z[e, k] - u) / q - label[e, k]
         z[e, k] = moved if label[e, k] + sample_count[e, k] > 0 else np.float32(0)
-    return u, n_labels * (u - 1 + loss) - reward
+    u += unit
+    return u, n_labels * (u - 1 + np.exp(min(estimate - u, LARGEST_EXPONENT))) - reward
 
 
 @kernel_part
@@ -149,13 +167,15 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         estimate, _ = log_sums(batch, e, n)
         before = max(z.dtype.type(state[key[e], 0]) if n_updates[e] > 0 else estimate - origin, best - origin)
         if relative > 0:
-            rate = np.float64(lr) * label[e, y]
-            q = max(rate * score_gain[e], LEAST_SHIFT)
-            u, moved = solve_proposed(batch, e, n, np.float64(best), np.float64(before), rate, q)
+            weighed = np.float64(lr) * label[e, y]
+            q = max(weighed * score_gain[e], LEAST_SHIFT)
+            u, moved = solve_proposed(batch, e, n, np.float64(best), np.float64(before), weighed, q)
             total += step_proposed(batch, e, n, y, u, moved, q)
         else:
             q = max(lr * score_gain[e], LEAST)
-            u, loss = step_raman(batch, e, n, before, lr, q, n_positives(batch, e, n))
+            share = (1.0 + n_updates[e]) ** -0.9
+            freedom = q + share / max(1 - share, NEVER) / n_positives(batch, e, n)
+            u, loss = step_raman(batch, e, n, estimate, before, q, z.dtype.type(q / max(freedom, NEVER)))
             total += loss
         state[key[e], 0] = u
     return total
@@ -170,7 +190,7 @@ class Implicit(Objective):
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
     label_defaults = {"optimizer": "sgd", "batch_size": 1}
-    word_defaults = {"optimizer": "sgd", "learning_rate": 0.01, "draws": 128}
+    word_defaults = {"optimizer": "sgd", "learning_rate": 0.1, "block_size": 16, "draws": 64}
     kind = "proximal"
     stable = True
     bound = True

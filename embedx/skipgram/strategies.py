@@ -68,7 +68,7 @@ class Streamed(Strategy):
             settings.window, settings.block_size, n_draws, n_rows, blocks.CANDIDATES[sampler.candidates], sampler.conditional,
             form_of(objective), objective.keeps_accidental_hits, objective.needs_log_expected_count, objective.uses_score_gain,
             settings.dim if settings.bias != "none" else -1,
-            optimizers.update_rule(settings.optimizer, row_length=settings.dim),
+            optimizers.update_rule(settings.optimizer, row_length=settings.dim), objective.kind == "proximal",
         )  # fmt: skip
         self.draws = sampler.data(n_draws)
         self.constants = objective.constants(n_draws or n_rows, n_words)
