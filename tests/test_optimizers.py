@@ -300,7 +300,7 @@ def test_the_limit_that_an_optimiser_declares_is_what_its_sum_comes_to(name):
     """Else gradients would go unseen that a state still asks for."""
     rule = update_rule(name)
     table = new_table(1, DIM, rule)
-    for step in range(3):
+    for _ in range(3):
         step_of_row(table, 0, np.full((1, STRIDE), 1e15, dtype=np.float32), rule, np.float32(0.1))
     if np.isfinite(rule.limit):
         assert (table.state == rule.limit).all()
