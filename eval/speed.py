@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from eval import corpus
+from eval import corpus, speed_block
 from eval.experiment import Experiment, Run, in_process, say
 from eval.page import MEGABYTE, figure, table, target, thousands
 from eval.records import Job, Record, Records, Result
@@ -166,10 +166,15 @@ class Plan:
             for threads in (1, 16):
                 yield self.embedx_job("threads", threads=threads, seed=seed)
 
+    def block(self) -> Iterator[Job]:
+        """Where the time of the training kernel goes."""
+        yield from ({"kind": "block", "objective": name, "turns": self.own.turns} for name in speed_block.OBJECTIVES)
+
 
 SECTIONS = {
     "train": Plan.train, "quality": Plan.full_runs, "whole": Plan.whole, "feed": Plan.feed,
     "time-to-quality": Plan.time_to_quality, "memory": Plan.memory, "start": Plan.start, "threads": Plan.threads,
+    "block": Plan.block,
 }  # fmt: skip
 
 
@@ -201,6 +206,15 @@ def make_larger(files: dict[str, str]) -> None:
             target.write(b"\n")
 
 
+def beginning(files: dict[str, str]) -> str:
+    """A file with the first bytes of the corpus."""
+    found = Path(files["text"]).with_name("beginning")
+    if not found.exists():
+        with open(files["text"], "rb") as source:
+            found.write_bytes(source.read(speed_block.EXCERPT))
+    return str(found)
+
+
 def measure(run: Run, job: Job) -> Result:
     """The result of a job run in a process of its own. Ends the program if that fails; what was measured is kept."""
     if not run.warm & {DEFAULT}:
@@ -209,6 +223,8 @@ def measure(run: Run, job: Job) -> Result:
         for options in CONTENDERS.values():
             one = {"threads": 1, "seed": 1, "epochs": 1, "file": "tiny", "score": False, "options": options}
             measure(run, {"kind": "train", "tool": "embedx", **SETTINGS, **one})
+    if job["kind"] == "block":
+        return speed_block.measure(job, beginning(run.files))
     if job.get("file") == "larger":
         make_larger(run.files)
     # With fewer than ten threads fastText leaves part of its table unwritten (facebookresearch/fastText#1061) and now and then
@@ -572,6 +588,7 @@ EXPERIMENT = Experiment(
     jobs=jobs,
     measure=measure,
     tables={"targets": targets, "training": training, "feeds": feeds, "quality": quality, "whole": whole, "reading": reading,
-            "time-to-quality": time_to_quality, "memory": memory, "start": start, "threads": threads},
+            "time-to-quality": time_to_quality, "memory": memory, "start": start, "threads": threads,
+            "block": speed_block.parts},
     plots={"": plot},
 )  # fmt: skip

@@ -167,27 +167,18 @@ def train_block(coefficients, log_expected_count, tables, sampler_data, constant
     """Train on one planned block; return its summed loss."""
     n_inputs, n_candidates = block.sizes[N_INPUTS], block.sizes[N_CENTRES] + block.sizes[N_NOISE]
     n_h, n_w = round_up_to_tile(n_inputs), round_up_to_tile(n_candidates)
-    _gather(tables.inputs.rows, block.inputs, n_inputs, n_h, workspace.h)
-    _gather(tables.outputs.rows, block.candidates, n_candidates, n_w, workspace.w)
+    gather(tables.inputs.rows, block.inputs, n_inputs, n_h, workspace.h)
+    gather(tables.outputs.rows, block.candidates, n_candidates, n_w, workspace.w)
     scores(workspace.h, n_h, workspace.w, n_w, workspace.batch.z)
     if plan.uses_score_gain:
-        _measure_block(workspace, workspace.w, n_candidates, plan.bias, block)
+        measure_block(workspace, workspace.w, n_candidates, plan.bias, block)
     if plan.is_proximal:
         lr = min(lr, LONGEST_STEP / workspace.score_gain[0])
-    if plan.candidates != PATH:
-        input_word = np.int64(block.inputs[0]) if plan.conditional else np.int64(-1)
-        log_expected_count(sampler_data, input_word, plan.n_draws, 0, block.candidates, n_candidates, workspace.log_expected)
-    if plan.candidates == PATH or plan.form == INPUT_SUMS or plan.form == INPUT_SETS:
-        loss = _coefficients_by_input(coefficients, tables, constants, plan, workspace, block, lr)
-    else:
-        loss = 0.0
-        _fill_shared_noise(plan, workspace, block)
-        for j in range(n_inputs):
-            loss += _coefficients_by_pair(coefficients, tables, constants, plan, workspace, block, j, lr)
+    loss = coefficients_of_block(coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr)
     weighted_sums(workspace.batch.z, n_h, workspace.w, n_candidates, workspace.h_gradient)
     weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_inputs, workspace.w_gradient)
-    _update_inputs(tables, plan, workspace, block, lr)
-    _update_rows(tables.outputs, block.candidates, n_candidates, workspace.w_gradient, plan.optimizer, lr)
+    update_inputs(tables, plan, workspace, block, lr)
+    update_rows(tables.outputs, block.candidates, n_candidates, workspace.w_gradient, plan.optimizer, lr)
     return loss
 
 
@@ -197,7 +188,7 @@ def round_up_to_tile(n):
 
 
 @kernel_part
-def _gather(table, rows, n, n_padded, out):
+def gather(table, rows, n, n_padded, out):
     """Copy table[rows[:n]] to out[:n] and write zeros up to n_padded."""
     for r in range(n):
         for d in range(0, table.shape[1], LANES):
@@ -207,14 +198,14 @@ def _gather(table, rows, n, n_padded, out):
 
 
 @kernel_part
-def _update_rows(table, rows, n, gradient, optimizer, lr):
+def update_rows(table, rows, n, gradient, optimizer, lr):
     """Update the rows listed in rows[:n], in order; a row listed twice is updated twice."""
     for r in range(n):
         descend_row(table, np.int64(rows[r]), gradient, r, table.rows.shape[1], optimizer, lr)
 
 
 @kernel_part
-def _update_inputs(tables, plan, workspace, block, lr):
+def update_inputs(tables, plan, workspace, block, lr):
     """Update the input rows that have pairs; the constant feature of the biases is not trained."""
     for j in range(block.sizes[N_INPUTS]):
         if block.n_pairs[j] > 0:
@@ -225,6 +216,22 @@ def _update_inputs(tables, plan, workspace, block, lr):
 
 
 # ---- lines for the objective
+
+
+@kernel_part
+def coefficients_of_block(coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr):
+    """Overwrite the scores of a block by coefficients. Return its loss."""
+    n_candidates = block.sizes[N_CENTRES] + block.sizes[N_NOISE]
+    if plan.candidates != PATH:
+        input_word = np.int64(block.inputs[0]) if plan.conditional else np.int64(-1)
+        log_expected_count(sampler_data, input_word, plan.n_draws, 0, block.candidates, n_candidates, workspace.log_expected)
+    if plan.candidates == PATH or plan.form == INPUT_SUMS or plan.form == INPUT_SETS:
+        return _coefficients_by_input(coefficients, tables, constants, plan, workspace, block, lr)
+    loss = 0.0
+    _fill_shared_noise(plan, workspace, block)
+    for j in range(block.sizes[N_INPUTS]):
+        loss += _coefficients_by_pair(coefficients, tables, constants, plan, workspace, block, j, lr)
+    return loss
 
 
 @kernel_part
@@ -340,7 +347,7 @@ def _squared_norm(rows, r):
 
 
 @kernel_part
-def _measure_block(workspace, rows, n, bias, block):
+def measure_block(workspace, rows, n, bias, block):
     """Write the score gain of a block whose candidates are rows[:n]; no input moves along their bias."""
     of_rows, longest, of_inputs, most_pairs = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
     for r in range(n):
@@ -362,7 +369,7 @@ def _train_on_all(coefficients, tables, constants, plan, workspace, block, lr):
     """Train on a block whose candidates are all rows; return its summed loss. Two passes over the table, in tiles of rows."""
     n_inputs = block.sizes[N_INPUTS]
     n_h = round_up_to_tile(n_inputs)
-    _gather(tables.inputs.rows, block.inputs, n_inputs, n_h, workspace.h)
+    gather(tables.inputs.rows, block.inputs, n_inputs, n_h, workspace.h)
     for first in range(0, plan.n_rows, ROW_TILE):
         n_w = _copy_rows(tables.outputs.rows, first, plan.n_rows, workspace.w)
         scores(workspace.h, n_h, workspace.w, n_w, workspace.batch.z)
@@ -370,7 +377,7 @@ def _train_on_all(coefficients, tables, constants, plan, workspace, block, lr):
             for k in range(min(ROW_TILE, plan.n_rows - first)):
                 workspace.all_z[j, first + k] = workspace.batch.z[j, k]
     if plan.uses_score_gain:
-        _measure_block(workspace, tables.outputs.rows, plan.n_rows, plan.bias, block)
+        measure_block(workspace, tables.outputs.rows, plan.n_rows, plan.bias, block)
     if plan.is_proximal:
         lr = min(lr, LONGEST_STEP / workspace.score_gain[0])
     loss = 0.0
@@ -397,7 +404,7 @@ def _train_on_all(coefficients, tables, constants, plan, workspace, block, lr):
         weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_inputs, workspace.w_gradient)
         for k in range(n):
             descend_row(tables.outputs, first + k, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, lr)
-    _update_inputs(tables, plan, workspace, block, lr)
+    update_inputs(tables, plan, workspace, block, lr)
     return loss
 
 
