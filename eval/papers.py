@@ -27,7 +27,10 @@ FILES = {  # in the folder xc of the data: training rows, their labels where the
         "mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz",
         "mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz",
     ),
-    **{name: (f"{name}/train.txt.gz", None, f"{name}/test.txt.gz", None) for name in ("bibtex", "omniglot", "eurlex-4.3k")},
+    **{
+        name: (f"{name}/train.txt.gz", None, f"{name}/test.txt.gz", None)
+        for name in ("bibtex", "omniglot", "eurlex-4.3k", "enwiki-cat")
+    },
 }  # fmt: skip
 QUICK_ROWS = 500  # of each half, in a trial run
 

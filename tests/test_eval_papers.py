@@ -9,7 +9,14 @@ from eval_setup import RESULTS, Records, Run, environment, found, made_up, rows_
 from scipy.sparse import csr_matrix
 
 from embedx.labeled.data import Labeled, Labels
-from eval import papers, papers_augment_and_reduce, papers_one_vs_each, papers_published_umax, papers_unbiased_softmax
+from eval import (
+    papers,
+    papers_adversarial,
+    papers_augment_and_reduce,
+    papers_one_vs_each,
+    papers_published_umax,
+    papers_unbiased_softmax,
+)
 
 
 @pytest.fixture
@@ -53,6 +60,34 @@ def measured(name, data, *only):
     run.measure(resume=True)
     assert len((data / "raw").read_text().splitlines()) == n
     return run.records
+
+
+def test_adversarial(data):
+    """Without the contender that its sampler stands for, which is tested beside it."""
+    experiment = papers_adversarial.EXPERIMENT
+    run = Run(experiment, ["clusters", "eurlex", "uniform", "OVE"], quick=True, data=data, seconds=0.2, components=4)
+    run.records = Records(data / "raw", environment(quick=True), mixed=True)
+    run.measure(resume=True)
+    assert {each["job"]["data"] for each in run.records.find(what="curve")} == {"clusters", "eurlex"}
+    for each in run.records.find(what="curve"):
+        seconds = [point["seconds"] for point in each["result"]["points"]]
+        assert seconds == sorted(seconds)
+    found = experiment.tables["results"](run.records)
+    assert "| eurlex | OVE |" in found
+    [own] = [line for line in found.splitlines() if line.startswith("| clusters | uniform")]
+    assert own.rstrip(" |").endswith("| 1.0")  # as soon as itself
+    assert experiment.plots[""](run.records) is not None
+
+
+def test_principal_components_are_those_of_the_rows():
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(200, 6)) * np.array([9, 5, 3, 0.1, 0.1, 0.1])) @ np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    rows = [Labeled(part.astype(np.float32), Labels.single(np.zeros(len(part), int)), 1) for part in (x[:150], x[150:])]
+    found = papers_adversarial.principal_components(rows[0], [rows[1]], 3)
+    exact = np.linalg.svd(x[:150], full_matrices=False)[2][:3].T
+    for part, each in zip((x[:150], x[150:]), found, strict=True):
+        expected = part @ exact / np.sqrt(np.mean(np.square(x[:150] @ exact)))
+        np.testing.assert_allclose(np.abs(each), np.abs(expected), atol=0.02)
 
 
 def test_one_vs_each(data):
