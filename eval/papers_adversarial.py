@@ -4,7 +4,7 @@
     next-word       which of all words stands between these, from text
     categories      English Wikipedia pages to their categories, the first of each page
     categories-all  the same with all categories of a page
-    clusters        200,000 identities by unit vectors that come in families
+    clusters        200,000 labels about centres that are near each other in two ways at once, which is no hierarchy
 
 All is measured against time. Documents are reduced to 512 principal components, the paper's number of features. A contender
 is trained once for each rate (and penalty of scores), briefly; the best one by validation rows, a part of the training rows
@@ -28,7 +28,7 @@ from eval import papers_ldgs_data as sources
 from eval.experiment import Experiment, Run
 from eval.page import DASH, number, table, target
 from eval.records import Job, Records, Result
-from eval.under_test import DivergedError, Labeled, LabelMetrics, cache_home, chosen_labels, known_labels, usable_cores
+from eval.under_test import DivergedError, Labeled, LabelMetrics, Labels, cache_home, chosen_labels, known_labels, usable_cores
 
 DIM = 512  # principal components of documents, the paper's number of features
 VALIDATION = 0.1  # share of the training rows that rates are chosen by
@@ -48,11 +48,13 @@ class Contender:
     penalties: tuple[float, ...] = ()
 
 
+ONE = {"negatives": 1, "replacement": True}  # as in the paper, whose draws may hit the positive
+
 CONTENDERS = {
-    "adversarial": Contender("ns", "adversarial", {"negatives": 1}, penalties=PENALTIES),
-    "uniform": Contender("ns", "uniform", {"negatives": 1}, penalties=PENALTIES),
-    "frequency": Contender("ns", "unigram", {"negatives": 1}, {"sampler_exponent": 1.0}, PENALTIES),
-    "nce": Contender("nce", "adversarial", {"negatives": 1}),  # with the tree as base distribution, as in the paper
+    "adversarial": Contender("ns", "adversarial", ONE, penalties=PENALTIES),
+    "uniform": Contender("ns", "uniform", ONE, penalties=PENALTIES),
+    "frequency": Contender("ns", "unigram", ONE, {"sampler_exponent": 1.0}, PENALTIES),
+    "nce": Contender("nce", "adversarial", ONE),  # with the tree as base distribution, as in the paper
     "ar": Contender("ar", "uniform"),
     "ove": Contender("ove", "uniform"),
 }
@@ -63,10 +65,10 @@ FULL = {
     "seconds": 60.0,  # of training for each curve
     "rate_seconds": 8.0,  # for each rate
     "positions": (500_000, 20_000, 0.01),  # of next-word: for training, for test, share of the text held out
-    "identities": 200_000,
+    "labels": (200_000, 1_000_000),  # of clusters, and their training rows
     "rows": 2_000,  # validation rows and test rows that a point of a curve is measured on
 }
-QUICK = {"seconds": 0.3, "rate_seconds": 0.05, "positions": (2_000, 200, 0.1), "identities": 200, "rows": 100}
+QUICK = {"seconds": 0.3, "rate_seconds": 0.05, "positions": (2_000, 200, 0.1), "labels": (200, 2_000), "rows": 100}
 
 
 # ---- the jobs
@@ -136,8 +138,7 @@ def data_of(run: Run, name: str) -> Halves:
         found = sources.next_word(ldgs.text_of(run), *own.positions, run.quick)
         return halves(found.training, found.test, own.rows)
     if name == "clusters":
-        found = sources.faces(own.identities)
-        return halves(found.training, found.test, own.rows)
+        return halves(*clusters(*own.labels, n_test=own.rows), own.rows)
     folder = "eurlex-4.3k" if name == "eurlex" else "enwiki-cat"
     if run.quick and not run.has_data:
         made = sources.documents(1_000, 2_000, 300, n_test=200)
@@ -146,6 +147,20 @@ def data_of(run: Run, name: str) -> Halves:
         training, test = papers.load(run.data, folder, run.quick)
     which = "all" if name == "categories-all" else "first"
     return halves(*(reduced(half, which) for half in components(training, test, f"{folder}-{run.quick}")), own.rows)
+
+
+def clusters(n_labels: int, n: int, n_test: int) -> tuple[Any, Any]:
+    """Rows about the centres of labels, whose frequencies follow Zipf's law. A centre is the sum of two parts out of about
+    sqrt(n_labels) each.
+    """
+    rng, dim = np.random.default_rng(1), 64
+    side = math.isqrt(n_labels - 1) + 1
+    first, second = (sources.unit(rng.standard_normal((side, dim), dtype=np.float32)) for _ in range(2))
+    ids = rng.permutation(n_labels)[sources.zipf(n_labels, n_labels / 100, n + n_test, rng)]
+    noise = rng.standard_normal((n + n_test, dim), dtype=np.float32) * np.float32(0.5 / np.sqrt(dim))
+    features = (first[ids // side] + second[ids % side] + noise) / np.float32(1.5)  # to length 1 on average
+    training, test = (Labeled(features[rows], Labels.single(ids[rows]), n_labels) for rows in (slice(n), slice(n, None)))
+    return training, test
 
 
 def reduced(data: Any, which: str) -> Any:

@@ -199,7 +199,7 @@ class Recorder(Objective):
 
     coefficients = staticmethod(record)
     state_width = uniforms_width = 2
-    merges_pairs = False
+    merges_pairs = keeps_accidental_hits = False
 
     def __init__(self, positives="single", merges_pairs=False):
         super().__init__(SampledSettings())
