@@ -170,7 +170,7 @@ def train_block(coefficients, log_expected_count, tables, sampler_data, constant
     scores(workspace.h, n_h, workspace.w, n_w, workspace.batch.z)
     if plan.uses_score_gain:
         _measure_block(workspace, workspace.w, n_candidates, plan.bias, block)
-    if plan.candidates != PATH:
+    if plan.candidates != PATH and plan.uses_log_expected_count:
         input_word = np.int64(block.inputs[0]) if plan.conditional else np.int64(-1)
         log_expected_count(sampler_data, input_word, plan.n_draws, 0, block.candidates, n_candidates, workspace.log_expected)
     if plan.candidates == PATH or plan.form == INPUT_SUMS or plan.form == INPUT_SETS:

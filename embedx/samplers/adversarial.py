@@ -30,9 +30,9 @@ from embedx.samplers.tree import Tree, fit_tree, log_likelihood, log_probabiliti
 from embedx.settings import Settings, param
 
 AUTO = 0.0
-# Of each node. The paper's 0.1 gives the same accuracy and less likelihood: EURLex-4.3K, first labels, ns at rate 0.3, 2 epochs:
-# -2.286, -2.234, -2.210 at 0.1, 0.3, 1 (accuracy .562 at each); Bibtex, rate 0.1, 5 epochs: -3.412, -3.311, -3.240 (.345, .346,
-# .344). Those runs' accuracy by unigram noise: .523 and .347. It is the default of the authors' code.
+# Of each node. The paper's 0.1 gives the same accuracy and less likelihood: EURLex-4.3K, first labels, ns at rate 0.3, 2 epochs
+# -2.286, -2.234, -2.210 at 0.1, 0.3, 1 (accuracy .562 at each; .523 by unigram noise); Bibtex, rate 0.1, 5 epochs -3.412,
+# -3.311, -3.240 (.345, .346, .344; .347). It is the default of the authors' code.
 TREE_L2 = 1.0
 # Uniform draws where predictions are not corrected for the noise. EURLex-4.3K, first labels, 3 epochs at rate 0.3, shares of
 # .1, .3, .5: ar has log-likelihood -2.395, -2.262, -2.245 (accuracy .559, .562, .552), sampled-softmax -2.480, -2.354,
