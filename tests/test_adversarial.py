@@ -305,7 +305,7 @@ def test_on_bibtex_adversarial_gradients_have_the_most_signal(bibtex):
     )
     length = np.asarray(features.multiply(features).sum(axis=1)).reshape(-1) + 1  # the bias's input
     found = {}
-    for name, own in (("adversarial", {}), ("unigram", {"sampler_exponent": 1.0}), ("uniform", {})):
+    for name, own in (("adversarial", {"tree_l2": 0.1}), ("unigram", {"sampler_exponent": 1.0}), ("uniform", {})):
         sampler = samplers.make(name, own)
         sampler.prepare(np.bincount(y, minlength=n_labels))
         sampler.fit(features, pairs_of(row, y, n_labels))

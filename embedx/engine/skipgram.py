@@ -222,7 +222,7 @@ def update_inputs(tables, plan, workspace, block, lr):
 def coefficients_of_block(coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr):
     """Overwrite the scores of a block by coefficients. Return its loss."""
     n_candidates = block.sizes[N_CENTRES] + block.sizes[N_NOISE]
-    if plan.candidates != PATH:
+    if plan.candidates != PATH and plan.uses_log_expected_count:
         input_word = np.int64(block.inputs[0]) if plan.conditional else np.int64(-1)
         log_expected_count(sampler_data, input_word, plan.n_draws, 0, block.candidates, n_candidates, workspace.log_expected)
     if plan.candidates == PATH or plan.form == INPUT_SUMS or plan.form == INPUT_SETS:
