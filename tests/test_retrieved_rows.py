@@ -10,6 +10,7 @@ import embedx
 from embedx.classification import task as classify
 from embedx.classification.classifier import load
 from embedx.classification.task import ClassifySettings
+from embedx.cli.app import classify_settings, train_settings
 from embedx.cli.commands import predict
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
@@ -21,6 +22,8 @@ from embedx.objectives.margin import Margin
 from embedx.objectives.mips import Mips
 from embedx.objectives.softmax import Softmax
 from embedx.run.progress import Reporter, Silent
+from embedx.skipgram.task import SkipGramSettings
+from embedx.skipgram.task import train as train_words
 
 
 @pytest.fixture(autouse=True)
@@ -138,6 +141,30 @@ def test_words_learn_their_topic_from_what_they_find(two_topics, options):
     options = {"dim": 16, "epochs": 5, "sample": 0, "scored_fraction": 0.3, "threads": 1} | options
     model = embedx.SkipGram("ldgs", **options).fit(two_topics).model
     assert {word for word, _ in model.most_similar("truck", top_k=3)} <= {"car", "engine", "wheel", "road", "fuel"}
+
+
+def test_without_a_tail_what_is_not_found_is_never_pushed_down(two_topics):
+    """Once the search begins, a word that nobody finds and that has no pairs left keeps its vector."""
+    options = {"dim": 8, "epochs": 1, "sample": 0, "threads": 1, "found": 1, "warm_up": 0.0, "bias": "zero", "draws": 30}
+    bias = {tail: embedx.SkipGram("ldgs", **options, tail=tail).fit(two_topics).model.arrays["bias"] for tail in (True, False)}
+    exact = embedx.SkipGram("softmax", **{k: v for k, v in options.items() if k in ("dim", "epochs", "sample", "threads", "bias")})
+    exact = exact.fit(two_topics).model.arrays["bias"]
+    assert abs(bias[True] - exact).max() < 0.5 * abs(bias[False] - exact).max()
+
+
+@pytest.mark.parametrize("name", ["found", "refresh", "tail"])
+def test_labels_do_not_take_what_words_keep(name):
+    assert name in train_settings()
+    assert name not in classify_settings()
+    with pytest.raises(TypeError, match=f"ldgs takes no {name}"):
+        embedx.SoftmaxClassifier("ldgs", options={name: 3}).fit(np.eye(4), [0, 1, 2, 3])
+
+
+def test_the_memory_of_what_words_keep_is_told(two_topics, tmp_path):
+    told = io.StringIO()
+    objective, settings = Ldgs(Ldgs.Settings()), SkipGramSettings(epochs=1, threads=1)
+    train_words(two_topics, objective, settings, progress=Reporter(told), cache_dir=tmp_path)
+    assert "each word keeps the 8 rows" in told.getvalue()
 
 
 # ---- prediction

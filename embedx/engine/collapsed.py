@@ -373,7 +373,7 @@ def answer_found(
 
 @kernel_part
 def _candidates(counts, offsets, rows, x, e, line):
-    """Write the targets of input x, with their labels, and what was found for it, each row once; return how many: the certain."""
+    """Write the targets of input x, with their labels, and what was found for it, each row once; return how many."""
     n = 0
     for at in range(counts.offsets[x], counts.offsets[x + 1]):
         line.rows[n] = counts.targets[at]

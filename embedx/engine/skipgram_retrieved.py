@@ -8,8 +8,8 @@ block's candidates are
     the tail   a few rows drawn from all, of which those that are certain are left out
 
 A row of the tail that was drawn n times stands for n / E[n] rows. With S the certain rows, whatever they are,
-Σ_{k in S} e^{z_k} + Σ_{k not in S} n_k e^{z_k} / E[n_k] is an unbiased estimate of the sum over all rows, as in Mussmann & Ermon
-2016, "Learning and inference via maximum inner product search". The draws must not depend on S: they are made by place.
+Σ_{k in S} e^{z_k} + Σ_{k not in S} n_k e^{z_k} / E[n_k] is an unbiased estimate of the sum over all rows, as in Mussmann &
+Ermon 2016, "Learning and inference via maximum inner product search". The draws must not depend on S: they are made by place.
 """
 
 from typing import NamedTuple

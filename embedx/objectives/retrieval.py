@@ -1,4 +1,8 @@
-"""What the objectives have in common whose candidates are retrieved from an index: the loss among them, and how to search."""
+"""What the objectives have in common whose candidates are retrieved from an index: the loss among them, and how to search.
+
+Labels meet what is found and nothing else, as in the paper. Words meet what is found with certainty and a few drawn rows that
+stand for all others (`tail`): the probability of words is spread over so many rows that what no search finds has most of it.
+"""
 
 import dataclasses
 import math

@@ -165,7 +165,8 @@ class RetrievedStream(Streamed):
         self.functions = load_kernel(engine.train_stretch, self.objective, self.sampler, like, progress)
         like = self._retrieved_arguments(empty_index(self.search.blocks), self.workers[0], 0, 0, 0.0)
         load_kernel(retrieved.train_stretch, self.objective, self.sampler, like, progress)
-        progress.note(f"the {self.found.rows.shape[1]} best rows of each word take {self.found.rows.nbytes / 1e6:,.0f} MB")
+        kept = self.found.rows
+        progress.note(f"each word keeps the {kept.shape[1]} rows of the highest scores that it finds: {kept.nbytes / 1e6:.3g} MB")
 
     def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
         if epoch * self.n_stretches + stretch < self.n_drawn_first:
