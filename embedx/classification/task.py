@@ -205,6 +205,7 @@ def train(
     to_the_end(lambda: _check(classifier))
     classifier.facts |= {
         "final_loss": outcome.final_loss,
+        "highest_loss": outcome.highest_loss,
         "epochs": round(outcome.epochs, 4),
         "examples_trained": outcome.tally.words,
         "seconds": round(outcome.seconds, 3),
