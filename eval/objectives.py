@@ -189,7 +189,8 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
         raise SystemExit(f"{complaints[-3000:]}\n`embedx train --objective {objective}` failed; --resume goes on from here")
     facts = json.loads(told.splitlines()[-1])
     kept = ("settings", "epochs", "seconds", "words_per_second", "words")
-    result = {name: facts[name] for name in kept} | {"loss": facts["final_loss"], "whole": round(whole, 1), "peak_rss": peak}
+    result = {name: facts[name] for name in kept} | {"loss": facts["final_loss"], "highest_loss": facts["highest_loss"]}
+    result |= {"whole": round(whole, 1), "peak_rss": peak}
     if "heldout" in facts:
         vectors = load(model)
         result["heldout"] = facts["heldout"] | by_group(likelihood(run, vectors, text))

@@ -23,8 +23,8 @@ class FullSteps:
     """A problem, and what trains it by matrix products."""
 
     def __init__(
-        self, problem, positives="joint", *, keeps_accidental_hits=False, one_label=False, uses_score_gain=False, in_turn=False, threads=1,
-        batch=5, state_width=0, sparse_gradient=False, objective=None,
+        self, problem, positives="joint", *, keeps_accidental_hits=False, one_label=False, uses_score_gain=False, threads=1,
+        batch=5, in_turn=False, state_width=0, sparse_gradient=False, objective=None,
     ):  # fmt: skip
         self.problem, self.objective, self.batch, self.uses_score_gain = problem, objective or Probe(), batch, uses_score_gain
         self.in_turn = in_turn

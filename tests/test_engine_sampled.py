@@ -42,8 +42,8 @@ class Run:
 
     def __init__(
         self, problem, *, positives="single", sampling=REPLACED, n_draws=4, batch=3, keeps_accidental_hits=False,
-        one_label=False, in_turn=False, uses_score_gain=False, uses_log_expected_count=True, sum_over=1.0, noise=None, paths=None,
-        state_width=0, uniforms_width=0, draws=0.2, seed=1,
+        one_label=False, uses_score_gain=False, uses_log_expected_count=True, sum_over=1.0, noise=None, paths=None,
+        in_turn=False, state_width=0, uniforms_width=0, draws=0.2, seed=1,
     ):  # fmt: skip
         self.problem, self.objective = problem, Probe(draws)
         n, n_rows = problem.n, problem.n_rows

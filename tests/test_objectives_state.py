@@ -287,7 +287,7 @@ def log_softmax_of_draws(z, y, weights):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_updates", [0, 1, 3, 1000])
 def test_an_implicit_step_at_log_z_is_bounded_and_never_overshoots_at_any_rate_and_scores(n_updates, dtype):
-    """From a first visit on, where u is eliminated and the step is that of the sampled softmax, to where u is a running mean."""
+    """From a first visit on, where the step is that of the sampled softmax, to where log Z is a running mean."""
     rng, implicit, exact = np.random.default_rng(17), make("implicit"), 1e-9 if dtype is np.float64 else 2e-5
     for rate in 10.0 ** np.arange(-6, 7):
         for size in (0.1, 3, 100):

@@ -118,6 +118,30 @@ def test_a_finite_loss_out_of_hand_is_a_run_that_diverged(two_topics):
         fit(two_topics, "sgd-double-sum", optimizer="sgd", learning_rate=30.0)
 
 
+@pytest.mark.parametrize("highest", [1.4, 2.0, 150.0])
+def test_a_loss_that_ran_away_and_came_back_is_told(two_topics, highest, monkeypatch):
+    """Where the run ends does not show it."""
+    run, told = skipgram.trainer.run, io.StringIO()
+
+    def run_away(*arguments):
+        return dataclasses.replace(run(*arguments), first_loss=1.0, highest_loss=highest, final_loss=0.5)
+
+    def train():
+        settings, objective = skipgram.chosen(OBJECTIVES["ns"], {"dim": 10, "epochs": 1, "threads": 1})
+        return skipgram.train(two_topics, objective, settings, progress=Reporter(told)).vectors
+
+    monkeypatch.setattr(skipgram.trainer, "run", run_away)
+    if highest > 100:
+        with pytest.raises(
+            DivergedError, match=r"^the loss rose from 1 to 150 and ended at 0.5; try"
+        ):
+            train()
+    else:
+        assert train().facts["highest_loss"] == highest
+        warning = "warning: the loss rose from 1 to 2 and ended at 0.5; try a smaller --learning-rate"
+        assert (warning in told.getvalue()) == (highest == 2.0)
+
+
 # ---- before the first step
 
 

@@ -193,6 +193,14 @@ def test_progress_tells_the_mean_loss_of_the_interval_alone():
     assert outcome.tally.mean_loss == pytest.approx((8 + 199) / 200)
 
 
+def test_the_highest_loss_is_that_of_the_worst_twentieth_wherever_it_is():
+    def kernel(scratch, epoch, stretch, rate):
+        return Tally(500.0 if 120 <= stretch < 130 else 10.0, 10, 100)
+
+    outcome = run(kernel, [0], Schedule(0.1, 200, 20_000, 1), Silent())
+    assert (outcome.first_loss, outcome.highest_loss, outcome.final_loss) == (1.0, 50.0, 1.0)
+
+
 # ---- the learning rate
 
 

@@ -210,6 +210,7 @@ def train(
     to_the_end(lambda: _check(classifier))
     classifier.facts |= {
         "final_loss": outcome.final_loss,
+        "highest_loss": outcome.highest_loss,
         "epochs": round(outcome.epochs, 4),
         "examples_trained": outcome.tally.words,
         "seconds": round(sampler.fit_seconds + outcome.seconds, 3),

@@ -42,8 +42,8 @@ from embedx.text.subsampling import KeptWords, keep_words, new_words
 UNIFORMS = np.uint64(2**63)  # a counter that no draw reaches: it gives an objective's random numbers a stream of their own
 ROW_TILE = 64  # output rows processed at a time by the sampler `all`, so that they stay in the core's own cache
 
-# Nats by which a proximal step may move a score of one pair in each, rate times score gain at most. A step that answers one
-# block completely learns its noise: a word has many contexts.
+# Nats by which a proximal step may move the scores of a pair at the start of a run: rate times score gain. It falls as the rate
+# does. A step that answers a block completely learns its noise, for a word has many contexts.
 LONGEST_STEP = np.float32(5)
 
 
@@ -77,6 +77,7 @@ class SkipGramWorkspace(NamedTuple):
     noise_column: np.ndarray  # int64 (max centres,): the column of a line where each centre is among the noise; -1 if it is not
     rng_state: np.ndarray  # uint64 (2,): key and counter of the stream that `uniforms` come from
     score_gain: np.ndarray  # float32 (1,): of all inputs of a block
+    longest_step: np.ndarray  # float32 (1,): the most that rate · score gain of a proximal step may be
 
 
 def new_workspace(plan: SkipGramPlan, n_tokens: int, columns: int, longest_path: int, uniforms_width: int) -> SkipGramWorkspace:
@@ -114,6 +115,7 @@ def new_workspace(plan: SkipGramPlan, n_tokens: int, columns: int, longest_path:
         noise_column=np.zeros(max(plan.block_size, 1), dtype=np.int64),
         rng_state=np.zeros(2, dtype=np.uint64),
         score_gain=np.zeros(1, dtype=np.float32),
+        longest_step=np.full(1, LONGEST_STEP, dtype=np.float32),
     )
 
 
@@ -173,7 +175,7 @@ def train_block(coefficients, log_expected_count, tables, sampler_data, constant
     if plan.uses_score_gain:
         measure_block(workspace, workspace.w, n_candidates, plan.bias, block)
     if plan.is_proximal:
-        lr = min(lr, LONGEST_STEP / workspace.score_gain[0])
+        lr = min(lr, workspace.longest_step[0] / workspace.score_gain[0])
     loss = coefficients_of_block(coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr)
     weighted_sums(workspace.batch.z, n_h, workspace.w, n_candidates, workspace.h_gradient)
     weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_inputs, workspace.w_gradient)
@@ -379,7 +381,7 @@ def _train_on_all(coefficients, tables, constants, plan, workspace, block, lr):
     if plan.uses_score_gain:
         measure_block(workspace, tables.outputs.rows, plan.n_rows, plan.bias, block)
     if plan.is_proximal:
-        lr = min(lr, LONGEST_STEP / workspace.score_gain[0])
+        lr = min(lr, workspace.longest_step[0] / workspace.score_gain[0])
     loss = 0.0
     for j in range(n_inputs):
         loss += _coefficients_over_all_rows(coefficients, tables, constants, plan, workspace, block, j, lr)

@@ -17,20 +17,22 @@ The root has log η >= 0, as Z is above e^{z_y} and u_0 is kept so; left of that
 own; with b_k = a_k + q label_k
     c_k = m weight_k e^{z_k - a_k - u} - label_k         so  b_k = W(q m weight_k e^{z_k + q label_k - u})
     0 = (u - u_0) / τ + m - Σ_k b_k / q                  the condition on u; hence Σ_k c_k = (u - u_0) / τ
-Here τ = lr goes wrong. z_y stands in the loss as it is: nothing damps its pull, -label_k, but u, while the pushes that are to
-balance it, b_k / q, are damped one by one. Scores then rise until u has followed, at a rate that knows nothing of q; |h|
-grows, with it q, which lowers the pushes: word vectors run away. But u is no parameter. It is what the draws tell of log Z:
+Here τ = lr goes wrong. z_y stands in the loss as it is: nothing but u damps its pull, -label_k, while the pushes that are to
+balance it, b_k / q, are damped one by one. Scores then rise until u has followed, at a rate that knows nothing of q; |h| grows,
+with it q, which lowers the pushes: word vectors ran away. But u is no parameter, it is what the draws tell of log Z:
     τ = q + a / (1 - a) / m,     a = (1 + n_updates)^-0.9
-At a small q that is, to first order, the running mean of `ar`, and coefficients tend to the gradient at it. At a large q, and
-at a first visit where τ is infinite, u is eliminated: the loss is then log Σ_k weight_k e^{z_k} - z_y, as of the draws alone,
-and Σ_k c_k = 0: whatever holds back the pushes holds back the pulls. In between |Σ_k c_k| <= |u - u_0| / q.
-Σ_k W(e^{t_k - u}) is convex in u and falls. Halley's method, with steps of at most twice Newton's, takes two or three.
+When q is small that is, to first order, the running mean of `ar`, and coefficients tend to the gradient at it. When q is large,
+and at a first visit, where τ is infinite, u is eliminated: what is left is m log Σ_k weight_k e^{z_k} - Σ_k label_k z_k, the
+softmax among the draws (`sampled-softmax` with `complementary`), and Σ_k c_k = 0: what holds back the pushes holds back the
+pulls. Σ_k b_k is convex in u and falls; Halley's method, by steps of at most twice Newton's, takes two or three.
 
-In either form loss and state are where the sum above is least: the loss at the end is below that at the start by what the step
-is long, no coefficient changes its sign on the way there, and as W grows like a logarithm, steps are bounded whatever the
-scores. For an example by itself, in classification without a hidden layer, that is exact; of several labels each is taken after
-the step of the one before. Where inputs move too and several share a block, `score_gain` is the trace of J Jᵀ, J the Jacobian
-of the block's scores, in place of |h|²: together they move, to first order, no farther in Euclidean length than it was foreseen.
+In either form a single example can not overshoot. What is minimised falls, so the loss falls by at least what the step is long.
+c_k is -label_k at the least, is the gradient at the end, and as scores only move along it none passes the place where it is 0;
+and as W grows like a logarithm, steps are bounded whatever the scores. That is exact for classification without hidden layer,
+where each label of a row is answered after the step of the one before. In skip-gram inputs move too and share candidates: the
+scores of a block move by -lr J Jᵀ c, J their Jacobian, and `score_gain`, the trace of J Jᵀ if no less will do, stands for
+|h|². Then they move, to first order, no farther in Euclidean length than was foreseen; and the engine holds lr · score_gain.
+
 A first visit starts u at the draws' own estimate of the normaliser, as in `umax`. The loss that is reported is that of the
 scores as they came, at the new u.
 """
@@ -38,7 +40,7 @@ scores as they came, at the new u.
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.maths import exp, lambert_w_exp, log
+from embedx.kernels.maths import lambert_w_exp, log
 from embedx.objectives.contract import Objective
 from embedx.objectives.parts import (
     LARGEST_EXPONENT,

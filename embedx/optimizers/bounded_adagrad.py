@@ -3,9 +3,10 @@
 Row-wise Adagrad (`rowwise_adagrad`), bounded from below as Luo et al. 2019, section 4, bound adaptive rates:
     s = min(s + |g|², LIMIT)
     w -= lr · g / √s
-A row's first step has length lr, and from some updates on it moves by plain descent at lr / √LIMIT: a rare word learns as fast as
-by Adagrad, and a frequent one does not stand still while the text is long. Keeps one number for each row, and need not square
-the gradients of rows that have reached the limit.
+A row's first step has length lr, and from some updates on it moves by plain descent at lr / √LIMIT: a rare word learns as fast
+as by Adagrad, and a frequent one does not stand still while the text is long. Keeps one number for each row, and need not
+square the gradients of rows that have reached the limit. Suits gradients of bounded coefficients, as those of negative
+sampling: plain descent has no answer to others.
 """
 
 from typing import ClassVar
@@ -38,4 +39,7 @@ class BoundedAdagrad(Optimizer):
     keeps = "row"
     accumulate, divisor = accumulate, divisor
     limit = float(LIMIT)
+    # ns, 5 epochs, by this, rowwise-adagrad and sgd: 10 MB of Wikipedia, Spearman's correlation over five sets of word pairs
+    # .319, .312 and .278, held-out log-likelihood -8.56, -8.54 and -8.57; 100 MB, means of two seeds, .419, .413 and .420 and
+    # -8.71, -8.70 and -8.72, analogies 44.1 %, 42.0 % and 43.3 %.
     rates: ClassVar = {WORDS: 2.0}

@@ -32,6 +32,7 @@ class Outcome:
     interrupted_by: BaseException | None = None  # the KeyboardInterrupt that ended it early, if one did
     # With a snapshot of this another run can go on from here. It is live: to be taken before the tables are changed otherwise.
     state: TrainState = field(default_factory=TrainState)
+    highest_loss: float | None = None  # mean per pair over the worst twentieth
 
     def without_state(self) -> "Outcome":
         """The same, to be kept or pickled: the state holds on to all memory of the run, and is of functions."""
@@ -144,10 +145,10 @@ def run(
         to_the_end(lambda: _end(workers, reports, progress))
     if work.error is not None:
         raise work.error
-    losses = [tally.mean_loss for tally in work.twentieths if tally.pairs] or [None]
-    return Outcome(
-        work.tally, work.seconds, work.steps_done / schedule.n_stretches, losses[0], losses[-1], interrupted_by, state
-    )
+    losses = [tally.loss / tally.pairs for tally in work.twentieths if tally.pairs]
+    first, final, highest = (losses[0], losses[-1], max(losses)) if losses else (None, None, None)
+    epochs = work.steps_done / schedule.n_stretches
+    return Outcome(work.tally, work.seconds, epochs, first, final, interrupted_by, state, highest)
 
 
 def _end(workers: Sequence[threading.Thread], reports: "_Reports", progress: Progress) -> None:

@@ -93,6 +93,7 @@ class Streamed(Strategy):
         return state_of(self.tables)
 
     def _arguments(self, worker: engine.SkipGramWorkspace, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
+        worker.longest_step[0] = engine.LONGEST_STEP * rate / self.settings.learning_rate
         return (
             self.tables, self.stream, self.draws, self.constants, self.plan, worker, *self.place(epoch, stretch, rate)
         )  # fmt: skip

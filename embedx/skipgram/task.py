@@ -363,6 +363,7 @@ class Task:
         if outcome is not None:
             facts |= {
                 "final_loss": outcome.final_loss,
+                "highest_loss": outcome.highest_loss,
                 "epochs": round(outcome.epochs, 4),
                 "words_trained": outcome.tally.words,
                 "pairs_trained": outcome.tally.pairs,
@@ -374,18 +375,16 @@ class Task:
 
 
 def _check(tables: engine.SkipGramTables, settings: SkipGramSettings, outcome: trainer.Outcome, progress: Progress) -> None:
-    """Raise `DivergedError` if a parameter is not finite or the loss out of hand; note it if it rose instead of falling."""
-    rise = outcome.final_loss / outcome.first_loss if outcome.first_loss and outcome.final_loss else 0.0
+    """Raise `DivergedError` if a parameter is not finite or the loss was out of hand, though it may have come back; note it if
+    it rose instead of falling.
+    """
+    first, highest, final = outcome.first_loss or 0.0, outcome.highest_loss or 0.0, outcome.final_loss or 0.0
+    rise = highest / first if first > 0 else 0.0
+    told = f"the loss rose from {first:.4g} to {highest:.4g}" + (f" and ended at {final:.4g}" if final < highest else "")
     if rise > OUT_OF_HAND:
-        raise DivergedError(
-            f"the loss rose from {outcome.first_loss:.4g} to {outcome.final_loss:.4g}; try a smaller --learning-rate than "
-            f"{settings.learning_rate or 0:g}"
-        )
+        raise DivergedError(f"{told}; try a smaller --learning-rate than {settings.learning_rate or 0:g}")
     if rise > 1.5:
-        progress.note(
-            f"warning: the loss rose from {outcome.first_loss:.4g} to {outcome.final_loss:.4g}; "
-            f"try a smaller --learning-rate than {settings.learning_rate or 0:g}"
-        )
+        progress.note(f"warning: {told}; try a smaller --learning-rate than {settings.learning_rate or 0:g}")
     for table in (tables.inputs.rows, tables.outputs.rows):
         for start in range(0, len(table), 65536):
             if not np.isfinite(table[start : start + 65536]).all():
