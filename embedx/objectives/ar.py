@@ -78,7 +78,7 @@ class AugmentReduce(Objective):
     advice = "probabilities of a softmax over many classes, each input seen many times; of those that draw, the likeliest text"
     Settings = AugmentSettings
     coefficients = staticmethod(coefficients)
-    word_defaults = {"block_size": 32}
+    word_defaults = {"block_size": 32, "optimizer": "adagrad"}
     stable = True
     unbiased = True
     bound = True

@@ -74,7 +74,7 @@ class NegativeSampling(Objective):
     advice = "word vectors: the fastest, and the best on word similarity; too sure of its probabilities after long training"
     Settings = NegativeSamplingSettings
     coefficients = staticmethod(coefficients)
-    word_defaults = {"bias": "none", "learning_rate": 2.0}
+    word_defaults = {"bias": "none", "optimizer": "bounded-adagrad"}
     positives = "summed"
     keeps_accidental_hits = True
     separable = True

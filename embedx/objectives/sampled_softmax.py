@@ -106,6 +106,7 @@ class SampledSoftmax(Objective):
     advice = "a softmax among few rows, with probabilities of all; close to it with any number of negatives if hits are kept"
     Settings = SampledSoftmaxSettings
     coefficients = staticmethod(coefficients)
+    word_defaults = {"optimizer": "bounded-adagrad", "learning_rate": 1.5}
     stable = True
 
     @property
