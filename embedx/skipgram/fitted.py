@@ -4,6 +4,10 @@ Vectors tell nothing at first. So noise that is the same for all words is drawn 
 words at a time; then the sampler is fitted to the input vectors of that moment and pairs from all over the corpus, and draws
 for each pair by itself. It is fitted anew after as many passes again, and so on; but not where predictions are corrected for
 the noise, which is then to be one noise (Bamler & Mandt 2020, theorem 1).
+
+It does not pay: 3 MB of Wikipedia, 9,013 words, 4 passes, one thread, held-out log-likelihood by unigram noise and by the tree:
+ns -8.240 in 8 s and -8.585 in 75 s, ar -8.275 in 12 s and -8.293 in 136 s, 22 of them for seven fits. Draws for each pair by
+itself cost more than the steps that they serve, and ns has to unlearn what it knew once the tree has taken that over.
 """
 
 import threading
