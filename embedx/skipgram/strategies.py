@@ -167,7 +167,8 @@ class RetrievedStream(Streamed):
         like = self._retrieved_arguments(empty_index(self.search.blocks), self.workers[0], 0, 0, 0.0)
         load_kernel(retrieved.train_stretch, self.objective, self.sampler, like, progress)
         kept = self.found.rows
-        progress.note(f"each word keeps the {kept.shape[1]} rows of the highest scores that it finds: {kept.nbytes / 1e6:.3g} MB")
+        size = f"{kept.nbytes / 1e6:.3g} MB"
+        progress.note(f"each word keeps the {kept.shape[1]} rows of the highest scores that it finds: {size}")
 
     def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
         if epoch * self.n_stretches + stretch < self.n_drawn_first:
