@@ -132,9 +132,7 @@ def test_a_loss_that_ran_away_and_came_back_is_told(two_topics, highest, monkeyp
 
     monkeypatch.setattr(skipgram.trainer, "run", run_away)
     if highest > 100:
-        with pytest.raises(
-            DivergedError, match=r"^the loss rose from 1 to 150 and ended at 0.5; try"
-        ):
+        with pytest.raises(DivergedError, match=r"^the loss rose from 1 to 150 and ended at 0.5; try"):
             train()
     else:
         assert train().facts["highest_loss"] == highest

@@ -209,6 +209,7 @@ class FullSteps:
         in_turn: bool = False,  # labels of an example are answered one after another
     ) -> None:
         self.in_turn = in_turn
+        self.met_again = 0.0  # Σ of a line's coefficients times those of the lines before, by which its rows had moved along h
         self.coefficients, self.layer, self.examples, self.optimizer = coefficients, layer, examples, optimizer
         self.n_rows, self.has_bias = n_rows, has_bias
         self.pairs, self.sums = positives == "single", positives == "summed"
@@ -260,6 +261,8 @@ class FullSteps:
         z *= np.float32(scale)
         if self.has_hidden:
             h_gradient = self._h_gradient(z, few)
+            if self.in_turn:
+                h_gradient[:, : self.n_decaying] -= np.float32(rate * self.met_again) * h[:, : self.n_decaying]
         if self.is_sparse:
             n_tiles = self.stride // TILE
             self._in_parts(
@@ -426,13 +429,16 @@ class FullSteps:
         return loss, int((n > 0).sum()) if not self.pairs else n_lines
 
     def _one_by_one(self, batch: Batch, example: np.ndarray, rate: np.float32) -> float:
-        """Overwrite the scores of lines by coefficients, those of an example after the steps of its lines before; the loss."""
-        loss = 0.0
+        """Overwrite the scores of one example's lines by coefficients, each after the steps of those before; the loss."""
+        loss = self.met_again = 0.0
+        total = np.zeros(batch.z.shape[1])
         for p in range(len(example)):
             before = batch.z[p].copy()
             loss += self.coefficients(
                 Batch(*(array[p : p + 1] for array in batch)), self.layer.state, self.constants, 1, self.n_rows, rate
             )
-            if p + 1 < len(example) and example[p + 1] == example[p]:  # every row has moved along h
+            self.met_again += float(total @ batch.z[p])
+            total += batch.z[p]
+            if p + 1 < len(example):  # every row has moved along h
                 batch.z[p + 1] = before - rate * batch.score_gain[p] * batch.z[p]
         return loss
