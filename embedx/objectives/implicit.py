@@ -188,7 +188,7 @@ class Implicit(Objective):
     title = "implicit SGD on the double sum"
     paper = "Fagan & Iyengar 2018"
     formula = "u - z_y - 1 + e^-u (e^z_y + K-1/m sum_k e^z_k)"
-    advice = "as umax, where no learning rate is small enough to be safe and large enough to learn"
+    advice = "as umax, by steps that stay bounded at any learning rate; several times slower"
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
     label_defaults = {"optimizer": "sgd", "batch_size": 1}
