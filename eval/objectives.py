@@ -622,21 +622,24 @@ def targets(records: Records) -> str:
 
 
 def plot(records: Records) -> Any:
-    """Log-likelihood by words per second at equal time, similarity by log-likelihood at equal epochs; None without both."""
+    """Log-likelihood by words per second at equal time, or epochs where that was not measured; similarity by log-likelihood at
+    equal epochs. None without these.
+    """
     timed, passed = finished(best_points(records)), finished(newest(records, "epochs"))
-    if not timed or not passed:
+    if not passed:
         return None
+    first, title, half = (timed, "equal time, the best point", TEST) if timed else (passed, "equal epochs", None)
     has_pooled = all("pooled" in each["result"] for of in passed.values() for each in of)
     picture, (left, right) = figure(14, 6, 2, dpi=110, layout=None)
-    left.set(title="equal time, the best point", xlabel="million words per second", ylabel="held-out log-likelihood, nats")
+    left.set(title=title, xlabel="million words per second", ylabel="held-out log-likelihood, nats")
     similarity_of = ("pooled", "score") if has_pooled else ("scores", "WordSim-353")
     right.set(title="equal epochs", xlabel="held-out log-likelihood, nats",
               ylabel="pooled similarity" if has_pooled else "WordSim-353")  # fmt: skip
     picture.subplots_adjust(left=0.06, right=0.99, bottom=0.09, top=0.94, wspace=0.16)
-    floors = [lowest_shown(runs) for runs in (timed, passed)]
-    speed = {name: mean(of, "words_per_second") / 1e6 for name, of in timed.items()}
+    floors = [lowest_shown(runs) for runs in (first, passed)]
+    speed = {name: mean(of, "words_per_second") / 1e6 for name, of in first.items()}
     reached = [{name: float(np.mean([mean_of(each, half) for each in of])) for name, of in runs.items()}
-               for runs, half in ((timed, TEST), (passed, None))]  # fmt: skip
+               for runs, half in ((first, half), (passed, None))]  # fmt: skip
     similar = {name: mean(of, *similarity_of) for name, of in passed.items()}
     scatter(
         left, {name + beneath(value, floors[0]): (speed[name], max(value, floors[0])) for name, value in reached[0].items()}
