@@ -13,12 +13,15 @@ from eval.page import DASH, figure, number, table, target
 from eval.records import Job, Records, Result
 from eval.under_test import VocabularySettings, cache_home, collapsed, heldout, objectives, skipgram, words
 
+ALONE = {"candidate_fraction": 1.0, "tail": False}  # only what is found, as in the paper
 COLLAPSED: dict[str, dict[str, Any]] = {  # by objective, or that and an option
     "softmax": {},
-    "ldgs": {"blocks": 8},
-    "ldgs --candidate-fraction 0.1": {"blocks": 8, "candidate_fraction": 0.1},
-    "mips": {},
-    "mips --candidate-fraction 0.1": {"candidate_fraction": 0.1},
+    "ldgs": {"blocks": 8} | ALONE,
+    "ldgs --candidate-fraction 0.1": {"blocks": 8} | ALONE | {"candidate_fraction": 0.1},
+    "ldgs --tail": {"blocks": 8},  # embedx's default
+    "mips": ALONE,
+    "mips --candidate-fraction 0.1": ALONE | {"candidate_fraction": 0.1},
+    "mips --tail": {},
 }
 STREAMED = {"ns": (1, 3, 10), "hs": (1, 3, 10)}  # epochs
 HELD_OUT = 500_000  # bytes at the end of the text

@@ -142,6 +142,15 @@ def test_the_part_held_out_is_told(two_topics):
     assert found.vectors.facts["pairs"] < 0.9 * fit(two_topics).vectors.facts["pairs"]
 
 
+def test_drawn_rows_know_nothing_of_the_part_held_out(two_topics, monkeypatch):
+    drawn_by, tail = [], collapsed.engine.Tail
+    monkeypatch.setattr(collapsed.engine, "Tail", lambda sampler, *others: drawn_by.append(sampler) or tail(sampler, *others))
+    model = fit(two_topics, objective="ldgs", epochs=1, heldout=0.2).vectors
+    (sampler,) = drawn_by
+    assert model.arrays["heldout_counts"].any()
+    np.testing.assert_array_equal(sampler.counts, np.maximum(model.counts - model.arrays["heldout_counts"], 1))
+
+
 def test_a_time_budget_ends_the_run(two_topics):
     found = fit(two_topics, epochs=1, time_budget=0.5)
     assert found.outcome.epochs > 1

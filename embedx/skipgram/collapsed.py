@@ -256,7 +256,7 @@ def _rows(task: skipgram.Task, counts: Counts, workers: engine.Workers, finder: 
     tail = engine.NO_TAIL
     if has_tail(objective):
         drawing = samplers.make(samplers.first_drawn(skipgram.in_order(objective)), {})
-        drawing.prepare(task.words.counts)
+        drawing.prepare(task.words.trained_counts)
         tail = engine.Tail(drawing, task.settings.draws or TAIL, task.settings.seed)
     return engine.RetrievedRows(objective, constants, counts, len(outputs), columns, workers, finder, tail)
 

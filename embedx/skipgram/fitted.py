@@ -19,14 +19,12 @@ import numpy as np
 from embedx.engine import skipgram as engine
 from embedx.engine.loading import load_kernel
 from embedx.kernels.random import stream_key
-from embedx.objectives.contract import Objective
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
 from embedx.run.tally import Tally
-from embedx.samplers.contract import Sampler, new_data, pairs_of
+from embedx.samplers.contract import new_data, pairs_of
 from embedx.skipgram.strategies import STRETCH, Streamed
 from embedx.text.cooccurrence import some_pairs
-from embedx.text.subsampling import TokenStream
 
 MOST_PAIRS = 1 << 19  # that the sampler is fitted to
 FITTED = 2**33  # the place of the pairs for fitting among a seed's random numbers
@@ -40,28 +38,19 @@ class _Worker(NamedTuple):
 
 
 class FittedStream(Streamed):
-    """Noise by a conditional sampler; `warm_up` is what draws until that is fitted."""
+    """Noise by a conditional sampler, `later`; `sampler` is what draws until that is fitted."""
 
-    def __init__(
-        self,
-        objective: Objective,
-        settings: Any,
-        sampler: Sampler,
-        tables: engine.SkipGramTables,
-        stream: TokenStream,
-        warm_up: Sampler,
-        progress: Progress,
-    ) -> None:
-        self.conditional, self.progress = sampler, progress
+    def prepare(self) -> None:
+        assert self.later is not None
+        self.conditional = self.later
         self.fit_lock = threading.Lock()
         self.n_fits = 0
-        self.fitted_draws = new_data()
-        super().__init__(objective, settings, warm_up, tables, stream)
-
-    def new_workers(self) -> list[Any]:
         n_words, n_draws = len(self.tables.inputs.rows), max(self.objective.negatives, 1)
+        self.fitted_draws = new_data()
         self.fitted_plan = self.plan._replace(block_size=0, n_draws=n_draws, conditional=True)
         self.fitted_constants = self.objective.constants(n_draws, n_words)
+
+    def new_workers(self) -> list[Any]:
         columns, uniforms_width = self.tables.inputs.rows.shape[1], self.objective.uniforms_width
         return [
             _Worker(blocks, engine.new_workspace(self.fitted_plan, STRETCH, columns, 1, uniforms_width))
@@ -69,6 +58,7 @@ class FittedStream(Streamed):
         ]
 
     def compile(self, progress: Progress) -> None:
+        self.progress = progress
         worker = self.workers[0]
         like = self._arguments(worker.blocks, 0, 0, 0.0)
         self.functions = load_kernel(engine.train_stretch, self.objective, self.sampler, like, progress)

@@ -55,12 +55,20 @@ class Streamed(Strategy):
     """Blocks of consecutive words against rows that are drawn for each block, against all rows, or along a tree's paths.
 
     settings  resolved `SkipGramSettings`
+    sampler   what draws, if anything does; where it does so only until another sampler can, that is `later`
     """
 
     def __init__(
-        self, objective: Objective, settings: Any, sampler: Sampler, tables: engine.SkipGramTables, stream: TokenStream
+        self,
+        objective: Objective,
+        settings: Any,
+        sampler: Sampler,
+        tables: engine.SkipGramTables,
+        stream: TokenStream,
+        later: Sampler | None = None,
     ) -> None:
         self.objective, self.settings, self.sampler, self.tables, self.stream = objective, settings, sampler, tables, stream
+        self.later = later
         self.n_stretches = -(-len(stream.tokens) // STRETCH)
         n_words, n_rows = len(tables.inputs.rows), len(tables.outputs.rows)
         n_draws = settings.draws if sampler.candidates == "drawn" else 0
@@ -72,7 +80,11 @@ class Streamed(Strategy):
         )  # fmt: skip
         self.draws = sampler.data(n_draws)
         self.constants = objective.constants(n_draws or n_rows, n_words)
+        self.prepare()
         self.workers = self.new_workers()
+
+    def prepare(self) -> None:
+        """Set up what a way of its own needs, before workers have their memory."""
 
     def new_workers(self) -> list[Any]:
         """Memory for each thread."""
@@ -114,29 +126,21 @@ class _Worker(NamedTuple):
 
 class RetrievedStream(Streamed):
     """The rows that an index finds compete, and a few drawn rows for all others; drawn rows alone for the first share of the
-    run, because scores that are all alike tell nothing. `warm_up` is what draws.
+    run, because scores that are all alike tell nothing.
     """
 
-    def __init__(
-        self,
-        objective: Objective,
-        settings: Any,
-        sampler: Sampler,
-        tables: engine.SkipGramTables,
-        stream: TokenStream,
-        warm_up: Sampler,
-    ) -> None:
+    def prepare(self) -> None:
+        objective, tables = self.objective, self.tables
         assert isinstance(objective, RetrievalObjective)
         own = objective.settings
         n_words, n_rows = len(tables.inputs.rows), len(tables.outputs.rows)
-        self.columns = settings.dim + (settings.bias != "none")
+        self.columns = self.settings.dim + (self.settings.bias != "none")
         search = objective.search(n_rows)
         assert search is not None
         search = search.for_columns(self.columns)
         most = max(own.found, math.ceil(own.candidate_fraction * search.n_scored))
         self.search = search._replace(max_candidates=most)
         self.found = retrieved.new_found_rows(n_words, min(own.found, n_rows))
-        super().__init__(objective, settings, warm_up, tables, stream)
         self.retrieved_plan = self.plan._replace(
             candidates=blocks.RETRIEVED, n_draws=self.plan.n_draws if objective.has_tail else 0
         )

@@ -304,13 +304,11 @@ class Task:
 
     def strategy(self) -> Streamed:
         """How its stretches are trained."""
-        if self.warm_up is not None and self.sampler.conditional:
-            return FittedStream(
-                self.objective, self.settings, self.sampler, self.tables, self.stream(), self.warm_up, self.progress
-            )  # fmt: skip
-        if self.warm_up is not None:
-            return RetrievedStream(self.objective, self.settings, self.sampler, self.tables, self.stream(), self.warm_up)
-        return Streamed(self.objective, self.settings, self.sampler, self.tables, self.stream())
+        objective, settings, tables, stream = self.objective, self.settings, self.tables, self.stream()
+        if self.warm_up is None:
+            return Streamed(objective, settings, self.sampler, tables, stream)
+        way = FittedStream if self.sampler.conditional else RetrievedStream
+        return way(objective, settings, self.warm_up, tables, stream, self.sampler)
 
     def run(self, snapshot: Mapping[str, Any] | None = None) -> trainer.Outcome:
         """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to go on from."""
