@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from eval import papers
-from eval import papers_ldgs as ldgs
 from eval import papers_ldgs_data as sources
 from eval.experiment import Experiment, Run
 from eval.page import DASH, number, table, target
@@ -135,7 +134,7 @@ class Halves:
 def data_of(run: Run, name: str) -> Halves:
     own = run.settings
     if name == "next-word":
-        found = sources.next_word(ldgs.text_of(run), *own.positions, run.quick)
+        found = sources.next_word(sources.text_of(run), *own.positions, run.quick)
         return halves(found.training, found.test, own.rows)
     if name == "clusters":
         return halves(*clusters(*own.labels, n_test=own.rows), own.rows)

@@ -16,19 +16,19 @@ import functools
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from eval import corpus, papers
+from eval import papers
 from eval import papers_ldgs_data as sources
 from eval import papers_ldgs_recall as recall
 from eval import papers_ldgs_words as words
 from eval.experiment import Experiment, Run
 from eval.page import DASH, figure, number, table, target
-from eval.records import Job, Record, Records, Result
+from eval.records import Job, Records, Result
 from eval.under_test import DivergedError, LabelMetrics, cache_home, objectives, usable_cores
 
 
@@ -192,7 +192,7 @@ def recall_jobs(run: Run) -> Iterator[Job]:
 def measure(run: Run, job: Job) -> Result:
     match job:
         case {"section": "words"}:
-            return words.measure(job, text_of(run), run.quick, run.settings.seconds)
+            return words.measure(job, sources.text_of(run), run.quick, run.settings.seconds)
         case {"section": "speed"}:
             return time_of(run, job)
         case {"section": "recall"}:
@@ -210,23 +210,12 @@ def measure(run: Run, job: Job) -> Result:
 # ---- data
 
 
-def text_of(run: Run) -> str:
-    """The corpus that was named, or the one among the data; in a trial run a little of it, or a sample that is always there."""
-    if not run.quick:
-        return str(corpus.of(run))
-    if not run.settings.corpus and not run.has_data:
-        return sources.SAMPLE
-    if "text" not in run.files:
-        corpus.unpacked(run)
-    return run.files["text"]
-
-
 @functools.lru_cache(maxsize=1)  # one at a time
 def data_of(run: Run, name: str, n_labels: int = 0) -> sources.Data:
     """What a section is about; of so many labels, if these are given, to time steps on."""
     own = run.settings
     if name == "next-word":
-        return sources.next_word(text_of(run), *own.positions, run.quick)
+        return sources.next_word(sources.text_of(run), *own.positions, run.quick)
     if name == "faces":
         return sources.some_faces(n_labels, 2 * own.timed) if n_labels else sources.faces(own.identities)
     if n_labels:
@@ -539,38 +528,6 @@ def speed_table(records: Records) -> str:
     return table(rows)
 
 
-def recall_table(records: Records) -> str:
-    """What a search finds, beside whole rows of which as many are scored; what blocks found is scored exactly in the end."""
-    found = records.find(section="recall")
-    curves = {curve_of(each): each["result"]["by_share"] for each in found if each["job"]["blocks"] == 1}
-    rows = []
-    for each in found:
-        job = each["job"]
-        for point in each["result"]["by_share"]:
-            scored = point["looked_at"] + (point["found"] if job["blocks"] > 1 else 0)
-            whole = recall_at(curves.get(curve_of(each), []), scored) if job["blocks"] > 1 else None
-            rows.append({
-                "data": job["data"], "trained by": f"`{job['contender']}`", "search": job["by"], "blocks": job["blocks"],
-                "looked at in each": f"{100 * point['share']:g} %", "share of the gradient": number(point["recall"]),
-                "rows found": f"{point['found']:,.0f}", "rows scored": f"{scored:,.0f}",
-                "whole rows, as many scored": number(whole),
-            })  # fmt: skip
-    return table(rows)
-
-
-def curve_of(each: Record) -> tuple[str, ...]:
-    """What records of one search in several numbers of blocks have in common."""
-    return tuple(each["job"][name] for name in ("data", "contender", "by"))
-
-
-def recall_at(points: Sequence[dict[str, float]], scored: float) -> float | None:
-    """The recall of whole rows between the measured ones, by the logarithm of the rows scored; None beyond them."""
-    if not points or not points[0]["looked_at"] <= scored <= points[-1]["looked_at"]:
-        return None
-    at = [math.log(point["looked_at"]) for point in points]
-    return float(np.interp(math.log(scored), at, [point["recall"] for point in points]))
-
-
 def faster(records: Records, section: str, n_labels: int, against: str, factor: float, promise: str) -> dict[str, str]:
     """Whether ldgs takes so much less time per example, with all threads."""
     threads = [
@@ -652,25 +609,6 @@ def plot_curves(section: str, records: Records) -> Any:
 COLORS = words.COLORS | {"sampled-softmax": "tab:green", "margin": "tab:orange"}
 
 
-def plot_recall(records: Records) -> Any:
-    """Recall against the share of rows looked at, a panel for each classifier."""
-    grouped: dict[str, list[tuple[Job, Result]]] = {}
-    for each in records.find(section="recall"):
-        grouped.setdefault(f"{each['job']['data']}, {each['job']['contender']}", []).append((each["job"], each["result"]))
-    if not grouped:
-        return None
-    picture, panels = figure(4 * len(grouped), 3.6, len(grouped), dpi=70, sharey=True)
-    for axis, (title, lines) in zip(panels, grouped.items(), strict=True):
-        for job, found in lines:
-            points, style = found["by_share"], "-" if job["by"] == "best rows" else "--"
-            label = f"{job['blocks']} blocks, {job['by']}"
-            axis.plot([p["share"] for p in points], [p["recall"] for p in points], style, marker=".", label=label)
-        axis.set(xscale="log", xlabel="share of the rows looked at in each block", title=title)
-        axis.legend(fontsize=7)
-    panels[0].set_ylabel("share of the gradient found")
-    return picture
-
-
 EXPERIMENT = Experiment(
     name="papers-ldgs",
     title="Yen et al. 2018, loss decomposition for large output spaces",
@@ -683,11 +621,11 @@ EXPERIMENT = Experiment(
     tables={
         "targets": targets, "data": facts, **{section: functools.partial(curve_table, section) for section in TASKS},
         **{f"{section}-rates": functools.partial(rates_table, section) for section in TASKS}, "speed": speed_table,
-        "words": words.runs, "words-targets": words.targets, "recall": recall_table,
+        "words": words.runs, "words-targets": words.targets, "recall": recall.results,
     },
     plots={
         **{f"-{section}": functools.partial(plot_curves, section) for section in TASKS},
-        "-words": words.plot, "-recall": plot_recall,
+        "-words": words.plot, "-recall": recall.plot,
     },
     mixed=True,
 )  # fmt: skip

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from eval import corpus as corpora
+from eval.experiment import Run
 from eval.papers import load
 from eval.under_test import (
     CHUNK,
@@ -57,6 +59,17 @@ class Data:
 
 
 # ---- the next word
+
+
+def text_of(run: Run) -> str:
+    """The corpus that was named, or the one among the data; in a trial run a little of it, or a sample that is always there."""
+    if not run.quick:
+        return str(corpora.of(run))
+    if not run.settings.corpus and not run.has_data:
+        return SAMPLE
+    if "text" not in run.files:
+        corpora.unpacked(run)
+    return run.files["text"]
 
 
 @dataclasses.dataclass(frozen=True)

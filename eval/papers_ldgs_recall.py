@@ -5,11 +5,14 @@ other rows counts. A search is a function `propose(blocks, looked_at)` that give
 looks at so many rows in each of so many blocks; that takes about looked_at · dim multiplications whatever the blocks.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from eval import page
+from eval.records import Job, Record, Records, Result
 from eval.under_test import (
     SearchSpec,
     aligned_zeros,
@@ -104,3 +107,57 @@ def by_share(mass: np.ndarray, propose: Propose, blocks: int) -> list[dict[str, 
         size = float(np.mean([len(rows) for rows in found]))
         points.append({"share": share, "looked_at": looked_at, "recall": share_found(mass, found), "found": size})
     return points
+
+
+# ---- the table and the picture
+
+
+def results(records: Records) -> str:
+    """What a search finds, beside whole rows of which as many are scored; what blocks found is scored exactly in the end."""
+    found = records.find(section="recall")
+    curves = {curve_of(each): each["result"]["by_share"] for each in found if each["job"]["blocks"] == 1}
+    rows = []
+    for each in found:
+        job = each["job"]
+        for point in each["result"]["by_share"]:
+            scored = point["looked_at"] + (point["found"] if job["blocks"] > 1 else 0)
+            whole = recall_at(curves.get(curve_of(each), []), scored) if job["blocks"] > 1 else None
+            rows.append({
+                "data": job["data"], "trained by": f"`{job['contender']}`", "search": job["by"], "blocks": job["blocks"],
+                "looked at in each": f"{100 * point['share']:g} %", "share of the gradient": page.number(point["recall"]),
+                "rows found": f"{point['found']:,.0f}", "rows scored": f"{scored:,.0f}",
+                "whole rows, as many scored": page.number(whole),
+            })  # fmt: skip
+    return page.table(rows)
+
+
+def curve_of(each: Record) -> tuple[str, ...]:
+    """What records of one search in several numbers of blocks have in common."""
+    return tuple(each["job"][name] for name in ("data", "contender", "by"))
+
+
+def recall_at(points: Sequence[dict[str, float]], scored: float) -> float | None:
+    """The recall of whole rows between the measured ones, by the logarithm of the rows scored; None beyond them."""
+    if not points or not points[0]["looked_at"] <= scored <= points[-1]["looked_at"]:
+        return None
+    at = [math.log(point["looked_at"]) for point in points]
+    return float(np.interp(math.log(scored), at, [point["recall"] for point in points]))
+
+
+def plot(records: Records) -> Any:
+    """Recall against the share of rows looked at, a panel for each classifier."""
+    grouped: dict[str, list[tuple[Job, Result]]] = {}
+    for each in records.find(section="recall"):
+        grouped.setdefault(f"{each['job']['data']}, {each['job']['contender']}", []).append((each["job"], each["result"]))
+    if not grouped:
+        return None
+    picture, panels = page.figure(4 * len(grouped), 3.6, len(grouped), dpi=70, sharey=True)
+    for axis, (title, lines) in zip(panels, grouped.items(), strict=True):
+        for job, found in lines:
+            points, style = found["by_share"], "-" if job["by"] == "best rows" else "--"
+            label = f"{job['blocks']} blocks, {job['by']}"
+            axis.plot([p["share"] for p in points], [p["recall"] for p in points], style, marker=".", label=label)
+        axis.set(xscale="log", xlabel="share of the rows looked at in each block", title=title)
+        axis.legend(fontsize=7)
+    panels[0].set_ylabel("share of the gradient found")
+    return picture

@@ -14,6 +14,7 @@ from needs import needs_gensim
 from embedx import objectives as registry
 from embedx.evaluation import heldout
 from eval import objectives as script
+from eval import objectives_compared as compared
 from eval.experiment import report
 
 SIZES = [3, 1, 4, 2]  # pairs of each held-out piece
@@ -70,7 +71,7 @@ def test_a_difference_from_the_sums_of_groups_is_the_one_from_all_pairs():
     a, b = (likelihood(seed, level) for seed, level in ((1, -9.0), (2, -9.2)))
     exact = heldout.compare(a, b)
     runs = [{"result": {"heldout": script.by_group(each)}} for each in (a, b)]
-    assert script.paired(*runs) == pytest.approx(exact, abs=1e-6)
+    assert compared.paired(*runs) == pytest.approx(exact, abs=1e-6)
 
 
 # ---- several seeds, and the best point within a time
@@ -87,31 +88,31 @@ def some_runs(values, seed=0, pooled=None):
 
 def test_the_error_of_a_difference_has_the_spans_and_the_seeds():
     a, b = some_runs([-9.0, -8.9, -9.1]), some_runs([-9.3, -9.25, -9.2], seed=1)
-    spread = script.between_seeds({"a": a, "b": b}, script.mean_of)
+    spread = compared.between_seeds({"a": a, "b": b}, compared.mean_of)
     variances = [np.var(values, ddof=1) for values in ([-9.0, -8.9, -9.1], [-9.3, -9.25, -9.2])]
     assert spread == pytest.approx(np.sqrt(np.mean(variances)), abs=1e-6)
     gains = np.mean([each["result"]["heldout"]["sums"] for each in a], axis=0)
     gains -= np.mean([each["result"]["heldout"]["sums"] for each in b], axis=0)
     sizes = np.array(SIZES)
     left = gains - sizes * gains.sum() / 10
-    found = script.contrast(a, b, None, spread)
+    found = compared.contrast(a, b, None, spread)
     assert found.log_likelihood == pytest.approx(gains.sum() / 10)
     assert found.standard_error == pytest.approx(np.sqrt(4 / 3 * (left**2).sum() / 100 + spread**2 * 2 / 3))
-    assert script.contrast(a, b).standard_error < found.standard_error
+    assert compared.contrast(a, b).standard_error < found.standard_error
 
 
 def test_similarity_is_compared_on_the_same_resamples():
     a, b = some_runs([-9, -9], pooled=[0.5, 0.52]), some_runs([-9, -9], pooled=[0.4, 0.42])
-    difference, error = script.similarity(a, b, 0.02)
+    difference, error = compared.similarity(a, b, 0.02)
     assert difference == pytest.approx(0.1)
     assert error == pytest.approx(0.02)  # that of the seeds: what the pairs do to one they do to the other
-    assert script.similarity(a, some_runs([-9])) is None
+    assert compared.similarity(a, some_runs([-9])) is None
 
 
 def test_there_is_no_order_within_two_standard_errors():
     names = {"best": {"near": (0.01, 0.01), "far": (0.1, 0.01)}, "near": {"best": (-0.01, 0.01), "far": (0.03, 0.01)},
              "far": {"best": (-0.1, 0.01), "near": (-0.03, 0.01)}}  # fmt: skip
-    assert script.ranks(names) == {"best": 1, "near": 1, "far": 3}
+    assert compared.ranks(names) == {"best": 1, "near": 1, "far": 3}
 
 
 def epochs_of(n, **more):
@@ -127,13 +128,13 @@ def test_the_best_point_is_chosen_on_spans_that_it_is_not_scored_on(records):
         epochs_of(3, name="ns", level=-9.3, even=0.4, seconds=30, seed=2),
         {"part": "time", "name": "hs", "level": -9.2, "seed": 1},
     )
-    points = script.points(found)
+    points = compared.points(found)
     assert {name: sorted(of) for name, of in points.items()} == {"ns": ["3", "5", "end"], "hs": ["end"]}
-    assert script.best_label(points["ns"]) == "3"  # likelier only where it is chosen
-    assert [script.seed_of(each) for each in script.best_points(found)["ns"]] == [1, 2]
+    assert compared.best_label(points["ns"]) == "3"  # likelier only where it is chosen
+    assert [compared.seed_of(each) for each in compared.best_points(found)["ns"]] == [1, 2]
     table = script.equal_time(found)
     [ns] = [line for line in table.splitlines() if "`ns` | 3.0" in line]
-    test = np.mean([script.mean_of(each, script.TEST) for each in points["ns"]["3"]])
+    test = np.mean([compared.mean_of(each, compared.TEST) for each in points["ns"]["3"]])
     assert f"| {test:.3f} |" in ns
     assert "| 3, 5 |" in ns
 
@@ -167,7 +168,7 @@ def test_a_part_of_several_seeds_has_a_row_of_means(records):
 def test_runs_on_other_pairs_are_not_compared():
     a = {"result": {"heldout": {"sums": [1.0, 2.0], "sizes": [1, 2]}}}
     b = {"result": {"heldout": {"sums": [1.0, 2.0], "sizes": [2, 1]}}}
-    assert script.paired(a, b) is None
+    assert compared.paired(a, b) is None
 
 
 def test_rows_come_in_the_order_of_the_registry_and_tell_who_diverged(records):
@@ -234,8 +235,8 @@ def test_the_newest_of_several_runs_counts_and_other_options_do_not(records):
         {"part": "epochs", "name": "ns", "diverged": True},
         {"part": "epochs", "name": "ns"},
     )
-    assert list(script.newest(found, "epochs")) == ["ns"]
-    assert script.finished(script.newest(found, "epochs"))
+    assert list(compared.newest(found, "epochs")) == ["ns"]
+    assert compared.finished(compared.newest(found, "epochs"))
 
 
 def test_equal_rows_are_asked_of_those_that_draw(records, tmp_path):

@@ -253,7 +253,7 @@ def test_recall_of_blocks_is_told_beside_that_of_as_many_whole_rows_with_the_res
     one = [{"share": s, "looked_at": n, "recall": r, "found": float(n)} for s, n, r in ((0.01, 10, 0.2), (0.1, 1000, 0.8))]
     four = [{"share": 0.01, "looked_at": 10, "recall": 0.4, "found": 90.0}]
     made = records((job | {"blocks": 1}, {"by_share": one}), (job | {"blocks": 4}, {"by_share": four}))
-    row = rows_of(script.measure.recall_table(made))["documents"]  # the last one
+    row = rows_of(script.recall.results(made))["documents"]  # the last one
     assert (row["blocks"], row["rows scored"]) == ("4", "100")
     assert row["whole rows, as many scored"] == "0.500"  # half-way from 10 to 1000
 
@@ -396,7 +396,7 @@ def test_tables_and_pictures_from_some_of_the_records(script, records):
         ]
     }
     made, plots = records(curve("ldgs", 0.8), speed("ldgs", 0.001), (recall, points)), script.measure.EXPERIMENT.plots
-    assert "| documents | `softmax` | best rows | 4 | 1 % | 0.500 | 60 | 103 | – |" in script.measure.recall_table(made)
+    assert "| documents | `softmax` | best rows | 4 | 1 % | 0.500 | 60 | 103 | – |" in script.recall.results(made)
     assert rows_of(script.measure.speed_table(made))["faces"]["over `ldgs`"] == "1.00"
     assert {name for name, draw in plots.items() if draw(made) is not None} == {"-faces", "-recall"}
     assert "not measured" in script.measure.targets(records())
