@@ -64,6 +64,7 @@ from eval.under_test import (
     option_name,
     select,
     skipgram,
+    word_report,
     words,
 )
 
@@ -367,7 +368,7 @@ def equal_time(records: Records) -> str:
 
 def score(runs: list[Record], test: str, measure: str) -> str:
     value = mean(runs, "scores", test)
-    return "-" if math.isnan(value) else str(words.shown(measure, value))
+    return "-" if math.isnan(value) else str(word_report.shown(measure, value))
 
 
 def told(difference: Any) -> str:

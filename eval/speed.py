@@ -21,7 +21,7 @@ from eval import corpus, speed_block
 from eval.experiment import Experiment, Run, in_process, say
 from eval.page import MEGABYTE, figure, table, target, thousands
 from eval.records import Job, Record, Records, Result
-from eval.under_test import words
+from eval.under_test import word_report, words
 
 # What all tools are set to.
 SETTINGS = {"dim": 100, "window": 5, "sample": 1e-4, "min_count": 5, "negatives": 5}
@@ -323,11 +323,12 @@ def shown_scores(runs: Sequence[Record]) -> dict[str, str]:
     """Columns of mean scores, of runs that have any."""
     if not all("scores" in each["result"] for each in runs):
         return {}
-    return {test: words.shown(measure_of(test), mean_scores(runs)[test]) for test in MARGINS}
+    return {test: word_report.shown(measure_of(test), mean_scores(runs)[test]) for test in MARGINS}
 
 
 def shown_difference(found: Any) -> str:
-    return f"{words.shown(found.measure, found.difference, sign='+')} ({words.shown(found.measure, *found.interval, sign='+')})"
+    difference, ends = (word_report.shown(found.measure, *of, sign="+") for of in ([found.difference], found.interval))
+    return f"{difference} ({ends})"
 
 
 def name_of(job: Job) -> str:
@@ -528,7 +529,7 @@ def targets(records: Records) -> str:
         if values := records.values("seconds", **wanted):
             rows.append(target(promise, f"{statistics.median(values):.2f} s", statistics.median(values) < limit))
     if found := of_threads(records)[2]:
-        told = ", ".join(words.shown(each.measure, each.difference, sign="+") for each in found)
+        told = ", ".join(word_report.shown(each.measure, each.difference, sign="+") for each in found)
         met = all(each.difference > -MARGINS[each.test] for each in found)
         rows.append(target("16 threads: quality within 0.01 (1 point) of one thread's", told, met))
     return table(rows)

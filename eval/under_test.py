@@ -35,6 +35,7 @@ _HOME = {
     "scaled": "embedx.labeled.rules:scaled",
     "heldout": "embedx.evaluation.heldout",
     "words": "embedx.evaluation.words",
+    "word_report": "embedx.evaluation.word_report",
     "bootstrap": "embedx.evaluation.bootstrap",
     "LabelMetrics": "embedx.evaluation.labels:LabelMetrics",
     "TextSettings": "embedx.settings:TextSettings",

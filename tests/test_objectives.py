@@ -14,7 +14,6 @@ from embedx.objectives import OBJECTIVES
 from embedx.objectives.bouchard import Bouchard
 from embedx.objectives.contract import SampledSettings
 from embedx.objectives.hs import HierarchicalSoftmax
-from embedx.objectives.huffman import huffman
 from embedx.objectives.nce import NoiseContrastive
 from embedx.objectives.ns import NegativeSampling
 from embedx.objectives.ova import OneVsAll
@@ -633,54 +632,3 @@ def test_a_rare_class_of_great_weight_moves_the_level_by_its_logarithm():
     """The weight of 10^5, once in as many updates, would throw a plain gradient step as far as that."""
     _, _, state = answer(BOUCHARD, [0.0, 5.0], [1, 0], [0, 1], [0, np.log(1e-5)], np.zeros((1, 1)), 9, lr=0.1)
     assert 5 < state[0, 0] < np.log(1e5)
-
-
-# ---- trees
-
-
-COUNTS = {
-    "one class": [4],
-    "two": [3, 5],
-    "equal": [7] * 13,
-    "some never seen": [0, 9, 0, 0, 4, 1, 0, 1],
-    "never seen": [0] * 9,
-    "powers of two": [2**k for k in range(40)],
-    "Zipf": [10**6 // k for k in range(1, 300)],
-}
-
-
-@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
-def test_the_tree_is_the_best_there_is(counts):
-    counts = np.array(counts)
-    tree = huffman(counts)
-    assert counts @ tree.depth == counts @ reference.huffman_depths(counts)
-    assert np.sum(0.5**tree.depth) == 1  # Kraft's equality: every turn leads somewhere
-    assert len(tree.turn) == max(len(counts) - 1, 1)
-
-
-@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
-def test_probabilities_multiply_along_the_paths(counts):
-    objective = HierarchicalSoftmax(HierarchicalSoftmax.Settings())
-    objective.prepare(np.array(counts))
-    paths = objective.paths()
-    z = np.random.default_rng(9).normal(size=objective.n_rows(len(counts)))
-    wanted = reference.tree_log_probability(z, *paths)
-    np.testing.assert_allclose(objective.log_probability(z, np.zeros(len(counts))), wanted, atol=1e-12)
-    assert (paths.nodes.dtype, paths.bits.dtype, paths.offsets.dtype) == (np.int32, np.float32, np.int64)
-    assert (paths.nodes[paths.offsets[:-1][np.diff(paths.offsets) > 0]] == 0).all()  # all ways start at the root
-
-
-def test_frequent_classes_are_near_the_root_and_classes_never_seen_do_not_make_a_comb():
-    depth = huffman(np.array([1000, 10] + [0] * 1024)).depth
-    assert (depth[0], depth[1]) == (1, 2)
-    assert depth.max() == 12
-
-
-def test_the_loss_of_a_tree_is_minus_the_log_probability():
-    objective = HierarchicalSoftmax(HierarchicalSoftmax.Settings())
-    objective.prepare(np.array(COUNTS["Zipf"]))
-    paths, z = objective.paths(), np.random.default_rng(10).normal(size=298)
-    way = slice(paths.offsets[77], paths.offsets[78])
-    bits = paths.bits[way]
-    loss, _, _ = answer(objective, z[paths.nodes[way]], bits, 1 - bits, 0 * bits)
-    assert loss == pytest.approx(-objective.log_probability(z, np.zeros(299))[77])

@@ -32,6 +32,7 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.evaluation import bootstrap
+from embedx.evaluation.word_report import Report, Score, ScoreDifference, number
 from embedx.run.progress import Progress, Silent
 from embedx.vectors import formats, model
 from embedx.vectors.model import WordVectors
@@ -244,9 +245,9 @@ def lines_of(path: Path) -> Iterator[tuple[str, str]]:
         raise EmbedxError(f"{path}: no such file") from None
     except (OSError, EOFError, ValueError) as error:
         raise EmbedxError(f"{path}: cannot be read: {error}") from error
-    for number, line in enumerate(text.split("\n"), 1):
+    for place, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.startswith("#"):
-            yield f"{path}:{number}", line.strip("\r\n")
+            yield f"{path}:{place}", line.strip("\r\n")
 
 
 # ---- asking a model
@@ -404,17 +405,6 @@ def as_file(lines: list[str]) -> Iterator[str]:
 # ---- comparing
 
 
-@dataclasses.dataclass(frozen=True)
-class ScoreDifference:
-    """How much better the first model is on the items that both can score."""
-
-    test: str
-    measure: str
-    difference: float
-    interval: tuple[float, float]
-    shared: int  # items
-
-
 def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0) -> ScoreDifference:
     """The score of `a` minus that of `b` on one test; each side is one model, or the same one trained with several seeds.
 
@@ -434,95 +424,6 @@ def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0)
     statistic = bootstrap.difference(left, right)
     ends = bootstrap.interval(statistic, test.sizes(items), seed)
     return ScoreDifference(test.name, test.measure, bootstrap.point(statistic, shared), ends, shared)
-
-
-# ---- the report
-
-
-@dataclasses.dataclass(frozen=True)
-class Score:
-    """One model's score on one test, or on several together, and how it came about."""
-
-    test: str
-    model: str
-    measure: str
-    score: float
-    interval: tuple[float, float]
-    used: int  # items
-    total: int
-    candidates: int
-    details: dict[str, Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """The scores of one model or two, with differences if there are two."""
-
-    models: list[str]
-    scores: list[Score]
-    differences: list[ScoreDifference]
-    warnings: list[str]
-    seed: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain JSON types; None where there is no number."""
-        return {
-            "models": self.models,
-            "protocol": {
-                "case": "ignored; the most frequent variant counts",
-                "unknown_words": "items with one are left out and counted as oov",
-                "pooled": "mean of the sets' correlations weighted by their items; a set that is a part of another is left out",
-                "interval": "95 %, percentile bootstrap over items",
-                "resamples": bootstrap.RESAMPLES,
-                "seed": self.seed,
-                "scored_by": "gensim",
-            },
-            "scores": [
-                {
-                    "set": s.test,
-                    "model": s.model,
-                    "measure": s.measure,
-                    "score": number(s.score),
-                    "interval": [number(end) for end in s.interval],
-                    "used": s.used,
-                    "total": s.total,
-                    "oov": s.total - s.used,
-                    "case": "ignored",
-                    "candidates": s.candidates,
-                    **s.details,
-                }
-                for s in self.scores
-            ],
-            "differences": [
-                {
-                    "set": d.test,
-                    "measure": d.measure,
-                    "difference": number(d.difference),
-                    "interval": [number(end) for end in d.interval],
-                    "shared": d.shared,
-                }
-                for d in self.differences
-            ],
-            "warnings": self.warnings,
-        }
-
-    def table(self) -> str:
-        """The same for people."""
-        several = len(self.models) > 1
-        rows = [["set", *["model"] * several, "measure", "score", "95 % interval", "used/total", "OOV", "case", "candidates"]]
-        for i, s in enumerate(self.scores):
-            which = ["AB"[i % 2]] if several else []  # the two scores of a set follow each other
-            score, ends = shown(s.measure, s.score), shown(s.measure, *s.interval)
-            used = [f"{s.used:,}/{s.total:,}", f"{s.total - s.used:,}", "ignored", f"{s.candidates:,}"]
-            rows.append([s.test, *which, s.measure, score, ends, *used])
-        lines = aligned(rows)
-        if several:
-            rows = [["set", "measure", "A - B", "95 % interval", "shared items"]]
-            for d in self.differences:
-                difference, ends = shown(d.measure, d.difference, sign="+"), shown(d.measure, *d.interval, sign="+")
-                rows.append([d.test, d.measure, difference, ends, f"{d.shared:,}"])
-            lines = [f"A: {self.models[0]}", f"B: {self.models[1]}", "", *lines, "", *aligned(rows)]
-        return "\n".join(lines)
 
 
 def evaluate(
@@ -585,21 +486,3 @@ def coverage(path: str, answers: Answers) -> list[str]:
             f"{path}: the score on {answers.test.name} rests on {used:,} of {total:,} items, the vocabulary lacks the others"
         ]
     return []
-
-
-def number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def shown(measure: str, *values: float, sign: str = "") -> str:
-    """One number, or the two ends of an interval; accuracies in per cent, their differences in percentage points."""
-    if not all(math.isfinite(value) for value in values):
-        return "-"
-    percent = measure == "accuracy"
-    texts = [f"{100 * value:{sign}.1f}" if percent else f"{value:{sign}.3f}" for value in values]
-    return " to ".join(texts) + (" points" if sign else " %") * percent
-
-
-def aligned(rows: list[list[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

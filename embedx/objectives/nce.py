@@ -42,7 +42,6 @@ class NoiseContrastive(Objective):
     advice = "negative sampling for probabilities: scores that need no normalising, given many negatives and a bias"
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
-    word_defaults = {"optimizer": "bounded-adagrad"}
     positives = "summed"
     keeps_accidental_hits = True
     separable = True
