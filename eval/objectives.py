@@ -36,6 +36,7 @@ from eval.objectives_compared import (
     apart,
     best_label,
     best_points,
+    fastest,
     finished,
     likeliest,
     likelihoods,
@@ -324,7 +325,7 @@ def of_part(part: str, records: Records) -> str:
             row |= {"pooled similarity": number(mean(each, "pooled", "score")), "rank by it": rank_of_similarity[name]}
         row |= {test: score(each, test, measure) for test, measure in REPORTED.items()}
         row |= {
-            "words/s": thousands(mean(each, "words_per_second")), "s": f"{mean(each, 'seconds'):.0f}",
+            "words/s": thousands(fastest(each)["result"]["words_per_second"]), "s": f"{fastest(each)['result']['seconds']:.0f}",
             "epochs": f"{mean(each, 'epochs'):.1f}", "MB": f"{mean(each, 'peak_rss') / MEGABYTE:,.0f}",
             "loss": number(mean(each, "loss")), "seeds": len(each),
         }  # fmt: skip
@@ -351,7 +352,7 @@ def equal_time(records: Records) -> str:
             "minus the first": told(differences[name].get(order[0])), "not told apart from": ", ".join(same) or "-",
             "validation": number(float(np.mean([mean_of(each, VALIDATION) for each in best]))),
             "pooled similarity": number(mean(best, "pooled", "score")), "rank by it": rank_of_similarity.get(name, DASH),
-            "words/s": thousands(mean(best, "words_per_second")),
+            "words/s": thousands(fastest(best)["result"]["words_per_second"]),
         }  # fmt: skip
         row |= {test: score(best, test, measure) for test, measure in REPORTED.items()}
         is_end = labels[name] == END
@@ -471,7 +472,7 @@ def plot(records: Records) -> Any:
               ylabel="pooled similarity" if has_pooled else "WordSim-353")  # fmt: skip
     picture.subplots_adjust(left=0.06, right=0.99, bottom=0.09, top=0.94, wspace=0.16)
     floors = [lowest_shown(runs) for runs in (first, passed)]
-    speed = {name: mean(of, "words_per_second") / 1e6 for name, of in first.items()}
+    speed = {name: fastest(of)["result"]["words_per_second"] / 1e6 for name, of in first.items()}
     reached = [{name: float(np.mean([mean_of(each, half) for each in of])) for name, of in runs.items()}
                for runs, half in ((first, half), (passed, None))]  # fmt: skip
     similar = {name: mean(of, *similarity_of) for name, of in passed.items()}
@@ -538,7 +539,7 @@ def published(records: Records) -> dict[str, Any]:
         found[name] = {"diverged": True} if name not in finished(runs) else {
             "log_likelihood": round(log_likelihood(of), 4), "wordsim": round(mean(of, "scores", "WordSim-353"), 4),
             "analogies": round(mean(of, "scores", "Google analogies"), 4),
-            "words_per_second": round(mean(of, "words_per_second")),
+            "words_per_second": fastest(of)["result"]["words_per_second"],
         }  # fmt: skip
         if name in finished(runs) and all("pooled" in each["result"] for each in of):
             found[name]["pooled"] = round(mean(of, "pooled", "score"), 4)
