@@ -33,10 +33,14 @@ from embedx.run.progress import Progress, Silent
 from embedx.run.state import TrainState
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler, pairs_of
-from embedx.settings import param
+from embedx.settings import check_used, param
 
 EVERY_ROW = "all"  # the sampler of exact losses
 LEAST_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
+
+
+# Settings of training by steps.
+OF_STEPS = ("epochs", "batch_size", "learning_rate", "schedule", "decay", "decay_every", "gradient_scale", "max_norm")
 
 
 def whole_or_all(text: str) -> int:
@@ -269,6 +273,29 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     )
 
 
+def check_given(options: Mapping[str, Any], settings: ClassifySettings, objective: Objective) -> None:
+    """Raise `EmbedxError` if one of the options that were given, by which the settings were made, has no effect."""
+    by_steps = (settings.optimizer or objective.label_defaults.get("optimizer")) != "lbfgs"
+    validates, steps = settings.validation is not None, "an --optimizer that goes by steps"
+    from_file = validates and share_of_rows(str(settings.validation)) is None
+    needs = [
+        ("validation_labels", from_file, "a file for --validation"),
+        ("patience", validates, "--validation"),
+        ("decay_every", settings.decay < 1, "--decay"),
+        *((name, not by_steps, "--optimizer lbfgs") for name in ("max_iterations", "tolerance")),
+        *((name, by_steps, steps) for name in (*OF_STEPS, "time_budget", "replacement", "patience")),
+    ]
+    check_used(options, needs)
+
+
+def share_of_rows(validation: str) -> float | None:
+    """The share of the training rows that `--validation` names; None if it names a file."""
+    try:
+        return float(validation)
+    except ValueError:
+        return None
+
+
 def _is_sparse_linear(settings: ClassifySettings, data: Labeled) -> bool:
     """Whether output rows meet sparse features themselves."""
     return data.is_sparse and not settings.hidden
@@ -325,10 +352,9 @@ def _fit_sampler(
 
 def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]:
     """Training and validation rows, chosen at random by the share that the setting names."""
-    try:
-        share = float(settings.validation or "")
-    except ValueError:
-        raise EmbedxError(f"--validation {settings.validation}: here only a share of the rows, like 0.1") from None
+    share = share_of_rows(settings.validation or "")
+    if share is None:
+        raise EmbedxError(f"--validation {settings.validation}: here only a share of the rows, like 0.1")
     if not 0 < share < 1:
         raise EmbedxError(f"--validation {settings.validation}: a share lies between 0 and 1")
     order = np.random.default_rng([settings.seed, INITIAL + 1]).permutation(len(data))
@@ -534,6 +560,8 @@ def _run_lbfgs(
     )  # fmt: skip
     progress.finish()
     passed = time.monotonic() - began
+    if not math.isfinite(found.loss):
+        raise DivergedError(f"the loss is not finite; try another --l2 than {settings.l2:g}, or --scaling")
     keep(found.w)
     classifier.facts |= {"evaluations": found.evaluations, "largest_gradient": found.slope}
     history.note(found.iterations - 1, found.loss, passed)

@@ -18,7 +18,16 @@ import typer
 
 from embedx.errors import EmbedxError
 from embedx.run.progress import Reporter
-from embedx.settings import Settings, TextSettings, VocabularySettings, as_typed, by_present_names, option_name
+from embedx.settings import (
+    MOST_THREADS,
+    Settings,
+    TextSettings,
+    VocabularySettings,
+    as_typed,
+    by_present_names,
+    kind_of,
+    option_name,
+)
 
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, or word2vec text or binary, or fastText .vec")]
@@ -133,7 +142,7 @@ class Option:
         if len(self.meanings) > 1:
             meaning = "; ".join(f"{', '.join(names)}: {own}" for own, names in self.meanings.items())
         text = meaning + (f"  [default: {default}]" if default else "")
-        kind = self.field.type if isinstance(self.field.type, type) else next(iter(self.field.type.__args__))  # type: ignore[union-attr]
+        kind = kind_of(self.field)
         flag = option_name(self.field.name)
         if kind is bool:
             option = typer.Option(f"{flag}/--no-{flag[2:]}", help=text, show_default=False)
@@ -309,7 +318,9 @@ def predict(
         str, typer.Argument(metavar="DATA", help="in any format that `embedx classify` reads; labels are not used")
     ],
     top_k: Annotated[int, typer.Option("--top-k", min=1, help="how many labels to list for each row")] = 5,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="by default one for each usable core")] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, max=MOST_THREADS, help="by default one for each usable core")
+    ] = None,
     search: Annotated[bool, typer.Option("--search", help="look through a part of the labels only, by an index")] = False,
     scored_fraction: Annotated[
         float | None,

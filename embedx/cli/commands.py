@@ -97,6 +97,7 @@ def classify(
     check_output(folder, overwrite)
     settings = ClassifySettings.from_options(typed)
     objective = found(found.Settings.from_options(typed))
+    classification.check_given(typed, settings, objective)
     progress.note(f"embedx classify {train_source} --objective {objective_name} --output {folder}")
     training, test, known = labelled_data(train_source, train_labels, test_source, test_labels, label_names, progress)
     settings = classification.resolved(settings, objective, training)
@@ -154,13 +155,12 @@ def labelled_data(
 
 def validation_data(settings: "ClassifySettings", known: "DataSchema", progress: Progress) -> "Labeled | None":
     """The file that `--validation` names; None where it names a share of the training rows, or nothing."""
+    from embedx.classification.task import share_of_rows
     from embedx.labeled.read import read
 
-    try:
-        float(settings.validation or 0)
-    except ValueError:
-        return read(str(settings.validation), settings.validation_labels, progress=progress, like=known)
-    return None
+    if settings.validation is None or share_of_rows(settings.validation) is not None:
+        return None
+    return read(settings.validation, settings.validation_labels, progress=progress, like=known)
 
 
 def predict(

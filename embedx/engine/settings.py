@@ -6,7 +6,7 @@ from typing import Any
 
 from embedx.errors import EmbedxError
 from embedx.samplers import SAMPLERS
-from embedx.settings import Settings, param, seconds
+from embedx.settings import MOST_THREADS, Settings, param, seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,14 +22,16 @@ class TrainingSettings(Settings):
         + "; by default as suits the objective",
         choices=tuple(SAMPLERS),
     )
-    threads: int | None = param(None, "number of worker threads; by default one for each usable core", at_least=1)
+    threads: int | None = param(
+        None, "number of worker threads; by default one for each usable core", at_least=1, at_most=MOST_THREADS
+    )
     time_budget: float | None = param(
         None,
         "train for this long instead of --epochs: 90s, 10m, 2h; a falling learning rate reaches its end at the deadline",
         above=0.0,
         parse=seconds,
     )
-    seed: int = param(1, "random seed", at_least=0)
+    seed: int = param(1, "random seed", at_least=0, at_most=2**64 - 1)
 
 
 def check_stopping(options: Mapping[str, Any]) -> None:

@@ -165,6 +165,8 @@ def top_k(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 
     scores  float (B, K); of equal ones the lower id comes first, and what is not a number counts as -inf
     """
+    if k < 1:
+        raise EmbedxError(f"the best {k} labels: ask for 1 or more")
     n, width = scores.shape
     k = min(k, width)
     ids = np.empty((n, k), dtype=np.int32)

@@ -29,7 +29,7 @@ from embedx.run.interrupts import to_the_end
 from embedx.run.memory import available_memory
 from embedx.run.progress import Progress, Silent
 from embedx.run.tally import Tally
-from embedx.settings import Settings, TextSettings, VocabularySettings, option_name, param, settings_of
+from embedx.settings import Settings, TextSettings, VocabularySettings, check_used, option_name, param, settings_of
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.task import SkipGramSettings, TrainedVectors
 from embedx.text import cooccurrence
@@ -109,6 +109,7 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     draws = {"draws": TAIL} if has_tail(made) else {}
     settings = SkipGramSettings.from_options({**DEFAULTS, **draws, **options, "sampler": objective.samplers()[0]})
     optimizers.find(settings.optimizer, COLLAPSED)
+    check_used(options, [("heldout_every", settings.heldout > 0, "--heldout"), ("fit_after", False, "streamed text")])
     return settings, CollapsedSettings.from_options(options), made
 
 

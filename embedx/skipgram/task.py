@@ -23,7 +23,16 @@ from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress, Silent
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
-from embedx.settings import Settings, TextSettings, VocabularySettings, by_present_names, fraction, param, settings_of
+from embedx.settings import (
+    Settings,
+    TextSettings,
+    VocabularySettings,
+    by_present_names,
+    check_used,
+    fraction,
+    param,
+    settings_of,
+)
 from embedx.skipgram.fitted import FittedStream
 from embedx.skipgram.strategies import RetrievedStream, Streamed
 from embedx.text import cache
@@ -55,6 +64,7 @@ class SkipGramSettings(TrainingSettings):
         5,
         "maximum distance between centre and context word, in kept words; each centre's own window is drawn between 1 and this",
         at_least=1,
+        at_most=10_000,  # a block's rows are those of a whole window, and all of them are in memory
     )
     optimizer: str = param(
         "rowwise-adagrad",
@@ -88,7 +98,7 @@ class SkipGramSettings(TrainingSettings):
     draws: int | None = param(
         None,
         "noise words drawn for each block, with --collapsed for each input; by default enough to keep each update small",
-        at_least=0,
+        at_least=1,
         at_most=MOST_DRAWS,
     )
     heldout: float = param(
@@ -163,9 +173,17 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     suited_by = suits.get("optimizer", SkipGramSettings.optimizer)
     if options.get("optimizer", suited_by) != suited_by:
         suits.pop("learning_rate", None)  # of another optimizer
-    options = {**suits, **options}
-    made = objective(objective.Settings.from_options(options))
-    return suited(SkipGramSettings.from_options(options), made), made
+    made = objective(objective.Settings.from_options({**suits, **options}))
+    settings = suited(SkipGramSettings.from_options({**suits, **options}), made)
+    sampler = samplers.SAMPLERS[str(settings.sampler)]
+    conditional = " or ".join(name for name, each in samplers.SAMPLERS.items() if each.conditional)
+    needs = (
+        ("heldout_every", settings.heldout > 0, "--heldout"),
+        ("fit_after", sampler.conditional, f"--sampler {conditional}"),
+        ("draws", sampler.candidates in ("drawn", "retrieved"), "a sampler that draws"),
+    )
+    check_used(options, needs)
+    return settings, made
 
 
 def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
@@ -272,7 +290,7 @@ def resolved(
     return dataclasses.replace(
         settings,
         block_size=block_size,
-        draws=settings.draws or draws,
+        draws=settings.draws or draws or None,  # which nothing is where nothing is drawn
         threads=settings.threads or trainer.usable_cores(),
     )
 

@@ -102,6 +102,8 @@ class WordVectors:
 
         The words asked with are left out, as in word2vec.c and gensim. A vector in place of a word counts with its own length.
         """
+        if top_k < 1:
+            raise EmbedxError(f"the nearest {top_k} words: ask for 1 or more")
         plus, minus = as_list(positive), as_list(negative)
         query = np.zeros(self.vectors.shape[1], np.float32)
         for sign, items in ((1, plus), (-1, minus)):
