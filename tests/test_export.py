@@ -21,7 +21,7 @@ def toy(words=None, dim=7):
 @pytest.mark.parametrize("name", ["out", "out.gz", "out.xz", "out.bin.bz2"])
 @pytest.mark.parametrize("format", export.FORMATS)
 def test_exported_vectors_are_read_back_bit_for_bit(tmp_path, monkeypatch, format, name):
-    monkeypatch.setattr("embedx.run.folder.BLOCK_FLOATS", 100)
+    monkeypatch.setattr("embedx.run.schema.BLOCK_FLOATS", 100)
     vectors = toy()
     words, back = formats.read(export.export(vectors, format, tmp_path / name))
     assert words == vectors.words

@@ -52,7 +52,7 @@ def test_what_was_saved_is_loaded(tmp_path):
 
 
 def test_large_arrays_are_written_by_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("embedx.run.folder.BLOCK_FLOATS", 20)
+    monkeypatch.setattr("embedx.run.schema.BLOCK_FLOATS", 20)
     given = toy(n=53)
     loaded = model.load(model.save(tmp_path / "m", **given))
     np.testing.assert_array_equal(loaded.vectors, given["arrays"]["input"])
@@ -129,6 +129,9 @@ def test_neighbours_of_few_words_and_of_zero_vectors():
     assert vectors.most_similar("zero", top_k=1) == [("a", 0.0)]
     assert vectors.similarity("a", "zero") == 0.0
     assert vectors.most_similar("a", top_k=0) == []
+    assert vectors.most_similar(np.ones(2, np.float32), top_k=0) == []
+    with pytest.raises(EmbedxError, match="top_k -1: must be at least 0"):
+        vectors.most_similar("a", top_k=-1)
 
 
 def test_an_existing_model_stays_unless_told_otherwise(tmp_path):
@@ -206,7 +209,7 @@ def test_a_folder_that_one_may_not_look_into_is_an_error(tmp_path, monkeypatch):
     with pytest.raises(EmbedxError, match="theirs/m: "):
         model.load(tmp_path / "theirs" / "m")
     with pytest.raises(EmbedxError, match="theirs/m: no such folder"):
-        on_disk.read(tmp_path / "theirs" / "m", "classification")
+        on_disk.read(tmp_path / "theirs" / "m", model.SCHEMA)
 
 
 def test_killed_between_the_renames_the_old_model_is_still_found(tmp_path):

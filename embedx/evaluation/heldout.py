@@ -271,6 +271,11 @@ def log_probability_of(vectors: WordVectors) -> LogProbability:
     sampler.prepare(counts, paths=objective.paths())
     sampler.restore(vectors.arrays)
     output, bias = vectors.arrays["output"], vectors.arrays.get("bias", np.float32(0))
+    if len(output) != objective.n_rows(len(counts)):
+        raise EmbedxError(
+            f"{len(output):,} output rows, where --objective {objective.name} with {len(counts):,} words has "
+            f"{objective.n_rows(len(counts)):,}; restore the model from a copy, or train again"
+        )
     size, no_noise = max(1, BLOCK_FLOATS // len(counts)), np.zeros(len(counts), dtype=np.float32)
 
     def log_p_of(inputs: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:

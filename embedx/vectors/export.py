@@ -15,8 +15,9 @@ import smart_open
 from smart_open import compression
 
 from embedx.errors import EmbedxError
-from embedx.run.folder import row_blocks, sync
+from embedx.run.folder import sync
 from embedx.run.progress import Progress, Silent
+from embedx.run.schema import row_blocks
 from embedx.vectors.model import WordVectors
 
 Pieces = Iterator[bytes]
