@@ -56,7 +56,7 @@ def test_numbers_of_numpy_are_numbers():
     ("options", "complaint"),
     [
         ({"dim": 10**20}, "--dim 100000000000000000000: must be at most 2147483647"),
-        ({"window": 10**9}, "--window 1000000000: must be at most 10000"),
+        ({"window": 10**9}, "--window 1000000000: must be at most 1000"),
         ({"threads": 10**6}, "--threads 1000000: must be at most 1024"),
         ({"draws": 0}, "--draws 0: must be at least 1"),
         ({"objective": "hs", "draws": 5}, "--draws applies only with a sampler that draws"),

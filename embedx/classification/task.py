@@ -26,9 +26,9 @@ from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_ma
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import LABELS
-from embedx.run import trainer
+from embedx.run import memory, trainer
 from embedx.run.interrupts import to_the_end
-from embedx.run.memory import available_memory
+from embedx.run.memory import amount
 from embedx.run.progress import Progress, Silent
 from embedx.run.state import TrainState
 from embedx.run.tally import Tally
@@ -137,6 +137,7 @@ def train(
     watch: Callable[[Classifier, int, float], dict[str, float]] | None = None,
     progress: Progress | None = None,
     snapshot: Mapping[str, Any] | None = None,
+    is_tested: bool = False,
 ) -> TrainedClassifier:
     """A classifier of `data`.
 
@@ -150,6 +151,7 @@ def train(
     dtype       of the parameters that lbfgs finds
     snapshot    of the `outcome.state` of a run with the same settings on the same data: where training by steps goes on from.
                 With weight decay, take it before this function returns (in `watch`): the decay that is due is applied then
+    is_tested   it is to score data when it is trained, for which there must be memory too
     watch       called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the history
 
     Raises `EmbedxError` for what the user can mend and `DivergedError` when training leaves the finite numbers. Ctrl-C ends the
@@ -189,7 +191,7 @@ def train(
     }
     arrays = {} if maxima is None else {"maxima": maxima}
     features = scaled(data.features, settings.scaling, maxima)
-    _check_memory(data, objective, settings, sampler)
+    _check_memory(data, objective, settings, sampler, validation is not None or watch is not None, is_tested, progress)
     if sampler.conditional:
         _fit_sampler(sampler, features, labels, settings, start, progress)
         arrays |= sampler.arrays()
@@ -362,34 +364,46 @@ def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]
     return data.rows(np.sort(order[n:])), data.rows(np.sort(order[:n]))
 
 
-def _check_memory(data: Labeled, objective: Objective, settings: ClassifySettings, sampler: Sampler) -> None:
-    """Raise `EmbedxError` if the parameters will not fit, before anything is allocated."""
+def _check_memory(
+    data: Labeled,
+    objective: Objective,
+    settings: ClassifySettings,
+    sampler: Sampler,
+    validates: bool,
+    is_tested: bool,
+    progress: Progress,
+) -> None:
+    """Tell what a run will need. Raises `EmbedxError` if it will not fit, before anything is allocated.
+
+    Scoring copies the weights; validation keeps the best ones beside them. What the optimiser keeps is let go before testing.
+    """
     dim = (settings.hidden or data.n_features) + 1
     n_rows = objective.n_rows(data.n_labels)
     copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
-    need = 4 * copies * (n_rows * dim + (data.n_features * settings.hidden if settings.hidden else 0))
+    weights = 4 * (n_rows * dim + (data.n_features * settings.hidden if settings.hidden else 0))
     of_sampler = sampler.memory(len(data), data.n_features)
-    have = available_memory()
+    needs = {"weights": weights, "optimiser": (copies - 1) * weights, "validation": 2 * weights if validates else 0}
+    if is_tested and sum(needs.values()) < 2 * weights:
+        needs["testing"] = 2 * weights - sum(needs.values())
+    need, have = sum(needs.values()), memory.available_memory()
     if need <= have < need + of_sampler:
         raise EmbedxError(
-            f"--sampler {sampler.name} needs {_gigabytes(of_sampler)} beside the {_gigabytes(need)} of the weights, more than "
-            f"the {_gigabytes(have)} there are; --sampler uniform needs none"
+            f"--sampler {sampler.name} needs {amount(of_sampler)} beside the {amount(need)} of the weights, more than "
+            f"the {amount(have)} there are; --sampler uniform needs none"
         )
-    if need > have:
-        advice = (
-            ""
-            if settings.hidden or not data.is_sparse
-            else f"add --hidden 100, which needs {_gigabytes(4 * copies * 101 * (n_rows + data.n_features))}; "
-        )
-        less = "--optimizer sgd needs half; " if copies == 2 else "--optimizer adagrad needs far less; " if copies == 50 else ""
-        raise EmbedxError(
-            f"{n_rows:,} rows × {dim:,} weights with --optimizer {settings.optimizer} need {_gigabytes(need)}, more than the "
-            f"{_gigabytes(have)} there are; {advice}{less}or drop rare labels and features"
-        )
-
-
-def _gigabytes(n: float) -> str:
-    return f"{n / 1e9:.1f} GB"
+    advice = (
+        ""
+        if settings.hidden or not data.is_sparse
+        else f"add --hidden 100, which needs {amount(4 * copies * 101 * (n_rows + data.n_features))}; "
+    )
+    less = ""
+    if copies == 2 and not is_tested:
+        less = "--optimizer sgd needs half; "
+    elif copies > 2:
+        less = "--optimizer adagrad needs far less; "
+    what = f"{n_rows:,} rows × {dim:,} weights with --optimizer {settings.optimizer}"
+    remedy = f"{advice}{less}{'or ' if advice or less else ''}drop rare labels and features"
+    memory.check_memory(needs | {"noise": of_sampler}, what, remedy, progress)
 
 
 # ---- by steps

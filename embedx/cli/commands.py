@@ -1,5 +1,6 @@
 """What a command does between its options and the library: choose the settings, the objective, the data, the output folder."""
 
+import dataclasses
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -111,9 +112,11 @@ def classify(
     )
     trained = classification.train(
         training, objective, settings, sampler_options=own_options, known=known,
-        validation=validation_data(settings, known, progress), progress=progress,
+        validation=validation_data(settings, known, progress), progress=progress, is_tested=test is not None,
     )  # fmt: skip
     saved = to_the_end(lambda: trained.classifier.save(folder, overwrite))
+    # Testing has the memory of what only training needed.
+    trained = dataclasses.replace(trained, outcome=trained.outcome.without_state(), optimizer_state={})
     _note_probabilities(trained.classifier, progress)
     metrics = None
     if test is not None:

@@ -157,6 +157,11 @@ def draw(
     return HeldOutPairs(*(each[~spared] for each in pairs)), HeldOutPairs(*(each[spared] for each in pairs))
 
 
+def memory(n_words: int) -> int:
+    """Bytes that `evaluate` takes: the calibration pairs' log-probabilities, twice while they are put together, and blocks."""
+    return 4 * (2 * min(CALIBRATION_PAIRS * n_words, MOST_CALIBRATION) + 4 * BLOCK_FLOATS)
+
+
 def pairs_of(
     corpora: Corpora,
     vectors: WordVectors,
