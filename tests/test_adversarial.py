@@ -440,7 +440,7 @@ def test_mistakes_get_one_clear_line(monkeypatch):
 
 
 def word_vectors(corpus, objective="ns", **options):
-    chosen = {"dim": 8, "epochs": 2, "sample": 0, "threads": 1, "sampler": "adversarial", "fit_after": 0.5} | options
+    chosen = {"dim": 8, "epochs": 2, "sample": 0, "threads": 1, "sampler": "adversarial"} | options
     return embedx.SkipGram(objective, **chosen).fit(corpus)
 
 

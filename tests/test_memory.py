@@ -113,7 +113,7 @@ def test_tables_optimiser_state_and_threads_are_counted(two_topics, monkeypatch)
     state, remedy = needed(two_topics, monkeypatch, objective="ar", heldout=0.3, bias="none", dim=100_000)
     assert state["objective"] == 16 * (4 + 8)
     assert state["vectors"] == 2 * 16 * 100_000 * 4
-    assert state["held-out text"] > 0
+    assert state["testing"] > 0
     found, _ = needed(two_topics, monkeypatch, objective="mips")
     assert found["search"] > 2 * table
     fitted, _ = needed(two_topics, monkeypatch, sampler="adversarial")

@@ -402,7 +402,7 @@ def _check_memory(
     elif copies > 2:
         less = "--optimizer adagrad needs far less; "
     what = f"{n_rows:,} rows × {dim:,} weights with --optimizer {settings.optimizer}"
-    remedy = f"{advice}{less}{'or ' if advice or less else ''}drop rare labels and features"
+    remedy = f"{advice}{less}or drop rare labels and features"
     memory.check_memory(needs | {"noise": of_sampler}, what, remedy, progress)
 
 

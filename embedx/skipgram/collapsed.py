@@ -214,7 +214,7 @@ def check_memory(n_words: int, counting: int, settings: SkipGramSettings, progre
     needs = {
         "tables": 4 * copies * n_words * padded(settings.dim + 1),
         "room to work": 4 * engine.BLOCK_FLOATS,
-        "held-out text": heldout.memory(n_words) if settings.heldout else 0,
+        "testing": heldout.memory(n_words) if settings.heldout else 0,
     }
     in_all.check_memory(needs, f"{n_words:,} words × {settings.dim} numbers with --collapsed", skipgram.SMALLER, progress)
 

@@ -361,7 +361,7 @@ class Task:
             "objective": n_bytes((tables.state, tables.n_updates)),
             **of_training,
             "saving": BYTES_PER_WORD * n_words,
-            "held-out text": heldout.memory(n_words) if self.heldout else 0,
+            "testing": heldout.memory(n_words) if self.heldout else 0,
         }
         workers = next(iter(of_training.values()))
         remedy = "lower --threads or --window" if 2 * workers > sum(needs.values()) else SMALLER
