@@ -1,12 +1,17 @@
 """Exported vectors, read back by us and by gensim."""
 
 import gzip
+import re
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from needs import needs_gensim
 
 from embedx.errors import EmbedxError
+from embedx.run import locks
 from embedx.vectors import export, formats, model
 from tests.test_formats import Notes
 
@@ -87,3 +92,41 @@ def test_a_failing_export_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(EmbedxError, match="cannot be written: No space left on device"):
         export.export(toy(), "word2vec", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from embedx.vectors import export, model
+export.sync = lambda file: os.kill(os.getpid(), signal.SIGKILL)
+export.export(model.load(sys.argv[1]), "word2vec", Path(sys.argv[2]))
+"""
+
+
+def test_what_a_killed_export_leaves_is_deleted_by_the_next(tmp_path):
+    (tmp_path / "in.vec").write_text("1 2\na 1 2\n")
+    out = tmp_path / "out.vec"
+    ended = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "in.vec", out], check=False).returncode
+    assert ended == -signal.SIGKILL
+    (left,) = (each for each in tmp_path.iterdir() if re.fullmatch(r"out\.vec\.partial-[0-9a-f]{8}", each.name))
+    own = tmp_path / "out.vec.partial-0a1b2c3d"  # of the user
+    own.mkdir()
+    (own / "notes.txt").write_text("dear diary")
+    living = tmp_path / "out.vec.partial-4e5f6a7b"
+    living.mkdir()
+    held = locks.mark(living)
+    loaded = model.load(tmp_path / "in.vec")
+    export.export(loaded, "word2vec", out)
+    assert not left.exists()
+    assert (own / "notes.txt").exists()
+    assert living.exists()
+    locks.unlock(held)
+    export.export(loaded, "word2vec", out, overwrite=True)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["in.vec", "out.vec", own.name]
+
+
+def test_a_name_that_is_too_long_is_told_in_one_line(tmp_path):
+    loaded = model.WordVectors(["a"], {"input": np.ones((1, 2), np.float32)})
+    with pytest.raises(EmbedxError, match=r"v\.vec: cannot be written: File name too long; name another file$"):
+        export.export(loaded, "word2vec", tmp_path / ("v" * 246 + ".vec"))
+    assert not list(tmp_path.iterdir())

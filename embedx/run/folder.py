@@ -18,7 +18,7 @@ versions left.
 
 Only models are overwritten, of which model.json says what files they have; others in their folder go on to the new one. What a
 killed process left of either name is deleted when NAME is next written, if a model.json says that it is one (so that is
-written first, and deleted last) and no other process has locked it.
+written first, and deleted last), or it holds nothing else yet, and no other process has locked it.
 """
 
 import contextlib
@@ -44,6 +44,7 @@ from embedx.run.schema import FolderSchema, first_not_finite, row_blocks
 
 FORMAT = 1
 DESCRIPTION = "model.json"
+BEGINNING = f'{{\n  "format": {FORMAT},\n  "embedx": "'.encode()  # of a description
 REMEDY = "restore the folder from a copy, or train again"
 PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]*")  # of arrays, and stems of names: so no file outside the folder is ever meant
 FOREIGN = {b"\x80": "a pickle", b"PK": "a zip archive", b"\x1f\x8b": "compressed"}  # what one may take for an array
@@ -283,7 +284,8 @@ def check_output(folder: Path, overwrite: bool) -> None:
         parent = next(each for each in folder.resolve().parents if each.exists())
         trial = parent / beside(folder.resolve(), "partial").name
         trial.mkdir()
-        trial.rmdir()
+        with contextlib.suppress(FileNotFoundError):  # another process took it for what a killed one had left
+            trial.rmdir()
     except (OSError, RuntimeError) as error:  # the latter of links in a circle
         why = getattr(error, "strerror", None) or error
         raise EmbedxError(f"{folder}: {why}, so it cannot be written to; choose another --output") from error
@@ -321,8 +323,7 @@ def save(
     }
     lock = None
     try:
-        partial.mkdir(parents=True)
-        lock = locks.lock(partial)
+        lock = new_folder(partial)
         text = json.dumps(description, indent=2, ensure_ascii=False, default=plain) + "\n"
         write_bytes(partial / DESCRIPTION, [text.encode()])
         for name, array in arrays.items():
@@ -339,6 +340,15 @@ def save(
         locks.unlock(lock)
     sweep(folder)
     return folder
+
+
+def new_folder(folder: Path) -> int | None:
+    """Make a folder, and lock it; the lock."""
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = locks.lock(folder)
+        if lock is not None or folder.exists():  # else another process took it for what a killed one had left
+            return lock
 
 
 def check_content(names: Mapping[str, tuple[Sequence[str], np.ndarray | None]], arrays: Mapping[str, np.ndarray]) -> None:
@@ -417,7 +427,21 @@ def sweep(folder: Path) -> None:
         lock = locks.lock(left, wait=False)
         if lock is not None and is_model(left):
             discard(left, folder)
+        elif lock is not None and is_begun(left):
+            with contextlib.suppress(OSError):
+                (left / DESCRIPTION).unlink(missing_ok=True)
+                left.rmdir()
         locks.unlock(lock)
+
+
+def is_begun(folder: Path) -> bool:
+    """Whether nothing is in it, or only what `save` writes first, be it cut short."""
+    try:
+        files = {each.name: content(each) for each in folder.iterdir()}
+    except OSError:
+        return False
+    text = files.get(DESCRIPTION, b"")
+    return files.keys() <= {DESCRIPTION} and (text.startswith(BEGINNING) or BEGINNING.startswith(text))
 
 
 def beside(folder: Path, kind: str) -> Path:

@@ -24,7 +24,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import tempfile
 import unicodedata
 import weakref
@@ -47,7 +46,6 @@ from embedx.text.tokenizer import END_OF_SENTENCE, BadUtf8Error, Tokenizer
 FORMAT = 1  # part of every key: raise it when the files or the tokeniser's results change
 KEY = re.compile(r"[0-9a-f]{24}")
 BUILDING, BUILDING_NAME = "building-", re.compile(r"building-[a-z0-9_]{8}")  # as `mkdtemp` ends it
-UNFINISHED, UNFINISHED_TEXT = "unfinished.txt", "embedx is at work here; if it was killed, its next run deletes this folder\n"
 TOKENS, COUNTS, LETTERS, STARTS, ABOUT = "tokens.bin", "counts.npy", "letters.bin", "starts.npy", "about.json"
 FLUSH_TOKENS = 1 << 16
 SILENT = Silent()
@@ -70,7 +68,7 @@ class EncodedCorpus:
         self.words = [letters[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(starts.tolist())]
         self.bytes = _bytes_in(folder)
         # At the latest when the program ends.
-        self._delete = weakref.finalize(self, _remove, folder, lock) if not self.key else None
+        self._delete = weakref.finalize(self, locks.remove, folder, lock) if not self.key else None
 
     def check(self) -> None:
         """Raise ValueError unless words, counts and tokens belong together; reads all tokens (5 GB/s from memory)."""
@@ -220,7 +218,7 @@ def _is_kept(folder: Path) -> bool:
         return False
     with contextlib.suppress(OSError):
         names = {file.name for file in folder.iterdir()}
-        return bool(names) and names <= {TOKENS, COUNTS, LETTERS, STARTS, ABOUT, UNFINISHED}
+        return bool(names) and names <= {TOKENS, COUNTS, LETTERS, STARTS, ABOUT, locks.UNFINISHED}
     return False
 
 
@@ -258,7 +256,7 @@ class Building:
     def __exit__(self, *exception: object) -> None:
         self.tokens.close()
         if not self.kept:
-            _remove(self.folder, self.lock)
+            locks.remove(self.folder, self.lock)
 
     def write_tokens(self, tokens: np.ndarray) -> None:
         """Append int32 tokens."""
@@ -300,7 +298,7 @@ class Building:
             corpus = EncodedCorpus(target)  # which none can clear before it is unlocked
         self.kept = True
         with contextlib.suppress(OSError):
-            (target / UNFINISHED).unlink()
+            (target / locks.UNFINISHED).unlink()
         locks.unlock(self.lock)
         return corpus
 
@@ -491,7 +489,7 @@ def workspace(home: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        _remove(folder, lock)
+        locks.remove(folder, lock)
 
 
 def _new_folder(home: Path) -> tuple[Path, int | None]:
@@ -499,14 +497,7 @@ def _new_folder(home: Path) -> tuple[Path, int | None]:
     home.mkdir(parents=True, exist_ok=True)
     _sweep(home)
     folder = Path(tempfile.mkdtemp(prefix=BUILDING, dir=home))
-    lock = locks.lock(folder)
-    if lock is not None:
-        try:
-            (folder / UNFINISHED).write_text(UNFINISHED_TEXT, "utf-8")  # not before it is locked: nobody may sweep it
-        except OSError:
-            _remove(folder, lock)
-            raise
-    return folder, lock
+    return folder, locks.mark(folder)
 
 
 def _sweep(home: Path) -> int:
@@ -514,21 +505,9 @@ def _sweep(home: Path) -> int:
     freed = 0
     for folder in home.iterdir():
         if BUILDING_NAME.fullmatch(folder.name) and not folder.is_symlink():
-            lock = locks.lock(folder, wait=False)
-            if lock is not None and _is_unfinished(folder):
-                freed += _bytes_in(folder)
-                _remove(folder, lock)
-            else:
-                locks.unlock(lock)
+            size = _bytes_in(folder)
+            freed += size if locks.remove_if_left(folder) else 0
     return freed
-
-
-def _is_unfinished(folder: Path) -> bool:
-    """Whether it was made by `_new_folder`, and locked."""
-    try:
-        return (folder / UNFINISHED).read_text("utf-8") == UNFINISHED_TEXT
-    except (OSError, ValueError):
-        return False
 
 
 @contextlib.contextmanager
@@ -541,15 +520,3 @@ def explained(home: Path, attempt: str = "written") -> Iterator[None]:
             f"{home}: the token cache cannot be {attempt} ({error.strerror or error}); "
             "make room there or choose another folder with --cache-dir"
         ) from error
-
-
-def _remove(folder: Path, lock: int | None) -> None:
-    """Delete a folder of `_new_folder`; what says that it may be deleted goes last, if this is cut short."""
-    with contextlib.suppress(OSError):
-        for each in folder.iterdir():
-            if each.is_dir():
-                shutil.rmtree(each, ignore_errors=True)
-            elif each.name != UNFINISHED:
-                each.unlink(missing_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
-    locks.unlock(lock)

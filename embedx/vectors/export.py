@@ -5,7 +5,6 @@ white space within a word becomes `_`.
 """
 
 import re
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +14,8 @@ import smart_open
 from smart_open import compression
 
 from embedx.errors import EmbedxError
-from embedx.run.folder import sync
+from embedx.run import locks
+from embedx.run.folder import beside, leftovers, sync, sync_folder
 from embedx.run.progress import Progress, Silent
 from embedx.run.schema import row_blocks
 from embedx.vectors.model import WordVectors
@@ -56,7 +56,9 @@ def usual_format(out: Path) -> str:
 def export(model: WordVectors, format: str, out: Path, overwrite: bool = False, progress: Progress | None = None) -> Path:
     """Write the word vectors of `model` to the file `out`, compressed if its suffix says so, and return its path.
 
-    The file appears when it is complete. Raises EmbedxError if it exists, cannot be written, or two words would become one.
+    The file appears when it is complete; until then it grows in a folder beside its place, OUT.partial-XXXXXXXX. What killed
+    processes left of those is deleted by the next that writes the same file. Raises EmbedxError if it exists, cannot be
+    written, or two words would become one.
     """
     if format not in FORMATS:
         raise EmbedxError(f"--format {format}: choose one of {', '.join(FORMATS)}")
@@ -66,20 +68,25 @@ def export(model: WordVectors, format: str, out: Path, overwrite: bool = False, 
         raise EmbedxError(f"{out}: exists already; add --overwrite, or choose another name")
     progress = progress or Silent()
     words = writable(model.words, progress)
-    partial = out.with_name(f"{out.name}.partial-{secrets.token_hex(4)}")
     if out.suffix == ".zst":
         raise EmbedxError(f"{out}: .zst is not written; use .gz, .bz2 or .xz, or no suffix")
     suffix = out.suffix if out.suffix in compression.get_supported_extensions() else "disable"
+    partial, lock = beside(out, "partial"), None
     try:
-        with smart_open.open(str(partial), "wb", compression=suffix) as stream:
+        partial.mkdir()
+        lock = locks.mark(partial)
+        with smart_open.open(str(partial / out.name), "wb", compression=suffix) as stream:
             stream.writelines(pieces(FORMATS[format], words, model.vectors, progress))
-        with partial.open("rb") as written:
+        with (partial / out.name).open("rb") as written:
             sync(written)
-        partial.replace(out)
+        (partial / out.name).replace(out)
+        sync_folder(out.parent)
     except OSError as error:
-        raise EmbedxError(f"{out}: cannot be written: {error.strerror or error}") from error
+        raise EmbedxError(f"{out}: cannot be written: {error.strerror or error}; name another file") from error
     finally:
-        partial.unlink(missing_ok=True)
+        locks.remove(partial, lock)
+    for left in leftovers(out, "partial"):
+        locks.remove_if_left(left)
     return out
 
 
