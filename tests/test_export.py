@@ -1,6 +1,7 @@
 """Exported vectors, read back by us and by gensim."""
 
 import gzip
+import os
 import re
 import signal
 import subprocess
@@ -123,6 +124,22 @@ def test_what_a_killed_export_leaves_is_deleted_by_the_next(tmp_path):
     locks.unlock(held)
     export.export(loaded, "word2vec", out, overwrite=True)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["in.vec", "out.vec", own.name]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no named pipes")
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file_nor_a_link_to_a_file(tmp_path):
+    loaded = model.WordVectors(["a"], {"input": np.ones((1, 2), np.float32)})
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "to-pipe").symlink_to(tmp_path / "pipe")
+    for name in "pipe", "to-pipe":
+        with pytest.raises(EmbedxError, match=rf"{name}: a pipe or a device, in whose place no file is put"):
+            export.export(loaded, "word2vec", tmp_path / name, overwrite=True)
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "real.vec").write_text("1 1\nb 1\n")
+    (tmp_path / "link.vec").symlink_to(tmp_path / "real.vec")
+    export.export(loaded, "word2vec", tmp_path / "link.vec", overwrite=True)
+    assert (tmp_path / "link.vec").is_symlink()
+    assert model.load(tmp_path / "real.vec").words == ["a"]
 
 
 def test_a_name_that_is_too_long_is_told_in_one_line(tmp_path):

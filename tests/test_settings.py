@@ -62,7 +62,8 @@ def test_numbers_of_numpy_are_numbers():
         ({"objective": "hs", "draws": 5}, "--draws applies only with a sampler that draws"),
         ({"heldout_every": 2}, "--heldout-every applies only with --heldout"),
         ({"fit_after": 1.0}, "--fit-after applies only with --sampler adversarial"),
-        ({"learning_rate": float("inf")}, "--learning-rate inf: must be a finite number"),
+        ({"score_l2": float("inf")}, "--score-l2 inf: must be a finite number"),
+        ({"learning_rate": float("inf")}, "--learning-rate inf: must be at most 1e+30"),
     ],
 )
 def test_word_vectors_from_python_refuse_them_as_the_command_line_does(options, complaint):

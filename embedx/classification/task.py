@@ -18,7 +18,7 @@ from embedx.classification.strategies import INITIAL, Classification, strategy_f
 from embedx.engine import lbfgs as optimum
 from embedx.engine.examples import examples_of
 from embedx.engine.loading import compile_function
-from embedx.engine.settings import TrainingSettings, check_sampler
+from embedx.engine.settings import MOST_RATE, TrainingSettings, check_sampler
 from embedx.errors import DivergedError, EmbedxError
 from embedx.kernels.batch import COEFFICIENTS_64
 from embedx.labeled.data import Labeled, Labels
@@ -84,7 +84,7 @@ class ClassifySettings(TrainingSettings):
         choices=optimizers.taken_by(LABELS),
     )
     learning_rate: float | None = param(
-        None, f"learning rate at the start; by default {optimizers.usual_rates(LABELS)}", above=0.0
+        None, f"learning rate at the start; by default {optimizers.usual_rates(LABELS)}", above=0.0, at_most=MOST_RATE
     )
     schedule: str = param(
         "linear",
@@ -99,7 +99,7 @@ class ClassifySettings(TrainingSettings):
         choices=("mean", "sum"),
     )
     l2: float = param(0.0, "L2 regularisation: l2/2 · |W|² is added to the mean loss; biases are not regularised", at_least=0.0)
-    max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0)
+    max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0, at_most=1e15)
     replacement: bool = param(
         False, "draw noise with replacement; without, `uniform` draws distinct other rows, others count each row once"
     )

@@ -8,13 +8,17 @@ from embedx.errors import EmbedxError
 from embedx.samplers import SAMPLERS
 from embedx.settings import MOST_THREADS, Settings, param, seconds
 
+MOST_RATE = 1e30  # a float32 with room for what it is multiplied by
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings(Settings):
     """How training goes, whatever the task and the objective. What is None is decided by the objective and the data."""
 
     epochs: int = param(5, "passes over the training data", at_least=1)
-    learning_rate: float | None = param(None, "learning rate at the start; by default the objective's own", above=0.0)
+    learning_rate: float | None = param(
+        None, "learning rate at the start; by default the objective's own", above=0.0, at_most=MOST_RATE
+    )
     sampler: str | None = param(
         None,
         "how the output rows that compete with the positives are chosen: "

@@ -66,7 +66,9 @@ def l2_or_auto(text: str) -> float:
 class AdversarialSettings(Settings):
     """How the tree is fitted."""
 
-    tree_features: int = param(16, "principal components of the inputs that the tree of `adversarial` sees", at_least=1)
+    tree_features: int = param(
+        16, "principal components of the inputs that the tree of `adversarial` sees", at_least=1, at_most=1024
+    )
     tree_l2: float = param(
         TREE_L2,
         "L2 regularisation of each of its nodes; `auto` takes the one by which a tenth of the inputs, held out, is likeliest",

@@ -62,7 +62,7 @@ class CollapsedSettings(Settings):
     count_passes: int = param(
         5, "passes over the corpus whose pairs are counted; each draws subsampling and windows anew", at_least=1
     )
-    count_memory: float = param(4.0, "memory for counting pairs, in gigabytes", above=0.0)
+    count_memory: float = param(4.0, "memory for counting pairs, in gigabytes", above=0.0, at_most=1e6)
 
 
 Watch = Callable[[model.WordVectors, Iteration], None]

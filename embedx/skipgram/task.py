@@ -13,7 +13,7 @@ import numpy as np
 
 from embedx import objectives, optimizers, samplers
 from embedx.engine import skipgram as engine
-from embedx.engine.settings import TrainingSettings, check_sampler
+from embedx.engine.settings import MOST_RATE, TrainingSettings, check_sampler
 from embedx.errors import DivergedError, EmbedxError
 from embedx.evaluation import heldout
 from embedx.objectives.contract import Objective
@@ -79,6 +79,7 @@ class SkipGramSettings(TrainingSettings):
         None,
         f"learning rate at the start; falls linearly to zero over the run; by default {optimizers.usual_rates(WORDS)}",
         above=0.0,
+        at_most=MOST_RATE,
     )
     bias: str = param(
         "frequency",

@@ -74,7 +74,7 @@ class EncodedCorpus:
         self._delete = weakref.finalize(self, locks.remove, folder, lock) if not self.key else None
 
     def check(self) -> None:
-        """Raise ValueError unless words, counts and tokens are those that were written; reads all tokens (4 GB/s from memory)."""
+        """Raise ValueError unless words, counts and tokens are those that were written; reads it all (4 GB/s from memory)."""
         n_types = len(self.words)
         _demand(len(set(self.words)) == n_types, LETTERS, "some word stands there twice")
         _demand(self.counts.min() > 0 and self.counts.sum() == self.n_tokens, COUNTS, "they do not add up to the tokens")

@@ -64,6 +64,8 @@ def export(model: WordVectors, format: str, out: Path, overwrite: bool = False, 
         raise EmbedxError(f"--format {format}: choose one of {', '.join(FORMATS)}")
     if out.is_dir():
         raise EmbedxError(f"{out}: is a folder; give the name of a file")
+    if out.exists() and not out.is_file():
+        raise EmbedxError(f"{out}: a pipe or a device, in whose place no file is put; give the name of a file")
     if out.exists() and not overwrite:
         raise EmbedxError(f"{out}: exists already; add --overwrite, or choose another name")
     progress = progress or Silent()
@@ -71,7 +73,8 @@ def export(model: WordVectors, format: str, out: Path, overwrite: bool = False, 
     if out.suffix == ".zst":
         raise EmbedxError(f"{out}: .zst is not written; use .gz, .bz2 or .xz, or no suffix")
     suffix = out.suffix if out.suffix in compression.get_supported_extensions() else "disable"
-    partial, lock = beside(out, "partial"), None
+    place = out.resolve()  # where links lead to
+    partial, lock = beside(place, "partial"), None
     try:
         partial.mkdir()
         lock = locks.mark(partial)
@@ -79,13 +82,13 @@ def export(model: WordVectors, format: str, out: Path, overwrite: bool = False, 
             stream.writelines(pieces(FORMATS[format], words, model.vectors, progress))
         with (partial / out.name).open("rb") as written:
             sync(written)
-        (partial / out.name).replace(out)
-        sync_folder(out.parent)
+        (partial / out.name).replace(place)
+        sync_folder(place.parent)
     except OSError as error:
         raise EmbedxError(f"{out}: cannot be written: {error.strerror or error}; name another file") from error
     finally:
         locks.remove(partial, lock)
-    for left in leftovers(out, "partial"):
+    for left in leftovers(place, "partial"):
         locks.remove_if_left(left)
     return out
 
