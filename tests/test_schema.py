@@ -60,7 +60,7 @@ def noise_arrays(width):
     return {f"noise_{name}": array for name, array in zip(ARRAYS, kept, strict=True)}
 
 
-def classifier_in(path, name="ns", hidden=False, noise=False):
+def classifier_in(path, name="ns", hidden=False, noise=False, features=None):
     """A classifier that was not trained."""
     found = objectives.find(name)(objectives.find(name).Settings())
     counts = np.array([9, 7, 5, 3, 1])
@@ -76,7 +76,7 @@ def classifier_in(path, name="ns", hidden=False, noise=False):
         "unseen": "keep",
     }
     settings |= found.settings.record()
-    known = DataSchema(FEATURES, LABELS, list("vwxyz"), list("nice") if hidden else None)
+    known = DataSchema(FEATURES, LABELS, list("vwxyz"), features)
     return Classifier(found, arrays, known, counts, settings, {"several_labels": False, "examples": 25}).save(path)
 
 
@@ -86,6 +86,7 @@ FOLDERS = {
     "ns": classifier_in,
     "hs": lambda path: classifier_in(path, "hs"),
     "hidden": lambda path: classifier_in(path, hidden=True),
+    "text": lambda path: classifier_in(path, hidden=True, features=list("nice")),
     "noise": lambda path: classifier_in(path, "ar", noise=True),
 }
 

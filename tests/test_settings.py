@@ -63,7 +63,7 @@ def test_numbers_of_numpy_are_numbers():
         ({"heldout_every": 2}, "--heldout-every applies only with --heldout"),
         ({"fit_after": 1.0}, "--fit-after applies only with --sampler adversarial"),
         ({"score_l2": float("inf")}, "--score-l2 inf: must be a finite number"),
-        ({"learning_rate": float("inf")}, "--learning-rate inf: must be at most 1e+30"),
+        ({"learning_rate": float("inf")}, "--learning-rate inf: must be at most 1e+38"),
     ],
 )
 def test_word_vectors_from_python_refuse_them_as_the_command_line_does(options, complaint):

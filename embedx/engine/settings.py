@@ -8,7 +8,7 @@ from embedx.errors import EmbedxError
 from embedx.samplers import SAMPLERS
 from embedx.settings import MOST_THREADS, Settings, param, seconds
 
-MOST_RATE = 1e30  # a float32 with room for what it is multiplied by
+MOST_RATE = 1e38  # about what a float32 can be
 
 
 @dataclasses.dataclass(frozen=True)

@@ -89,8 +89,8 @@ def read(path: str | Path, schema: FolderSchema) -> Folder:
         raise damaged(path / file, complaint)
     for name, declared in schema.arrays.items():
         if name in arrays and declared.is_finite:
-            stem = schema.names.get(declared.rows_of)
-            check_finite(path / f"{name}.npy", arrays[name], names[declared.rows_of][0] if stem else None)
+            rows, _ = names.get(declared.rows_of, (None, None))
+            check_finite(path / f"{name}.npy", arrays[name], rows)
     facts = {"version": description.get("embedx"), "created": description.get("created"), **description["facts"]}
     return Folder(path, schema.task, names, arrays, description["settings"], facts)
 
