@@ -5,6 +5,8 @@ all come from the fields of the dataclasses below and of each objective's own `S
 """
 
 import dataclasses
+import math
+import numbers
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +14,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from embedx.errors import EmbedxError
+
+MOST = 2**31 - 1  # of a whole number, unless its `param` says otherwise: kernels count rows and draws in int32
+
+MOST_THREADS = 1024  # more than any machine has use for; each has memory of its own
 
 
 def param(
@@ -77,6 +83,16 @@ def fraction(text: str) -> float:
         raise EmbedxError(f"--heldout {text}: not a fraction; write 0.1% or 0.001") from None
 
 
+def check_used(given: Mapping[str, Any], needs: Iterable[tuple[str, bool, str]]) -> None:
+    """Raise `EmbedxError` if a setting was given that has no effect here.
+
+    needs  names of settings, each with whether it has one, and with what else it would
+    """
+    for name, is_used, what in needs:
+        if given.get(name) is not None and not is_used:
+            raise EmbedxError(f"{option_name(name)} applies only with {what}")
+
+
 def settings_of(group: "type[Settings]") -> list[str]:
     """The names of the settings that a class declares."""
     return [field.name for field in dataclasses.fields(group)]
@@ -107,6 +123,8 @@ def check(field: dataclasses.Field[Any], value: Any) -> None:
         return
     limits = field.metadata
     name = option_name(field.name)
+    if wanted := _wanted(field, value):
+        raise EmbedxError(f"{name} {_shown(value)}: must be {wanted}")
     if limits["choices"] is not None and value not in limits["choices"]:
         raise EmbedxError(f"{name} {value}: choose one of {', '.join(limits['choices'])}")
     for limit, holds, words in (
@@ -114,8 +132,46 @@ def check(field: dataclasses.Field[Any], value: Any) -> None:
         ("above", operator.gt, "must be above"),
         ("at_most", operator.le, "must be at most"),
     ):
-        if limits[limit] is not None and not holds(value, limits[limit]):
-            raise EmbedxError(f"{name} {value}: {words} {limits[limit]}")
+        bound = limits[limit]
+        if bound is None and limit == "at_most" and kind_of(field) is int:
+            bound = MOST
+        if bound is not None and not holds(value, bound):
+            raise EmbedxError(f"{name} {_shown(value)}: {words} {bound}")
+    if kind_of(field) is float and not _is_finite(value):
+        raise EmbedxError(f"{name} {_shown(value)}: must be a finite number")
+
+
+def kind_of(field: dataclasses.Field[Any]) -> type:
+    """The type of a setting's values; of one that may also be None, the other one."""
+    return field.type if isinstance(field.type, type) else next(iter(field.type.__args__))  # type: ignore[union-attr]
+
+
+def _wanted(field: dataclasses.Field[Any], value: Any) -> str:
+    """What a value should be that is of the wrong type for its setting; "" if it is right."""
+    kind = kind_of(field)
+    if kind is bool:
+        return "" if value in (True, False) else "true or false"
+    if kind is int:
+        return "" if isinstance(value, numbers.Integral) and not isinstance(value, bool) else "a whole number"
+    if kind is float:
+        return "" if isinstance(value, numbers.Real) and not isinstance(value, bool) else "a number"
+    return "" if isinstance(value, kind) else "a text"
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
+
+
+def _shown(value: Any) -> str:
+    """A value in a message of one line, whatever it is."""
+    try:
+        text = str(value) if isinstance(value, str | numbers.Number) else repr(value)
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        text = "of thousands of digits"
+    return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 @dataclasses.dataclass(frozen=True)

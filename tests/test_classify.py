@@ -372,12 +372,12 @@ def test_a_batch_size_is_a_number_or_all():
 
 
 def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_way_out(monkeypatch):
-    monkeypatch.setattr(classify, "available_memory", lambda: 10_000_000)
+    monkeypatch.setattr("embedx.run.memory.available_memory", lambda: 10_000_000)
     wide = Labeled(csr_matrix((40, 1_000_000), dtype=np.float32), TINY.labels, 6)
     objective = REPRESENTATIVES["columns"]
     with pytest.raises(
         EmbedxError,
-        match=r"6 rows × 1,000,001 weights with --optimizer adagrad need 0.0 GB, more than the 0.0 GB there are; "
+        match=r"6 rows × 1,000,001 weights with --optimizer adagrad need 48.0 MB, more than the 10.0 MB there are; "
         r"add --hidden 100, which needs 0.8 GB; --optimizer sgd needs half; or drop rare labels and features",
     ):
         run(objective, data=wide)

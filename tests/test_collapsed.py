@@ -171,7 +171,7 @@ def test_two_threads_and_one_agree(two_topics):
     ],
 )
 def test_what_does_not_fit_in_memory_is_refused(two_topics, monkeypatch, bytes_there, message):
-    monkeypatch.setattr(collapsed, "available_memory", lambda: bytes_there)
+    monkeypatch.setattr("embedx.run.memory.available_memory", lambda: bytes_there)
     with pytest.raises(EmbedxError, match=message):
         fit(two_topics, dim=10**9, count_passes=10_000)
 

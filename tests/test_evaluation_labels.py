@@ -269,3 +269,10 @@ def test_a_temperature_needs_known_labels_and_finite_scores():
     for bad in (np.nan, np.inf, -np.inf):
         with pytest.raises(DivergedError, match="not finite"):
             fit_temperature(blocks_of(np.array([[bad, 0.0, 1.0]]), [[0]])[0])
+
+
+def test_the_best_none_are_none():
+    ids, values = top_k(np.ones((3, 4), np.float32), 0)
+    assert (ids.shape, values.shape) == ((3, 0), (3, 0))
+    with pytest.raises(EmbedxError, match="top_k of -1 labels: ask for 0 or more"):
+        top_k(np.ones((3, 4)), -1)

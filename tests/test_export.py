@@ -1,12 +1,18 @@
 """Exported vectors, read back by us and by gensim."""
 
 import gzip
+import os
+import re
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from needs import needs_gensim
 
 from embedx.errors import EmbedxError
+from embedx.run import locks
 from embedx.vectors import export, formats, model
 from tests.test_formats import Notes
 
@@ -21,7 +27,7 @@ def toy(words=None, dim=7):
 @pytest.mark.parametrize("name", ["out", "out.gz", "out.xz", "out.bin.bz2"])
 @pytest.mark.parametrize("format", export.FORMATS)
 def test_exported_vectors_are_read_back_bit_for_bit(tmp_path, monkeypatch, format, name):
-    monkeypatch.setattr("embedx.run.folder.BLOCK_FLOATS", 100)
+    monkeypatch.setattr("embedx.run.schema.BLOCK_FLOATS", 100)
     vectors = toy()
     words, back = formats.read(export.export(vectors, format, tmp_path / name))
     assert words == vectors.words
@@ -87,3 +93,57 @@ def test_a_failing_export_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(EmbedxError, match="cannot be written: No space left on device"):
         export.export(toy(), "word2vec", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from embedx.vectors import export, model
+export.sync = lambda file: os.kill(os.getpid(), signal.SIGKILL)
+export.export(model.load(sys.argv[1]), "word2vec", Path(sys.argv[2]))
+"""
+
+
+def test_what_a_killed_export_leaves_is_deleted_by_the_next(tmp_path):
+    (tmp_path / "in.vec").write_text("1 2\na 1 2\n")
+    out = tmp_path / "out.vec"
+    ended = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "in.vec", out], check=False).returncode
+    assert ended == -signal.SIGKILL
+    (left,) = (each for each in tmp_path.iterdir() if re.fullmatch(r"out\.vec\.partial-[0-9a-f]{8}", each.name))
+    own = tmp_path / "out.vec.partial-0a1b2c3d"  # of the user
+    own.mkdir()
+    (own / "notes.txt").write_text("dear diary")
+    living = tmp_path / "out.vec.partial-4e5f6a7b"
+    living.mkdir()
+    held = locks.mark(living)
+    loaded = model.load(tmp_path / "in.vec")
+    export.export(loaded, "word2vec", out)
+    assert not left.exists()
+    assert (own / "notes.txt").exists()
+    assert living.exists()
+    locks.unlock(held)
+    export.export(loaded, "word2vec", out, overwrite=True)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["in.vec", "out.vec", own.name]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no named pipes")
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file_nor_a_link_to_a_file(tmp_path):
+    loaded = model.WordVectors(["a"], {"input": np.ones((1, 2), np.float32)})
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "to-pipe").symlink_to(tmp_path / "pipe")
+    for name in "pipe", "to-pipe":
+        with pytest.raises(EmbedxError, match=rf"{name}: a pipe or a device, in whose place no file is put"):
+            export.export(loaded, "word2vec", tmp_path / name, overwrite=True)
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "real.vec").write_text("1 1\nb 1\n")
+    (tmp_path / "link.vec").symlink_to(tmp_path / "real.vec")
+    export.export(loaded, "word2vec", tmp_path / "link.vec", overwrite=True)
+    assert (tmp_path / "link.vec").is_symlink()
+    assert model.load(tmp_path / "real.vec").words == ["a"]
+
+
+def test_a_name_that_is_too_long_is_told_in_one_line(tmp_path):
+    loaded = model.WordVectors(["a"], {"input": np.ones((1, 2), np.float32)})
+    with pytest.raises(EmbedxError, match=r"v\.vec: cannot be written: File name too long; name another file$"):
+        export.export(loaded, "word2vec", tmp_path / ("v" * 246 + ".vec"))
+    assert not list(tmp_path.iterdir())

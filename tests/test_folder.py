@@ -8,9 +8,12 @@ import pytest
 
 from embedx.errors import EmbedxError
 from embedx.run import folder as on_disk
+from embedx.run.schema import FolderSchema
 from embedx.vectors import model
 
 LABELS, COUNTS, FEATURES = ["bad\tnews", "good", "so so"], np.array([3, 70, 5]), ["film", "nice\\"]
+
+CLASSIFIER = FolderSchema("classification", "`embedx classify` wrote", names={}, arrays={})  # as little as can be
 
 
 def saved(path, **changed):
@@ -32,7 +35,7 @@ def word_vectors(path):
 
 def test_names_of_several_stems_are_read_back(tmp_path):
     path = saved(tmp_path / "m")
-    found = on_disk.read(path, "classification")
+    found = on_disk.read(path, CLASSIFIER)
     assert (found.path, found.task) == (path, "classification")
     assert list(found.names) == ["labels", "features"]
     labels, counts = found.names["labels"]
@@ -58,7 +61,7 @@ def test_the_files_are_plain(tmp_path):
 
 
 def test_a_model_may_have_no_names(tmp_path):
-    assert on_disk.read(saved(tmp_path / "m", names={}), "classification").names == {}
+    assert on_disk.read(saved(tmp_path / "m", names={}), CLASSIFIER).names == {}
 
 
 def test_a_model_of_another_task_is_told_apart(tmp_path):
@@ -68,9 +71,9 @@ def test_a_model_of_another_task_is_told_apart(tmp_path):
         model.load(classifier)
     complaint = "model.json: word vectors are no classifier; give a model that `embedx classify` wrote"
     with pytest.raises(EmbedxError, match=re.escape(complaint)):
-        on_disk.read(words, "classification")
+        on_disk.read(words, CLASSIFIER)
     with pytest.raises(EmbedxError, match="a model of the task 'tagging' is no classifier; give a model that"):
-        on_disk.read(saved(tmp_path / "tagger", task="tagging"), "classification")
+        on_disk.read(saved(tmp_path / "tagger", task="tagging"), CLASSIFIER)
 
 
 def test_what_is_no_model_folder_is_said_to_be_none(tmp_path):
@@ -82,7 +85,7 @@ def test_what_is_no_model_folder_is_said_to_be_none(tmp_path):
         ("empty", r"not a model folder \(it has no model.json\)"),
     ):
         with pytest.raises(EmbedxError, match=f"{name}: {complaint}; give one that `embedx classify` wrote"):
-            on_disk.read(tmp_path / name, "classification")
+            on_disk.read(tmp_path / name, CLASSIFIER)
 
 
 def test_the_task_of_a_folder(tmp_path):
@@ -107,16 +110,16 @@ def test_a_missing_or_short_list_of_names_is_noticed(tmp_path):
     path = saved(tmp_path / "m")
     (path / "features.tsv").write_text("film\n")
     with pytest.raises(EmbedxError, match=r"features.tsv: 1 lines, but model.json says 2; restore the folder"):
-        on_disk.read(path, "classification")
+        on_disk.read(path, CLASSIFIER)
     (path / "features.tsv").write_text("film\nfilm\n")
     with pytest.raises(EmbedxError, match=r"features.tsv: some name stands there twice"):
-        on_disk.read(path, "classification")
+        on_disk.read(path, CLASSIFIER)
     (path / "features.tsv").unlink()
     with pytest.raises(EmbedxError, match=r"features.tsv: missing; restore the folder"):
-        on_disk.read(path, "classification")
+        on_disk.read(path, CLASSIFIER)
     (path / "labels.tsv").write_text("bad\t3\ngood\nso so\t5\n")
     with pytest.raises(EmbedxError, match=r"labels.tsv:2: no count after the name"):
-        on_disk.read(path, "classification")
+        on_disk.read(path, CLASSIFIER)
 
 
 def test_word_vectors_of_the_first_version_are_read(tmp_path):

@@ -3,9 +3,12 @@
 import bz2
 import gzip
 import lzma
+import os
+import sys
 
 import numpy as np
 import pytest
+import zstandard
 
 from embedx.errors import EmbedxError
 from embedx.vectors import formats, model
@@ -57,6 +60,12 @@ LAYOUTS = {
 }
 
 
+def damaged(content):
+    """With another byte in its middle."""
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]
+
+
 def write(tmp_path, content, name="vectors"):
     file = tmp_path / name
     file.write_bytes(content)
@@ -83,7 +92,13 @@ def test_a_long_file_shows_its_progress(tmp_path, monkeypatch, layout, total):
     assert notes.done == sorted(notes.done)
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def zstd_frames(content):
+    """Two frames, one after the other."""
+    pack = zstandard.ZstdCompressor().compress
+    return pack(content[:20]) + pack(content[20:])
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, zstandard.compress, zstd_frames])
 @pytest.mark.parametrize("layout", ["word2vec text", "word2vec binary"])
 def test_compression_is_recognised_whatever_the_name(tmp_path, compress, layout):
     vectors = model.load(write(tmp_path, compress(LAYOUTS[layout]), "vectors.txt"))
@@ -145,6 +160,14 @@ def test_the_first_of_two_equal_words_wins(tmp_path):
         (b"\xba\x16\x4f\x2f\x0c", "fastText .bin model; give the .vec file"),
         (gzip.compress(text())[:-9], "cannot be read"),
         (gzip.compress(text())[:20], "cannot be read"),
+        (damaged(lzma.compress(text())), "vectors: cannot be read: Corrupt input data; write or fetch it again"),
+        (damaged(gzip.compress(text())), "cannot be read: "),
+        (damaged(bz2.compress(text())), "cannot be read: "),
+        (damaged(zstandard.compress(text())), "cannot be read: "),
+        (zstandard.compress(text())[:-5], "cannot be read: the compressed data are cut short; write or fetch it again"),
+        (b"9" * 5000 + b" 2\na 1 2\n", ":1: numbers too large for a header `words dim`"),
+        (b"1 2\na 1 " + b"9" * 5000 + b"\n", f":2: '{'9' * 40}…' in the vector of 'a' is not finite"),
+        (b"1 2\n" + b"a" * 5000 + b" 1 x\n", f":2: 'x' in the vector of '{'a' * 40}…' is not a number"),
     ],
 )
 def test_a_broken_file_is_an_error_with_place_and_remedy(tmp_path, content, complaint):
@@ -162,3 +185,19 @@ def test_the_line_is_counted_over_blocks_and_blank_lines(tmp_path, monkeypatch):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(EmbedxError, match="nowhere: no such file or model folder"):
         model.load(tmp_path / "nowhere")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no named pipes")
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    keeps_it_open = os.open(tmp_path / "pipe", os.O_RDWR)  # so that nothing waits for a writer
+    os.write(keeps_it_open, text())
+    with pytest.raises(EmbedxError, match=r"pipe: a pipe or a device, and vectors are read twice; write them to a file first"):
+        formats.read(tmp_path / "pipe")
+    os.close(keeps_it_open)
+
+
+def test_a_zstd_file_without_the_extra_names_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(EmbedxError, match=r"vectors: reading .zst needs zstandard; pip install embedx\[zstd\]"):
+        formats.read(write(tmp_path, zstandard.compress(text())))

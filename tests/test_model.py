@@ -16,6 +16,7 @@ from needs import needs_gensim
 
 from embedx.errors import EmbedxError
 from embedx.run import folder as on_disk
+from embedx.run import locks
 from embedx.run.folder import check_output
 from embedx.vectors import model
 
@@ -52,7 +53,7 @@ def test_what_was_saved_is_loaded(tmp_path):
 
 
 def test_large_arrays_are_written_by_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("embedx.run.folder.BLOCK_FLOATS", 20)
+    monkeypatch.setattr("embedx.run.schema.BLOCK_FLOATS", 20)
     given = toy(n=53)
     loaded = model.load(model.save(tmp_path / "m", **given))
     np.testing.assert_array_equal(loaded.vectors, given["arrays"]["input"])
@@ -129,6 +130,9 @@ def test_neighbours_of_few_words_and_of_zero_vectors():
     assert vectors.most_similar("zero", top_k=1) == [("a", 0.0)]
     assert vectors.similarity("a", "zero") == 0.0
     assert vectors.most_similar("a", top_k=0) == []
+    assert vectors.most_similar(np.ones(2, np.float32), top_k=0) == []
+    with pytest.raises(EmbedxError, match="top_k -1: must be at least 0"):
+        vectors.most_similar("a", top_k=-1)
 
 
 def test_an_existing_model_stays_unless_told_otherwise(tmp_path):
@@ -206,7 +210,7 @@ def test_a_folder_that_one_may_not_look_into_is_an_error(tmp_path, monkeypatch):
     with pytest.raises(EmbedxError, match="theirs/m: "):
         model.load(tmp_path / "theirs" / "m")
     with pytest.raises(EmbedxError, match="theirs/m: no such folder"):
-        on_disk.read(tmp_path / "theirs" / "m", "classification")
+        on_disk.read(tmp_path / "theirs" / "m", model.SCHEMA)
 
 
 def test_killed_between_the_renames_the_old_model_is_still_found(tmp_path):
@@ -318,7 +322,7 @@ def test_an_empty_folder_can_be_overwritten(tmp_path):
 SAVE_AND_DIE = """
 import os, signal, sys, numpy as np
 from pathlib import Path
-from embedx.run import folder
+from embedx.run import folder, locks
 from embedx.vectors import model
 real, calls = getattr({owner}, "{step}"), []
 def step(*arguments, **options):
@@ -340,6 +344,8 @@ def killed_while_saving(folder, owner, step, number):
 @pytest.mark.parametrize(
     ("owner", "step", "number", "left"),
     [
+        ("locks", "lock", 0, r"m\.partial-[0-9a-f]{8}"),  # nothing is in it yet
+        ("folder", "write_bytes", 0, r"m\.partial-[0-9a-f]{8}"),
         ("folder", "write_array", 1, r"m\.partial-[0-9a-f]{8}"),
         ("folder", "put_in_place", 0, r"m\.partial-[0-9a-f]{8}"),
         ("Path", "rename", 1, r"m\.replaced-[0-9a-f]{8}"),  # between the two
@@ -359,6 +365,37 @@ def test_what_a_killed_process_leaves_is_deleted_by_the_next(tmp_path, owner, st
     model.save(folder, **new, overwrite=True)
     np.testing.assert_array_equal(model.load(folder).vectors, new["arrays"]["input"])
     assert (folder / "vectors.txt").read_text() == "exported"
+    assert [each.name for each in tmp_path.iterdir()] == ["m"]
+
+
+@pytest.mark.parametrize("size", [0, 1, 20, 40, 200])
+def test_a_description_that_was_cut_short_is_swept_and_no_other_file(tmp_path, size):
+    description = (model.save(tmp_path / "m", **toy()) / "model.json").read_bytes()
+    for name, content in ("m.partial-00000000", description), ("m.partial-11111111", b"{}" + description):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.json").write_bytes(content[:size])
+    (tmp_path / "m.partial-22222222").mkdir()
+    (tmp_path / "m.partial-22222222" / "notes").write_bytes(description[:size])
+    model.save(tmp_path / "m", **toy(), overwrite=True)
+    others = ["m.partial-11111111"] if size > 0 else []
+    others = others if size > 1 else []  # one brace is how ours begins too
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["m", *others, "m.partial-22222222"]
+
+
+def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    lock, swept = locks.lock, []
+
+    def sweep_first(folder, wait=True):
+        if "partial" in folder.name and not swept:
+            swept.append(folder)
+            on_disk.sweep(tmp_path / "m")
+            assert not folder.exists()
+        return lock(folder, wait)
+
+    monkeypatch.setattr(locks, "lock", sweep_first)
+    folder = model.save(tmp_path / "m", **toy())
+    assert swept
+    assert model.load(folder).words == toy()["words"]
     assert [each.name for each in tmp_path.iterdir()] == ["m"]
 
 

@@ -284,6 +284,9 @@ NOT_LISTED = [  # what `list_caches`, which reads little, cannot see
     (lambda f: change_array(f, "counts.npy", lambda counts: counts - 4 * np.eye(8, dtype=int)[0]), "counts.npy: they do not"),
     (lambda f: change_letters(f, b"cat", b"\xff\xff\xff"), "utf-8"),
     (lambda f: change_letters(f, b"mat", b"cat"), "letters.bin: some word stands there twice"),
+    (lambda f: change_letters(f, b"mat", b"map"), "about.json: the checksum of the other files is another one"),
+    (lambda f: (f / "tokens.bin").write_bytes(bytes(48)), "about.json: the checksum of the other files is another one"),
+    (lambda f: change_about(f, checksum=None), "about.json: the checksum of the other files is another one"),
 ]
 LISTED = [
     *[(lambda f, name=name: (f / name).unlink(), name) for name in ("tokens.bin", "counts.npy", "letters.bin", "starts.npy")],
@@ -309,6 +312,7 @@ LISTED = [
     (lambda f: change_about(f, n_tokens="many"), "about.json: not what was written there"),
     (lambda f: change_about(f, report=[]), "about.json: not what was written there"),
     (lambda f: change_about(f, report={"sources": [None]}), "about.json: not what was written there"),
+    (lambda f: change_about(f, checksum="1"), "about.json: not what was written there"),
     (lambda f: change_about(f, settings=None), "about.json: not what was written there"),
 ]
 
@@ -342,6 +346,10 @@ def test_damage_at_any_place_among_many_tokens_is_found(corpus, home, monkeypatc
         tokens[place] = 8
         tokens.tofile(folder / "tokens.bin")
         with pytest.raises(ValueError, match=r"tokens.bin: some are not among the 8 words"):
+            cache.EncodedCorpus(folder).check()
+        tokens[place] = 0 if sound[4 * place : 4 * place + 4] != bytes(4) else 1
+        tokens.tofile(folder / "tokens.bin")
+        with pytest.raises(ValueError, match=r"about.json: the checksum of the other files is another one"):
             cache.EncodedCorpus(folder).check()
 
 

@@ -21,11 +21,12 @@ from embedx import objectives, samplers
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import LabelMetrics, fit_temperature, top_k
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.rules import chosen_labels, known_labels, scaled
+from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, known_labels, scaled
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.run import folder
 from embedx.run.progress import Progress, Silent
+from embedx.run.schema import Array, FolderSchema, Names, Value
 from embedx.run.trainer import usable_cores
 from embedx.samplers.contract import Sampler
 from embedx.search.index import build_index
@@ -36,6 +37,40 @@ BLOCK_FLOATS = 1 << 23  # scores looked at in one go
 SEARCHED_ROWS = 1 << 14  # rows of features that are made dense at a time
 RECALLED = 200
 RECORDED = ("by_name", "first_feature")
+FLOATS = ("float32", "float64")  # the latter where lbfgs was asked for them
+SCHEMA = FolderSchema(
+    TASK,
+    "`embedx classify` wrote",
+    names={"labels": Names("labels", counted=True), "features": Names("features", required=False)},
+    arrays={
+        "hidden": Array(("features", "dim"), FLOATS, rows_of="features"),
+        "output": Array(("rows", "dim"), FLOATS, required=True),
+        "bias": Array(("rows",), FLOATS),
+        "maxima": Array(("features",), FLOATS),
+        "noise_projection": Array(("features", "stride")),
+        "noise_offset": Array(("stride",)),
+        "noise_weights": Array(("nodes", "stride")),
+        "noise_biases": Array(("nodes",), is_finite=False),  # infinite where a branch has no label
+        "noise_leaves": Array(("labels",), ("int32",)),
+    },
+    settings={
+        "scaling": Value(str, choices=SCALINGS),
+        "labels": Value(str, choices=LABEL_RULES),
+        "unseen": Value(str, choices=("keep", "drop")),
+        "replacement": Value(bool),
+        "sampler": Value(str, choices=tuple(samplers.SAMPLERS), or_none=True),
+    },
+    facts={
+        "objective": Value(str, required=True, choices=tuple(objectives.OBJECTIVES)),
+        "n_features": Value(int, required=True, at_least=0),
+        "reader.named": Value(bool, required=True),
+        "reader.by_name": Value(bool, required=True),
+        "reader.first_feature": Value(int, required=True, choices=(0, 1)),
+        "several_labels": Value(bool),
+        "examples": Value(int, at_least=0),
+        "temperature": Value(float),
+    },
+)
 
 
 @dataclass
@@ -278,16 +313,26 @@ class Searched:
 
 def load(path: str | Path) -> Classifier:
     """The classifier in a model folder. Raises `EmbedxError` for whatever is missing or damaged, or no classifier."""
-    stored = folder.read(Path(path), TASK)
+    stored = folder.read(Path(path), SCHEMA)
     labels, counts = stored.names["labels"]
-    found = objectives.find(stored.facts["objective"])
-    objective = found(found.Settings.from_options(stored.settings))
     assert counts is not None
-    objective.prepare(counts)
-    reader = stored.facts["reader"]
+    reader, n_features = stored.facts["reader"], stored.facts["n_features"]
     vocabulary = stored.names["features"][0] if "features" in stored.names else None
     known = DataSchema(
-        stored.facts["n_features"], len(labels), labels if reader["named"] else None, vocabulary,
-        **{name: reader[name] for name in RECORDED},
-    )  # fmt: skip
-    return Classifier(objective, stored.arrays, known, counts, stored.settings, stored.facts)
+        n_features, len(labels), labels if reader["named"] else None, vocabulary, **{name: reader[name] for name in RECORDED}
+    )
+    with folder.blamed_on(stored.path / folder.DESCRIPTION):
+        found = objectives.find(stored.facts["objective"])
+        objective = found(found.Settings.from_options(stored.settings))
+        objective.prepare(counts)
+        output, width = stored.arrays["output"].shape, stored.arrays.get("hidden", stored.arrays["output"].T).shape[0]
+        if output[0] != objective.n_rows(len(labels)) or width != n_features:
+            raise EmbedxError(
+                f"output.npy has {output[0]:,} rows for {width:,} features, where --objective {objective.name} with "
+                f"{len(labels):,} labels has {objective.n_rows(len(labels)):,} for {n_features:,}"
+            )
+        loaded = Classifier(objective, stored.arrays, known, counts, stored.settings, stored.facts)
+        if loaded.settings.get("scaling") == "column-max" and "maxima" not in loaded.arrays:
+            raise EmbedxError("names no array `maxima`, which --scaling column-max has")
+        _ = loaded._sampler  # which reads arrays of its own
+    return loaded

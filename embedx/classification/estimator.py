@@ -18,7 +18,7 @@ from scipy.sparse import csr_matrix, issparse, vstack
 from embedx import objectives, samplers
 from embedx.classification import task as classify
 from embedx.classification.classifier import Classifier
-from embedx.classification.task import ClassifySettings
+from embedx.classification.task import OF_STEPS, ClassifySettings
 from embedx.evaluation.labels import top_k
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.schema import DataSchema
@@ -39,7 +39,6 @@ except ImportError as error:
 # lbfgs is the default up to some hundred megabytes of memory (it keeps fifty tables) and some seconds for ten iterations.
 MOST_WEIGHTS = 5_000_000  # features × rows
 MOST_PRODUCTS = 1_000_000_000  # values × rows: multiplications in one look at the data
-OF_STEPS = ("epochs", "batch_size", "learning_rate", "schedule", "decay", "decay_every", "gradient_scale", "max_norm")
 OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs"}
 NOT_TRAINING = {"unseen", "validation_labels"}  # how files are tested
 

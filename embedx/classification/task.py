@@ -18,7 +18,7 @@ from embedx.classification.strategies import INITIAL, Classification, strategy_f
 from embedx.engine import lbfgs as optimum
 from embedx.engine.examples import examples_of
 from embedx.engine.loading import compile_function
-from embedx.engine.settings import TrainingSettings, check_sampler
+from embedx.engine.settings import MOST_RATE, TrainingSettings, check_sampler
 from embedx.errors import DivergedError, EmbedxError
 from embedx.kernels.batch import COEFFICIENTS_64
 from embedx.labeled.data import Labeled, Labels
@@ -26,17 +26,21 @@ from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_ma
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import LABELS
-from embedx.run import trainer
+from embedx.run import memory, trainer
 from embedx.run.interrupts import to_the_end
-from embedx.run.memory import available_memory
+from embedx.run.memory import amount
 from embedx.run.progress import Progress, Silent
 from embedx.run.state import TrainState
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler, pairs_of
-from embedx.settings import param
+from embedx.settings import check_used, param
 
 EVERY_ROW = "all"  # the sampler of exact losses
 LEAST_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
+
+
+# Settings of training by steps.
+OF_STEPS = ("epochs", "batch_size", "learning_rate", "schedule", "decay", "decay_every", "gradient_scale", "max_norm")
 
 
 def whole_or_all(text: str) -> int:
@@ -80,7 +84,7 @@ class ClassifySettings(TrainingSettings):
         choices=optimizers.taken_by(LABELS),
     )
     learning_rate: float | None = param(
-        None, f"learning rate at the start; by default {optimizers.usual_rates(LABELS)}", above=0.0
+        None, f"learning rate at the start; by default {optimizers.usual_rates(LABELS)}", above=0.0, at_most=MOST_RATE
     )
     schedule: str = param(
         "linear",
@@ -95,7 +99,7 @@ class ClassifySettings(TrainingSettings):
         choices=("mean", "sum"),
     )
     l2: float = param(0.0, "L2 regularisation: l2/2 · |W|² is added to the mean loss; biases are not regularised", at_least=0.0)
-    max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0)
+    max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0, at_most=1e15)
     replacement: bool = param(
         False, "draw noise with replacement; without, `uniform` draws distinct other rows, others count each row once"
     )
@@ -133,6 +137,7 @@ def train(
     watch: Callable[[Classifier, int, float], dict[str, float]] | None = None,
     progress: Progress | None = None,
     snapshot: Mapping[str, Any] | None = None,
+    is_tested: bool = False,
 ) -> TrainedClassifier:
     """A classifier of `data`.
 
@@ -146,6 +151,7 @@ def train(
     dtype       of the parameters that lbfgs finds
     snapshot    of the `outcome.state` of a run with the same settings on the same data: where training by steps goes on from.
                 With weight decay, take it before this function returns (in `watch`): the decay that is due is applied then
+    is_tested   it is to score data when it is trained, for which there must be memory too
     watch       called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the history
 
     Raises `EmbedxError` for what the user can mend and `DivergedError` when training leaves the finite numbers. Ctrl-C ends the
@@ -185,7 +191,7 @@ def train(
     }
     arrays = {} if maxima is None else {"maxima": maxima}
     features = scaled(data.features, settings.scaling, maxima)
-    _check_memory(data, objective, settings, sampler)
+    _check_memory(data, objective, settings, sampler, validation is not None or watch is not None, is_tested, progress)
     if sampler.conditional:
         _fit_sampler(sampler, features, labels, settings, start, progress)
         arrays |= sampler.arrays()
@@ -269,6 +275,29 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     )
 
 
+def check_given(options: Mapping[str, Any], settings: ClassifySettings, objective: Objective) -> None:
+    """Raise `EmbedxError` if one of the options that were given, by which the settings were made, has no effect."""
+    by_steps = (settings.optimizer or objective.label_defaults.get("optimizer")) != "lbfgs"
+    validates, steps = settings.validation is not None, "an --optimizer that goes by steps"
+    from_file = validates and share_of_rows(str(settings.validation)) is None
+    needs = [
+        ("validation_labels", from_file, "a file for --validation"),
+        ("patience", validates, "--validation"),
+        ("decay_every", settings.decay < 1, "--decay"),
+        *((name, not by_steps, "--optimizer lbfgs") for name in ("max_iterations", "tolerance")),
+        *((name, by_steps, steps) for name in (*OF_STEPS, "time_budget", "replacement", "patience")),
+    ]
+    check_used(options, needs)
+
+
+def share_of_rows(validation: str) -> float | None:
+    """The share of the training rows that `--validation` names; None if it names a file."""
+    try:
+        return float(validation)
+    except ValueError:
+        return None
+
+
 def _is_sparse_linear(settings: ClassifySettings, data: Labeled) -> bool:
     """Whether output rows meet sparse features themselves."""
     return data.is_sparse and not settings.hidden
@@ -325,10 +354,9 @@ def _fit_sampler(
 
 def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]:
     """Training and validation rows, chosen at random by the share that the setting names."""
-    try:
-        share = float(settings.validation or "")
-    except ValueError:
-        raise EmbedxError(f"--validation {settings.validation}: here only a share of the rows, like 0.1") from None
+    share = share_of_rows(settings.validation or "")
+    if share is None:
+        raise EmbedxError(f"--validation {settings.validation}: here only a share of the rows, like 0.1")
     if not 0 < share < 1:
         raise EmbedxError(f"--validation {settings.validation}: a share lies between 0 and 1")
     order = np.random.default_rng([settings.seed, INITIAL + 1]).permutation(len(data))
@@ -336,34 +364,46 @@ def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]
     return data.rows(np.sort(order[n:])), data.rows(np.sort(order[:n]))
 
 
-def _check_memory(data: Labeled, objective: Objective, settings: ClassifySettings, sampler: Sampler) -> None:
-    """Raise `EmbedxError` if the parameters will not fit, before anything is allocated."""
+def _check_memory(
+    data: Labeled,
+    objective: Objective,
+    settings: ClassifySettings,
+    sampler: Sampler,
+    validates: bool,
+    is_tested: bool,
+    progress: Progress,
+) -> None:
+    """Tell what a run will need. Raises `EmbedxError` if it will not fit, before anything is allocated.
+
+    Scoring copies the weights; validation keeps the best ones beside them. What the optimiser keeps is let go before testing.
+    """
     dim = (settings.hidden or data.n_features) + 1
     n_rows = objective.n_rows(data.n_labels)
     copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
-    need = 4 * copies * (n_rows * dim + (data.n_features * settings.hidden if settings.hidden else 0))
+    weights = 4 * (n_rows * dim + (data.n_features * settings.hidden if settings.hidden else 0))
     of_sampler = sampler.memory(len(data), data.n_features)
-    have = available_memory()
+    needs = {"weights": weights, "optimiser": (copies - 1) * weights, "validation": 2 * weights if validates else 0}
+    if is_tested and sum(needs.values()) < 2 * weights:
+        needs["testing"] = 2 * weights - sum(needs.values())
+    need, have = sum(needs.values()), memory.available_memory()
     if need <= have < need + of_sampler:
         raise EmbedxError(
-            f"--sampler {sampler.name} needs {_gigabytes(of_sampler)} beside the {_gigabytes(need)} of the weights, more than "
-            f"the {_gigabytes(have)} there are; --sampler uniform needs none"
+            f"--sampler {sampler.name} needs {amount(of_sampler)} beside the {amount(need)} of the weights, more than "
+            f"the {amount(have)} there are; --sampler uniform needs none"
         )
-    if need > have:
-        advice = (
-            ""
-            if settings.hidden or not data.is_sparse
-            else f"add --hidden 100, which needs {_gigabytes(4 * copies * 101 * (n_rows + data.n_features))}; "
-        )
-        less = "--optimizer sgd needs half; " if copies == 2 else "--optimizer adagrad needs far less; " if copies == 50 else ""
-        raise EmbedxError(
-            f"{n_rows:,} rows × {dim:,} weights with --optimizer {settings.optimizer} need {_gigabytes(need)}, more than the "
-            f"{_gigabytes(have)} there are; {advice}{less}or drop rare labels and features"
-        )
-
-
-def _gigabytes(n: float) -> str:
-    return f"{n / 1e9:.1f} GB"
+    advice = (
+        ""
+        if settings.hidden or not data.is_sparse
+        else f"add --hidden 100, which needs {amount(4 * copies * 101 * (n_rows + data.n_features))}; "
+    )
+    less = ""
+    if copies == 2 and not is_tested:
+        less = "--optimizer sgd needs half; "
+    elif copies > 2:
+        less = "--optimizer adagrad needs far less; "
+    what = f"{n_rows:,} rows × {dim:,} weights with --optimizer {settings.optimizer}"
+    remedy = f"{advice}{less}or drop rare labels and features"
+    memory.check_memory(needs | {"noise": of_sampler}, what, remedy, progress)
 
 
 # ---- by steps
@@ -534,6 +574,8 @@ def _run_lbfgs(
     )  # fmt: skip
     progress.finish()
     passed = time.monotonic() - began
+    if not math.isfinite(found.loss):
+        raise DivergedError(f"the loss is not finite; try another --l2 than {settings.l2:g}, or --scaling")
     keep(found.w)
     classifier.facts |= {"evaluations": found.evaluations, "largest_gradient": found.slope}
     history.note(found.iterations - 1, found.loss, passed)

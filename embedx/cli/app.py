@@ -4,8 +4,10 @@ Results go to standard output, everything else to standard error. Exit codes: 0;
 130 and 143 interrupted by Ctrl-C and SIGTERM.
 """
 
+import contextlib
 import dataclasses
 import inspect
+import io
 import json
 import os
 import signal
@@ -18,7 +20,16 @@ import typer
 
 from embedx.errors import EmbedxError
 from embedx.run.progress import Reporter
-from embedx.settings import Settings, TextSettings, VocabularySettings, as_typed, by_present_names, option_name
+from embedx.settings import (
+    MOST_THREADS,
+    Settings,
+    TextSettings,
+    VocabularySettings,
+    as_typed,
+    by_present_names,
+    kind_of,
+    option_name,
+)
 
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, or word2vec text or binary, or fastText .vec")]
@@ -39,25 +50,76 @@ _received: list[int] = []  # the signal that ended the run
 
 def main() -> None:
     """The console script."""
+    _open_streams()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _interrupt)
     if os.path.expanduser("~") == "~":  # a user who has no home; importing smart_open fails where it cannot know one
         os.environ["HOME"] = "/nonexistent"
+    code: Any = None
     try:
         code = application(sys.argv[1:])(prog_name="embedx", standalone_mode=False)
+        sys.stdout.flush()
     except EmbedxError as error:
-        print(f"embedx: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        _tell(f"embedx: {error}")
+        code = error.exit_code
     except UsageError as error:
         message = error.format_message()  # a whole page of help where the command is missing
-        print(message if "\n" in message else f"embedx: {message.rstrip('.')}; --help tells more", file=sys.stderr)
-        sys.exit(2)
+        _tell(message if "\n" in message else f"embedx: {message.rstrip('.')}; --help tells more")
+        code = 2
+    except _NobodyReads:
+        code = 128 + 13  # as if SIGPIPE had ended it
     except (KeyboardInterrupt, typer.Abort):
-        code = None
+        pass
     if _received:  # whatever typer made of it
-        print("embedx: interrupted", file=sys.stderr)
-        sys.exit(128 + _received[0])
+        _tell("embedx: interrupted")
+        code = 128 + _received[0]
     sys.exit(code)
+
+
+def _tell(line: str) -> None:
+    """A line on standard error, if anybody can hear it."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
+
+
+class _NobodyReads(Exception):
+    """Whoever was given the results has seen enough, as `head` does."""
+
+
+class _Results(io.FileIO):
+    """Standard output. What goes wrong there is told once; the interpreter then ends in peace, whatever is left in a buffer."""
+
+    has_failed = False
+
+    def write(self, data: Any, /) -> int:
+        if self.has_failed:
+            return len(data)
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.has_failed = True
+            if isinstance(error, BrokenPipeError):
+                raise _NobodyReads from error
+            why = error.strerror or error
+            raise EmbedxError(f"standard output: {why}, so not all results are there; write them elsewhere") from error
+
+
+def _open_streams() -> None:
+    """Have three standard streams, of which those for output take any text.
+
+    One that is closed becomes the null device, lest the next file that is opened have its number and be written to instead.
+    """
+    for number, mode in enumerate((os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # gets the lowest number that is free
+    sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8")
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8")
+    sys.stderr.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # where an encoding lacks letters, as \xe9
+    encoding, on_terminal = (sys.stdout.encoding, sys.stdout.isatty()) if sys.stdout else ("utf-8", False)
+    results = io.BufferedWriter(_Results(1, "w", closefd=False))
+    sys.stdout = io.TextIOWrapper(results, encoding, "backslashreplace", line_buffering=on_terminal)
 
 
 def _interrupt(signal_number: int, frame: object) -> None:
@@ -133,7 +195,7 @@ class Option:
         if len(self.meanings) > 1:
             meaning = "; ".join(f"{', '.join(names)}: {own}" for own, names in self.meanings.items())
         text = meaning + (f"  [default: {default}]" if default else "")
-        kind = self.field.type if isinstance(self.field.type, type) else next(iter(self.field.type.__args__))  # type: ignore[union-attr]
+        kind = kind_of(self.field)
         flag = option_name(self.field.name)
         if kind is bool:
             option = typer.Option(f"{flag}/--no-{flag[2:]}", help=text, show_default=False)
@@ -309,7 +371,9 @@ def predict(
         str, typer.Argument(metavar="DATA", help="in any format that `embedx classify` reads; labels are not used")
     ],
     top_k: Annotated[int, typer.Option("--top-k", min=1, help="how many labels to list for each row")] = 5,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="by default one for each usable core")] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, max=MOST_THREADS, help="by default one for each usable core")
+    ] = None,
     search: Annotated[bool, typer.Option("--search", help="look through a part of the labels only, by an index")] = False,
     scored_fraction: Annotated[
         float | None,

@@ -1,5 +1,6 @@
 """What a command does between its options and the library: choose the settings, the objective, the data, the output folder."""
 
+import dataclasses
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -97,6 +98,7 @@ def classify(
     check_output(folder, overwrite)
     settings = ClassifySettings.from_options(typed)
     objective = found(found.Settings.from_options(typed))
+    classification.check_given(typed, settings, objective)
     progress.note(f"embedx classify {train_source} --objective {objective_name} --output {folder}")
     training, test, known = labelled_data(train_source, train_labels, test_source, test_labels, label_names, progress)
     settings = classification.resolved(settings, objective, training)
@@ -110,9 +112,11 @@ def classify(
     )
     trained = classification.train(
         training, objective, settings, sampler_options=own_options, known=known,
-        validation=validation_data(settings, known, progress), progress=progress,
+        validation=validation_data(settings, known, progress), progress=progress, is_tested=test is not None,
     )  # fmt: skip
     saved = to_the_end(lambda: trained.classifier.save(folder, overwrite))
+    # Testing has the memory of what only training needed.
+    trained = dataclasses.replace(trained, outcome=trained.outcome.without_state(), optimizer_state={})
     _note_probabilities(trained.classifier, progress)
     metrics = None
     if test is not None:
@@ -154,13 +158,12 @@ def labelled_data(
 
 def validation_data(settings: "ClassifySettings", known: "DataSchema", progress: Progress) -> "Labeled | None":
     """The file that `--validation` names; None where it names a share of the training rows, or nothing."""
+    from embedx.classification.task import share_of_rows
     from embedx.labeled.read import read
 
-    try:
-        float(settings.validation or 0)
-    except ValueError:
-        return read(str(settings.validation), settings.validation_labels, progress=progress, like=known)
-    return None
+    if settings.validation is None or share_of_rows(settings.validation) is not None:
+        return None
+    return read(settings.validation, settings.validation_labels, progress=progress, like=known)
 
 
 def predict(

@@ -6,7 +6,9 @@ from typing import Any
 
 from embedx.errors import EmbedxError
 from embedx.samplers import SAMPLERS
-from embedx.settings import Settings, param, seconds
+from embedx.settings import MOST_THREADS, Settings, param, seconds
+
+MOST_RATE = 1e38  # about what a float32 can be
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,7 +16,9 @@ class TrainingSettings(Settings):
     """How training goes, whatever the task and the objective. What is None is decided by the objective and the data."""
 
     epochs: int = param(5, "passes over the training data", at_least=1)
-    learning_rate: float | None = param(None, "learning rate at the start; by default the objective's own", above=0.0)
+    learning_rate: float | None = param(
+        None, "learning rate at the start; by default the objective's own", above=0.0, at_most=MOST_RATE
+    )
     sampler: str | None = param(
         None,
         "how the output rows that compete with the positives are chosen: "
@@ -22,14 +26,16 @@ class TrainingSettings(Settings):
         + "; by default as suits the objective",
         choices=tuple(SAMPLERS),
     )
-    threads: int | None = param(None, "number of worker threads; by default one for each usable core", at_least=1)
+    threads: int | None = param(
+        None, "number of worker threads; by default one for each usable core", at_least=1, at_most=MOST_THREADS
+    )
     time_budget: float | None = param(
         None,
         "train for this long instead of --epochs: 90s, 10m, 2h; a falling learning rate reaches its end at the deadline",
         above=0.0,
         parse=seconds,
     )
-    seed: int = param(1, "random seed", at_least=0)
+    seed: int = param(1, "random seed", at_least=0, at_most=2**64 - 1)
 
 
 def check_stopping(options: Mapping[str, Any]) -> None:

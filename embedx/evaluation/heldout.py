@@ -157,6 +157,11 @@ def draw(
     return HeldOutPairs(*(each[~spared] for each in pairs)), HeldOutPairs(*(each[spared] for each in pairs))
 
 
+def memory(n_words: int) -> int:
+    """Bytes that `evaluate` takes: the calibration pairs' log-probabilities, twice while they are put together, and blocks."""
+    return 4 * (2 * min(CALIBRATION_PAIRS * n_words, MOST_CALIBRATION) + 4 * BLOCK_FLOATS)
+
+
 def pairs_of(
     corpora: Corpora,
     vectors: WordVectors,
@@ -271,6 +276,11 @@ def log_probability_of(vectors: WordVectors) -> LogProbability:
     sampler.prepare(counts, paths=objective.paths())
     sampler.restore(vectors.arrays)
     output, bias = vectors.arrays["output"], vectors.arrays.get("bias", np.float32(0))
+    if len(output) != objective.n_rows(len(counts)):
+        raise EmbedxError(
+            f"{len(output):,} output rows, where --objective {objective.name} with {len(counts):,} words has "
+            f"{objective.n_rows(len(counts)):,}; restore the model from a copy, or train again"
+        )
     size, no_noise = max(1, BLOCK_FLOATS // len(counts)), np.zeros(len(counts), dtype=np.float32)
 
     def log_p_of(inputs: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:

@@ -165,10 +165,14 @@ def top_k(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 
     scores  float (B, K); of equal ones the lower id comes first, and what is not a number counts as -inf
     """
+    if k < 0:
+        raise EmbedxError(f"top_k of {k} labels: ask for 0 or more")
     n, width = scores.shape
     k = min(k, width)
     ids = np.empty((n, k), dtype=np.int32)
     values = np.empty((n, k), dtype=scores.dtype)
+    if k == 0:
+        return ids, values
     for rows in blocks_of_rows(n, width):
         block = np.fmax(scores[rows], -np.inf)
         least = np.partition(block, width - k, axis=1)[:, width - k, None]

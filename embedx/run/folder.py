@@ -18,33 +18,36 @@ versions left.
 
 Only models are overwritten, of which model.json says what files they have; others in their folder go on to the new one. What a
 killed process left of either name is deleted when NAME is next written, if a model.json says that it is one (so that is
-written first, and deleted last) and no other process has locked it.
+written first, and deleted last), or it holds nothing else yet, and no other process has locked it.
 """
 
 import contextlib
 import datetime
 import json
+import math
 import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.run import locks
+from embedx.run.schema import FolderSchema, first_not_finite, row_blocks
 
 FORMAT = 1
 DESCRIPTION = "model.json"
+BEGINNING = f'{{\n  "format": {FORMAT},\n  "embedx": "'.encode()  # of a description
 REMEDY = "restore the folder from a copy, or train again"
-SOURCES = {"skipgram": "`embedx train` wrote, or a vector file", "classification": "`embedx classify` wrote"}  # by task
-
-BLOCK_FLOATS = 1 << 22  # rows are copied and normed 16 MB at a time, so that a huge table is never doubled in memory
+PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]*")  # of arrays, and stems of names: so no file outside the folder is ever meant
+FOREIGN = {b"\x80": "a pickle", b"PK": "a zip archive", b"\x1f\x8b": "compressed"}  # what one may take for an array
 
 ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 UNESCAPES = {escape: character for character, escape in ESCAPES.items()}
@@ -62,36 +65,48 @@ class Folder:
     facts: dict[str, Any]
 
 
-def row_blocks(array: np.ndarray) -> Iterator[np.ndarray]:
-    """Consecutive rows of `array`, a few megabytes at a time; at least one block."""
-    width = max(1, array[:1].size)
-    step = max(1, BLOCK_FLOATS // width)
-    for start in range(0, max(1, len(array)), step):
-        yield array[start : start + step]
-
-
 # ---- reading
 
 
-def read(path: str | Path, task: str) -> Folder:
-    """The model of `task` in a folder.
+def read(path: str | Path, schema: FolderSchema) -> Folder:
+    """The model in a folder, all of which is as the schema of its task has it.
 
     Raises EmbedxError, naming the file and a remedy, for whatever is missing, damaged, too new or of another task.
     """
     path = present(Path(path))
     if not os.path.exists(path / DESCRIPTION):  # unlike `Path.exists`, that may be asked where one may not look
         what = f"not a model folder (it has no {DESCRIPTION})" if os.path.exists(path) else "no such folder"
-        raise EmbedxError(f"{path}: {what}; give one that {SOURCES[task]}")
+        raise EmbedxError(f"{path}: {what}; give one that {schema.source}")
     description = read_description(path)
-    check_task(path / DESCRIPTION, description["task"], task)
-    return Folder(
-        path,
-        task,
-        {stem: read_names(path / f"{stem}.tsv", lines) for stem, lines in description["names"].items()},
-        {name: read_array(path / f"{name}.npy", expected) for name, expected in description["arrays"].items()},
-        description["settings"],
-        {"version": description.get("embedx"), "created": description.get("created"), **description["facts"]},
-    )
+    check_task(path / DESCRIPTION, description["task"], schema)
+    if missing := schema.missing(description["names"], description["arrays"]):
+        raise damaged(path / DESCRIPTION, missing)
+    for complaint in schema.wrong_values(description["settings"], description["facts"]):
+        raise damaged(path / DESCRIPTION, complaint)
+    names = {stem: read_names(path / f"{stem}.tsv", lines) for stem, lines in description["names"].items()}
+    arrays = {name: read_array(path / f"{name}.npy", expected) for name, expected in description["arrays"].items()}
+    for file, complaint in schema.misfits(names, arrays):
+        raise damaged(path / file, complaint)
+    for name, declared in schema.arrays.items():
+        if name in arrays and declared.is_finite:
+            rows, _ = names.get(declared.rows_of, (None, None))
+            check_finite(path / f"{name}.npy", arrays[name], rows)
+    facts = {"version": description.get("embedx"), "created": description.get("created"), **description["facts"]}
+    return Folder(path, schema.task, names, arrays, description["settings"], facts)
+
+
+def damaged(file: Path, complaint: str) -> EmbedxError:
+    """The error for a file that is not as it was written."""
+    return EmbedxError(f"{file}: {complaint}; {REMEDY}")
+
+
+@contextlib.contextmanager
+def blamed_on(file: Path) -> Iterator[None]:
+    """Say of what is wrong with a saved model where it stands; for what only its task can check."""
+    try:
+        yield
+    except EmbedxError as error:
+        raise damaged(file, str(error).partition("; ")[0]) from error
 
 
 def task_of(path: str | Path) -> str | None:
@@ -100,67 +115,138 @@ def task_of(path: str | Path) -> str | None:
     return str(read_description(path)["task"]) if os.path.exists(path / DESCRIPTION) else None
 
 
+def content(file: Path) -> bytes:
+    """What is in `file`. Raises OSError if it is no plain file: a pipe would have it wait for a writer, perhaps for ever."""
+    if not stat.S_ISREG(file.stat().st_mode):
+        raise OSError("it is no plain file")
+    return file.read_bytes()
+
+
 def read_description(path: Path) -> dict[str, Any]:
-    """The content of model.json, with what `read` relies on checked."""
+    """The content of model.json, with all checked that tells what else there is."""
     file = path / DESCRIPTION
     try:
-        description = json.loads(file.read_bytes())
+        description = json.loads(content(file))
         version = description["format"]
         if "names" not in description:  # written before there were other tasks
             description["names"] = {"vocabulary": description["words"]}
         objects = [description[key] for key in ("names", "arrays", "settings", "facts")]
         description["task"]
+    except RecursionError:
+        raise damaged(file, "damaged (nested too deeply)") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise EmbedxError(f"{file}: damaged ({error}); {REMEDY}") from error
+        raise damaged(file, f"damaged ({_why(error)})") from error
     if version != FORMAT:
-        raise EmbedxError(f"{file}: format {version}, while this embedx reads format {FORMAT}; upgrade embedx")
+        raise EmbedxError(f"{file}: format {_short(version)}, while this embedx reads format {FORMAT}; upgrade embedx")
     if not all(isinstance(each, dict) for each in objects):
-        raise EmbedxError(f"{file}: damaged (names, arrays, settings and facts must be objects); {REMEDY}")
+        raise damaged(file, "damaged (names, arrays, settings and facts must be objects)")
+    names, arrays, *_ = objects
+    if not all(map(PLAIN_NAME.fullmatch, (*names, *arrays))):
+        raise damaged(file, "damaged (files have lower-case identifiers as names)")
+    if not all(map(_is_size, names.values())):
+        raise damaged(file, "damaged (a number of names must be a whole number)")
+    if not all(map(_is_array, arrays.values())):
+        raise damaged(file, "damaged (an array has a shape of whole numbers and a dtype)")
     return dict(description)
 
 
-def check_task(file: Path, given: str, wanted: str) -> None:
-    """Raise EmbedxError if a model of the task `given` was taken for one of the task `wanted`."""
-    if given == wanted:
+def _why(error: Exception) -> str:
+    """What went wrong, in a line."""
+    text = f"no {error}" if isinstance(error, KeyError) else str(getattr(error, "strerror", None) or error)
+    return _short(" ".join(text.split()) or type(error).__name__)
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _is_array(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("dtype"), str)
+        and len(value["dtype"]) <= 20
+        and isinstance(value.get("shape"), list)
+        and len(value["shape"]) <= 8
+        and all(map(_is_size, value["shape"]))
+    )
+
+
+def check_task(file: Path, given: Any, schema: FolderSchema) -> None:
+    """Raise EmbedxError if a model of the task `given` was taken for one of the schema's."""
+    if given == schema.task:
         return
-    if wanted == "skipgram":
-        raise EmbedxError(f"{file}: a model of the task {given!r} has no word vectors; give a skipgram model")
-    kind = "word vectors are" if given == "skipgram" else f"a model of the task {given!r} is"
-    raise EmbedxError(f"{file}: {kind} no classifier; give a model that {SOURCES[wanted]}")
+    if schema.task == "skipgram":
+        raise EmbedxError(f"{file}: a model of the task {_short(given)!r} has no word vectors; give a skipgram model")
+    kind = "word vectors are" if given == "skipgram" else f"a model of the task {_short(given)!r} is"
+    raise EmbedxError(f"{file}: {kind} no classifier; give a model that {schema.source}")
 
 
 def read_array(file: Path, expected: dict[str, Any]) -> np.ndarray:
     """The array in `file`, memory-mapped read-only, which must have the shape and dtype that model.json states."""
     try:
-        array = np.load(file, mmap_mode="r", allow_pickle=False)
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise OSError("it is no plain file")
+        with file.open("rb") as stream:
+            shape, is_fortran, dtype = _read_header(stream)
+            offset = stream.tell()
+        if dtype.hasobject:
+            raise ValueError("it holds objects, no numbers")
     except FileNotFoundError:
-        raise EmbedxError(f"{file}: missing; {REMEDY}") from None
-    except (OSError, ValueError, EOFError) as error:
-        raise EmbedxError(f"{file}: damaged ({error}); {REMEDY}") from error
-    if [list(array.shape), str(array.dtype)] != [expected.get("shape"), expected.get("dtype")]:
-        raise EmbedxError(
-            f"{file}: holds {array.dtype} {array.shape}, but {DESCRIPTION} says "
-            f"{expected.get('dtype')} {expected.get('shape')}; {REMEDY}"
-        )
-    return np.asarray(array)  # the same pages without the memmap class, which slows every small slice
+        raise damaged(file, "missing") from None
+    except Exception as error:  # numpy raises what it likes, given the bytes
+        raise damaged(file, f"damaged ({_why(error)})") from error
+    if [list(shape), str(dtype)] != [expected["shape"], expected["dtype"]]:
+        raise damaged(file, f"holds {dtype} {shape}, but {DESCRIPTION} says {expected['dtype']} {expected['shape']}")
+    have, need = file.stat().st_size - offset, math.prod(shape) * dtype.itemsize
+    if have != need:
+        raise damaged(file, f"damaged ({have:,} bytes of numbers instead of {need:,})")
+    order: Literal["C", "F"] = "F" if is_fortran else "C"
+    if need == 0:
+        return np.zeros(shape, dtype)
+    mapped = np.memmap(file, dtype, "r", offset, shape, order)
+    return np.asarray(mapped)  # the same pages without the memmap class, which slows every small slice
+
+
+def _read_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order and dtype as a .npy file says, at its beginning."""
+    head = stream.read(2)
+    for magic, kind in FOREIGN.items():
+        if head.startswith(magic):
+            raise ValueError(f"{kind}, no array")
+    stream.seek(0)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    return readers[np.lib.format.read_magic(stream)](stream)
+
+
+def check_finite(file: Path, array: np.ndarray, names: Sequence[str] | None) -> None:
+    """Raise EmbedxError if some number of `array` is not finite; `names` are those of its rows, where they have some."""
+    row = first_not_finite(array)
+    if row is not None:
+        of = f" of {_short(names[row])!r}" if names is not None else ""
+        raise damaged(file, f"row {row:,}{of} holds what is no finite number")
 
 
 def read_names(file: Path, lines: int) -> tuple[list[str], np.ndarray | None]:
     """The names in `file`, which must be as many as model.json states, and their counts as int64 where the file has them."""
     try:
-        text = file.read_bytes().decode("utf-8")
+        text = content(file).decode("utf-8")
     except FileNotFoundError:
-        raise EmbedxError(f"{file}: missing; {REMEDY}") from None
+        raise damaged(file, "missing") from None
     except (OSError, ValueError) as error:
-        raise EmbedxError(f"{file}: damaged ({error}); {REMEDY}") from error
+        raise damaged(file, f"damaged ({_why(error)})") from error
     if text and not text.endswith("\n"):
-        raise EmbedxError(f"{file}: cut short within its last line; {REMEDY}")
+        raise damaged(file, "cut short within its last line")
     parts = [line.partition("\t") for line in text.split("\n")[:-1]]
     names = [unescape(name) if "\\" in name else name for name, _, _ in parts]
     if len(names) != lines:
-        raise EmbedxError(f"{file}: {len(names)} lines, but {DESCRIPTION} says {lines}; {REMEDY}")
+        raise damaged(file, f"{len(names)} lines, but {DESCRIPTION} says {lines}")
     if len(set(names)) < len(names):
-        raise EmbedxError(f"{file}: some name stands there twice; {REMEDY}")
+        raise damaged(file, "some name stands there twice")
     if not any(tab for _, tab, _ in parts):
         return names, None
     try:
@@ -168,6 +254,8 @@ def read_names(file: Path, lines: int) -> tuple[list[str], np.ndarray | None]:
     except (ValueError, OverflowError):
         line = next(i for i, (_, _, count) in enumerate(parts, 1) if not re.fullmatch(r"\d{1,18}", count))
         raise EmbedxError(f"{file}:{line}: no count after the name; lines look like `name TAB count`; {REMEDY}") from None
+    if counts.min() < 0:
+        raise EmbedxError(f"{file}:{int(counts.argmin()) + 1}: a count below 0; {REMEDY}")
     return names, counts
 
 
@@ -196,7 +284,8 @@ def check_output(folder: Path, overwrite: bool) -> None:
         parent = next(each for each in folder.resolve().parents if each.exists())
         trial = parent / beside(folder.resolve(), "partial").name
         trial.mkdir()
-        trial.rmdir()
+        with contextlib.suppress(FileNotFoundError):  # another process took it for what a killed one had left
+            trial.rmdir()
     except (OSError, RuntimeError) as error:  # the latter of links in a circle
         why = getattr(error, "strerror", None) or error
         raise EmbedxError(f"{folder}: {why}, so it cannot be written to; choose another --output") from error
@@ -234,8 +323,7 @@ def save(
     }
     lock = None
     try:
-        partial.mkdir(parents=True)
-        lock = locks.lock(partial)
+        lock = new_folder(partial)
         text = json.dumps(description, indent=2, ensure_ascii=False, default=plain) + "\n"
         write_bytes(partial / DESCRIPTION, [text.encode()])
         for name, array in arrays.items():
@@ -254,10 +342,19 @@ def save(
     return folder
 
 
+def new_folder(folder: Path) -> int | None:
+    """Make a folder, and lock it; the lock."""
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = locks.lock(folder)
+        if lock is not None or folder.exists():  # else another process took it for what a killed one had left
+            return lock
+
+
 def check_content(names: Mapping[str, tuple[Sequence[str], np.ndarray | None]], arrays: Mapping[str, np.ndarray]) -> None:
     """Raise ValueError for what no caller of ours may pass."""
     for name in (*names, *arrays):
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        if not PLAIN_NAME.fullmatch(name):
             raise ValueError(f"{name}: files have lower-case identifiers as names")
     for stem, (each, counts) in names.items():
         if len(set(each)) != len(each):
@@ -330,7 +427,21 @@ def sweep(folder: Path) -> None:
         lock = locks.lock(left, wait=False)
         if lock is not None and is_model(left):
             discard(left, folder)
+        elif lock is not None and is_begun(left):
+            with contextlib.suppress(OSError):
+                (left / DESCRIPTION).unlink(missing_ok=True)
+                left.rmdir()
         locks.unlock(lock)
+
+
+def is_begun(folder: Path) -> bool:
+    """Whether nothing is in it, or only what `save` writes first, be it cut short."""
+    try:
+        files = {each.name: content(each) for each in folder.iterdir()}
+    except OSError:
+        return False
+    text = files.get(DESCRIPTION, b"")
+    return files.keys() <= {DESCRIPTION} and (text.startswith(BEGINNING) or BEGINNING.startswith(text))
 
 
 def beside(folder: Path, kind: str) -> Path:
@@ -363,11 +474,11 @@ def is_model(folder: Path) -> bool:
 def files_of(folder: Path) -> list[str]:
     """The files that make up the model in `folder`, its description last; none if that is not one of `save`'s."""
     try:
-        description = json.loads((folder / DESCRIPTION).read_bytes())
+        description = json.loads(content(folder / DESCRIPTION))
         if not {"format", "task", "arrays", "settings", "facts"} <= description.keys():
             return []
         arrays, stems = dict(description["arrays"]), dict(description.get("names", {"vocabulary": 0}))
-    except (OSError, ValueError, AttributeError, TypeError):
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return []
     files = [*(f"{name}.npy" for name in arrays), *(f"{stem}.tsv" for stem in stems)]
     return [*(file for file in files if re.fullmatch(r"[a-z][a-z0-9_]*\.\w+", file)), DESCRIPTION]

@@ -1,6 +1,12 @@
-"""Locks on folders, which end with the process that has them: they tell whether a run is still at work in a folder."""
+"""Locks on folders, which end with the process that has them: they tell whether a run is still at work in a folder.
 
+A folder of a run's own that is not to stay holds a file that says so. If it has a name as such folders have, holds that file,
+and is locked by nobody, it is left from a process that was killed, and may be deleted.
+"""
+
+import contextlib
 import os
+import shutil
 from pathlib import Path
 
 try:
@@ -34,3 +40,50 @@ def unlock(descriptor: int | None) -> None:
     """End a lock; None is none."""
     if descriptor is not None:
         os.close(descriptor)
+
+
+# ---- folders that do not stay
+
+UNFINISHED, UNFINISHED_TEXT = "unfinished.txt", "embedx is at work here; if it was killed, its next run deletes this folder\n"
+
+
+def mark(folder: Path) -> int | None:
+    """Lock a new folder, and say in it that it is not to stay; what `lock` gives."""
+    held = lock(folder)
+    if held is not None:
+        try:
+            (folder / UNFINISHED).write_text(UNFINISHED_TEXT, "utf-8")  # not before it is locked: nobody may sweep it
+        except OSError:
+            remove(folder, held)
+            raise
+    return held
+
+
+def is_marked(folder: Path) -> bool:
+    """Whether `mark` was here."""
+    try:
+        return (folder / UNFINISHED).read_text("utf-8") == UNFINISHED_TEXT
+    except (OSError, ValueError):
+        return False
+
+
+def remove(folder: Path, held: int | None) -> None:
+    """Delete a marked folder and end its lock; what says that it may be deleted goes last, if this is cut short."""
+    with contextlib.suppress(OSError):
+        for each in folder.iterdir():
+            if each.is_dir():
+                shutil.rmtree(each, ignore_errors=True)
+            elif each.name != UNFINISHED:
+                each.unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    unlock(held)
+
+
+def remove_if_left(folder: Path) -> bool:
+    """Delete a marked folder that nobody has locked; whether that was so."""
+    held = lock(folder, wait=False)
+    if held is not None and is_marked(folder):
+        remove(folder, held)
+        return True
+    unlock(held)
+    return False

@@ -70,5 +70,8 @@ def with_warm_up(
 
 def recorded(settings: Mapping[str, Any], *, replacement: bool) -> Sampler:
     """The sampler that a saved model was trained with, from the settings beside it; all rows where none is named."""
-    found = SAMPLERS[settings.get("sampler") or "all"]
+    name = settings.get("sampler") or "all"
+    if name not in SAMPLERS:
+        raise EmbedxError(f"--sampler {name}: choose one of {', '.join(SAMPLERS)}")
+    found = SAMPLERS[name]
     return found(found.Settings.from_options(dict(settings)), replacement=replacement)

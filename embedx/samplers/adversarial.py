@@ -23,6 +23,7 @@ from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
 from embedx.kernels.maths import exp, softplus
 from embedx.kernels.random import bits, uniform
+from embedx.kernels.simd import padded
 from embedx.run.progress import Progress, Silent
 from embedx.samplers.contract import Pairs, Sampler, SamplerData, new_data, pairs_of
 from embedx.samplers.features import Projection, fit_projection, memory, projected
@@ -65,7 +66,9 @@ def l2_or_auto(text: str) -> float:
 class AdversarialSettings(Settings):
     """How the tree is fitted."""
 
-    tree_features: int = param(16, "principal components of the inputs that the tree of `adversarial` sees", at_least=1)
+    tree_features: int = param(
+        16, "principal components of the inputs that the tree of `adversarial` sees", at_least=1, at_most=1024
+    )
     tree_l2: float = param(
         TREE_L2,
         "L2 regularisation of each of its nodes; `auto` takes the one by which a tenth of the inputs, held out, is likeliest",
@@ -225,6 +228,8 @@ class Adversarial(Sampler):
         return arrays | ({"noise_features": self.features} if of_keys else {})
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        if complaint := self._misfit(arrays):
+            raise EmbedxError(f"{complaint}; restore the model from a copy, or train again")
         projection, offset, weights, biases = (
             np.array(arrays[f"noise_{name}"], dtype=np.float32, order="C") for name in ARRAYS[:-1]
         )
@@ -236,6 +241,22 @@ class Adversarial(Sampler):
         self.is_fitted = True
         if "noise_features" in arrays:
             self.features = np.array(arrays["noise_features"], dtype=np.float32, order="C")
+
+    def _misfit(self, arrays: Mapping[str, np.ndarray]) -> str:
+        """What is wrong with saved arrays, which compiled code would take as they are; "" if nothing is."""
+        if missing := [name for name in ARRAYS if f"noise_{name}" not in arrays]:
+            return f"no noise_{missing[0]}.npy, which --sampler adversarial has"
+        projection, offset, weights, biases, leaves = (arrays[f"noise_{name}"] for name in ARRAYS)
+        stride, n_leaves = padded(self.settings.tree_features), n_leaves_for(len(self.counts))
+        if (offset.shape, projection.shape[1:], weights.shape) != ((stride,), (stride,), (n_leaves - 1, stride)):
+            return f"noise_weights.npy: {weights.shape} where the tree has {(n_leaves - 1, stride)}"
+        if (biases.shape, leaves.shape) != ((n_leaves - 1,), (len(self.counts),)):
+            return f"noise_biases.npy: {biases.shape} where the tree has {(n_leaves - 1,)}"
+        if len(np.unique(leaves)) < len(leaves) or leaves.min(initial=0) < 0 or leaves.max(initial=0) >= n_leaves:
+            return f"noise_leaves.npy: not a leaf of its own, of {n_leaves:,}, for each label"
+        if "noise_features" in arrays and arrays["noise_features"].shape[1:] != (stride,):
+            return f"noise_features.npy: not {stride} numbers a row"
+        return ""
 
     # ---- what is drawn
 

@@ -106,6 +106,13 @@ def build_index(
     return index
 
 
+def memory(n_rows: int, dim: int, search: SearchSpec) -> int:
+    """Bytes that an index of so many rows takes; as much again while it is built anew."""
+    clusters = min(search.clusters, n_rows)
+    slots = (1 + SPARE_SHARE) * n_rows + clusters * (SPARE_SLOTS + LANES / 2)
+    return int(4 * slots * (dim + search.blocks) + 9 * search.blocks * n_rows + 12 * clusters * dim)
+
+
 @kernel
 def fill_lists(index, table, j):
     """Add every row to its list of block j, all of which are empty."""

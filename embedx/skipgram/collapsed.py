@@ -19,17 +19,18 @@ from embedx import objectives, optimizers, samplers
 from embedx.engine import collapsed as engine
 from embedx.engine.alternating import Descent, Iteration, Side
 from embedx.errors import EmbedxError
+from embedx.evaluation import heldout
 from embedx.kernels.random import stream_key
 from embedx.kernels.simd import padded
 from embedx.objectives.contract import Objective
 from embedx.objectives.retrieval import RetrievalObjective
 from embedx.optimizers.contract import COLLAPSED
+from embedx.run import memory as in_all
 from embedx.run import trainer
 from embedx.run.interrupts import to_the_end
-from embedx.run.memory import available_memory
 from embedx.run.progress import Progress, Silent
 from embedx.run.tally import Tally
-from embedx.settings import Settings, TextSettings, VocabularySettings, option_name, param, settings_of
+from embedx.settings import Settings, TextSettings, VocabularySettings, check_used, option_name, param, settings_of
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.task import SkipGramSettings, TrainedVectors
 from embedx.text import cooccurrence
@@ -61,7 +62,7 @@ class CollapsedSettings(Settings):
     count_passes: int = param(
         5, "passes over the corpus whose pairs are counted; each draws subsampling and windows anew", at_least=1
     )
-    count_memory: float = param(4.0, "memory for counting pairs, in gigabytes", above=0.0)
+    count_memory: float = param(4.0, "memory for counting pairs, in gigabytes", above=0.0, at_most=1e6)
 
 
 Watch = Callable[[model.WordVectors, Iteration], None]
@@ -109,6 +110,7 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     draws = {"draws": TAIL} if has_tail(made) else {}
     settings = SkipGramSettings.from_options({**DEFAULTS, **draws, **options, "sampler": objective.samplers()[0]})
     optimizers.find(settings.optimizer, COLLAPSED)
+    check_used(options, [("heldout_every", settings.heldout > 0, "--heldout"), ("fit_after", False, "streamed text")])
     return settings, CollapsedSettings.from_options(options), made
 
 
@@ -148,7 +150,7 @@ def train(
         words, remap = select(corpus, vocabulary)
         progress.note(f"vocabulary: {len(words):,} words, {words.n_tokens:,} of {corpus.n_tokens:,} tokens")
         memory = _counting_memory(len(corpus.tokens), settings, collapsed)
-        check_memory(len(words), memory, settings)
+        check_memory(len(words), memory, settings, progress)
         held_out = hold_out(corpus.tokens, remap, settings.heldout) if settings.heldout > 0 else None
         words = words.without(held_out.counts) if held_out else words
         kept = kept_counts(words.trained_counts, vocabulary.sample)
@@ -199,9 +201,9 @@ def _counting_memory(n_tokens: int, settings: SkipGramSettings, collapsed: Colla
     return min(int(1e9 * collapsed.count_memory), cooccurrence.BYTES_PER_PAIR * most_pairs)
 
 
-def check_memory(n_words: int, counting: int, settings: SkipGramSettings) -> None:
+def check_memory(n_words: int, counting: int, settings: SkipGramSettings, progress: Progress) -> None:
     """Raise `EmbedxError` if the pairs' counts, of `counting` bytes, or the tables will not fit, before either is allocated."""
-    have = available_memory()
+    have = in_all.available_memory()
     if counting > have:
         raise EmbedxError(
             f"--count-memory: counting pairs would take {counting / 1e9:.1f} GB, more than the {have / 1e9:.1f} GB there are; "
@@ -209,12 +211,12 @@ def check_memory(n_words: int, counting: int, settings: SkipGramSettings) -> Non
         )
     # Both tables, the gradient, a copy to go back to, what optimisers keep of both, room to work, a gradient for each thread.
     copies = 7 + (settings.threads or 1)
-    need = 4 * (copies * n_words * padded(settings.dim + 1) + engine.BLOCK_FLOATS)
-    if need > have:
-        raise EmbedxError(
-            f"{n_words:,} words × {settings.dim} numbers with --collapsed need {need / 1e9:.1f} GB, more than the "
-            f"{have / 1e9:.1f} GB there are; lower --dim or --max-vocab"
-        )
+    needs = {
+        "tables": 4 * copies * n_words * padded(settings.dim + 1),
+        "room to work": 4 * engine.BLOCK_FLOATS,
+        "testing": heldout.memory(n_words) if settings.heldout else 0,
+    }
+    in_all.check_memory(needs, f"{n_words:,} words × {settings.dim} numbers with --collapsed", skipgram.SMALLER, progress)
 
 
 # ---- a run

@@ -27,6 +27,7 @@ from embedx.skipgram.strategies import STRETCH, Streamed
 from embedx.text.cooccurrence import some_pairs
 
 MOST_PAIRS = 1 << 19  # that the sampler is fitted to
+BYTES_PER_PAIR = 64  # while they are drawn and sorted
 FITTED = 2**33  # the place of the pairs for fitting among a seed's random numbers
 
 
@@ -56,6 +57,11 @@ class FittedStream(Streamed):
             _Worker(blocks, engine.new_workspace(self.fitted_plan, STRETCH, columns, 1, uniforms_width))
             for blocks in super().new_workers()
         ]
+
+    def memory(self) -> dict[str, int]:
+        n_words, dim = len(self.tables.inputs.rows), self.settings.dim
+        copied, pairs = 4 * n_words * dim, BYTES_PER_PAIR * MOST_PAIRS
+        return super().memory() | {"noise": self.conditional.memory(n_words, dim) + copied + pairs}
 
     def compile(self, progress: Progress) -> None:
         self.progress = progress

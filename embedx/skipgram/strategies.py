@@ -17,12 +17,14 @@ from embedx.engine.loading import load_kernel
 from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
 from embedx.objectives.retrieval import RetrievalObjective
+from embedx.run.memory import n_bytes
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
 from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.search.index import Index, empty_index
+from embedx.search.index import memory as index_memory
 from embedx.search.updater import IndexUpdater
 from embedx.text.subsampling import TokenStream
 
@@ -94,6 +96,10 @@ class Streamed(Strategy):
             for _ in range(self.settings.threads)
         ]
 
+    def memory(self) -> dict[str, int]:
+        """Bytes that training takes beside the tables, by purpose."""
+        return {f"{len(self.workers)} threads": n_bytes(self.workers)}
+
     def compile(self, progress: Progress) -> None:
         like = self._arguments(self.workers[0], 0, 0, 0.0)
         self.functions = load_kernel(engine.train_stretch, self.objective, self.sampler, like, progress)
@@ -159,6 +165,10 @@ class RetrievedStream(Streamed):
             )
             for _ in range(self.settings.threads)
         ]
+
+    def memory(self) -> dict[str, int]:
+        index = index_memory(len(self.tables.outputs.rows), self.columns, self.search)
+        return super().memory() | {"rows found": n_bytes(self.found), "search": 2 * index}
 
     def compile(self, progress: Progress) -> None:
         self.updater = IndexUpdater(

@@ -13,17 +13,27 @@ import numpy as np
 
 from embedx import objectives, optimizers, samplers
 from embedx.engine import skipgram as engine
-from embedx.engine.settings import TrainingSettings, check_sampler
+from embedx.engine.settings import MOST_RATE, TrainingSettings, check_sampler
 from embedx.errors import DivergedError, EmbedxError
 from embedx.evaluation import heldout
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import COLLAPSED, WORDS, new_table
 from embedx.run import trainer
 from embedx.run.interrupts import to_the_end
+from embedx.run.memory import amount, check_memory, n_bytes
 from embedx.run.progress import Progress, Silent
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
-from embedx.settings import Settings, TextSettings, VocabularySettings, by_present_names, fraction, param, settings_of
+from embedx.settings import (
+    Settings,
+    TextSettings,
+    VocabularySettings,
+    by_present_names,
+    check_used,
+    fraction,
+    param,
+    settings_of,
+)
 from embedx.skipgram.fitted import FittedStream
 from embedx.skipgram.strategies import RetrievedStream, Streamed
 from embedx.text import cache
@@ -34,7 +44,10 @@ from embedx.text.vocabulary import Vocabulary, kept_counts, select
 from embedx.vectors import model
 
 INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
+INITIAL_FLOATS = 1 << 23  # drawn at a time
 MANY_WORDS = 20_000
+SMALLER = "lower --dim or --max-vocab"  # where memory is short
+BYTES_PER_WORD = 150  # while a vocabulary is checked and written
 OUT_OF_HAND = 100.0  # a loss so many times the first is that of a run that diverged, be it finite
 PREFERRED = ("search", "unigram")  # samplers, before those that an objective has in mind for labels
 # A drawn word stands for negatives × pairs / draws of a block's pairs and moves by all of them at once. Word similarity and
@@ -55,6 +68,7 @@ class SkipGramSettings(TrainingSettings):
         5,
         "maximum distance between centre and context word, in kept words; each centre's own window is drawn between 1 and this",
         at_least=1,
+        at_most=1000,  # a block has the rows of a whole window, and Ctrl-C waits for a stretch of them
     )
     optimizer: str = param(
         "rowwise-adagrad",
@@ -65,6 +79,7 @@ class SkipGramSettings(TrainingSettings):
         None,
         f"learning rate at the start; falls linearly to zero over the run; by default {optimizers.usual_rates(WORDS)}",
         above=0.0,
+        at_most=MOST_RATE,
     )
     bias: str = param(
         "frequency",
@@ -88,7 +103,7 @@ class SkipGramSettings(TrainingSettings):
     draws: int | None = param(
         None,
         "noise words drawn for each block, with --collapsed for each input; by default enough to keep each update small",
-        at_least=0,
+        at_least=1,
         at_most=MOST_DRAWS,
     )
     heldout: float = param(
@@ -144,8 +159,10 @@ def train(
         settings = resolved(settings, objective, drawing, kept, progress)
         if sampler.candidates == "all" and len(words) > MANY_WORDS:
             progress.note(f"every pair meets all {len(words):,} words, which is slow; --max-vocab 5000 keeps the most frequent")
-        tables = new_tables(objective, settings, kept, drawing.noise)
+        tables = empty_tables(objective, settings, len(words))
         task = Task(corpus, words, remap, sampler, warm_up, tables, objective, settings, text, vocabulary, progress, held_out)
+        task.check_memory()
+        initialise(tables, objective, settings, kept, drawing.noise)
         outcome = task.run(snapshot)
         to_the_end(lambda: _check(tables, settings, outcome, progress))
         vectors = task.model(outcome)
@@ -163,9 +180,17 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     suited_by = suits.get("optimizer", SkipGramSettings.optimizer)
     if options.get("optimizer", suited_by) != suited_by:
         suits.pop("learning_rate", None)  # of another optimizer
-    options = {**suits, **options}
-    made = objective(objective.Settings.from_options(options))
-    return suited(SkipGramSettings.from_options(options), made), made
+    made = objective(objective.Settings.from_options({**suits, **options}))
+    settings = suited(SkipGramSettings.from_options({**suits, **options}), made)
+    sampler = samplers.SAMPLERS[str(settings.sampler)]
+    conditional = " or ".join(name for name, each in samplers.SAMPLERS.items() if each.conditional)
+    needs = (
+        ("heldout_every", settings.heldout > 0, "--heldout"),
+        ("fit_after", sampler.conditional, f"--sampler {conditional}"),
+        ("draws", sampler.candidates in ("drawn", "retrieved"), "a sampler that draws"),
+    )
+    check_used(options, needs)
+    return settings, made
 
 
 def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
@@ -185,32 +210,44 @@ def new_tables(objective: Objective, settings: SkipGramSettings, kept: np.ndarra
     kept   int64 (n_words,)  how often each word is expected to survive subsampling; `noise` (n_words,) what is drawn by
     Raises `EmbedxError` when they do not fit in memory.
     """
-    n_words, dim = len(kept), settings.dim
-    has_bias = settings.bias != "none"
-    n_rows = objective.n_rows(n_words)
+    tables = empty_tables(objective, settings, len(kept))
+    initialise(tables, objective, settings, kept, noise)
+    return tables
+
+
+def empty_tables(objective: Objective, settings: SkipGramSettings, n_words: int) -> engine.SkipGramTables:
+    """Parameters of zeros, whose memory is taken when they are written to. Raises `EmbedxError` when they cannot be had."""
+    has_bias, n_rows = settings.bias != "none", objective.n_rows(n_words)
     try:
         rule = optimizers.update_rule(settings.optimizer)
-        inputs, outputs = (new_table(n, dim + has_bias, rule) for n in (n_words, n_rows))
-        rng = np.random.default_rng([settings.seed, INITIAL])
-        for start in range(0, n_words, 65536):  # by blocks, so that no second table is ever in memory
-            block = inputs.rows[start : start + 65536, :dim]
-            block[:] = (rng.random(block.shape, dtype=np.float32) - np.float32(0.5)) / np.float32(dim)
-    except MemoryError as error:
-        need = 4 * optimizers.OPTIMIZERS[settings.optimizer].copies * (n_words + n_rows) * dim / 1e9
+        inputs, outputs = (new_table(n, settings.dim + has_bias, rule) for n in (n_words, n_rows))
+    except (MemoryError, ValueError) as error:  # the latter from numpy, for more than there are addresses
+        need = 4 * optimizers.OPTIMIZERS[settings.optimizer].copies * (n_words + n_rows) * settings.dim
         raise EmbedxError(
-            f"two tables of {n_words:,} words × {dim} numbers need {need:.1f} GB, more than there is; "
-            "lower --dim or --max-vocab"
+            f"two tables of {n_words:,} words × {settings.dim} numbers need {amount(need)}, more than there is; {SMALLER}"
         ) from error
-    if has_bias:
-        inputs.rows[:, dim] = 1
-    if settings.bias == "frequency":
-        outputs.rows[:, dim] = objective.initial_bias(kept / kept.sum(), noise)
     return engine.SkipGramTables(
         inputs,
         outputs,
         state=np.zeros((n_words, objective.state_width), dtype=np.float32),
         n_updates=np.zeros(n_words if objective.state_width else 1, dtype=np.int64),
     )
+
+
+def initialise(
+    tables: engine.SkipGramTables, objective: Objective, settings: SkipGramSettings, kept: np.ndarray, noise: np.ndarray
+) -> None:
+    """Write to tables of zeros what training starts from; see `new_tables`."""
+    dim, has_bias = settings.dim, settings.bias != "none"
+    rng = np.random.default_rng([settings.seed, INITIAL])
+    step = max(1, min(65536, INITIAL_FLOATS // dim))  # by blocks, so that no second table is ever in memory
+    for start in range(0, len(kept), step):
+        block = tables.inputs.rows[start : start + step, :dim]
+        block[:] = (rng.random(block.shape, dtype=np.float32) - np.float32(0.5)) / np.float32(dim)
+    if has_bias:
+        tables.inputs.rows[:, dim] = 1
+    if settings.bias == "frequency":
+        tables.outputs.rows[:, dim] = objective.initial_bias(kept / kept.sum(), noise)
 
 
 def chosen_samplers(
@@ -272,7 +309,7 @@ def resolved(
     return dataclasses.replace(
         settings,
         block_size=block_size,
-        draws=settings.draws or draws,
+        draws=settings.draws or draws or None,  # which nothing is where nothing is drawn
         threads=settings.threads or trainer.usable_cores(),
     )
 
@@ -309,6 +346,27 @@ class Task:
             return Streamed(objective, settings, self.sampler, tables, stream)
         way = FittedStream if self.sampler.conditional else RetrievedStream
         return way(objective, settings, self.warm_up, tables, stream, self.sampler)
+
+    def check_memory(self) -> None:
+        """Tell what training, testing and saving will take, before the tables take it. Raises `EmbedxError` for too much."""
+        tables, n_words = self.tables, len(self.words)
+        what = f"{n_words:,} words × {self.settings.dim} numbers"
+        try:
+            of_training = self.strategy().memory()
+        except MemoryError as error:
+            threads = f"{self.settings.threads} threads with --window {self.settings.window}"
+            raise EmbedxError(f"{what} and {threads} need more memory than there is; lower them, or --dim") from error
+        needs = {
+            "vectors": n_bytes((tables.inputs.rows, tables.outputs.rows)),
+            "optimiser": n_bytes((tables.inputs[1:], tables.outputs[1:])),
+            "objective": n_bytes((tables.state, tables.n_updates)),
+            **of_training,
+            "saving": BYTES_PER_WORD * n_words,
+            "testing": heldout.memory(n_words) if self.heldout else 0,
+        }
+        workers = next(iter(of_training.values()))
+        remedy = "lower --threads or --window" if 2 * workers > sum(needs.values()) else SMALLER
+        check_memory(needs, what, remedy, self.progress)
 
     def run(self, snapshot: Mapping[str, Any] | None = None) -> trainer.Outcome:
         """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to go on from."""

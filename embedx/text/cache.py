@@ -13,7 +13,8 @@ A folder is complete when it appears, because it is renamed when it is. So a `bu
 locks, is left from a process that was killed; the next one removes it. FOLDER may hold anything else, which nobody touches.
 
 What is found in the cache is checked before it is used, because compiled code looks words up by the tokens without asking
-whether there are so many; what is damaged is built anew.
+whether there are so many, and because a machine that lost its power may leave zeros, which are tokens too; what is damaged is
+built anew.
 """
 
 import array
@@ -24,10 +25,10 @@ import itertools
 import json
 import os
 import re
-import shutil
 import tempfile
 import unicodedata
 import weakref
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,10 +45,9 @@ from embedx.text.sources import Source, current_fingerprint, total_size
 from embedx.text.streams import ReadAhead
 from embedx.text.tokenizer import END_OF_SENTENCE, BadUtf8Error, Tokenizer
 
-FORMAT = 1  # part of every key: raise it when the files or the tokeniser's results change
+FORMAT = 2  # part of every key: raise it when the files or the tokeniser's results change
 KEY = re.compile(r"[0-9a-f]{24}")
 BUILDING, BUILDING_NAME = "building-", re.compile(r"building-[a-z0-9_]{8}")  # as `mkdtemp` ends it
-UNFINISHED, UNFINISHED_TEXT = "unfinished.txt", "embedx is at work here; if it was killed, its next run deletes this folder\n"
 TOKENS, COUNTS, LETTERS, STARTS, ABOUT = "tokens.bin", "counts.npy", "letters.bin", "starts.npy", "about.json"
 FLUSH_TOKENS = 1 << 16
 SILENT = Silent()
@@ -63,6 +63,7 @@ class EncodedCorpus:
         about, self.tokens, counts, starts = _mapped(folder)
         self.key: str = about["key"]  # "" for a temporary corpus
         self.n_tokens: int = about["n_tokens"]  # without the marks between sentences
+        self.checksum: int | None = about["checksum"]  # None for a temporary corpus
         self.report: dict[str, Any] = about["report"]
         self.counts: np.ndarray = np.array(counts)  # int64 (n_types,)
         letters = (folder / LETTERS).read_bytes()
@@ -70,16 +71,19 @@ class EncodedCorpus:
         self.words = [letters[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(starts.tolist())]
         self.bytes = _bytes_in(folder)
         # At the latest when the program ends.
-        self._delete = weakref.finalize(self, _remove, folder, lock) if not self.key else None
+        self._delete = weakref.finalize(self, locks.remove, folder, lock) if not self.key else None
 
     def check(self) -> None:
-        """Raise ValueError unless words, counts and tokens belong together; reads all tokens (5 GB/s from memory)."""
+        """Raise ValueError unless words, counts and tokens are those that were written; reads it all (4 GB/s from memory)."""
         n_types = len(self.words)
         _demand(len(set(self.words)) == n_types, LETTERS, "some word stands there twice")
         _demand(self.counts.min() > 0 and self.counts.sum() == self.n_tokens, COUNTS, "they do not add up to the tokens")
+        sums = []
         for first in range(0, len(self.tokens), CHECK_TOKENS):
             part = self.tokens[first : first + CHECK_TOKENS]
             _demand(part.min() >= END_OF_SENTENCE and part.max() < n_types, TOKENS, f"some are not among the {n_types:,} words")
+            sums.append(_sum(part))
+        _demand(_checksum(self.folder, sums) == self.checksum, ABOUT, "the checksum of the other files is another one")
 
     def close(self) -> None:
         """Let go of the files; those of a temporary corpus are deleted."""
@@ -220,7 +224,7 @@ def _is_kept(folder: Path) -> bool:
         return False
     with contextlib.suppress(OSError):
         names = {file.name for file in folder.iterdir()}
-        return bool(names) and names <= {TOKENS, COUNTS, LETTERS, STARTS, ABOUT, UNFINISHED}
+        return bool(names) and names <= {TOKENS, COUNTS, LETTERS, STARTS, ABOUT, locks.UNFINISHED}
     return False
 
 
@@ -258,7 +262,7 @@ class Building:
     def __exit__(self, *exception: object) -> None:
         self.tokens.close()
         if not self.kept:
-            _remove(self.folder, self.lock)
+            locks.remove(self.folder, self.lock)
 
     def write_tokens(self, tokens: np.ndarray) -> None:
         """Append int32 tokens."""
@@ -300,7 +304,7 @@ class Building:
             corpus = EncodedCorpus(target)  # which none can clear before it is unlocked
         self.kept = True
         with contextlib.suppress(OSError):
-            (target / UNFINISHED).unlink()
+            (target / locks.UNFINISHED).unlink()
         locks.unlock(self.lock)
         return corpus
 
@@ -328,6 +332,12 @@ class Building:
         self.kept = True
         return corpus
 
+    def _checksum(self) -> int:
+        """That of the files which are there."""
+        tokens = np.memmap(self.folder / TOKENS, np.int32, "r")
+        sums = (_sum(tokens[first : first + CHECK_TOKENS]) for first in range(0, len(tokens), CHECK_TOKENS))
+        return _checksum(self.folder, sums)
+
     def _finish(self, key: str, report: dict[str, Any], settings: dict[str, Any]) -> None:
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         with explained(self.home):
@@ -339,8 +349,23 @@ class Building:
                 "n_tokens": report["n_tokens"],
                 "report": report,
                 "n_entries": (self.folder / TOKENS).stat().st_size // np.dtype(np.int32).itemsize,
+                "checksum": self._checksum() if key else None,
             }
             (self.folder / ABOUT).write_text(json.dumps(about, indent=1), "utf-8")
+
+
+def _sum(tokens: np.ndarray) -> int:
+    """The sum of int32 tokens, taken two by two for numbers of 64 bits, modulo 2^64: as fast as memory is."""
+    pairs, rest = tokens[: len(tokens) // 2 * 2].view(np.uint64), tokens[len(tokens) // 2 * 2 :]
+    return (int(np.add.reduce(pairs)) + int(rest.sum())) % 2**64
+
+
+def _checksum(folder: Path, sums: Iterable[int]) -> int:
+    """Of the files of a corpus: of the sums of its tokens, CHECK_TOKENS at a time, and of the bytes of the others."""
+    found = zlib.crc32(np.array([*sums], np.uint64).tobytes())
+    for file in (COUNTS, STARTS, LETTERS):
+        found = zlib.crc32((folder / file).read_bytes(), found)
+    return found
 
 
 def _read(sources: Sequence[Source], settings: TextSettings, progress: Progress, building: Building) -> dict[str, Any]:
@@ -465,7 +490,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
         report = about["report"]
         sources = [(source["name"], source["bad_utf8"], source["first_bad_byte"]) for source in report["sources"]]
         texts = [about["created"], *(name for name, _, _ in sources)]
-        numbers = [about["n_tokens"], about["n_entries"], *(bad for _, bad, _ in sources)]
+        numbers = [about["n_tokens"], about["n_entries"], about["checksum"] or 0, *(bad for _, bad, _ in sources)]
         whole = all(isinstance(text, str) for text in texts) and all(isinstance(number, int) for number in numbers)
         whole = whole and isinstance(about["settings"], dict)
         whole = whole and about["key"] == (folder.name if KEY.fullmatch(folder.name) else "")
@@ -491,7 +516,7 @@ def workspace(home: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        _remove(folder, lock)
+        locks.remove(folder, lock)
 
 
 def _new_folder(home: Path) -> tuple[Path, int | None]:
@@ -499,14 +524,7 @@ def _new_folder(home: Path) -> tuple[Path, int | None]:
     home.mkdir(parents=True, exist_ok=True)
     _sweep(home)
     folder = Path(tempfile.mkdtemp(prefix=BUILDING, dir=home))
-    lock = locks.lock(folder)
-    if lock is not None:
-        try:
-            (folder / UNFINISHED).write_text(UNFINISHED_TEXT, "utf-8")  # not before it is locked: nobody may sweep it
-        except OSError:
-            _remove(folder, lock)
-            raise
-    return folder, lock
+    return folder, locks.mark(folder)
 
 
 def _sweep(home: Path) -> int:
@@ -514,21 +532,9 @@ def _sweep(home: Path) -> int:
     freed = 0
     for folder in home.iterdir():
         if BUILDING_NAME.fullmatch(folder.name) and not folder.is_symlink():
-            lock = locks.lock(folder, wait=False)
-            if lock is not None and _is_unfinished(folder):
-                freed += _bytes_in(folder)
-                _remove(folder, lock)
-            else:
-                locks.unlock(lock)
+            size = _bytes_in(folder)
+            freed += size if locks.remove_if_left(folder) else 0
     return freed
-
-
-def _is_unfinished(folder: Path) -> bool:
-    """Whether it was made by `_new_folder`, and locked."""
-    try:
-        return (folder / UNFINISHED).read_text("utf-8") == UNFINISHED_TEXT
-    except (OSError, ValueError):
-        return False
 
 
 @contextlib.contextmanager
@@ -541,15 +547,3 @@ def explained(home: Path, attempt: str = "written") -> Iterator[None]:
             f"{home}: the token cache cannot be {attempt} ({error.strerror or error}); "
             "make room there or choose another folder with --cache-dir"
         ) from error
-
-
-def _remove(folder: Path, lock: int | None) -> None:
-    """Delete a folder of `_new_folder`; what says that it may be deleted goes last, if this is cut short."""
-    with contextlib.suppress(OSError):
-        for each in folder.iterdir():
-            if each.is_dir():
-                shutil.rmtree(each, ignore_errors=True)
-            elif each.name != UNFINISHED:
-                each.unlink(missing_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
-    locks.unlock(lock)

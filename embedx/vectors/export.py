@@ -5,7 +5,6 @@ white space within a word becomes `_`.
 """
 
 import re
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,8 +14,10 @@ import smart_open
 from smart_open import compression
 
 from embedx.errors import EmbedxError
-from embedx.run.folder import row_blocks, sync
+from embedx.run import locks
+from embedx.run.folder import beside, leftovers, sync, sync_folder
 from embedx.run.progress import Progress, Silent
+from embedx.run.schema import row_blocks
 from embedx.vectors.model import WordVectors
 
 Pieces = Iterator[bytes]
@@ -55,30 +56,40 @@ def usual_format(out: Path) -> str:
 def export(model: WordVectors, format: str, out: Path, overwrite: bool = False, progress: Progress | None = None) -> Path:
     """Write the word vectors of `model` to the file `out`, compressed if its suffix says so, and return its path.
 
-    The file appears when it is complete. Raises EmbedxError if it exists, cannot be written, or two words would become one.
+    The file appears when it is complete; until then it grows in a folder beside its place, OUT.partial-XXXXXXXX. What killed
+    processes left of those is deleted by the next that writes the same file. Raises EmbedxError if it exists, cannot be
+    written, or two words would become one.
     """
     if format not in FORMATS:
         raise EmbedxError(f"--format {format}: choose one of {', '.join(FORMATS)}")
     if out.is_dir():
         raise EmbedxError(f"{out}: is a folder; give the name of a file")
+    if out.exists() and not out.is_file():
+        raise EmbedxError(f"{out}: a pipe or a device, in whose place no file is put; give the name of a file")
     if out.exists() and not overwrite:
         raise EmbedxError(f"{out}: exists already; add --overwrite, or choose another name")
     progress = progress or Silent()
     words = writable(model.words, progress)
-    partial = out.with_name(f"{out.name}.partial-{secrets.token_hex(4)}")
     if out.suffix == ".zst":
         raise EmbedxError(f"{out}: .zst is not written; use .gz, .bz2 or .xz, or no suffix")
     suffix = out.suffix if out.suffix in compression.get_supported_extensions() else "disable"
+    place = out.resolve()  # where links lead to
+    partial, lock = beside(place, "partial"), None
     try:
-        with smart_open.open(str(partial), "wb", compression=suffix) as stream:
+        partial.mkdir()
+        lock = locks.mark(partial)
+        with smart_open.open(str(partial / out.name), "wb", compression=suffix) as stream:
             stream.writelines(pieces(FORMATS[format], words, model.vectors, progress))
-        with partial.open("rb") as written:
+        with (partial / out.name).open("rb") as written:
             sync(written)
-        partial.replace(out)
+        (partial / out.name).replace(place)
+        sync_folder(place.parent)
     except OSError as error:
-        raise EmbedxError(f"{out}: cannot be written: {error.strerror or error}") from error
+        raise EmbedxError(f"{out}: cannot be written: {error.strerror or error}; name another file") from error
     finally:
-        partial.unlink(missing_ok=True)
+        locks.remove(partial, lock)
+    for left in leftovers(place, "partial"):
+        locks.remove_if_left(left)
     return out
 
 

@@ -8,10 +8,14 @@ What a file is follows from its content; its name does not matter. A word that o
 gensim, and a note says how many did. Words are separated from numbers by U+0020 alone, so a word may hold U+00A0.
 """
 
+import io
+import lzma
+import os
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import smart_open
@@ -32,9 +36,13 @@ FOREIGN = {
 KNOWN = "word2vec text or binary, fastText .vec and GloVe text files are read"
 
 HEADER = re.compile(rb"\s*(\d{1,12})\s+(\d{1,9})\s*")
+TWO_NUMBERS = re.compile(rb"\s*\d+\s+\d+\s*")
+DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)  # what decompressors raise for what they cannot read
 
 BLOCK_BYTES = 1 << 22
 HEAD_BYTES = 1 << 20  # enough for a header and the first vector, even of 50,000 dimensions
+ZSTD_BYTES = 1 << 10  # unpacked at a time: they become 32 MB at most
+MOST_SHOWN = 40  # characters of a word or number that a message repeats
 
 
 class Layout(NamedTuple):
@@ -49,6 +57,8 @@ def read(path: str | Path, progress: Progress | None = None) -> tuple[list[str],
     """The words of a vector file and their vectors, float32 (words, dim). Raises EmbedxError with file, line and remedy."""
     progress = progress or Silent()
     name = str(path)
+    if os.path.exists(name) and not os.path.isfile(name):
+        raise EmbedxError(f"{name}: a pipe or a device, and vectors are read twice; write them to a file first")
     try:
         with opened(name) as stream:
             layout = detect(name, stream.read(HEAD_BYTES))
@@ -58,8 +68,8 @@ def read(path: str | Path, progress: Progress | None = None) -> tuple[list[str],
             progress.finish()
     except FileNotFoundError:
         raise EmbedxError(f"{name}: no such file or model folder") from None
-    except (OSError, EOFError) as error:
-        raise EmbedxError(f"{name}: cannot be read: {error}") from error
+    except DAMAGED as error:
+        raise EmbedxError(f"{name}: cannot be read: {error}; write or fetch it again") from error
     if not words:
         raise EmbedxError(f"{name}: holds no word; {KNOWN}")
     return without_duplicates(name, words, vectors, progress)
@@ -70,8 +80,52 @@ def opened(name: str) -> BinaryIO:
     with smart_open.open(name, "rb", compression="disable") as raw:
         head = raw.read(8)
     suffix = next((suffix for magic, suffix in COMPRESSIONS.items() if head.startswith(magic)), "disable")
-    stream: BinaryIO = smart_open.open(name, "rb", compression=suffix)
-    return stream
+    stream: Any = smart_open.open(name, "rb", compression="disable" if suffix == ".zst" else suffix)
+    return stream if suffix != ".zst" else io.BufferedReader(Zstd(name, stream), BLOCK_BYTES)
+
+
+class Zstd(io.RawIOBase):
+    """The bytes of a .zst file, of one frame or several. (smart_open takes another package for it than the extra installs.)"""
+
+    def __init__(self, name: str, file: BinaryIO) -> None:
+        try:
+            import zstandard
+        except ImportError as error:
+            file.close()
+            raise EmbedxError(f"{name}: reading .zst needs zstandard; pip install embedx[zstd]") from error
+        self.file, self.new_frame, self.error = file, zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError
+        self.frame: Any = None
+        self.packed, self.unpacked = b"", memoryview(b"")  # what was read and not unpacked, and what was unpacked and not given
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self.unpacked:
+            self.packed = self.packed or self.file.read(ZSTD_BYTES)
+            if not self.packed:
+                if self.frame is not None:
+                    raise EOFError("the compressed data are cut short")
+                return 0
+            self.frame = self.frame or self.new_frame()
+            try:
+                self.unpacked = memoryview(self.frame.decompress(self.packed))
+            except self.error as error:
+                raise OSError(str(error)) from error
+            self.packed, self.frame = (self.frame.unused_data, None) if self.frame.eof else (b"", self.frame)
+        n = min(len(buffer), len(self.unpacked))
+        buffer[:n], self.unpacked = self.unpacked[:n], self.unpacked[n:]
+        return n
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+
+def shown(text: object) -> str:
+    """A word or a number in a message, which may be of any length where a file is not what it seems."""
+    written = repr(text)
+    return written if len(written) <= MOST_SHOWN + 2 else f"{written[: MOST_SHOWN + 1]}…{written[-1]}"
 
 
 def detect(name: str, head: bytes) -> Layout:
@@ -86,6 +140,8 @@ def detect(name: str, head: bytes) -> Layout:
         if dim == 0:
             raise EmbedxError(f"{name}:1: the header says 0 dimensions; it must read `words dim`")
         return Layout(words, dim, binary=bool(rest.strip()) and not is_text_row(rest.partition(b"\n")[0], dim))
+    if TWO_NUMBERS.fullmatch(first):
+        raise EmbedxError(f"{name}:1: numbers too large for a header `words dim`; mend it, or write the file again")
     fields = first.split()
     if len(fields) > 1 and numeric(fields[-1]):
         dim = len(fields) - 1
@@ -177,12 +233,13 @@ def parse_line(where: str, line: bytes, layout: Layout) -> tuple[str, list[float
     if not word:
         raise EmbedxError(f"{where}: no word before the vector; delete the line")
     if len(numbers) != dim:
-        raise EmbedxError(f"{where}: {len(numbers)} numbers after the word {word!r}, not {dim}; mend or delete the line")
+        raise EmbedxError(f"{where}: {len(numbers)} numbers after the word {shown(word)}, not {dim}; mend or delete the line")
     for number in numbers:
+        which = f"{where}: {shown(number)} in the vector of {shown(word)}"
         if not numeric(number.encode()):
-            raise EmbedxError(f"{where}: {number!r} in the vector of {word!r} is not a number; mend or delete the line")
+            raise EmbedxError(f"{which} is not a number; mend or delete the line")
         if not abs(float(number)) <= float(np.finfo(np.float32).max):
-            raise EmbedxError(f"{where}: {number!r} in the vector of {word!r} is not finite; mend or delete the line")
+            raise EmbedxError(f"{which} is not finite; mend or delete the line")
     return word, [float(number) for number in numbers]
 
 
@@ -222,7 +279,7 @@ def read_binary(name: str, stream: BinaryIO, layout: Layout, progress: Progress)
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         word = words[int(np.argmin(finite))]
-        raise EmbedxError(f"{name}: the vector of {word!r} is not finite; is this really word2vec's binary format?")
+        raise EmbedxError(f"{name}: the vector of {shown(word)} is not finite; is this really word2vec's binary format?")
     return words, vectors.astype(np.float32, copy=False)
 
 

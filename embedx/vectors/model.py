@@ -17,13 +17,39 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.run.folder import DESCRIPTION, REMEDY, present, row_blocks
+from embedx.run.folder import present
 from embedx.run.folder import read as read_folder
 from embedx.run.folder import save as save_folder
 from embedx.run.progress import Progress, Silent
+from embedx.run.schema import Array, FolderSchema, Names, Value, row_blocks
 from embedx.vectors import formats
 
 TASK = "skipgram"
+SCHEMA = FolderSchema(
+    TASK,
+    "`embedx train` wrote, or a vector file",
+    names={"vocabulary": Names("words")},
+    arrays={
+        "input": Array(("words", "dim"), required=True, rows_of="vocabulary"),
+        "output": Array(("outputs", "dim")),
+        "bias": Array(("outputs",)),
+        "heldout_counts": Array(("words",), ("int64",)),
+        "noise_projection": Array(("dim", "stride")),
+        "noise_offset": Array(("stride",)),
+        "noise_weights": Array(("nodes", "stride")),
+        "noise_biases": Array(("nodes",), is_finite=False),  # infinite where a branch has no label
+        "noise_leaves": Array(("words",), ("int32",)),
+        "noise_features": Array(("words", "stride")),
+    },
+    settings={
+        "window": Value(int, at_least=1),
+        "sample": Value(float, at_least=0),
+        "sampler": Value(str, or_none=True),
+        **dict.fromkeys(("tokenizer", "on_bad_utf8"), Value(str)),
+        "lowercase": Value(bool),
+    },
+    facts={"objective": Value(str)},
+)
 
 
 class UnknownWordError(EmbedxError, KeyError):
@@ -102,6 +128,8 @@ class WordVectors:
 
         The words asked with are left out, as in word2vec.c and gensim. A vector in place of a word counts with its own length.
         """
+        if top_k < 0:
+            raise EmbedxError(f"top_k {top_k}: must be at least 0")
         plus, minus = as_list(positive), as_list(negative)
         query = np.zeros(self.vectors.shape[1], np.float32)
         for sign, items in ((1, plus), (-1, minus)):
@@ -111,6 +139,8 @@ class WordVectors:
         cosines = self.vectors @ query / self._norms
         asked = {self.index(item) for item in plus + minus if isinstance(item, str)}
         wanted = min(top_k + len(asked), len(self))
+        if top_k == 0 or wanted == 0:
+            return []
         best = np.argpartition(-cosines, wanted - 1)[:wanted]
         best = best[np.lexsort((best, -cosines[best]))]
         return [(self.words[row], float(cosines[row])) for row in best.tolist() if row not in asked][:top_k]
@@ -167,13 +197,9 @@ def load(path: str | Path, progress: Progress | None = None) -> WordVectors:
 
 
 def load_folder(path: Path) -> WordVectors:
-    stored = read_folder(path, TASK)
-    if "input" not in stored.arrays or "vocabulary" not in stored.names:
-        raise EmbedxError(f"{stored.path / DESCRIPTION}: names no array `input` or no `vocabulary`; {REMEDY}")
+    """The word vectors in a model folder, memory-mapped."""
+    stored = read_folder(path, SCHEMA)
     words, counts = stored.names["vocabulary"]
-    rows = len(stored.arrays["input"])
-    if len(words) != rows:
-        raise EmbedxError(f"{stored.path / 'vocabulary.tsv'}: {len(words):,} words, but input.npy has {rows:,} rows; {REMEDY}")
     return WordVectors(words, stored.arrays, counts=counts, settings=stored.settings, facts=stored.facts)
 
 

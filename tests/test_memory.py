@@ -1,0 +1,141 @@
+"""What a run needs is told, true, and refused before anything is trained."""
+
+import numpy as np
+import pytest
+
+import embedx
+from embedx.errors import EmbedxError
+from embedx.run import memory
+from embedx.run.progress import Silent
+from embedx.search.index import build_index
+from embedx.search.index import memory as index_memory
+from embedx.search.spec import SearchSpec
+from embedx.skipgram import task as skipgram
+
+
+class Notes(Silent):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.notes = []
+
+    def note(self, message):
+        self.notes.append(message)
+
+
+def group(folder, **files):
+    folder.mkdir(parents=True)
+    for name, content in files.items():
+        (folder / name.replace("_", ".", 1)).write_text(f"{content}\n")
+
+
+def test_a_container_has_what_its_group_leaves(tmp_path):
+    own, groups = tmp_path / "cgroup", tmp_path / "groups"
+    own.write_text("0::/pod/job\n")
+    group(groups / "pod" / "job", memory_max="max", memory_current=700)
+    (groups / "pod" / "memory.max").write_text("1000\n")
+    (groups / "pod" / "memory.current").write_text("800\n")
+    assert memory._in_group(own, groups) == 200
+    (groups / "pod" / "memory.stat").write_text("anon 500\ninactive_file 300\n")
+    assert memory._in_group(own, groups) == 500
+    (groups / "pod" / "job" / "memory.max").write_text("900\n")
+    assert memory._in_group(own, groups) == 200
+
+
+def test_a_container_of_the_former_kind_too(tmp_path):
+    own, groups = tmp_path / "cgroup", tmp_path / "groups"
+    own.write_text("5:cpu:/other\n4:memory:/job\n0::/\n")
+    folder = groups / "memory" / "job"
+    folder.mkdir(parents=True)
+    for name, value in ("limit", 1000), ("usage", 800):
+        (folder / f"memory.{name}_in_bytes").write_text(f"{value}\n")
+    (folder / "memory.stat").write_text("inactive_file 1\ntotal_inactive_file 50\n")
+    assert memory._in_group(own, groups) == 250
+
+
+@pytest.mark.parametrize("text", ["", "0::/nowhere\n", "nonsense\n", "0::/../../..\n"])
+def test_without_such_groups_there_is_no_limit(tmp_path, text):
+    (tmp_path / "cgroup").write_text(text)
+    assert memory._in_group(tmp_path / "cgroup", tmp_path / "groups") == memory.NO_LIMIT
+    assert memory._in_group(tmp_path / "absent", tmp_path / "groups") == memory.NO_LIMIT
+
+
+def test_the_least_of_all_limits_counts(monkeypatch):
+    resource = pytest.importorskip("resource")
+    assert 0 < memory.available_memory() < memory.NO_LIMIT
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (10, 10))  # less than is in use
+    assert memory.available_memory() == 0
+    monkeypatch.setattr(memory, "_in_address_space", lambda: memory.NO_LIMIT)
+    monkeypatch.setattr(memory, "_in_group", lambda: 1234)
+    assert memory.available_memory() == 1234
+
+
+def test_what_is_needed_is_told_or_refused(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 3_000_000_000)
+    told = Notes()
+    memory.check_memory({"vectors": 2.5e9, "saving": 1e5, "optimiser": 4e7}, "5 words", "lower --dim", told)
+    assert told.notes == ["memory: 2.5 GB of the 3.0 GB there are: vectors 2.5 GB, optimiser 40.0 MB"]
+    with pytest.raises(EmbedxError, match=r"^5 words need 3\.1 GB, more than the 3\.0 GB there are; lower --dim$"):
+        memory.check_memory({"vectors": 3.1e9}, "5 words", "lower --dim", told)
+
+
+def test_bytes_of_arrays_one_within_the_other():
+    row = np.zeros(5, np.float32)
+    assert memory.n_bytes([(row, [row[:2]]), {"a": row}, 7, None]) == 20 + 8 + 20
+    assert memory.n_bytes(np.broadcast_to(row, (3, 5))) == 60  # as it would be written
+
+
+def needed(corpus, monkeypatch, **options):
+    """Bytes that training says that it needs."""
+    found = {}
+
+    def check(needs, what, remedy, progress):
+        found.update(needs)
+        raise EmbedxError(remedy)
+
+    monkeypatch.setattr(skipgram, "check_memory", check)
+    with pytest.raises(EmbedxError) as raised:
+        embedx.SkipGram(**{"dim": 64, "threads": 1, **options}).fit(corpus)
+    monkeypatch.undo()
+    return found, str(raised.value)
+
+
+def test_tables_optimiser_state_and_threads_are_counted(two_topics, monkeypatch):
+    table = 16 * 64 * 4
+    few, remedy = needed(two_topics, monkeypatch, objective="ns", optimizer="sgd")
+    assert (few["vectors"], few["optimiser"]) == (2 * table, 0)
+    assert remedy == "lower --threads or --window"  # of a vocabulary of 16 words
+    adagrad, _ = needed(two_topics, monkeypatch, objective="ns", optimizer="adagrad", threads=3)
+    assert adagrad["optimiser"] == 2 * table
+    assert adagrad["3 threads"] == 3 * few["1 threads"]
+    wide, _ = needed(two_topics, monkeypatch, objective="ns", window=100)
+    assert wide["1 threads"] > 3 * few["1 threads"]
+    state, remedy = needed(two_topics, monkeypatch, objective="ar", heldout=0.3, bias="none", dim=100_000)
+    assert state["objective"] == 16 * (4 + 8)
+    assert state["vectors"] == 2 * 16 * 100_000 * 4
+    assert state["testing"] > 0
+    found, _ = needed(two_topics, monkeypatch, objective="mips")
+    assert found["search"] > 2 * table
+    fitted, _ = needed(two_topics, monkeypatch, sampler="adversarial")
+    assert fitted["noise"] > 0
+
+
+def test_what_does_not_fit_is_refused_before_training(two_topics, monkeypatch):
+    needs, _ = needed(two_topics, monkeypatch)
+    monkeypatch.setattr(memory, "available_memory", lambda: sum(needs.values()) - 1)
+    with pytest.raises(EmbedxError, match=r"^16 words × 64 numbers need \d.* MB, more than the \d.* MB there are; lower "):
+        embedx.SkipGram(dim=64, threads=1).fit(two_topics)
+    monkeypatch.setattr(memory, "available_memory", lambda: sum(needs.values()))
+    embedx.SkipGram(dim=64, threads=1, epochs=1).fit(two_topics)
+    monkeypatch.undo()
+    with pytest.raises(EmbedxError, match=r"^(two tables of )?16 words × 2147483647 numbers .*; lower .*--dim"):
+        embedx.SkipGram(dim=2**31 - 1).fit(two_topics)
+
+
+@pytest.mark.parametrize(("n_rows", "dim", "blocks", "clusters"), [(5000, 20, 1, 70), (3000, 101, 4, 200), (50, 8, 2, 7)])
+def test_an_index_takes_what_is_counted_for_it(n_rows, dim, blocks, clusters):
+    rng = np.random.default_rng(0)
+    search = SearchSpec(*([0] * len(SearchSpec._fields)))._replace(blocks=blocks, clusters=clusters)
+    table = rng.normal(size=(n_rows, -(-dim // 16) * 16)).astype(np.float32)
+    index = build_index(table, n_rows, dim, search, rng)
+    assert index_memory(n_rows, dim, search) == pytest.approx(memory.n_bytes(index), rel=0.15)

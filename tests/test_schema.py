@@ -1,0 +1,310 @@
+"""Folders of word vectors and of classifiers that were damaged: one line with file and remedy, whatever is in them."""
+
+import json
+import os
+import random
+import signal
+
+import numpy as np
+import pytest
+
+from embedx import objectives
+from embedx.classification import classifier
+from embedx.classification.classifier import Classifier
+from embedx.errors import EmbedxError
+from embedx.labeled.schema import DataSchema
+from embedx.run import folder as on_disk
+from embedx.run.schema import first_not_finite
+from embedx.samplers.adversarial import ARRAYS
+from embedx.vectors import model
+
+LABELS, FEATURES, DIM, STRIDE = 5, 4, 3, 16
+posix = pytest.mark.skipif(os.name != "posix", reason="there are no named pipes")
+
+
+@pytest.fixture(autouse=True)
+def _ends():
+    """What waits for ever is interrupted."""
+    if os.name != "posix":
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits"))
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def words_in(path, noise=False):
+    """Word vectors as ar leaves them, with the noise that was fitted to them."""
+    rng = np.random.default_rng(0)
+    arrays = {
+        "input": rng.normal(size=(LABELS, DIM)),
+        "output": rng.normal(size=(LABELS, DIM)),
+        "bias": rng.normal(size=LABELS),
+    }
+    arrays = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
+    arrays |= noise_arrays(DIM) | {"noise_features": np.zeros((LABELS, STRIDE), np.float32)} if noise else {}
+    return model.save(
+        path, words=list("abcde"), counts=np.array([9, 7, 5, 3, 1]), arrays=arrays,
+        settings={"window": 5, "sample": 1e-4, "sampler": "adversarial" if noise else "unigram", "tokenizer": "words"},
+        facts={"objective": "ar"},
+    )  # fmt: skip
+
+
+def noise_arrays(width):
+    kept = (
+        np.ones((width, STRIDE), np.float32), np.ones(STRIDE, np.float32), np.ones((7, STRIDE), np.float32),
+        np.array([0, np.inf, 0, 0, 0, 0, 0], np.float32), np.arange(LABELS, dtype=np.int32),
+    )  # fmt: skip
+    return {f"noise_{name}": array for name, array in zip(ARRAYS, kept, strict=True)}
+
+
+def classifier_in(path, name="ns", hidden=False, noise=False, features=None):
+    """A classifier that was not trained."""
+    found = objectives.find(name)(objectives.find(name).Settings())
+    counts = np.array([9, 7, 5, 3, 1])
+    found.prepare(counts)
+    rows, dim = found.n_rows(LABELS), DIM if hidden else FEATURES
+    arrays = {"output": np.ones((rows, dim), np.float32), "bias": np.zeros(rows, np.float32)}
+    arrays |= {"hidden": np.ones((FEATURES, DIM), np.float32)} if hidden else {}
+    arrays |= noise_arrays(FEATURES) if noise else {}
+    settings = {
+        "sampler": "adversarial" if noise else found.samplers()[0],
+        "scaling": "none",
+        "labels": "all",
+        "unseen": "keep",
+    }
+    settings |= found.settings.record()
+    known = DataSchema(FEATURES, LABELS, list("vwxyz"), features)
+    return Classifier(found, arrays, known, counts, settings, {"several_labels": False, "examples": 25}).save(path)
+
+
+FOLDERS = {
+    "words": words_in,
+    "words with noise": lambda path: words_in(path, noise=True),
+    "ns": classifier_in,
+    "hs": lambda path: classifier_in(path, "hs"),
+    "hidden": lambda path: classifier_in(path, hidden=True),
+    "text": lambda path: classifier_in(path, hidden=True, features=list("nice")),
+    "noise": lambda path: classifier_in(path, "ar", noise=True),
+}
+
+
+def load(path):
+    if on_disk.task_of(path) == "skipgram":
+        return model.load(path)
+    found = classifier.load(path)
+    return found.log_probability(found.scores(np.ones((2, FEATURES), np.float32)), found.log_noise(np.ones((2, FEATURES))))
+
+
+@pytest.mark.parametrize("make", FOLDERS.values(), ids=list(FOLDERS))
+def test_what_was_saved_is_loaded(tmp_path, make):
+    load(make(tmp_path / "m"))
+
+
+def change(folder, *keys, to):
+    """Write another value at a place of model.json, or none if `to` is `...`."""
+    file = folder / "model.json"
+    description = json.loads(file.read_text())
+    inside = description
+    for key in keys[:-1]:
+        inside = inside[key]
+    if to is ...:
+        del inside[keys[-1]]
+    else:
+        inside[keys[-1]] = to
+    file.write_text(json.dumps(description))
+
+
+def replace(folder, name, array):
+    """Write another array, and say so in model.json."""
+    np.save(folder / f"{name}.npy", array)
+    change(folder, "arrays", name, to={"shape": list(array.shape), "dtype": str(array.dtype)})
+
+
+def rename(folder, stem, lines):
+    (folder / f"{stem}.tsv").write_text("".join(f"{line}\n" for line in lines))
+    change(folder, "names", stem, to=len(lines))
+
+
+def claim(folder, name, shape):
+    """Have a small file say that it holds a giant array."""
+    file = folder / f"{name}.npy"
+    with file.open("wb") as out:
+        np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": tuple(shape)})
+        out.write(bytes(64))
+    change(folder, "arrays", name, to={"shape": shape, "dtype": "float32"})
+
+
+def poisoned(shape, row, value=np.nan):
+    array = np.ones(shape, np.float32)
+    array[row] = value
+    return array
+
+
+def zipped(folder, name):
+    np.savez(folder / "other.npz", a=np.ones(3))
+    os.replace(folder / "other.npz", folder / f"{name}.npy")
+
+
+def pipe(folder, name):
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+
+
+def directory(folder, name):
+    (folder / name).unlink()
+    (folder / name).mkdir()
+
+
+def header(folder, text):
+    (folder / "output.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode())
+
+
+OF_BOTH = [
+    (lambda m: (m / "model.json").write_text("[" * 100_000), "model.json: damaged (nested too deeply)"),
+    (lambda m: (m / "model.json").write_text('{"format": ' + "1" * 5000 + "}"), "model.json: damaged (Exceeds the limit"),
+    (lambda m: change(m, "settings", to=...), "model.json: damaged (no 'settings')"),
+    (lambda m: change(m, "facts", to=[]), "model.json: damaged (names, arrays, settings and facts must be objects)"),
+    (lambda m: change(m, "names", "other", to=-1), "model.json: damaged (a number of names must be a whole number)"),
+    (lambda m: change(m, "names", "../m/labels", to=5), "model.json: damaged (files have lower-case identifiers as names)"),
+    (lambda m: change(m, "arrays", "output", to=[5, 4]), "model.json: damaged (an array has a shape of"),
+    (lambda m: change(m, "arrays", "output", "shape", to=[5.0, 4]), "model.json: damaged (an array has a shape of"),
+    (lambda m: change(m, "arrays", "output", "dtype", to=...), "model.json: damaged (an array has a shape of"),
+    (lambda m: claim(m, "output", [2**40, 4]), "output.npy: damaged (64 bytes of numbers instead of 17,592,186,044,416)"),
+    (lambda m: claim(m, "output", [2**62, 4]), "output.npy: damaged (64 bytes of numbers instead of 73,786,976,294,838,"),
+    (lambda m: zipped(m, "output"), "output.npy: damaged (a zip archive, no array)"),
+    (lambda m: header(m, "{'descr': '<f4', 'fortran_order': False, 'shape': (" + "9" * 5000 + ",)}"), "output.npy: damaged ("),
+    (lambda m: header(m, "(" * 3000), "output.npy: damaged ("),
+    (lambda m: header(m, "{'descr': 7, 'fortran_order': False, 'shape': ()}"), "output.npy: damaged ("),
+    (lambda m: replace(m, "output", np.ones((5, 4), ">f4")), "output.npy: holds >f4 (5, 4), where float32"),
+    (lambda m: replace(m, "output", np.ones(5, np.float32)), "output.npy: holds float32 (5,), where float32"),
+    (lambda m: replace(m, "bias", np.ones(9, np.float32)), "bias.npy: 9 rows, but output.npy has 5 rows"),
+    (lambda m: replace(m, "bias", np.ones((5, 1), np.float32)), "bias.npy: holds float32 (5, 1), where float32"),
+    (lambda m: replace(m, "bias", poisoned(5, 2, np.inf)), "bias.npy: row 2 holds what is no finite number"),
+    (lambda m: change(m, "settings", "sampler", to=7), "model.json: settings.sampler must be "),
+    *(
+        (lambda m, file=file, spoil=spoil: spoil(m, file), f"{file}: damaged (it is no plain file)")
+        for file in ("model.json", "output.npy")
+        for spoil in (directory, *([pipe] if os.name == "posix" else []))
+    ),
+]  # fmt: skip
+OF_WORDS = [
+    (lambda m: pipe(m, "vocabulary.tsv"), "vocabulary.tsv: damaged (it is no plain file)"),
+    (lambda m: rename(m, "vocabulary", ["a\t3", "b\t-2", "c\t1", "d\t1", "e\t1"]), "vocabulary.tsv:2: a count below 0"),
+    (lambda m: rename(m, "vocabulary", ["a\t" + "1" * 5000, *"bcde"]), "vocabulary.tsv:1: no count after the name"),
+    (lambda m: rename(m, "vocabulary", ["a\t1" + "0" * 19, *(f"{w}\t1" for w in "bcde")]), "vocabulary.tsv:1: no count after"),
+    (lambda m: replace(m, "input", poisoned((5, 3), 3)), "input.npy: row 3 of 'd' holds what is no finite number"),
+    (lambda m: replace(m, "input", poisoned((5, 3), 0, -np.inf)), "input.npy: row 0 of 'a' holds what is no finite number"),
+    (lambda m: replace(m, "output", np.ones((5, 4), np.float32)), "output.npy: 4 columns, but input.npy has 3 columns"),
+    (lambda m: replace(m, "heldout_counts", np.ones(4, np.int64)), "heldout_counts.npy: 4 rows, but input.npy has 5 rows"),
+    (lambda m: change(m, "settings", "window", to="5"), "model.json: settings.window must be a whole number, 1 or more"),
+    (lambda m: change(m, "facts", "objective", to=None), "model.json: facts.objective must be a text"),
+]  # fmt: skip
+OF_CLASSIFIERS = [
+    (lambda m: pipe(m, "labels.tsv"), "labels.tsv: damaged (it is no plain file)"),
+    (lambda m: rename(m, "labels", list("vwxyz")), "labels.tsv: no counts after the names"),
+    (lambda m: rename(m, "labels", [f"{label}\t1" for label in "vwxy"]), "model.json: output.npy has 5 rows for 4"),
+    (lambda m: change(m, "names", "labels", to=...), "model.json: names no array `output` or no `labels`"),
+    (lambda m: change(m, "arrays", "output", to=...), "model.json: names no array `output` or no `labels`"),
+    (lambda m: change(m, "facts", "n_features", to=...), "model.json: no facts.n_features"),
+    (lambda m: change(m, "facts", "n_features", to=5), "model.json: output.npy has 5 rows for 4 features, where --obj"),
+    (lambda m: change(m, "facts", "n_features", to=True), "model.json: facts.n_features must be a whole number, 0 or more"),
+    (lambda m: change(m, "facts", "reader", to=[]), "model.json: no facts.reader.named"),
+    (lambda m: change(m, "facts", "reader", "first_feature", to=2), "facts.reader.first_feature must be one of 0, 1"),
+    (lambda m: change(m, "facts", "objective", to="nonsense"), "model.json: facts.objective must be one of "),
+    (lambda m: change(m, "settings", "scaling", to="cube"), "model.json: settings.scaling must be one of none, "),
+    (lambda m: change(m, "settings", "scaling", to="column-max"), "model.json: names no array `maxima`, which --scaling"),
+    (lambda m: change(m, "settings", "negatives", to="5"), "model.json: --negatives 5: must be a whole number"),
+    (lambda m: change(m, "settings", "sampler", to="adversarial"), "model.json: no noise_projection.npy, which --sampler adv"),
+    (lambda m: replace(m, "output", poisoned((5, 4), 4)), "output.npy: row 4 holds what is no finite number"),
+    (lambda m: replace(m, "maxima", poisoned(4, 1)), "maxima.npy: row 1 holds what is no finite number"),
+]  # fmt: skip
+
+
+def check_one_line(path, complaint=""):
+    with pytest.raises(EmbedxError) as raised:
+        load(path)
+    text = str(raised.value)
+    assert text.startswith(str(path)), text
+    assert complaint in text
+    assert text.endswith(("; restore the folder from a copy, or train again", "; upgrade embedx")) or "; give a" in text, text
+    assert "\n" not in text
+    assert len(text) < 600
+
+
+@pytest.mark.parametrize(
+    ("make", "damage", "complaint"),
+    [(words_in, *each) for each in OF_BOTH + OF_WORDS] + [(classifier_in, *each) for each in OF_BOTH + OF_CLASSIFIERS],
+)
+def test_damage_gets_one_line_with_file_and_remedy(tmp_path, make, damage, complaint):
+    path = make(tmp_path / "m")
+    damage(path)
+    check_one_line(path, complaint)
+
+
+LEAVES = [np.array([0, 1, 2, 3, 3]), np.array([0, 1, 2, 3, 8]), np.array([0, 1, 2, 3, -1])]
+
+
+@pytest.mark.parametrize("leaves", LEAVES)
+def test_a_tree_of_noise_that_does_not_fit_together_is_not_walked(tmp_path, leaves):
+    path = classifier_in(tmp_path / "m", "ar", noise=True)
+    replace(path, "noise_leaves", leaves.astype(np.int32))
+    check_one_line(path, "noise_leaves.npy: not a leaf of its own, of 8, for each label")
+    replace(path, "noise_leaves", np.arange(5, dtype=np.int32))
+    for name, shape in ("noise_weights", (6, 16)), ("noise_biases", (6,)):
+        replace(path, name, np.ones(shape, np.float32))
+    check_one_line(path, "noise_weights.npy: (6, 16) where the tree has (7, 16)")
+
+
+@pytest.mark.parametrize("make", FOLDERS.values(), ids=list(FOLDERS))
+def test_whatever_is_changed_it_loads_or_gets_one_line(tmp_path, make):
+    rng = random.Random(1)
+    path = make(tmp_path / "m")
+    files = {file: file.read_bytes() for file in path.iterdir()}
+    refused = 0
+    for _ in range(300):
+        file = rng.choice([path / "model.json", *files])
+        file.write_bytes(mutated(files[file], rng, is_json=file.suffix == ".json"))
+        try:
+            load(path)
+        except EmbedxError:
+            refused += 1
+            check_one_line(path)
+        file.write_bytes(files[file])
+    assert refused > 150
+    load(path)
+
+
+def mutated(content, rng, is_json):
+    """The bytes with a byte, a stretch, or a value of JSON changed."""
+    if is_json and rng.random() < 0.7:
+        description = json.loads(content)
+        places = [(inside, key) for inside in objects_in(description) for key in inside]
+        inside, key = rng.choice(places)
+        value = rng.choice([None, True, -1, 0, 7, 1e308, 10**30, "", "x" * 1000, "ns", [], [[3]], {}, {"a": {}}, ...])
+        if value is ...:
+            del inside[key]
+        else:
+            inside[key] = value
+        return json.dumps(description).encode()
+    at, length = rng.randrange(len(content)), rng.choice([1, 1, 8, 100])
+    new = rng.choice([b"", rng.randbytes(length), b"\xff" * length, b"\0" * length, content])
+    return content[:at] + new + content[at + length :]
+
+
+def objects_in(value):
+    """All objects of a JSON value that hold something."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return ([value] if isinstance(value, dict) and value else []) + [each for part in inside for each in objects_in(part)]
+
+
+def test_large_numbers_are_no_infinite_ones(monkeypatch):
+    monkeypatch.setattr("embedx.run.schema.BLOCK_FLOATS", 8)
+    large = np.full((9, 2), 3e38, np.float32)
+    assert first_not_finite(large) is None
+    large[7, 1] = np.nan
+    assert first_not_finite(large) == 7
+    assert first_not_finite(np.full(3, 2**62)) is None
+    assert first_not_finite(np.zeros((0, 3), np.float32)) is None

@@ -1,0 +1,71 @@
+"""What settings take, whatever they are: each value is of its type, finite, and no larger than kernels can count."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+from embedx import SkipGram
+from embedx.classification.task import ClassifySettings
+from embedx.errors import EmbedxError
+from embedx.objectives import OBJECTIVES
+from embedx.samplers import SAMPLERS
+from embedx.settings import TextSettings, VocabularySettings, check, kind_of, option_name
+from embedx.skipgram.collapsed import CollapsedSettings
+from embedx.skipgram.task import SkipGramSettings
+
+GROUPS = [SkipGramSettings, ClassifySettings, CollapsedSettings, TextSettings, VocabularySettings]
+GROUPS += [each.Settings for each in (*OBJECTIVES.values(), *SAMPLERS.values())]
+FIELDS = {f"{group.__module__}.{field.name}": field for group in GROUPS for field in dataclasses.fields(group)}
+WRONG = {
+    int: ["5", 1.5, float("nan"), True, [1]],
+    float: ["5", float("nan"), float("inf"), -float("inf"), 10**400, True, None],
+    bool: ["yes", 2],
+    str: [5, b"ns", ["ns"]],
+}
+LARGE = [2**31, 10**20, 10**5000]
+
+
+@pytest.mark.parametrize("field", FIELDS.values(), ids=list(FIELDS))
+def test_every_setting_refuses_what_is_no_value_of_its_type(field):
+    for value in WRONG[kind_of(field)]:
+        if value is not None or field.default is not None:
+            with pytest.raises(EmbedxError, match=f"^{option_name(field.name)} .*: (must be|choose one of)") as raised:
+                check(field, value)
+            assert len(str(raised.value)) < 200
+
+
+@pytest.mark.parametrize("field", [each for each in FIELDS.values() if kind_of(each) is int], ids=lambda field: field.name)
+def test_every_whole_number_has_a_largest_one(field):
+    for value in LARGE if field.name != "seed" else LARGE[1:]:
+        with pytest.raises(
+            EmbedxError, match=rf"{option_name(field.name)} (\d+…?|of thousands of digits): must be at most \d+$"
+        ):
+            check(field, value)
+
+
+def test_numbers_of_numpy_are_numbers():
+    given = {"dim": np.int64(7), "learning_rate": np.float32(0.5), "heldout": 0}
+    settings = SkipGramSettings.from_options(given)
+    assert (settings.dim, settings.learning_rate, settings.heldout) == (7, 0.5, 0)
+    assert ClassifySettings(replacement=np.True_).replacement
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"dim": 10**20}, "--dim 100000000000000000000: must be at most 2147483647"),
+        ({"window": 10**9}, "--window 1000000000: must be at most 1000"),
+        ({"threads": 10**6}, "--threads 1000000: must be at most 1024"),
+        ({"draws": 0}, "--draws 0: must be at least 1"),
+        ({"objective": "hs", "draws": 5}, "--draws applies only with a sampler that draws"),
+        ({"heldout_every": 2}, "--heldout-every applies only with --heldout"),
+        ({"fit_after": 1.0}, "--fit-after applies only with --sampler adversarial"),
+        ({"score_l2": float("inf")}, "--score-l2 inf: must be a finite number"),
+        ({"learning_rate": float("inf")}, "--learning-rate inf: must be at most 1e+38"),
+    ],
+)
+def test_word_vectors_from_python_refuse_them_as_the_command_line_does(options, complaint):
+    with pytest.raises(EmbedxError, match=f"^{re.escape(complaint)}$"):
+        SkipGram(**options)

@@ -1,0 +1,70 @@
+"""Standard streams that are closed, full, or know few letters."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="streams of another kind")
+FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+
+
+@pytest.fixture
+def vectors(tmp_path):
+    (tmp_path / "v.vec").write_text("3 2\nnaïve 1 2\nb 2 1\nc 1 1\n", encoding="utf-8")
+    return tmp_path / "v.vec"
+
+
+def embedx_run(shell, *arguments, **variables):
+    """`python -m embedx ARGUMENTS` within a line of the shell, where it is called "$@"."""
+    command = ["sh", "-c", shell, "sh", sys.executable, "-m", "embedx", *map(str, arguments)]
+    environment = {**os.environ, **variables}
+    return subprocess.run(command, capture_output=True, env=environment, timeout=120, check=False)
+
+
+@FULL
+@pytest.mark.parametrize("options", [["nn", "{0}", "b"], ["nn", "{0}", "b", "--json"], ["export", "{0}", "{1}"], ["--help"]])
+def test_results_that_cannot_be_written_are_an_error_of_one_line(vectors, tmp_path, options):
+    done = embedx_run('"$@" >/dev/full', *(each.format(vectors, tmp_path / "out.vec") for each in options))
+    assert done.returncode == 2
+    assert done.stderr == (
+        b"embedx: standard output: No space left on device, so not all results are there; write them elsewhere\n"
+    )
+    assert (tmp_path / "out.vec").exists() == (options[0] == "export")
+
+
+def test_who_has_seen_enough_may_go(vectors):
+    done = embedx_run('("$@"; echo "code $?" >&2) | true', "nn", vectors, *["b"] * 40_000)
+    assert done.stderr == b"code 141\n"
+
+
+@FULL
+@pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
+def test_without_standard_error_results_and_codes_are_the_same(vectors, stderr):
+    done = embedx_run(f'"$@" {stderr}', "nn", vectors, "b", "--top-k", 1)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"b\tc\t0.9487\n", b"")
+    done = embedx_run(f'"$@" {stderr}', "nn", vectors, "unknown")
+    assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"")
+    done = embedx_run(f'"$@" {stderr}', "nn")
+    assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"")
+
+
+def test_no_file_takes_the_place_of_a_stream_that_is_closed(vectors, tmp_path):
+    out = tmp_path / "out.vec"
+    for streams in ">&-", "<&- >&- 2>&-":
+        done = embedx_run(f'"$@" {streams}', "export", vectors, out, "--overwrite")
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        assert out.read_text("utf-8") == "3 2\nnaïve 1.0 2.0\nb 2.0 1.0\nc 1.0 1.0\n"
+
+
+@pytest.mark.parametrize(
+    "variables", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}]
+)
+def test_letters_that_a_terminal_does_not_know_are_written_as_numbers(vectors, variables):
+    done = embedx_run('"$@"', "nn", vectors, "b", **variables)
+    assert (done.returncode, done.stdout) == (0, b"b\tc\t0.9487\nb\tna\\xefve\t0.8000\n")
+    done = embedx_run('"$@"', "nn", vectors, "na\u00efv", **variables)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"embedx: na\\")
+    assert done.stderr.endswith(b"v: not among the 3 words of the model\n")
