@@ -117,7 +117,7 @@ def test_cut_off_files_are_named(write):
     assert "images-idx3-ubyte: 23 bytes, but its IDX header says 24; fetch or copy it again" in message
     big = gzip.compress(bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 16, 0, 0]) + np.random.default_rng(0).bytes(1 << 20))
     message = message_of(write(big[:-1000], "images.gz"))
-    assert re.search(r"images.gz: cut off or damaged \(.*\); fetch or copy it again", message)
+    assert re.search(r"images.gz: ends too early, the compressed data are cut off; fetch or copy it again", message)
     assert re.search(
         r"x.npy: no readable array of numpy.save \(.*\); write it again", message_of(write(npy(np.eye(9))[:-8], "x.npy"))
     )
