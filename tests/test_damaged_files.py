@@ -17,6 +17,7 @@ from embedx.evaluation.words import read_analogies, read_pairs
 from embedx.labeled.read import read, read_names
 from embedx.text.sources import Source, resolve
 from embedx.text.streams import UnpackedReader, open_source, text_blocks
+from embedx.vectors.formats import read as read_vectors
 
 PACKERS = {
     "gz": lambda data: gzip.compress(data, mtime=0),
@@ -54,6 +55,10 @@ FILES = {  # what each reader reads, and how
     "npz": (saved(save_npz, csr_matrix(FEATURES)), rows_of),
     "idx": (bytes([0, 0, 0x0D, 2]) + struct.pack(">2I", 40, 3) + FEATURES.astype(">f4").tobytes(), rows_of),
     "names": ("".join(f"name {n}\n" for n in range(90)).encode(), lambda path: read_names(str(path))),
+    "vectors": ("".join(["90 2\n"] + [f"w{n} 1 {n}\n" for n in range(90)]).encode(), lambda path: read_vectors(path)[0]),
+    "binary vectors": (
+        b"90 3\n" + b"".join(b"w%d " % n + FEATURES[n % 40].tobytes() for n in range(90)), lambda path: read_vectors(path)[0]
+    ),
     "pairs": ("".join(f"tiger\tcat{n}\t{n}\n" for n in range(90)).encode(), lambda path: read_pairs(path).words),
     "analogies": ("".join(f"a{n} b c d{n}\n" for n in range(90)).encode(), lambda path: read_analogies(path).words),
 }  # fmt: skip

@@ -3,6 +3,8 @@
 import bz2
 import gzip
 import lzma
+import os
+import threading
 
 import numpy as np
 import pytest
@@ -143,8 +145,8 @@ def test_the_first_of_two_equal_words_wins(tmp_path):
         (b"999999999999 100000\na " + bytes(4), ":1: .* do not fit into memory|ends within word 1"),
         (b"\x80\x05\x95", "gensim's own format; .*save_word2vec_format"),
         (b"\xba\x16\x4f\x2f\x0c", "fastText .bin model; give the .vec file"),
-        (gzip.compress(text())[:-9], "cannot be read"),
-        (gzip.compress(text())[:20], "cannot be read"),
+        (gzip.compress(text())[:-9], "ends too early, the compressed data are cut off; fetch or copy it again"),
+        (gzip.compress(text())[:20], "ends too early, the compressed data are cut off"),
     ],
 )
 def test_a_broken_file_is_an_error_with_place_and_remedy(tmp_path, content, complaint):
@@ -162,3 +164,44 @@ def test_the_line_is_counted_over_blocks_and_blank_lines(tmp_path, monkeypatch):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(EmbedxError, match="nowhere: no such file or model folder"):
         model.load(tmp_path / "nowhere")
+
+
+def test_a_pipe_is_read_once(tmp_path):
+    for content in (text(), binary(), gzip.compress(text())):
+        os.mkfifo(tmp_path / "pipe")
+        writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(content,))
+        writer.start()
+        words, _ = formats.read(tmp_path / "pipe")
+        writer.join()
+        assert words == WORDS
+        (tmp_path / "pipe").unlink()
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"a 1\n" + b"b" * 2000 + b" 2\nc 3\n", ": a line of more than 1,000 bytes"),
+        (b"a 1\n" + b"b" * 2000, ": a line of more than 1,000 bytes"),
+        (b"2 1\na \0\0\xc0\x3f" + b"b" * 4000, ": word 2 of 2 has no end; is this really word2vec's binary format"),
+        (b"1 999999999\na \0", ": ends within word 1 of 1|do not fit into memory"),
+        (b"100000000000 9\na \0", ":1: 100,000,000,000 vectors of 9 numbers do not fit into memory; is the first line right?"),
+    ],
+)
+def test_what_has_no_end_or_claims_too_much_is_an_error(tmp_path, monkeypatch, content, complaint):
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 50)
+    monkeypatch.setattr(formats, "MOST_LINE_BYTES", 1000)
+    with pytest.raises(EmbedxError, match=complaint):
+        formats.read(write(tmp_path, content))
+
+
+def test_vectors_that_do_not_fit_into_memory_are_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("embedx.labeled.files.available_memory", lambda: 10_000)
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 1000)
+    with pytest.raises(EmbedxError, match=r"vectors.*: takes more than half of the memory there is"):
+        formats.read(write(tmp_path, gzip.compress(b"a 1 2 3\n" * 9999)))
+
+
+def test_empty_rows_are_named_without_a_warning(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 6)
+    with pytest.raises(EmbedxError, match=":2: 0 numbers after the word 'b', not 2"):
+        formats.read(write(tmp_path, b"a 1 2\nb \n"))

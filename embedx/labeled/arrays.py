@@ -203,13 +203,12 @@ def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
 
 def _filled(name: str, file: io.BufferedIOBase, n_values: int, dtype: np.dtype) -> np.ndarray:
     """The next values of the file, as many as there are; `EmbedxError` unless there is memory for all."""
-    Room(name).take(n_values * dtype.itemsize)
-    content = np.empty(n_values * dtype.itemsize, np.uint8)  # memory is had where it is written to, not before
-    n_bytes = 0
-    while n_bytes < len(content) and (n := file.readinto(content.data[n_bytes:])):
-        n_bytes += n
-    n_values = n_bytes // dtype.itemsize if dtype.itemsize else 0
-    return content[: n_values * dtype.itemsize].view(dtype)
+    n_bytes = n_values * dtype.itemsize
+    Room(name).take(n_bytes)
+    content = bytearray()  # grows without being copied, by what is there
+    while len(content) < n_bytes and (piece := file.read(min(BLOCK_BYTES, n_bytes - len(content)))):
+        content += piece
+    return np.frombuffer(content, dtype, len(content) // dtype.itemsize if dtype.itemsize else 0)
 
 
 def _content(source: Source) -> bytes:

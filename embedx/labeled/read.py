@@ -84,6 +84,13 @@ def with_names(data: Labeled, known: DataSchema, names: Sequence[str], file: str
 
 
 def _read(source: str, labels: str | None, progress: Progress, like: DataSchema | None) -> tuple[Labeled, DataSchema]:
+    try:
+        return _read_all(source, labels, progress, like)
+    except MemoryError as error:  # where less may be had than is free, as by `ulimit -v`
+        raise EmbedxError(f"{source}: takes more memory than may be had; give fewer rows, or more memory") from error
+
+
+def _read_all(source: str, labels: str | None, progress: Progress, like: DataSchema | None) -> tuple[Labeled, DataSchema]:
     if source == labels == STANDARD_INPUT:
         raise EmbedxError("-: standard input cannot be both the features and the labels; name a file for one of them")
     name, split, column = _split_named(source)

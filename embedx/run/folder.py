@@ -110,11 +110,13 @@ def read_description(path: Path) -> dict[str, Any]:
             description["names"] = {"vocabulary": description["words"]}
         objects = [description[key] for key in ("names", "arrays", "settings", "facts")]
         description["task"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:  # the last of brackets within brackets
         raise EmbedxError(f"{file}: damaged ({error}); {REMEDY}") from error
     if version != FORMAT:
         raise EmbedxError(f"{file}: format {version}, while this embedx reads format {FORMAT}; upgrade embedx")
-    if not all(isinstance(each, dict) for each in objects):
+    is_whole = all(isinstance(each, dict) for each in objects)
+    is_whole = is_whole and all(isinstance(each, dict) for each in description["arrays"].values())
+    if not is_whole:
         raise EmbedxError(f"{file}: damaged (names, arrays, settings and facts must be objects); {REMEDY}")
     return dict(description)
 
@@ -135,7 +137,7 @@ def read_array(file: Path, expected: dict[str, Any]) -> np.ndarray:
         array = np.load(file, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise EmbedxError(f"{file}: missing; {REMEDY}") from None
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # damaged bytes make numpy fail in many ways
         raise EmbedxError(f"{file}: damaged ({error}); {REMEDY}") from error
     if [list(array.shape), str(array.dtype)] != [expected.get("shape"), expected.get("dtype")]:
         raise EmbedxError(

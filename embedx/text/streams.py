@@ -101,6 +101,10 @@ class UnpackedReader(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def unread(self, data: bytes) -> None:
+        """Let what was read last be read again."""
+        self._rest = memoryview(data + self._rest)
+
     def readinto(self, buffer: Any) -> int:
         with damage_told(self._source):
             while not self._rest:

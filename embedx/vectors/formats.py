@@ -8,18 +8,21 @@ What a file is follows from its content; its name does not matter. A word that o
 gensim, and a note says how many did. Words are separated from numbers by U+0020 alone, so a word may hold U+00A0.
 """
 
+import io
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
-import smart_open
 
 from embedx.errors import EmbedxError
+from embedx.labeled.files import Room
+from embedx.run.memory import available_memory
 from embedx.run.progress import Progress, Silent
-
-COMPRESSIONS = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
+from embedx.text.sources import Source, is_url
+from embedx.text.streams import UnpackedReader
 
 # First bytes of files one may take for vectors, and what to do with them instead.
 FOREIGN = {
@@ -35,6 +38,7 @@ HEADER = re.compile(rb"\s*(\d{1,12})\s+(\d{1,9})\s*")
 
 BLOCK_BYTES = 1 << 22
 HEAD_BYTES = 1 << 20  # enough for a header and the first vector, even of 50,000 dimensions
+MOST_LINE_BYTES = 1 << 25
 
 
 class Layout(NamedTuple):
@@ -49,29 +53,28 @@ def read(path: str | Path, progress: Progress | None = None) -> tuple[list[str],
     """The words of a vector file and their vectors, float32 (words, dim). Raises EmbedxError with file, line and remedy."""
     progress = progress or Silent()
     name = str(path)
-    try:
-        with opened(name) as stream:
-            layout = detect(name, stream.read(HEAD_BYTES))
-        with opened(name) as stream:
-            progress.start("Reading vectors", layout.words, "words")
-            words, vectors = (read_binary if layout.binary else read_text)(name, stream, layout, progress)
-            progress.finish()
-    except FileNotFoundError:
-        raise EmbedxError(f"{name}: no such file or model folder") from None
-    except (OSError, EOFError) as error:
-        raise EmbedxError(f"{name}: cannot be read: {error}") from error
+    if not (is_url(name) or os.path.exists(name)):
+        raise EmbedxError(f"{name}: no such file or model folder")
+    with UnpackedReader(Source(name, "vectors", None)) as file:  # once, for it may be a pipe
+        head = first_bytes(file)
+        file.unread(head)
+        layout = detect(name, head)
+        progress.start("Reading vectors", layout.words, "words")
+        words, vectors = (read_binary if layout.binary else read_text)(name, io.BufferedReader(file), layout, progress)
+        progress.finish()
     if not words:
         raise EmbedxError(f"{name}: holds no word; {KNOWN}")
     return without_duplicates(name, words, vectors, progress)
 
 
-def opened(name: str) -> BinaryIO:
-    """The file's bytes, decompressed if its first bytes say that it is compressed."""
-    with smart_open.open(name, "rb", compression="disable") as raw:
-        head = raw.read(8)
-    suffix = next((suffix for magic, suffix in COMPRESSIONS.items() if head.startswith(magic)), "disable")
-    stream: BinaryIO = smart_open.open(name, "rb", compression=suffix)
-    return stream
+def first_bytes(file: UnpackedReader) -> bytes:
+    """HEAD_BYTES of it, or all."""
+    pieces = []
+    n_bytes = HEAD_BYTES
+    while n_bytes and (piece := file.read(n_bytes)):
+        pieces.append(piece)
+        n_bytes -= len(piece)
+    return b"".join(pieces)
 
 
 def detect(name: str, head: bytes) -> Layout:
@@ -118,11 +121,15 @@ def read_text(name: str, stream: BinaryIO, layout: Layout, progress: Progress) -
     words: list[str] = []
     blocks = [np.empty((0, layout.dim), np.float32)]
     number = 1  # of the line to be read next
+    room = Room(name)
     if layout.words is not None:
         stream.readline()
         number = 2
     for lines in line_blocks(stream):
+        if any(len(line) > MOST_LINE_BYTES for line in lines):
+            raise EmbedxError(f"{name}: a line of more than {MOST_LINE_BYTES:,} bytes; {KNOWN}")
         block_words, block = parse(name, number, lines, layout)
+        room.take(2 * block.nbytes + sum(map(len, lines)))
         words += block_words
         blocks.append(block)
         number += len(lines)
@@ -138,11 +145,14 @@ def read_text(name: str, stream: BinaryIO, layout: Layout, progress: Progress) -
 def line_blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
     """The lines of the stream, a few megabytes at a time."""
     pieces: list[bytes] = []  # of a line that goes on
-    while chunk := stream.read(BLOCK_BYTES):
+    n_bytes = 0  # of them
+    while (chunk := stream.read(BLOCK_BYTES)) and n_bytes <= MOST_LINE_BYTES:
+        n_bytes += len(chunk)
         if b"\n" in chunk:
             *lines, chunk = b"".join([*pieces, chunk]).split(b"\n")
             yield lines
             pieces = []
+            n_bytes = len(chunk)
         pieces.append(chunk)
     if tail := b"".join(pieces):
         yield [tail]
@@ -157,14 +167,15 @@ def parse(name: str, number: int, lines: list[bytes], layout: Layout) -> tuple[l
     if not parts:
         return [], np.empty((0, layout.dim), np.float32)
     try:
-        vectors = np.loadtxt([numbers for _, _, numbers in parts], np.float32, comments=None, ndmin=2)
+        rows = [numbers for _, _, numbers in parts if numbers.strip()] or ["none"]  # of nothing it warns
+        vectors = np.loadtxt(rows, np.float32, comments=None, ndmin=2)
     except ValueError:
         vectors = np.empty((0, 0), np.float32)
     words = [word for word, _, _ in parts]
     if vectors.shape == (len(parts), layout.dim) and np.isfinite(vectors).all() and all(words):
         return words, vectors
-    rows = [parse_line(f"{name}:{i}", line, layout) for i, line in enumerate(lines, number) if line.strip()]
-    return [word for word, _ in rows], np.array([vector for _, vector in rows], np.float32)
+    each = [parse_line(f"{name}:{i}", line, layout) for i, line in enumerate(lines, number) if line.strip()]
+    return [word for word, _ in each], np.array([vector for _, vector in each], np.float32)
 
 
 def parse_line(where: str, line: bytes, layout: Layout) -> tuple[str, list[float]]:
@@ -193,6 +204,8 @@ def read_binary(name: str, stream: BinaryIO, layout: Layout, progress: Progress)
     stream.readline()
     count, dim = layout.words or 0, layout.dim
     try:
+        if 4 * count * dim > available_memory():
+            raise MemoryError
         vectors = np.empty((count, dim), np.dtype("<f4"))
     except (MemoryError, ValueError):
         raise EmbedxError(
@@ -206,7 +219,7 @@ def read_binary(name: str, stream: BinaryIO, layout: Layout, progress: Progress)
         gap = chunk.find(b" ", at)
         while gap < 0 or len(chunk) < gap + 1 + width:
             # Twice as much each time, so that what looks like a long word is not searched over and over.
-            more = stream.read(max(BLOCK_BYTES, width, len(chunk) - at))
+            more = stream.read(max(BLOCK_BYTES, len(chunk) - at))
             if not more:
                 raise EmbedxError(
                     f"{name}: ends within word {row + 1:,} of {count:,}; the file is cut short: write or fetch it again"
@@ -214,6 +227,8 @@ def read_binary(name: str, stream: BinaryIO, layout: Layout, progress: Progress)
             progress.update(row)
             chunk, at = chunk[at:] + more, 0
             gap = chunk.find(b" ")
+            if gap < 0 and len(chunk) > MOST_LINE_BYTES:
+                raise EmbedxError(f"{name}: word {row + 1:,} of {count:,} has no end; is this really word2vec's binary format?")
         words.append(chunk[at:gap].lstrip(b"\n").decode("utf-8", "replace"))  # word2vec.c ends vectors by a newline
         at = gap + 1 + width
         space[row * width : (row + 1) * width] = chunk[gap + 1 : at]
