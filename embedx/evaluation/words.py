@@ -22,6 +22,7 @@ import dataclasses
 import itertools
 import logging
 import math
+import os
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
@@ -240,7 +241,7 @@ def read_analogies(path: Path, name: str | None = None, candidates: int = ANALOG
 
 def lines_of(path: Path) -> Iterator[tuple[str, str]]:
     """(file:line, text) of each line that is neither blank nor a `#` comment."""
-    if not path.exists():
+    if not os.path.exists(path):
         raise EmbedxError(f"{path}: no such file")
     n_bytes = 0
     lines = Lines(source_of(str(path)), Silent())
@@ -293,7 +294,7 @@ def open_vectors(path: str | Path, progress: Progress, trust_pickle: bool = Fals
     With `trust_pickle` also those of gensim's own files, which are pickles: opening one runs whatever code is in it. Without,
     they are an `EmbedxError`.
     """
-    if trust_pickle and Path(path).is_file():
+    if trust_pickle and os.path.isfile(path):
         with Path(path).open("rb") as file:
             pickled = file.read(1) == b"\x80"
         if pickled:

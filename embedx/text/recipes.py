@@ -75,7 +75,7 @@ def find_recipe(name: str) -> Recipe | None:
         return None
     for folder in _folders():
         file = folder / f"{name}.toml"
-        if file.is_file():
+        if os.path.isfile(file):  # unlike `Path.is_file`, that may be asked of a name that is too long
             return _load(file)
     return None
 

@@ -271,7 +271,8 @@ def _check_is_text(source: Source, head: bytes) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(reason.split()) or type(error).__name__
 
 
 class TextBlock(NamedTuple):
