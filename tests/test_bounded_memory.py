@@ -103,6 +103,7 @@ save_npz(MATRIX, csr_matrix(np.ones(BIG, np.float32)))
         ("x.idx", bytes([0, 0, 0x08, 3]) + b"\x7f\xff\xff\xff" * 3),
         ("x.npz", MATRIX.getvalue()),
         ("x.npz.gz", gzip.compress(MATRIX.getvalue())),
+        ("x.npz.gz", gzip.compress(b"PK\3\4" + bytes(10**6))),
     ],
 )
 def test_arrays_that_do_not_fit_are_an_error_before_memory_is_asked_for(write, name, content, little_memory):
@@ -120,7 +121,9 @@ def test_a_copy_that_does_not_fit_is_an_error(write, monkeypatch):
 @pytest.mark.parametrize("shape", [(10**12, 0), (0, 10**12), (10**15, 10**15), (10**30,), (-5, 3)])
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_headers_that_claim_what_is_not_there_are_an_error(write, shape, pack):
-    with pytest.raises(EmbedxError, match=r"x\.npy: "):
+    with pytest.raises(
+        EmbedxError, match=r"x\.npy: (no readable|no rows|1000000000000 rows of no features|takes more than half)"
+    ):
         read(write(pack(npy_that_claims(shape)), "x.npy"))
 
 
