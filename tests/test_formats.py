@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import io
 import lzma
 import os
 import threading
@@ -194,11 +195,24 @@ def test_what_has_no_end_or_claims_too_much_is_an_error(tmp_path, monkeypatch, c
         formats.read(write(tmp_path, content))
 
 
+def test_no_more_is_read_of_a_line_without_end(monkeypatch):
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 50)
+    monkeypatch.setattr(formats, "MOST_LINE_BYTES", 1000)
+    stream = io.BytesIO(b"a" * 9999)
+    [[line]] = formats.line_blocks(stream)
+    assert len(line) == stream.tell() - 50 == 1050  # the block that is one too many is read, and dropped
+
+
 def test_vectors_that_do_not_fit_into_memory_are_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("embedx.labeled.files.available_memory", lambda: 10_000)
     monkeypatch.setattr(formats, "BLOCK_BYTES", 1000)
     with pytest.raises(EmbedxError, match=r"vectors.*: takes more than half of the memory there is"):
         formats.read(write(tmp_path, gzip.compress(b"a 1 2 3\n" * 9999)))
+    monkeypatch.setattr(formats, "available_memory", lambda: 39)
+    with pytest.raises(EmbedxError, match=":1: 5 vectors of 2 numbers do not fit into memory; is the first line right"):
+        formats.read(write(tmp_path, binary()))
+    monkeypatch.setattr(formats, "available_memory", lambda: 40)
+    assert formats.read(write(tmp_path, binary()))[0] == WORDS
 
 
 def test_empty_rows_are_named_without_a_warning(tmp_path, monkeypatch):
