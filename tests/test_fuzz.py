@@ -54,6 +54,11 @@ def test_what_is_neither_read_nor_refused_in_one_line_is_found(tmp_path, monkeyp
     assert (wrong in found) if wrong else not found
 
 
+def test_what_takes_too_long_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(fuzz, "CPU_SECONDS", -1)
+    assert fuzz.tried("pairs", 0, tmp_path)[1] == "took 0 s"
+
+
 def test_a_process_that_ends_is_found_and_the_next_case_tried():
     report = fuzz.run(["no-such-target:0", "pairs:0"])
     assert report.tried == {"no-such-target": 1, "pairs": 1}
