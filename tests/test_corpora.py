@@ -1,5 +1,6 @@
 """Recipes: corpora known by name."""
 
+import os
 import re
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from needs import needs_gensim
 
 from embedx.errors import EmbedxError
-from embedx.text.recipes import Recipe, find_recipe, recipe_names
+from embedx.text.recipes import MOST_BYTES, Recipe, find_recipe, recipe_names
 from embedx.text.sources import recipe_defaults, resolve
 
 OURS = Path(__file__).parents[1] / "corpora"
@@ -113,6 +114,7 @@ def test_other_toml_files_in_the_working_directory_are_no_recipes(here):
         ("files = ['x']\npackage = 'no.such.package'", r"comes with the Python package no\.such\.package, which is not"),
         (r'files = ["a\u0000b/*"]', "not on this machine"),
         ("files = " + "[" * 5000, "not a readable recipe"),
+        ("files = ['x']\n" + "#" * MOST_BYTES, r"not a readable recipe \(more than 65,536 bytes\)"),
     ],
 )
 def test_recipes_with_wrong_values_say_so(here, line, complaint):
@@ -120,3 +122,9 @@ def test_recipes_with_wrong_values_say_so(here, line, complaint):
     with pytest.raises(EmbedxError, match=f"own.*: {complaint}"):
         resolve(["own"])
     recipe_names()
+
+
+def test_a_pipe_is_no_recipe(here):
+    os.mkfifo(here / "own.toml")
+    assert "own" not in recipe_names()
+    assert find_recipe("own") is None

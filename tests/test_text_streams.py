@@ -180,6 +180,22 @@ def test_reading_ahead_gives_the_blocks_of_all_sources_in_order(tmp_path):
     assert read_ahead[-1].stored == first.stat().st_size + second.stat().st_size
 
 
+def test_damage_behind_what_was_wanted_is_told_to_nobody(tmp_path, monkeypatch):
+    """In a thread of its own, an error would be a traceback on the terminal."""
+    reached = threading.Event()
+
+    def blocks(*_):
+        yield TEXT
+        reached.wait()
+        raise EmbedxError("damaged")
+
+    monkeypatch.setattr("embedx.text.streams.text_blocks", blocks)
+    with ReadAhead(resolve([str(write(tmp_path / "corpus.txt", TEXT))])) as ahead:
+        next(iter(ahead))
+    reached.set()
+    ahead._thread.join()  # what it left uncaught is a warning of pytest's, and so an error
+
+
 def test_reader_stops_when_nobody_wants_its_blocks(tmp_path):
     path = write(tmp_path / "long.txt", b"word " * 2_000_000)
     with ReadAhead(resolve([str(path)])) as blocks:

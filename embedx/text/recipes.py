@@ -16,6 +16,8 @@ from typing import Any
 
 from embedx.errors import EmbedxError
 
+MOST_BYTES = 1 << 16  # twenty times the longest of ours; Python's parser takes time with the square of a key's length
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -97,10 +99,21 @@ def _folders() -> Iterator[Path]:
             return
 
 
+def _content(file: Path) -> dict[str, Any]:
+    """What the file says; OSError, ValueError or RecursionError if it is no TOML, or longer than a recipe."""
+    if not os.path.isfile(file):
+        raise OSError("no file")  # a pipe would not end
+    with open(file, "rb") as opened:
+        text = opened.read(MOST_BYTES + 1)
+    if len(text) > MOST_BYTES:
+        raise ValueError(f"more than {MOST_BYTES:,} bytes")
+    return tomllib.loads(text.decode("utf-8"))
+
+
 def _is_recipe(file: Path) -> bool:
     """Other programs keep TOML files in working directories too: a recipe says its kind and reader."""
     try:
-        content = tomllib.loads(file.read_text("utf-8"))
+        content = _content(file)
     except (OSError, ValueError, RecursionError):
         return False
     return "kind" in content and "reader" in content
@@ -114,7 +127,7 @@ def _kind(field: "Field[Any]") -> type:
 
 def _load(file: Path) -> Recipe:
     try:
-        content = tomllib.loads(file.read_text("utf-8"))
+        content = _content(file)
     except (OSError, ValueError, RecursionError) as error:  # the last of brackets within brackets
         raise EmbedxError(f"{file}: not a readable recipe ({error}); compare it with corpora/README.md") from error
     kinds = {f.name: _kind(f) for f in fields(Recipe) if f.name not in ("name", "folder")}

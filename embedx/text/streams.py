@@ -319,7 +319,8 @@ class ReadAhead:
         except Stopped:
             pass
         except BaseException as error:  # to be raised where the blocks are wanted
-            self._put(error)
+            with contextlib.suppress(Stopped):  # or nowhere
+                self._put(error)
 
     def _put(self, item: TextBlock | BaseException | None) -> None:
         while not self._stopped.is_set():

@@ -8,6 +8,7 @@ import selectors
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import warnings
@@ -68,12 +69,19 @@ def work():
     if Path("/proc/self/statm").exists():  # Linux tells how much it has
         used = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+    threading.excepthook = ended_by
     print("ready", flush=True)
     for case in sys.stdin:
         target, _, seed = case.strip().partition(":")
         with tempfile.TemporaryDirectory() as folder:
             line, wrong = tried(target, seed, Path(folder))
         print(json.dumps([case.strip(), line, wrong]), flush=True)
+
+
+def ended_by(thread):
+    """A traceback of another thread is one too."""
+    traceback.print_exception(thread.exc_value)
+    os._exit(1)
 
 
 class Worker:
