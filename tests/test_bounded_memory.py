@@ -230,11 +230,12 @@ def test_what_no_dump_has_is_an_error(tmp_path, monkeypatch, limit, xml, complai
         cache.encode(resolve([str(tmp_path / "dump.xml")]), TextSettings(), cache_dir=tmp_path / "cache")
 
 
-def test_pages_within_the_limits_are_read_however_they_are_cut(monkeypatch):
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_pages_within_the_limits_are_read_however_they_are_cut(monkeypatch, encoding):
     monkeypatch.setattr(wikipedia, "MOST_CHARACTERS", 10)
     monkeypatch.setattr(wikipedia, "MOST_MARKUP_BYTES", 40)
     page = "<page><title>0123456789</title><!-- a comment --><ns>0</ns><text>ten letter</text></page>"
-    data = f"<mediawiki>{page * 30}</mediawiki>".encode()
+    data = f"<mediawiki>{page * 30}</mediawiki>".encode(encoding)
     for step in (1, 10, 10_000):
         assert b"".join(paragraphs(data[i : i + step] for i in range(0, len(data), step))) == b"ten letter\n" * 30
 

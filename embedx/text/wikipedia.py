@@ -68,7 +68,8 @@ def paragraphs(blocks: Iterable[bytes], cut_off: bool = False) -> Iterator[bytes
         reader.parser.Parse(block, False)
         yield from reader.take()
         n_bytes += len(block)
-        if n_bytes - reader.parser.CurrentByteIndex > MOST_MARKUP_BYTES:
+        # Modulo 2³², at which the index begins again where a C long has no more bits.
+        if (n_bytes - reader.parser.CurrentByteIndex) % (1 << 32) > MOST_MARKUP_BYTES:
             raise DumpError(f"a tag or comment of more than {MOST_MARKUP_BYTES:,} bytes")
     try:
         reader.parser.Parse(b"", True)
