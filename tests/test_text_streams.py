@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import http.client
 import http.server
 import io
 import lzma
@@ -16,8 +17,8 @@ import pytest
 import zstandard
 
 from embedx.errors import EmbedxError
-from embedx.text.sources import resolve
-from embedx.text.streams import ReadAhead, open_source, text_blocks
+from embedx.text.sources import Source, resolve
+from embedx.text.streams import CountedReader, ReadAhead, open_source, text_blocks
 
 TEXT = "".join(f"line {n} of the café\n" for n in range(2000)).encode()
 PACKERS = {
@@ -134,6 +135,25 @@ def test_the_program_may_end_while_a_thread_waits_for_standard_input():
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.wait(60)
         assert (process.returncode, process.stderr.read()) == (7, "")
+
+
+def test_a_pipe_that_does_not_block_is_waited_for():
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with CountedReader(io.FileIO(reading)) as file:
+        timer = threading.Timer(0.3, lambda: (os.write(writing, TEXT), os.close(writing)))
+        timer.start()
+        assert b"".join(text_blocks(Source("pipe", "text", None), file)) == TEXT
+        timer.join()
+
+
+def test_whatever_a_storage_raises_is_an_error_with_its_name():
+    class Far(io.RawIOBase):
+        def readinto(self, buffer):
+            raise http.client.IncompleteRead(b"")
+
+    with pytest.raises(EmbedxError, match=r"far\.txt: cannot be read \(IncompleteRead\(0 bytes read\)\); fetch or"):
+        list(text_blocks(Source("far.txt", "text", None), CountedReader(Far())))
 
 
 @pytest.fixture
