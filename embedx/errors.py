@@ -1,10 +1,23 @@
 """The ways a run can end that are not our bug; the command line turns each into one line and an exit code."""
 
+MOST_CHARACTERS = 1000
+
 
 class EmbedxError(Exception):
-    """A mistake of the user: says what, where and what to try."""
+    """A mistake of the user: says what, where and what to try, in one line however long and odd the text is that it quotes."""
 
     exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+def one_line(message: str) -> str:
+    """The message without its middle if it is long, and without characters that break lines or that a terminal obeys."""
+    if len(message) > MOST_CHARACTERS:
+        half = MOST_CHARACTERS // 2
+        message = f"{message[:half]} ... {message[-half:]}"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in message)
 
 
 class DivergedError(EmbedxError):

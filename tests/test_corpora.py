@@ -1,5 +1,6 @@
 """Recipes: corpora known by name."""
 
+import os
 import re
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from needs import needs_gensim
 
 from embedx.errors import EmbedxError
-from embedx.text.recipes import Recipe, find_recipe, recipe_names
+from embedx.text.recipes import MOST_BYTES, Recipe, find_recipe, recipe_names
 from embedx.text.sources import recipe_defaults, resolve
 
 OURS = Path(__file__).parents[1] / "corpora"
@@ -99,3 +100,31 @@ def test_mistakes_in_a_recipe_are_told(here, content, message):
 def test_other_toml_files_in_the_working_directory_are_no_recipes(here):
     (here / "pyproject.toml").write_text("[project]\n")
     assert "pyproject" not in recipe_names()
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("files = 3", "files = 3 is no list of strings"),
+        ("files = [1]", r"files = \[1\] is no list of strings"),
+        ("files = ['x']\nsize = 'large'", "size = 'large' is no int"),
+        ("files = ['x']\nsettings = []", r"settings = \[\] is no dict"),
+        ("files = ['x']\npackage = 1", "package = 1 is no str"),
+        ("files = ['x']\npackage = '..'", r"comes with the Python package \.\., which is not installed or lacks it"),
+        ("files = ['x']\npackage = 'no.such.package'", r"comes with the Python package no\.such\.package, which is not"),
+        (r'files = ["a\u0000b/*"]', "not on this machine"),
+        ("files = " + "[" * 5000, "not a readable recipe"),
+        ("files = ['x']\n" + "#" * MOST_BYTES, r"not a readable recipe \(more than 65,536 bytes\)"),
+    ],
+)
+def test_recipes_with_wrong_values_say_so(here, line, complaint):
+    (here / "own.toml").write_text(f'kind = "text"\nreader = "text"\n{line}\n')
+    with pytest.raises(EmbedxError, match=f"own.*: {complaint}"):
+        resolve(["own"])
+    recipe_names()
+
+
+def test_a_pipe_is_no_recipe(here):
+    os.mkfifo(here / "own.toml")
+    assert "own" not in recipe_names()
+    assert find_recipe("own") is None

@@ -18,6 +18,7 @@ from scipy import stats
 from embedx.errors import EmbedxError
 from embedx.evaluation import words
 from embedx.labeled.read import read, read_label_names
+from embedx.run.progress import Silent
 from embedx.vectors import export, model
 from embedx.vectors.model import WordVectors
 
@@ -305,8 +306,12 @@ def test_broken_questions_are_named(tmp_path, content, complaint):
 def test_what_cannot_be_opened_is_named(tmp_path):
     with pytest.raises(EmbedxError, match="nowhere: no such file"):
         words.read_pairs(tmp_path / "nowhere")
+    with pytest.raises(EmbedxError, match="aaa: no such file"):
+        words.read_pairs(tmp_path / ("a" * 300))
+    with pytest.raises(EmbedxError, match="aaa: no such file or model folder"):
+        words.open_vectors(tmp_path / ("a" * 300), Silent(), trust_pickle=True)
     (tmp_path / "latin1").write_bytes(b"caf\xe9\tb\t1\n")
-    with pytest.raises(EmbedxError, match="latin1: cannot be read"):
+    with pytest.raises(EmbedxError, match="latin1:1: not UTF-8; convert the file"):
         words.read_pairs(tmp_path / "latin1")
     (tmp_path / "pickle").write_bytes(b"\x80\x04N.")
     with pytest.raises(EmbedxError, match="pickle: gensim finds no word vectors in it"):

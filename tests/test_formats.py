@@ -2,9 +2,11 @@
 
 import bz2
 import gzip
+import io
 import lzma
 import os
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -158,13 +160,12 @@ def test_the_first_of_two_equal_words_wins(tmp_path):
         (b"999999999999 100000\na " + bytes(4), ":1: .* do not fit into memory|ends within word 1"),
         (b"\x80\x05\x95", "gensim's own format; .*save_word2vec_format"),
         (b"\xba\x16\x4f\x2f\x0c", "fastText .bin model; give the .vec file"),
-        (gzip.compress(text())[:-9], "cannot be read"),
-        (gzip.compress(text())[:20], "cannot be read"),
-        (damaged(lzma.compress(text())), "vectors: cannot be read: Corrupt input data; write or fetch it again"),
-        (damaged(gzip.compress(text())), "cannot be read: "),
-        (damaged(bz2.compress(text())), "cannot be read: "),
-        (damaged(zstandard.compress(text())), "cannot be read: "),
-        (zstandard.compress(text())[:-5], "cannot be read: the compressed data are cut short; write or fetch it again"),
+        (gzip.compress(text())[:-9], "ends too early, the compressed data are cut off; fetch or copy it again"),
+        (gzip.compress(text())[:20], "ends too early, the compressed data are cut off"),
+        (damaged(lzma.compress(text())), "vectors: "),
+        (damaged(gzip.compress(text())), "vectors: "),
+        (damaged(bz2.compress(text())), "vectors: "),
+        (damaged(zstandard.compress(text())), "vectors: "),
         (b"9" * 5000 + b" 2\na 1 2\n", ":1: numbers too large for a header `words dim`"),
         (b"1 2\na 1 " + b"9" * 5000 + b"\n", f":2: '{'9' * 40}…' in the vector of 'a' is not finite"),
         (b"1 2\n" + b"a" * 5000 + b" 1 x\n", f":2: 'x' in the vector of '{'a' * 40}…' is not a number"),
@@ -187,14 +188,58 @@ def test_a_missing_file_is_named(tmp_path):
         model.load(tmp_path / "nowhere")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="there are no named pipes")
-def test_a_pipe_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    keeps_it_open = os.open(tmp_path / "pipe", os.O_RDWR)  # so that nothing waits for a writer
-    os.write(keeps_it_open, text())
-    with pytest.raises(EmbedxError, match=r"pipe: a pipe or a device, and vectors are read twice; write them to a file first"):
-        formats.read(tmp_path / "pipe")
-    os.close(keeps_it_open)
+def test_a_pipe_is_read_once(tmp_path):
+    for content in (text(), binary(), gzip.compress(text())):
+        os.mkfifo(tmp_path / "pipe")
+        writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(content,))
+        writer.start()
+        words, _ = formats.read(tmp_path / "pipe")
+        writer.join()
+        assert words == WORDS
+        (tmp_path / "pipe").unlink()
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"a 1\n" + b"b" * 2000 + b" 2\nc 3\n", ": a line of more than 1,000 bytes"),
+        (b"a 1\n" + b"b" * 2000, ": a line of more than 1,000 bytes"),
+        (b"2 1\na \0\0\xc0\x3f" + b"b" * 4000, ": word 2 of 2 has no end; is this really word2vec's binary format"),
+        (b"1 999999999\na \0", ": ends within word 1 of 1|do not fit into memory"),
+        (b"100000000000 9\na \0", ":1: 100,000,000,000 vectors of 9 numbers do not fit into memory; is the first line right?"),
+    ],
+)
+def test_what_has_no_end_or_claims_too_much_is_an_error(tmp_path, monkeypatch, content, complaint):
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 50)
+    monkeypatch.setattr(formats, "MOST_LINE_BYTES", 1000)
+    with pytest.raises(EmbedxError, match=complaint):
+        formats.read(write(tmp_path, content))
+
+
+def test_no_more_is_read_of_a_line_without_end(monkeypatch):
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 50)
+    monkeypatch.setattr(formats, "MOST_LINE_BYTES", 1000)
+    stream = io.BytesIO(b"a" * 9999)
+    [[line]] = formats.line_blocks(stream)
+    assert len(line) == stream.tell() - 50 == 1050  # the block that is one too many is read, and dropped
+
+
+def test_vectors_that_do_not_fit_into_memory_are_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("embedx.labeled.files.available_memory", lambda: 10_000)
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 1000)
+    with pytest.raises(EmbedxError, match=r"vectors.*: takes more than half of the memory there is"):
+        formats.read(write(tmp_path, gzip.compress(b"a 1 2 3\n" * 9999)))
+    monkeypatch.setattr(formats, "available_memory", lambda: 39)
+    with pytest.raises(EmbedxError, match=":1: 5 vectors of 2 numbers do not fit into memory; is the first line right"):
+        formats.read(write(tmp_path, binary()))
+    monkeypatch.setattr(formats, "available_memory", lambda: 40)
+    assert formats.read(write(tmp_path, binary()))[0] == WORDS
+
+
+def test_empty_rows_are_named_without_a_warning(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 6)
+    with pytest.raises(EmbedxError, match=":2: 0 numbers after the word 'b', not 2"):
+        formats.read(write(tmp_path, b"a 1 2\nb \n"))
 
 
 def test_a_zstd_file_without_the_extra_names_it(tmp_path, monkeypatch):

@@ -59,6 +59,8 @@ def test_a_file_may_have_a_name_that_looks_like_a_glob(here):
         (["none.txt"], r"none\.txt: no such file or directory, and no recipe of that name; recipes: .*wikipedia-sample"),
         (["*.xyz"], r"\*\.xyz: no file matches"),
         (["empty"], "empty: a directory without files"),
+        (["a" * 300], "aaa: no such file or directory, and no recipe of that name"),
+        (["a/" * 3000], "a/a: no such file or directory|a/: no such file or directory"),
     ],
 )
 def test_what_is_not_there_is_an_error(here, corpora, message):

@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import http.client
 import http.server
 import io
 import lzma
@@ -16,8 +17,8 @@ import pytest
 import zstandard
 
 from embedx.errors import EmbedxError
-from embedx.text.sources import resolve
-from embedx.text.streams import ReadAhead, open_source, text_blocks
+from embedx.text.sources import Source, resolve
+from embedx.text.streams import CountedReader, ReadAhead, open_source, text_blocks
 
 TEXT = "".join(f"line {n} of the café\n" for n in range(2000)).encode()
 PACKERS = {
@@ -136,6 +137,25 @@ def test_the_program_may_end_while_a_thread_waits_for_standard_input():
         assert (process.returncode, process.stderr.read()) == (7, "")
 
 
+def test_a_pipe_that_does_not_block_is_waited_for():
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with CountedReader(io.FileIO(reading)) as file:
+        timer = threading.Timer(0.3, lambda: (os.write(writing, TEXT), os.close(writing)))
+        timer.start()
+        assert b"".join(text_blocks(Source("pipe", "text", None), file)) == TEXT
+        timer.join()
+
+
+def test_whatever_a_storage_raises_is_an_error_with_its_name():
+    class Far(io.RawIOBase):
+        def readinto(self, buffer):
+            raise http.client.IncompleteRead(b"")
+
+    with pytest.raises(EmbedxError, match=r"far\.txt: cannot be read \(IncompleteRead\(0 bytes read\)\); fetch or"):
+        list(text_blocks(Source("far.txt", "text", None), CountedReader(Far())))
+
+
 @pytest.fixture
 def server():
     """A web server of one file that is 1000 bytes longer than what `cut.txt` delivers."""
@@ -178,6 +198,22 @@ def test_reading_ahead_gives_the_blocks_of_all_sources_in_order(tmp_path):
         read_ahead = list(blocks)
     assert [(block.source, block.data) for block in read_ahead] == [(0, TEXT), (0, b""), (1, b"second"), (1, b"")]
     assert read_ahead[-1].stored == first.stat().st_size + second.stat().st_size
+
+
+def test_damage_behind_what_was_wanted_is_told_to_nobody(tmp_path, monkeypatch):
+    """In a thread of its own, an error would be a traceback on the terminal."""
+    reached = threading.Event()
+
+    def blocks(*_):
+        yield TEXT
+        reached.wait()
+        raise EmbedxError("damaged")
+
+    monkeypatch.setattr("embedx.text.streams.text_blocks", blocks)
+    with ReadAhead(resolve([str(write(tmp_path / "corpus.txt", TEXT))])) as ahead:
+        next(iter(ahead))
+    reached.set()
+    ahead._thread.join()  # what it left uncaught is a warning of pytest's, and so an error
 
 
 def test_reader_stops_when_nobody_wants_its_blocks(tmp_path):

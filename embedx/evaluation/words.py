@@ -22,6 +22,7 @@ import dataclasses
 import itertools
 import logging
 import math
+import os
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
@@ -33,12 +34,15 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.evaluation import bootstrap
 from embedx.evaluation.word_report import Report, Score, ScoreDifference, number
+from embedx.labeled.files import Lines, source_of
+from embedx.labeled.schema import decoded
 from embedx.run.progress import Progress, Silent
-from embedx.vectors import formats, model
+from embedx.vectors import model
 from embedx.vectors.model import WordVectors
 
 PAIR_CANDIDATES = 300_000  # gensim's default for both kinds; for analogies 30,000 is what word2vec.c's users compare
 ANALOGY_CANDIDATES = 30_000
+MOST_TEXT = 1 << 23  # bytes; Google's analogies are 600,000
 FEWEST = 3  # below this many items there is no correlation to speak of
 
 BLOCK_FLOATS = 1 << 23  # cosines of questions with candidates computed at a time: 32 MB
@@ -238,16 +242,17 @@ def read_analogies(path: Path, name: str | None = None, candidates: int = ANALOG
 
 def lines_of(path: Path) -> Iterator[tuple[str, str]]:
     """(file:line, text) of each line that is neither blank nor a `#` comment."""
-    try:
-        with formats.opened(str(path)) as stream:
-            text = stream.read().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise EmbedxError(f"{path}: no such file") from None
-    except (OSError, EOFError, ValueError) as error:
-        raise EmbedxError(f"{path}: cannot be read: {error}") from error
-    for place, line in enumerate(text.split("\n"), 1):
-        if line.strip() and not line.startswith("#"):
-            yield f"{path}:{place}", line.strip("\r\n")
+    if not os.path.exists(path):
+        raise EmbedxError(f"{path}: no such file")
+    n_bytes = 0
+    lines = Lines(source_of(str(path)), Silent())
+    for chunk in lines:
+        n_bytes += len(chunk)
+        if n_bytes > MOST_TEXT:
+            raise EmbedxError(f"{path}: more than {MOST_TEXT:,} bytes of text; is it the right file? If so, give a part of it")
+        for place, line in enumerate(decoded(lines, chunk).split("\n")[:-1], lines.line):
+            if line.strip() and not line.startswith("#"):
+                yield f"{path}:{place}", line.strip("\r\n")
 
 
 # ---- asking a model
@@ -290,7 +295,7 @@ def open_vectors(path: str | Path, progress: Progress, trust_pickle: bool = Fals
     With `trust_pickle` also those of gensim's own files, which are pickles: opening one runs whatever code is in it. Without,
     they are an `EmbedxError`.
     """
-    if trust_pickle and Path(path).is_file():
+    if trust_pickle and os.path.isfile(path):
         with Path(path).open("rb") as file:
             pickled = file.read(1) == b"\x80"
         if pickled:

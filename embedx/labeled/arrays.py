@@ -3,29 +3,40 @@
 Compiled code takes the word of an index array, and a memory-mapped file that is cut off while it is mapped ends the process
 with SIGBUS. So index arrays are checked when they are read, and arrays are read into memory; only one that takes more than
 MOST_READ of the memory stays mapped, which is said.
+
+A header may claim any size, and a small file unpack to any: what is claimed is compared with what is there, or with the
+memory there is, before memory is asked for.
 """
 
 import io
 import math
+import os
 import warnings
-from typing import Any
+import zipfile
+from typing import IO, Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse, load_npz
 
 from embedx.errors import EmbedxError
-from embedx.labeled.files import content_of, one_line
+from embedx.labeled.files import MOST_READ, Room, one_line
 from embedx.labeled.schema import MOST_IDS
 from embedx.run.memory import available_memory
 from embedx.run.progress import Progress
 from embedx.text.sources import Source, is_url
+from embedx.text.streams import BLOCK_BYTES, UnpackedReader
 
 NUMPY_START, ZIP_START = b"\x93NUMPY", b"PK\x03\x04"
 # http://yann.lecun.com/exdb/mnist/: two zeros, the type of the elements, the number of dimensions.
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 MOST_IDX_DIMENSIONS = 8
+# Version 3 differs in the names of fields alone, which no array of numbers has.
+NPY_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+    (3, 0): np.lib.format.read_array_header_2_0,
+}
 CHECK_BYTES = 1 << 24
-MOST_READ = 0.5  # of the memory that is available; the parameters and their optimiser need the rest
 
 
 def is_binary(head: bytes) -> bool:
@@ -36,7 +47,7 @@ def is_binary(head: bytes) -> bool:
 def read_array(source: Source, head: bytes, progress: Progress) -> Any:
     """The array in the file: np.ndarray, mapped if it is too large to be read, or csr_matrix whose indices are in range."""
     if _is_idx(head):
-        return _idx(source.name, content_of(source))
+        return _idx(source)
     is_sparse = head.startswith(ZIP_START)
     try:
         with warnings.catch_warnings():
@@ -57,6 +68,10 @@ def features_in(name: str, array: Any) -> Any:
         )
     if not array.shape[0]:
         raise EmbedxError(f"{name}: no rows; is it the right file?")
+    if not issparse(array) and not array.size:
+        raise EmbedxError(f"{name}: {array.shape[0]} rows of no features; is it the right file?")
+    if array.dtype != np.float32 or not (issparse(array) or array.flags.c_contiguous):
+        Room(name).take(4 * array.size)  # for the copy
     with np.errstate(over="ignore"):
         if issparse(array):
             features = csr_matrix(array, dtype=np.float32)
@@ -91,9 +106,18 @@ def label_ids_in(name: str, array: Any) -> tuple[np.ndarray, np.ndarray, int]:
 
 def _dense(source: Source, progress: Progress) -> np.ndarray:
     if _is_far(source):
-        return np.asarray(np.load(io.BytesIO(content_of(source)), allow_pickle=False))
+        with io.BufferedReader(UnpackedReader(source), BLOCK_BYTES) as file:
+            shape, is_fortran, dtype = _npy_header(file)
+            values = _filled(source.name, file, math.prod(shape), dtype)
+            if len(values) < math.prod(shape):
+                raise ValueError(f"it ends after {len(values)} of {math.prod(shape)} values")
+            if file.read(1):
+                raise ValueError("it goes on after its last value")
+            return values.reshape(shape, order="F" if is_fortran else "C")
     # Only a file on disk, not packed, can be mapped; this looks at its header and its size.
-    mapped: np.ndarray = np.load(source.name, mmap_mode="r", allow_pickle=False)
+    mapped: np.memmap = np.load(source.name, mmap_mode="r", allow_pickle=False)
+    if mapped.offset + mapped.nbytes < os.path.getsize(source.name):
+        raise ValueError("it goes on after its last value")
     if mapped.nbytes <= MOST_READ * available_memory():
         return np.asarray(np.load(source.name, allow_pickle=False))
     progress.note(
@@ -105,14 +129,15 @@ def _dense(source: Source, progress: Progress) -> np.ndarray:
 
 def _sparse(source: Source) -> csr_matrix:
     # Not by its name: numpy leaves a damaged file open.
-    with io.BytesIO(content_of(source)) if _is_far(source) else open(source.name, "rb") as file:
+    with io.BytesIO(_content(source)) if _is_far(source) else open(source.name, "rb") as file:
+        _check_sizes(source.name, file)
         matrix = load_npz(file)
     if matrix.ndim != 2:
         raise ValueError(f"{matrix.ndim} dimensions")
     n_rows, n_columns = matrix.shape
     if n_columns > MOST_IDS:
         raise EmbedxError(f"{source.name}: {n_columns} columns, more than the {MOST_IDS} there can be; correct its shape")
-    if matrix.format != "csr" and 8 * n_rows > available_memory():  # what csr needs whatever the values
+    if matrix.format != "csr" and 8 * n_rows > MOST_READ * available_memory():  # what csr needs whatever the values
         raise EmbedxError(f"{source.name}: {n_rows} rows do not fit into memory; correct its shape")
     _check_indices(source.name, matrix)
     return csr_matrix(matrix)
@@ -150,14 +175,65 @@ def _is_idx(head: bytes) -> bool:
     return len(head) > 4 and head[:2] == b"\0\0" and head[2] in IDX_TYPES and 0 < head[3] <= MOST_IDX_DIMENSIONS
 
 
-def _idx(name: str, content: bytes) -> np.ndarray:
-    start = 4 + 4 * content[3]
-    dtype = np.dtype(IDX_TYPES[content[2]])
-    shape = np.frombuffer(content[4:start], ">u4").tolist() if len(content) >= start else [0]
-    needed = start + math.prod(shape) * dtype.itemsize
-    if len(content) < start or len(content) != needed:
-        raise EmbedxError(f"{name}: {len(content)} bytes, but its IDX header says {needed}; fetch or copy it again")
-    return np.frombuffer(content, dtype, offset=start).reshape(shape)
+def _idx(source: Source) -> np.ndarray:
+    with io.BufferedReader(UnpackedReader(source), BLOCK_BYTES) as file:
+        _, _, code, n_dimensions = file.read(4)
+        dtype = np.dtype(IDX_TYPES[code])
+        sizes = file.read(4 * n_dimensions)
+        shape = np.frombuffer(sizes, ">u4").tolist() if len(sizes) == 4 * n_dimensions else [0]
+        values = _filled(source.name, file, math.prod(shape), dtype)
+        n_bytes = 4 + len(sizes) + values.nbytes + len(file.read(1))
+    needed = 4 + 4 * n_dimensions + math.prod(shape) * dtype.itemsize
+    if n_bytes != needed:
+        is_more = " or more" * (n_bytes > needed)
+        raise EmbedxError(f"{source.name}: {n_bytes} bytes{is_more}, but its IDX header says {needed}; fetch or copy it again")
+    return values.reshape(shape)
+
+
+def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """(shape, whether columns come first, dtype) of the array whose values come next in the file; ValueError if it has none."""
+    version = np.lib.format.read_magic(file)
+    if version not in NPY_HEADERS:
+        raise ValueError(f"version {version} of the format")
+    shape, is_fortran, dtype = NPY_HEADERS[version](file)
+    if dtype.hasobject:
+        raise ValueError("Object arrays hold code, which is not run")
+    return shape, is_fortran, dtype
+
+
+def _filled(name: str, file: io.BufferedIOBase, n_values: int, dtype: np.dtype) -> np.ndarray:
+    """The next values of the file, as many as there are; `EmbedxError` unless there is memory for all."""
+    n_bytes = n_values * dtype.itemsize
+    Room(name).take(n_bytes)
+    content = bytearray()  # grows without being copied, by what is there
+    while len(content) < n_bytes and (piece := file.read(min(BLOCK_BYTES, n_bytes - len(content)))):
+        content += piece
+    return np.frombuffer(content, dtype, len(content) // dtype.itemsize if dtype.itemsize else 0)
+
+
+def _content(source: Source) -> bytes:
+    """All that an archive holds that cannot be read where it lies."""
+    room = Room(source.name)
+    pieces = []
+    with UnpackedReader(source) as file:
+        while piece := file.read(BLOCK_BYTES):
+            room.take(2 * len(piece))  # there and in what is returned
+            pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _check_sizes(name: str, file: IO[bytes]) -> None:
+    """`EmbedxError` unless there is memory for the arrays of a .npz, ValueError unless they are as large as they say."""
+    room = Room(name)
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            room.take(member.file_size)
+            with archive.open(member) as stream:
+                shape, _, dtype = _npy_header(stream)
+                claimed = stream.tell() + math.prod(shape) * dtype.itemsize
+            if claimed != member.file_size:
+                raise ValueError(f"{member.filename} holds {member.file_size} bytes, but its header says {claimed}")
+    file.seek(0)
 
 
 def check_finite(name: str, values: np.ndarray) -> None:

@@ -1,16 +1,23 @@
-"""The files of labelled data, opened: text as chunks of whole lines, binary files as their unpacked bytes."""
+"""The files of labelled data, opened: text as chunks of whole lines, binary files as their unpacked bytes.
+
+A few megabytes of compressed data may unpack to any size, so whoever keeps what is read counts it: more than MOST_READ of the
+memory is an error, as is a line without an end.
+"""
 
 import io
 import os
 from collections.abc import Iterator
 
 from embedx.errors import EmbedxError
+from embedx.run.memory import available_memory
 from embedx.run.progress import Progress
 from embedx.text.sources import STANDARD_INPUT, Source, is_url
-from embedx.text.streams import BLOCK_BYTES, DAMAGED, ReadAhead, open_source, unpacked
+from embedx.text.streams import BLOCK_BYTES, ReadAhead, UnpackedReader
 
 UTF8_MARK = b"\xef\xbb\xbf"
 HEAD_BYTES = 512
+MOST_READ = 0.5  # of the memory that is available; the parameters and their optimiser need the rest
+MOST_LINE_BYTES = 1 << 25  # a row of two million features; a hundred times what the largest public data sets have
 
 
 def source_of(name: str) -> Source:
@@ -32,27 +39,25 @@ def head_of(source: Source) -> bytes:
     """The first unpacked bytes, by which binary files are known; b"" where they could not be read again: those hold text."""
     if source.fingerprint is None:
         return b""
-    with open_source(source) as file:
-        buffered = io.BufferedReader(file, 1 << 16)
-        stored = buffered.peek(HEAD_BYTES)[:HEAD_BYTES]
-        if stored.startswith((b"PK\x03\x04", b"\x93NUMPY")):
-            return stored
+    with io.BufferedReader(UnpackedReader(source)) as file:
         try:
-            return next(unpacked(source, buffered), b"")[:HEAD_BYTES]
-        except DAMAGED:
+            return file.read(HEAD_BYTES)
+        except EmbedxError:
             return b""  # whoever reads it as text explains what is wrong
 
 
-def content_of(source: Source) -> bytes:
-    """All of a binary file, unpacked."""
-    try:
-        with open_source(source) as file:
-            buffered = io.BufferedReader(file, 1 << 18)
-            if buffered.peek(HEAD_BYTES).startswith((b"PK\x03\x04", b"\x93NUMPY")):
-                return buffered.read()
-            return b"".join(unpacked(source, buffered))
-    except DAMAGED as error:
-        raise EmbedxError(f"{source.name}: cut off or damaged ({one_line(error)}); fetch or copy it again") from error
+class Room:
+    """How much of the data of one file may be kept in memory."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.n_bytes = int(MOST_READ * available_memory())
+
+    def take(self, n_bytes: int) -> None:
+        """So many bytes more are kept; `EmbedxError` if that is too much."""
+        self.n_bytes -= n_bytes
+        if self.n_bytes < 0:
+            raise EmbedxError(f"{self.name}: takes more than half of the memory there is; give fewer rows, or more memory")
 
 
 def one_line(error: BaseException) -> str:
@@ -69,6 +74,7 @@ class Lines:
         self.name = source.name
         self.line = 1  # number of the first line of the chunk given last
         self.n_empty_at_end = 0
+        self.room = Room(source.name)
         self._chunks = self._read(source, progress)
         self.head = next(self._chunks, b"")  # the first chunk, to tell the format by
         if not self.head:
@@ -93,6 +99,7 @@ class Lines:
     def _read(self, source: Source, progress: Progress) -> Iterator[bytes]:
         progress.start("reading", source.size, "B")
         pieces: list[bytes] = []  # of a line that goes on
+        n_bytes = 0  # of them
         n_empty = 0  # lines before it, held back as a number because they may be the last
         is_first = is_head = True
         with ReadAhead([source]) as blocks:
@@ -101,11 +108,18 @@ class Lines:
                     block = block.removeprefix(UTF8_MARK)
                     is_first = False
                 end = block.rfind(b"\n") + 1
+                n_bytes += block.find(b"\n") if end else len(block)
+                if n_bytes > MOST_LINE_BYTES:
+                    raise self.error(
+                        self.line + n_empty, f"a line of more than {MOST_LINE_BYTES:,} bytes; is it the right file?"
+                    )
                 if end:
                     lines = b"".join([*pieces, block[:end]])
                     pieces = []
+                    n_bytes = len(block) - end
                     end_of_text = _end_of_text(lines)
                     if end_of_text and is_head:  # by which the format is told: not of empty lines alone
+                        self._check_before_head(n_empty)
                         lines, end_of_text, n_empty = b"\n" * n_empty + lines, end_of_text + n_empty, 0
                         is_head = False
                     if end_of_text:
@@ -116,11 +130,19 @@ class Lines:
                 pieces.append(block[end:])
                 progress.update(stored)
         last = b"".join(pieces)
-        if last.strip(b"\r"):
+        if not last.strip(b"\r"):
+            self.n_empty_at_end = n_empty
+        elif is_head:
+            self._check_before_head(n_empty)
             yield b"\n" * n_empty + last + b"\n"
         else:
-            self.n_empty_at_end = n_empty
+            yield from _empty_lines(n_empty)
+            yield last + b"\n"
         progress.finish()
+
+    def _check_before_head(self, n_empty: int) -> None:
+        if n_empty > MOST_LINE_BYTES:
+            raise self.error(n_empty + 1, f"the first line that is not empty, after {n_empty:,}; is it the right file?")
 
 
 def _end_of_text(lines: bytes) -> int:

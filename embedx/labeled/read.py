@@ -11,10 +11,12 @@ The last two need a file of labels: .npy or IDX integers, an indicator matrix as
 Text may be compressed (.gz, .bz2, .xz, .zst), remote, or standard input.
 """
 
+import array
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -82,6 +84,13 @@ def with_names(data: Labeled, known: DataSchema, names: Sequence[str], file: str
 
 
 def _read(source: str, labels: str | None, progress: Progress, like: DataSchema | None) -> tuple[Labeled, DataSchema]:
+    try:
+        return _read_all(source, labels, progress, like)
+    except MemoryError as error:  # where less may be had than is free, as by `ulimit -v`
+        raise EmbedxError(f"{source}: takes more memory than may be had; give fewer rows, or more memory") from error
+
+
+def _read_all(source: str, labels: str | None, progress: Progress, like: DataSchema | None) -> tuple[Labeled, DataSchema]:
     if source == labels == STANDARD_INPUT:
         raise EmbedxError("-: standard input cannot be both the features and the labels; name a file for one of them")
     name, split, column = _split_named(source)
@@ -91,7 +100,7 @@ def _read(source: str, labels: str | None, progress: Progress, like: DataSchema 
             raise EmbedxError(f"{name}: has labels of its own; leave out the file of labels, {labels}")
         data, known = _with_labels(data, known, labels, progress, like)
     if split:
-        data = data.rows(_split_rows(split, column, len(data)))
+        data = data.rows(_split_rows(split, column, data))
     return data, known
 
 
@@ -204,24 +213,29 @@ def _with_labels(
 
 def _label_lines(lines: Lines, n_rows: int) -> tuple[np.ndarray, np.ndarray, list[bytes]]:
     """(offsets, numbers, different labels) of a text with a line of labels for each row, which may be empty."""
-    numbering = Numbering()
-    numbers: list[int] = []
-    sizes: list[int] = []
+    numbering = Numbering(lines.room)
+    numbers: list[np.ndarray] = []
+    ends = [np.zeros(1, np.int64)]
+    n_read = 0
     for chunk in lines:
         decoded(lines, chunk)
-        for line in chunk.replace(b",", b" ").split(b"\n")[:-1]:
-            labels = line.split()
-            sizes.append(len(labels))
-            numbers += map(numbering.__getitem__, labels)
-    sizes += [0] * min(n_rows - len(sizes), lines.n_empty_at_end)
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), np.array(numbers, np.int32), list(numbering)
+        rows = [line.split() for line in chunk.replace(b",", b" ").split(b"\n")[:-1]]
+        n_read += len(rows)
+        numbers.append(np.fromiter(map(numbering.__getitem__, chain.from_iterable(rows)), np.int32))
+        ends.append(ends[-1][-1] + np.cumsum(np.fromiter(map(len, rows), np.int64)))
+        lines.room.take(numbers[-1].nbytes + ends[-1].nbytes)
+    ends.append(np.repeat(ends[-1][-1:], max(min(n_rows - n_read, lines.n_empty_at_end), 0)))
+    return np.concatenate(ends), np.concatenate(numbers), list(numbering)
 
 
-def _split_rows(file: str, column: int, n_rows: int) -> np.ndarray:
-    """The rows, from 0, that a column of a split file names from 1."""
+def _split_rows(file: str, column: int, data: Labeled) -> np.ndarray:
+    """The rows of the data, from 0, that a column of a split file names from 1."""
     lines = Lines(source_of(file), SILENT)
-    rows: list[int] = []
+    n_rows = len(data)
+    row_bytes = 8 + (8 * data.features.nnz if data.is_sparse else data.features.nbytes) // max(n_rows, 1)
+    rows: array.array[int] = array.array("q")
     for chunk in lines:
+        lines.room.take(row_bytes * chunk.count(b"\n"))  # a row may be named again and again
         for number, line in enumerate(chunk.split(b"\n")[:-1], lines.line):
             words = line.split()
             if not 1 <= column <= len(words):
@@ -230,7 +244,7 @@ def _split_rows(file: str, column: int, n_rows: int) -> np.ndarray:
             if not (word.isdecimal() and len(word) < 20 and 1 <= int(word) <= n_rows):
                 raise lines.error(number, f'"{word}" is no row of the data, which has rows 1 to {n_rows}; is it their split?')
             rows.append(int(word) - 1)
-    return np.array(rows, np.int64)
+    return np.frombuffer(rows, np.int64)
 
 
 def _distinct(labels: Labels) -> Labels:

@@ -18,6 +18,7 @@ from embedx.labeled.schema import MOST_IDS, Numbering
 HEADER = re.compile(r"(\d{1,1000})\s+(\d{1,1000})\s+(\d{1,1000})")  # Python reads no number of more than 4,300 digits
 DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 INTEGER = re.compile(r"-?[0-9]+")
+WORD = re.compile(r"\S+")
 NOT_FINITE = re.compile(r"\d+:[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 NEWLINE, SPACE, PLUS, COMMA, MINUS, POINT, ZERO, NINE, COLON, E, SMALL_E = b"\n +,-.09:Ee"
@@ -221,7 +222,7 @@ class _Reader:
         self.highest = highest
         self.highest_label = highest_label  # None: labels are names
         self.n_features = self.n_labels = 0  # read so far
-        self.names = Numbering()
+        self.names = Numbering(lines.room)
         self.columns: list[np.ndarray] = []
         self.values: list[np.ndarray] = []
         self.row_ends = [np.zeros(1, np.int64)]
@@ -238,6 +239,7 @@ class _Reader:
         row_ends, label_row_ends = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
         columns, values = np.empty(n_features, np.int32), np.empty(n_features, np.float32)
         spans = np.empty((n_rows + chunk.count(b",", p), 2), np.int64)
+        self.lines.room.take(row_ends.nbytes + label_row_ends.nbytes + columns.nbytes + values.nbytes + 4 * len(spans))
         state = np.zeros(STATE_WIDTH, np.int64)
         line = self.lines.line + n_skipped
         while True:
@@ -268,6 +270,7 @@ class _Reader:
 
     def rows(self, n_features: int | None, n_labels: int, n_blank: int) -> SparseRows:
         """All that was read, with blank rows at the end."""
+        self.lines.room.take(16 * n_blank)
         ends = _joined(self.row_ends, np.int64)
         offsets = _joined(self.label_row_ends, np.int64)
         ends, offsets = (np.concatenate([places, np.repeat(places[-1:], n_blank)]) for places in (ends, offsets))
@@ -336,8 +339,9 @@ def _joined(arrays: list[np.ndarray], dtype: type) -> np.ndarray:
 
 def check_libsvm(lines: Lines) -> None:
     """`EmbedxError` if the first line cannot be one of a LIBSVM file: labels, which may be left out, and words with colons."""
-    first, *others = lines.first_line.split() or [""]
-    if not (":" not in first or ":" in first[1:]) or not all(":" in word[1:] for word in others):
+    words = (match[0] for match in WORD.finditer(lines.first_line))  # one at a time: a line may have millions
+    first = next(words, "")
+    if not (":" not in first or ":" in first[1:]) or not all(":" in word[1:] for word in words):
         raise EmbedxError(
             f"{lines.name}:1: no known format; begin with a header ROWS FEATURES LABELS, write lines LABEL ID:VALUE ID:VALUE, "
             "or lines __label__NAME and words"

@@ -4,18 +4,45 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, vstack
 
-from embedx.labeled.files import Lines
-from embedx.labeled.schema import Numbering, decoded
+from embedx.labeled.files import Lines, Room
+from embedx.labeled.schema import WORD_BYTES, decoded
 
 PREFIX = b"__label__"
+UNKNOWN, FIRST_LABEL = -1, -2
+
+
+class Tokens(dict[bytes, int]):
+    """Numbers words from 0 up and labels from FIRST_LABEL down, in the order in which they are first looked up.
+
+    Of words those of the vocabulary alone, if one is given: others are UNKNOWN.
+    """
+
+    def __init__(self, room: Room, vocabulary: list[str] | None) -> None:
+        self.words = [word.encode("utf-8") for word in vocabulary or []]
+        self.labels: list[bytes] = []
+        self._room, self._grows = room, vocabulary is None
+        super().__init__(zip(self.words, range(len(self.words)), strict=True))
+
+    def __missing__(self, token: bytes) -> int:
+        if token.startswith(PREFIX):
+            number = FIRST_LABEL - len(self.labels)
+            self.labels.append(token)
+        elif self._grows:
+            number = len(self.words)
+            self.words.append(token)
+        else:
+            return UNKNOWN
+        self._room.take(len(token) + WORD_BYTES)
+        self[token] = number
+        return number
 
 
 class Bags(NamedTuple):
     """One bag of words for each line."""
 
-    features: csr_matrix  # float32 (n_rows, n_words), counts
+    features: csr_matrix  # float32 (n_rows, n_words), counts; each word once in a row
     vocabulary: list[str]  # words in the order in which they first appear
     offsets: np.ndarray  # int64 (n_rows + 1,), of the labels of each row
     labels: np.ndarray  # int32, numbers in `found`
@@ -29,33 +56,34 @@ def is_fasttext(lines: Lines) -> bool:
 
 def read_bags(lines: Lines, vocabulary: list[str] | None) -> Bags:
     """The lines as bags of these words, or of all; words and labels are separated by white space, labels stand anywhere."""
-    numbering = Numbering({word.encode("utf-8"): number for number, word in enumerate(vocabulary or [])})
-    pieces: list[np.ndarray] = []
-    sizes: list[int] = []
+    known = Tokens(lines.room, vocabulary)
+    counted: list[csr_matrix] = []  # the words of each chunk
+    numbers: list[np.ndarray] = []  # its labels
+    sizes: list[np.ndarray] = []  # how many of them each row has
     for chunk in lines:
         decoded(lines, chunk)
         rows = [line.split() for line in chunk.split(b"\n")[:-1]]
-        sizes += map(len, rows)
-        pieces.append(np.fromiter(map(numbering.__getitem__, chain.from_iterable(rows)), np.int32))
-    tokens = np.concatenate(pieces)
-    del pieces
-    types = list(numbering)
-    is_label = np.fromiter((word.startswith(PREFIX) for word in types), bool, len(types))
-    if vocabulary is None:
-        is_word = ~is_label
-        vocabulary = [word.decode("utf-8") for word, is_one in zip(types, is_word.tolist(), strict=True) if is_one]
-    else:
-        is_word = np.arange(len(types)) < len(vocabulary)
-    row_of = np.repeat(np.arange(len(sizes)), sizes)
-    words = np.flatnonzero(is_word[tokens])
-    labels = np.flatnonzero(is_label[tokens])
-    columns = (np.cumsum(is_word) - 1)[tokens[words]].astype(np.int32)
-    values = np.ones(len(words), np.float32)
-    features = csr_matrix((values, columns, _offsets(row_of[words], len(sizes))), shape=(len(sizes), len(vocabulary)))
-    found = [word.removeprefix(PREFIX) for word in types if word.startswith(PREFIX)]
-    numbers = (np.cumsum(is_label) - 1)[tokens[labels]].astype(np.int32)
-    return Bags(features, vocabulary, _offsets(row_of[labels], len(sizes)), numbers, found)
+        tokens = np.fromiter(map(known.__getitem__, chain.from_iterable(rows)), np.int32)
+        row_of = np.repeat(np.arange(len(rows)), np.fromiter(map(len, rows), np.int64, len(rows)))
+        counted.append(_counts(tokens, row_of, len(rows), len(known.words)))
+        is_label = tokens <= FIRST_LABEL
+        numbers.append(FIRST_LABEL - tokens[is_label])
+        sizes.append(np.bincount(row_of[is_label], minlength=len(rows)))
+        features = counted[-1]
+        lines.room.take(features.data.nbytes + features.indices.nbytes + 2 * features.indptr.nbytes)
+        lines.room.take(numbers[-1].nbytes + 2 * sizes[-1].nbytes)
+    vocabulary = [word.decode("utf-8") for word in known.words] if vocabulary is None else vocabulary
+    for each in counted:
+        each.resize(each.shape[0], len(vocabulary))
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(sizes))])
+    found = [label.removeprefix(PREFIX) for label in known.labels]
+    return Bags(vstack(counted, "csr"), vocabulary, offsets, np.concatenate(numbers), found)
 
 
-def _offsets(row_of: np.ndarray, n_rows: int) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(np.bincount(row_of, minlength=n_rows))]).astype(np.int64)
+def _counts(tokens: np.ndarray, row_of: np.ndarray, n_rows: int, n_words: int) -> csr_matrix:
+    """How often each word stands in each row; float32."""
+    is_word = tokens >= 0
+    ends = np.concatenate([[0], np.cumsum(np.bincount(row_of[is_word], minlength=n_rows))])
+    counts = csr_matrix((np.ones(ends[-1], np.float32), tokens[is_word], ends), shape=(n_rows, n_words))
+    counts.sum_duplicates()
+    return counts

@@ -43,7 +43,7 @@ from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings
 from embedx.text.sources import Source, current_fingerprint, total_size
 from embedx.text.streams import ReadAhead
-from embedx.text.tokenizer import END_OF_SENTENCE, BadUtf8Error, Tokenizer
+from embedx.text.tokenizer import END_OF_SENTENCE, MOST_WORD_BYTES, BadUtf8Error, Tokenizer
 
 FORMAT = 2  # part of every key: raise it when the files or the tokeniser's results change
 KEY = re.compile(r"[0-9a-f]{24}")
@@ -119,7 +119,7 @@ def encode(
                 corpus = building.keep_until_closed(report, settings.record())
         where = f"the token cache {corpus.folder}" if corpus.key else f"{corpus.folder} for this run only"
         progress.note(f"{_size(corpus)} written to {where}")
-    _note_bad_utf8(corpus.report, settings, progress)
+    _note_bad_words(corpus.report, settings, progress)
     return corpus
 
 
@@ -414,10 +414,16 @@ def _read(sources: Sequence[Source], settings: TextSettings, progress: Progress,
 
 def _source_report(source: Source, tokenizer: Tokenizer, n_tokens: int) -> dict[str, Any]:
     first_bad = tokenizer.first_bad if tokenizer.bad else None
-    return {"name": source.name, "tokens": n_tokens, "bad_utf8": tokenizer.bad, "first_bad_byte": first_bad}
+    return {
+        "name": source.name,
+        "tokens": n_tokens,
+        "bad_utf8": tokenizer.bad,
+        "first_bad_byte": first_bad,
+        "too_long": tokenizer.too_long,
+    }
 
 
-def _note_bad_utf8(report: dict[str, Any], settings: TextSettings, progress: Progress) -> None:
+def _note_bad_words(report: dict[str, Any], settings: TextSettings, progress: Progress) -> None:
     done = {"replace": "replaced by U+FFFD", "skip": "skipped"}
     for source in report["sources"]:
         if source["bad_utf8"]:
@@ -426,6 +432,9 @@ def _note_bad_utf8(report: dict[str, Any], settings: TextSettings, progress: Pro
                 f"{source['name']}: {places} not UTF-8 and {done[settings.on_bad_utf8]}; "
                 f"the first is at byte {source['first_bad_byte']} of the (unpacked) text"
             )
+        if n := source.get("too_long"):  # corpora of older versions do not tell
+            words = "1 word" if n == 1 else f"{n:,} words"
+            progress.note(f"{source['name']}: {words} of more than {MOST_WORD_BYTES:,} bytes left out; is all of it text?")
 
 
 def _size(corpus: EncodedCorpus) -> str:

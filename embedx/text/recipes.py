@@ -4,16 +4,19 @@ They are looked for in the working directory, in the user's configuration folder
 in this order. `corpora/README.md` explains the fields.
 """
 
+import contextlib
 import glob
 import importlib.util
 import os
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from embedx.errors import EmbedxError
+
+MOST_BYTES = 1 << 16  # twenty times the longest of ours; Python's parser takes time with the square of a key's length
 
 
 @dataclass(frozen=True)
@@ -41,14 +44,18 @@ class Recipe:
         """Where its files are on this machine; `EmbedxError` says how to get them if they are not here."""
         for place in self._places():
             for pattern in self.files:
-                if found := sorted(glob.glob(os.path.join(glob.escape(str(place)), pattern), recursive=True)):
-                    return found
+                with contextlib.suppress(ValueError):  # no file has a zero byte in its name
+                    if found := sorted(glob.glob(os.path.join(glob.escape(str(place)), pattern), recursive=True)):
+                        return found
         raise EmbedxError(f"{self.name}: {self._remedy()}")
 
     def _places(self) -> list[Path]:
         if self.package:
             # Only locates the package; importing it could take seconds.
-            spec = importlib.util.find_spec(self.package)
+            try:
+                spec = importlib.util.find_spec(self.package)
+            except (ImportError, ValueError):  # for which that is no name of a package
+                spec = None
             return [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
         return [Path(), self.folder]
 
@@ -70,7 +77,7 @@ def find_recipe(name: str) -> Recipe | None:
         return None
     for folder in _folders():
         file = folder / f"{name}.toml"
-        if file.is_file():
+        if os.path.isfile(file):  # unlike `Path.is_file`, that may be asked of a name that is too long
             return _load(file)
     return None
 
@@ -92,23 +99,45 @@ def _folders() -> Iterator[Path]:
             return
 
 
+def _content(file: Path) -> dict[str, Any]:
+    """What the file says; OSError, ValueError or RecursionError if it is no TOML, or longer than a recipe."""
+    if not os.path.isfile(file):
+        raise OSError("no file")  # a pipe would not end
+    with open(file, "rb") as opened:
+        text = opened.read(MOST_BYTES + 1)
+    if len(text) > MOST_BYTES:
+        raise ValueError(f"more than {MOST_BYTES:,} bytes")
+    return tomllib.loads(text.decode("utf-8"))
+
+
 def _is_recipe(file: Path) -> bool:
     """Other programs keep TOML files in working directories too: a recipe says its kind and reader."""
     try:
-        content = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
+        content = _content(file)
+    except (OSError, ValueError, RecursionError):
         return False
     return "kind" in content and "reader" in content
 
 
+def _kind(field: "Field[Any]") -> type:
+    """What a field's value must be: what it is by default; int where that is None."""
+    default = field.default_factory() if field.default_factory is not MISSING else field.default
+    return int if default is None else type(default)
+
+
 def _load(file: Path) -> Recipe:
     try:
-        content = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        content = _content(file)
+    except (OSError, ValueError, RecursionError) as error:  # the last of brackets within brackets
         raise EmbedxError(f"{file}: not a readable recipe ({error}); compare it with corpora/README.md") from error
-    known = {f.name for f in fields(Recipe)} - {"name", "folder"}
-    if unknown := sorted(content.keys() - known):
-        raise EmbedxError(f"{file}: unknown field {', '.join(unknown)}; a recipe has {', '.join(sorted(known))}")
+    kinds = {f.name: _kind(f) for f in fields(Recipe) if f.name not in ("name", "folder")}
+    if unknown := sorted(content.keys() - kinds):
+        raise EmbedxError(f"{file}: unknown field {', '.join(unknown)}; a recipe has {', '.join(sorted(kinds))}")
+    for name, value in content.items():
+        is_right = isinstance(value, kinds[name])
+        if not is_right or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
+            kind = "list of strings" if kinds[name] is list else kinds[name].__name__
+            raise EmbedxError(f"{file}: {name} = {value!r} is no {kind}; compare it with corpora/README.md")
     if not content.get("files"):
         raise EmbedxError(f'{file}: no files; add files = ["PATH"], as in corpora/README.md')
     if content.get("reader") not in ("text", "wikipedia"):

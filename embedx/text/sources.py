@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from embedx.errors import EmbedxError
@@ -142,4 +141,4 @@ def current_fingerprint(source: Source) -> dict[str, Any] | None:
     """The fingerprint the source has now: another one means that it was changed while it was read."""
     if source.fingerprint is None or "path" not in source.fingerprint:
         return source.fingerprint
-    return _file(source.address).fingerprint if Path(source.address).exists() else None
+    return _file(source.address).fingerprint if os.path.exists(source.address) else None

@@ -2,32 +2,36 @@
 
 import bz2
 import codecs
+import contextlib
 import gzip
 import io
 import itertools
 import lzma
 import queue
 import re
+import select
 import sys
 import threading
 import urllib.request
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from xml.parsers.expat import ExpatError
 
 from embedx.errors import EmbedxError
 from embedx.text.sources import STANDARD_INPUT, Source, is_url
-from embedx.text.wikipedia import paragraphs
+from embedx.text.wikipedia import DumpError, paragraphs
 
 BLOCK_BYTES = 1 << 18
 BLOCKS_AHEAD = 8  # enough to even out the speeds of the two threads
 # A zstd decompressor's output has no limit, so its input gets one, by what the last piece became.
 ZSTD_LEAST, ZSTD_MOST = 1 << 6, 1 << 11
+MOST_XZ_MEMORY = 1 << 30  # bytes that a file may ask its reader to have; `xz -9` asks for 65 MB
 
 BZIP2_START = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+XZ_MAGIC = b"\xfd7zXZ\0"
+ZSTD_START = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or one to skip, with which pzstd begins
 NOT_TEXT = {
     b"PK\x03\x04": "a zip archive; unzip it",
     b"7z\xbc\xaf\x27\x1c": "a 7z archive; unpack it",
@@ -67,15 +71,54 @@ class CountedReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        n: int = self.file.readinto(buffer)
+        try:
+            while (n := self.file.readinto(buffer)) is None:  # a pipe that does not block, and is empty
+                select.select([self.file], [], [])
+        except OSError:
+            raise
+        except Exception as error:  # every kind of storage has its own
+            raise OSError(_reason(error)) from error
         self.count += n
         if not n and self.expected is not None and self.count < self.expected:
             raise OSError(f"the connection ended after {self.count} of {self.expected} bytes")
-        return n
+        return int(n)
 
     def close(self) -> None:
         if not self.closed and not self.keep_open:
             self.file.close()
+        super().close()
+
+
+class UnpackedReader(io.RawIOBase):
+    """What a source holds, decompressed if need be, as a file that is read once. Damage to it is an `EmbedxError`."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._file = open_source(source)
+        self._blocks = unpacked(source, io.BufferedReader(self._file, BLOCK_BYTES))
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def unread(self, data: bytes) -> None:
+        """Let what was read last be read again."""
+        self._rest = memoryview(data + self._rest)
+
+    def readinto(self, buffer: Any) -> int:
+        with damage_told(self._source):
+            while not self._rest:
+                if (block := next(self._blocks, None)) is None:
+                    return 0
+                self._rest = memoryview(block)
+        n = min(len(buffer), len(self._rest))
+        buffer[:n] = self._rest[:n]
+        self._rest = self._rest[n:]
+        return n
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
         super().close()
 
 
@@ -115,9 +158,12 @@ def _standard_input() -> CountedReader:
 
 def text_blocks(source: Source, file: CountedReader) -> Iterator[bytes]:
     """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times BLOCK_BYTES at most."""
-    try:
+    with damage_told(source):
         blocks = unpacked(source, io.BufferedReader(file, BLOCK_BYTES))
         head = next((block for block in blocks if block), b"")
+        for start, kind in NOT_TEXT.items():
+            if head.startswith(start):
+                raise EmbedxError(f"{source.name}: {kind}")
         blocks = itertools.chain([head], blocks)
         encoding = next((name for mark, name in BYTE_ORDER_MARKS if head.startswith(mark)), "utf-8")
         if DUMP_START.match(head[:DUMP_START_BYTES].decode(encoding, "ignore").lstrip("\ufeff")):
@@ -131,33 +177,55 @@ def text_blocks(source: Source, file: CountedReader) -> Iterator[bytes]:
         else:
             _check_is_text(source, head)
             yield from blocks
+
+
+@contextlib.contextmanager
+def damage_told(source: Source) -> Iterator[None]:
+    """Turn what decompressors, decoders and the XML parser raise into an `EmbedxError` with the source's name and a remedy."""
+    try:
+        yield
+    except EOFError as error:
+        raise EmbedxError(f"{source.name}: ends too early, the compressed data are cut off; fetch or copy it again") from error
+    except ExpatError as error:
+        raise EmbedxError(f"{source.name}: not a whole Wikipedia dump ({error}); fetch or copy it again") from error
+    except DumpError as error:
+        raise EmbedxError(f"{source.name}: no dump as MediaWiki writes it ({error}); is it the right file?") from error
     except DAMAGED as error:
-        if isinstance(error, EOFError):
-            raise EmbedxError(
-                f"{source.name}: ends too early, the compressed data are cut off; fetch or copy it again"
-            ) from error
-        if isinstance(error, ExpatError):
-            raise EmbedxError(f"{source.name}: not a whole Wikipedia dump ({error}); fetch or copy it again") from error
         raise EmbedxError(f"{source.name}: cannot be read ({_reason(error)}); fetch or copy it again") from error
 
 
-def unpacked(source: Source, file: BinaryIO | io.BufferedReader) -> Iterator[bytes]:
-    magic = file.peek(512)[:512] if isinstance(file, io.BufferedReader) else b""
-    for start, kind in NOT_TEXT.items():
-        if magic.startswith(start):
-            raise EmbedxError(f"{source.name}: {kind}")
-    if magic.startswith(ZSTD_MAGIC):
+def unpacked(source: Source, file: io.BufferedReader) -> Iterator[bytes]:
+    """What the file holds, decompressed if need be, in blocks. Raises one of DAMAGED where it does not go on as it should."""
+    magic = file.peek(512)[:512]
+    if ZSTD_START.match(magic):
         yield from _zstd_blocks(source, file)
-        return
-    stream: Any = file
-    if magic.startswith(b"\x1f\x8b"):
-        stream = gzip.GzipFile(fileobj=file)
     elif BZIP2_START.match(magic):
-        stream = bz2.BZ2File(file)
-    elif magic.startswith(b"\xfd7zXZ\0"):
-        stream = lzma.LZMAFile(file)  # noqa: SIM115 (the source is closed where it was opened)
-    while block := stream.read(BLOCK_BYTES):
-        yield block
+        yield from _stream_blocks(file, bz2.BZ2Decompressor)
+    elif magic.startswith(XZ_MAGIC):
+        yield from _stream_blocks(file, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, MOST_XZ_MEMORY))
+    else:
+        stream = gzip.GzipFile(fileobj=file) if magic.startswith(b"\x1f\x8b") else file
+        while block := stream.read(BLOCK_BYTES):
+            yield block
+
+
+def _stream_blocks(file: io.BufferedReader, decompressor: Callable[[], Any]) -> Iterator[bytes]:
+    """The blocks of one stream after the other, as bzip2 and xz write several.
+
+    What follows a stream and begins none, but for zeros, is damage too. Python's own readers take it for the end, so that text
+    is lost where a stream's first bytes are damaged.
+    """
+    data = b""
+    while data or (data := file.read(BLOCK_BYTES)):
+        stream = decompressor()
+        while not stream.eof:
+            yield stream.decompress(data, BLOCK_BYTES)
+            data = b""
+            if stream.needs_input and not stream.eof and not (data := file.read(BLOCK_BYTES)):
+                raise EOFError
+        data = stream.unused_data.lstrip(b"\0")
+        while not data and (data := file.read(BLOCK_BYTES)):
+            data = data.lstrip(b"\0")
 
 
 def _zstd_blocks(source: Source, file: Any) -> Iterator[bytes]:
@@ -203,7 +271,8 @@ def _check_is_text(source: Source, head: bytes) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(reason.split()) or type(error).__name__
 
 
 class TextBlock(NamedTuple):
@@ -250,7 +319,8 @@ class ReadAhead:
         except Stopped:
             pass
         except BaseException as error:  # to be raised where the blocks are wanted
-            self._put(error)
+            with contextlib.suppress(Stopped):  # or nowhere
+                self._put(error)
 
     def _put(self, item: TextBlock | BaseException | None) -> None:
         while not self._stopped.is_set():

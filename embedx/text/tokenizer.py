@@ -3,7 +3,10 @@
 The scanner is an automaton that can stop after any byte. It appends the characters of the current word, lower-cased if
 wanted, to the end of `letters`, where all different words lie one after the other. At a separator the word is looked up in an
 open-addressing hash table: a known word is taken off the end of `letters` again, a new one stays there and gets the next
-number. So a word may be as long as memory allows, and cutting the text anywhere changes nothing.
+number. Cutting the text anywhere changes nothing.
+
+What goes on for more than MOST_WORD_BYTES without a separator is no word, but data of another kind: it is left out, and
+counted as bad UTF-8 is. So one endless word does not take all memory.
 """
 
 from collections.abc import Iterator
@@ -12,15 +15,18 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
+from embedx.run.memory import available_memory
 from embedx.settings import TextSettings
 from embedx.text.characters import BLOCK_BITS, DOT_ABOVE, DOTTED_CAPITAL_I, LINE_END, NOT_ASCII, SEPARATOR, tables
 
 END_OF_SENTENCE = -1
 BLOCK_BYTES = 1 << 18  # a block, its tokens and the table's busy part fit into a core's own cache together
+MOST_WORD_BYTES = 1 << 22
+MOST_LETTERS = 0.2  # of the memory that is available, before they grow by half and are copied for it
 MAX_TYPES = 2**31 - 1  # a word's number is an int32, and 31 bits of a slot
 
 # What the scanner remembers between calls, by place in `state`, int64.
-END, KEY, TYPES, EMITTED, LINE_ENDED, BAD, FIRST_BAD, OFFSET, CUT_OFF, STATE_WIDTH = range(10)
+END, KEY, TYPES, EMITTED, LINE_ENDED, BAD, FIRST_BAD, OFFSET, CUT_OFF, TOO_LONG, STATE_WIDTH = range(11)
 
 BYTE_ORDER_MARK, REPLACEMENT = 0xFEFF, 0xFFFD
 ON_BAD = {"replace": 0, "skip": 1, "error": 2}
@@ -175,6 +181,10 @@ def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, star
                 p += width
                 continue
         start = starts[types]
+        if end - start > MOST_WORD_BYTES:
+            state[TOO_LONG] += 1
+            end = start
+            key = np.int64(0)
         if end > start:
             if emitted + 2 > len(out) or types + 2 > len(starts) or 2 * types >= len(slots):
                 break
@@ -266,6 +276,11 @@ class Tokenizer:
         """Byte offset of the first of them."""
         return int(self.state[FIRST_BAD])
 
+    @property
+    def too_long(self) -> int:
+        """How many words of the current source were left out, for they have more than MOST_WORD_BYTES."""
+        return int(self.state[TOO_LONG])
+
     def feed(self, block: bytes) -> Iterator[np.ndarray]:
         """The tokens that end within the next block of the current source."""
         for first in range(0, len(block), BLOCK_BYTES):
@@ -273,7 +288,7 @@ class Tokenizer:
 
     def start_source(self) -> None:
         """The next block fed is the first of another source."""
-        self.state[[BAD, FIRST_BAD, OFFSET]] = 0
+        self.state[[BAD, FIRST_BAD, OFFSET, TOO_LONG]] = 0
 
     def finish_source(self) -> Iterator[np.ndarray]:
         """The tokens left at the end of a source, which ends a sentence."""
@@ -289,6 +304,8 @@ class Tokenizer:
                 data, p, last, self.on_bad, *self.characters,
                 self.state, self.letters, self.starts, self._counts, self.slots, self.out,
             )  # fmt: skip
+            longest = int(self.starts[self.n_types]) + MOST_WORD_BYTES
+            self.state[END] = min(int(self.state[END]), longest + 1)  # of a word that is too long the length is enough
             if emitted := int(self.state[EMITTED]):
                 self.state[EMITTED] = 0
                 yield self.out[:emitted]
@@ -304,6 +321,8 @@ class Tokenizer:
         """Grow whatever may become full. A byte appends at most three (one bad byte as U+FFFD)."""
         end, types = int(self.state[END]), self.n_types
         if end + 3 * n_bytes > len(self.letters):
+            if len(self.letters) > MOST_LETTERS * available_memory():
+                raise EmbedxError("the different words do not fit into memory: clean the text, or try --tokenizer words")
             self.letters = grown(self.letters, end + 3 * n_bytes)
         if types + 2 > len(self.starts):
             if types >= MAX_TYPES:

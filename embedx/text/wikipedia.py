@@ -3,7 +3,8 @@
 Serial and without a wikitext grammar: a few regular expressions and a scanner for what nests. Templates go as a whole, so do
 tables, references, formulas and captions; links, headings and list items leave their text.
 
-Time is linear in the text, whatever it is: a pattern that failed at one place does not look again at what it saw there.
+Time is linear in the text, whatever it is: a pattern that failed at one place does not look again at what it saw there. Memory
+is that of a page, which may not be longer than MediaWiki lets any page be.
 """
 
 import html
@@ -12,8 +13,15 @@ from collections.abc import Iterable, Iterator
 from xml.parsers import expat
 
 FILE_NAMESPACE, CATEGORY_NAMESPACE = "6", "14"
+HIDDEN_LINKS = frozenset({"file", "image", "media", "category"})  # their English names, lower-case
 # A redirect in any language: "#REDIRECT [[...", "#пренасочване [[..."; an item of a numbered list has a space after "#".
 REDIRECT = re.compile(r"\s*+#\w++\s*+(?::\s*+)?\[\[")
+
+# MediaWiki saves no page of more than 2 MB, unless its administrator says so ($wgMaxArticleSize).
+MOST_CHARACTERS = 1 << 24
+MOST_MARKUP_BYTES = 1 << 20  # of a tag or comment: expat looks at all of one again with every block
+MOST_OPEN = 100  # elements within elements, of which a dump has five
+MOST_NAMESPACES = 1000
 
 # Elements that hold no prose.
 HIDDEN_TAGS = (
@@ -52,18 +60,27 @@ def paragraphs(blocks: Iterable[bytes], cut_off: bool = False) -> Iterator[bytes
     """The articles of a dump given as blocks of XML, as blocks of UTF-8. One page at a time is held in memory.
 
     Only pages of the main namespace that are no redirects. `ExpatError` if it is not well-formed to the end, which a dump that
-    is known to be `cut_off` need not be.
+    is known to be `cut_off` need not be; `DumpError` if it is nothing that MediaWiki writes.
     """
     reader = DumpReader()
+    n_bytes = 0
     for block in blocks:
         reader.parser.Parse(block, False)
         yield from reader.take()
+        n_bytes += len(block)
+        # Modulo 2³², at which the index begins again where a C long has no more bits.
+        if (n_bytes - reader.parser.CurrentByteIndex) % (1 << 32) > MOST_MARKUP_BYTES:
+            raise DumpError(f"a tag or comment of more than {MOST_MARKUP_BYTES:,} bytes")
     try:
         reader.parser.Parse(b"", True)
     except expat.ExpatError:
         if not cut_off:
             raise
     yield from reader.take()
+
+
+class DumpError(Exception):
+    """Says what is in the XML that no dump has."""
 
 
 class DumpReader:
@@ -76,9 +93,12 @@ class DumpReader:
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._text
         self._namespaces: dict[str, str] = {}  # key by lower-case name, as the dump declares them
+        self._hidden_links = HIDDEN_LINKS
         self._key = ""
         self._wanted: list[str] | None = None  # the text of the element being read, if it is one we want
         self._page: dict[str, str] = {}
+        self._n_open = 0  # elements
+        self._n_characters = 0  # of the element that is wanted
         self._done: list[bytes] = []
 
     def take(self) -> Iterator[bytes]:
@@ -87,7 +107,11 @@ class DumpReader:
         self._done.clear()
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._n_open += 1
+        if self._n_open > MOST_OPEN:
+            raise DumpError(f"more than {MOST_OPEN:,} elements within each other")
         if name in ("namespace", "title", "ns", "text"):
+            self._n_characters = 0
             self._key = attributes.get("key", "")
             self._wanted = []
         elif name == "page":
@@ -98,17 +122,24 @@ class DumpReader:
     def _text(self, text: str) -> None:
         if self._wanted is not None:
             self._wanted.append(text)
+            self._n_characters += len(text)
+            if self._n_characters > MOST_CHARACTERS:
+                raise DumpError(f"a page of more than {MOST_CHARACTERS:,} characters")
 
     def _end(self, name: str) -> None:
+        self._n_open -= 1
         if self._wanted is not None:
             content = "".join(self._wanted)
             self._wanted = None
             if name == "namespace":
                 self._namespaces[content.lower()] = self._key
+                if len(self._namespaces) > MOST_NAMESPACES:
+                    raise DumpError(f"more than {MOST_NAMESPACES:,} namespaces")
+                self._hidden_links = self._namespaces_without_prose()
             else:
                 self._page[name] = content  # of several revisions the last one
         elif name == "page" and self._is_article():
-            self._done.append(plain_text(self._page.get("text", ""), self._hidden_links()).encode("utf-8", "replace"))
+            self._done.append(plain_text(self._page.get("text", ""), self._hidden_links).encode("utf-8", "replace"))
             self._page = {}
 
     def _is_article(self) -> bool:
@@ -117,12 +148,12 @@ class DumpReader:
         redirects = "redirect" in self._page or REDIRECT.match(self._page.get("text", ""))
         return namespace == "0" and not redirects
 
-    def _hidden_links(self) -> frozenset[str]:
+    def _namespaces_without_prose(self) -> frozenset[str]:
         local = {name for name, key in self._namespaces.items() if key in (FILE_NAMESPACE, CATEGORY_NAMESPACE)}
-        return frozenset(local | {"file", "image", "media", "category"})
+        return HIDDEN_LINKS | local
 
 
-def plain_text(wikitext: str, hidden_links: frozenset[str] = frozenset({"file", "image", "media", "category"})) -> str:
+def plain_text(wikitext: str, hidden_links: frozenset[str] = HIDDEN_LINKS) -> str:
     """The prose of a page, one paragraph a line; links into the namespaces `hidden_links` (lower-case) are left out."""
 
     def shown(link: re.Match[str]) -> str:

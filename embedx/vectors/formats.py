@@ -9,21 +9,20 @@ gensim, and a note says how many did. Words are separated from numbers by U+0020
 """
 
 import io
-import lzma
 import os
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
-import smart_open
 
 from embedx.errors import EmbedxError
+from embedx.labeled.files import Room
+from embedx.run.memory import available_memory
 from embedx.run.progress import Progress, Silent
-
-COMPRESSIONS = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
+from embedx.text.sources import Source, is_url
+from embedx.text.streams import UnpackedReader
 
 # First bytes of files one may take for vectors, and what to do with them instead.
 FOREIGN = {
@@ -37,12 +36,11 @@ KNOWN = "word2vec text or binary, fastText .vec and GloVe text files are read"
 
 HEADER = re.compile(rb"\s*(\d{1,12})\s+(\d{1,9})\s*")
 TWO_NUMBERS = re.compile(rb"\s*\d+\s+\d+\s*")
-DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)  # what decompressors raise for what they cannot read
 
 BLOCK_BYTES = 1 << 22
 HEAD_BYTES = 1 << 20  # enough for a header and the first vector, even of 50,000 dimensions
-ZSTD_BYTES = 1 << 10  # unpacked at a time: they become 32 MB at most
 MOST_SHOWN = 40  # characters of a word or number that a message repeats
+MOST_LINE_BYTES = 1 << 25
 
 
 class Layout(NamedTuple):
@@ -57,75 +55,34 @@ def read(path: str | Path, progress: Progress | None = None) -> tuple[list[str],
     """The words of a vector file and their vectors, float32 (words, dim). Raises EmbedxError with file, line and remedy."""
     progress = progress or Silent()
     name = str(path)
-    if os.path.exists(name) and not os.path.isfile(name):
-        raise EmbedxError(f"{name}: a pipe or a device, and vectors are read twice; write them to a file first")
-    try:
-        with opened(name) as stream:
-            layout = detect(name, stream.read(HEAD_BYTES))
-        with opened(name) as stream:
-            progress.start("Reading vectors", layout.words, "words")
-            words, vectors = (read_binary if layout.binary else read_text)(name, stream, layout, progress)
-            progress.finish()
-    except FileNotFoundError:
-        raise EmbedxError(f"{name}: no such file or model folder") from None
-    except DAMAGED as error:
-        raise EmbedxError(f"{name}: cannot be read: {error}; write or fetch it again") from error
+    if not (is_url(name) or os.path.exists(name)):
+        raise EmbedxError(f"{name}: no such file or model folder")
+    with UnpackedReader(Source(name, "vectors", None)) as file:  # once, for it may be a pipe
+        head = first_bytes(file)
+        file.unread(head)
+        layout = detect(name, head)
+        progress.start("Reading vectors", layout.words, "words")
+        words, vectors = (read_binary if layout.binary else read_text)(name, io.BufferedReader(file), layout, progress)
+        progress.finish()
     if not words:
         raise EmbedxError(f"{name}: holds no word; {KNOWN}")
     return without_duplicates(name, words, vectors, progress)
-
-
-def opened(name: str) -> BinaryIO:
-    """The file's bytes, decompressed if its first bytes say that it is compressed."""
-    with smart_open.open(name, "rb", compression="disable") as raw:
-        head = raw.read(8)
-    suffix = next((suffix for magic, suffix in COMPRESSIONS.items() if head.startswith(magic)), "disable")
-    stream: Any = smart_open.open(name, "rb", compression="disable" if suffix == ".zst" else suffix)
-    return stream if suffix != ".zst" else io.BufferedReader(Zstd(name, stream), BLOCK_BYTES)
-
-
-class Zstd(io.RawIOBase):
-    """The bytes of a .zst file, of one frame or several. (smart_open takes another package for it than the extra installs.)"""
-
-    def __init__(self, name: str, file: BinaryIO) -> None:
-        try:
-            import zstandard
-        except ImportError as error:
-            file.close()
-            raise EmbedxError(f"{name}: reading .zst needs zstandard; pip install embedx[zstd]") from error
-        self.file, self.new_frame, self.error = file, zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError
-        self.frame: Any = None
-        self.packed, self.unpacked = b"", memoryview(b"")  # what was read and not unpacked, and what was unpacked and not given
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self.unpacked:
-            self.packed = self.packed or self.file.read(ZSTD_BYTES)
-            if not self.packed:
-                if self.frame is not None:
-                    raise EOFError("the compressed data are cut short")
-                return 0
-            self.frame = self.frame or self.new_frame()
-            try:
-                self.unpacked = memoryview(self.frame.decompress(self.packed))
-            except self.error as error:
-                raise OSError(str(error)) from error
-            self.packed, self.frame = (self.frame.unused_data, None) if self.frame.eof else (b"", self.frame)
-        n = min(len(buffer), len(self.unpacked))
-        buffer[:n], self.unpacked = self.unpacked[:n], self.unpacked[n:]
-        return n
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()
 
 
 def shown(text: object) -> str:
     """A word or a number in a message, which may be of any length where a file is not what it seems."""
     written = repr(text)
     return written if len(written) <= MOST_SHOWN + 2 else f"{written[: MOST_SHOWN + 1]}…{written[-1]}"
+
+
+def first_bytes(file: UnpackedReader) -> bytes:
+    """HEAD_BYTES of it, or all."""
+    pieces = []
+    n_bytes = HEAD_BYTES
+    while n_bytes and (piece := file.read(n_bytes)):
+        pieces.append(piece)
+        n_bytes -= len(piece)
+    return b"".join(pieces)
 
 
 def detect(name: str, head: bytes) -> Layout:
@@ -174,11 +131,15 @@ def read_text(name: str, stream: BinaryIO, layout: Layout, progress: Progress) -
     words: list[str] = []
     blocks = [np.empty((0, layout.dim), np.float32)]
     number = 1  # of the line to be read next
+    room = Room(name)
     if layout.words is not None:
         stream.readline()
         number = 2
     for lines in line_blocks(stream):
+        if any(len(line) > MOST_LINE_BYTES for line in lines):
+            raise EmbedxError(f"{name}: a line of more than {MOST_LINE_BYTES:,} bytes; {KNOWN}")
         block_words, block = parse(name, number, lines, layout)
+        room.take(2 * block.nbytes + sum(map(len, lines)))
         words += block_words
         blocks.append(block)
         number += len(lines)
@@ -194,11 +155,14 @@ def read_text(name: str, stream: BinaryIO, layout: Layout, progress: Progress) -
 def line_blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
     """The lines of the stream, a few megabytes at a time."""
     pieces: list[bytes] = []  # of a line that goes on
-    while chunk := stream.read(BLOCK_BYTES):
+    n_bytes = 0  # of them
+    while (chunk := stream.read(BLOCK_BYTES)) and n_bytes <= MOST_LINE_BYTES:
+        n_bytes += len(chunk)
         if b"\n" in chunk:
             *lines, chunk = b"".join([*pieces, chunk]).split(b"\n")
             yield lines
             pieces = []
+            n_bytes = len(chunk)
         pieces.append(chunk)
     if tail := b"".join(pieces):
         yield [tail]
@@ -213,14 +177,15 @@ def parse(name: str, number: int, lines: list[bytes], layout: Layout) -> tuple[l
     if not parts:
         return [], np.empty((0, layout.dim), np.float32)
     try:
-        vectors = np.loadtxt([numbers for _, _, numbers in parts], np.float32, comments=None, ndmin=2)
+        rows = [numbers for _, _, numbers in parts if numbers.strip()] or ["none"]  # of nothing it warns
+        vectors = np.loadtxt(rows, np.float32, comments=None, ndmin=2)
     except ValueError:
         vectors = np.empty((0, 0), np.float32)
     words = [word for word, _, _ in parts]
     if vectors.shape == (len(parts), layout.dim) and np.isfinite(vectors).all() and all(words):
         return words, vectors
-    rows = [parse_line(f"{name}:{i}", line, layout) for i, line in enumerate(lines, number) if line.strip()]
-    return [word for word, _ in rows], np.array([vector for _, vector in rows], np.float32)
+    each = [parse_line(f"{name}:{i}", line, layout) for i, line in enumerate(lines, number) if line.strip()]
+    return [word for word, _ in each], np.array([vector for _, vector in each], np.float32)
 
 
 def parse_line(where: str, line: bytes, layout: Layout) -> tuple[str, list[float]]:
@@ -250,6 +215,8 @@ def read_binary(name: str, stream: BinaryIO, layout: Layout, progress: Progress)
     stream.readline()
     count, dim = layout.words or 0, layout.dim
     try:
+        if 4 * count * dim > available_memory():
+            raise MemoryError
         vectors = np.empty((count, dim), np.dtype("<f4"))
     except (MemoryError, ValueError):
         raise EmbedxError(
@@ -263,7 +230,7 @@ def read_binary(name: str, stream: BinaryIO, layout: Layout, progress: Progress)
         gap = chunk.find(b" ", at)
         while gap < 0 or len(chunk) < gap + 1 + width:
             # Twice as much each time, so that what looks like a long word is not searched over and over.
-            more = stream.read(max(BLOCK_BYTES, width, len(chunk) - at))
+            more = stream.read(max(BLOCK_BYTES, len(chunk) - at))
             if not more:
                 raise EmbedxError(
                     f"{name}: ends within word {row + 1:,} of {count:,}; the file is cut short: write or fetch it again"
@@ -271,6 +238,8 @@ def read_binary(name: str, stream: BinaryIO, layout: Layout, progress: Progress)
             progress.update(row)
             chunk, at = chunk[at:] + more, 0
             gap = chunk.find(b" ")
+            if gap < 0 and len(chunk) > MOST_LINE_BYTES:
+                raise EmbedxError(f"{name}: word {row + 1:,} of {count:,} has no end; is this really word2vec's binary format?")
         words.append(chunk[at:gap].lstrip(b"\n").decode("utf-8", "replace"))  # word2vec.c ends vectors by a newline
         at = gap + 1 + width
         space[row * width : (row + 1) * width] = chunk[gap + 1 : at]

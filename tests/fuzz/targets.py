@@ -1,0 +1,383 @@
+"""The readers, each with valid files to begin with, and what must hold of whatever they make of a file.
+
+A target is a function of an empty folder and a generator of random numbers. It writes files there, of which some are changed,
+and gives a function that reads them and checks what comes out.
+"""
+
+import contextlib
+import functools
+import io
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, save_npz
+
+from embedx.evaluation.words import read_analogies, read_pairs
+from embedx.labeled.read import read, read_label_names, read_names, read_training, with_names
+from embedx.run.folder import read as read_folder
+from embedx.settings import TextSettings
+from embedx.text import cache
+from embedx.text.recipes import find_recipe
+from embedx.text.sources import resolve
+from embedx.vectors import model
+
+from .mutations import mutated
+
+N_ROWS, N_FEATURES, N_LABELS = 12, 9, 4
+
+
+# ---- valid content
+
+
+def text(rng):
+    words = ["the", "cat", "Élan", "naïve", "日本", "R&D", "x" * 40, "1,000", "don't"]
+    return "".join(" ".join(rng.choices(words, k=rng.randrange(12))) + "\n" for _ in range(20)).encode()
+
+
+PAGE = """<page><title>Tree {n}</title><ns>0</ns><revision><text xml:space="preserve">A '''tree''' [[plant|plants]]
+&lt;ref name="a"&gt;
+{{{{cite|x={{{{y}}}}}}}}&lt;/ref&gt; &lt;!-- no --&gt;
+== Head ==
+* item [http://x.org label] &amp;nbsp; [[File:a.jpg|thumb|a [[link]]]]
+{{| class=x
+| cell
+|}}
+</text></revision></page>
+"""
+
+
+def dump(rng):
+    pages = "".join(PAGE.format(n=n) for n in range(rng.randrange(1, 4)))
+    names = '<siteinfo><namespaces><namespace key="6">Datei</namespace></namespaces></siteinfo>'
+    return f'<?xml version="1.0"?>\n<mediawiki version="0.10">{names}\n{pages}</mediawiki>\n'.encode(
+        rng.choice(("utf-8", "utf-16"))
+    )
+
+
+def feature_words(rng, first):
+    return " ".join(f"{k + first}:{rng.choice((1, 0.5, -2.25, 1e-3))}" for k in sorted(rng.sample(range(N_FEATURES), 3)))
+
+
+def xc(rng):
+    rows = [
+        f"{','.join(map(str, rng.sample(range(N_LABELS), rng.randrange(3))))} {feature_words(rng, 0)}" for _ in range(N_ROWS)
+    ]
+    return "\n".join([f"{N_ROWS} {N_FEATURES} {N_LABELS}", *rows, ""]).encode()
+
+
+def libsvm(rng):
+    names = rng.choice((["+1", "-1"], ["cat", "dog", "ü"], ["0", "1", "2"]))
+    return "".join(f"{rng.choice(names)} {feature_words(rng, 1)}\n" for _ in range(N_ROWS)).encode()
+
+
+def fasttext(rng):
+    return "".join(f"__label__{rng.choice('abc')} good film {rng.choice(('é', 'bad'))}\n" for _ in range(N_ROWS)).encode()
+
+
+def dense(rng):
+    out = io.BytesIO()
+    values = np.random.default_rng(rng.randrange(9)).random((N_ROWS, N_FEATURES)) * 9
+    np.save(out, np.asarray(values.astype(rng.choice(("f4", "f8", ">f4", "u1", "i8", "f2", "?"))), order=rng.choice("CF")))
+    return out.getvalue()
+
+
+def idx(rng):
+    dtype, code = rng.choice((("u1", 8), (">f4", 13), (">i2", 11), (">f8", 14)))
+    head = bytes([0, 0, code, 3]) + struct.pack(">3I", N_ROWS, 3, 3)
+    return head + np.arange(N_ROWS * 9).astype(dtype).tobytes()
+
+
+def sparse(rng):
+    """As scipy writes it, or of arrays some of whose numbers, types or shapes are others."""
+    values = (
+        np.random.default_rng(rng.randrange(9)).integers(0, 3, (N_ROWS, N_FEATURES)).astype(rng.choice(("f4", "f8", "i4", "?")))
+    )
+    matrix = rng.choice((csr_matrix, csr_matrix, csc_matrix, coo_matrix))(values)
+    out = io.BytesIO()
+    save_npz(out, matrix, compressed=rng.random() < 0.5)
+    if rng.random() < 0.4:
+        return out.getvalue()
+    arrays = dict(np.load(io.BytesIO(out.getvalue())))
+    for _ in range(rng.choice((1, 1, 2))):
+        name = rng.choice(list(arrays))
+        arrays[name] = changed(rng, arrays[name])
+    if rng.random() < 0.1:
+        del arrays[rng.choice(list(arrays))]
+    out = io.BytesIO()
+    np.savez(out, **arrays)
+    return out.getvalue()
+
+
+def changed(rng, array):
+    array = np.array(array)
+    how = rng.randrange(6)
+    if how <= 2 and array.size and array.dtype.kind in "iuf":
+        with np.errstate(all="ignore"):
+            numbers = np.array([-1, 0, 1, 5, 99, 10**9, 2**31 - 1, -(2**31), 2**62, rng.randrange(20)])
+            array.flat[rng.randrange(array.size)] = rng.choice(numbers.astype(array.dtype))
+        return array
+    if how == 3:
+        return array.ravel()[: rng.randrange(array.size + 1)]
+    if how == 4:
+        others = np.tile(array, 2), array.reshape(1, -1), np.zeros(0, array.dtype), np.zeros((), "i4"), np.array("lil")
+        return rng.choice(others)
+    with np.errstate(all="ignore"):
+        if array.dtype.kind not in "SUc":
+            array = array.astype(rng.choice(("i1", "u8", "f4", "c8", "?", "S3", "i4", "i8")))
+    return array
+
+
+def label_lines(rng):
+    return "".join(rng.choice(("0\n", "1,2\n", "3 1\n", "cat\n")) for _ in range(N_ROWS)).encode()
+
+
+def label_array(rng):
+    out = io.BytesIO()
+    np.save(out, np.arange(N_ROWS).astype(rng.choice(("i8", "i4", "u1", "u8"))) % N_LABELS)
+    return out.getvalue()
+
+
+def split(rng):
+    return "".join(f"{rng.randint(1, N_ROWS)} {n}\n" for n in range(1, 9)).encode()
+
+
+def names(rng):
+    return "".join(rng.choice((f"{n}\tx\tname {n}\n", f"name {n}\n")) for n in range(N_LABELS + 3)).encode()
+
+
+def pairs(rng):
+    return b"# a set\nword1\tword2\tscore\n" + b"".join(b"tiger\tcat\t%d.5\n" % rng.randrange(10) for _ in range(9))
+
+
+def analogies(rng):
+    return b": capitals\n" + b"".join(b"Athens Greece Oslo Norway\n" for _ in range(9)) + b": plural\ncat cats dog dogs\n"
+
+
+def vector_text(rng):
+    rows = "".join(f"w{n}é {rng.random():.4f} -1.5e-2 {n}\n" for n in range(9))
+    return (rng.choice(("9 3\n", "")) + rows).encode()
+
+
+def vector_binary(rng):
+    rows = [f"w{n} ".encode() + np.full(3, n, "<f4").tobytes() + rng.choice((b"\n", b"")) for n in range(9)]
+    return b"9 3\n" + b"".join(rows)
+
+
+def recipe(rng):
+    return b"""kind = "text"
+reader = "text"
+about = "x"
+files = ["a.txt", "given*"]
+urls = ["http://x"]
+size = 3
+[settings]
+lowercase = true
+"""
+
+
+CONTENTS = (
+    *(text, dump, xc, libsvm, fasttext, dense, idx, sparse, label_lines, label_array, split, names),
+    *(pairs, analogies, vector_text, vector_binary, recipe),
+)
+
+
+# ---- what must hold
+
+
+def check_labeled(data):
+    features, labels = data.features, data.labels
+    n_rows, n_features = features.shape
+    values = features.data if data.is_sparse else features
+    assert values.dtype == np.float32
+    assert np.isfinite(values).all()
+    if data.is_sparse:
+        assert features.has_canonical_format
+        assert features.indptr[0] == 0
+        assert features.indptr[-1] == len(features.indices) == len(values)
+        assert ((features.indices >= 0) & (features.indices < n_features)).all()
+    assert labels.offsets[0] == 0
+    assert (np.diff(labels.offsets) >= 0).all()
+    assert len(labels) == n_rows
+    assert labels.offsets[-1] == len(labels.ids)
+    assert (labels.ids >= 0).all()
+    assert data.names is None or len(data.names) == data.n_labels == len(set(data.names))
+    assert data.vocabulary is None or len(data.vocabulary) == n_features
+
+
+def check_training(source, labels=None):
+    """Reads it as training data, and then the same as test data."""
+    data, known = read_training(source, labels)
+    check_labeled(data)
+    assert data.labels.ids.max() < data.n_labels
+    again = read(source, labels, like=known)
+    check_labeled(again)
+    assert again.features.shape == data.features.shape
+    assert np.array_equal(again.labels.ids, data.labels.ids)
+
+
+def check_vectors(path):
+    found = model.load(path)
+    assert found.vectors.dtype == np.float32
+    assert found.vectors.ndim == 2
+    assert len(found.words) == len(found.vectors)
+    assert found.counts is None or len(found.counts) == len(found.words)
+
+
+# ---- targets
+
+
+def file_of(content, reading, name="given.bin"):
+    """The target of a reader of one file, from its content and what reads and checks it."""
+
+    def target(folder, rng):
+        data = content(rng)
+        (folder / name).write_bytes(mutated(rng, data, rng.choice(CONTENTS)(rng)))
+        return functools.partial(reading, str(folder / name))
+
+    return target
+
+
+def encoded(path, tokenizer, bad):
+    settings = TextSettings(tokenizer=tokenizer, lowercase=True, on_bad_utf8=bad)
+    with cache.encode(resolve([path]), settings, cache_dir=Path(path).parent / "cache") as corpus:
+        assert corpus.n_tokens == corpus.counts.sum()
+        assert len(corpus.words) == len(set(corpus.words))
+        assert corpus.tokens.max() < len(corpus.words)
+
+
+def of_text(content):
+    def target(folder, rng):
+        settings = rng.choice(("whitespace", "words")), rng.choice(("replace", "replace", "skip", "error"))
+        return file_of(content, lambda path: encoded(path, *settings))(folder, rng)
+
+    return target
+
+
+def of_arrays(folder, rng):
+    """Features in one file and labels in another, one of which is changed."""
+    features, labels = rng.choice((dense, idx, sparse)), rng.choice((label_lines, label_array, sparse))
+    contents = [features(rng), labels(rng)]
+    which = rng.randrange(2)
+    contents[which] = mutated(rng, contents[which], rng.choice(CONTENTS)(rng))
+    paths = [folder / "features.given", folder / "labels.given"]
+    for path, data in zip(paths, contents, strict=True):
+        path.write_bytes(data)
+    return functools.partial(check_training, *map(str, paths))
+
+
+def of_split(folder, rng):
+    (folder / "data.txt").write_bytes(xc(rng))
+    column = rng.choice(("", ":1", ":2", ":3", ":0", ":99999999999"))
+    return file_of(split, lambda path: check_labeled(read(f"{folder / 'data.txt'}@{path}{column}")))(folder, rng)
+
+
+def of_names(folder, rng):
+    (folder / "data.txt").write_bytes(rng.choice((xc, libsvm))(rng))
+
+    def reading(path):
+        read_names(path)
+        data, known = read_training(str(folder / "data.txt"))
+        data, known = with_names(data, known, read_label_names(path), path)
+        check_labeled(data)
+        assert known.names == data.names
+
+    return file_of(names, reading)(folder, rng)
+
+
+def of_recipe(folder, rng):
+    def reading(path):
+        found = find_recipe(str(path))
+        if found:
+            found.find_files()
+
+    return file_of(recipe, lambda path: in_folder(path, reading), "given.toml")(folder, rng)
+
+
+def in_folder(path, reading):
+    """A recipe is looked for by its name, in the working directory."""
+    with contextlib.chdir(Path(path).parent):
+        reading(Path(path).stem)
+
+
+def of_folder(folder, rng):
+    """A model folder with one file changed, or gone."""
+    n = 6
+    values = np.random.default_rng(0).random((2, n, 3)).astype(np.float32)
+    model.save(
+        folder / "given", words=[f"w\t{i}" for i in range(n)], counts=np.arange(n, 0, -1) if rng.random() < 0.8 else None,
+        arrays={"input": values[0], "output": values[1]}, settings={"dim": 3}, facts={"objective": "ns", "final_loss": 0.5},
+    )  # fmt: skip
+    file = rng.choice(sorted((folder / "given").iterdir()))
+    if file.name == "model.json" and rng.random() < 0.6:
+        file.write_bytes(changed_json(rng, file.read_bytes()))
+    elif rng.random() < 0.05:
+        file.unlink()
+    else:
+        file.write_bytes(mutated(rng, file.read_bytes(), rng.choice(CONTENTS)(rng)))
+
+    def reading():
+        read_folder(folder / "given", "skipgram")
+        check_vectors(folder / "given")
+
+    return reading
+
+
+def changed_json(rng, data):
+    """One value, wherever it stands, is another or gone."""
+    content = json.loads(data)
+    above = content
+    while True:
+        key = rng.choice(list(above) if isinstance(above, dict) else range(len(above)))
+        if isinstance(above[key], dict | list) and above[key] and rng.random() < 0.7:
+            above = above[key]
+            continue
+        break
+    if rng.random() < 0.2:
+        del above[key]
+    else:
+        above[key] = rng.choice(
+            (
+                None,
+                -1,
+                0,
+                2**63,
+                1e300,
+                "",
+                "x",
+                "../input",
+                "input",
+                [],
+                {},
+                [1],
+                [6, 3],
+                {"a": 1},
+                True,
+                "<f8",
+                "float64",
+                "|O",
+            )
+        )
+    return json.dumps(content).encode()
+
+
+TARGETS = {
+    "text": of_text(text),
+    "dump": of_text(dump),
+    "xc": file_of(xc, check_training),
+    "libsvm": file_of(libsvm, check_training),
+    "fasttext": file_of(fasttext, check_training),
+    "dense": file_of(dense, lambda path: check_labeled(read(path))),
+    "idx": file_of(idx, lambda path: check_labeled(read(path)), "given-idx3-ubyte"),
+    "sparse": file_of(sparse, lambda path: check_labeled(read(path))),
+    "arrays": of_arrays,
+    "split": of_split,
+    "names": of_names,
+    "pairs": file_of(pairs, lambda path: read_pairs(Path(path))),
+    "analogies": file_of(analogies, lambda path: read_analogies(Path(path))),
+    "recipe": of_recipe,
+    "vectors-text": file_of(vector_text, check_vectors),
+    "vectors-binary": file_of(vector_binary, check_vectors),
+    "folder": of_folder,
+}

@@ -1,0 +1,279 @@
+"""A few kilobytes may unpack to any size, and a header may claim any: what does not stay within bounds is an error."""
+
+import gzip
+import io
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix, save_npz
+
+from embedx.errors import EmbedxError
+from embedx.evaluation import words
+from embedx.labeled import files
+from embedx.labeled.files import Lines, source_of
+from embedx.labeled.read import read, read_names
+from embedx.run.progress import Silent
+from embedx.settings import TextSettings
+from embedx.text import cache, wikipedia
+from embedx.text.sources import resolve
+from embedx.text.tokenizer import MOST_WORD_BYTES, Tokenizer
+from embedx.text.wikipedia import DumpError, paragraphs
+
+HALF = "takes more than half of the memory there is; give fewer rows, or more memory"
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file, text or bytes, and give its name."""
+
+    def write(content, name="train.txt"):
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(tmp_path / name)
+
+    return write
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr(files, "available_memory", lambda: 40_000)
+
+
+def npy(array):
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+def npy_that_claims(shape, dtype="<f4"):
+    """The header of an array of that shape, and no values."""
+    out = io.BytesIO()
+    np.lib.format.write_array_header_1_0(out, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2000 9 9\n" + "1 1:1\n" * 2000,
+        "9 9 9\n" + ("1 " + "1:1 " * 500 + "\n") * 9,
+        "9 9 9\n" + ("1," * 1000 + "1 1:1\n") * 9,
+        "2001 9 9\n1 1:1\n" + "\n" * 2000,
+        "2001 9 9\n" + "\n" * 2000 + "1 1:1\n",
+        "1 1:1\n" * 2000,
+        "".join(f"name{n} 1:1\n" for n in range(100)),
+        "__label__a\n" * 2000,
+        "__label__a\n" + "\n" * 1000 + "b\n",
+        "__label__a " + " ".join(f"word{n}" for n in range(100)),
+        "".join(f"__label__{n}\n" for n in range(100)),
+    ],
+    ids=[
+        "rows",
+        "values",
+        "labels",
+        "empty rows",
+        "empty rows within",
+        "libsvm",
+        "names of labels",
+        "bags",
+        "empty bags",
+        "words",
+        "labels of bags",
+    ],
+)
+def test_rows_that_do_not_fit_into_memory_are_an_error(write, text, little_memory):
+    with pytest.raises(EmbedxError, match=rf"train\.txt: {HALF}"):
+        read(write(text))
+
+
+def test_what_does_fit_is_read(write, little_memory):
+    assert len(read(write("200 9 9\n" + "1 1:1\n" * 200))) == 200
+    assert len(read(write("__label__a b\n" * 200))) == 200
+    assert read(write("__label__a " + "b " * 4000)).features.toarray() == [[4000]]  # one value, however often it is written
+
+
+@pytest.mark.parametrize("line", ["1\n", "1 2 3\n", "a\n"])
+def test_labels_splits_and_names_that_do_not_fit_are_an_error(write, line, little_memory):
+    features, rows = write(npy(np.ones((9, 2), np.float32)), "x.npy"), write(line * 9999, "rows.txt.gz")
+    for reading in (lambda: read(features, rows), lambda: read(f"{features}@{rows}"), lambda: read_names(rows)):
+        with pytest.raises(EmbedxError, match=rf"rows\.txt\.gz: {HALF}|not UTF|is no row|number the lines") as caught:
+            reading()
+        assert HALF in str(caught.value) or line != "1\n"
+
+
+BIG = (5000, 2)
+MATRIX = io.BytesIO()
+save_npz(MATRIX, csr_matrix(np.ones(BIG, np.float32)))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.npy.gz", gzip.compress(npy_that_claims((10**6, 10**5)))),
+        ("x.npy.gz", gzip.compress(npy(np.ones(BIG)))),
+        ("x.idx", bytes([0, 0, 0x08, 3]) + b"\x7f\xff\xff\xff" * 3),
+        ("x.npz", MATRIX.getvalue()),
+        ("x.npz.gz", gzip.compress(MATRIX.getvalue())),
+        ("x.npz.gz", gzip.compress(b"PK\3\4" + bytes(10**6))),
+    ],
+)
+def test_arrays_that_do_not_fit_are_an_error_before_memory_is_asked_for(write, name, content, little_memory):
+    with pytest.raises(EmbedxError, match=rf"{name}: {HALF}"):
+        read(write(content, name))
+
+
+def test_a_copy_that_does_not_fit_is_an_error(write, monkeypatch):
+    file = write(npy(np.ones(BIG, np.uint8)), "x.npy")  # 10 kB that become 40 kB
+    monkeypatch.setattr(files, "available_memory", lambda: 40_000)
+    with pytest.raises(EmbedxError, match=rf"x\.npy: {HALF}"):
+        read(file)
+
+
+@pytest.mark.parametrize("shape", [(10**12, 0), (0, 10**12), (10**15, 10**15), (10**30,), (-5, 3)])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_headers_that_claim_what_is_not_there_are_an_error(write, shape, pack):
+    with pytest.raises(EmbedxError, match=r"x\.npy: (no readable|no rows|1000000000000 rows of no|takes more than half)"):
+        read(write(pack(npy_that_claims(shape)), "x.npy"))
+
+
+def test_members_of_an_archive_are_as_large_as_they_say(write):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("data.npy", npy_that_claims((10**12,)))
+    with pytest.raises(EmbedxError, match=r"x\.npz: .*data\.npy holds 128 bytes, but its header says 4000000000128"):
+        read(write(out.getvalue(), "x.npz"))
+
+
+def test_lines_have_an_end(write, monkeypatch):
+    monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", 7)
+    monkeypatch.setattr(files, "MOST_LINE_BYTES", 100)
+    fits = "a" * 50 + "\n\n\n" + "b" * 100
+    assert b"".join(Lines(source_of(write(fits)), Silent())).decode() == fits + "\n"
+    for text in (fits + "b", fits + "b\nc"):
+        with pytest.raises(EmbedxError, match=r"train\.txt:4: a line of more than 100 bytes; is it the right file\?"):
+            list(Lines(source_of(write(text)), Silent()))
+    with pytest.raises(EmbedxError, match=r"train\.txt:302: the first line that is not empty, after 301; is it"):
+        list(Lines(source_of(write("\n" * 301 + "a")), Silent()))
+
+
+@pytest.mark.parametrize("reading", [words.read_pairs, words.read_analogies])
+def test_word_sets_are_of_a_size_that_people_can_judge(tmp_path, monkeypatch, reading):
+    (tmp_path / "set.txt.gz").write_bytes(gzip.compress(b"tiger cat 7 8\n" * 100))
+    assert len(reading(tmp_path / "set.txt.gz")) == 100
+    monkeypatch.setattr(words, "MOST_TEXT", 1399)
+    with pytest.raises(EmbedxError, match=r"set\.txt\.gz: more than 1,399 bytes of text; is it the right file\?"):
+        reading(tmp_path / "set.txt.gz")
+
+
+# ---- text
+
+
+def test_a_word_without_end_is_left_out_in_memory_of_its_own(tmp_path):
+    longest = b"x" * MOST_WORD_BYTES
+    for block_bytes in (1 << 16, 3 << 20):
+        scanner = Tokenizer(TextSettings())
+        text = b"a " + longest + b" " + longest + b"y b\n" + longest * 5 + b" a"
+        tokens = [
+            token
+            for start in range(0, len(text), block_bytes)
+            for array in scanner.feed(text[start : start + block_bytes])
+            for token in array.tolist()
+        ]
+        tokens += [token for array in scanner.finish_source() for token in array.tolist()]
+        assert tokens == [0, 1, 2, -1, 0]
+        assert scanner.counts.tolist() == [2, 1, 1]
+        assert scanner.too_long == 2
+        assert len(scanner.letters) < 4 * MOST_WORD_BYTES
+    scanner.start_source()
+    assert scanner.too_long == 0
+
+
+def test_words_left_out_are_told_even_from_the_cache(tmp_path):
+    class Notes(Silent):
+        def note(self, message):
+            notes.append(message)
+
+    (tmp_path / "corpus.txt").write_bytes(b"a b " + b"x" * (MOST_WORD_BYTES + 1))
+    for _ in range(2):
+        notes = []
+        cache.encode(resolve([str(tmp_path / "corpus.txt")]), TextSettings(), Notes(), tmp_path / "cache").close()
+        assert f"{tmp_path}/corpus.txt: 1 word of more than 4,194,304 bytes left out; is all of it text?" in notes
+
+
+def test_words_that_do_not_fit_into_memory_are_an_error(monkeypatch):
+    monkeypatch.setattr("embedx.text.tokenizer.available_memory", lambda: 100_000)
+    text = b" ".join(b"%d" % n for n in range(100_000))
+    with pytest.raises(EmbedxError, match="the different words do not fit into memory"):
+        list(Tokenizer(TextSettings()).feed(text))
+
+
+@pytest.mark.parametrize(
+    ("limit", "xml", "complaint"),
+    [
+        ("MOST_CHARACTERS", "<page><text>" + "a " * 600, "a page of more than 1,000 characters"),
+        ("MOST_MARKUP_BYTES", "<page><text a='" + "a " * 600, "a tag or comment of more than 1,000 bytes"),
+        ("MOST_MARKUP_BYTES", "<!--" + "a " * 600, "a tag or comment of more than 1,000 bytes"),
+        ("MOST_OPEN", "<a>" * 1200, "more than 1,000 elements within each other"),
+        ("MOST_NAMESPACES", "".join(f"<namespace>{n}</namespace>" for n in range(1200)), "more than 1,000 namespaces"),
+    ],
+)
+def test_what_no_dump_has_is_an_error(tmp_path, monkeypatch, limit, xml, complaint):
+    monkeypatch.setattr(wikipedia, limit, 1000)
+    data = f"<mediawiki>{xml}".encode()
+    with pytest.raises(DumpError, match=complaint):
+        list(paragraphs(data[i : i + 64] for i in range(0, len(data), 64)))
+    (tmp_path / "dump.xml").write_bytes(data)
+    with pytest.raises(EmbedxError, match=rf"dump\.xml: no dump as MediaWiki writes it \({complaint}\); is it"):
+        cache.encode(resolve([str(tmp_path / "dump.xml")]), TextSettings(), cache_dir=tmp_path / "cache")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_pages_within_the_limits_are_read_however_they_are_cut(monkeypatch, encoding):
+    monkeypatch.setattr(wikipedia, "MOST_CHARACTERS", 10)
+    monkeypatch.setattr(wikipedia, "MOST_MARKUP_BYTES", 40)
+    page = "<page><title>0123456789</title><!-- a comment --><ns>0</ns><text>ten letter</text></page>"
+    data = f"<mediawiki>{page * 30}</mediawiki>".encode(encoding)
+    for step in (1, 10, 10_000):
+        assert b"".join(paragraphs(data[i : i + step] for i in range(0, len(data), step))) == b"ten letter\n" * 30
+
+
+# ---- with real sizes, in a process of its own
+
+BOMBS = """
+import gzip, resource, sys
+from pathlib import Path
+from embedx.errors import EmbedxError
+from embedx.evaluation.words import read_analogies, read_pairs
+from embedx.labeled.read import read
+from embedx.settings import TextSettings
+from embedx.text import cache
+from embedx.text.sources import resolve
+
+def encode(name):
+    cache.encode(resolve([name]), TextSettings(), cache_dir=Path("cache")).close()
+
+for reading in (read, encode):
+    Path("small.txt").write_text("1 2 2\\n1 1:1\\n")
+    reading("small.txt")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for start, middle in (
+    (b"", b"a"), (b"1 1 1\\n0 0:", b"1"), (b"__label__a ", b"b "), (b"", b"a b 1\\n"), (b"", b"a b c d\\n"), (b"", b"\\n"),
+):
+    piece = gzip.compress(middle * ((1 << 20) // len(middle)), 1)
+    Path("bomb.gz").write_bytes(gzip.compress(start) + piece * 40)
+    for reading in (read, encode, lambda name: read_pairs(Path(name)), lambda name: read_analogies(Path(name))):
+        try:
+            reading("bomb.gz")
+        except EmbedxError as error:
+            assert "bomb.gz" in str(error) and "\\n" not in str(error), error
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def test_compressed_bombs_take_little_memory(tmp_path):
+    done = subprocess.run([sys.executable, "-c", BOMBS], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 500, f"{done.stdout} MB for files of 40 MB, unpacked"

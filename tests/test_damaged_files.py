@@ -1,0 +1,141 @@
+"""Compressed files that are cut off, go on after their end or have bytes changed: every reader says so, or reads the truth."""
+
+import bz2
+import gzip
+import io
+import lzma
+import random
+import struct
+
+import numpy as np
+import pytest
+import zstandard
+from scipy.sparse import csr_matrix, save_npz
+
+from embedx.errors import EmbedxError
+from embedx.evaluation.words import read_analogies, read_pairs
+from embedx.labeled.read import read, read_names
+from embedx.text.sources import Source, resolve
+from embedx.text.streams import UnpackedReader, open_source, text_blocks
+from embedx.vectors.formats import read as read_vectors
+
+PACKERS = {
+    "gz": lambda data: gzip.compress(data, mtime=0),
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": zstandard.ZstdCompressor(write_checksum=True).compress,
+}
+FEATURES = np.random.default_rng(0).random((40, 3)).astype(np.float32)
+
+
+def saved(save, *arguments):
+    out = io.BytesIO()
+    save(out, *arguments)
+    return out.getvalue()
+
+
+def rows_of(path):
+    data = read(str(path))
+    features = data.features.toarray() if data.is_sparse else data.features
+    return features.tolist(), data.labels.ids.tolist(), data.names, data.vocabulary
+
+
+def text_of(path):
+    (source,) = resolve([str(path)])
+    with open_source(source) as file:
+        return b"".join(text_blocks(source, file))
+
+
+FILES = {  # what each reader reads, and how
+    "text": (" ".join(f"word{n}" for n in range(300)).encode(), text_of),
+    "xc": ("".join(["40 90 9\n"] + [f"{n % 9} {n}:{n / 7}\n" for n in range(40)]).encode(), rows_of),
+    "libsvm": ("".join(f"name{n} {n}:{n / 7}\n" for n in range(40)).encode(), rows_of),
+    "fasttext": ("".join(f"__label__{n} a{n} b\n" for n in range(40)).encode(), rows_of),
+    "npy": (saved(np.save, FEATURES), rows_of),
+    "npz": (saved(save_npz, csr_matrix(FEATURES)), rows_of),
+    "idx": (bytes([0, 0, 0x0D, 2]) + struct.pack(">2I", 40, 3) + FEATURES.astype(">f4").tobytes(), rows_of),
+    "names": ("".join(f"name {n}\n" for n in range(90)).encode(), lambda path: read_names(str(path))),
+    "vectors": ("".join(["90 2\n"] + [f"w{n} 1 {n}\n" for n in range(90)]).encode(), lambda path: read_vectors(path)[0]),
+    "binary vectors": (
+        b"90 3\n" + b"".join(b"w%d " % n + FEATURES[n % 40].tobytes() for n in range(90)), lambda path: read_vectors(path)[0]
+    ),
+    "pairs": ("".join(f"tiger\tcat{n}\t{n}\n" for n in range(90)).encode(), lambda path: read_pairs(path).words),
+    "analogies": ("".join(f"a{n} b c d{n}\n" for n in range(90)).encode(), lambda path: read_analogies(path).words),
+}  # fmt: skip
+
+
+def read_or_refused(reading, path):
+    """What was read, None if an error of one line says that the file is damaged."""
+    try:
+        return reading(path)
+    except EmbedxError as error:
+        message = str(error)
+    assert message.startswith(str(path))
+    assert "\n" not in message
+    return None
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+@pytest.mark.parametrize("kind", FILES)
+def test_every_reader_says_that_a_compressed_file_is_damaged(tmp_path, kind, suffix):
+    content, reading = FILES[kind]
+    path = tmp_path / f"train.{suffix}"
+    packed = PACKERS[suffix](content)
+    path.write_bytes(packed)
+    whole = reading(path)
+    rng = random.Random(f"{kind} {suffix}")
+    for _ in range(12):
+        path.write_bytes(packed[: rng.randrange(30, len(packed))])
+        assert read_or_refused(reading, path) is None
+        path.write_bytes(packed + rng.randbytes(rng.randrange(1, 30)))
+        assert read_or_refused(reading, path) is None
+        changed = bytearray(packed)
+        changed[rng.randrange(len(packed))] ^= 1 << rng.randrange(8)
+        path.write_bytes(changed)
+        assert read_or_refused(reading, path) in (None, whole)  # a few bytes of a header do not matter
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_a_wrong_checksum_is_damage(tmp_path, suffix):
+    packed = bytearray(PACKERS[suffix](b"some text"))
+    packed[{"gz": -8, "bz2": 10, "xz": -32, "zst": -1}[suffix]] ^= 1
+    path = tmp_path / f"corpus.{suffix}"
+    path.write_bytes(packed)
+    with pytest.raises(EmbedxError, match=rf"corpus\.{suffix}: cannot be read \(.+\); fetch or copy it again"):
+        text_of(path)
+
+
+@pytest.mark.parametrize("suffix", ["bz2", "xz"])
+def test_a_damaged_second_stream_is_not_taken_for_the_end(tmp_path, suffix):
+    packed = PACKERS[suffix](b"some text ")
+    path = tmp_path / f"corpus.{suffix}"
+    path.write_bytes(packed + bytes(512) + packed)
+    assert text_of(path) == b"some text " * 2
+    path.write_bytes(packed + b"!" + packed[1:])
+    with pytest.raises(EmbedxError, match=rf"corpus\.{suffix}: cannot be read \(.+\); fetch or copy it again"):
+        text_of(path)
+
+
+def test_frames_of_zstandard_that_are_to_be_skipped_are(tmp_path):
+    frame = PACKERS["zst"](b"some text ")
+    skipped = b"\x50\x2a\x4d\x18" + struct.pack("<I", 4) + b"text"
+    (tmp_path / "corpus.zst").write_bytes(skipped + frame + skipped + frame + skipped)
+    assert text_of(tmp_path / "corpus.zst") == b"some text " * 2
+
+
+def test_a_file_that_asks_for_more_memory_than_any_need_is_refused(tmp_path):
+    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 3 << 29}]
+    (tmp_path / "corpus.xz").write_bytes(lzma.compress(b"some text", filters=filters))
+    with pytest.raises(EmbedxError, match=r"corpus\.xz: cannot be read \(Memory usage limit exceeded\)"):
+        text_of(tmp_path / "corpus.xz")
+
+
+def test_an_unpacked_file_is_read_in_pieces_of_any_size(tmp_path):
+    content = random.Random(0).randbytes(1 << 19)
+    (tmp_path / "x.gz").write_bytes(gzip.compress(content))
+    with UnpackedReader(Source(str(tmp_path / "x.gz"), "text", None)) as file:
+        pieces = []
+        while piece := file.read(1 + 9999 * len(pieces)):
+            pieces.append(piece)
+    assert b"".join(pieces) == content
+    assert file.closed

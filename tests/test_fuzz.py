@@ -1,0 +1,83 @@
+"""A sample of what `python -m tests.fuzz` tries for hours, and whether it would notice."""
+
+import sys
+
+import numpy as np
+import pytest
+from fuzz import run as fuzz
+from fuzz.targets import TARGETS, check_labeled
+
+from embedx.errors import EmbedxError
+from embedx.labeled.data import Labeled, Labels
+
+CASES = 25  # of each target
+
+
+def test_hostile_files_are_read_or_refused_in_one_line():
+    report = fuzz.run(f"{target}:sample-{n}" for n in range(CASES) for target in TARGETS)
+    assert not report.findings, "\n\n".join(f"{case}\n{wrong}" for case, wrong in report.findings[:3])
+    assert report.tried == dict.fromkeys(TARGETS, CASES)
+    assert all(0 < report.read[target] < CASES for target in TARGETS)  # neither all harmless nor all hopeless
+
+
+def test_a_case_is_the_same_again(tmp_path):
+    contents = []
+    for again in "ab":
+        (tmp_path / again).mkdir()
+        fuzz.tried("sparse", "sample-1", tmp_path / again)
+        contents.append([path.read_bytes() for path in sorted((tmp_path / again).iterdir())])
+    assert contents[0] == contents[1] != []
+
+
+def refuses(message):
+    def reading():
+        raise EmbedxError(message)
+
+    return reading
+
+
+@pytest.mark.parametrize(
+    ("reading", "wrong"),
+    [
+        (lambda: None, ""),
+        (refuses("given.bin:1: odd; mend it"), ""),
+        (refuses("something is odd"), "not one line with the file's name: 'something is odd'"),
+        (refuses(""), "not one line with the file's name"),
+        (lambda: int("x"), "ValueError: invalid literal"),
+        (lambda: np.float32(1e38) * np.float32(1e38), "RuntimeWarning: overflow"),
+        (lambda: sys.exit(3), "SystemExit: 3"),
+    ],
+)
+def test_what_is_neither_read_nor_refused_in_one_line_is_found(tmp_path, monkeypatch, reading, wrong):
+    monkeypatch.setitem(TARGETS, "own", lambda folder, rng: reading)
+    found = fuzz.tried("own", 0, tmp_path)[1]
+    assert (wrong in found) if wrong else not found
+
+
+def test_what_takes_too_long_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(fuzz, "CPU_SECONDS", -1)
+    assert fuzz.tried("pairs", 0, tmp_path)[1] == "took 0 s"
+
+
+def test_a_process_that_ends_is_found_and_the_next_case_tried():
+    report = fuzz.run(["no-such-target:0", "pairs:0"])
+    assert report.tried == {"no-such-target": 1, "pairs": 1}
+    [(case, wrong)] = report.findings
+    assert case == "no-such-target:0"
+    assert "KeyError: 'no-such-target'" in wrong
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        Labeled(np.full((2, 2), np.nan, np.float32), Labels.single(np.array([0, 1])), 2),
+        Labeled(np.ones((2, 2), np.float64), Labels.single(np.array([0, 1])), 2),
+        Labeled(np.ones((3, 2), np.float32), Labels.single(np.array([0, 1])), 2),
+        Labeled(np.ones((2, 2), np.float32), Labels.single(np.array([0, -1])), 2),
+        Labeled(np.ones((2, 2), np.float32), Labels(np.array([0, 2, 1]), np.array([0])), 2),
+        Labeled(np.ones((2, 2), np.float32), Labels.single(np.array([0, 1])), 2, names=["a"]),
+    ],
+)
+def test_wrong_data_do_not_pass_for_what_was_read(data):
+    with pytest.raises(AssertionError):
+        check_labeled(data)
