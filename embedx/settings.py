@@ -66,11 +66,11 @@ def as_typed(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def seconds(duration: str) -> float:
-    """`90`, `90s`, `10m`, `2h` or `1h30m` in seconds. Raises `EmbedxError` for anything else."""
+def seconds(duration: str, option: str = "--time-budget") -> float:
+    """`90`, `90s`, `10m`, `2h` or `1h30m` in seconds. Raises `EmbedxError`, which names the option, for anything else."""
     parts = re.fullmatch(r"(?:(\d+\.?\d*)h)?(?:(\d+\.?\d*)m)?(?:(\d+\.?\d*)s?)?", duration.strip())
     if not parts or not any(parts.groups()):
-        raise EmbedxError(f"--time-budget {duration}: not a time; write 90s, 10m, 2h or 1h30m")
+        raise EmbedxError(f"{option} {duration}: not a time; write 90s, 10m, 2h or 1h30m")
     hours, minutes, rest = (float(part or 0) for part in parts.groups())
     return 3600 * hours + 60 * minutes + rest
 

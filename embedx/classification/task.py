@@ -16,7 +16,7 @@ from embedx import optimizers, samplers
 from embedx.classification.classifier import Classifier
 from embedx.classification.strategies import INITIAL, Classification, strategy_for
 from embedx.engine import lbfgs as optimum
-from embedx.engine.examples import examples_of
+from embedx.engine.examples import Examples, examples_of
 from embedx.engine.loading import compile_function
 from embedx.engine.settings import MOST_RATE, TrainingSettings, check_sampler
 from embedx.errors import DivergedError, EmbedxError
@@ -27,6 +27,7 @@ from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import LABELS
 from embedx.run import memory, trainer
+from embedx.run.checkpoint import Checkpoints, checksum
 from embedx.run.interrupts import to_the_end
 from embedx.run.memory import amount
 from embedx.run.progress import Progress, Silent
@@ -137,6 +138,7 @@ def train(
     watch: Callable[[Classifier, int, float], dict[str, float]] | None = None,
     progress: Progress | None = None,
     snapshot: Mapping[str, Any] | None = None,
+    checkpoints: Checkpoints | None = None,
     is_tested: bool = False,
 ) -> TrainedClassifier:
     """A classifier of `data`.
@@ -151,6 +153,7 @@ def train(
     dtype       of the parameters that lbfgs finds
     snapshot    of the `outcome.state` of a run with the same settings on the same data: where training by steps goes on from.
                 With weight decay, take it before this function returns (in `watch`): the decay that is due is applied then
+    checkpoints keep the state of training by steps on disk
     is_tested   it is to score data when it is trained, for which there must be memory too
     watch       called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the history
 
@@ -212,7 +215,9 @@ def train(
         strategy = strategy_for(objective, settings, sampler, examples)(
             objective, settings, sampler, examples, optimizer, counts, features.shape[1], warm_up
         )
-        outcome, optimizer_state = _run(strategy, classifier, start, snapshot, history, progress)
+        if checkpoints is not None:
+            checkpoints.identify(lambda: _identity(examples, classifier.settings))
+        outcome, optimizer_state = _run(strategy, classifier, start, snapshot, checkpoints, history, progress)
     to_the_end(lambda: _check(classifier))
     classifier.facts |= {
         "final_loss": outcome.final_loss,
@@ -478,6 +483,7 @@ def _run(
     classifier: Classifier,
     start_from: TrainedClassifier | None,
     snapshot: Mapping[str, Any] | None,
+    checkpoints: Checkpoints | None,
     history: _History,
     progress: Progress,
 ) -> tuple[trainer.Outcome, dict[str, np.ndarray]]:
@@ -514,11 +520,19 @@ def _run(
         updates=-(-strategy.n // int(settings.batch_size or strategy.n)) / strategy.n_stretches, unit="examples",
     )  # fmt: skip
     told = after_epoch if history.is_wanted else None
-    outcome = trainer.run(strategy, schedule, progress, told, snapshot, beside=history.state())
+    outcome = trainer.run(strategy, schedule, progress, told, snapshot, history.state(), checkpoints)
     to_the_end(hand_over)
     history.restore()
     classifier.facts |= strategy.facts()
     return outcome, optimizer_state
+
+
+def _identity(examples: Examples, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides the result, for a run that goes on to be sure that it is the same one."""
+    return {
+        "data": [checksum(array) for array in examples],
+        "settings": {name: value for name, value in settings.items() if name != "threads"},
+    }
 
 
 def _first_biases(objective: Objective, settings: ClassifySettings, sampler: Sampler, n: int) -> np.ndarray:

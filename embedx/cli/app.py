@@ -41,6 +41,17 @@ CacheDir = Annotated[
 ]
 
 
+CheckpointEvery = Annotated[
+    str,
+    typer.Option(
+        "--checkpoint-every",
+        help="how often the state of the run is saved beside the output; 0 for only when it is interrupted",
+    ),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="go on from where the same command was when it ended, if it left its state")
+]
+
 SCORED_FRACTION = 0.05  # of the labels, by `predict --search`
 UsageError: Any = typer.BadParameter.__mro__[1]  # typer does not name the base of its complaints about what was typed
 
@@ -142,6 +153,7 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     app.callback()(version_option)
     app.command("train")(with_settings(train, train_settings()) if "train" in arguments[:1] else train)
     app.command("classify")(with_settings(classify, classify_settings()) if "classify" in arguments[:1] else classify)
+    app.command("resume")(resume_run)
     app.command("predict")(predict)
     app.command("eval")(evaluate)
     app.command("nn")(nearest)
@@ -300,6 +312,8 @@ def train(
     output: Annotated[Path | None, typer.Option("--output", help="folder to write; by default CORPUS.OBJECTIVE.embedx")] = None,
     overwrite: Overwrite = False,
     cache_dir: CacheDir = None,
+    checkpoint_every: CheckpointEvery = "10m",
+    resume: Resume = False,
     log_json: Annotated[
         Path | None, typer.Option("--log-json", help="append a JSON object for each interval to this file")
     ] = None,
@@ -307,10 +321,14 @@ def train(
     typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
 ) -> None:
     """Train word vectors on text."""
+    asked = dict(locals())
     from embedx.cli import commands
 
+    request = commands.request("train", asked)
     with Reporter(sys.stderr, log_json) as reporter:
-        folder, trained = commands.train(corpora, objective, collapsed, typed or {}, output, overwrite, cache_dir, reporter)
+        folder, trained = commands.train(
+            corpora, objective, collapsed, typed or {}, output, overwrite, cache_dir, request, reporter
+        )
     facts = trained.vectors.facts
     if as_json:
         print(json.dumps({"model": str(folder), **facts, "settings": trained.vectors.settings}))
@@ -341,6 +359,8 @@ def classify(
     objective: Annotated[str, typer.Option("--objective", help="the output layer")] = "softmax",
     output: Annotated[Path | None, typer.Option("--output", help="folder to write; by default TRAIN.OBJECTIVE.embedx")] = None,
     overwrite: Overwrite = False,
+    checkpoint_every: CheckpointEvery = "10m",
+    resume: Resume = False,
     log_json: Annotated[
         Path | None, typer.Option("--log-json", help="append a JSON object for each interval to this file")
     ] = None,
@@ -348,11 +368,13 @@ def classify(
     typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
 ) -> None:
     """Train a classifier on labelled data."""
+    asked = dict(locals())
     from embedx.cli import commands
 
+    request = commands.request("classify", asked)
     with Reporter(sys.stderr, log_json) as reporter:
         folder, trained, metrics = commands.classify(
-            train, train_labels, test, test_labels, label_names, objective, typed or {}, output, overwrite, reporter
+            train, train_labels, test, test_labels, label_names, objective, typed or {}, output, overwrite, request, reporter
         )
     found = trained.classifier
     if as_json:
@@ -363,6 +385,19 @@ def classify(
         words = [f"{name} {metrics[name]:.4f}" for name in told if name in metrics] if metrics else []
         loss = "no example had a label" if found.facts["final_loss"] is None else f"loss {found.facts['final_loss']:.4f}"
         print(f"{folder}\t" + ", ".join([f"{found.n_labels:,} labels", loss, *words]))
+
+
+def resume_run(
+    output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="folder that the run was to write, or OUTPUT.checkpoint")],
+) -> None:
+    """Go on with a run of `embedx train` or `embedx classify` that was interrupted or killed, from its last checkpoint."""
+    from embedx.run import checkpoint
+
+    command, arguments, directory = checkpoint.requested(checkpoint.output_of(output))
+    os.chdir(directory)
+    paths = {name: Path(arguments[name]) for name in ("output", "cache_dir", "log_json") if arguments.get(name)}
+    run: Callable[..., None] = train if command == "train" else classify
+    run(**arguments | paths, resume=True)
 
 
 def predict(

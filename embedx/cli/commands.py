@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from embedx import objectives, samplers
 from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
+from embedx.run.checkpoint import Checkpoints, Request
 from embedx.run.folder import check_output, task_of
 from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress
-from embedx.settings import Settings, TextSettings, VocabularySettings, as_typed, option_name, settings_of
+from embedx.settings import Settings, TextSettings, VocabularySettings, as_typed, option_name, seconds, settings_of
 from embedx.skipgram import collapsed
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.task import SkipGramSettings
@@ -32,6 +33,13 @@ if TYPE_CHECKING:
 COMPRESSED = {".gz", ".bz2", ".xz", ".zst"}
 
 
+def request(command: str, arguments: dict[str, Any]) -> Request:
+    """What a command was asked for, so that it can be asked for it again."""
+    every = seconds(arguments["checkpoint_every"], "--checkpoint-every") or math.inf
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in arguments.items() if name != "resume"}
+    return Request(command, plain, every, arguments["resume"])
+
+
 def train(
     corpora: Sequence[str],
     objective_name: str,
@@ -40,6 +48,7 @@ def train(
     output: Path | None,
     overwrite: bool,
     cache_dir: Path | None,
+    request: Request,
     progress: Progress,
 ) -> tuple[Path, skipgram.TrainedVectors]:
     """Train on `corpora` and write the model; the folder and what came of it.
@@ -52,16 +61,21 @@ def train(
     check_stopping(typed)
     resolve(corpora)  # a mistyped name is told before anything else is done
     folder = output or default_output(corpora, objective_name)
+    checkpoints = Checkpoints(folder, request, overwrite, progress)
+    overwrite = overwrite or checkpoints.resumes  # the model that an interrupted run left
     check_output(folder, overwrite)
     text = TextSettings.from_options(recipe_defaults(corpora) | typed)
     vocabulary = VocabularySettings.from_options(typed)
-    how: dict[str, Any] = {"text": text, "vocabulary": vocabulary, "progress": progress, "cache_dir": cache_dir}
+    how: dict[str, Any] = {
+        "text": text, "vocabulary": vocabulary, "progress": progress, "cache_dir": cache_dir, "checkpoints": checkpoints,
+    }  # fmt: skip
     name = f"embedx train {' '.join(corpora)} --objective {objective_name}"
     if collapse:
         settings, own, objective = collapsed.chosen(found, typed)
         progress.note(f"{name} --collapsed --output {folder}")
         _note_settings(progress, settings, own, objective.settings, text, vocabulary)
-        trained = collapsed.train(corpora, objective, settings, own, **how)
+        with checkpoints.ended():
+            trained = collapsed.train(corpora, objective, settings, own, **how)
     else:
         collapsed.check_not_typed(typed)
         settings, objective = skipgram.chosen(found, typed)
@@ -69,8 +83,11 @@ def train(
         of_samplers = [each.settings for each in skipgram.chosen_samplers(objective, settings, own_options) if each]
         progress.note(f"{name} --output {folder}")
         _note_settings(progress, settings, *of_samplers, objective.settings, text, vocabulary)
-        trained = skipgram.train(corpora, objective, settings, sampler_options=own_options, **how)
-    return to_the_end(lambda: skipgram.save(trained.vectors, folder, overwrite)), trained
+        with checkpoints.ended():
+            trained = skipgram.train(corpora, objective, settings, sampler_options=own_options, **how)
+    saved = to_the_end(lambda: skipgram.save(trained.vectors, folder, overwrite))
+    checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
+    return saved, trained
 
 
 def classify(
@@ -83,6 +100,7 @@ def classify(
     typed: dict[str, Any],
     output: Path | None,
     overwrite: bool,
+    request: Request,
     progress: Progress,
 ) -> tuple[Path, "classification.TrainedClassifier", dict[str, float] | None]:
     """Train a classifier and write it: the folder, what came of it, and the metrics on the test data if there are any."""
@@ -95,6 +113,8 @@ def classify(
     if test_labels and not test_source:
         raise EmbedxError("--test-labels needs --test")
     folder = output or default_output([train_source], objective_name)
+    checkpoints = Checkpoints(folder, request, overwrite, progress)
+    overwrite = overwrite or checkpoints.resumes  # the model that an interrupted run left
     check_output(folder, overwrite)
     settings = ClassifySettings.from_options(typed)
     objective = found(found.Settings.from_options(typed))
@@ -110,11 +130,14 @@ def classify(
     progress.note(
         f"{len(training):,} examples, {training.n_features:,} features, {n_values:,} {kind}, {training.n_labels:,} labels"
     )
-    trained = classification.train(
-        training, objective, settings, sampler_options=own_options, known=known,
-        validation=validation_data(settings, known, progress), progress=progress, is_tested=test is not None,
-    )  # fmt: skip
+    validation = validation_data(settings, known, progress)
+    with checkpoints.ended():
+        trained = classification.train(
+            training, objective, settings, sampler_options=own_options, known=known, validation=validation, progress=progress,
+            is_tested=test is not None, checkpoints=checkpoints,
+        )  # fmt: skip
     saved = to_the_end(lambda: trained.classifier.save(folder, overwrite))
+    checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
     # Testing has the memory of what only training needed.
     trained = dataclasses.replace(trained, outcome=trained.outcome.without_state(), optimizer_state={})
     _note_probabilities(trained.classifier, progress)

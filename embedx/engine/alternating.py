@@ -22,6 +22,7 @@ import numpy as np
 from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS, Evaluation, Rows, evaluate
 from embedx.optimizers.contract import Optimizer
 from embedx.run import trainer
+from embedx.run.checkpoint import Checkpoints
 from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
@@ -106,14 +107,14 @@ class Descent(Strategy):
         self.interrupted_by: BaseException | None = None
         self.run_state = TrainState()  # of the run, this descent's included
 
-    def run(self, snapshot: Mapping[str, Any] | None = None) -> None:
+    def run(self, snapshot: Mapping[str, Any] | None = None, checkpoints: Checkpoints | None = None) -> None:
         """Take all steps. Ctrl-C and the end of the time leave the tables as they were last found to be better.
 
-        `snapshot` is of the state of a run that was set up alike, to go on from.
+        `snapshot` is of the state of a run that was set up alike, to go on from; `checkpoints` keep it on disk.
         """
         epochs = math.inf if self.iterations is None else max(self.iterations, 1)
         schedule = trainer.Schedule(1.0, 1, 1, epochs, shape="constant", unit="iterations")
-        outcome = trainer.run(self, schedule, self.progress, snapshot=snapshot)
+        outcome = trainer.run(self, schedule, self.progress, snapshot=snapshot, checkpoints=checkpoints)
         self.interrupted_by = self.interrupted_by or outcome.interrupted_by
         self.run_state = outcome.state
 

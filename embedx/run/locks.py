@@ -36,6 +36,25 @@ def lock(folder: Path, wait: bool = True) -> int | None:
     return None
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether another process, or another part of this one, has the lock on `folder`."""
+    if fcntl is None:
+        return False
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def unlock(descriptor: int | None) -> None:
     """End a lock; None is none."""
     if descriptor is not None:

@@ -78,7 +78,7 @@ class TrainState:
             raise ValueError(f"the state has other values: {', '.join(sorted(snapshot.keys() ^ self.values.keys()))}")
         for name, value in self.values.items():
             now, then = value.read(), snapshot[name]
-            if value.merge != "rebuild" and np.shape(now) != np.shape(then) and isinstance(now, np.ndarray):
+            if value.merge != "rebuild" and isinstance(now, np.ndarray) and np.shape(now) != np.shape(then):
                 raise ValueError(f"{name}: shape {np.shape(then)} where the run has {np.shape(now)}")
         for name, value in self.values.items():
             value.write(_copy(snapshot[name]))

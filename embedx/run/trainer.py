@@ -10,9 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from embedx.errors import DivergedError
+from embedx.run.checkpoint import Checkpoints
 from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
@@ -100,13 +102,15 @@ def run(
     after_epoch: Callable[[int, Tally, float], bool] | None = None,
     snapshot: Mapping[str, Any] | None = None,
     beside: TrainState | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> Outcome:
     """Train to the end of the schedule with one thread for each of the strategy's workers.
 
     `after_epoch` (number of the epoch, what it did, seconds of training so far), if given, is called while no thread trains,
     after each epoch that was begun; training ends when it returns True. Its time is not counted.
     `snapshot` is of the state of a run that was set up alike (`Outcome.state`): training goes on from there. `beside` is what
-    `after_epoch` keeps, and joins the state.
+    `after_epoch` keeps, and joins the state. `checkpoints` are where it goes on from if they are asked to resume, and the state
+    is written there now and then, and when Ctrl-C ends the run.
     Ctrl-C (any KeyboardInterrupt) ends it after the stretches under way, and is reported in the outcome.
     Raises `DivergedError` when a stretch's loss is not finite, and whatever the strategy raises.
     """
@@ -117,6 +121,8 @@ def run(
     state.include(beside or TrainState())
     if snapshot:
         state.restore(snapshot)
+    elif checkpoints is not None and checkpoints.resumes:
+        checkpoints.restore(state)
     reports = _Reports(work, progress)
     interrupted_by: BaseException | None = None
     if schedule.time_budget:
@@ -125,18 +131,24 @@ def run(
         total = schedule.n_words * schedule.epochs
         progress.start("training", None if math.isinf(total) else total, f" {schedule.unit}")
     workers: list[threading.Thread] = []
+    interval = progress.interval if checkpoints is None else min(progress.interval, checkpoints.request.every)
     try:
         while not work.is_over() or (after_epoch is not None and work.owes_epoch()):
             work.resume(len(strategy.workers))
             workers = [threading.Thread(target=work.go_on, args=(worker,), daemon=True) for worker in strategy.workers]
             for worker in workers:
                 worker.start()
-            while not work.idle.wait(progress.interval):
+            while not work.idle.wait(interval):
                 reports.tell()
+                work.hold = checkpoints is not None and checkpoints.is_due()
             work.pause()
-            if after_epoch is not None and work.error is None:
+            is_held, work.hold = work.hold and not work.is_over(), False
+            is_over = not is_held or work.next_step >= work.pause_at  # the epoch
+            if after_epoch is not None and work.error is None and is_over:
                 work.ended = after_epoch(work.epoch, work.tally.since(work.before_epoch), work.seconds)
                 work.epoch, work.before_epoch = work.epoch + 1, work.tally  # told now, and not if it was interrupted
+            if checkpoints is not None and is_held:
+                checkpoints.take(state)
     except KeyboardInterrupt as interrupt:
         interrupted_by = interrupt
     finally:
@@ -145,6 +157,9 @@ def run(
         to_the_end(lambda: _end(workers, reports, progress))
     if work.error is not None:
         raise work.error
+    if checkpoints is not None:
+        was_cut_short = interrupted_by is not None and work.next_step > 0
+        to_the_end(partial(checkpoints.take, state, wait=True) if was_cut_short else checkpoints.finish)
     losses = [tally.loss / tally.pairs for tally in work.twentieths if tally.pairs]
     first, final, highest = (losses[0], losses[-1], max(losses)) if losses else (None, None, None)
     epochs = work.steps_done / schedule.n_stretches
@@ -174,6 +189,7 @@ class _Work:
     seconds_before: float = 0.0  # of training, until the last pause
     resumed: float | None = None  # when the threads were let go; None while they pause
     stop: bool = False
+    hold: bool = False  # for a moment, so that the state can be copied
     ended: bool = False  # by after_epoch, before the schedule's end
     next_step: int = 0
     pause_at: int = 0
@@ -259,7 +275,13 @@ class _Work:
         """The next stretch, the share of the run that is over and the learning rate there; None at the end."""
         with self.lock:
             share = self.schedule.share_done(self.next_step, self.seconds)
-            if self.stop or self.strategy.is_finished or share >= 1.0 or (self.pausing and self.next_step >= self.pause_at):
+            if (
+                self.stop
+                or self.hold
+                or self.strategy.is_finished
+                or share >= 1.0
+                or (self.pausing and self.next_step >= self.pause_at)
+            ):
                 return None
             number = self.next_step
             self.next_step += 1

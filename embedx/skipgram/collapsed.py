@@ -27,6 +27,7 @@ from embedx.objectives.retrieval import RetrievalObjective
 from embedx.optimizers.contract import COLLAPSED
 from embedx.run import memory as in_all
 from embedx.run import trainer
+from embedx.run.checkpoint import Checkpoints
 from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress, Silent
 from embedx.run.tally import Tally
@@ -134,12 +135,14 @@ def train(
     watch: Watch | None = None,
     finder: engine.Finder | None = None,
     snapshot: Mapping[str, Any] | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> TrainedVectors:
     """Word vectors of `corpora`, named or given as for `embedx.skipgram.train`; `settings` are those that `chosen` gives.
 
     watch   is called with the vectors, which are views, at the start and after each iteration; its time is not counted
     finder  finds the rows that compete; by default as the objective's `search` says, else all do
     snapshot  of the `outcome.state` of a run with the same settings on the same corpora, to go on from
+    checkpoints  keep its state on disk
     Raises `EmbedxError` for what the user can mend. Ctrl-C and the end of the time budget end the training with the vectors
     that were last found to be better than those before.
     """
@@ -168,7 +171,10 @@ def train(
         ):
             totals = cooccurrence.totals(counts)
             progress.note(f"{totals[0].sum():,.0f} pairs, {len(counts.targets):,} of them distinct")
-            is_warm = collapsed.warm_start != "none" and snapshot is None
+            if checkpoints is not None:
+                checkpoints.identify(lambda: {**task.identity(), "collapsed": collapsed.record()})
+            goes_on = snapshot is not None or (checkpoints is not None and checkpoints.resumes)
+            is_warm = collapsed.warm_start != "none" and not goes_on
             warm = _warm_start(task, kept, collapsed) if is_warm else None
             warm_seconds, interrupted_by = (warm.seconds, warm.interrupted_by) if warm else (0.0, None)
 
@@ -184,7 +190,7 @@ def train(
             ends_at = time.monotonic() + settings.time_budget - warm_seconds if settings.time_budget else math.inf
             descent = _descent(rows, totals, task, ends_at, after_iteration)
             if interrupted_by is None:
-                descent.run(snapshot)
+                descent.run(snapshot, checkpoints)
         outcome = _outcome(descent, warm_seconds, interrupted_by or descent.interrupted_by)
         vectors = _model(task, collapsed, descent, outcome)
         if task.heldout is not None and outcome.interrupted_by is None:

@@ -5,6 +5,7 @@ corpora -> encoded tokens -> vocabulary -> [engine: blocks of skip-gram pairs] -
 
 import dataclasses
 import math
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from embedx.evaluation import heldout
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import COLLAPSED, WORDS, new_table
 from embedx.run import trainer
+from embedx.run.checkpoint import Checkpoints, checksum
 from embedx.run.interrupts import to_the_end
 from embedx.run.memory import amount, check_memory, n_bytes
 from embedx.run.progress import Progress, Silent
@@ -136,13 +138,14 @@ def train(
     progress: Progress | None = None,
     cache_dir: Path | None = None,
     snapshot: Mapping[str, Any] | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> TrainedVectors:
     """Word vectors of `corpora`: what the command line takes (paths, globs, URLs, recipes, "-"), or an iterable of token lists.
 
     `sampler_options` are settings of the sampler's own, by name; `snapshot`, of the `outcome.state` of a run with the same
-    settings on the same corpora, is where training goes on from. Raises `EmbedxError` for what the user can mend and
-    `DivergedError` when training leaves the finite numbers. Ctrl-C ends the training early with what was learned so far; the
-    outcome tells.
+    settings on the same corpora, is where training goes on from; `checkpoints` keep its state on disk. Raises `EmbedxError` for
+    what the user can mend and `DivergedError` when training leaves the finite numbers. Ctrl-C ends the training early with what
+    was learned so far; the outcome tells.
     """
     settings = suited(settings, objective)
     progress = progress or Silent()
@@ -163,7 +166,7 @@ def train(
         task = Task(corpus, words, remap, sampler, warm_up, tables, objective, settings, text, vocabulary, progress, held_out)
         task.check_memory()
         initialise(tables, objective, settings, kept, drawing.noise)
-        outcome = task.run(snapshot)
+        outcome = task.run(snapshot, checkpoints)
         to_the_end(lambda: _check(tables, settings, outcome, progress))
         vectors = task.model(outcome)
         if task.heldout is not None and outcome.interrupted_by is None:
@@ -368,14 +371,26 @@ class Task:
         remedy = "lower --threads or --window" if 2 * workers > sum(needs.values()) else SMALLER
         check_memory(needs, what, remedy, self.progress)
 
-    def run(self, snapshot: Mapping[str, Any] | None = None) -> trainer.Outcome:
+    def identity(self) -> dict[str, Any]:
+        """What decides the result, for a run that goes on to be sure that it is the same one."""
+        settings = self.settings.record() | self.objective.settings.record() | self.text.record() | self.vocabulary.record()
+        for sampler in (self.warm_up, self.sampler):
+            settings |= sampler.settings.record() if sampler is not None else {}
+        return {
+            "corpus": [checksum(self.corpus.tokens), zlib.crc32("\n".join(self.words.words).encode())],
+            "settings": {name: value for name, value in settings.items() if name != "threads"},
+        }
+
+    def run(self, snapshot: Mapping[str, Any] | None = None, checkpoints: Checkpoints | None = None) -> trainer.Outcome:
         """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to go on from."""
+        if checkpoints is not None:
+            checkpoints.identify(self.identity)
         settings, strategy = self.settings, self.strategy()
         n_words = self.words.n_tokens - (int(self.heldout.counts.sum()) if self.heldout else 0)
         rate = float(settings.learning_rate or 0)
         schedule = trainer.Schedule(rate, strategy.n_stretches, n_words, settings.epochs, settings.time_budget)
         after_epoch = self._after_epoch if self._tells() else None
-        return trainer.run(strategy, schedule, self.progress, after_epoch, snapshot)
+        return trainer.run(strategy, schedule, self.progress, after_epoch, snapshot, checkpoints=checkpoints)
 
     def _tells(self) -> bool:
         return self.heldout is not None and self.settings.heldout_every is not None

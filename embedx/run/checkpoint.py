@@ -1,0 +1,319 @@
+"""Checkpoints: the state of a run on disk, from which the same command goes on after whatever ended it.
+
+    OUTPUT.checkpoint/
+        run.json             the command and its arguments
+        state-00000001.npz   the run's state (`embedx.run.state`): its arrays, and as "tree" what they are part of, in JSON
+
+The last two states are kept, so that one that turns out to be damaged costs an interval and not the run; the folder is deleted
+when the model is in its place. A state is written beside its name and renamed, while training goes on, from a copy in memory;
+where a copy does not fit training waits.
+"""
+
+import contextlib
+import json
+import os
+import re
+import threading
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embedx.errors import DivergedError, EmbedxError
+from embedx.run import folder as folders
+from embedx.run import locks
+from embedx.run.memory import available_memory, n_bytes
+from embedx.run.progress import Progress
+from embedx.run.state import TrainState
+
+SUFFIX = ".checkpoint"
+RUN = "run.json"
+STATE = re.compile(r"state-(\d{8})\.npz")
+KEPT = 2
+COPIED = 0.5  # of the memory that is available, at most
+NOT_OF_THE_RUN = {"resume", "overwrite", "checkpoint_every", "log_json", "as_json"}  # arguments that change no result
+DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for: enough to ask for it again."""
+
+    command: str
+    arguments: Mapping[str, Any]  # of the command's function, as JSON types
+    every: float  # seconds between two checkpoints
+    resumes: bool  # whether to go on from a checkpoint, if there is one
+
+
+def folder_of(output: Path) -> Path:
+    """Where the checkpoints of a run lie that writes its model to `output`."""
+    output = output.resolve()
+    return output.with_name(output.name + SUFFIX)
+
+
+def output_of(named: Path) -> Path:
+    """The output of a run by its name or by that of the folder of its checkpoints."""
+    return named.with_name(named.name.removesuffix(SUFFIX)) if named.name.endswith(SUFFIX) else named
+
+
+def requested(output: Path) -> tuple[str, dict[str, Any], str]:
+    """(command, arguments, working directory) of the run whose checkpoints lie beside `output`. `EmbedxError` if none do."""
+    file = folder_of(output) / RUN
+    try:
+        run = json.loads(file.read_bytes())
+        found = str(run["command"]), dict(run["arguments"]), str(run["directory"])
+        version = run["embedx"]
+    except FileNotFoundError:
+        raise EmbedxError(f"{output}: no run to resume (there is no {file}); start it by its command") from None
+    except DAMAGED as error:
+        raise EmbedxError(f"{file}: damaged ({error}); start the run again by its command, with --overwrite") from error
+    if version != folders.installed_version():
+        raise EmbedxError(
+            f"{file}: of embedx {version}, while this is {folders.installed_version()}; resume it with that version, or start "
+            "the run again with --overwrite"
+        )
+    return found
+
+
+class Checkpoints:
+    """The checkpoints of one run: those that it finds, and those that it writes.
+
+    Raises `EmbedxError` where there are some of another run, or of this one and it was not asked to go on from them.
+    """
+
+    def __init__(self, output: Path, request: Request, overwrite: bool, progress: Progress) -> None:
+        self.folder, self.request, self.progress = folder_of(output), request, progress
+        self.identity: Callable[[], dict[str, Any]] = dict
+        self.began = time.monotonic()  # of the interval
+        self.number = 0
+        self.writing: threading.Thread | None = None
+        self.lock: int | None = None
+        self.found: list[Path] = []  # the states to go on from, the newest first
+        if not os.path.lexists(self.folder):
+            return
+        if locks.is_locked(self.folder):
+            raise EmbedxError(f"{self.folder}: in use by a run that writes {output}; wait for it, or choose another --output")
+        if not (self.folder / RUN).exists() and any(self.folder.iterdir()):
+            raise EmbedxError(f"{self.folder}: in the way of checkpoints, but none of ours; choose another --output")
+        if request.resumes:
+            self._check_same(output)
+            self.found = self._states()
+            self.number = max((number_of(each) for each in self.found), default=0)
+        elif self._states() and not overwrite:
+            raise EmbedxError(
+                f"{self.folder}: the state of a run that did not end; add --resume to go on from it, or --overwrite to begin "
+                "anew"
+            )
+        self.lock = locks.lock(self.folder, wait=False)
+        if not request.resumes:
+            self.remove()
+
+    def _check_same(self, output: Path) -> None:
+        """Raise `EmbedxError` unless what is asked for is what was."""
+        command, before, directory = requested(output)
+        now = {**self.request.arguments, "command": self.request.command, "directory": os.getcwd()}
+        then = {**before, "command": command, "directory": directory}
+        others = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
+        typed = (now.get("typed") or {}), (then.get("typed") or {})
+        others += sorted(
+            f"--{name.replace('_', '-')}" for name in typed[0].keys() | typed[1] if typed[0].get(name) != typed[1].get(name)
+        )
+        others = [name for name in others if name not in NOT_OF_THE_RUN | {"typed"}]
+        if others:
+            raise EmbedxError(
+                f"{self.folder / RUN}: of a run with other arguments ({', '.join(others)}); resume it by its own, or begin "
+                "anew with --overwrite instead of --resume"
+            )
+
+    def _states(self) -> list[Path]:
+        states = [each for each in self.folder.iterdir() if STATE.fullmatch(each.name)]
+        return sorted(states, key=number_of, reverse=True)
+
+    @property
+    def resumes(self) -> bool:
+        """Whether there is a state to go on from."""
+        return bool(self.found)
+
+    def identify(self, identity: Callable[[], dict[str, Any]]) -> None:
+        """Tell what the run is made of beside its arguments, as JSON types: its data above all. Asked for when it is needed."""
+        self.identity = identity
+
+    # ---- reading
+
+    def restore(self, state: TrainState) -> None:
+        """Make the state what it was when the last checkpoint was written.
+
+        Raises `EmbedxError` if that was on other data, or none can be read.
+        """
+        why = ""
+        for file in self.found:
+            try:
+                with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
+                    tree = json.loads(bytes(stored["tree"]))
+                    arrays = [stored[f"array{k}"] for k in range(tree["arrays"])]
+                snapshot = {name: unpacked(tree["values"][name], arrays, value.read()) for name, value in state.values.items()}
+                identity, at = tree["identity"], tree["at"]
+            except DAMAGED as error:
+                why = why or f"{file}: damaged ({error or type(error).__name__})"
+                self.progress.note(f"{file}: damaged, so it is left out")
+                continue
+            others = [name for name, value in plain(self.identity()).items() if identity.get(name) != value]
+            if others:
+                raise EmbedxError(f"{file}: the {' and the '.join(others)} changed since; begin anew with --overwrite")
+            try:
+                state.restore(snapshot)
+            except ValueError as error:
+                raise EmbedxError(f"{file}: does not fit this run ({error}); begin anew with --overwrite") from error
+            self.progress.note(f"resumed from {file}, of {at}")
+            return
+        raise EmbedxError(f"{why or self.folder}; begin anew with --overwrite")
+
+    # ---- writing
+
+    def is_due(self) -> bool:
+        """Whether the interval has passed since the last one began, which has been written."""
+        return time.monotonic() - self.began >= self.request.every and (self.writing is None or not self.writing.is_alive())
+
+    def take(self, state: TrainState, wait: bool = False) -> None:
+        """Write the state; to be called while nobody changes it. With `wait` return when it is on disk."""
+        self.began = time.monotonic()
+        if self.writing is not None:
+            self.writing.join()
+        live = {name: value.read() for name, value in state.values.items()}
+        if wait or n_bytes(live) > COPIED * available_memory():
+            self._write(live)
+            return
+        snapshot = state.snapshot()
+        self.writing = threading.Thread(target=self._write, args=(snapshot,), name="checkpoint")
+        self.writing.start()
+
+    def _write(self, values: Mapping[str, Any]) -> None:
+        """Write a snapshot; an error is told and the checkpoints before are kept."""
+        self.number += 1
+        file = self.folder / f"state-{self.number:08}.npz"
+        partial = file.with_suffix(".partial")
+        arrays: list[np.ndarray] = []
+        try:
+            self._make_folder()
+            tree = {
+                "values": {name: packed(value, arrays) for name, value in values.items()},
+                "identity": plain(self.identity()), "at": time.strftime("%Y-%m-%d %H:%M:%S"), "arrays": len(arrays),
+            }  # fmt: skip
+            names = [f"array{k}" for k in range(len(arrays))]
+            text = np.frombuffer(json.dumps(tree).encode(), np.uint8)
+            with partial.open("wb") as out:
+                np.savez(out, allow_pickle=False, tree=text, **dict(zip(names, arrays, strict=True)))
+                folders.sync(out)
+            partial.rename(file)
+            folders.sync_folder(self.folder)
+            for old in self._states()[KEPT:]:
+                old.unlink()
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            self.progress.note(f"warning: no checkpoint was written to {self.folder}: {error.strerror or error}")
+
+    def _make_folder(self) -> None:
+        """The folder with its description, if they are not there yet."""
+        if (self.folder / RUN).exists():
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.lock is None:
+            self.lock = locks.lock(self.folder, wait=False)
+        run = {
+            "embedx": folders.installed_version(), "command": self.request.command, "arguments": dict(self.request.arguments),
+            "directory": os.getcwd(),
+        }  # fmt: skip
+        partial = self.folder / "run.partial"
+        folders.write_bytes(partial, [(json.dumps(run, indent=2, ensure_ascii=False) + "\n").encode()])
+        partial.rename(self.folder / RUN)
+
+    @contextlib.contextmanager
+    def ended(self) -> Iterator[None]:
+        """Delete the checkpoints of a run that diverges: it would do so again."""
+        try:
+            yield
+        except DivergedError:
+            self.remove()
+            raise
+
+    def close(self, output: Path, is_over: bool) -> None:
+        """The model is in its place: delete the checkpoints if the run `is_over`, else say how it goes on."""
+        if is_over:
+            self.remove()
+        elif self.folder.is_dir() and self._states():
+            self.progress.note(f"its state is in {self.folder}; `embedx resume {output}` goes on")
+
+    def finish(self) -> None:
+        """Wait until what is being written is on disk."""
+        if self.writing is not None:
+            self.writing.join()
+
+    def remove(self) -> None:
+        """Delete the checkpoints: the run has come to its end, or starts anew."""
+        self.finish()
+        if not self.folder.is_dir():
+            return
+        for each in self.folder.iterdir():
+            if each.stem == Path(RUN).stem or STATE.fullmatch(each.with_suffix(".npz").name):
+                each.unlink(missing_ok=True)
+        try:
+            self.folder.rmdir()
+        except OSError:
+            self.progress.note(f"{self.folder}: kept, for the files in it that are not ours")
+        self.found, self.number = [], 0
+        locks.unlock(self.lock)
+        self.lock = None
+
+
+def number_of(state: Path) -> int:
+    """The place of a state among those of its run."""
+    return int(state.stem.rpartition("-")[2])
+
+
+def checksum(array: np.ndarray) -> int:
+    """CRC-32 of the bytes of an array, which may be mapped from a file."""
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+# ---- values as JSON and arrays
+
+
+def packed(value: Any, arrays: list[np.ndarray]) -> Any:
+    """A value of a state as JSON types; its arrays are appended to `arrays` and stand there by their number."""
+    if isinstance(value, np.ndarray | np.generic):
+        arrays.append(np.asarray(value))
+        return {"array": len(arrays) - 1, "scalar": isinstance(value, np.generic)}
+    if isinstance(value, Mapping):
+        return {"dict": {name: packed(each, arrays) for name, each in value.items()}}
+    if isinstance(value, tuple):
+        return {"tuple": [packed(each, arrays) for each in value]}
+    if isinstance(value, list):
+        return [packed(each, arrays) for each in value]
+    return value
+
+
+def unpacked(tree: Any, arrays: list[np.ndarray], like: Any) -> Any:
+    """The value that `packed` made this of; NamedTuples are of the type of those in `like`, the value that it replaces."""
+    if isinstance(tree, list):
+        return [unpacked(each, arrays, None) for each in tree]
+    if not isinstance(tree, dict):
+        return tree
+    if "array" in tree:
+        found = arrays[tree["array"]]
+        return found[()] if tree["scalar"] else found
+    if "dict" in tree:
+        before = like if isinstance(like, Mapping) else {}
+        return {name: unpacked(each, arrays, before.get(name)) for name, each in tree["dict"].items()}
+    parts = like if isinstance(like, tuple) else [None] * len(tree["tuple"])
+    values = [unpacked(each, arrays, part) for each, part in zip(tree["tuple"], parts, strict=True)]
+    return type(like)(*values) if hasattr(like, "_fields") else tuple(values)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON gives it back."""
+    return json.loads(json.dumps(value, default=folders.plain))

@@ -1,0 +1,425 @@
+"""A run that is killed at any moment, and resumed, ends with the bytes of one that never stopped; or in one clear line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from embedx.errors import DivergedError, EmbedxError
+from embedx.objectives import OBJECTIVES
+from embedx.run import checkpoint, trainer
+from embedx.run.checkpoint import Checkpoints, Request, packed, unpacked
+from embedx.run.progress import Silent
+from embedx.run.state import TrainState
+from embedx.run.strategy import Strategy
+from embedx.run.tally import Tally
+from tests.test_train_state import label_run, word_run
+
+COMMAND = [sys.executable, "-m", "embedx"]
+RUNS = {
+    "train": ["train", "CORPUS", "--dim", "8", "--epochs", "400", "--threads", "1"],
+    "train-rows-found": ["train", "CORPUS", "--objective", "ldgs", "--dim", "8", "--epochs", "100", "--threads", "1"],
+    "train-collapsed": [
+        "train",
+        "CORPUS",
+        "--objective",
+        "softmax",
+        "--collapsed",
+        "--dim",
+        "64",
+        "--epochs",
+        "400",
+        "--threads",
+        "1",
+    ],
+    "classify": ["classify", "digits", "--epochs", "400", "--threads", "1", "--validation", "0.2", "--patience", "1000"],
+}
+
+
+class Heard(Silent):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.notes = []
+
+    def note(self, message):
+        self.notes.append(message)
+
+
+class Pair(NamedTuple):
+    numbers: np.ndarray
+    place: int
+
+
+def asked(every=0.0, resumes=False, **arguments):
+    return Request("train", {"corpora": ["a.txt"], "typed": {}, **arguments}, every, resumes)
+
+
+def a_state(n=5, place=7):
+    """A state with a value of each kind, and where they are kept."""
+    kept = {
+        "array": np.arange(n, dtype=np.float32), "number": 0.1, "none": None, "list": [1, float("-inf"), {"a": np.ones(2)}],
+        "pair": Pair(np.arange(3), place), "word": "x",
+    }  # fmt: skip
+    state = TrainState()
+    for name in kept:
+        state.add(name, lambda name=name: kept[name], lambda value, name=name: kept.__setitem__(name, value), "last")
+    return state, kept
+
+
+def same(ours, theirs):
+    """Assert that two values are equal in all their parts, types included."""
+    assert type(ours) is type(theirs)
+    if isinstance(ours, np.ndarray):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours, theirs)
+    elif isinstance(ours, dict):
+        assert ours.keys() == theirs.keys()
+        for name in ours:
+            same(ours[name], theirs[name])
+    elif isinstance(ours, list | tuple):
+        assert len(ours) == len(theirs)
+        for our, their in zip(ours, theirs, strict=True):
+            same(our, their)
+    else:
+        assert ours == theirs
+
+
+def through_json(snapshot, live):
+    arrays = []
+    trees = json.loads(json.dumps({name: packed(value, arrays) for name, value in snapshot.items()}))
+    return {name: unpacked(tree, arrays, live[name].read()) for name, tree in trees.items()}
+
+
+# ---- values on disk
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("run", [word_run, label_run])
+def test_the_state_of_every_objective_comes_back_from_disk(run, name):
+    state = run(name, epochs=2)[1].state
+    snapshot = state.snapshot()
+    same(through_json(snapshot, state.values), snapshot)
+
+
+def test_a_state_is_restored_from_the_last_checkpoint(tmp_path):
+    state, kept = a_state()
+    writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
+    writing.take(state)
+    kept["array"] += 1
+    kept["number"] = 0.2
+    writing.take(state)
+    writing.finish()
+    now = state.snapshot()
+    checkpoint.locks.unlock(writing.lock)
+    other, theirs = a_state(place=1)
+    heard = Heard()
+    reading = Checkpoints(tmp_path / "out", asked(resumes=True), False, heard)
+    assert reading.resumes
+    reading.restore(other)
+    same(theirs, now)
+    assert any("resumed from" in note for note in heard.notes)
+
+
+def test_two_checkpoints_are_kept_and_a_damaged_one_costs_an_interval(tmp_path):
+    state, kept = a_state()
+    writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
+    for number in range(4):
+        kept["number"] = number
+        writing.take(state)
+    writing.finish()
+    checkpoint.locks.unlock(writing.lock)
+    files = sorted(writing.folder.glob("state-*.npz"))
+    assert [file.name for file in files] == ["state-00000003.npz", "state-00000004.npz"]
+    content = bytearray(files[-1].read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    files[-1].write_bytes(content)
+    heard = Heard()
+    Checkpoints(tmp_path / "out", asked(resumes=True), False, heard).restore(state)
+    assert kept["number"] == 2
+    assert any("damaged" in note for note in heard.notes)
+
+
+def test_without_a_readable_checkpoint_nothing_is_resumed(tmp_path):
+    state, _ = a_state()
+    writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
+    writing.take(state, wait=True)
+    checkpoint.locks.unlock(writing.lock)
+    (file,) = writing.folder.glob("state-*.npz")
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(EmbedxError, match=r"state-00000001.npz: damaged .*--overwrite"):
+        Checkpoints(tmp_path / "out", asked(resumes=True), False, Silent()).restore(state)
+
+
+def test_a_full_disk_leaves_the_checkpoints_before_and_training_goes_on(tmp_path, monkeypatch):
+    state, kept = a_state()
+    heard = Heard()
+    writing = Checkpoints(tmp_path / "out", asked(), False, heard)
+    writing.take(state, wait=True)
+
+    def full(out, **arrays):
+        out.write(b"a little")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.np, "savez", full)
+    kept["number"] = 5
+    writing.take(state, wait=True)
+    assert [file.name for file in writing.folder.iterdir() if "run" not in file.name] == ["state-00000001.npz"]
+    assert "No space left" in heard.notes[-1]
+
+
+# ---- which run they are of
+
+
+def left_behind(output, identity=None, **arguments):
+    """A checkpoint of a run that ended."""
+    writing = Checkpoints(output, asked(**arguments), False, Silent())
+    writing.identify(lambda: identity or {})
+    state, _ = a_state()
+    writing.take(state, wait=True)
+    checkpoint.locks.unlock(writing.lock)
+    return state
+
+
+def test_a_new_run_does_not_go_over_the_state_of_another(tmp_path):
+    left_behind(tmp_path / "out")
+    with pytest.raises(EmbedxError, match="add --resume"):
+        Checkpoints(tmp_path / "out", asked(), False, Silent())
+    anew = Checkpoints(tmp_path / "out", asked(), True, Silent())
+    assert not anew.resumes
+    assert not anew.folder.exists()
+
+
+def test_a_run_resumes_with_its_own_arguments_and_data_alone(tmp_path):
+    state = left_behind(tmp_path / "out", {"corpus": [1, 2]}, typed={"dim": 8})
+    with pytest.raises(EmbedxError, match=r"other arguments \(--dim\)"):
+        Checkpoints(tmp_path / "out", asked(resumes=True, typed={"dim": 9}), False, Silent())
+    with pytest.raises(EmbedxError, match=r"other arguments \(corpora\)"):
+        Checkpoints(tmp_path / "out", asked(resumes=True, typed={"dim": 8}, corpora=["b.txt"]), False, Silent())
+    same_run = Checkpoints(tmp_path / "out", asked(resumes=True, typed={"dim": 8}, log_json="log"), False, Silent())
+    same_run.identify(lambda: {"corpus": [1, 3]})
+    with pytest.raises(EmbedxError, match="the corpus changed since"):
+        same_run.restore(state)
+
+
+def test_a_run_of_another_version_is_refused(tmp_path):
+    left_behind(tmp_path / "out")
+    file = tmp_path / "out.checkpoint" / "run.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "embedx": "0.0.1"}))
+    with pytest.raises(EmbedxError, match=r"of embedx 0\.0\.1"):
+        Checkpoints(tmp_path / "out", asked(resumes=True), False, Silent())
+    file.write_text("{")
+    with pytest.raises(EmbedxError, match=r"run\.json: damaged"):
+        Checkpoints(tmp_path / "out", asked(resumes=True), False, Silent())
+
+
+def test_a_run_at_work_is_not_disturbed(tmp_path):
+    writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
+    writing.take(a_state()[0], wait=True)
+    for overwrite in (False, True):
+        with pytest.raises(EmbedxError, match="in use by a run"):
+            Checkpoints(tmp_path / "out", asked(), overwrite, Silent())
+
+
+def test_what_is_not_ours_stays(tmp_path):
+    folder = tmp_path / "out.checkpoint"
+    folder.mkdir()
+    (folder / "mine").write_text("dear")
+    with pytest.raises(EmbedxError, match="none of ours"):
+        Checkpoints(tmp_path / "out", asked(), True, Silent())
+    left_behind(tmp_path / "other")
+    (tmp_path / "other.checkpoint" / "mine").write_text("dear")
+    Checkpoints(tmp_path / "other", asked(), True, Silent())
+    assert [file.name for file in (tmp_path / "other.checkpoint").iterdir()] == ["mine"]
+    assert (folder / "mine").exists()
+
+
+def test_resuming_what_is_not_there_is_one_line(tmp_path):
+    with pytest.raises(EmbedxError, match="no run to resume"):
+        checkpoint.requested(tmp_path / "out")
+
+
+def test_a_run_that_diverged_leaves_nothing(tmp_path):
+    writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
+    writing.take(a_state()[0], wait=True)
+    with pytest.raises(DivergedError), writing.ended():
+        raise DivergedError("the loss")
+    assert not writing.folder.exists()
+
+
+# ---- the trainer's part
+
+
+class Counting(Strategy):
+    """Adds one to a place for each stretch; what a checkpoint sees are whole stretches."""
+
+    n_stretches = 50
+
+    def __init__(self, threads):
+        self.workers = list(range(threads))
+        self.done = np.zeros(self.n_stretches * 4, dtype=np.int64)
+
+    def compile(self, progress):
+        pass
+
+    def train(self, worker, epoch, stretch, rate):
+        self.done[epoch * self.n_stretches + stretch] += 1
+        time.sleep(0.001)
+        return Tally(1.0, 1, 1)
+
+    def state(self):
+        state = TrainState()
+        state.add_array("done", self.done, "sum")
+        return state
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("tells", [True, False])
+def test_checkpoints_are_taken_between_stretches_and_training_goes_on(tmp_path, threads, tells):
+    seen, epochs = [], []
+
+    class Watching(Checkpoints):
+        def take(self, state, wait=False):
+            values = state.snapshot()
+            seen.append((int(values["done"].sum()), values["trainer.steps_done"], values["trainer.next_step"]))
+            super().take(state, wait)
+
+    strategy = Counting(threads)
+    schedule = trainer.Schedule(0.1, n_stretches=50, n_words=50, epochs=4)
+    checkpoints = Watching(tmp_path / "out", asked(every=0.01), False, Silent())
+    outcome = trainer.run(
+        strategy, schedule, Silent(), (lambda epoch, tally, s: epochs.append((epoch, tally.words)) or False) if tells else None,
+        checkpoints=checkpoints,
+    )  # fmt: skip
+    assert (strategy.done == 1).all()
+    assert outcome.tally.words == 200
+    assert seen
+    assert all(trained == done == taken for trained, done, taken in seen)
+    assert epochs == ([(epoch, 50) for epoch in range(4)] if tells else [])
+    checkpoints.remove()
+    assert not checkpoints.folder.exists()
+
+
+# ---- the commands, killed
+
+
+def environment(home):
+    return {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parent.parent),
+        "EMBEDX_CACHE_DIR": os.environ.get("EMBEDX_CACHE_DIR", str(home)),
+    }
+
+
+def command_of(run, corpus, output):
+    return [*COMMAND, *(str(corpus) if word == "CORPUS" else word for word in RUNS[run]), "--output", output]
+
+
+def arrays_of(folder):
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.suffix in (".npy", ".tsv")}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def whole(home, two_topics):
+    """The models of runs that were left alone."""
+    found = {}
+
+    def model(run):
+        if run not in found:
+            subprocess.run(command_of(run, two_topics, run), cwd=home, env=environment(home), check=True, capture_output=True)
+            assert not (home / f"{run}.checkpoint").exists()
+            found[run] = arrays_of(home / run)
+        return found[run]
+
+    return model
+
+
+def kill_after_a_checkpoint(command, home, output, sent, more=()):
+    """Run a command until it has written a state, and end it by a signal."""
+    process = subprocess.Popen(
+        [*command, "--checkpoint-every", "0.05s", *more],
+        cwd=home,
+        env=environment(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        ends = time.monotonic() + 120
+        before = newest(home / f"{output}.checkpoint")
+        while process.poll() is None and newest(home / f"{output}.checkpoint") <= before and time.monotonic() < ends:
+            time.sleep(0.005)
+        process.send_signal(sent)
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    return process.returncode, told
+
+
+def newest(folder):
+    return max((int(file.stem[-8:]) for file in folder.glob("state-*.npz")), default=0)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_killed_run_resumes_to_the_very_model(run, home, two_topics, whole):
+    output = f"killed-{run}"
+    code, _ = kill_after_a_checkpoint(command_of(run, two_topics, output), home, output, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    assert not (home / output).exists()
+    code, _ = kill_after_a_checkpoint(
+        [*COMMAND, *command_of(run, two_topics, output)[3:], "--resume"], home, output, signal.SIGKILL
+    )
+    assert code in (-signal.SIGKILL, 0)
+    if code == 0:  # it was quicker; what it came to is what counts
+        assert arrays_of(home / output) == whole(run)
+        return
+    done = subprocess.run(
+        [*COMMAND, "resume", output], cwd=home, env=environment(home), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "resumed from" in done.stderr
+    assert done.stdout.startswith(str(home / output))
+    assert arrays_of(home / output) == whole(run)
+    assert not (home / f"{output}.checkpoint").exists()
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_leaves_a_model_and_its_state(sent, code, home, two_topics, whole):
+    output = f"stopped-{code}"
+    command = command_of("train", two_topics, output)
+    ended, told = kill_after_a_checkpoint(command, home, output, sent)
+    assert ended == code
+    assert f"embedx resume {home / output}" in told
+    assert json.loads((home / output / "model.json").read_text())["facts"]["interrupted"]
+    again = subprocess.run(command, cwd=home, env=environment(home), capture_output=True, text=True, check=False)
+    assert again.returncode == 2
+    assert "--resume" in again.stderr.splitlines()[-1]
+    subprocess.run([*command, "--resume"], cwd=home, env=environment(home), capture_output=True, check=True)
+    assert arrays_of(home / output) == whole("train")
+    assert not json.loads((home / output / "model.json").read_text())["facts"]["interrupted"]
+
+
+def test_a_corpus_that_changed_is_refused(home, two_topics, tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text(two_topics.read_text())
+    command = command_of("train", corpus, "changed")
+    kill_after_a_checkpoint(command, home, "changed", signal.SIGKILL)
+    corpus.write_text(two_topics.read_text() + "and one more line\n")
+    done = subprocess.run(
+        [*COMMAND, "resume", "changed"], cwd=home, env=environment(home), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "corpus changed since" in done.stderr.splitlines()[-1]
+    assert newest(home / "changed.checkpoint") > 0
