@@ -107,9 +107,9 @@ def test_tables_optimiser_state_and_threads_are_counted(two_topics, monkeypatch)
     assert remedy == "lower --threads or --window"  # of a vocabulary of 16 words
     adagrad, _ = needed(two_topics, monkeypatch, objective="ns", optimizer="adagrad", threads=3)
     assert adagrad["optimiser"] == 2 * table
-    assert adagrad["3 threads"] == 3 * few["1 threads"]
+    assert adagrad["3 threads"] == 3 * few["1 thread"]
     wide, _ = needed(two_topics, monkeypatch, objective="ns", window=100)
-    assert wide["1 threads"] > 3 * few["1 threads"]
+    assert wide["1 thread"] > 3 * few["1 thread"]
     state, remedy = needed(two_topics, monkeypatch, objective="ar", heldout=0.3, bias="none", dim=100_000)
     assert state["objective"] == 16 * (4 + 8)
     assert state["vectors"] == 2 * 16 * 100_000 * 4
@@ -123,7 +123,7 @@ def test_tables_optimiser_state_and_threads_are_counted(two_topics, monkeypatch)
 def test_what_does_not_fit_is_refused_before_training(two_topics, monkeypatch):
     needs, _ = needed(two_topics, monkeypatch)
     monkeypatch.setattr(memory, "available_memory", lambda: sum(needs.values()) - 1)
-    with pytest.raises(EmbedxError, match=r"^16 words × 64 numbers need \d.* MB, more than the \d.* MB there are; lower "):
+    with pytest.raises(EmbedxError, match=r"^16 words × 64 numbers need \d.*B, more than the \d.*B there are; lower "):
         embedx.SkipGram(dim=64, threads=1).fit(two_topics)
     monkeypatch.setattr(memory, "available_memory", lambda: sum(needs.values()))
     embedx.SkipGram(dim=64, threads=1, epochs=1).fit(two_topics)

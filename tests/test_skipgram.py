@@ -156,7 +156,7 @@ def test_tables_that_do_not_fit_are_refused_with_advice(monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr(skipgram, "new_table", no_memory)
-    with pytest.raises(EmbedxError, match=r"two tables of 10 words × 4 numbers need 0.0 MB, .*lower --dim or --max-vocab"):
+    with pytest.raises(EmbedxError, match=r"two tables of 10 words × 4 numbers need 0.3 kB, .*lower --dim or --max-vocab"):
         tables_of("ns", 10, dim=4)
 
 

@@ -128,9 +128,14 @@ def _open_streams() -> None:
     sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8")
     sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8")
     sys.stderr.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # where an encoding lacks letters, as \xe9
-    encoding, on_terminal = (sys.stdout.encoding, sys.stdout.isatty()) if sys.stdout else ("utf-8", False)
+    encoding, by_line = "utf-8", False
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        encoding, by_line = sys.stdout.encoding, sys.stdout.line_buffering or sys.stdout.write_through
+        if sys.stdout.isatty():  # which is never full, and on Windows takes no bytes
+            sys.stdout.reconfigure(errors="backslashreplace")
+            return
     results = io.BufferedWriter(_Results(1, "w", closefd=False))
-    sys.stdout = io.TextIOWrapper(results, encoding, "backslashreplace", line_buffering=on_terminal)
+    sys.stdout = io.TextIOWrapper(results, encoding, "backslashreplace", line_buffering=by_line)
 
 
 def _interrupt(signal_number: int, frame: object) -> None:

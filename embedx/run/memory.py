@@ -88,7 +88,8 @@ def check_memory(needs: Mapping[str, float], what: str, remedy: str, progress: P
 
 def amount(size: float) -> str:
     """Bytes as a person would say them."""
-    return f"{size / 1e9:,.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
+    unit, of = ("GB", 1e9) if size >= 1e8 else ("MB", 1e6) if size >= 1e5 else ("kB", 1e3)
+    return f"{size / of:,.1f} {unit}"
 
 
 def n_bytes(value: Any) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 
 BLOCK_FLOATS = 1 << 22  # rows are looked at 16 MB at a time, so that a huge table is never doubled in memory
 AXES = ("rows", "columns")
+LARGEST = {int: 2**63, float: math.inf, bool: 2}  # values are below, so NaN is none
 
 
 class Names(NamedTuple):
@@ -56,7 +57,7 @@ class Value(NamedTuple):
         is_flag, kinds = isinstance(value, bool), (int, float) if self.kind is float else (self.kind,)
         if not isinstance(value, kinds) or is_flag != (self.kind is bool):
             return False
-        if isinstance(value, int | float) and not (abs(value) < 2**63 and value >= self.at_least):
+        if isinstance(value, int | float) and not (abs(value) < LARGEST[self.kind] and value >= self.at_least):
             return False
         return not self.choices or value in self.choices
 

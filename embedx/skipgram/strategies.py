@@ -98,7 +98,8 @@ class Streamed(Strategy):
 
     def memory(self) -> dict[str, int]:
         """Bytes that training takes beside the tables, by purpose."""
-        return {f"{len(self.workers)} threads": n_bytes(self.workers)}
+        n = len(self.workers)
+        return {f"{n} thread{'s' * (n > 1)}": n_bytes(self.workers)}
 
     def compile(self, progress: Progress) -> None:
         like = self._arguments(self.workers[0], 0, 0, 0.0)
