@@ -40,7 +40,7 @@ scores as they came, at the new u.
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.maths import lambert_w_exp, log
+from embedx.kernels.maths import lambert_w_exp, larger, log
 from embedx.objectives.contract import Objective
 from embedx.objectives.parts import (
     LARGEST_EXPONENT,
@@ -54,58 +54,63 @@ from embedx.objectives.parts import (
     positive,
 )
 
-# The last step towards u. Newton's method leaves about its square, Halley's its cube.
-NEWTONS_LAST, HALLEYS_LAST, HALLEYS_LAST_32 = 1e-8, 1e-5, np.float32(1e-2)
+# The last step towards u. Newton's method leaves about its square, Halley's less than a tenth of its cube.
+NEWTONS_LAST, HALLEYS_LAST, HALLEYS_LAST_32 = 1e-8, 1e-5, np.float32(0.02)
 ROUNDING = np.float32(1e-6)  # times u, below which no step can be told from rounding in float32
-LEAST_SHIFT = 1e-20  # stands for lr · |h|² where that is 0: a / LEAST_SHIFT is then the gradient
+LEAST_SHIFT = 1e-20  # stands for lr · score_gain where that is 0: a / LEAST_SHIFT is then the gradient
 LEAST = np.float32(1e-20)
-NEVER = 1e-30  # stands for 0 in a denominator
 
 
 @kernel_part
-def rivals_shift(batch, e, n, exponent):
-    """Σ_k a_k with a_k = W(e^{exponent + log weight_k + z_k}), and its derivative by the exponent, Σ_k a_k / (1 + a_k)."""
-    z, sample_count, log_expected_count = batch.z, batch.sample_count, batch.log_expected_count
+def rivals_push(batch, e, n, lr, exponent):
+    """Σ_k a_k / q_k with a_k = W(e^{exponent + log(q_k weight_k) + z_k}), and minus its derivative by the exponent."""
+    z, sample_count, log_expected_count, score_gain = batch.z, batch.sample_count, batch.log_expected_count, batch.score_gain
     total, slope = 0.0, 0.0
     for k in range(n):
         if sample_count[e, k] > 0:
-            a = lambert_w_exp(exponent + np.log(sample_count[e, k]) - log_expected_count[e, k] + z[e, k])
-            total += a
-            slope += a / (1 + a)
+            q = max(lr * score_gain[e, k], LEAST_SHIFT)
+            a = lambert_w_exp(exponent + np.log(q * sample_count[e, k]) - log_expected_count[e, k] + z[e, k])
+            total += a / q
+            slope += a / (1 + a) / q
     return total, slope
 
 
 @kernel_part
 def solve_proposed(batch, e, n, own, before, lr, q):
-    """The new u and the shift D of the positive's score, from u_0 = `before` and that score `own`."""
+    """The new u and the pull P on the positive's score, from u_0 = `before`, that score `own` and its q."""
     s = before
     for _ in range(100):
-        shift, slope = rivals_shift(batch, e, n, np.log(q) - own - s)
-        u = s - shift
+        pull, slope = rivals_push(batch, e, n, lr, -own - s)
+        u = s - q * pull
         left = np.exp(-max(u, 0.0))
-        step = (u - before + lr * (min(u, 0.0) + 1 - left - shift / q)) / ((1 + slope) * (1 + lr * left) + lr * slope / q)
+        step = (u - before + lr * (min(u, 0.0) + 1 - left - pull)) / ((1 + q * slope) * (1 + lr * left) + lr * slope)
         s -= step
         if abs(step) <= NEWTONS_LAST * (1 + abs(s)):
             break
-    shift, _ = rivals_shift(batch, e, n, np.log(q) - own - s)
-    return s - shift, shift
+    pull, _ = rivals_push(batch, e, n, lr, -own - s)
+    return s - q * pull, pull
 
 
 @kernel_part
-def solve_raman(z, e, n, u, before, total, firmness):
-    """The u at which Σ_k b_k = total + firmness (u - before), from `u` on; b_k = W(e^{z_k - u}), z_k -LOWEST without weight."""
+def solve_raman(batch, e, n, lr, u, before, n_labels, share):
+    """The u with (1 - share) (u - before) = share (Σ_k b_k / q_k / n_labels - 1), from `u` on; z[e, k] holds log b_k + b_k + u."""
+    z, score_gain = batch.z, batch.score_gain
     one, half = np.float32(1), np.float32(0.5)
     enough = HALLEYS_LAST_32 if z.itemsize == 4 else HALLEYS_LAST
+    least = z.dtype.type(LEAST)
     for _ in range(100):
-        excess, slope, curvature = firmness * (before - u) - total, firmness, z.dtype.type(0)
+        pushes, slopes, curvatures = z.dtype.type(0), z.dtype.type(0), z.dtype.type(0)
         for k in range(n):
             b = lambert_w_exp(z[e, k] - u)
-            share = b / (one + b)
-            excess += b
-            slope += share
-            curvature += share / ((one + b) * (one + b))
+            damping = one / (one + b)
+            push = b / max(lr * score_gain[e, k], least)
+            pushes += push
+            slopes += push * damping
+            curvatures += push * damping * damping * damping
+        excess = (one - share) * (before - u) + share * (pushes / n_labels - one)
+        slope = one - share + share / n_labels * slopes
         step = excess / slope
-        step /= max(one - half * step * curvature / slope, half)
+        step /= max(one - half * step * (share / n_labels * curvatures) / slope, half)
         u += step
         if abs(step) <= enough + ROUNDING * abs(u):
             break
@@ -113,50 +118,59 @@ def solve_raman(z, e, n, u, before, total, firmness):
 
 
 @kernel_part
-def step_raman(batch, e, n, estimate, before, q, firmness):
-    """Overwrite the scores of example e by coefficients at the end of the step from u_0 = `before`, q / τ = `firmness`; the new
-    u, and the loss of the scores as they were, whose log_sums are `estimate`.
+def step_raman(batch, e, n, estimate, before, lr, n_updates):
+    """Overwrite the scores of example e by coefficients at the end of the step from u_0 = `before`; the new u, and the loss of
+    the scores as they were, whose log_sums are `estimate`.
     """
     z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
+    score_gain = batch.score_gain
     n_labels = n_positives(batch, e, n)
-    reward = z.dtype.type(0)
+    reward, longest, zero, one, least = z.dtype.type(0), z.dtype.type(0), z.dtype.type(0), np.float32(1), z.dtype.type(LEAST)
     for k in range(n):
-        is_label = label[e, k] > 0
-        reward += label[e, k] * z[e, k] if is_label else np.float32(0)
-        log_weight = log(max(sample_count[e, k], LEAST)) - log_expected_count[e, k]
-        moved = z[e, k] + (q * label[e, k] if is_label else log_weight)
-        z[e, k] = moved if label[e, k] + sample_count[e, k] > 0 else -LOWEST
-    total = q * n_labels
-    unit = log(total)  # so that b_k = W(e^{z_k - (u - unit)})
-    u = solve_raman(z, e, n, z.dtype.type(estimate - unit), z.dtype.type(before - unit), total, firmness)
+        is_label, competes = label[e, k] > 0, label[e, k] + sample_count[e, k] > 0
+        q = max(lr * score_gain[e, k], least)
+        longest = larger(longest, q if competes else zero)
+        reward += label[e, k] * z[e, k] if is_label else zero
+        moved = z[e, k] + log(q * (one if is_label else max(sample_count[e, k], LEAST)))
+        moved += q * label[e, k] if is_label else -log_expected_count[e, k]
+        z[e, k] = moved if competes else -LOWEST
+    own_share = (1.0 + n_updates) ** -0.9
+    share = z.dtype.type(1 - (1 - own_share) / (1 + (1 - own_share) * n_labels * longest))
+    above = max(before, estimate)
+    mean = above + np.log((1 - share) * np.exp(before - above) + share * np.exp(estimate - above))
+    unit = log(n_labels)  # so that b_k = W(e^{z_k - (u - unit)})
+    u = solve_raman(batch, e, n, lr, z.dtype.type(mean - unit), z.dtype.type(before - unit), n_labels, share)
     for k in range(n):
-        moved = lambert_w_exp(z[e, k] - u) / q - label[e, k]
-        z[e, k] = moved if label[e, k] + sample_count[e, k] > 0 else np.float32(0)
+        moved = lambert_w_exp(z[e, k] - u) / max(lr * score_gain[e, k], least) - label[e, k]
+        z[e, k] = moved if label[e, k] + sample_count[e, k] > 0 else zero
     u += unit
     return u, n_labels * (u - 1 + np.exp(min(estimate - u, LARGEST_EXPONENT))) - reward
 
 
 @kernel_part
-def step_proposed(batch, e, n, y, u, moved, q):
-    """The same for one positive y, whose score moves by `moved`."""
+def step_proposed(batch, e, n, y, before, lr):
+    """The same for one positive y; the loss is that of the scores as they were, at the new u."""
     z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
-    own = np.float64(z[e, y])
+    score_gain = batch.score_gain
+    own, q_own = np.float64(z[e, y]), max(lr * score_gain[e, y], LEAST_SHIFT)
+    u, pull = solve_proposed(batch, e, n, own, before, lr, q_own)
     loss = u - 1 + np.exp(min(-u, LARGEST_EXPONENT))
     for k in range(n):
         if sample_count[e, k] > 0:
             loss += importance(batch, e, k) * np.exp(min(z[e, k] - own - u, LARGEST_EXPONENT))
-            exponent = np.log(q) - own - moved - u + np.log(sample_count[e, k]) - log_expected_count[e, k]
+            q = max(lr * score_gain[e, k], LEAST_SHIFT)
+            exponent = np.log(q * sample_count[e, k]) - log_expected_count[e, k] - own - q_own * pull - u
             z[e, k] = label[e, y] * lambert_w_exp(exponent + z[e, k]) / q
         else:
             z[e, k] = 0
-    z[e, y] = -label[e, y] * moved / q
-    return label[e, y] * loss
+    z[e, y] = -label[e, y] * pull
+    return u, label[e, y] * loss
 
 
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by a step divided by -lr. State as in `umax`."""
-    z, label, key, n_updates, score_gain = batch.z, batch.label, batch.key, batch.n_updates, batch.score_gain
+    z, label, key, n_updates = batch.z, batch.label, batch.key, batch.n_updates
     relative = constants[0]
     total = np.float64(0)
     for e in range(n_examples):
@@ -169,17 +183,11 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         estimate, _ = log_sums(batch, e, n)
         before = max(z.dtype.type(state[key[e], 0]) if n_updates[e] > 0 else estimate - origin, best - origin)
         if relative > 0:
-            weighed = np.float64(lr) * label[e, y]
-            q = max(weighed * score_gain[e], LEAST_SHIFT)
-            u, moved = solve_proposed(batch, e, n, np.float64(best), np.float64(before), weighed, q)
-            total += step_proposed(batch, e, n, y, u, moved, q)
+            u, loss = step_proposed(batch, e, n, y, np.float64(before), np.float64(lr) * label[e, y])
         else:
-            q = max(lr * score_gain[e], LEAST)
-            share = (1.0 + n_updates[e]) ** -0.9
-            freedom = q + share / max(1 - share, NEVER) / n_positives(batch, e, n)
-            u, loss = step_raman(batch, e, n, estimate, before, q, z.dtype.type(q / max(freedom, NEVER)))
-            total += loss
+            u, loss = step_raman(batch, e, n, estimate, before, lr, n_updates[e])
         state[key[e], 0] = u
+        total += loss
     return total
 
 
@@ -192,7 +200,7 @@ class Implicit(Objective):
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
     label_defaults = {"optimizer": "sgd", "batch_size": 1}
-    word_defaults = {"optimizer": "sgd", "learning_rate": 0.1, "block_size": 16, "draws": 64}
+    word_defaults = {"optimizer": "rowwise-adagrad", "learning_rate": 1.5, "block_size": 16, "draws": 64}
     kind = "proximal"
     stable = True
     bound = True

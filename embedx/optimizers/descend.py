@@ -39,6 +39,12 @@ def row_rate(table, row, square, optimizer, rate):
 
 
 @kernel_part
+def row_divisor(table, row, optimizer):
+    """What the rate of a row was divided by at its last step; 1 where there is not one state a row."""
+    return _row_divisor(optimizer.kind, table.state[row, 0]) if table.state_of == ROW else np.float32(1)
+
+
+@kernel_part
 def accumulate_columns(table, begin, rows, n_rows, bias_row, gradient, at, n, optimizer):
     """Tell the states of columns begin:begin + n, where there is one a column, the squared lengths of their gradients.
 
@@ -196,6 +202,7 @@ _descend_numbers = for_each_keeping("number", _numbers)
 _descend_sparse_numbers = for_each_keeping("number", _sparse_numbers)
 _descend_few_numbers = for_each_keeping("number", _few_numbers)
 _row_rate = for_each_keeping("row", _rate)
+_row_divisor = for_each_keeping("row", lambda accumulate, divisor: lambda s: divisor(s))
 _descend_by_column = for_each_keeping("row", _by_column)
 _accumulate_row = for_each_keeping("row", lambda accumulate, divisor: lambda s, square: accumulate(s, square))
 _descend_few_by_column = for_each_keeping("row", _few_by_column)
