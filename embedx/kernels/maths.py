@@ -182,6 +182,17 @@ def _nearer_lambert_w_exp(w, t):
     return w - _TWO * excess * slope / (_TWO * slope * slope + excess * e)
 
 
+@kernel_part
+def moved_lambert_w(w, shift):
+    """W(e^{t - shift}) from w = W(e^t), for a shift of at most 1 up or down: three terms of its series, and Halley's step."""
+    slope = _ONE / (_ONE + w)
+    step = w * slope * shift
+    near = w - step * (_ONE - _HALF * slope * slope * shift)
+    e = w * exp(w - near - shift)
+    excess, slope = near - e, _ONE + e
+    return near - _TWO * excess * slope / (_TWO * slope * slope + excess * e)
+
+
 def lambert_w_exp(t):
     """W(e^t), the w with w + log w = t, from e^t just above underflow to any score; W's argument overflows long before t does."""
     return _nearer_lambert_w_exp(_nearer_lambert_w_exp(_near_lambert_w_exp(t), t), t)
