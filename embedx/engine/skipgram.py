@@ -43,7 +43,7 @@ UNIFORMS = np.uint64(2**63)  # a counter that no draw reaches: it gives an objec
 ROW_TILE = 64  # output rows processed at a time by the sampler `all`, so that they stay in the core's own cache
 
 # Nats by which the step of one row may move the scores of a block at the start of a run; it falls as the rate does.
-LONGEST_STEP = np.float32(5)
+LONGEST_STEP = np.float32(10)
 LEAST = np.float32(1e-30)  # stands for 0 in a denominator
 
 

@@ -219,7 +219,7 @@ class Implicit(Objective):
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
     label_defaults = {"optimizer": "sgd", "batch_size": 1}
-    word_defaults = {"optimizer": "rowwise-adagrad", "learning_rate": 5.0, "block_size": 16, "draws": 64}
+    word_defaults = {"optimizer": "rowwise-adagrad", "learning_rate": 1.5, "block_size": 16, "draws": 64}
     kind = "proximal"
     stable = True
     bound = True
