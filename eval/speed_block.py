@@ -83,7 +83,7 @@ def train_until(
             gemm.weighted_sums(workspace.batch.z, n_h, workspace.w, n_candidates, workspace.h_gradient)
             gemm.weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_inputs, workspace.w_gradient)
         if part >= 5:
-            workspace.row_lr[:], workspace.input_lr[:] = 0, 0
+            workspace.most[:] = 0
             engine.update_inputs(tables, plan, workspace, block, np.float32(0))
             engine.update_rows(tables, plan, workspace, block, n_candidates, np.float32(0))
         block, next_block = next_block, block

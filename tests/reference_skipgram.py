@@ -147,9 +147,13 @@ class Naive:
         words = [word for word, _ in block.inputs]
         most_pairs = max(sum(sum(line.label) for line in lines) for _, lines in block.inputs)
         of_inputs, of_rows = np.sum(h**2, axis=1), np.sum(free**2, axis=1)
-        input_rates = self.rates(self.input_state[words], lr, min(of_rows.sum(), 4 * most_pairs * of_rows.max()))
-        row_rates = self.rates(self.output_state[block.rows], lr, of_inputs.sum())
-        score_gain = np.outer(of_inputs, row_rates[:, 1]) + np.outer(input_rates[:, 1], of_rows)
+        of_inputs_most, of_rows_most = (
+            LONGEST_STEP / square if self.objective.kind == "proximal" else np.inf
+            for square in (min(of_rows.sum(), 4 * most_pairs * of_rows.max()), of_inputs.sum())
+        )
+        input_rates = self.rates(self.input_state[words], lr, of_inputs_most)
+        row_rates = self.rates(self.output_state[block.rows], lr, of_rows_most)
+        score_gain = np.outer(of_inputs, row_rates) + np.outer(input_rates, of_rows)
         loss = 0.0
         for j, (word, lines) in enumerate(block.inputs):
             for line in lines:
@@ -160,17 +164,14 @@ class Naive:
                 w_gradient[line.places] += np.outer(c, h[j])
         if self.bias >= 0:
             h_gradient[:, self.bias] = 0
-        for word, gradient, (own_lr, _) in zip(words, h_gradient, input_rates, strict=True):
-            reference.descend(self.optimizer, self.inputs[word], self.input_state[word], gradient, own_lr)
-        for row, gradient, (own_lr, _) in zip(block.rows, w_gradient, row_rates, strict=True):
-            reference.descend(self.optimizer, self.outputs[row], self.output_state[row], gradient, own_lr)
+        for word, gradient in zip(words, h_gradient, strict=True):
+            reference.descend(self.optimizer, self.inputs[word], self.input_state[word], gradient, lr, of_inputs_most)
+        for row, gradient in zip(block.rows, w_gradient, strict=True):
+            reference.descend(self.optimizer, self.outputs[row], self.output_state[row], gradient, lr, of_rows_most)
         return loss
 
-    def rates(self, states, lr, square):
-        """For each row its learning rate, and that over what the optimiser divides by before the step; what meets the rows'
-        gradients has squared lengths that sum to `square`.
-        """
+    def rates(self, states, lr, most):
+        """Of each row, by what its optimiser has seen before the step."""
         naive = reference.NAIVE_OPTIMIZERS[self.optimizer]
         divisors = [max(naive.divisor(state[0]), 1e-6) if naive.by_row else 1.0 for state in states]
-        held = LONGEST_STEP / square if self.objective.kind == "proximal" else np.inf
-        return np.array([(min(lr, held * divisor), min(lr, held * divisor) / divisor) for divisor in divisors])
+        return np.array([min(lr / divisor, most) for divisor in divisors])

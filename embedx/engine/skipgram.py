@@ -35,7 +35,7 @@ from embedx.kernels.gemm import TILE, scores, weighted_sums, weighted_sums_trans
 from embedx.kernels.random import bits, open_uniform
 from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store, sum_of, zeros
 from embedx.optimizers.contract import Table
-from embedx.optimizers.descend import descend_row, row_divisor
+from embedx.optimizers.descend import descend_row, descend_row_within, row_divisor
 from embedx.samplers.contract import SampleWorkspace, new_sample_workspace
 from embedx.text.subsampling import KeptWords, keep_words, new_words
 
@@ -44,6 +44,7 @@ ROW_TILE = 64  # output rows processed at a time by the sampler `all`, so that t
 
 # Nats by which the step of one row may move the scores of a block at the start of a run; it falls as the rate does.
 LONGEST_STEP = np.float32(10)
+OF_ROWS, OF_INPUTS = 0, 1  # places in `SkipGramWorkspace.most`
 LEAST = np.float32(1e-30)  # stands for 0 in a denominator
 
 
@@ -76,12 +77,11 @@ class SkipGramWorkspace(NamedTuple):
     line_sum: np.ndarray  # float32 (1, width of a line), where all rows compete
     noise_column: np.ndarray  # int64 (max centres,): the column of a line where each centre is among the noise; -1 if it is not
     rng_state: np.ndarray  # uint64 (2,): key and counter of the stream that `uniforms` come from
-    row_lr: np.ndarray  # float32 (max candidates or rows,): the learning rate of each candidate's proximal step
-    row_step: np.ndarray  # like row_lr: that divided by what the optimiser divides by, and by what `coefficients` is told
-    row_square: np.ndarray  # like row_lr: its squared length without the bias
-    input_lr: np.ndarray  # float32 (max inputs,), and so on
-    input_step: np.ndarray
-    input_square: np.ndarray
+    row_step: np.ndarray  # float32 (max candidates or rows,): each candidate's rate over what `coefficients` is told of it
+    row_square: np.ndarray  # float32 (max candidates or rows,): its squared length without the bias
+    input_step: np.ndarray  # float32 (max inputs,): the same for the inputs
+    input_square: np.ndarray  # float32 (max inputs,)
+    most: np.ndarray  # float32 (2,): the highest rate of a proximal step, OF_ROWS and OF_INPUTS
     longest_step: np.ndarray  # float32 (1,): nats; see LONGEST_STEP
 
 
@@ -124,12 +124,11 @@ def new_workspace(plan: SkipGramPlan, n_tokens: int, columns: int, longest_path:
         line_sum=matrix(min(n_all_rows_inputs, 1), width),
         noise_column=np.zeros(max(plan.block_size, 1), dtype=np.int64),
         rng_state=np.zeros(2, dtype=np.uint64),
-        row_lr=vector(n_rows),
         row_step=vector(n_rows),
         row_square=vector(n_rows),
-        input_lr=vector(n_inputs),
         input_step=vector(n_inputs),
         input_square=vector(n_inputs),
+        most=vector(2),
         longest_step=np.full(1, LONGEST_STEP, dtype=np.float32),
     )
 
@@ -216,9 +215,12 @@ def gather(table, rows, n, n_padded, out):
 def update_rows(tables, plan, workspace, block, n, lr):
     """Update the first n candidates, in order; a row that stands twice is updated twice."""
     for k in range(n):
-        own_lr = workspace.row_lr[k] if plan.is_proximal else lr
         row = np.int64(block.candidates[k])
-        descend_row(tables.outputs, row, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, own_lr)
+        if plan.is_proximal:
+            most = workspace.most[OF_ROWS]
+            descend_row_within(tables.outputs, row, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, lr, most)
+        else:
+            descend_row(tables.outputs, row, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, lr)
 
 
 @kernel_part
@@ -228,9 +230,12 @@ def update_inputs(tables, plan, workspace, block, lr):
         if block.n_pairs[j] > 0:
             if plan.bias >= 0:
                 workspace.h_gradient[j, plan.bias] = 0
-            own_lr = workspace.input_lr[j] if plan.is_proximal else lr
             row = np.int64(block.inputs[j])
-            descend_row(tables.inputs, row, workspace.h_gradient, j, workspace.h.shape[1], plan.optimizer, own_lr)
+            if plan.is_proximal:
+                most = workspace.most[OF_INPUTS]
+                descend_row_within(tables.inputs, row, workspace.h_gradient, j, workspace.h.shape[1], plan.optimizer, lr, most)
+            else:
+                descend_row(tables.inputs, row, workspace.h_gradient, j, workspace.h.shape[1], plan.optimizer, lr)
 
 
 # ---- lines for the objective
@@ -371,15 +376,15 @@ def _squared_norm(rows, r):
 
 @kernel_part
 def measure_block(tables, plan, workspace, rows, n, block, lr):
-    """Write the learning rates of the rows of a block whose candidates are rows[:n], and what its score gains are made of.
+    """Write the highest rates of the rows of a block whose candidates are rows[:n], and what its score gains are made of.
 
-    A row's rate is held where its step would move a score by more than `longest_step` if all coefficients were 1 and all
-    vectors of the block pointed in its own direction; two scores differ by no more than 4 pairs · |w_k|² through one step of h.
-    No input moves along the biases.
+    At the highest rate a row's step moves a score by `longest_step`, if all coefficients are 1 and all vectors of the block point
+    in its own direction; two scores differ by no more than 4 pairs · |w_k|² through one step of h. No input moves along the
+    biases. A row's rate is foreseen as if its optimiser saw nothing new; what it sees can only lower it.
     """
     optimizer, per_lr = plan.optimizer, np.float32(1) / max(lr * plan.optimizer.state_rate, LEAST)
-    row_lr, row_step, row_square = workspace.row_lr, workspace.row_step, workspace.row_square
-    input_lr, input_step, input_square = workspace.input_lr, workspace.input_step, workspace.input_square
+    row_step, row_square = workspace.row_step, workspace.row_square
+    input_step, input_square = workspace.input_step, workspace.input_square
     of_rows, longest, of_inputs, most_pairs = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
     for k in range(n):
         own = rows[k, plan.bias] if plan.bias >= 0 else np.float32(0)
@@ -390,16 +395,15 @@ def measure_block(tables, plan, workspace, rows, n, block, lr):
         input_square[j] = _squared_norm(workspace.h, j)
         of_inputs += min(block.n_pairs[j], 1) * input_square[j]
         most_pairs = max(most_pairs, np.float32(block.n_pairs[j]))
-    furthest = workspace.longest_step[0] / max(of_inputs, LEAST)
+    of_rows = min(of_rows, np.float32(4) * most_pairs * longest)
+    workspace.most[OF_ROWS] = workspace.longest_step[0] / max(of_inputs, LEAST)
+    workspace.most[OF_INPUTS] = workspace.longest_step[0] / max(of_rows, LEAST)
     for k in range(n):
-        divisor = row_divisor(tables.outputs, k if plan.candidates == ALL else np.int64(block.candidates[k]), optimizer)
-        row_lr[k] = min(lr, furthest * divisor)
-        row_step[k] = row_lr[k] * per_lr / divisor
-    furthest = workspace.longest_step[0] / max(min(of_rows, np.float32(4) * most_pairs * longest), LEAST)
+        row = k if plan.candidates == ALL else np.int64(block.candidates[k])
+        row_step[k] = min(lr / row_divisor(tables.outputs, row, optimizer), workspace.most[OF_ROWS]) * per_lr
     for j in range(block.sizes[N_INPUTS]):
-        divisor = row_divisor(tables.inputs, np.int64(block.inputs[j]), optimizer)
-        input_lr[j] = min(lr, furthest * divisor)
-        input_step[j] = input_lr[j] * per_lr / divisor
+        row = np.int64(block.inputs[j])
+        input_step[j] = min(lr / row_divisor(tables.inputs, row, optimizer), workspace.most[OF_INPUTS]) * per_lr
 
 
 @kernel_part
@@ -450,8 +454,12 @@ def _train_on_all(coefficients, tables, constants, plan, workspace, block, lr):
                 )
         weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_inputs, workspace.w_gradient)
         for k in range(n):
-            own_lr = workspace.row_lr[first + k] if plan.is_proximal else lr
-            descend_row(tables.outputs, first + k, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, own_lr)
+            if plan.is_proximal:
+                most = workspace.most[OF_ROWS]
+                row = first + k
+                descend_row_within(tables.outputs, row, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, lr, most)
+            else:
+                descend_row(tables.outputs, first + k, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, lr)
     update_inputs(tables, plan, workspace, block, lr)
     return loss
 

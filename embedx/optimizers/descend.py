@@ -15,6 +15,8 @@ from embedx.kernels.simd import LANES, divide, load, multiply_add, splat, store,
 from embedx.optimizers.contract import COLUMN, NUMBER, ROW
 from embedx.optimizers.maths import for_each_keeping
 
+INFINITE = np.float32(np.inf)
+
 
 @kernel_part
 def descend_row(table, row, gradient, r, n, optimizer, rate):
@@ -22,14 +24,20 @@ def descend_row(table, row, gradient, r, n, optimizer, rate):
     if table.state_of == NUMBER:
         _descend_numbers(optimizer.kind, table, row, 0, gradient, r, 0, n, rate)
     else:
-        if table.state_of == ROW:
-            square = zeros()
-            if table.state[row, 0] < optimizer.limit:
-                for d in range(0, n, LANES):
-                    g = load(gradient, r, d)
-                    square = multiply_add(g, g, square)
-            rate = row_rate(table, row, sum_of(square), optimizer, rate)
-        _add_multiple(table, row, 0, gradient, r, 0, n, rate)
+        descend_row_within(table, row, gradient, r, n, optimizer, rate, INFINITE)
+
+
+@kernel_part
+def descend_row_within(table, row, gradient, r, n, optimizer, rate, most):
+    """The same where all numbers of a row have one rate, which is held at `most` after what the optimiser makes of it."""
+    if table.state_of == ROW:
+        square = zeros()
+        if table.state[row, 0] < optimizer.limit:
+            for d in range(0, n, LANES):
+                g = load(gradient, r, d)
+                square = multiply_add(g, g, square)
+        rate = row_rate(table, row, sum_of(square), optimizer, rate)
+    _add_multiple(table, row, 0, gradient, r, 0, n, most if rate > most else rate)
 
 
 @kernel_part
