@@ -60,6 +60,7 @@ from embedx.objectives.parts import (
 
 # The last step towards u. Newton's method leaves about its square, Halley's less than a tenth of its cube.
 NEWTONS_LAST, HALLEYS_LAST, HALLEYS_LAST_32 = 1e-8, 1e-5, np.float32(0.02)
+MOST_NEAR_STEPS = 4  # from one of 1 on; where q is 1e6, rounding keeps them from becoming small
 NEAR = 0.1  # nats from where on in float64 W is moved instead of found anew; in float32 1
 ROUNDING = np.float32(1e-6)  # times u, below which no step can be told from rounding in float32
 LEAST_SHIFT = 1e-20  # stands for lr · score_gain where that is 0: a / LEAST_SHIFT is then the gradient
@@ -124,7 +125,9 @@ def solve_raman(batch, e, n, lr, u, before, n_labels, share):
             break
     for k in range(n):
         z[e, k] = lambert_w_exp(z[e, k] - u)
-    while abs(step) > enough + ROUNDING * abs(u):
+    for _ in range(MOST_NEAR_STEPS):
+        if not abs(step) > enough + ROUNDING * abs(u):
+            break
         pushes, slopes, curvatures = zero, zero, zero
         for k in range(n):
             damping, push = one / (one + z[e, k]), z[e, k] / max(lr * score_gain[e, k], least)
