@@ -260,7 +260,9 @@ def test_implicit_step_is_the_gradient_at_its_own_end(double_sum):
             at = {"state": before, "n_updates": 5, "lr": lr, "score_gain": score_gain}
             _, step, (u,) = run(implicit, z, y, weights, **at)
             gradient, slope = gradient_at_the_end(double_sum, u, z - lr * score_gain * step, y, weights)
-            freedom = lr if double_sum == "proposed" else reference_state.freedom_of_log_z(5, 1, lr, score_gain * np.ones(1 + drawn))
+            freedom = (
+                lr if double_sum == "proposed" else reference_state.freedom_of_log_z(5, 1, lr, score_gain * np.ones(1 + drawn))
+            )
             np.testing.assert_allclose(step, gradient, rtol=1e-10 * (1 + abs(gap)), atol=1e-12)
             assert u == pytest.approx(before - freedom * slope, rel=1e-9)
             loss, rounded, state = run(implicit, z, y, weights, dtype=np.float32, **at)

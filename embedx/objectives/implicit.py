@@ -218,7 +218,7 @@ class Implicit(Objective):
     title = "implicit SGD on the double sum"
     paper = "Fagan & Iyengar 2018"
     formula = "u - z_y - 1 + e^-u (e^z_y + K-1/m sum_k e^z_k)"
-    advice = "as umax, by steps that stay bounded at any learning rate; several times slower"
+    advice = "as umax, by steps that stay bounded at any learning rate"
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
     label_defaults = {"optimizer": "sgd", "batch_size": 1}
