@@ -69,8 +69,8 @@ def proximal_objective(u, scores_moved, u0, scores, label, weights, lr, squared_
 
 
 def freedom_of_log_z(n_updates, n_labels, lr, squared_norms):
-    """How freely implicit SGD lets u move where it stands for log Z: as all the scores that are met, whose `squared_norms` these
-    are, and besides by the share of a running mean.
+    """How freely implicit SGD lets u move where it stands for log Z: as all the scores that are met, whose `squared_norms`
+    these are, and besides by the share of a running mean.
     """
     share = (1 + n_updates) ** -0.9
     return lr * np.sum(squared_norms) + share / (1 - share) / n_labels

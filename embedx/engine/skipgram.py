@@ -378,9 +378,9 @@ def _squared_norm(rows, r):
 def measure_block(tables, plan, workspace, rows, n, block, lr):
     """Write the highest rates of the rows of a block whose candidates are rows[:n], and what its score gains are made of.
 
-    At the highest rate a row's step moves a score by `longest_step`, if all coefficients are 1 and all vectors of the block point
-    in its own direction; two scores differ by no more than 4 pairs · |w_k|² through one step of h. No input moves along the
-    biases. A row's rate is foreseen as if its optimiser saw nothing new; what it sees can only lower it.
+    At the highest rate a row's step moves a score by `longest_step`, if all coefficients are 1 and all vectors of the block
+    point in its own direction; two scores differ by no more than 4 pairs · |w_k|² through one step of h. No input moves along
+    the biases. A row's rate is foreseen as if its optimiser saw nothing new; what it sees can only lower it.
     """
     optimizer, per_lr = plan.optimizer, np.float32(1) / max(lr * plan.optimizer.state_rate, LEAST)
     row_step, row_square = workspace.row_step, workspace.row_square

@@ -194,7 +194,7 @@ def moved_lambert_w(w, shift):
 
 
 def lambert_w_exp(t):
-    """W(e^t), the w with w + log w = t, from e^t just above underflow to any score; W's argument overflows long before t does."""
+    """W(e^t), the w with w + log w = t, from e^t just above underflow to any score: W's argument overflows long before."""
     return _nearer_lambert_w_exp(_nearer_lambert_w_exp(_near_lambert_w_exp(t), t), t)
 
 

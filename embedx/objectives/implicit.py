@@ -2,10 +2,10 @@
 
 Fagan & Iyengar 2018, eq. 9 and appendix F: for one example and its draws, with the loss of `umax`, the new rows W and u are
     argmin  2 loss(z(W), u) + Σ_k |w_k - w_k0|² / ρ_k + (u - u_0)² / τ        the paper has ρ_k = τ = lr
-Rows move along h, so score k moves by q_k = ρ_k |h|² times minus its coefficient c_k = ∂loss/∂z_k at the END of the step. The
-engine is given these c, and gives q_k / lr as `score_gain`. With row-wise Adagrad or its like a row's rate is what the optimiser
-makes of lr, ρ_k = lr / √s_k: the proximal step in the metric that Adagrad measures steps by, which damps rare rows, whose steps
-are long, and takes plain gradients of frequent ones. With Lambert's function W, x = W(e^t) where x + log x = t:
+Rows move along h, so score k moves by q_k = ρ_k |h|² times minus its coefficient c_k = ∂loss/∂z_k at the END of the step.
+The engine is given these c, and gives q_k / lr as `score_gain`. With row-wise Adagrad or its like a row's rate is what the
+optimiser makes of lr, ρ_k = lr / √s_k: the proximal step in the metric that Adagrad measures steps by, which damps rare rows,
+whose steps are long, and takes plain gradients of frequent ones. With Lambert's function W, x = W(e^t) where x + log x = t:
 
 `double_sum proposed`, u = log η (the paper's). The positive's pull P = Σ_k c_k meets every rival; as u + q_y P only:
     c_k = weight_k e^{z_k - q_k c_k - z_y - q_y P - u}       so  q_k c_k = W(q_k weight_k e^{z_k - z_y - s}),  s = u + q_y P
@@ -23,19 +23,19 @@ Here τ = lr goes wrong. z_y stands in the loss as it is: nothing but u damps it
 balance it, b_k / q_k, are damped one by one. Scores then rise until u has followed, at a rate that knows nothing of q; |h|
 grows, with it q, which lowers the pushes: word vectors ran away. But u is no parameter, it is what the draws tell of log Z:
     τ = Σ_k q_k + a / (1 - a) / m,     a = (1 + n_updates)^-0.9
-When the q are small that is, to first order, the running mean of `ar`, and coefficients tend to the gradient at it. When they are
-large, and at a first visit, where τ is infinite, u is eliminated: what is left is m log Σ_k weight_k e^{z_k} - Σ_k label_k z_k,
-the softmax among the draws (`sampled-softmax` with `complementary`), and Σ_k c_k = 0: what holds back the pushes holds back the
-pulls. As a share, r = 1 - 1 / (1 + m τ), the condition is (1 - r) (u - u_0) = r (Σ_k b_k / q_k / m - 1). Its right side is convex
-in u and falls; Halley's method, by steps of at most twice Newton's, takes one or two from the running mean.
+When the q are small that is, to first order, the running mean of `ar`, and coefficients tend to the gradient at it. When they
+are large, and at a first visit, where τ is infinite, u is eliminated: what is left is m log Σ_k weight_k e^{z_k} - Σ_k label_k
+z_k, the softmax among the draws (`sampled-softmax` with `complementary`), and Σ_k c_k = 0: what holds back the pushes holds
+back the pulls. As a share, r = 1 - 1 / (1 + m τ), the condition is (1 - r) (u - u_0) = r (Σ_k b_k / q_k / m - 1). Its right
+side is convex in u and falls; Halley's method, by steps of at most twice Newton's, takes one or two from the running mean.
 
-In either form a single example can not overshoot. What is minimised falls, so the loss falls by at least what the step is long.
-c_k is -label_k at the least, is the gradient at the end, and as scores only move along it none passes the place where it is 0;
-and as W grows like a logarithm, steps are bounded whatever the scores. That is exact for classification without hidden layer,
-where each label of a row is answered after the step of the one before. In skip-gram h moves as well, q_k = ρ_k |h|² + ρ_h |w_k|²
-to first order, and pairs of a block that share a row add up. A step that took all of them for one damped the pushes of good
-steps too (held-out log-likelihood of 10 MB of Wikipedia -8.60 instead of -8.57). So each pair answers for itself, and the engine
-bounds what their sum may do, by a limit to each row's rate (`LONGEST_STEP` of engine/skipgram.py).
+In either form a single example can not overshoot. What is minimised falls, so the loss falls by at least what the step is
+long. c_k is -label_k at the least, is the gradient at the end, and as scores only move along it none passes the place where it
+is 0; and as W grows like a logarithm, steps are bounded whatever the scores. That is exact for classification without hidden
+layer, where each label of a row is answered after the step of the one before. In skip-gram h moves as well, q_k = ρ_k |h|² +
+ρ_h |w_k|² to first order, and pairs of a block that share a row add up. A step that took all of them for one damped the pushes
+of good steps too (held-out log-likelihood of 10 MB of Wikipedia -8.61 instead of -8.57). So each pair answers for itself, and
+the engine bounds what their sum may do, by a limit to each row's rate (`LONGEST_STEP` of engine/skipgram.py).
 
 A first visit starts u at the draws' own estimate of the normaliser, as in `umax`. The loss that is reported is that of the
 scores as they came, at the new u.
@@ -108,7 +108,7 @@ def raman_step(pushes, slopes, curvatures, u, before, n_labels, share):
 
 @kernel_part
 def solve_raman(batch, e, n, lr, u, before, n_labels, share):
-    """The u at which pushes Σ_k b_k / q_k balance, from `u` on; overwrites log b_k + b_k + u, which stands in z[e, k], by b_k."""
+    """The u at which pushes Σ_k b_k / q_k balance, from `u` on; overwrites log b_k + b_k + u, in z[e, k], by b_k."""
     z, score_gain = batch.z, batch.score_gain
     one, zero, least = np.float32(1), z.dtype.type(0), z.dtype.type(LEAST)
     in_float32 = z.itemsize == 4
