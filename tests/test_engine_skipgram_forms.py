@@ -134,7 +134,7 @@ def test_a_proximal_step_is_held_where_it_would_move_the_scores_of_a_block_too_f
     free = Setup(make("implicit", **settings), block_size=5, sampler=sampler, optimizer=optimizer, bias=True)
     free.workspace.longest_step[0] = 1e9
     free.train(0, 40, lr=20)
-    assert np.abs(free.tables.outputs.rows).max() > 2 * np.abs(held.tables.outputs.rows).max()
+    assert np.abs(free.tables.outputs.rows - held.tables.outputs.rows).max() > 0.3
 
 
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
