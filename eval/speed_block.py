@@ -75,7 +75,7 @@ def train_until(
             gemm.scores(workspace.h, n_h, workspace.w, n_w, workspace.batch.z)
         if part >= 3:
             if plan.uses_score_gain:
-                engine.measure_block(workspace, workspace.w, n_candidates, plan.bias, block)
+                engine.measure_block(tables, plan, workspace, workspace.w, n_candidates, block, lr)
             engine.coefficients_of_block(
                 coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr
             )
@@ -83,10 +83,9 @@ def train_until(
             gemm.weighted_sums(workspace.batch.z, n_h, workspace.w, n_candidates, workspace.h_gradient)
             gemm.weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_inputs, workspace.w_gradient)
         if part >= 5:
+            workspace.most[:] = 0
             engine.update_inputs(tables, plan, workspace, block, np.float32(0))
-            engine.update_rows(
-                tables.outputs, block.candidates, n_candidates, workspace.w_gradient, plan.optimizer, np.float32(0)
-            )
+            engine.update_rows(tables, plan, workspace, block, n_candidates, np.float32(0))
         block, next_block = next_block, block
     return n_seen
 

@@ -154,12 +154,12 @@ NAIVE_OPTIMIZERS = {
 }
 
 
-def descend(name, w, s, g, lr):
-    """One step of a row by an optimiser of NAIVE_OPTIMIZERS; a number whose g is 0 stays."""
+def descend(name, w, s, g, lr, most=np.inf):
+    """One step of a row by an optimiser of NAIVE_OPTIMIZERS, at a rate of at most `most`; a number whose g is 0 stays."""
     optimizer = NAIVE_OPTIMIZERS[name]
     s[:] = optimizer.see(s, g)
     moves = g != 0
-    w[moves] -= lr * g[moves] / optimizer.divisor(s)[moves]
+    w[moves] -= np.minimum(lr / optimizer.divisor(s)[moves], most) * g[moves]
 
 
 # ---- skip-gram, one pair at a time

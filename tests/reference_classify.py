@@ -23,7 +23,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     z, label, uniforms = batch.z, batch.label, batch.uniforms
     total = np.float64(0)
     for e in range(n_examples):
-        extra = np.float32(0.05) * batch.score_gain[e]
+        extra = np.float32(0)
         for d in range(uniforms.shape[1]):
             extra += uniforms[e, d]
         for d in range(state.shape[1]):
@@ -31,6 +31,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         for k in range(n):
             draws = constants[0] * batch.sample_count[e, k]
             slope = np.float32(0.1) * z[e, k] + np.float32(0.01) * batch.log_expected_count[e, k] + extra
+            slope += np.float32(0.05) * batch.score_gain[e, k]
             total += (label[e, k] + draws) * slope
             z[e, k] = (label[e, k] + draws) * slope - label[e, k]
     return total

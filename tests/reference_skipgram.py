@@ -132,7 +132,7 @@ class Naive:
         batch = Batch(
             *(np.array([each], dtype=np.float64) for each in (z, line.label, line.sample_count, line.log_expected_count)),
             uniforms=np.zeros((1, 0)), key=np.array([word]), n_updates=np.array([self.n_updates[word]]),
-            score_gain=np.array([score_gain]),
+            score_gain=np.array([score_gain], dtype=np.float64),
         )  # fmt: skip
         loss = self.objective.coefficients(batch, self.state, self.constants, 1, len(z), np.float64(lr))
         self.n_updates[word] += 1
@@ -144,23 +144,34 @@ class Naive:
         h_gradient, w_gradient = np.zeros_like(h), np.zeros_like(w)
         seen_lr = lr / np.sqrt(self.dim) if reference.NAIVE_OPTIMIZERS[self.optimizer].by_row else lr
         free = np.delete(w, self.bias, axis=1) if self.bias >= 0 else w
+        words = [word for word, _ in block.inputs]
         most_pairs = max(sum(sum(line.label) for line in lines) for _, lines in block.inputs)
-        squares = np.einsum("kd,kd->k", free, free)
-        score_gain = np.sum(h**2) + min(squares.sum(), 4 * most_pairs * squares.max())
-        if self.objective.kind == "proximal":
-            lr, seen_lr = (min(1, LONGEST_STEP / score_gain / lr) * each for each in (lr, seen_lr))
+        of_inputs, of_rows = np.sum(h**2, axis=1), np.sum(free**2, axis=1)
+        of_inputs_most, of_rows_most = (
+            LONGEST_STEP / square if self.objective.kind == "proximal" else np.inf
+            for square in (min(of_rows.sum(), 4 * most_pairs * of_rows.max()), of_inputs.sum())
+        )
+        input_rates = self.rates(self.input_state[words], lr, of_inputs_most)
+        row_rates = self.rates(self.output_state[block.rows], lr, of_rows_most)
+        score_gain = np.outer(of_inputs, row_rates) + np.outer(input_rates, of_rows)
         loss = 0.0
         for j, (word, lines) in enumerate(block.inputs):
             for line in lines:
                 rows = w[line.places]
-                one, c = self.answer(rows @ h[j], line, word, score_gain, seen_lr)
+                one, c = self.answer(rows @ h[j], line, word, score_gain[j, line.places] / seen_lr, seen_lr)
                 loss += one
                 h_gradient[j] += c @ rows
                 w_gradient[line.places] += np.outer(c, h[j])
         if self.bias >= 0:
             h_gradient[:, self.bias] = 0
-        for (word, _), gradient in zip(block.inputs, h_gradient, strict=True):
-            reference.descend(self.optimizer, self.inputs[word], self.input_state[word], gradient, lr)
+        for word, gradient in zip(words, h_gradient, strict=True):
+            reference.descend(self.optimizer, self.inputs[word], self.input_state[word], gradient, lr, of_inputs_most)
         for row, gradient in zip(block.rows, w_gradient, strict=True):
-            reference.descend(self.optimizer, self.outputs[row], self.output_state[row], gradient, lr)
+            reference.descend(self.optimizer, self.outputs[row], self.output_state[row], gradient, lr, of_rows_most)
         return loss
+
+    def rates(self, states, lr, most):
+        """Of each row, by what its optimiser has seen before the step."""
+        naive = reference.NAIVE_OPTIMIZERS[self.optimizer]
+        divisors = [max(naive.divisor(state[0]), 1e-6) if naive.by_row else 1.0 for state in states]
+        return np.array([min(lr / divisor, most) for divisor in divisors])

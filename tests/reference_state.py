@@ -52,7 +52,8 @@ def raman_step(u, lr, scores, y, sampled, n_classes):
 def proximal_objective(u, scores_moved, u0, scores, label, weights, lr, squared_norm, relative, freedom=None):
     """What implicit SGD minimises (Fagan & Iyengar 2018, eq. 11): 2 lr · loss + (u - u0)² + |W - W0|².
 
-    Rows move along h only, so that a score which moved by δ moved its row by δ²/|h|². `label` counts the pairs of each
+    Rows move along h only, so that a score which moved by δ moved its row by δ²/|h|²; of rows with rates of their own,
+    `squared_norm` has a number each, |h|² times a row's rate over lr. `label` counts the pairs of each
     positive, `weights` is 0 for rows not sampled. The loss is eq. 6 for one positive if `relative`, else eq. 8 for each pair.
     Of another freedom τ than lr, u is charged lr (u - u0)² / τ.
     """
@@ -64,13 +65,15 @@ def proximal_objective(u, scores_moved, u0, scores, label, weights, lr, squared_
         pairs = [y for y in range(len(z)) for _ in range(int(label[y]))]
         loss = sum(u - z[y] + sum(weights[k] * np.exp(z[k] - u) for k in range(len(z))) for y in pairs)
     of_state = (u - u0) ** 2 * (1 if freedom is None else lr / freedom)
-    return 2 * lr * loss + of_state + np.sum((z - scores) ** 2) / squared_norm
+    return 2 * lr * loss + of_state + np.sum((z - scores) ** 2 / squared_norm)
 
 
-def freedom_of_log_z(n_updates, n_labels, lr, squared_norm):
-    """How freely implicit SGD lets u move where it stands for log Z: as a score, and besides by the share of a running mean."""
+def freedom_of_log_z(n_updates, n_labels, lr, squared_norms):
+    """How freely implicit SGD lets u move where it stands for log Z: as all the scores that are met, whose `squared_norms`
+    these are, and besides by the share of a running mean.
+    """
     share = (1 + n_updates) ** -0.9
-    return lr * squared_norm + share / (1 - share) / n_labels
+    return lr * np.sum(squared_norms) + share / (1 - share) / n_labels
 
 
 def general_augment_reduce_step(mu, gamma, rate, draws, law, scores, y, sampled, n_classes, entropy=True):

@@ -125,6 +125,18 @@ EVERY_WAY = [
 ]
 
 
+@pytest.mark.parametrize("settings", [{}, {"double_sum": "proposed"}])
+@pytest.mark.parametrize("sampler", ["unigram", "all"])
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise-adagrad", "bounded-adagrad"])
+def test_a_proximal_step_is_held_where_it_would_move_the_scores_of_a_block_too_far(optimizer, sampler, settings):
+    held = Setup(make("implicit", **settings), block_size=5, sampler=sampler, optimizer=optimizer, bias=True)
+    assert_trains_as_the_reference(held, 0, 40, lr=20)
+    free = Setup(make("implicit", **settings), block_size=5, sampler=sampler, optimizer=optimizer, bias=True)
+    free.workspace.longest_step[0] = 1e9
+    free.train(0, 40, lr=20)
+    assert np.abs(free.tables.outputs.rows - held.tables.outputs.rows).max() > 0.3
+
+
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
 @pytest.mark.parametrize("dim", [10, 16])
 def test_biases_move_and_the_ones_that_they_meet_stay(name, sampler, dim):

@@ -17,6 +17,20 @@ def apply_lambert_w_exp(x, out):
 
 
 @kernel
+def apply_moved_lambert_w(w, shift, out):
+    for i in range(w.size):
+        out[i] = maths.moved_lambert_w(w[i], shift[i])
+
+
+@kernel
+def find_largest(x, out):
+    largest = x[0]
+    for i in range(1, x.size):
+        largest = maths.larger(largest, x[i])
+    out[0] = largest
+
+
+@kernel
 def apply_log_ndtr(x, out):
     for i in range(x.size):
         out[i] = maths.log_ndtr(x[i])
@@ -71,6 +85,25 @@ def test_lambert_w_in_float32():
     t = LOGARITHMS.astype(np.float32)
     assert worst(compiled(apply_lambert_w_exp, t), compiled(apply_lambert_w_exp, t.astype(np.float64))) < 1e-6
     assert np.isfinite(compiled(apply_lambert_w_exp, np.array([-1e4, 1e8], np.float32))).all()
+
+
+@pytest.mark.parametrize(("dtype", "furthest", "exact"), [(np.float32, 1, 2e-6), (np.float64, 0.1, 1e-14)])
+def test_lambert_w_is_moved_a_little_way_without_its_argument(dtype, furthest, exact):
+    t = np.linspace(-60, 200, 4001)
+    w = compiled(apply_lambert_w_exp, t)
+    for shift in furthest * np.array([-1, -0.3, 1e-3, 0.5, 1]):
+        moved = np.empty(t.size, dtype)
+        apply_moved_lambert_w(w.astype(dtype), np.full(t.size, shift, dtype), moved)
+        assert worst(moved, compiled(apply_lambert_w_exp, t - shift)) < exact
+
+
+@pytest.mark.parametrize("evaluate", [compiled, plain])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_largest_of_many_is_found_and_not_a_number_is_not_lost(evaluate, dtype):
+    x = np.random.default_rng(5).normal(size=101).astype(dtype)
+    assert evaluate(find_largest, x)[0] == x.max()
+    x[40] = np.nan
+    assert np.isnan(evaluate(find_largest, x)[0])
 
 
 GAPS = np.concatenate([np.linspace(-40, 8, 4001), [-1e4, -300.5, -4.0, 0.0]])

@@ -83,7 +83,8 @@ def answer(
     if uniforms is None:
         uniforms = np.random.default_rng(0).uniform(0.01, 0.99, (n_examples, objective.uniforms_width))
     n_updates = np.broadcast_to(np.array(n_updates, dtype=np.int64), n_examples).copy()
-    score_gain = np.linspace(0.5, 2, n_examples).astype(dtype)
+    score_gain = np.zeros_like(rows[0])
+    score_gain[:n_examples, :n] = np.linspace(0.5, 2, told.z.size).reshape(told.z.shape)
     batch = Batch(*rows, uniforms.astype(dtype), key, n_updates, score_gain)
     constants = objective.constants(n_draws, n_classes).astype(dtype)
     coefficients = objective.coefficients
@@ -192,7 +193,7 @@ def test_examples_in_one_call_are_answered_as_if_one_by_one_though_they_share_a_
     uniforms = np.random.default_rng(3).uniform(0.1, 0.9, (4, objective.uniforms_width))
     state = np.full((3, objective.state_width), 0.5)
     loss, slopes, after = answer(objective, *told, state, n_updates, keys, 0.1, uniforms=uniforms)
-    together = Batch(*told, uniforms, keys, n_updates, score_gain=np.linspace(0.5, 2, 4))
+    together = Batch(*told, uniforms, keys, n_updates, score_gain=np.linspace(0.5, 2, told[0].size).reshape(told[0].shape))
     together = together._replace(z=np.where(told.weighed, told.z, GARBAGE))
     total = 0.0
     for e in range(4):

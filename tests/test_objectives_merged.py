@@ -140,7 +140,8 @@ def test_the_objectives_that_merge_pairs_are_those_that_keep_one_thing_for_all_p
 
 
 @pytest.mark.parametrize(
-    ("counts", "lr", "score_gain"), [((1, 1), 0.5, 3.0), ((2, 1, 3), 0.05, 0.7), ((4,), 2.0, 1.0), ((3, 2), 1.0, 9.0)]
+    ("counts", "lr", "score_gain"),
+    [((1, 1), 0.5, 3.0), ((2, 1, 3), 0.05, 0.7), ((4,), 2.0, 1.0), ((3, 2), 1.0, 9.0), ((2, 1), 1.0, np.linspace(0.2, 4, N))],
 )
 @pytest.mark.parametrize("gap", [0, 20])
 def test_implicit_minimises_the_proximal_objective_of_all_pairs(counts, lr, score_gain, gap):
@@ -152,7 +153,8 @@ def test_implicit_minimises_the_proximal_objective_of_all_pairs(counts, lr, scor
     _, step, (state,) = run_with_score_gain(objective, z, merged, before, lr, score_gain)
 
     def proximal(x):
-        freedom = reference_state.freedom_of_log_z(5, sum(counts), lr, score_gain)
+        is_met = merged.label + merged.sample_count > 0
+        freedom = reference_state.freedom_of_log_z(5, sum(counts), lr, score_gain * is_met)
         return reference_state.proximal_objective(x[0], x[1:], before, z, merged.label, weights, lr, score_gain, False, freedom)
 
     end = np.concatenate([state, z - lr * score_gain * step])

@@ -215,7 +215,8 @@ def test_compiled_equals_plain_python_after_the_first_update(name, relative):
 
 @pytest.mark.parametrize("double_sum", ["raman", "proposed"])
 @pytest.mark.parametrize(
-    ("gap", "drawn", "lr", "score_gain"), [(1, 1, 0.5, 3.0), (3, 3, 0.05, 0.7), (30, 2, 2.0, 1.0), (-20, 5, 1.0, 9.0)]
+    ("gap", "drawn", "lr", "score_gain"),
+    [(1, 1, 0.5, 3.0), (3, 3, 0.05, 0.7), (30, 2, 2.0, 1.0), (-20, 5, 1.0, 9.0), (3, 4, 1.0, np.linspace(0.2, 4, K))],
 )
 def test_implicit_minimises_the_proximal_objective(double_sum, gap, drawn, lr, score_gain):
     z, y = scores(12), 0
@@ -226,7 +227,7 @@ def test_implicit_minimises_the_proximal_objective(double_sum, gap, drawn, lr, s
 
     def proximal(x):
         label, relative = np.eye(K)[y], double_sum == "proposed"
-        freedom = None if relative else reference_state.freedom_of_log_z(5, 1, lr, score_gain)
+        freedom = None if relative else reference_state.freedom_of_log_z(5, 1, lr, score_gain * ((weights > 0) | (label > 0)))
         return reference_state.proximal_objective(x[0], x[1:], before, z, label, weights, lr, score_gain, relative, freedom)
 
     end = np.concatenate([state, z - lr * score_gain * step])
@@ -259,7 +260,9 @@ def test_implicit_step_is_the_gradient_at_its_own_end(double_sum):
             at = {"state": before, "n_updates": 5, "lr": lr, "score_gain": score_gain}
             _, step, (u,) = run(implicit, z, y, weights, **at)
             gradient, slope = gradient_at_the_end(double_sum, u, z - lr * score_gain * step, y, weights)
-            freedom = lr if double_sum == "proposed" else reference_state.freedom_of_log_z(5, 1, lr, score_gain)
+            freedom = (
+                lr if double_sum == "proposed" else reference_state.freedom_of_log_z(5, 1, lr, score_gain * np.ones(1 + drawn))
+            )
             np.testing.assert_allclose(step, gradient, rtol=1e-10 * (1 + abs(gap)), atol=1e-12)
             assert u == pytest.approx(before - freedom * slope, rel=1e-9)
             loss, rounded, state = run(implicit, z, y, weights, dtype=np.float32, **at)

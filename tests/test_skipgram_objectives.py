@@ -102,9 +102,11 @@ def test_an_optimizer_for_full_gradients_is_refused(two_topics, optimizer, optio
         fit(two_topics, "ns", optimizer=optimizer, **options)
 
 
-def test_implicit_has_a_step_of_its_own(two_topics):
-    with pytest.raises(EmbedxError, match="--optimizer adagrad does not apply to --objective implicit"):
+def test_an_implicit_step_is_at_one_rate_for_each_row(two_topics):
+    message = "--optimizer adagrad gives each number of a row a rate of its own.* take rowwise-adagrad, bounded-adagrad or sgd"
+    with pytest.raises(EmbedxError, match=message):
         fit(two_topics, "implicit", optimizer="adagrad")
+    fit(two_topics, "implicit", optimizer="bounded-adagrad", epochs=1)
 
 
 @pytest.mark.parametrize("dim", [10, 500])

@@ -417,7 +417,8 @@ class FullSteps:
             seen_here = np.arange(n_lines) - np.repeat(np.cumsum(n) - n, n) if self.pairs else 0
             batch.n_updates[:] = self.layer.n_updates[batch.key] + seen_here
             np.add.at(self.layer.n_updates, batch.key, 1)
-        batch.score_gain[:] = score_gain[example] if self.pairs else score_gain
+        if self.uses_score_gain:
+            batch.score_gain[:] = (score_gain[example] if self.pairs else score_gain)[:, None]
         batch = batch._replace(z=scores, uniforms=uniforms)
         if self.in_turn:
             loss = self._one_by_one(batch, example, rate)

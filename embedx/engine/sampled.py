@@ -316,7 +316,7 @@ def score_candidates(tables, examples, plan, workspace, order, begin, first_line
                         prefetch(table, np.int64(workspace.rows[p, c + AHEAD]), d)
                 workspace.batch.z[p, c] = dot(workspace.h, e, table, np.int64(workspace.rows[p, c]))
             if plan.uses_score_gain:
-                workspace.batch.score_gain[p] = dot(workspace.h, e, workspace.h, e)
+                workspace.batch.score_gain[p, :n] = dot(workspace.h, e, workspace.h, e)
         else:
             first, last = examples.offsets[order[begin + e]], examples.offsets[order[begin + e] + 1]
             for c in range(n):
@@ -329,7 +329,7 @@ def score_candidates(tables, examples, plan, workspace, order, begin, first_line
                 square = np.float32(plan.has_bias)
                 for f in range(first, last):
                     square += examples.values[f] * examples.values[f]
-                workspace.batch.score_gain[p] = square
+                workspace.batch.score_gain[p, :n] = square
 
 
 # ---- steps

@@ -35,16 +35,17 @@ from embedx.kernels.gemm import TILE, scores, weighted_sums, weighted_sums_trans
 from embedx.kernels.random import bits, open_uniform
 from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store, sum_of, zeros
 from embedx.optimizers.contract import Table
-from embedx.optimizers.descend import descend_row
+from embedx.optimizers.descend import descend_row, descend_row_within, row_divisor
 from embedx.samplers.contract import SampleWorkspace, new_sample_workspace
 from embedx.text.subsampling import KeptWords, keep_words, new_words
 
 UNIFORMS = np.uint64(2**63)  # a counter that no draw reaches: it gives an objective's random numbers a stream of their own
 ROW_TILE = 64  # output rows processed at a time by the sampler `all`, so that they stay in the core's own cache
 
-# Nats by which a proximal step may move the scores of a pair at the start of a run: rate times score gain. It falls as the rate
-# does. A step that answers a block completely learns its noise, for a word has many contexts.
-LONGEST_STEP = np.float32(5)
+# Nats by which the step of one row may move the scores of a block at the start of a run; it falls as the rate does.
+LONGEST_STEP = np.float32(10)
+OF_ROWS, OF_INPUTS = 0, 1  # places in `SkipGramWorkspace.most`
+LEAST = np.float32(1e-30)  # stands for 0 in a denominator
 
 
 class SkipGramTables(NamedTuple):
@@ -76,8 +77,12 @@ class SkipGramWorkspace(NamedTuple):
     line_sum: np.ndarray  # float32 (1, width of a line), where all rows compete
     noise_column: np.ndarray  # int64 (max centres,): the column of a line where each centre is among the noise; -1 if it is not
     rng_state: np.ndarray  # uint64 (2,): key and counter of the stream that `uniforms` come from
-    score_gain: np.ndarray  # float32 (1,): of all inputs of a block
-    longest_step: np.ndarray  # float32 (1,): the most that rate · score gain of a proximal step may be
+    row_step: np.ndarray  # float32 (max candidates or rows,): each candidate's rate over what `coefficients` is told of it
+    row_square: np.ndarray  # float32 (max candidates or rows,): its squared length without the bias
+    input_step: np.ndarray  # float32 (max inputs,): the same for the inputs
+    input_square: np.ndarray  # float32 (max inputs,)
+    most: np.ndarray  # float32 (2,): the highest rate of a proximal step, OF_ROWS and OF_INPUTS
+    longest_step: np.ndarray  # float32 (1,): nats; see LONGEST_STEP
 
 
 def new_workspace(plan: SkipGramPlan, n_tokens: int, columns: int, longest_path: int, uniforms_width: int) -> SkipGramWorkspace:
@@ -93,8 +98,13 @@ def new_workspace(plan: SkipGramPlan, n_tokens: int, columns: int, longest_path:
             0,
         )
 
+    n_rows = plan.n_rows if plan.candidates == ALL else n_candidates
+
     def matrix(rows: int, width: int) -> np.ndarray:
         return np.zeros((rows, width), dtype=np.float32)
+
+    def vector(n: int) -> np.ndarray:
+        return np.zeros(n, dtype=np.float32)
 
     return SkipGramWorkspace(
         words=new_words(plan.window, n_tokens),
@@ -114,7 +124,11 @@ def new_workspace(plan: SkipGramPlan, n_tokens: int, columns: int, longest_path:
         line_sum=matrix(min(n_all_rows_inputs, 1), width),
         noise_column=np.zeros(max(plan.block_size, 1), dtype=np.int64),
         rng_state=np.zeros(2, dtype=np.uint64),
-        score_gain=np.zeros(1, dtype=np.float32),
+        row_step=vector(n_rows),
+        row_square=vector(n_rows),
+        input_step=vector(n_inputs),
+        input_square=vector(n_inputs),
+        most=vector(2),
         longest_step=np.full(1, LONGEST_STEP, dtype=np.float32),
     )
 
@@ -173,14 +187,12 @@ def train_block(coefficients, log_expected_count, tables, sampler_data, constant
     gather(tables.outputs.rows, block.candidates, n_candidates, n_w, workspace.w)
     scores(workspace.h, n_h, workspace.w, n_w, workspace.batch.z)
     if plan.uses_score_gain:
-        measure_block(workspace, workspace.w, n_candidates, plan.bias, block)
-    if plan.is_proximal:
-        lr = min(lr, workspace.longest_step[0] / workspace.score_gain[0])
+        measure_block(tables, plan, workspace, workspace.w, n_candidates, block, lr)
     loss = coefficients_of_block(coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr)
     weighted_sums(workspace.batch.z, n_h, workspace.w, n_candidates, workspace.h_gradient)
     weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_inputs, workspace.w_gradient)
     update_inputs(tables, plan, workspace, block, lr)
-    update_rows(tables.outputs, block.candidates, n_candidates, workspace.w_gradient, plan.optimizer, lr)
+    update_rows(tables, plan, workspace, block, n_candidates, lr)
     return loss
 
 
@@ -200,10 +212,15 @@ def gather(table, rows, n, n_padded, out):
 
 
 @kernel_part
-def update_rows(table, rows, n, gradient, optimizer, lr):
-    """Update the rows listed in rows[:n], in order; a row listed twice is updated twice."""
-    for r in range(n):
-        descend_row(table, np.int64(rows[r]), gradient, r, table.rows.shape[1], optimizer, lr)
+def update_rows(tables, plan, workspace, block, n, lr):
+    """Update the first n candidates, in order; a row that stands twice is updated twice."""
+    for k in range(n):
+        row = np.int64(block.candidates[k])
+        if plan.is_proximal:
+            most = workspace.most[OF_ROWS]
+            descend_row_within(tables.outputs, row, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, lr, most)
+        else:
+            descend_row(tables.outputs, row, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, lr)
 
 
 @kernel_part
@@ -214,7 +231,11 @@ def update_inputs(tables, plan, workspace, block, lr):
             if plan.bias >= 0:
                 workspace.h_gradient[j, plan.bias] = 0
             row = np.int64(block.inputs[j])
-            descend_row(tables.inputs, row, workspace.h_gradient, j, workspace.h.shape[1], plan.optimizer, lr)
+            if plan.is_proximal:
+                most = workspace.most[OF_INPUTS]
+                descend_row_within(tables.inputs, row, workspace.h_gradient, j, workspace.h.shape[1], plan.optimizer, lr, most)
+            else:
+                descend_row(tables.inputs, row, workspace.h_gradient, j, workspace.h.shape[1], plan.optimizer, lr)
 
 
 # ---- lines for the objective
@@ -262,6 +283,9 @@ def _coefficients_by_input(coefficients, tables, constants, plan, workspace, blo
                 for k in range(n_centres):
                     own.sample_count[j, k] = np.float32(0) if block.label[j, k] > 0 else np.float32(1)
                     own.log_expected_count[j, k] = 0
+        if plan.uses_score_gain:
+            for k in range(n_candidates):
+                own.score_gain[j, k] = _score_gain(workspace, j, k)
         _describe_example(plan, tables, workspace, own, j, np.int64(block.inputs[j]), min(block.n_pairs[j], 1))
     batch = Batch(
         own.z, block.label, own.sample_count, own.log_expected_count, own.uniforms, own.key, own.n_updates, own.score_gain
@@ -308,6 +332,10 @@ def _coefficients_by_pair(coefficients, tables, constants, plan, workspace, bloc
             )
             if noise_column > 0:
                 sample_count[e, noise_column] = 0
+            if plan.uses_score_gain:
+                pairs.score_gain[e, 0] = _score_gain(workspace, j, i)
+                for k in range(n_noise):
+                    pairs.score_gain[e, 1 + k] = _score_gain(workspace, j, n_centres + k)
             _describe_example(plan, tables, workspace, pairs, e, np.int64(block.inputs[j]), 1)
             e += 1
     loss = coefficients(pairs, tables.state, constants, e, 1 + n_noise, lr * plan.optimizer.state_rate)
@@ -326,7 +354,7 @@ def _coefficients_by_pair(coefficients, tables, constants, plan, workspace, bloc
 
 @kernel_part
 def _describe_example(plan, tables, workspace, batch, e, key, n):
-    """Set key, n_updates, uniforms and score_gain of row e of the batch; add n to the count of updates."""
+    """Set key, n_updates and uniforms of row e of the batch; add n to the count of updates."""
     batch.key[e] = key
     for d in range(batch.uniforms.shape[1]):
         batch.uniforms[e, d] = open_uniform(workspace.rng_state[0], workspace.rng_state[1])
@@ -334,8 +362,6 @@ def _describe_example(plan, tables, workspace, batch, e, key, n):
     if tables.state.shape[1] > 0:
         batch.n_updates[e] = tables.n_updates[key]
         tables.n_updates[key] += n
-    if plan.uses_score_gain:
-        batch.score_gain[e] = workspace.score_gain[0]
 
 
 @kernel_part
@@ -349,18 +375,43 @@ def _squared_norm(rows, r):
 
 
 @kernel_part
-def measure_block(workspace, rows, n, bias, block):
-    """Write the score gain of a block whose candidates are rows[:n]; no input moves along their bias."""
+def measure_block(tables, plan, workspace, rows, n, block, lr):
+    """Write the highest rates of the rows of a block whose candidates are rows[:n], and what its score gains are made of.
+
+    At the highest rate a row's step moves a score by `longest_step`, if all coefficients are 1 and all vectors of the block
+    point in its own direction; two scores differ by no more than 4 pairs · |w_k|² through one step of h. No input moves along
+    the biases. A row's rate is foreseen as if its optimiser saw nothing new; what it sees can only lower it.
+    """
+    optimizer, per_lr = plan.optimizer, np.float32(1) / max(lr * plan.optimizer.state_rate, LEAST)
+    row_step, row_square = workspace.row_step, workspace.row_square
+    input_step, input_square = workspace.input_step, workspace.input_square
     of_rows, longest, of_inputs, most_pairs = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
-    for r in range(n):
-        own = rows[r, bias] if bias >= 0 else np.float32(0)
-        square = _squared_norm(rows, r) - own * own
-        of_rows += square
-        longest = max(longest, square)
+    for k in range(n):
+        own = rows[k, plan.bias] if plan.bias >= 0 else np.float32(0)
+        row_square[k] = _squared_norm(rows, k) - own * own
+        of_rows += row_square[k]
+        longest = max(longest, row_square[k])
     for j in range(block.sizes[N_INPUTS]):
-        of_inputs += min(block.n_pairs[j], 1) * _squared_norm(workspace.h, j)
+        input_square[j] = _squared_norm(workspace.h, j)
+        of_inputs += min(block.n_pairs[j], 1) * input_square[j]
         most_pairs = max(most_pairs, np.float32(block.n_pairs[j]))
-    workspace.score_gain[0] = of_inputs + min(of_rows, np.float32(4) * most_pairs * longest)
+    of_rows = min(of_rows, np.float32(4) * most_pairs * longest)
+    workspace.most[OF_ROWS] = workspace.longest_step[0] / max(of_inputs, LEAST)
+    workspace.most[OF_INPUTS] = workspace.longest_step[0] / max(of_rows, LEAST)
+    for k in range(n):
+        row = k if plan.candidates == ALL else np.int64(block.candidates[k])
+        row_step[k] = min(lr / row_divisor(tables.outputs, row, optimizer), workspace.most[OF_ROWS]) * per_lr
+    for j in range(block.sizes[N_INPUTS]):
+        row = np.int64(block.inputs[j])
+        input_step[j] = min(lr / row_divisor(tables.inputs, row, optimizer), workspace.most[OF_INPUTS]) * per_lr
+
+
+@kernel_part
+def _score_gain(workspace, j, k):
+    """How far the score of input j and candidate k alone would move per unit of its coefficient and of what `coefficients` is
+    told of the learning rate.
+    """
+    return workspace.input_square[j] * workspace.row_step[k] + workspace.row_square[k] * workspace.input_step[j]
 
 
 # ---- all rows
@@ -379,9 +430,7 @@ def _train_on_all(coefficients, tables, constants, plan, workspace, block, lr):
             for k in range(min(ROW_TILE, plan.n_rows - first)):
                 workspace.all_z[j, first + k] = workspace.batch.z[j, k]
     if plan.uses_score_gain:
-        measure_block(workspace, tables.outputs.rows, plan.n_rows, plan.bias, block)
-    if plan.is_proximal:
-        lr = min(lr, workspace.longest_step[0] / workspace.score_gain[0])
+        measure_block(tables, plan, workspace, tables.outputs.rows, plan.n_rows, block, lr)
     loss = 0.0
     for j in range(n_inputs):
         loss += _coefficients_over_all_rows(coefficients, tables, constants, plan, workspace, block, j, lr)
@@ -405,7 +454,12 @@ def _train_on_all(coefficients, tables, constants, plan, workspace, block, lr):
                 )
         weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_inputs, workspace.w_gradient)
         for k in range(n):
-            descend_row(tables.outputs, first + k, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, lr)
+            if plan.is_proximal:
+                most = workspace.most[OF_ROWS]
+                row = first + k
+                descend_row_within(tables.outputs, row, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, lr, most)
+            else:
+                descend_row(tables.outputs, first + k, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, lr)
     update_inputs(tables, plan, workspace, block, lr)
     return loss
 
@@ -442,6 +496,9 @@ def _coefficients_over_all_rows(coefficients, tables, constants, plan, workspace
                 if block.label[j, y] > 0:
                     label[0, block.candidates[y]] = block.label[j, y]
                     sample_count[0, block.candidates[y]] = candidate_weight if plan.keeps_accidental_hits else np.float32(0)
+            if plan.uses_score_gain:
+                for k in range(n_rows):
+                    line.score_gain[0, k] = _score_gain(workspace, j, k)
             _describe_example(plan, tables, workspace, line, 0, np.int64(block.inputs[j]), 1)
             loss += coefficients(line, tables.state, constants, 1, n_rows, lr * plan.optimizer.state_rate)
             for k in range(n_rows):

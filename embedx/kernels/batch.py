@@ -19,7 +19,7 @@ class Batch(NamedTuple):
     uniforms: np.ndarray  # (examples, uniforms_width): random numbers in (0, 1)
     key: np.ndarray  # int64 (examples,): each example's row in the objective's state
     n_updates: np.ndarray  # int64 (examples,): how often that row was updated before
-    score_gain: np.ndarray  # (examples,): upper bound on the change of a score per unit of lr · coefficient
+    score_gain: np.ndarray  # like z: how far a score moves per unit of lr · its coefficient
 
 
 def new_batch(n_examples: int, n_candidates: int, uniforms_width: int = 0, dtype: Any = np.float32) -> Batch:
@@ -32,14 +32,14 @@ def new_batch(n_examples: int, n_candidates: int, uniforms_width: int = 0, dtype
         uniforms=np.zeros((n_examples, uniforms_width), dtype),
         key=np.zeros(n_examples, dtype=np.int64),
         n_updates=np.zeros(n_examples, dtype=np.int64),
-        score_gain=np.zeros(n_examples, dtype),
+        score_gain=np.zeros((n_examples, n_candidates), dtype),
     )
 
 
 def _signature(real: Any) -> Any:
     """coefficients(batch, state, constants, n_examples, n_candidates, lr) -> loss, in float32 or float64."""
     matrix, vector, integers = types.Array(real, 2, "C"), types.Array(real, 1, "C"), types.Array(types.int64, 1, "C")
-    batch = types.NamedTuple((matrix, matrix, matrix, matrix, matrix, integers, integers, vector), Batch)
+    batch = types.NamedTuple((matrix, matrix, matrix, matrix, matrix, integers, integers, matrix), Batch)
     return types.float64(batch, matrix, vector, types.int64, types.int64, real)
 
 

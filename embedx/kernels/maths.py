@@ -45,7 +45,27 @@ def log(x):
     return np.log(x)
 
 
+def larger(a, b):
+    """The larger of two numbers of one type, NaN if one is: unlike with max(), a loop for the largest of many vectorises."""
+    return np.maximum(a, b)
+
+
 if not numba.config.DISABLE_JIT:
+
+    @intrinsic
+    def _larger(_typing, a, b):
+        """LLVM's own operation: max() is a comparison, whose order in a loop matters where there are NaN."""
+
+        def emit(context, builder, signature, arguments):
+            real = arguments[0].type
+            maximum = builder.module.declare_intrinsic("llvm.maximum", [real], ir.FunctionType(real, [real, real]))
+            return builder.call(maximum, arguments)
+
+        return a(a, b), emit
+
+    @overload(larger)
+    def _compiled_larger(a, b):
+        return lambda a, b: _larger(a, b)
 
     @intrinsic
     def _bits_of(_typing, x):
@@ -117,10 +137,10 @@ if not numba.config.DISABLE_JIT:
             return lambda x: math.log(x)
 
         def log32(x):
-            n = _bits_of(x) - _BITS_OF_LEAST  # so that x = 2^n · m with m from sqrt(1/2) to sqrt(2)
-            exponent = n >> np.int32(23)
-            m = _of_bits((n & _BITS_OF_FRACTION) + _BITS_OF_LEAST)
-            exponent = np.float32(exponent)
+            # Kept at 32 bits: numba adds integers at 64, and half as many fit a register.
+            n = np.int32(_bits_of(x) - _BITS_OF_LEAST)  # so that x = 2^n · m with m from sqrt(1/2) to sqrt(2)
+            m = _of_bits(np.int32(np.int32(n & _BITS_OF_FRACTION) + _BITS_OF_LEAST))
+            exponent = np.float32(np.int32(n >> np.int32(23)))
             return exponent * LN2_HIGH + (log1p(m - _ONE) + exponent * LN2_LOW)
 
         return log32
@@ -142,25 +162,49 @@ def softplus(x):
 # Special functions, met once or a few times for each example. They answer in float32 or float64 as asked.
 
 
-_SMALL, _THREE_HALVES, _EIGHT_THIRDS = _F(-9), _F(3 / 2), _F(8 / 3)
+# x (1 + A x) / (1 + (1 + A) x + C x²) is W(x) to the second power of x at 0, and exact at 1 and e.
+_LAMBERT_A, _LAMBERT_C = _F(0.7737613), _F(0.3537751)
 
 
 @kernel_part
-def lambert_w_exp(t):
-    """W(e^t), the w with w + log w = t, from e^t just above underflow to any score: Halley's method for w = e^(t - w).
+def _near_lambert_w_exp(t):
+    """W(e^t) within 1.5 %, without a branch, so that a loop over scores vectorises."""
+    x, y = exp(min(t, _ONE)), max(t, _ONE)
+    small = x * (_ONE + _LAMBERT_A * x) / (_ONE + x * ((_ONE + _LAMBERT_A) + _LAMBERT_C * x))
+    return small + (y - _ONE - log(y) * (y / (_ONE + y)))  # of which one is at its value for t = 1, 1 or 0
 
-    W's argument overflows long before its logarithm does. From these starts three steps are exact to rounding, and below -9 the
-    first four terms of its series in e^t. Without a branch, so that a loop over scores vectorises.
-    """
-    e = exp(min(t, _ONE))
-    series = e * (_ONE - e * (_ONE - e * (_THREE_HALVES - e * _EIGHT_THIRDS)))
-    w = t - log(max(t, _ONE)) if t > _ONE else e / (_ONE + e)
-    for _ in range(3):
-        e = exp(t - w)
-        excess = w - e
-        slope = _ONE + e
-        w -= _TWO * excess * slope / (_TWO * slope * slope + excess * e)
-    return series if t < _SMALL else w
+
+@kernel_part
+def _nearer_lambert_w_exp(w, t):
+    """A step of Halley's method for w = e^(t - w); the relative error becomes less than a tenth of its cube."""
+    e = exp(t - w)
+    excess, slope = w - e, _ONE + e
+    return w - _TWO * excess * slope / (_TWO * slope * slope + excess * e)
+
+
+@kernel_part
+def moved_lambert_w(w, shift):
+    """W(e^{t - shift}) from w = W(e^t), for a shift of at most 1 up or down: three terms of its series, and Halley's step."""
+    slope = _ONE / (_ONE + w)
+    step = w * slope * shift
+    near = w - step * (_ONE - _HALF * slope * slope * shift)
+    e = w * exp(w - near - shift)
+    excess, slope = near - e, _ONE + e
+    return near - _TWO * excess * slope / (_TWO * slope * slope + excess * e)
+
+
+def lambert_w_exp(t):
+    """W(e^t), the w with w + log w = t, from e^t just above underflow to any score: W's argument overflows long before."""
+    return _nearer_lambert_w_exp(_nearer_lambert_w_exp(_near_lambert_w_exp(t), t), t)
+
+
+if not numba.config.DISABLE_JIT:
+
+    @overload(lambert_w_exp, jit_options={"forceinline": True})  # of this size LLVM would call it
+    def _compiled_lambert_w_exp(t):
+        if t != types.float32:
+            return lambda t: _nearer_lambert_w_exp(_nearer_lambert_w_exp(_near_lambert_w_exp(t), t), t)
+        return lambda t: _nearer_lambert_w_exp(_near_lambert_w_exp(t), t)
 
 
 @register_jitable

@@ -22,10 +22,9 @@ an indirect call:
       key                 int64 (examples,)  each example's row in `state`: its input word (skip-gram) or its number
                           (classification)
       n_updates           int64 (examples,)  how often that row was updated before; at 0 it holds nothing yet
-      score_gain          float32 (examples,)  bound on the change of scores per unit of lr · coefficients, for objectives whose
-                          step is not a gradient: |h|². In skip-gram, where h moves along w_k as w_k along h and a block's
-                          inputs share candidates, Σ|h|² over the inputs and Σ|w_k|² over the candidates, or 4 pairs of an
-                          input · the largest |w_k|² where that is less: two scores differ by no more through one step of h
+      score_gain          like z  how far a score moves per unit of lr · its coefficient, for objectives whose step is not a
+                          gradient: |h|². In skip-gram, where h moves along w_k as w_k along h, each row at its own rate, |h|²
+                          times the row's rate and |w_k|² times that of h, over lr
     state      float32 (keys, state_width)  kept per key by the objective; updated first: gradients are those at the new state
     constants  float32  constants of the run, from `Objective.constants`
     lr         float32  learning rate for the objective's own state: the engine's, times `UpdateRule.state_rate`

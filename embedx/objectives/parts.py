@@ -6,7 +6,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from embedx.kernels.compiled import kernel_part
-from embedx.kernels.maths import exp
+from embedx.kernels.maths import exp, larger
 from embedx.objectives.contract import SampledSettings
 from embedx.settings import param
 
@@ -59,9 +59,10 @@ def n_positives(batch, e, n):
 def best_positive(batch, e, n):
     """The score of example e's best positive."""
     z, label = batch.z, batch.label
-    best = -z.dtype.type(LOWEST)
+    lowest = -z.dtype.type(LOWEST)
+    best = lowest
     for k in range(n):
-        best = max(best, z[e, k] if label[e, k] > 0 else -LOWEST)
+        best = larger(best, z[e, k] if label[e, k] > 0 else lowest)
     return best
 
 
@@ -80,9 +81,10 @@ def log_sigmoid(z: np.ndarray) -> np.ndarray:
 def log_sums(batch, e, n):
     """log Σ_k e^{z_k} over all rows as positives and draws estimate it, and the largest z_k seen; example e has a positive."""
     z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
-    largest = -z.dtype.type(LOWEST)
+    lowest = -z.dtype.type(LOWEST)
+    largest = lowest
     for k in range(n):
-        largest = max(largest, z[e, k] if label[e, k] + sample_count[e, k] > 0 else -LOWEST)
+        largest = larger(largest, z[e, k] if label[e, k] + sample_count[e, k] > 0 else lowest)
     estimate = z.dtype.type(0)
     for k in range(n):
         is_label = label[e, k] > 0

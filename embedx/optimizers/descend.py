@@ -15,6 +15,8 @@ from embedx.kernels.simd import LANES, divide, load, multiply_add, splat, store,
 from embedx.optimizers.contract import COLUMN, NUMBER, ROW
 from embedx.optimizers.maths import for_each_keeping
 
+INFINITE = np.float32(np.inf)
+
 
 @kernel_part
 def descend_row(table, row, gradient, r, n, optimizer, rate):
@@ -22,20 +24,32 @@ def descend_row(table, row, gradient, r, n, optimizer, rate):
     if table.state_of == NUMBER:
         _descend_numbers(optimizer.kind, table, row, 0, gradient, r, 0, n, rate)
     else:
-        if table.state_of == ROW:
-            square = zeros()
-            if table.state[row, 0] < optimizer.limit:
-                for d in range(0, n, LANES):
-                    g = load(gradient, r, d)
-                    square = multiply_add(g, g, square)
-            rate = row_rate(table, row, sum_of(square), optimizer, rate)
-        _add_multiple(table, row, 0, gradient, r, 0, n, rate)
+        descend_row_within(table, row, gradient, r, n, optimizer, rate, INFINITE)
+
+
+@kernel_part
+def descend_row_within(table, row, gradient, r, n, optimizer, rate, most):
+    """The same where all numbers of a row have one rate, which is held at `most` after what the optimiser makes of it."""
+    if table.state_of == ROW:
+        square = zeros()
+        if table.state[row, 0] < optimizer.limit:
+            for d in range(0, n, LANES):
+                g = load(gradient, r, d)
+                square = multiply_add(g, g, square)
+        rate = row_rate(table, row, sum_of(square), optimizer, rate)
+    _add_multiple(table, row, 0, gradient, r, 0, n, most if rate > most else rate)
 
 
 @kernel_part
 def row_rate(table, row, square, optimizer, rate):
     """The rate of a row's step where there is one state a row, which is told the squared length of the row's gradient."""
     return _row_rate(optimizer.kind, table.state, row, square, rate)
+
+
+@kernel_part
+def row_divisor(table, row, optimizer):
+    """What the rate of a row was divided by at its last step; 1 where there is not one state a row."""
+    return _row_divisor(optimizer.kind, table.state[row, 0]) if table.state_of == ROW else np.float32(1)
 
 
 @kernel_part
@@ -196,6 +210,7 @@ _descend_numbers = for_each_keeping("number", _numbers)
 _descend_sparse_numbers = for_each_keeping("number", _sparse_numbers)
 _descend_few_numbers = for_each_keeping("number", _few_numbers)
 _row_rate = for_each_keeping("row", _rate)
+_row_divisor = for_each_keeping("row", lambda accumulate, divisor: lambda s: divisor(s))
 _descend_by_column = for_each_keeping("row", _by_column)
 _accumulate_row = for_each_keeping("row", lambda accumulate, divisor: lambda s, square: accumulate(s, square))
 _descend_few_by_column = for_each_keeping("row", _few_by_column)

@@ -200,9 +200,12 @@ def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings
     """The settings with a sampler and a rate. Raises `EmbedxError` if the objective does not take what was asked for."""
     sampler = settings.sampler or in_order(objective)[0]
     check_sampler(sampler, objective.name, objective.samplers())
-    if objective.kind == "proximal" and settings.optimizer != "sgd":
-        raise EmbedxError(f"--optimizer {settings.optimizer} does not apply to --objective {objective.name}, which has its own")
     optimizer = optimizers.find(settings.optimizer, WORDS)
+    if objective.kind == "proximal" and optimizer.keeps == "number":
+        raise EmbedxError(
+            f"--optimizer {settings.optimizer} gives each number of a row a rate of its own, but the step of --objective "
+            f"{objective.name} is at one rate for each row; take rowwise-adagrad, bounded-adagrad or sgd"
+        )
     rate = settings.learning_rate or optimizer.rates[WORDS]
     return dataclasses.replace(settings, sampler=sampler, learning_rate=rate)
 
