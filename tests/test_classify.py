@@ -387,6 +387,41 @@ def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_way_out(m
         run(objective, data=wide, optimizer="lbfgs")
 
 
+def test_there_must_be_memory_for_testing_too(monkeypatch):
+    wide = Labeled(csr_matrix((40, 100_000), dtype=np.float32), TINY.labels, 6)
+    objective, weights = REPRESENTATIVES["columns"], 4 * 6 * 100_001
+    settings = ClassifySettings(optimizer="sgd", threads=1, epochs=1)
+    monkeypatch.setattr("embedx.run.memory.available_memory", lambda: 1.5 * weights)
+    train(wide, objective(objective.Settings()), settings)
+    for more, need in ({"is_tested": True}, "4.8 MB"), ({"watch": lambda *_: {}}, "7.2 MB"):
+        with pytest.raises(
+            EmbedxError, match=rf"with --optimizer sgd need {need}, more than the 3.6 MB there are; add --hidden"
+        ):
+            train(wide, objective(objective.Settings()), settings, **more)
+
+
+GIVEN = {
+    "validation_labels": ({"validation_labels": "x"}, "--validation-labels applies only with a file for --validation"),
+    "labels of a share": ({"validation": "0.1", "validation_labels": "x"}, "applies only with a file for --validation"),
+    "patience": ({"patience": 2}, "--patience applies only with --validation"),
+    "decay_every": ({"decay_every": 5}, "--decay-every applies only with --decay"),
+    "max_iterations": ({"max_iterations": 5}, "--max-iterations applies only with --optimizer lbfgs"),
+    "epochs": ({"optimizer": "lbfgs", "epochs": 5}, "--epochs applies only with an --optimizer that goes by steps"),
+}
+
+
+@pytest.mark.parametrize(("options", "complaint"), GIVEN.values(), ids=list(GIVEN))
+def test_options_without_effect_are_refused(options, complaint):
+    with pytest.raises(EmbedxError, match=f"{complaint}$"):
+        classify.check_given(options, ClassifySettings.from_options(options), REPRESENTATIVES["columns"])
+
+
+def test_options_with_an_effect_are_taken():
+    options = {"validation": "file", "validation_labels": "x", "patience": 2, "decay": 0.5, "decay_every": 3, "epochs": 4}
+    for given in options, {"optimizer": "lbfgs", "max_iterations": 5, "tolerance": 1e-3, "l2": 0.1}:
+        classify.check_given(given, ClassifySettings.from_options(given), REPRESENTATIVES["columns"])
+
+
 # ---- watching, stopping, ends
 
 

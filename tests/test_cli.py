@@ -214,6 +214,9 @@ def test_training_from_standard_input(home, two_topics):
         (["CORPUS", "--time-budget", "soon"], "--time-budget soon: not a time; write 90s, 10m, 2h or 1h30m"),
         (["CORPUS", "--time-budget", "5m", "--epochs", "3"], "--epochs and --time-budget both say when to stop"),
         (["CORPUS", "--log-json", "no/such/folder/log"], "--log-json no/such/folder/log: "),
+        (["CORPUS", "--dim", "1" + "0" * 20], "--dim 100000000000000000000: must be at most 2147483647"),
+        (["CORPUS", "--dim", "2000000000"], "16 words × 2000000000 numbers need 256.0 GB, more than there is; lower --dim or"),
+        (["CORPUS", "--heldout-every", "2"], "--heldout-every applies only with --heldout"),
     ],
 )
 def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(home, two_topics, arguments, message):
