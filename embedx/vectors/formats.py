@@ -39,8 +39,8 @@ TWO_NUMBERS = re.compile(rb"\s*\d+\s+\d+\s*")
 
 BLOCK_BYTES = 1 << 22
 HEAD_BYTES = 1 << 20  # enough for a header and the first vector, even of 50,000 dimensions
-MOST_SHOWN = 40  # characters of a word or number that a message repeats
 MOST_LINE_BYTES = 1 << 25
+MOST_SHOWN = 40  # characters of a word or number that a message repeats
 
 
 class Layout(NamedTuple):
@@ -69,12 +69,6 @@ def read(path: str | Path, progress: Progress | None = None) -> tuple[list[str],
     return without_duplicates(name, words, vectors, progress)
 
 
-def shown(text: object) -> str:
-    """A word or a number in a message, which may be of any length where a file is not what it seems."""
-    written = repr(text)
-    return written if len(written) <= MOST_SHOWN + 2 else f"{written[: MOST_SHOWN + 1]}…{written[-1]}"
-
-
 def first_bytes(file: UnpackedReader) -> bytes:
     """HEAD_BYTES of it, or all."""
     pieces = []
@@ -83,6 +77,12 @@ def first_bytes(file: UnpackedReader) -> bytes:
         pieces.append(piece)
         n_bytes -= len(piece)
     return b"".join(pieces)
+
+
+def shown(text: object) -> str:
+    """A word or a number in a message, which may be of any length where a file is not what it seems."""
+    written = repr(text)
+    return written if len(written) <= MOST_SHOWN + 2 else f"{written[: MOST_SHOWN + 1]}…{written[-1]}"
 
 
 def detect(name: str, head: bytes) -> Layout:

@@ -16,12 +16,12 @@ from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, save_npz
 
 from embedx.evaluation.words import read_analogies, read_pairs
 from embedx.labeled.read import read, read_label_names, read_names, read_training, with_names
-from embedx.run.folder import read as read_folder
 from embedx.settings import TextSettings
 from embedx.text import cache
 from embedx.text.recipes import find_recipe
 from embedx.text.sources import resolve
 from embedx.vectors import model
+from embedx.vectors.model import load_folder
 
 from .mutations import mutated
 
@@ -318,7 +318,7 @@ def of_folder(folder, rng):
         file.write_bytes(mutated(rng, file.read_bytes(), rng.choice(CONTENTS)(rng)))
 
     def reading():
-        read_folder(folder / "given", "skipgram")
+        load_folder(folder / "given")
         check_vectors(folder / "given")
 
     return reading
