@@ -1,6 +1,7 @@
 """Shared by all tests: one kernel cache for the whole run, a token cache of their own, small corpora."""
 
 import random
+import signal
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,14 @@ def _private_token_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cache, "default_folder", lambda: folder)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ctrl_c_interrupts():
+    """Tests press Ctrl-C, which a shell has its background commands ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

@@ -128,8 +128,8 @@ def test_a_loss_that_ran_away_and_came_back_is_told(two_topics, highest, monkeyp
     """Where the run ends does not show it."""
     run, told = skipgram.trainer.run, io.StringIO()
 
-    def run_away(*arguments):
-        return dataclasses.replace(run(*arguments), first_loss=1.0, highest_loss=highest, final_loss=0.5)
+    def run_away(*arguments, **options):
+        return dataclasses.replace(run(*arguments, **options), first_loss=1.0, highest_loss=highest, final_loss=0.5)
 
     def train():
         settings, objective = skipgram.chosen(OBJECTIVES["ns"], {"dim": 10, "epochs": 1, "threads": 1})
