@@ -26,6 +26,17 @@ def _ctrl_c_interrupts():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture
+def write(tmp_path):
+    """Write a file, text or bytes, and give its name."""
+
+    def write(content, name="train.txt"):
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(tmp_path / name)
+
+    return write
+
+
 @pytest.fixture(scope="session")
 def two_topics(tmp_path_factory) -> Path:
     """A corpus of 4,000 sentences, each about cats or about cars, so that what ought to be near is known."""

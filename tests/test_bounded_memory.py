@@ -26,17 +26,6 @@ HALF = "takes more than half of the memory there is; give fewer rows, or more me
 
 
 @pytest.fixture
-def write(tmp_path):
-    """Write a file, text or bytes, and give its name."""
-
-    def write(content, name="train.txt"):
-        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
-        return str(tmp_path / name)
-
-    return write
-
-
-@pytest.fixture
 def little_memory(monkeypatch):
     monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", 1 << 10)
     monkeypatch.setattr(files, "available_memory", lambda: 40_000)

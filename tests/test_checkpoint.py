@@ -24,8 +24,8 @@ from tests.test_train_state import label_run, word_run
 
 COMMAND = [sys.executable, "-m", "embedx"]
 RUNS = {
-    "train": ["train", "CORPUS", "--dim", "8", "--epochs", "400", "--threads", "1"],
-    "train-rows-found": ["train", "CORPUS", "--objective", "ldgs", "--dim", "8", "--epochs", "100", "--threads", "1"],
+    "train": ["train", "CORPUS", "--dim", "8", "--epochs", "200", "--threads", "1"],
+    "train-rows-found": ["train", "CORPUS", "--objective", "ldgs", "--dim", "8", "--epochs", "50", "--threads", "1"],
     "train-collapsed": [
         "train",
         "CORPUS",
@@ -39,7 +39,7 @@ RUNS = {
         "--threads",
         "1",
     ],
-    "classify": ["classify", "digits", "--epochs", "400", "--threads", "1", "--validation", "0.2", "--patience", "1000"],
+    "classify": ["classify", "digits", "--epochs", "200", "--threads", "1", "--validation", "0.2", "--patience", "1000"],
 }
 
 

@@ -19,15 +19,6 @@ NAMED_LIKE = DataSchema(3, 2, ["a", "b"], by_name=True, first_feature=1)
 WORDS_LIKE = DataSchema(2, 1, ["a"], ["x", "y"], by_name=True)
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(content, name="train.txt"):
-        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
-        return str(tmp_path / name)
-
-    return write
-
-
 def message_of(*arguments, **options):
     with pytest.raises(EmbedxError) as caught:
         read(*arguments, **options)

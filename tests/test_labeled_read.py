@@ -31,17 +31,6 @@ PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst":
 DATA = Path(os.environ.get("EMBEDX_DATA", "")) / "xc"
 
 
-@pytest.fixture
-def write(tmp_path):
-    """Write a file, text or bytes, and give its name."""
-
-    def write(content, name="train.txt"):
-        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
-        return str(tmp_path / name)
-
-    return write
-
-
 class Notes(Silent):
     """Remembers what it was told."""
 

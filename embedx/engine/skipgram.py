@@ -216,11 +216,7 @@ def update_rows(tables, plan, workspace, block, n, lr):
     """Update the first n candidates, in order; a row that stands twice is updated twice."""
     for k in range(n):
         row = np.int64(block.candidates[k])
-        if plan.is_proximal:
-            most = workspace.most[OF_ROWS]
-            descend_row_within(tables.outputs, row, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, lr, most)
-        else:
-            descend_row(tables.outputs, row, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, lr)
+        _update_row(tables.outputs, row, workspace.w_gradient, k, plan, lr, workspace.most[OF_ROWS])
 
 
 @kernel_part
@@ -231,11 +227,16 @@ def update_inputs(tables, plan, workspace, block, lr):
             if plan.bias >= 0:
                 workspace.h_gradient[j, plan.bias] = 0
             row = np.int64(block.inputs[j])
-            if plan.is_proximal:
-                most = workspace.most[OF_INPUTS]
-                descend_row_within(tables.inputs, row, workspace.h_gradient, j, workspace.h.shape[1], plan.optimizer, lr, most)
-            else:
-                descend_row(tables.inputs, row, workspace.h_gradient, j, workspace.h.shape[1], plan.optimizer, lr)
+            _update_row(tables.inputs, row, workspace.h_gradient, j, plan, lr, workspace.most[OF_INPUTS])
+
+
+@kernel_part
+def _update_row(table, row, gradient, r, plan, lr, most):
+    """One step of a row along -gradient[r]; of a proximal step's row at a rate of at most `most`."""
+    if plan.is_proximal:
+        descend_row_within(table, row, gradient, r, gradient.shape[1], plan.optimizer, lr, most)
+    else:
+        descend_row(table, row, gradient, r, gradient.shape[1], plan.optimizer, lr)
 
 
 # ---- lines for the objective

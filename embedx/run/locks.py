@@ -20,11 +20,8 @@ def lock(folder: Path, wait: bool = True) -> int | None:
 
     None if there is no such folder, if it is on a file system without locks, or if another process has it and `wait` is false.
     """
-    if fcntl is None:
-        return None
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
+    descriptor = _opened(folder)
+    if descriptor is None:
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -36,13 +33,20 @@ def lock(folder: Path, wait: bool = True) -> int | None:
     return None
 
 
+def _opened(folder: Path) -> int | None:
+    """A descriptor of the folder to be locked by; None where there is none to be had."""
+    if fcntl is None:
+        return None
+    try:
+        return os.open(folder, os.O_RDONLY)
+    except OSError:
+        return None
+
+
 def is_locked(folder: Path) -> bool:
     """Whether another process, or another part of this one, has the lock on `folder`."""
-    if fcntl is None:
-        return False
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
+    descriptor = _opened(folder)
+    if descriptor is None:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
