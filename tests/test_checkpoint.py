@@ -24,22 +24,10 @@ from tests.test_train_state import label_run, word_run
 
 COMMAND = [sys.executable, "-m", "embedx"]
 RUNS = {
-    "train": ["train", "CORPUS", "--dim", "8", "--epochs", "200", "--threads", "1"],
-    "train-rows-found": ["train", "CORPUS", "--objective", "ldgs", "--dim", "8", "--epochs", "50", "--threads", "1"],
-    "train-collapsed": [
-        "train",
-        "CORPUS",
-        "--objective",
-        "softmax",
-        "--collapsed",
-        "--dim",
-        "64",
-        "--epochs",
-        "400",
-        "--threads",
-        "1",
-    ],
-    "classify": ["classify", "digits", "--epochs", "200", "--threads", "1", "--validation", "0.2", "--patience", "1000"],
+    "train": "train CORPUS --dim 8 --epochs 400",
+    "train-rows-found": "train CORPUS --objective ldgs --dim 8 --epochs 100",
+    "train-collapsed": "train CORPUS --objective softmax --collapsed --dim 64 --epochs 400",
+    "classify": "classify digits --epochs 2000 --validation 0.2 --patience 5000",
 }
 
 
@@ -319,7 +307,8 @@ def environment(home):
 
 
 def command_of(run, corpus, output):
-    return [*COMMAND, *(str(corpus) if word == "CORPUS" else word for word in RUNS[run]), "--output", output]
+    words = [str(corpus) if word == "CORPUS" else word for word in RUNS[run].split()]
+    return [*COMMAND, *words, "--threads", "1", "--output", output]
 
 
 def arrays_of(folder):
@@ -375,22 +364,18 @@ def newest(folder):
 @pytest.mark.parametrize("run", RUNS)
 def test_a_killed_run_resumes_to_the_very_model(run, home, two_topics, whole):
     output = f"killed-{run}"
-    code, _ = kill_after_a_checkpoint(command_of(run, two_topics, output), home, output, signal.SIGKILL)
-    assert code == -signal.SIGKILL
-    assert not (home / output).exists()
-    code, _ = kill_after_a_checkpoint(
-        [*COMMAND, *command_of(run, two_topics, output)[3:], "--resume"], home, output, signal.SIGKILL
-    )
-    assert code in (-signal.SIGKILL, 0)
-    if code == 0:  # it was quicker; what it came to is what counts
-        assert arrays_of(home / output) == whole(run)
-        return
-    done = subprocess.run(
-        [*COMMAND, "resume", output], cwd=home, env=environment(home), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "resumed from" in done.stderr
-    assert done.stdout.startswith(str(home / output))
+    command = command_of(run, two_topics, output)
+    for attempt in (command, [*command, "--resume"]):
+        code, _ = kill_after_a_checkpoint(attempt, home, output, signal.SIGKILL)
+        assert code in (-signal.SIGKILL, 0)  # the latter where the run is over before this process gets its turn
+        if code == 0:
+            break
+        assert not (home / output).exists()
+    else:
+        done = subprocess.run([*COMMAND, "resume", output], cwd=home, env=environment(home), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "resumed from" in done.stderr
+        assert done.stdout.startswith(str(home / output))
     assert arrays_of(home / output) == whole(run)
     assert not (home / f"{output}.checkpoint").exists()
 

@@ -8,6 +8,7 @@ from skipgram_setup import Setup
 
 from embedx.engine.blocks import INPUT_SETS, INPUT_SUMS, PAIRS
 from embedx.objectives import OBJECTIVES
+from embedx.optimizers import OPTIMIZERS
 
 
 def make(name, **settings):
@@ -148,9 +149,16 @@ def test_biases_move_and_the_ones_that_they_meet_stay(name, sampler, dim):
     assert (setup.tables.outputs.rows[:, dim] != before).mean() > 0.8
 
 
-@pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
+ADAPTIVE = [  # a proximal step has one rate a row, so that optimisers with one for each number are refused
+    (optimizer, name, sampler)
+    for optimizer in NAIVE_OPTIMIZERS
+    for name, sampler in EVERY_WAY
+    if optimizer != "sgd" and (OBJECTIVES[name].kind != "proximal" or OPTIMIZERS[optimizer].keeps != "number")
+]
+
+
+@pytest.mark.parametrize(("optimizer", "name", "sampler"), ADAPTIVE)
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("optimizer", [optimizer for optimizer in NAIVE_OPTIMIZERS if optimizer != "sgd"])
 def test_a_row_moves_by_what_its_optimiser_saw_of_it_before(optimizer, name, sampler, bias):
     setup = Setup(make(name), block_size=5, sampler=sampler, optimizer=optimizer, bias=bias)
     assert_trains_as_the_reference(setup, lr=0.05)

@@ -267,6 +267,12 @@ def test_words_are_counted_in_all_that_is_not_trained_on():
     assert sum(expected) > found.n_words  # of borders too
 
 
+@pytest.mark.parametrize("optimizer", ["adagrad", "mixture"])
+def test_a_proximal_step_takes_no_optimizer_with_a_rate_for_each_number(optimizer):
+    with pytest.raises(EmbedxError, match=f"--optimizer {optimizer} gives each number of a row a rate .* take rowwise-adagrad"):
+        skipgram.chosen(OBJECTIVES["implicit"], {"optimizer": optimizer})
+
+
 def test_a_text_too_short_to_hold_anything_out_is_refused(two_topics):
     with pytest.raises(
         EmbedxError, match=r"--heldout 0.001: fewer than 2 of the corpus's \d+ pieces of 1,000 words; hold out more"
