@@ -27,7 +27,7 @@ RUNS = {
     "train": "train CORPUS --dim 8 --epochs 400",
     "train-rows-found": "train CORPUS --objective ldgs --dim 8 --epochs 100",
     "train-collapsed": "train CORPUS --objective softmax --collapsed --dim 64 --epochs 400",
-    "classify": "classify digits --epochs 2000 --validation 0.2 --patience 5000",
+    "classify": "classify digits --epochs 400 --validation 0.2 --patience 1000",
 }
 
 
