@@ -14,7 +14,6 @@ place between legs and does not count as training.
 import dataclasses
 import functools
 import math
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +24,7 @@ import numpy as np
 from eval import papers
 from eval import papers_ldgs_data as sources
 from eval import papers_ldgs_recall as recall
+from eval import papers_ldgs_speed as speed
 from eval import papers_ldgs_words as words
 from eval.experiment import Experiment, Run
 from eval.page import DASH, figure, number, table, target
@@ -487,57 +487,7 @@ def rates_table(section: str, records: Records) -> str:
     ])  # fmt: skip
 
 
-# ---- tables: time per example, recall, targets
-
-
-class Speed(NamedTuple):
-    """What a contender takes, with the batch that is its best: medians over turns."""
-
-    an_example: float  # seconds
-    once: float
-    batch: int
-    turns: int
-
-
-def speeds(records: Records, section: str, n_labels: int, threads: int) -> dict[str, Speed]:
-    """Of each contender."""
-    turns: dict[tuple[str, int], list[Result]] = {}
-    for each in records.find(section="speed", what=section, labels=n_labels, threads=threads):
-        turns.setdefault((each["job"]["contender"], each["job"]["batch"]), []).append(each["result"])
-    best: dict[str, Speed] = {}
-    for (name, batch), values in turns.items():
-        an_example, once = (statistics.median(value[each] for value in values) for each in ("seconds", "once"))
-        if name not in best or an_example < best[name].an_example:
-            best[name] = Speed(an_example, once, batch, len(values))
-    return best
-
-
-def speed_table(records: Records) -> str:
-    """The time per example beside ldgs."""
-    rows = []
-    cases = {tuple(each["job"][name] for name in ("what", "labels", "threads")) for each in records.find(section="speed")}
-    for section, n_labels, threads in sorted(cases):
-        found = speeds(records, section, n_labels, threads)
-        own = found.get("ldgs")
-        rows += [
-            {"data": section, "labels": f"{n_labels:,}", "threads": threads, "contender": f"`{name}`", "batch": each.batch,
-             "milliseconds an example": f"{1000 * each.an_example:.3f}", "seconds once": f"{each.once:.1f}",
-             "over `ldgs`": f"{each.an_example / own.an_example:.2f}" if own else DASH, "turns": each.turns}
-            for name, each in found.items()
-        ]  # fmt: skip
-    return table(rows)
-
-
-def faster(records: Records, section: str, n_labels: int, against: str, factor: float, promise: str) -> dict[str, str]:
-    """Whether ldgs takes so much less time per example, with all threads."""
-    threads = [
-        each["job"]["threads"] for each in records.find(section="speed", what=section, labels=n_labels, contender="ldgs")
-    ]
-    there = speeds(records, section, n_labels, max(threads, default=0))
-    if not {"ldgs", against} <= there.keys():
-        return target(promise, None)
-    ratio = there[against].an_example / there["ldgs"].an_example
-    return target(promise, f"{ratio:.1f} times", ratio >= factor)
+# ---- tables: targets
 
 
 class Pair(NamedTuple):
@@ -571,9 +521,9 @@ def targets(records: Records) -> str:
     """A row for each target."""
     ten, best = "200,000 faces: `ldgs` 10 times faster an example than exact `margin`, batch 10", "margin, best batch"
     rows = [
-        faster(records, "faces", 200_000, "margin", 10, ten),
-        faster(records, "faces", 200_000, best, 3, "200,000 faces: 3 times faster than with its best batch"),
-        faster(records, "documents", 300_000, "margin", 10, "300,000 labels of documents: 10 times faster, batch 10"),
+        speed.faster(records, "faces", 200_000, "margin", 10, ten),
+        speed.faster(records, "faces", 200_000, best, 3, "200,000 faces: 3 times faster than with its best batch"),
+        speed.faster(records, "documents", 300_000, "margin", 10, "300,000 labels of documents: 10 times faster, batch 10"),
     ]
     for section, task in TASKS.items():
         pair = side_by_side(records, section, ("ldgs", best), task.measure)
@@ -620,7 +570,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     tables={
         "targets": targets, "data": facts, **{section: functools.partial(curve_table, section) for section in TASKS},
-        **{f"{section}-rates": functools.partial(rates_table, section) for section in TASKS}, "speed": speed_table,
+        **{f"{section}-rates": functools.partial(rates_table, section) for section in TASKS}, "speed": speed.speed_table,
         "words": words.runs, "words-targets": words.targets, "recall": recall.results,
     },
     plots={

@@ -24,10 +24,10 @@ from tests.test_train_state import label_run, word_run
 
 COMMAND = [sys.executable, "-m", "embedx"]
 RUNS = {
-    "train": "train CORPUS --dim 8 --epochs 400",
+    "train": "train CORPUS --dim 8 --epochs 200",
     "train-rows-found": "train CORPUS --objective ldgs --dim 8 --epochs 100",
     "train-collapsed": "train CORPUS --objective softmax --collapsed --dim 64 --epochs 400",
-    "classify": "classify digits --epochs 400 --validation 0.2 --patience 1000",
+    "classify": "classify digits --epochs 200 --validation 0.2 --patience 1000",
 }
 
 
@@ -335,26 +335,38 @@ def whole(home, two_topics):
     return model
 
 
-def kill_after_a_checkpoint(command, home, output, sent, more=()):
-    """Run a command until it has written a state, and end it by a signal."""
-    process = subprocess.Popen(
-        [*command, "--checkpoint-every", "0.05s", *more],
-        cwd=home,
-        env=environment(home),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+ENDED = """
+import os, sys
+from embedx.cli.app import main
+from embedx.run import checkpoint
+
+sent, moment = int(sys.argv[1]), sys.argv[2]
+
+def ended(work):
+    def done(*arguments):
+        if moment == "after":
+            work(*arguments)
+        os.kill(os.getpid(), sent)
+        if moment == "before":
+            work(*arguments)
+    return done
+
+if moment == "after":
+    checkpoint.Checkpoints._write = ended(checkpoint.Checkpoints._write)
+else:  # the state is complete, but has not its name yet
+    checkpoint.folders.sync = ended(checkpoint.folders.sync)
+sys.argv = ["embedx", *sys.argv[3:]]
+main()
+"""
+
+
+def end_at_a_checkpoint(command, home, sent, moment="after"):
+    """Run a command, and have it end itself by a signal when it has written its first state, or before that has its name."""
+    words = [str(int(sent)), moment, *command[len(COMMAND) :], "--checkpoint-every", "0.01s"]
+    done = subprocess.run(
+        [sys.executable, "-c", ENDED, *words], cwd=home, env=environment(home), capture_output=True, text=True, check=False
     )
-    try:
-        ends = time.monotonic() + 120
-        before = newest(home / f"{output}.checkpoint")
-        while process.poll() is None and newest(home / f"{output}.checkpoint") <= before and time.monotonic() < ends:
-            time.sleep(0.005)
-        process.send_signal(sent)
-        _, told = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    return process.returncode, told
+    return done.returncode, done.stderr
 
 
 def newest(folder):
@@ -365,17 +377,17 @@ def newest(folder):
 def test_a_killed_run_resumes_to_the_very_model(run, home, two_topics, whole):
     output = f"killed-{run}"
     command = command_of(run, two_topics, output)
-    for attempt in (command, [*command, "--resume"]):
-        code, _ = kill_after_a_checkpoint(attempt, home, output, signal.SIGKILL)
-        assert code in (-signal.SIGKILL, 0)  # the latter where the run is over before this process gets its turn
-        if code == 0:
-            break
+    for attempt, moment in (command, "after"), ([*command, "--resume"], "before"), ([*command, "--resume"], "after"):
+        code, told = end_at_a_checkpoint(attempt, home, signal.SIGKILL, moment)
+        assert code == -signal.SIGKILL, told
         assert not (home / output).exists()
-    else:
-        done = subprocess.run([*COMMAND, "resume", output], cwd=home, env=environment(home), capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert "resumed from" in done.stderr
-        assert done.stdout.startswith(str(home / output))
+    assert newest(home / f"{output}.checkpoint") == 2
+    done = subprocess.run(
+        [*COMMAND, "resume", output], cwd=home, env=environment(home), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "resumed from" in done.stderr
+    assert done.stdout.startswith(str(home / output))
     assert arrays_of(home / output) == whole(run)
     assert not (home / f"{output}.checkpoint").exists()
 
@@ -384,7 +396,7 @@ def test_a_killed_run_resumes_to_the_very_model(run, home, two_topics, whole):
 def test_an_interrupted_run_leaves_a_model_and_its_state(sent, code, home, two_topics, whole):
     output = f"stopped-{code}"
     command = command_of("train", two_topics, output)
-    ended, told = kill_after_a_checkpoint(command, home, output, sent)
+    ended, told = end_at_a_checkpoint(command, home, sent)
     assert ended == code
     assert f"embedx resume {home / output}" in told
     assert json.loads((home / output / "model.json").read_text())["facts"]["interrupted"]
@@ -400,7 +412,7 @@ def test_a_corpus_that_changed_is_refused(home, two_topics, tmp_path):
     corpus = tmp_path / "corpus.txt"
     corpus.write_text(two_topics.read_text())
     command = command_of("train", corpus, "changed")
-    kill_after_a_checkpoint(command, home, "changed", signal.SIGKILL)
+    end_at_a_checkpoint(command, home, signal.SIGKILL)
     corpus.write_text(two_topics.read_text() + "and one more line\n")
     done = subprocess.run(
         [*COMMAND, "resume", "changed"], cwd=home, env=environment(home), capture_output=True, text=True, check=False

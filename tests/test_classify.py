@@ -1,4 +1,4 @@
-"""Classification as a user meets it: every objective learns in every way, runs repeat, end cleanly and say what cannot be."""
+"""Classification as a user meets it: every objective learns in every way, runs repeat, and end cleanly."""
 
 import dataclasses
 import math
@@ -322,104 +322,6 @@ def test_labels_that_training_never_saw_are_mistakes_or_left_out():
     labels, rows_kept = drop.tested_labels(test.labels)
     assert rows_kept[:4].tolist() == [0, 2, 5, 7]
     assert labels.ids[:4].tolist() == [0, 1, 0, 1]
-
-
-# ---- what cannot be
-
-
-STEP = of(lambda o: o.kind == "proximal")
-PATH, COLUMNS, DRAWN = (REPRESENTATIVES[way] for way in ("path", "columns", "drawn"))
-WRONG = {
-    "sampler": (PATH, "sparse", {"sampler": "unigram"}, r"--sampler unigram does not apply to .*, which takes path"),
-    "step": (STEP, "sparse", {"batch_size": 10}, "takes a step of its own for each example: --optimizer sgd, --batch-size 1"),
-    "step's optimiser": (STEP, "sparse", {"optimizer": "adagrad"}, r"a step of its own .* --optimizer sgd"),
-    "step's scale": (STEP, "sparse", {"gradient_scale": "sum"}, r"a step of its own .* --gradient-scale mean"),
-    "step's rows": (STEP, "sparse", {"sampler": "all"}, "draws its rows: --sampler adversarial or uniform or unigram"),
-    "hidden": (COLUMNS, "dense", {"hidden": 5}, "--hidden applies to sparse features; these are dense"),
-    "lbfgs hidden": (COLUMNS, "hidden", {"optimizer": "lbfgs"}, "does not apply with --hidden; take adagrad"),
-    "lbfgs one": (COLUMNS, "sparse", {"optimizer": "lbfgs", "labels": "one"}, "take --labels all"),
-    "lbfgs sampler": (DRAWN, "sparse", {"optimizer": "lbfgs", "sampler": "unigram"}, "where all rows compete"),
-    "l2": (COLUMNS, "sparse", {"optimizer": "sgd", "l2": 20.0}, r"--l2 20: times --learning-rate .* must be below 1"),
-    "share": (COLUMNS, "sparse", {"validation": "file"}, "here only a share of the rows, like 0.1"),
-    "share of all": (COLUMNS, "sparse", {"validation": "1.0"}, "a share lies between 0 and 1"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", WRONG.values(), ids=list(WRONG))
-def test_options_that_do_not_apply_are_refused(case):
-    objective, kind, options, words = case
-    with pytest.raises(EmbedxError, match=words):
-        run(objective, kind, **options)
-
-
-def test_data_that_teach_nothing_are_refused():
-    objective, none = REPRESENTATIVES["columns"], Labels.of_rows([[]] * 40)
-    with pytest.raises(EmbedxError, match="no row of the training data has a label"):
-        run(objective, data=dataclasses.replace(TINY, labels=none))
-    settings = ClassifySettings(threads=1)
-    with pytest.raises(EmbedxError, match="--validation: no row has a label that the training data have"):
-        train(TINY, objective(objective.Settings()), settings, validation=dataclasses.replace(TINY, labels=none))
-    with pytest.raises(EmbedxError, match="weights of rows apply with --optimizer lbfgs alone"):
-        train(TINY, objective(objective.Settings()), settings, weights=np.ones(40))
-
-
-def test_a_batch_size_is_a_number_or_all():
-    assert classify.whole_or_all("100") == 100
-    assert classify.whole_or_all("all") == 0
-    with pytest.raises(EmbedxError, match="--batch-size many: write a number or `all`"):
-        classify.whole_or_all("many")
-    assert run(REPRESENTATIVES["drawn"], data=TINY, batch_size=0, epochs=1).classifier.settings["batch_size"] == 40
-
-
-def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_way_out(monkeypatch):
-    monkeypatch.setattr("embedx.run.memory.available_memory", lambda: 10_000_000)
-    wide = Labeled(csr_matrix((40, 1_000_000), dtype=np.float32), TINY.labels, 6)
-    objective = REPRESENTATIVES["columns"]
-    with pytest.raises(
-        EmbedxError,
-        match=r"6 rows × 1,000,001 weights with --optimizer adagrad need 48.0 MB, more than the 10.0 MB there are; "
-        r"add --hidden 100, which needs 0.8 GB; --optimizer sgd needs half; or drop rare labels and features",
-    ):
-        run(objective, data=wide)
-    with pytest.raises(EmbedxError, match=r"with --optimizer sgd need .* there are; or drop"):
-        run(objective, data=wide, optimizer="sgd", hidden=3)
-    with pytest.raises(EmbedxError, match="--optimizer adagrad needs far less"):
-        run(objective, data=wide, optimizer="lbfgs")
-
-
-def test_there_must_be_memory_for_testing_too(monkeypatch):
-    wide = Labeled(csr_matrix((40, 100_000), dtype=np.float32), TINY.labels, 6)
-    objective, weights = REPRESENTATIVES["columns"], 4 * 6 * 100_001
-    settings = ClassifySettings(optimizer="sgd", threads=1, epochs=1)
-    monkeypatch.setattr("embedx.run.memory.available_memory", lambda: 1.5 * weights)
-    train(wide, objective(objective.Settings()), settings)
-    for more, need in ({"is_tested": True}, "4.8 MB"), ({"watch": lambda *_: {}}, "7.2 MB"):
-        with pytest.raises(
-            EmbedxError, match=rf"with --optimizer sgd need {need}, more than the 3.6 MB there are; add --hidden"
-        ):
-            train(wide, objective(objective.Settings()), settings, **more)
-
-
-GIVEN = {
-    "validation_labels": ({"validation_labels": "x"}, "--validation-labels applies only with a file for --validation"),
-    "labels of a share": ({"validation": "0.1", "validation_labels": "x"}, "applies only with a file for --validation"),
-    "patience": ({"patience": 2}, "--patience applies only with --validation"),
-    "decay_every": ({"decay_every": 5}, "--decay-every applies only with --decay"),
-    "max_iterations": ({"max_iterations": 5}, "--max-iterations applies only with --optimizer lbfgs"),
-    "epochs": ({"optimizer": "lbfgs", "epochs": 5}, "--epochs applies only with an --optimizer that goes by steps"),
-}
-
-
-@pytest.mark.parametrize(("options", "complaint"), GIVEN.values(), ids=list(GIVEN))
-def test_options_without_effect_are_refused(options, complaint):
-    with pytest.raises(EmbedxError, match=f"{complaint}$"):
-        classify.check_given(options, ClassifySettings.from_options(options), REPRESENTATIVES["columns"])
-
-
-def test_options_with_an_effect_are_taken():
-    options = {"validation": "file", "validation_labels": "x", "patience": 2, "decay": 0.5, "decay_every": 3, "epochs": 4}
-    for given in options, {"optimizer": "lbfgs", "max_iterations": 5, "tolerance": 1e-3, "l2": 0.1}:
-        classify.check_given(given, ClassifySettings.from_options(given), REPRESENTATIVES["columns"])
 
 
 # ---- watching, stopping, ends

@@ -10,7 +10,7 @@ from embedx import objectives
 from embedx.labeled.data import Labeled, Labels
 from embedx.text.heldout import CHUNK
 from embedx.text.tokenizer import END_OF_SENTENCE
-from eval import papers_ldgs, papers_ldgs_data, papers_ldgs_recall, papers_ldgs_words
+from eval import papers_ldgs, papers_ldgs_data, papers_ldgs_recall, papers_ldgs_speed, papers_ldgs_words
 
 
 @pytest.fixture
@@ -18,7 +18,9 @@ def script(monkeypatch, tmp_path):
     """The experiment's modules, which keep nothing outside the test."""
     for module in (papers_ldgs, papers_ldgs_data, papers_ldgs_words):
         monkeypatch.setattr(module, "cache_home", lambda: tmp_path / "cache")
-    return SimpleNamespace(measure=papers_ldgs, data=papers_ldgs_data, recall=papers_ldgs_recall, words=papers_ldgs_words)
+    return SimpleNamespace(
+        measure=papers_ldgs, data=papers_ldgs_data, recall=papers_ldgs_recall, speed=papers_ldgs_speed, words=papers_ldgs_words
+    )
 
 
 # ---- data
@@ -370,7 +372,7 @@ def test_speeds_are_medians_with_the_best_batch(script, records):
     made = records(
         *(speed("softmax", s, batch, turn=t) for batch, of in ((10, (5, 6, 9)), (400, (3, 9, 4))) for t, s in enumerate(of))
     )
-    assert script.measure.speeds(made, "faces", 200_000, 2) == {"softmax": (4, 0.5, 400, 3)}
+    assert script.speed.speeds(made, "faces", 200_000, 2) == {"softmax": (4, 0.5, 400, 3)}
 
 
 def test_the_table_of_curves(script, records):
@@ -397,7 +399,7 @@ def test_tables_and_pictures_from_some_of_the_records(script, records):
     }
     made, plots = records(curve("ldgs", 0.8), speed("ldgs", 0.001), (recall, points)), script.measure.EXPERIMENT.plots
     assert "| documents | `softmax` | best rows | 4 | 1 % | 0.500 | 60 | 103 | – |" in script.recall.results(made)
-    assert rows_of(script.measure.speed_table(made))["faces"]["over `ldgs`"] == "1.00"
+    assert rows_of(script.speed.speed_table(made))["faces"]["over `ldgs`"] == "1.00"
     assert {name for name, draw in plots.items() if draw(made) is not None} == {"-faces", "-recall"}
     assert "not measured" in script.measure.targets(records())
 

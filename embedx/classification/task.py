@@ -14,6 +14,7 @@ import numpy as np
 
 from embedx import optimizers, samplers
 from embedx.classification.classifier import Classifier
+from embedx.classification.history import History
 from embedx.classification.strategies import INITIAL, Classification, strategy_for
 from embedx.engine import lbfgs as optimum
 from embedx.engine.examples import Examples, examples_of
@@ -31,7 +32,6 @@ from embedx.run.checkpoint import Checkpoints, checksum
 from embedx.run.interrupts import to_the_end
 from embedx.run.memory import amount
 from embedx.run.progress import Progress, Silent
-from embedx.run.state import TrainState
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler, pairs_of
 from embedx.settings import check_used, param
@@ -201,7 +201,7 @@ def train(
         facts["fit_seconds"] = round(sampler.fit_seconds, 3)
     record = settings.record() | (warm_up or sampler).settings.record() | objective.settings.record()
     classifier = Classifier(objective, arrays, known, counts, record, facts)
-    history = _History(classifier, validation, settings, watch, progress, sampler.fit_seconds)
+    history = History(classifier, validation, settings, watch, progress, sampler.fit_seconds)
     if settings.optimizer == "lbfgs":
         optimizer_state: dict[str, np.ndarray] = {}
         outcome = _run_lbfgs(features, labels, objective, settings, sampler, classifier, weights, dtype, history, progress)
@@ -414,77 +414,13 @@ def _check_memory(
 # ---- by steps
 
 
-class _History:
-    """What is noted after each epoch, and the parameters of the best one."""
-
-    def __init__(
-        self,
-        classifier: Classifier,
-        validation: Labeled | None,
-        settings: ClassifySettings,
-        watch: Callable[[Classifier, int, float], dict[str, float]] | None,
-        progress: Progress,
-        seconds_before: float,
-    ) -> None:
-        self.classifier, self.validation, self.settings, self.watch, self.progress = (
-            classifier,
-            validation,
-            settings,
-            watch,
-            progress,
-        )
-        self.seconds_before = seconds_before  # that fitting the sampler took
-        self.epochs: list[dict[str, Any]] = []
-        self.best: dict[str, np.ndarray] | None = None
-        self.best_value, self.waited = -math.inf, 0
-
-    def state(self) -> TrainState:
-        """What was noted so far."""
-        state = TrainState()
-        for name in ("epochs", "best", "best_value", "waited"):
-            state.add_attribute(f"history.{name}", self, name, "last")
-        return state
-
-    @property
-    def is_wanted(self) -> bool:
-        return self.validation is not None or self.watch is not None
-
-    def note(self, epoch: int, loss: float | None, seconds_passed: float) -> bool:
-        """Note an epoch whose parameters the classifier holds; whether to stop."""
-        seconds_passed += self.seconds_before
-        entry: dict[str, Any] = {"epoch": epoch + 1, "seconds": round(seconds_passed, 4), "loss": loss}
-        if self.watch is not None:
-            entry |= self.watch(self.classifier, epoch, seconds_passed)
-        if self.validation is not None:
-            found = self.classifier.evaluate(self.validation, threads=self.settings.threads)
-            single = self.settings.labels in ("first", "lowest-id") or (self.validation.labels.n_of_row <= 1).all()
-            measure = "log_likelihood" if single else "ndcg@5"
-            entry["validation"] = {
-                name: found[name] for name in ("log_likelihood", "accuracy", "p@1", "ndcg@5") if name in found
-            }
-            self.progress.note(f"epoch {epoch + 1}: loss {loss or 0:.4f}, validation {measure} {found[measure]:.4f}")
-            if found[measure] > self.best_value:
-                self.best_value, self.waited = found[measure], 0
-                self.best = {name: array.copy() for name, array in self.classifier.arrays.items()}
-            else:
-                self.waited += 1
-        self.epochs.append(entry)
-        return self.waited >= self.settings.patience
-
-    def restore(self) -> None:
-        """Give the classifier its best parameters back."""
-        if self.best is not None and self.waited:
-            self.classifier.arrays = self.best
-            self.classifier.parameters_changed()
-
-
 def _run(
     strategy: Classification,
     classifier: Classifier,
     start_from: TrainedClassifier | None,
     snapshot: Mapping[str, Any] | None,
     checkpoints: Checkpoints | None,
-    history: _History,
+    history: History,
     progress: Progress,
 ) -> tuple[trainer.Outcome, dict[str, np.ndarray]]:
     """Train by steps on minibatches; the outcome, and what the optimiser kept beside the tables."""
@@ -556,7 +492,7 @@ def _run_lbfgs(
     classifier: Classifier,
     weights: np.ndarray | None,
     dtype: Any,
-    history: _History,
+    history: History,
     progress: Progress,
 ) -> trainer.Outcome:
     """Train to the optimum on the whole data set."""

@@ -7,7 +7,6 @@ Results go to standard output, everything else to standard error. Exit codes: 0;
 import contextlib
 import dataclasses
 import inspect
-import io
 import json
 import os
 import signal
@@ -18,6 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
+from embedx.cli.streams import NobodyReadsError, open_streams
 from embedx.errors import EmbedxError
 from embedx.run.progress import Reporter
 from embedx.settings import (
@@ -61,7 +61,7 @@ _received: list[int] = []  # the signal that ended the run
 
 def main() -> None:
     """The console script."""
-    _open_streams()
+    open_streams()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _interrupt)
     if os.path.expanduser("~") == "~":  # a user who has no home; importing smart_open fails where it cannot know one
@@ -77,7 +77,7 @@ def main() -> None:
         message = error.format_message()  # a whole page of help where the command is missing
         _tell(message if "\n" in message else f"embedx: {message.rstrip('.')}; --help tells more")
         code = 2
-    except _NobodyReads:
+    except NobodyReadsError:
         code = 128 + 13  # as if SIGPIPE had ended it
     except (KeyboardInterrupt, typer.Abort):
         pass
@@ -91,51 +91,6 @@ def _tell(line: str) -> None:
     """A line on standard error, if anybody can hear it."""
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
-
-
-class _NobodyReads(Exception):
-    """Whoever was given the results has seen enough, as `head` does."""
-
-
-class _Results(io.FileIO):
-    """Standard output. What goes wrong there is told once; the interpreter then ends in peace, whatever is left in a buffer."""
-
-    has_failed = False
-
-    def write(self, data: Any, /) -> int:
-        if self.has_failed:
-            return len(data)
-        try:
-            return super().write(data)
-        except OSError as error:
-            self.has_failed = True
-            if isinstance(error, BrokenPipeError):
-                raise _NobodyReads from error
-            why = error.strerror or error
-            raise EmbedxError(f"standard output: {why}, so not all results are there; write them elsewhere") from error
-
-
-def _open_streams() -> None:
-    """Have three standard streams, of which those for output take any text.
-
-    One that is closed becomes the null device, lest the next file that is opened have its number and be written to instead.
-    """
-    for number, mode in enumerate((os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, mode)  # gets the lowest number that is free
-    sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8")
-    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8")
-    sys.stderr.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # where an encoding lacks letters, as \xe9
-    encoding, by_line = "utf-8", False
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        encoding, by_line = sys.stdout.encoding, sys.stdout.line_buffering or sys.stdout.write_through
-        if sys.stdout.isatty():  # which is never full, and on Windows takes no bytes
-            sys.stdout.reconfigure(errors="backslashreplace")
-            return
-    results = io.BufferedWriter(_Results(1, "w", closefd=False))
-    sys.stdout = io.TextIOWrapper(results, encoding, "backslashreplace", line_buffering=by_line)
 
 
 def _interrupt(signal_number: int, frame: object) -> None:

@@ -36,7 +36,14 @@ RUN = "run.json"
 STATE = re.compile(r"state-(\d{8})\.npz")
 KEPT = 2
 COPIED = 0.5  # of the memory that is available, at most
-NOT_OF_THE_RUN = {"resume", "overwrite", "checkpoint_every", "log_json", "as_json"}  # arguments that change no result
+NOT_OF_THE_RUN = {
+    "resume",
+    "overwrite",
+    "cache_dir",
+    "checkpoint_every",
+    "log_json",
+    "as_json",
+}  # arguments that change no result
 DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile)
 
 

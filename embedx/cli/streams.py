@@ -1,0 +1,53 @@
+"""The standard streams of a command: whole or closed, full, of any encoding, and read by nobody."""
+
+import io
+import os
+import sys
+from typing import Any
+
+from embedx.errors import EmbedxError
+
+
+class NobodyReadsError(Exception):
+    """Whoever was given the results has seen enough, as `head` does."""
+
+
+class _Results(io.FileIO):
+    """Standard output. What goes wrong there is told once; the interpreter then ends in peace, whatever is left in a buffer."""
+
+    has_failed = False
+
+    def write(self, data: Any, /) -> int:
+        if self.has_failed:
+            return len(data)
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.has_failed = True
+            if isinstance(error, BrokenPipeError):
+                raise NobodyReadsError from error
+            why = error.strerror or error
+            raise EmbedxError(f"standard output: {why}, so not all results are there; write them elsewhere") from error
+
+
+def open_streams() -> None:
+    """Have three standard streams, of which those for output take any text.
+
+    One that is closed becomes the null device, lest the next file that is opened have its number and be written to instead.
+    """
+    for number, mode in enumerate((os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # gets the lowest number that is free
+    sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8")
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8")
+    sys.stderr.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # where an encoding lacks letters, as \xe9
+    encoding, by_line = "utf-8", False
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        encoding, by_line = sys.stdout.encoding, sys.stdout.line_buffering or sys.stdout.write_through
+        if sys.stdout.isatty():  # which is never full, and on Windows takes no bytes
+            sys.stdout.reconfigure(errors="backslashreplace")
+            return
+    results = io.BufferedWriter(_Results(1, "w", closefd=False))
+    sys.stdout = io.TextIOWrapper(results, encoding, "backslashreplace", line_buffering=by_line)

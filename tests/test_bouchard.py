@@ -1,0 +1,48 @@
+"""The level of Bouchard's bound: where it is best, and that it gets there."""
+
+import numpy as np
+import pytest
+import reference
+from test_objectives import BOUCHARD, UNIGRAM, K, answer, one, some_scores
+
+
+def test_bouchard_is_the_papers_formula():
+    told, y = one(BOUCHARD)
+    loss, _, _ = answer(BOUCHARD, *told, np.array([[0.7]]))
+    assert loss == pytest.approx(told.label[y] * reference.bouchard_loss(told.z, y, told.importance, 0.7))
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0, 30.0, 1e4])
+def test_the_optimal_level_is_crossed_by_one_class_in_sum(size):
+    z, y = some_scores(k=50, size=size)
+    alpha = BOUCHARD.optimal_state(z, np.eye(50)[y])
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(reference.sigmoid(z - alpha).sum(axis=1), 1, atol=1e-11)
+
+
+def test_the_level_of_two_classes_is_their_mean():
+    z, y = some_scores(k=2)
+    np.testing.assert_allclose(BOUCHARD.optimal_state(z, np.eye(2)[y])[:, 0], z.mean(axis=1), atol=1e-7)
+
+
+def test_with_one_class_bouchards_bound_is_exact():
+    alpha = BOUCHARD.optimal_state(np.array([[3.0]]), np.ones((1, 1)))
+    assert answer(BOUCHARD, [[3.0]], [[1.0]], [[0.0]], [[0.0]], alpha)[0] == pytest.approx(0, abs=1e-12)
+
+
+def test_the_level_finds_its_place_from_two_draws_at_a_time():
+    rng = np.random.default_rng(8)
+    z, label, n_updates = rng.normal(0, 2, K), np.eye(K)[0], 30_000
+    sample_count = rng.multinomial(2, UNIGRAM, n_updates) * (label == 0)
+    shape = np.ones((n_updates, 1))
+    _, _, state = answer(
+        BOUCHARD, shape * z, shape * label, sample_count, shape * np.log(2 * UNIGRAM), np.zeros((1, 1)), np.arange(n_updates),
+        np.zeros(n_updates, dtype=np.int64),
+    )  # fmt: skip
+    assert state[0, 0] == pytest.approx(BOUCHARD.optimal_state(z[None], label[None])[0, 0], abs=0.05)
+
+
+def test_a_rare_class_of_great_weight_moves_the_level_by_its_logarithm():
+    """The weight of 10^5, once in as many updates, would throw a plain gradient step as far as that."""
+    _, _, state = answer(BOUCHARD, [0.0, 5.0], [1, 0], [0, 1], [0, np.log(1e-5)], np.zeros((1, 1)), 9, lr=0.1)
+    assert 5 < state[0, 0] < np.log(1e5)
