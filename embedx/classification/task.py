@@ -15,7 +15,9 @@ import numpy as np
 from embedx import optimizers, samplers
 from embedx.classification.classifier import Classifier
 from embedx.classification.history import History
+from embedx.classification import tree_training
 from embedx.classification.strategies import INITIAL, Classification, strategy_for
+from embedx.classification.tree_training import TreeTraining
 from embedx.engine import lbfgs as optimum
 from embedx.engine.examples import Examples, examples_of
 from embedx.engine.loading import compile_function
@@ -39,6 +41,12 @@ from embedx.settings import check_used, param
 EVERY_ROW = "all"  # the sampler of exact losses
 LEAST_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
 
+
+WEIGHTS = ("dense", "sparse", "tree")
+OF_TREE = ("leaf_size", "arity", "beam", "trees")
+MOST_DENSE = 10_000_000  # weights, from which on they are sparse by default; and
+FEW_LABELS = 20_000  # below which dense weights are taken where --validation is to stop the training
+MOST_PRODUCTS = 2e12  # values × labels × epochs, from which on labels stand in a tree
 
 # Settings of training by steps.
 OF_STEPS = ("epochs", "batch_size", "learning_rate", "schedule", "decay", "decay_every", "gradient_scale", "max_norm")
@@ -71,6 +79,17 @@ class ClassifySettings(TrainingSettings):
     hidden: int | None = param(
         None, "size of a hidden layer, the sum of trained feature embeddings; by default there is none", at_least=1
     )
+    weights: str | None = param(
+        None,
+        "weights of the labels under a loss that is a sum over labels, on sparse features: `dense`; `sparse`, for the features "
+        "of a label's positives alone; `tree`, the same in a tree over clusters of labels; by default as suits the size",
+        choices=WEIGHTS,
+    )
+    threshold: float = param(0.1, "with sparse weights: those of at most this size are dropped in the end", at_least=0.0)
+    leaf_size: int = param(64, "with --weights tree: most labels in a cluster", at_least=1)
+    arity: int = param(2048, "with --weights tree: most children of a node above the clusters", at_least=2)
+    beam: int = param(10, "with --weights tree: nodes of a level that a search goes on from", at_least=1)
+    trees: int = param(1, "with --weights tree: trees whose probabilities are averaged", at_least=1, at_most=1000)
     bias: str = param(
         "zero",
         "initial value of the biases: zero, or `frequency`, which predicts how often each label occurs; `none` "
@@ -199,6 +218,7 @@ def train(
         _fit_sampler(sampler, features, labels, settings, start, progress)
         arrays |= sampler.arrays()
         facts["fit_seconds"] = round(sampler.fit_seconds, 3)
+    is_sparse = settings.weights != "dense"
     record = settings.record() | (warm_up or sampler).settings.record() | objective.settings.record()
     classifier = Classifier(objective, arrays, known, counts, record, facts)
     history = History(classifier, validation, settings, watch, progress, sampler.fit_seconds)
@@ -212,12 +232,17 @@ def train(
         optimizer = optimizers.update_rule(
             str(settings.optimizer), l2=settings.l2, max_norm=settings.max_norm, row_length=row_length
         )
-        strategy = strategy_for(objective, settings, sampler, examples)(
-            objective, settings, sampler, examples, optimizer, counts, features.shape[1], warm_up
-        )
         if checkpoints is not None:
             checkpoints.identify(lambda: _identity(examples, classifier.settings))
-        outcome, optimizer_state = _run(strategy, classifier, start, snapshot, checkpoints, history, progress)
+        if is_sparse:
+            trees = tree_training.plans(features, examples, counts, settings, progress)
+            growing = TreeTraining(objective, settings, features, examples, optimizer, counts, trees)
+            outcome, optimizer_state = _run_tree(growing, classifier, snapshot, checkpoints, history, progress), {}
+        else:
+            strategy = strategy_for(objective, settings, sampler, examples)(
+                objective, settings, sampler, examples, optimizer, counts, features.shape[1], warm_up
+            )
+            outcome, optimizer_state = _run(strategy, classifier, start, snapshot, checkpoints, history, progress)
     to_the_end(lambda: _check(classifier))
     classifier.facts |= {
         "final_loss": outcome.final_loss,
@@ -230,7 +255,7 @@ def train(
         "history": history.epochs,
     }
     temperature = None
-    if validation is not None:
+    if validation is not None and not classifier.is_searched:
         temperature = to_the_end(lambda: classifier.fitted_temperature(validation, threads=settings.threads))
     if temperature is not None:
         classifier.facts["temperature"] = 1 / temperature
@@ -275,9 +300,39 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     if optimizer == "lbfgs" and candidates != "path":
         sampler = EVERY_ROW
     threads = settings.threads or trainer.usable_cores()
-    return dataclasses.replace(
+    settings = dataclasses.replace(
         settings, sampler=sampler, optimizer=optimizer, batch_size=batch or len(data), learning_rate=rate, threads=threads
     )
+    return dataclasses.replace(settings, weights=_weights(settings, objective, data))
+
+
+def _weights(settings: ClassifySettings, objective: Objective, data: Labeled) -> str:
+    """How the output rows are stored, for settings that are resolved otherwise. Raises `EmbedxError` for what cannot be."""
+    name, asked = f"--objective {objective.name}", settings.weights
+    needs = [
+        (data.is_sparse, "sparse features; these are dense"),
+        (not settings.hidden, "no --hidden layer"),
+        (
+            objective.log_label_probability(np.zeros(1)) is not None,
+            f"a loss that is a sum over labels, as of ova; {name} has none",
+        ),
+        (settings.sampler == EVERY_ROW, "--sampler all"),
+        (settings.optimizer != "lbfgs", "an --optimizer that goes by steps"),
+        (settings.labels != "one", "--labels other than one"),
+        (settings.max_norm is None, "no --max-norm"),
+        (settings.time_budget is None, "--epochs, not --time-budget"),
+        (settings.schedule in ("linear", "constant"), "--schedule linear or constant"),
+        (settings.decay == 1, "no --decay"),
+    ]
+    missing = next((what for holds, what in needs if not holds), None)
+    if asked in ("sparse", "tree") and missing is not None:
+        raise EmbedxError(f"--weights {asked} takes {missing}")
+    if asked is not None or missing is not None:
+        return asked or "dense"
+    if data.n_labels * data.n_features < MOST_DENSE or (settings.validation is not None and data.n_labels < FEW_LABELS):
+        return "dense"
+    n_products = float(data.features.nnz) * data.n_labels * settings.epochs
+    return "sparse" if n_products <= MOST_PRODUCTS else "tree"
 
 
 def check_given(options: Mapping[str, Any], settings: ClassifySettings, objective: Objective) -> None:
@@ -285,7 +340,10 @@ def check_given(options: Mapping[str, Any], settings: ClassifySettings, objectiv
     by_steps = (settings.optimizer or objective.label_defaults.get("optimizer")) != "lbfgs"
     validates, steps = settings.validation is not None, "an --optimizer that goes by steps"
     from_file = validates and share_of_rows(str(settings.validation)) is None
+    is_tree = settings.weights in (None, "tree")
     needs = [
+        *((name, is_tree, "--weights tree") for name in OF_TREE),
+        ("threshold", settings.weights != "dense", "--weights sparse or tree"),
         ("validation_labels", from_file, "a file for --validation"),
         ("patience", validates, "--validation"),
         ("decay_every", settings.decay < 1, "--decay"),
@@ -382,6 +440,9 @@ def _check_memory(
 
     Scoring copies the weights; validation keeps the best ones beside them. What the optimiser keeps is let go before testing.
     """
+    if settings.weights != "dense":
+        _check_sparse_memory(data, settings, progress)
+        return
     dim = (settings.hidden or data.n_features) + 1
     n_rows = objective.n_rows(data.n_labels)
     copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
@@ -409,6 +470,24 @@ def _check_memory(
     what = f"{n_rows:,} rows × {dim:,} weights with --optimizer {settings.optimizer}"
     remedy = f"{advice}{less}or drop rare labels and features"
     memory.check_memory(needs | {"noise": of_sampler}, what, remedy, progress)
+
+
+def _check_sparse_memory(data: Labeled, settings: ClassifySettings, progress: Progress) -> None:
+    """The same for sparse weights. How many there will be is known when they are trained; at most a weight for each feature of
+    each example of each label.
+    """
+    n, n_values, threads = len(data), int(data.features.nnz), int(settings.threads or 1)
+    copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
+    most = int(np.dot(np.diff(data.features.indptr), data.labels.n_of_row))
+    n_trees = settings.trees if settings.weights == "tree" else 1
+    needs = {
+        "threads": threads * tree_training.memory_of_thread(n, n_values, data.n_features, copies),
+        "weights, at most": 2 * 12 * min(most, data.n_labels * data.n_features) * n_trees,
+    }
+    if settings.weights == "tree":
+        needs["clustering"] = 8 * tree_training.MOST_FEATURES * data.n_labels
+    what = f"sparse weights of {data.n_labels:,} labels on {data.n_features:,} features"
+    memory.check_memory(needs, what, "fewer --threads need less, or drop rare labels and features", progress)
 
 
 # ---- by steps
@@ -461,6 +540,45 @@ def _run(
     history.restore()
     classifier.facts |= strategy.facts()
     return outcome, optimizer_state
+
+
+def _run_tree(
+    strategy: TreeTraining,
+    classifier: Classifier,
+    snapshot: Mapping[str, Any] | None,
+    checkpoints: Checkpoints | None,
+    history: History,
+    progress: Progress,
+) -> trainer.Outcome:
+    """Train sparse weights, a level of a tree after another."""
+    n_levels = len(strategy.levels)
+
+    def after_level(level: int, tally: Tally, seconds_passed: float) -> bool:
+        strategy.finish_level(level)
+        if level + 1 < n_levels:
+            strategy.prepare(level + 1)
+        return False
+
+    schedule = trainer.Schedule(
+        float(strategy.settings.learning_rate or 0), strategy.n_stretches, strategy.n_nodes / n_levels, n_levels,
+        shape="constant", unit="nodes",
+    )  # fmt: skip
+    strategy.prepare(0)
+    outcome = trainer.run(strategy, schedule, progress, after_level, snapshot, None, checkpoints)
+    if outcome.interrupted_by is not None:
+        to_the_end(strategy.give_up)
+        if not strategy.trees():
+            raise outcome.interrupted_by
+    outcome.epochs, outcome.final_loss = float(strategy.settings.epochs), strategy.mean_loss()
+
+    def hand_over() -> None:
+        classifier.arrays |= strategy.arrays()
+        classifier.parameters_changed()
+        if history.is_wanted:
+            history.note(int(strategy.settings.epochs) - 1, outcome.final_loss, outcome.seconds)
+
+    to_the_end(hand_over)
+    return outcome
 
 
 def _identity(examples: Examples, settings: Mapping[str, Any]) -> dict[str, Any]:

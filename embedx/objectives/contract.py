@@ -183,6 +183,12 @@ class Objective(abc.ABC):
         """
         return None
 
+    def log_label_probability(self, z: np.ndarray) -> np.ndarray | None:
+        """The log of `label_probability`, finite at any finite score and growing with it, so that products of many
+        probabilities rank; None where that is.
+        """
+        return None
+
 
 def log_softmax(z: np.ndarray) -> np.ndarray:
     """z minus the log of the sum of its exponentials along the last axis."""

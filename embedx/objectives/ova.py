@@ -98,11 +98,14 @@ class OneVsAll(Objective):
         return np.asarray(np.log(p / (1 - p)) if self.settings.loss == "logistic" else 2 * p - 1)
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
+        return log_softmax(self.log_label_probability(z))
+
+    def log_label_probability(self, z: np.ndarray) -> np.ndarray:
         if self.settings.loss == "logistic":
-            return log_softmax(log_sigmoid(z))
+            return np.asarray(log_sigmoid(z))
         p = (1 + z) / 2
         below = np.log(SMALLEST) + (p - SMALLEST) / SMALLEST
-        return log_softmax(np.where(p > SMALLEST, np.log(np.maximum(p, SMALLEST)), below))
+        return np.where(p > SMALLEST, np.log(np.maximum(p, SMALLEST)), below)
 
     def label_probability(self, z: np.ndarray) -> np.ndarray:
         if self.settings.loss == "logistic":
