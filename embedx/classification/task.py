@@ -29,6 +29,7 @@ from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_ma
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import LABELS
+from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.run import memory, trainer
 from embedx.run.checkpoint import Checkpoints, checksum
 from embedx.run.interrupts import to_the_end
@@ -36,7 +37,7 @@ from embedx.run.memory import amount
 from embedx.run.progress import Progress, Silent
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler, pairs_of
-from embedx.settings import check_used, param
+from embedx.settings import check_used, option_name, param
 
 EVERY_ROW = "all"  # the sampler of exact losses
 LEAST_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
@@ -47,6 +48,8 @@ OF_TREE = ("leaf_size", "arity", "beam", "trees")
 MOST_DENSE = 10_000_000  # weights, from which on they are sparse by default; and
 FEW_LABELS = 20_000  # below which dense weights are taken where --validation is to stop the training
 MOST_PRODUCTS = 2e12  # values × labels × epochs, from which on labels stand in a tree
+
+NOT_OF_DUAL = ("batch_size", "learning_rate", "schedule", "gradient_scale", "bias")  # but where it is left as it is
 
 # Settings of training by steps.
 OF_STEPS = ("epochs", "batch_size", "learning_rate", "schedule", "decay", "decay_every", "gradient_scale", "max_norm")
@@ -118,7 +121,12 @@ class ClassifySettings(TrainingSettings):
         "a step follows the mean gradient of its examples, or that times the size of the data set",
         choices=("mean", "sum"),
     )
-    l2: float = param(0.0, "L2 regularisation: l2/2 · |W|² is added to the mean loss; biases are not regularised", at_least=0.0)
+    l2: float | None = param(
+        None,
+        "L2 regularisation: l2/2 · |W|² is added to the mean loss; biases are not regularised, but by dcd; by default 0, for dcd "
+        "one over the number of examples",
+        at_least=0.0,
+    )
     max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0, at_most=1e15)
     replacement: bool = param(
         False, "draw noise with replacement; without, `uniform` draws distinct other rows, others count each row once"
@@ -230,7 +238,7 @@ def train(
         n, n_features = features.shape
         row_length = float(settings.hidden or (n_features if examples.dense.size else len(examples.values) / n) or 1)
         optimizer = optimizers.update_rule(
-            str(settings.optimizer), l2=settings.l2, max_norm=settings.max_norm, row_length=row_length
+            str(settings.optimizer), l2=settings.l2 or 0.0, max_norm=settings.max_norm, row_length=row_length
         )
         if checkpoints is not None:
             checkpoints.identify(lambda: _identity(examples, classifier.settings))
@@ -268,7 +276,8 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     candidates = samplers.SAMPLERS[sampler].candidates
     is_step = objective.kind == "proximal"
     suits = objective.label_defaults
-    optimizer = settings.optimizer or str(suits.get("optimizer", "adagrad"))
+    weights = _weights(settings, objective, data, sampler)
+    optimizer = settings.optimizer or _default_optimizer(settings, objective, weights)
     batch = settings.batch_size if settings.batch_size is not None else int(suits.get("batch_size", 100))
     found = optimizers.find(optimizer, LABELS)
     rate = settings.learning_rate or suits.get("learning_rate") or found.rates.get(LABELS)
@@ -295,19 +304,45 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         raise EmbedxError(f"--sampler {sampler} needs dense features or --hidden 100; these features are sparse")
     if settings.hidden and not data.is_sparse:
         raise EmbedxError("--hidden applies to sparse features; these are dense")
-    if found.keeps == "nothing" and rate is not None and rate * settings.l2 >= 1:
+    if found.keeps == "nothing" and rate is not None and rate * (settings.l2 or 0) >= 1:
         raise EmbedxError(f"--l2 {settings.l2:g}: times --learning-rate {rate:g} must be below 1")
     if optimizer == "lbfgs" and candidates != "path":
         sampler = EVERY_ROW
     threads = settings.threads or trainer.usable_cores()
-    settings = dataclasses.replace(
-        settings, sampler=sampler, optimizer=optimizer, batch_size=batch or len(data), learning_rate=rate, threads=threads
-    )
-    return dataclasses.replace(settings, weights=_weights(settings, objective, data))
+    l2 = settings.l2
+    if optimizer == DualCoordinateDescent.name:
+        _check_dual(settings, objective, weights)
+        l2 = 1 / len(data) if l2 is None else l2
+    return dataclasses.replace(
+        settings, sampler=sampler, optimizer=optimizer, batch_size=batch or len(data), learning_rate=rate, threads=threads,
+        weights=weights, l2=l2 or 0.0,
+    )  # fmt: skip
 
 
-def _weights(settings: ClassifySettings, objective: Objective, data: Labeled) -> str:
-    """How the output rows are stored, for settings that are resolved otherwise. Raises `EmbedxError` for what cannot be."""
+def _default_optimizer(settings: ClassifySettings, objective: Objective, weights: str) -> str:
+    """The objective's own; for sparse weights the one that needs no learning rate, where no setting of another one is given."""
+    unchanged = all(getattr(settings, name) == getattr(ClassifySettings, name) for name in NOT_OF_DUAL)
+    if weights != "dense" and objective.dual_steps is not None and unchanged and settings.l2 != 0:
+        return DualCoordinateDescent.name
+    return str(objective.label_defaults.get("optimizer", "adagrad"))
+
+
+def _check_dual(settings: ClassifySettings, objective: Objective, weights: str) -> None:
+    """Raise `EmbedxError` for what does not go with dual coordinate descent."""
+    name = f"--optimizer {DualCoordinateDescent.name}"
+    if weights == "dense":
+        raise EmbedxError(f"{name} takes --weights sparse or tree")
+    if objective.dual_steps is None:
+        raise EmbedxError(f"{name} takes --objective ova --loss squared-hinge")
+    if settings.l2 == 0:
+        raise EmbedxError(f"{name} needs a penalty; leave --l2 out, or give one above 0")
+    changed = [each for each in NOT_OF_DUAL if getattr(settings, each) != getattr(ClassifySettings, each)]
+    if changed:
+        raise EmbedxError(f"{option_name(changed[0])} has no effect with {name}; leave one of them out")
+
+
+def _weights(settings: ClassifySettings, objective: Objective, data: Labeled, sampler: str) -> str:
+    """How the output rows are stored. Raises `EmbedxError` for what cannot be."""
     name, asked = f"--objective {objective.name}", settings.weights
     needs = [
         (data.is_sparse, "sparse features; these are dense"),
@@ -316,7 +351,7 @@ def _weights(settings: ClassifySettings, objective: Objective, data: Labeled) ->
             objective.log_label_probability(np.zeros(1)) is not None,
             f"a loss that is a sum over labels, as of ova; {name} has none",
         ),
-        (settings.sampler == EVERY_ROW, "--sampler all"),
+        (sampler == EVERY_ROW, "--sampler all"),
         (settings.optimizer != "lbfgs", "an --optimizer that goes by steps"),
         (settings.labels != "one", "--labels other than one"),
         (settings.max_norm is None, "no --max-norm"),
@@ -329,7 +364,8 @@ def _weights(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         raise EmbedxError(f"--weights {asked} takes {missing}")
     if asked is not None or missing is not None:
         return asked or "dense"
-    if data.n_labels * data.n_features < MOST_DENSE or (settings.validation is not None and data.n_labels < FEW_LABELS):
+    is_small = data.n_labels * data.n_features < MOST_DENSE and settings.optimizer != DualCoordinateDescent.name
+    if is_small or (settings.validation is not None and data.n_labels < FEW_LABELS):
         return "dense"
     n_products = float(data.features.nnz) * data.n_labels * settings.epochs
     return "sparse" if n_products <= MOST_PRODUCTS else "tree"
@@ -477,11 +513,11 @@ def _check_sparse_memory(data: Labeled, settings: ClassifySettings, progress: Pr
     each example of each label.
     """
     n, n_values, threads = len(data), int(data.features.nnz), int(settings.threads or 1)
-    copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
+    optimizer = optimizers.OPTIMIZERS[str(settings.optimizer)]
     most = int(np.dot(np.diff(data.features.indptr), data.labels.n_of_row))
     n_trees = settings.trees if settings.weights == "tree" else 1
     needs = {
-        "threads": threads * tree_training.memory_of_thread(n, n_values, data.n_features, copies),
+        "threads": threads * tree_training.memory_of_thread(n, n_values, data.n_features, optimizer),
         "weights, at most": 2 * 12 * min(most, data.n_labels * data.n_features) * n_trees,
     }
     if settings.weights == "tree":
@@ -637,7 +673,7 @@ def _run_lbfgs(
     began = time.monotonic()
     found = optimum.minimise(
         objective, features, labels, np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64),
-        n_rows=n_rows, paths=paths, has_bias=has_bias, l2=settings.l2,
+        n_rows=n_rows, paths=paths, has_bias=has_bias, l2=settings.l2 or 0.0,
         max_iterations=settings.max_iterations, tolerance=settings.tolerance, start=start, after=after,
     )  # fmt: skip
     progress.finish()

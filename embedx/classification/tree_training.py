@@ -25,7 +25,8 @@ from embedx.engine.loading import load_kernel
 from embedx.engine.sparse_levels import Level, best_nodes, level_of
 from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
-from embedx.optimizers.contract import UpdateRule
+from embedx.optimizers.contract import Optimizer, UpdateRule
+from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
 from embedx.run.strategy import Strategy
@@ -37,9 +38,10 @@ LABELS_AT_A_TIME = 20_000
 MATCHED_ROWS = 1 << 14  # examples that are sought for at a time
 
 
-def memory_of_thread(n: int, n_values: int, n_features: int, copies: int) -> int:
-    """Bytes that a thread takes to train, for n examples with so many values and an optimiser with `copies` tables."""
-    return label_tiles.memory_of_workspace(n, n_values, n_features, copies)
+def memory_of_thread(n: int, n_values: int, n_features: int, optimizer: type[Optimizer]) -> int:
+    """Bytes that a thread takes to train, for n examples with so many values."""
+    is_dual = optimizer is DualCoordinateDescent
+    return label_tiles.memory_of_workspace(n, n_values, n_features, optimizer.copies, is_dual)
 
 
 class LevelPlan(NamedTuple):
@@ -172,10 +174,13 @@ class TreeTraining(Strategy):
         for t, tree in enumerate(trees):
             self.place[t, tree.labels] = np.arange(len(tree.labels))
         self.example = np.repeat(np.arange(len(examples.label_offsets) - 1, dtype=np.int32), np.diff(examples.label_offsets))
+        self.n_labelled = max(int(np.count_nonzero(np.diff(examples.label_offsets))), 1)
         self.batch = min(int(settings.batch_size), len(examples.label_offsets) - 1)
         self.constants = objective.constants(WIDTH, WIDTH)
+        self.is_dual = settings.optimizer == DualCoordinateDescent.name
         self.workers = [
-            label_tiles.new_workspace(examples, self.n_features, self.batch, optimizer) for _ in range(settings.threads)
+            label_tiles.new_workspace(examples, self.n_features, self.batch, optimizer, is_dual=self.is_dual)
+            for _ in range(settings.threads)
         ]
         self.trained: list[list[Level]] = [[] for _ in trees]
         self.done: list[tuple[np.ndarray, np.ndarray, np.ndarray] | None] = []
@@ -191,8 +196,19 @@ class TreeTraining(Strategy):
         )  # fmt: skip
 
     def compile(self, progress: Progress) -> None:
-        like = label_tiles.like(self.examples, self.workers[0], self.passes(0), self.constants, self.optimizer)
-        self.functions = load_kernel(label_tiles.train_tile, self.objective, None, like, progress)
+        like = label_tiles.like(self.examples, self.workers[0], self.passes(0), self.constants, self.how(1))
+        self.kernel = label_tiles.train_tile_dual if self.is_dual else label_tiles.train_tile
+        function = self.objective.dual_steps if self.is_dual else self.objective.coefficients
+        self.functions = load_kernel(self.kernel, function, None, like, progress)
+
+    def how(self, n_members: int) -> Any:
+        """What a kernel is told of the optimiser, for a group of so many examples.
+
+        The penalty belongs to the mean loss over all examples, where those that do not meet the group have none.
+        """
+        if self.is_dual:
+            return np.float32(1 / (self.optimizer.l2 * self.n_labelled))
+        return self.optimizer._replace(l2=self.optimizer.l2 * self.n_labelled / max(n_members, 1))
 
     def prepare(self, level: int) -> None:
         """Find out which examples meet a level's groups; done while no thread trains."""
@@ -237,12 +253,12 @@ class TreeTraining(Strategy):
             return Tally()
         group, first, last = tiles[stretch]
         passes = self.passes(epoch)._replace(lr=np.float32(rate), key=stream_key(self.settings.seed, epoch, stretch))
-        loss, n = label_tiles.train_tile(
+        n_members = int(self.members.offsets[group + 1] - self.members.offsets[group])
+        loss, n = self.kernel(
             *self.functions, self.examples, self.members, self.positives, group, first, last, passes, self.constants,
-            self.optimizer, worker, self.bias,
+            self.how(n_members), worker, self.bias,
         )  # fmt: skip
         self.done[stretch] = (worker.kept_feature[:n].copy(), worker.kept_lane[:n].copy(), worker.kept_value[:n].copy())
-        n_members = int(self.members.offsets[group + 1] - self.members.offsets[group])
         self.losses[epoch][stretch] = loss
         return Tally(loss, n_members * (last - first), last - first)
 
@@ -280,7 +296,7 @@ class TreeTraining(Strategy):
     def mean_loss(self) -> float:
         """The mean over examples of the loss of their last visits, over the labels that they met; the mean over trees."""
         at_labels = [self.losses[n].sum() for n, (t, depth) in enumerate(self.levels) if depth == len(self.plans[t].levels) - 1]
-        return float(np.sum(at_labels) / max(len(np.unique(self.example)), 1) / len(at_labels))
+        return float(np.sum(at_labels) / self.n_labelled / len(at_labels))
 
     def arrays(self) -> dict[str, np.ndarray]:
         return label_tree.arrays_of(self.trees())

@@ -29,6 +29,7 @@ from embedx.optimizers.decay import clock_step, decay_row, step_size
 from embedx.optimizers.descend import accumulate_columns, descend_columns
 
 LONGEST_REST = 15  # visits at which an example without coefficients is passed over
+STEADY = np.float32(0.05)  # a pass of dual coordinate descent without a longer step is the last
 
 
 class Lists(NamedTuple):
@@ -68,6 +69,8 @@ class TileWorkspace(NamedTuple):
     order: np.ndarray  # int32 (n_examples,): as a pass takes them
     rest: np.ndarray  # int8 (n_examples,): visits at which it is still to be passed over
     last_rest: np.ndarray  # int8 (n_examples,): and how many they were the last time
+    square: np.ndarray  # float32 (n_examples,): the squared length of the input, with the 1 of the bias
+    alpha: np.ndarray  # float32 (n_examples, WIDTH): the dual variables; (0, WIDTH) where there are none
     active: np.ndarray  # int64 (batch_size,): the examples of a minibatch that are not passed over
     batch: Batch  # a line for each of these, WIDTH candidates
     state: np.ndarray  # float32 (1, 0): such objectives have neither state nor noise
@@ -81,7 +84,9 @@ class TileWorkspace(NamedTuple):
     kept_value: np.ndarray  # float32
 
 
-def new_workspace(examples: Examples, n_features: int, batch_size: int, optimizer: UpdateRule) -> TileWorkspace:
+def new_workspace(
+    examples: Examples, n_features: int, batch_size: int, optimizer: UpdateRule, *, is_dual: bool = False
+) -> TileWorkspace:
     """Memory for tiles of any examples and features of a data set."""
     n = len(examples.label_offsets) - 1
     return TileWorkspace(
@@ -96,6 +101,8 @@ def new_workspace(examples: Examples, n_features: int, batch_size: int, optimize
         order=np.zeros(n, dtype=np.int32),
         rest=np.zeros(n, dtype=np.int8),
         last_rest=np.zeros(n, dtype=np.int8),
+        square=np.zeros(n, dtype=np.float32),
+        alpha=np.zeros((n if is_dual else 0, WIDTH), dtype=np.float32),
         active=np.zeros(batch_size, dtype=np.int64),
         batch=new_batch(batch_size, WIDTH),
         state=np.zeros((1, 0), dtype=np.float32),
@@ -110,9 +117,9 @@ def new_workspace(examples: Examples, n_features: int, batch_size: int, optimize
     )
 
 
-def memory_of_workspace(n: int, n_values: int, n_features: int, copies: int) -> int:
+def memory_of_workspace(n: int, n_values: int, n_features: int, copies: int, is_dual: bool) -> int:
     """Bytes of a `TileWorkspace`, where the optimiser has `copies` tables."""
-    return n_features * (13 + WIDTH * (20 + 4 * copies)) + 34 * n + 8 * n_values
+    return n_features * (13 + WIDTH * (20 + 4 * copies)) + (38 + 4 * WIDTH * is_dual) * n + 8 * n_values
 
 
 @kernel
@@ -124,18 +131,11 @@ def train_tile(coefficients, examples, members, positives, group, first, last, p
     group      that the labels belong to
     bias       float32 (n_labels,)  the biases to start from; overwritten by those that were trained
     """
-    begin_member, end_member = members.offsets[group], members.offsets[group + 1]
-    n = end_member - begin_member
-    n_features = _find_features(examples, positives, workspace, first, last)
-    _read_examples(examples, members, begin_member, n, passes, workspace)
-    _mark_positives(positives, workspace, first, last)
-    _clear(workspace, n_features, n)
-    tile, bias_row = workspace.tile, workspace.tile.rows.shape[0] - 1
-    for p in range(first, last):
-        tile.rows[bias_row, p - first] = bias[p]
+    n = members.offsets[group + 1] - members.offsets[group]
+    n_features = _begin(examples, members, positives, group, first, last, passes, workspace, bias)
+    tile = workspace.tile
+    bias_row = tile.rows.shape[0] - 1
     biased = bias_row if passes.has_bias else -1
-    for p in range(first, last):
-        workspace.support[bias_row, p - first] = 1
     now = 0.0
     loss = 0.0
     counter = np.uint64(0)
@@ -161,14 +161,74 @@ def train_tile(coefficients, examples, members, positives, group, first, last, p
     if optimizer.l2 > 0:
         for row in range(n_features):
             decay_row(tile, row, WIDTH, optimizer, now)
+    return loss, _end(members, group, first, last, passes, workspace, n_features, bias)
+
+
+@kernel
+def train_tile_dual(dual_steps, examples, members, positives, group, first, last, passes, constants, c, workspace, bias):
+    """As `train_tile`, by dual coordinate descent: ½|w|² + `c` times the summed loss of each label, its bias as a weight.
+
+    Ends before the last pass when no step of one was longer than STEADY. The biases start from zero. Lengths of inputs are those
+    over all features of the tile; a row whose support has fewer takes shorter steps for it.
+    """
+    n = members.offsets[group + 1] - members.offsets[group]
     for p in range(first, last):
-        bias[p] = tile.rows[bias_row, p - first]
+        bias[p] = 0
+    n_features = _begin(examples, members, positives, group, first, last, passes, workspace, bias)
+    batch = workspace.batch
+    biased = workspace.tile.rows.shape[0] - 1 if passes.has_bias else -1
+    for m in range(n):
+        store(workspace.alpha, m, 0, zeros())
+        store(workspace.alpha, m, LANES, zeros())
+    loss = 0.0
+    counter = np.uint64(0)
+    for _ in range(passes.epochs):
+        loss = 0.0
+        longest = np.float32(0)
+        counter = _shuffle(workspace.order, n, passes.key, counter)
+        for at in range(n):
+            if _choose(passes, workspace, at, at + 1, last - first) == 0:
+                continue
+            m = workspace.active[0]
+            batch.key[0] = m
+            _scores_of_tile(workspace, 1, biased)
+            square = splat(workspace.square[m])
+            store(batch.score_gain, 0, 0, square)
+            store(batch.score_gain, 0, LANES, square)
+            loss += dual_steps(batch, workspace.alpha, constants, 1, WIDTH, c)
+            longest = max(longest, _follow(workspace, m, biased, passes.rests))
+        if longest < STEADY:
+            break
+    return loss, _end(members, group, first, last, passes, workspace, n_features, bias)
+
+
+@kernel_part
+def _begin(examples, members, positives, group, first, last, passes, workspace, bias):
+    """Set up a tile; return how many features it has."""
+    begin, n = members.offsets[group], members.offsets[group + 1] - members.offsets[group]
+    n_features = _find_features(examples, positives, workspace, first, last)
+    _read_examples(examples, members, begin, n, passes, workspace)
+    _mark_positives(positives, workspace, first, last)
+    _clear(workspace, n_features, n)
+    bias_row = workspace.tile.rows.shape[0] - 1
+    for p in range(first, last):
+        workspace.tile.rows[bias_row, p - first] = bias[p]
+        workspace.support[bias_row, p - first] = 1
+    return n_features
+
+
+@kernel_part
+def _end(members, group, first, last, passes, workspace, n_features, bias):
+    """Hand over what a tile has become, and leave the workspace as the next one expects it; return how many weights are kept."""
+    bias_row = workspace.tile.rows.shape[0] - 1
+    for p in range(first, last):
+        bias[p] = workspace.tile.rows[bias_row, p - first]
     n_kept = _keep(workspace, n_features, last - first, passes.threshold)
     for row in range(n_features):
         workspace.local[workspace.features[row]] = -1
-    for m in range(n):
-        workspace.place[members.items[begin_member + m]] = -1
-    return loss, n_kept
+    for at in range(members.offsets[group], members.offsets[group + 1]):
+        workspace.place[members.items[at]] = -1
+    return n_kept
 
 
 @kernel_part
@@ -202,11 +262,15 @@ def _read_examples(examples, members, begin, n, passes, workspace):
         n_labels = examples.label_offsets[i + 1] - examples.label_offsets[i]
         workspace.weight[m] = n_labels if passes.sums else min(n_labels, 1)
         workspace.order[m] = m
+        square = np.float32(passes.has_bias)
         for f in range(examples.offsets[i], examples.offsets[i + 1]):
             row = workspace.local[examples.columns[f]]
             workspace.columns[n_values] = row
             workspace.values[n_values] = examples.values[f]
-            n_values += row >= 0
+            if row >= 0:
+                square += examples.values[f] * examples.values[f]
+                n_values += 1
+        workspace.square[m] = square
         workspace.offsets[m + 1] = n_values
 
 
@@ -279,14 +343,22 @@ def _choose(passes, workspace, begin, end, width):
 
 @kernel_part
 def _scores(workspace, optimizer, n_active, bias_row, now):
-    """The scores of a minibatch with the tile; two features at a time, so that four sums are under way at once."""
+    """The scores of a minibatch with the tile, once the weight decay that is due has been applied."""
+    if optimizer.l2 > 0:
+        for e in range(n_active):
+            m = workspace.active[e]
+            for at in range(workspace.offsets[m], workspace.offsets[m + 1]):
+                decay_row(workspace.tile, np.int64(workspace.columns[at]), WIDTH, optimizer, now)
+    _scores_of_tile(workspace, n_active, bias_row)
+
+
+@kernel_part
+def _scores_of_tile(workspace, n_active, bias_row):
+    """The scores of a minibatch; two features at a time, so that four sums are under way at once."""
     one, w, columns, values = splat(np.float32(1)), workspace.tile.rows, workspace.columns, workspace.values
     for e in range(n_active):
         m = workspace.active[e]
         f, last = workspace.offsets[m], workspace.offsets[m + 1]
-        if optimizer.l2 > 0:
-            for at in range(f, last):
-                decay_row(workspace.tile, np.int64(columns[at]), WIDTH, optimizer, now)
         a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
         if bias_row >= 0:
             a0, b0 = load(w, bias_row, 0), load(w, bias_row, LANES)
@@ -353,6 +425,31 @@ def _step(workspace, n_touched, bias_row, optimizer, rate, now):
 
 
 @kernel_part
+def _follow(workspace, m, bias_row, rests):
+    """Move the rows by the step of example m, within the supports; return its length. One without a step takes a rest."""
+    a, b = load(workspace.batch.z, 0, 0), load(workspace.batch.z, 0, LANES)
+    if is_zero(a) and is_zero(b):
+        if rests and workspace.mask[m] == 0:
+            workspace.last_rest[m] = min(2 * workspace.last_rest[m] + 1, LONGEST_REST)
+            workspace.rest[m] = workspace.last_rest[m]
+        return np.float32(0)
+    workspace.last_rest[m] = 0
+    w, support, nothing = workspace.tile.rows, workspace.support, zeros()
+    for f in range(workspace.offsets[m], workspace.offsets[m + 1]):
+        row, x = np.int64(workspace.columns[f]), splat(workspace.values[f])
+        store(w, row, 0, multiply_add(multiply_add(x, a, nothing), load(support, row, 0), load(w, row, 0)))
+        store(w, row, LANES, multiply_add(multiply_add(x, b, nothing), load(support, row, LANES), load(w, row, LANES)))
+    if bias_row >= 0:
+        one = splat(np.float32(1))
+        store(w, bias_row, 0, multiply_add(one, a, load(w, bias_row, 0)))
+        store(w, bias_row, LANES, multiply_add(one, b, load(w, bias_row, LANES)))
+    longest = np.float32(0)
+    for k in range(WIDTH):
+        longest = max(longest, abs(workspace.batch.z[0, k]))
+    return longest
+
+
+@kernel_part
 def _keep(workspace, n_features, width, threshold):
     """Write the weights that are larger than the threshold; return how many they are."""
     n = 0
@@ -366,9 +463,9 @@ def _keep(workspace, n_features, width, threshold):
     return n
 
 
-def like(
-    examples: Examples, workspace: TileWorkspace, passes: Passes, constants: np.ndarray, rule: UpdateRule
-) -> tuple[Any, ...]:
-    """Arguments of `train_tile` after `coefficients`, of the types that it is compiled for."""
+def like(examples: Examples, workspace: TileWorkspace, passes: Passes, constants: np.ndarray, how: Any) -> tuple[Any, ...]:
+    """Arguments after the objective's function, of the types that a kernel is compiled for; `how` is the optimiser's rule of
+    `train_tile`, the `c` of `train_tile_dual`.
+    """
     lists = Lists(np.zeros(2, dtype=np.int64), np.zeros(0, dtype=np.int32))
-    return examples, lists, lists, 0, 0, 0, passes, constants, rule, workspace, np.zeros(1, dtype=np.float32)
+    return examples, lists, lists, 0, 0, 0, passes, constants, how, workspace, np.zeros(1, dtype=np.float32)
