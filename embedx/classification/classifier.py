@@ -5,7 +5,7 @@ bias.npy      float32 (rows,)         absent without biases
 hidden.npy    float32 (features, dim) a row for each feature, absent without hidden layer
 maxima.npy    float32 (features,)     what columns were divided by, with --scaling column-max
 noise_*.npy   what noise was drawn by, where that depends on the input (embedx.samplers)
-tree_*.npy    sparse weights and their tree, with --weights sparse or tree, instead of all these (embedx.classification.label_tree)
+tree_*.npy    sparse weights and their tree, instead of all these (embedx.classification.label_tree)
 labels.tsv    label TAB how often it occurred in training
 features.tsv  the words that are features, for text
 """
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from scipy.sparse import csr_matrix
 
 from embedx import objectives, samplers

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers, samplers
+from embedx.classification import tree_training
 from embedx.classification.classifier import Classifier
 from embedx.classification.history import History
-from embedx.classification import tree_training
 from embedx.classification.strategies import INITIAL, Classification, strategy_for
 from embedx.classification.tree_training import TreeTraining
+from embedx.classification.weights import check_dual, check_sparse_memory, chosen_weights, default_optimizer
 from embedx.engine import lbfgs as optimum
 from embedx.engine.examples import Examples, examples_of
 from embedx.engine.loading import compile_function
@@ -37,19 +38,12 @@ from embedx.run.memory import amount
 from embedx.run.progress import Progress, Silent
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler, pairs_of
-from embedx.settings import check_used, option_name, param
+from embedx.settings import check_used, param
 
 EVERY_ROW = "all"  # the sampler of exact losses
 LEAST_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
-
-
-WEIGHTS = ("dense", "sparse", "tree")
-OF_TREE = ("leaf_size", "arity", "beam", "trees")
-MOST_DENSE = 10_000_000  # weights, from which on they are sparse by default; and
-FEW_LABELS = 20_000  # below which dense weights are taken where --validation is to stop the training
-MOST_PRODUCTS = 2e12  # values × labels × epochs, from which on labels stand in a tree
-
-NOT_OF_DUAL = ("batch_size", "learning_rate", "schedule", "gradient_scale", "bias")  # but where it is left as it is
+WEIGHTS = ("dense", "sparse", "tree")  # how those of the output rows are stored
+OF_TREE = ("leaf_size", "arity", "beam", "trees")  # settings that apply to a tree alone
 
 # Settings of training by steps.
 OF_STEPS = ("epochs", "batch_size", "learning_rate", "schedule", "decay", "decay_every", "gradient_scale", "max_norm")
@@ -103,7 +97,7 @@ class ClassifySettings(TrainingSettings):
     batch_size: int | None = param(None, "examples in a step, or `all`; by default 100", at_least=0, parse=whole_or_all)
     optimizer: str | None = param(
         None,
-        f"optimiser, by default adagrad: {optimizers.meanings(LABELS)}",
+        f"optimiser, by default adagrad, and dcd for sparse weights where it applies: {optimizers.meanings(LABELS)}",
         choices=optimizers.taken_by(LABELS),
     )
     learning_rate: float | None = param(
@@ -123,8 +117,8 @@ class ClassifySettings(TrainingSettings):
     )
     l2: float | None = param(
         None,
-        "L2 regularisation: l2/2 · |W|² is added to the mean loss; biases are not regularised, but by dcd; by default 0, for dcd "
-        "one over the number of examples",
+        "L2 regularisation: l2/2 · |W|² is added to the mean loss; biases are not regularised, except by dcd; by default 0, "
+        "for dcd one over the number of examples",
         at_least=0.0,
     )
     max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0, at_most=1e15)
@@ -245,7 +239,7 @@ def train(
         if is_sparse:
             trees = tree_training.plans(features, examples, counts, settings, progress)
             growing = TreeTraining(objective, settings, features, examples, optimizer, counts, trees)
-            outcome, optimizer_state = _run_tree(growing, classifier, snapshot, checkpoints, history, progress), {}
+            outcome, optimizer_state = tree_training.run(growing, classifier, snapshot, checkpoints, history, progress), {}
         else:
             strategy = strategy_for(objective, settings, sampler, examples)(
                 objective, settings, sampler, examples, optimizer, counts, features.shape[1], warm_up
@@ -276,8 +270,8 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     candidates = samplers.SAMPLERS[sampler].candidates
     is_step = objective.kind == "proximal"
     suits = objective.label_defaults
-    weights = _weights(settings, objective, data, sampler)
-    optimizer = settings.optimizer or _default_optimizer(settings, objective, weights)
+    weights = chosen_weights(settings, objective, data, sampler)
+    optimizer = settings.optimizer or default_optimizer(settings, objective, weights)
     batch = settings.batch_size if settings.batch_size is not None else int(suits.get("batch_size", 100))
     found = optimizers.find(optimizer, LABELS)
     rate = settings.learning_rate or suits.get("learning_rate") or found.rates.get(LABELS)
@@ -311,64 +305,12 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     threads = settings.threads or trainer.usable_cores()
     l2 = settings.l2
     if optimizer == DualCoordinateDescent.name:
-        _check_dual(settings, objective, weights)
+        check_dual(settings, objective, weights)
         l2 = 1 / len(data) if l2 is None else l2
     return dataclasses.replace(
         settings, sampler=sampler, optimizer=optimizer, batch_size=batch or len(data), learning_rate=rate, threads=threads,
         weights=weights, l2=l2 or 0.0,
     )  # fmt: skip
-
-
-def _default_optimizer(settings: ClassifySettings, objective: Objective, weights: str) -> str:
-    """The objective's own; for sparse weights the one that needs no learning rate, where no setting of another one is given."""
-    unchanged = all(getattr(settings, name) == getattr(ClassifySettings, name) for name in NOT_OF_DUAL)
-    if weights != "dense" and objective.dual_steps is not None and unchanged and settings.l2 != 0:
-        return DualCoordinateDescent.name
-    return str(objective.label_defaults.get("optimizer", "adagrad"))
-
-
-def _check_dual(settings: ClassifySettings, objective: Objective, weights: str) -> None:
-    """Raise `EmbedxError` for what does not go with dual coordinate descent."""
-    name = f"--optimizer {DualCoordinateDescent.name}"
-    if weights == "dense":
-        raise EmbedxError(f"{name} takes --weights sparse or tree")
-    if objective.dual_steps is None:
-        raise EmbedxError(f"{name} takes --objective ova --loss squared-hinge")
-    if settings.l2 == 0:
-        raise EmbedxError(f"{name} needs a penalty; leave --l2 out, or give one above 0")
-    changed = [each for each in NOT_OF_DUAL if getattr(settings, each) != getattr(ClassifySettings, each)]
-    if changed:
-        raise EmbedxError(f"{option_name(changed[0])} has no effect with {name}; leave one of them out")
-
-
-def _weights(settings: ClassifySettings, objective: Objective, data: Labeled, sampler: str) -> str:
-    """How the output rows are stored. Raises `EmbedxError` for what cannot be."""
-    name, asked = f"--objective {objective.name}", settings.weights
-    needs = [
-        (data.is_sparse, "sparse features; these are dense"),
-        (not settings.hidden, "no --hidden layer"),
-        (
-            objective.log_label_probability(np.zeros(1)) is not None,
-            f"a loss that is a sum over labels, as of ova; {name} has none",
-        ),
-        (sampler == EVERY_ROW, "--sampler all"),
-        (settings.optimizer != "lbfgs", "an --optimizer that goes by steps"),
-        (settings.labels != "one", "--labels other than one"),
-        (settings.max_norm is None, "no --max-norm"),
-        (settings.time_budget is None, "--epochs, not --time-budget"),
-        (settings.schedule in ("linear", "constant"), "--schedule linear or constant"),
-        (settings.decay == 1, "no --decay"),
-    ]
-    missing = next((what for holds, what in needs if not holds), None)
-    if asked in ("sparse", "tree") and missing is not None:
-        raise EmbedxError(f"--weights {asked} takes {missing}")
-    if asked is not None or missing is not None:
-        return asked or "dense"
-    is_small = data.n_labels * data.n_features < MOST_DENSE and settings.optimizer != DualCoordinateDescent.name
-    if is_small or (settings.validation is not None and data.n_labels < FEW_LABELS):
-        return "dense"
-    n_products = float(data.features.nnz) * data.n_labels * settings.epochs
-    return "sparse" if n_products <= MOST_PRODUCTS else "tree"
 
 
 def check_given(options: Mapping[str, Any], settings: ClassifySettings, objective: Objective) -> None:
@@ -477,7 +419,7 @@ def _check_memory(
     Scoring copies the weights; validation keeps the best ones beside them. What the optimiser keeps is let go before testing.
     """
     if settings.weights != "dense":
-        _check_sparse_memory(data, settings, progress)
+        check_sparse_memory(data, settings, progress)
         return
     dim = (settings.hidden or data.n_features) + 1
     n_rows = objective.n_rows(data.n_labels)
@@ -506,24 +448,6 @@ def _check_memory(
     what = f"{n_rows:,} rows × {dim:,} weights with --optimizer {settings.optimizer}"
     remedy = f"{advice}{less}or drop rare labels and features"
     memory.check_memory(needs | {"noise": of_sampler}, what, remedy, progress)
-
-
-def _check_sparse_memory(data: Labeled, settings: ClassifySettings, progress: Progress) -> None:
-    """The same for sparse weights. How many there will be is known when they are trained; at most a weight for each feature of
-    each example of each label.
-    """
-    n, n_values, threads = len(data), int(data.features.nnz), int(settings.threads or 1)
-    optimizer = optimizers.OPTIMIZERS[str(settings.optimizer)]
-    most = int(np.dot(np.diff(data.features.indptr), data.labels.n_of_row))
-    n_trees = settings.trees if settings.weights == "tree" else 1
-    needs = {
-        "threads": threads * tree_training.memory_of_thread(n, n_values, data.n_features, optimizer),
-        "weights, at most": 2 * 12 * min(most, data.n_labels * data.n_features) * n_trees,
-    }
-    if settings.weights == "tree":
-        needs["clustering"] = 8 * tree_training.MOST_FEATURES * data.n_labels
-    what = f"sparse weights of {data.n_labels:,} labels on {data.n_features:,} features"
-    memory.check_memory(needs, what, "fewer --threads need less, or drop rare labels and features", progress)
 
 
 # ---- by steps
@@ -576,45 +500,6 @@ def _run(
     history.restore()
     classifier.facts |= strategy.facts()
     return outcome, optimizer_state
-
-
-def _run_tree(
-    strategy: TreeTraining,
-    classifier: Classifier,
-    snapshot: Mapping[str, Any] | None,
-    checkpoints: Checkpoints | None,
-    history: History,
-    progress: Progress,
-) -> trainer.Outcome:
-    """Train sparse weights, a level of a tree after another."""
-    n_levels = len(strategy.levels)
-
-    def after_level(level: int, tally: Tally, seconds_passed: float) -> bool:
-        strategy.finish_level(level)
-        if level + 1 < n_levels:
-            strategy.prepare(level + 1)
-        return False
-
-    schedule = trainer.Schedule(
-        float(strategy.settings.learning_rate or 0), strategy.n_stretches, strategy.n_nodes / n_levels, n_levels,
-        shape="constant", unit="nodes",
-    )  # fmt: skip
-    strategy.prepare(0)
-    outcome = trainer.run(strategy, schedule, progress, after_level, snapshot, None, checkpoints)
-    if outcome.interrupted_by is not None:
-        to_the_end(strategy.give_up)
-        if not strategy.trees():
-            raise outcome.interrupted_by
-    outcome.epochs, outcome.final_loss = float(strategy.settings.epochs), strategy.mean_loss()
-
-    def hand_over() -> None:
-        classifier.arrays |= strategy.arrays()
-        classifier.parameters_changed()
-        if history.is_wanted:
-            history.note(int(strategy.settings.epochs) - 1, outcome.final_loss, outcome.seconds)
-
-    to_the_end(hand_over)
-    return outcome
 
 
 def _identity(examples: Examples, settings: Mapping[str, Any]) -> dict[str, Any]:

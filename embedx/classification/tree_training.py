@@ -1,4 +1,4 @@
-"""How a tree over labels is grown and trained (label_tree.py says what it is): one level after another, a tile of nodes at a time.
+"""How a tree over labels (label_tree.py) is grown and trained: one level after another, a tile of nodes at a time.
 
 The labels are clustered by the features of their examples (search/balanced.py). A node is trained on the examples that meet its
 parent: those with a label below the parent, and those for which the levels above, already trained, put the parent among the
@@ -8,33 +8,39 @@ A pass of the trainer is a level of a tree, and a stretch one of its tiles (engi
 above has an influence on: the result does not depend on the number of threads.
 """
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from embedx.classification import label_tree
+from embedx.classification.classifier import Classifier
+from embedx.classification.history import History
 from embedx.classification.label_tree import LabelTree
 from embedx.engine import label_tiles
 from embedx.engine.examples import Examples
 from embedx.engine.full_tiled import WIDTH
 from embedx.engine.label_tiles import Lists
+from embedx.engine.label_vectors import label_vectors
 from embedx.engine.loading import load_kernel
 from embedx.engine.sparse_levels import Level, best_nodes, level_of
 from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import Optimizer, UpdateRule
 from embedx.optimizers.dcd import DualCoordinateDescent
+from embedx.run import trainer
+from embedx.run.checkpoint import Checkpoints
+from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
 from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
-from embedx.search.balanced import SparseVectors, balanced_tree
+from embedx.search.balanced import balanced_tree
 
 MOST_FEATURES = 64  # of a label, the largest, that its cluster is chosen by
-LABELS_AT_A_TIME = 20_000
 MATCHED_ROWS = 1 << 14  # examples that are sought for at a time
 
 
@@ -69,7 +75,7 @@ def plan_of(labels: np.ndarray, depth: int, edges: np.ndarray, arity: int) -> Tr
     depths = [0] + [depth * (level + 1) // n_levels for level in range(n_levels)]
     leaf = np.repeat(np.arange(len(edges) - 1), np.diff(edges)) if depth else np.zeros(n, dtype=np.int64)
     levels = []
-    for above, own in zip(depths, depths[1:], strict=False):
+    for above, own in itertools.pairwise(depths):
         first_node = np.arange(0, 2**own + 1, 2 ** (own - above))
         levels.append(_level_plan(first_node, leaf >> (depth - own)))
     levels.append(_level_plan(edges if depth else np.array([0, n]), np.arange(n)))
@@ -80,7 +86,7 @@ def _level_plan(first_node: np.ndarray, node_of_place: np.ndarray) -> LevelPlan:
     edges = first_node.tolist()
     tiles = [
         (group, at, min(at + WIDTH, last))
-        for group, (first, last) in enumerate(zip(edges, edges[1:], strict=False))
+        for group, (first, last) in enumerate(itertools.pairwise(edges))
         for at in range(first, last, WIDTH)
     ]
     return LevelPlan(first_node.astype(np.int64), node_of_place.astype(np.int32), tiles)
@@ -92,31 +98,6 @@ def lists_of(keys: np.ndarray, items: np.ndarray, n: int) -> Lists:
     pairs = np.unique(keys.astype(np.int64) * span + items)
     keys, items = pairs // span, (pairs % span).astype(np.int32)
     return Lists(np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n))]).astype(np.int64), items)
-
-
-def label_vectors(features: csr_matrix, examples: Examples, labels: np.ndarray) -> SparseVectors:
-    """The sum of the features of each label's examples, its MOST_FEATURES largest numbers, at length one."""
-    n = features.shape[0]
-    row = np.repeat(np.arange(n), np.diff(examples.label_offsets))
-    place = np.full(int(examples.label_ids.max(initial=0)) + 1, -1, dtype=np.int64)
-    place[labels] = np.arange(len(labels))
-    has = csr_matrix(
-        (np.ones(len(row), dtype=np.float32), (place[examples.label_ids], row)), shape=(len(labels), n)
-    )  # fmt: skip
-    columns, values, sizes = [], [], []
-    for start in range(0, len(labels), LABELS_AT_A_TIME):
-        block = csr_matrix(has[start : start + LABELS_AT_A_TIME] @ features)
-        of_row = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
-        order = np.lexsort((-np.abs(block.data), of_row))
-        rank = np.arange(len(order)) - block.indptr[of_row]
-        kept = np.sort(order[rank < MOST_FEATURES])
-        of_row, value = of_row[kept], block.data[kept]
-        norm = np.sqrt(np.bincount(of_row, weights=value.astype(np.float64) ** 2, minlength=block.shape[0]))
-        columns.append(block.indices[kept].astype(np.int32))
-        values.append((value / np.maximum(norm, 1e-30)[of_row]).astype(np.float32))
-        sizes.append(np.bincount(of_row, minlength=block.shape[0]))
-    offsets = np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64)
-    return SparseVectors(offsets, np.concatenate(columns), np.concatenate(values))
 
 
 def plans(features: csr_matrix, examples: Examples, counts: np.ndarray, settings: Any, progress: Progress) -> list[TreePlan]:
@@ -131,7 +112,11 @@ def plans(features: csr_matrix, examples: Examples, counts: np.ndarray, settings
         ]  # so that rows of a tile have supports of about one size
         return [plan_of(by_frequency, 0, np.array([0, len(labels)]), settings.arity)]
     progress.start("clustering labels", settings.trees, " trees")
-    vectors = label_vectors(features, examples, labels)
+    place = np.full(len(counts), -1, dtype=np.int64)
+    place[labels] = np.arange(len(labels))
+    rows = np.repeat(np.arange(len(examples.label_offsets) - 1), np.diff(examples.label_offsets))
+    positives = lists_of(place[examples.label_ids], rows, len(labels))
+    vectors = label_vectors(examples, positives, features.shape[1], MOST_FEATURES, settings.threads)
     trees = []
     for t in range(settings.trees):
         order, edges = balanced_tree(vectors, features.shape[1], depth, settings.seed + t, settings.threads)
@@ -334,6 +319,45 @@ class TreeTraining(Strategy):
             edges = np.concatenate([[0], np.cumsum(np.maximum(sizes, 0))])
             parts = value["feature"], value["lane"], value["value"]
             self.done = [
-                None if size < 0 else tuple(part[edges[n] : edges[n + 1]].copy() for part in parts)  # type: ignore[misc]
+                None if size < 0 else tuple(part[edges[n] : edges[n + 1]].copy() for part in parts)
                 for n, size in enumerate(sizes.tolist())
             ]
+
+
+def run(
+    strategy: TreeTraining,
+    classifier: Classifier,
+    snapshot: Mapping[str, Any] | None,
+    checkpoints: Checkpoints | None,
+    history: History,
+    progress: Progress,
+) -> trainer.Outcome:
+    """Train sparse weights, a level of a tree after another."""
+    n_levels = len(strategy.levels)
+
+    def after_level(level: int, tally: Tally, seconds_passed: float) -> bool:
+        strategy.finish_level(level)
+        if level + 1 < n_levels:
+            strategy.prepare(level + 1)
+        return False
+
+    schedule = trainer.Schedule(
+        float(strategy.settings.learning_rate or 0), strategy.n_stretches, strategy.n_nodes / n_levels, n_levels,
+        shape="constant", unit="nodes",
+    )  # fmt: skip
+    strategy.prepare(0)
+    outcome = trainer.run(strategy, schedule, progress, after_level, snapshot, None, checkpoints)
+    if outcome.interrupted_by is not None:
+        to_the_end(strategy.give_up)
+        if not strategy.trees():
+            raise outcome.interrupted_by
+    outcome.epochs, outcome.final_loss = float(strategy.settings.epochs), strategy.mean_loss()
+
+    def hand_over() -> None:
+        classifier.arrays |= strategy.arrays()
+        classifier.parameters_changed()
+        if history.is_wanted:
+            history.note(int(strategy.settings.epochs) - 1, outcome.final_loss, outcome.seconds)
+
+    to_the_end(hand_over)
+    return outcome

@@ -168,8 +168,8 @@ def train_tile(coefficients, examples, members, positives, group, first, last, p
 def train_tile_dual(dual_steps, examples, members, positives, group, first, last, passes, constants, c, workspace, bias):
     """As `train_tile`, by dual coordinate descent: ½|w|² + `c` times the summed loss of each label, its bias as a weight.
 
-    Ends before the last pass when no step of one was longer than STEADY. The biases start from zero. Lengths of inputs are those
-    over all features of the tile; a row whose support has fewer takes shorter steps for it.
+    Ends before the last pass when no step of one was longer than STEADY. The biases start from zero. Lengths of inputs are over
+    all features of the tile; a row whose support has fewer takes shorter steps for it.
     """
     n = members.offsets[group + 1] - members.offsets[group]
     for p in range(first, last):
@@ -219,7 +219,7 @@ def _begin(examples, members, positives, group, first, last, passes, workspace, 
 
 @kernel_part
 def _end(members, group, first, last, passes, workspace, n_features, bias):
-    """Hand over what a tile has become, and leave the workspace as the next one expects it; return how many weights are kept."""
+    """Hand over what a tile has become, and clear what the next one does not; return how many weights are kept."""
     bias_row = workspace.tile.rows.shape[0] - 1
     for p in range(first, last):
         bias[p] = workspace.tile.rows[bias_row, p - first]

@@ -51,8 +51,8 @@ An objective whose positives are "joint" and that takes `pairs_as_set` gets the 
 for m pairs.
 
 An objective that is a sum over candidates may have a second function of the same signature, `dual_steps`, for dual coordinate
-descent: ½|w_k|² + C Σ φ(z_k) is minimised for each k, and w_k is the sum of its examples' inputs times numbers whose sizes are the
-dual variables.
+descent: ½|w_k|² + C Σ φ(z_k) is minimised for each k, and w_k is the sum of its examples' inputs times numbers whose sizes are
+the dual variables.
 
     dual_steps(batch, alpha, constants, n_examples, n, C) -> summed loss at the scores
 

@@ -1,8 +1,8 @@
 """A balanced binary tree over vectors, by recursive spherical 2-means: each half of a node gets half of its vectors.
 
-As in Parabel (Prabhu et al. 2018, "Parabel: partitioned label trees for extreme classification with application to dynamic search
-advertising"): two centroids are drawn from a node's vectors, each vector scored by its similarity with the one minus that with
-the other, and the upper half by that score makes the next first centroid, until the sum of similarities hardly grows.
+As in Parabel (Prabhu et al. 2018, "Parabel: partitioned label trees for extreme classification with application to dynamic
+search advertising"): two centroids are drawn from a node's vectors, each vector is scored by its similarity with the one minus
+that with the other, and the upper half by that score makes the next first centroid, until the sum of similarities hardly grows.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, low_half_below, stream_key
 
 N_ITERATIONS = 20
-LEAST_GAIN = 1e-4  # relative, of the sum of similarities
+LEAST_GAIN = 1e-3  # relative, of the sum of similarities
 
 
 class SparseVectors(NamedTuple):
@@ -29,7 +29,8 @@ class Workspace(NamedTuple):
     """One worker's memory."""
 
     sums: np.ndarray  # float32 (n_columns, 2): of the vectors of either half; zero between calls
-    score: np.ndarray  # float32 (n,): of the vector at each place of the order
+    dots: np.ndarray  # float32 (n, 2): of the vector at each place of the order with either sum
+    score: np.ndarray  # float32 (n,): and what of it decides
 
 
 @kernel
@@ -42,28 +43,28 @@ def halve(vectors, order, begin, end, key, workspace):
     second += second >= first
     _add(vectors, order[first], workspace.sums, 0)
     _add(vectors, order[second], workspace.sums, 1)
-    norms = np.float32(1), np.float32(1)
+    square0, square1 = np.float32(1), np.float32(1)
     before = np.float32(-1)
-    for _ in range(N_ITERATIONS):
+    for iteration in range(N_ITERATIONS):
         for k in range(begin, end):
-            a, b = _dots(vectors, order[k], workspace.sums)
-            workspace.score[k] = a / norms[0] - b / norms[1]
+            workspace.dots[k, 0], workspace.dots[k, 1] = _dots(vectors, order[k], workspace.sums)
+        if iteration > 0:
+            square0, square1 = np.float32(0), np.float32(0)
+            for k in range(begin, middle):
+                square0 += workspace.dots[k, 0]
+            for k in range(middle, end):
+                square1 += workspace.dots[k, 1]
+        norm0, norm1 = _norm(square0), _norm(square1)
+        total = norm0 + norm1
+        if iteration > 0 and total - before <= np.float32(LEAST_GAIN) * total:
+            break
+        before = total if iteration > 0 else before
+        for k in range(begin, end):
+            workspace.score[k] = workspace.dots[k, 0] / norm0 - workspace.dots[k, 1] / norm1
         _clear(vectors, order, begin, end, workspace.sums)
         _partition(order, workspace.score, begin, end, middle)
         for k in range(begin, end):
             _add(vectors, order[k], workspace.sums, np.int64(k >= middle))
-        square0, square1 = np.float32(0), np.float32(0)
-        for k in range(begin, end):
-            a, b = _dots(vectors, order[k], workspace.sums)
-            if k < middle:
-                square0 += a
-            else:
-                square1 += b
-        norms = _norm(square0), _norm(square1)
-        total = norms[0] + norms[1]
-        if total - before <= np.float32(LEAST_GAIN) * total:
-            break
-        before = total
     _clear(vectors, order, begin, end, workspace.sums)
 
 
@@ -134,7 +135,7 @@ def balanced_tree(vectors: SparseVectors, n_columns: int, depth: int, seed: int,
     n = len(vectors.offsets) - 1
     order = np.arange(n, dtype=np.int32)
     edges = np.array([0, n], dtype=np.int64)
-    workers = [Workspace(np.zeros((n_columns, 2), dtype=np.float32), np.zeros(n, dtype=np.float32)) for _ in range(threads)]
+    workers = [Workspace(*(np.zeros(shape, dtype=np.float32) for shape in ((n_columns, 2), (n, 2), n))) for _ in range(threads)]
     for level in range(depth):
         middles = edges[:-1] + (np.diff(edges) + 1) // 2
 
