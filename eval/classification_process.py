@@ -13,6 +13,7 @@ import inspect
 import json
 import os
 import re
+import resource
 import sys
 import tempfile
 import time
@@ -87,7 +88,7 @@ def truth(files: Files) -> Any:
 def result(watch: Watch, model: Path, top: np.ndarray, files: Files, used: dict[str, Any], package: str) -> Result:
     """What is told of a peer with any number of labels for each row; `model` is what it saved."""
     return {
-        **watch.seconds, "size": bytes_in(model), **precision(top, truth(files)), "used": used,
+        **watch.seconds, "size": bytes_in(model), **precision(top, truth(files)), "rows": len(top), "used": used,
         "version": importlib.metadata.version(package),
     }  # fmt: skip
 
@@ -116,7 +117,8 @@ def embedx(job: Job, files: Files, scratch: Path) -> Result:
     with watch.time("prediction"):
         top = np.concatenate([ids for ids, _ in classifier.top_k(test.features, TOP, threads=job["threads"])])
     size = bytes_in(classifier.save(scratch / "model"))
-    return {**watch.seconds, "size": size, **precision(top, truth(files)), "used": chosen(job, classifier.settings)}
+    told = {**watch.seconds, "size": size, **precision(top, truth(files)), "rows": len(top)}
+    return told | {"used": chosen(job, classifier.settings)}
 
 
 def run(job: Job, data: Any, **other: Any) -> Any:
@@ -137,7 +139,10 @@ def warm(job: Job, data: Any) -> None:
 def chosen(job: Job, settings: dict[str, Any]) -> dict[str, Any]:
     """The settings that were chosen, and those that matter as they were resolved."""
     names = ["optimizer", "learning_rate", "epochs", "batch_size", "sampler", "l2", "negatives"]
-    if settings["optimizer"] == "lbfgs":
+    if settings["optimizer"] == "dcd":
+        own = ["leaf_size", "arity", "beam", "trees"] if settings["weights"] == "tree" else []
+        names = ["optimizer", "epochs", "l2", "weights", "threshold", *own]
+    elif settings["optimizer"] == "lbfgs":
         names = ["optimizer", "l2"]
     elif settings["sampler"] in ("all", "path"):
         names.remove("negatives")
@@ -387,4 +392,6 @@ TOOLS = {
 if __name__ == "__main__":
     job, files = json.loads(sys.argv[1]), json.loads(sys.argv[2])
     with tempfile.TemporaryDirectory() as scratch:
-        print("\n" + json.dumps(TOOLS[job["tool"]](job, files, Path(scratch))))
+        told = TOOLS[job["tool"]](job, files, Path(scratch))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # bytes, on Linux
+        print("\n" + json.dumps({**told, "peak": peak}))

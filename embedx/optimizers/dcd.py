@@ -17,7 +17,7 @@ class DualCoordinateDescent(Optimizer):
     name = "dcd"
     title = "dual coordinate descent"
     paper = "Hsieh et al. 2008"
-    formula = "alpha_i = argmin of the dual; w = sum_i y_i alpha_i x_i"
+    formula = "w -= (alpha_i - alpha_i') y_i x_i; alpha_i' = argmin of the dual"
     meaning = "finds the optimum under --l2 without a learning rate, by the dual; for sparse weights under the squared hinge"
     commands = (LABELS,)
     copies = 1
