@@ -54,12 +54,15 @@ def ova(loss="squared-hinge"):
     return found(found.Settings(loss=loss))
 
 
-def settings(**options):
-    return ClassifySettings(**({"epochs": 6, "batch_size": 16, "learning_rate": 0.3, "threads": 1} | options))
+def settings(loss="squared-hinge", **options):
+    by_steps = options.get("weights") == "dense" or loss == "logistic" or options.get("bias")
+    return ClassifySettings(
+        **({"epochs": 6, "threads": 1} | ({"batch_size": 16, "learning_rate": 0.3} if by_steps else {}) | options)
+    )
 
 
 def trained(data, *, loss="squared-hinge", **options):
-    return train(data, ova(loss), settings(**options)).classifier
+    return train(data, ova(loss), settings(loss, **options)).classifier
 
 
 # ---- a tile against loops
@@ -195,7 +198,7 @@ def naive_dual_tile(x, y, weight, c, passes):
             elif not y[i].any():
                 last_rest[i] = min(2 * last_rest[i] + 1, label_tiles.LONGEST_REST)
                 rest[i] = last_rest[i]
-            longest = max(longest, np.abs(steps).max())
+            longest = max(longest, square * np.abs(steps).max())
         if longest < label_tiles.STEADY:
             break
     return w, support
@@ -396,6 +399,20 @@ def test_sparse_weights_rank_unseen_rows_as_dense_ones_do(weights, loss, bias):
         p[kind] = found.evaluate(test)["p@1"]
     assert p["dense"] > 0.8
     assert p[weights] > p["dense"] - 0.05
+
+
+@pytest.mark.parametrize("weights", ["sparse", "tree"])
+@pytest.mark.parametrize("loss", ["squared-hinge", "logistic"])
+def test_the_scale_of_the_features_changes_nothing(weights, loss):
+    data, own = topics(), {"leaf_size": 8} if weights == "tree" else {}
+    large = Labeled((data.features * np.float32(1024)).tocsr(), data.labels, data.n_labels)
+    options = {"weights": weights, **own, **({"optimizer": None} if loss == "squared-hinge" else {})}
+    for each in ({}, {"l2": 1e-3}):
+        scaled = {"l2": each["l2"] * 1024**2} if each else {}
+        found, same = trained(data, loss=loss, **options, **each), trained(large, loss=loss, **options, **scaled)
+        assert len(found.arrays["tree_weight"]) == len(same.arrays["tree_weight"]) > 0
+        np.testing.assert_allclose(found.arrays["tree_weight"], 1024 * same.arrays["tree_weight"], rtol=1e-4)
+        assert found.evaluate(data)["p@1"] == same.evaluate(large)["p@1"] > 0.8
 
 
 def test_scores_of_sparse_weights_are_those_of_their_rows_and_unseen_labels_are_there():

@@ -118,7 +118,7 @@ class ClassifySettings(TrainingSettings):
     l2: float | None = param(
         None,
         "L2 regularisation: l2/2 · |W|² is added to the mean loss; biases are not regularised, except by dcd; by default 0, "
-        "for dcd one over the number of examples",
+        "for dcd the mean squared length of inputs times one over the number of examples",
         at_least=0.0,
     )
     max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0, at_most=1e15)
@@ -221,6 +221,8 @@ def train(
         arrays |= sampler.arrays()
         facts["fit_seconds"] = round(sampler.fit_seconds, 3)
     is_sparse = settings.weights != "dense"
+    if settings.optimizer == DualCoordinateDescent.name and settings.l2 is None:
+        settings = dataclasses.replace(settings, l2=tree_training.input_length(features) ** 2 / len(data))
     record = settings.record() | (warm_up or sampler).settings.record() | objective.settings.record()
     classifier = Classifier(objective, arrays, known, counts, record, facts)
     history = History(classifier, validation, settings, watch, progress, sampler.fit_seconds)
@@ -305,11 +307,10 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     threads = settings.threads or trainer.usable_cores()
     l2 = settings.l2
     if optimizer == DualCoordinateDescent.name:
-        check_dual(settings, objective, weights)
-        l2 = 1 / len(data) if l2 is None else l2
+        check_dual(settings, objective, weights)  # and see `train` for its penalty
     return dataclasses.replace(
         settings, sampler=sampler, optimizer=optimizer, batch_size=batch or len(data), learning_rate=rate, threads=threads,
-        weights=weights, l2=l2 or 0.0,
+        weights=weights, l2=l2 if optimizer == DualCoordinateDescent.name else l2 or 0.0,
     )  # fmt: skip
 
 

@@ -41,6 +41,7 @@ from embedx.run.tally import Tally
 from embedx.search.balanced import balanced_tree
 
 MOST_FEATURES = 64  # of a label, the largest, that its cluster is chosen by
+NEARLY = 1e-3  # how far from 1 the length of inputs may be that counts as 1
 MATCHED_ROWS = 1 << 14  # examples that are sought for at a time
 
 
@@ -100,6 +101,17 @@ def lists_of(keys: np.ndarray, items: np.ndarray, n: int) -> Lists:
     return Lists(np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n))]).astype(np.int64), items)
 
 
+def input_length(features: csr_matrix) -> float:
+    """The root of the mean squared length of the inputs that have any features; 1 where it is that, but for rounding.
+
+    Inputs are trained on divided by it, and weights after, so that the penalty, the threshold and the rates by default mean the
+    same whatever the scale of the features.
+    """
+    n = np.count_nonzero(np.diff(features.indptr))
+    length = float(np.sqrt(np.sum(np.square(features.data, dtype=np.float64)) / max(n, 1)))
+    return length if abs(length - 1) > NEARLY and 0 < length < np.inf else 1.0
+
+
 def plans(features: csr_matrix, examples: Examples, counts: np.ndarray, settings: Any, progress: Progress) -> list[TreePlan]:
     """The trees that the settings ask for, with clusters of the labels that occur."""
     labels = np.flatnonzero(counts).astype(np.int32)
@@ -143,13 +155,11 @@ class TreeTraining(Strategy):
         counts: np.ndarray,
         trees: Sequence[TreePlan],
     ) -> None:
-        self.objective, self.settings, self.features, self.examples, self.optimizer = (
-            objective,
-            settings,
-            features,
-            examples,
-            optimizer,
-        )
+        self.objective, self.settings, self.features, self.optimizer = objective, settings, features, optimizer
+        self.length = input_length(features)
+        self.examples = examples
+        if abs(self.length - 1) > NEARLY:
+            self.examples = examples._replace(values=(examples.values / np.float32(self.length)).astype(np.float32))
         self.plans, self.n_features = trees, features.shape[1]
         self.levels = [(t, level) for t, tree in enumerate(trees) for level in range(len(tree.levels))]
         self.n_stretches = max(len(tree.levels[level].tiles) for tree in trees for level in range(len(tree.levels)))
@@ -174,8 +184,8 @@ class TreeTraining(Strategy):
     def passes(self, level: int) -> label_tiles.Passes:
         settings = self.settings
         return label_tiles.Passes(
-            int(settings.epochs), self.batch, np.float32(settings.learning_rate), settings.schedule == "linear",
-            float(len(self.example)) if settings.gradient_scale == "sum" else 1.0, settings.bias != "none",
+            int(settings.epochs), self.batch, np.float32(settings.learning_rate or 0), settings.schedule == "linear",
+            float(len(self.examples.label_offsets) - 1) if settings.gradient_scale == "sum" else 1.0, settings.bias != "none",
             self.objective.keeps_accidental_hits, self.objective.positives == "summed", True, np.float32(settings.threshold),
             stream_key(settings.seed, level),
         )  # fmt: skip
@@ -189,11 +199,13 @@ class TreeTraining(Strategy):
     def how(self, n_members: int) -> Any:
         """What a kernel is told of the optimiser, for a group of so many examples.
 
-        The penalty belongs to the mean loss over all examples, where those that do not meet the group have none.
+        The penalty belongs to the mean loss over all examples, where those that do not meet the group have none; and to weights
+        of inputs as they were.
         """
+        l2 = self.optimizer.l2 / self.length**2
         if self.is_dual:
-            return np.float32(1 / (self.optimizer.l2 * self.n_labelled))
-        return self.optimizer._replace(l2=self.optimizer.l2 * self.n_labelled / max(n_members, 1))
+            return np.float32(1 / (l2 * self.n_labelled))
+        return self.optimizer._replace(l2=l2 * self.n_labelled / max(n_members, 1))
 
     def prepare(self, level: int) -> None:
         """Find out which examples meet a level's groups; done while no thread trains."""
@@ -251,9 +263,16 @@ class TreeTraining(Strategy):
         """Keep a level, with those of its tiles that are trained."""
         t, depth = self.levels[level]
         plan = self.plans[t].levels[depth]
-        tiles = [(group, first, *kept) for (group, first, _), kept in zip(plan.tiles, self.done, strict=True) if kept]
+        tiles = [
+            (group, first, feature, lane, value / np.float32(self.length))
+            for (group, first, _), (feature, lane, value) in self._done_of(plan)
+        ]
         self.trained[t].append(level_of(plan.first_node, tiles, self.bias, self.n_features))
         self.done = []
+
+    def _done_of(self, plan: LevelPlan) -> list[tuple[tuple[int, int, int], tuple[np.ndarray, np.ndarray, np.ndarray]]]:
+        """The tiles of a level that are trained, each with what is left of it."""
+        return [(tile, kept) for tile, kept in zip(plan.tiles, self.done, strict=True) if kept is not None]
 
     def give_up(self) -> None:
         """The run ends before its time: of a tree whose last level is under way the labels that are trained so far are kept."""

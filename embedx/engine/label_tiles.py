@@ -29,7 +29,7 @@ from embedx.optimizers.decay import clock_step, decay_row, step_size
 from embedx.optimizers.descend import accumulate_columns, descend_columns
 
 LONGEST_REST = 15  # visits at which an example without coefficients is passed over
-STEADY = np.float32(0.05)  # a pass of dual coordinate descent without a longer step is the last
+STEADY = np.float32(0.1)  # a pass of dual coordinate descent in which no step moved its score by more is the last
 
 
 class Lists(NamedTuple):
@@ -168,7 +168,7 @@ def train_tile(coefficients, examples, members, positives, group, first, last, p
 def train_tile_dual(dual_steps, examples, members, positives, group, first, last, passes, constants, c, workspace, bias):
     """As `train_tile`, by dual coordinate descent: ½|w|² + `c` times the summed loss of each label, its bias as a weight.
 
-    Ends before the last pass when no step of one was longer than STEADY. The biases start from zero. Lengths of inputs are over
+    Ends after a pass without a step of STEADY. The biases start from zero. Lengths of inputs are over
     all features of the tile; a row whose support has fewer takes shorter steps for it.
     """
     n = members.offsets[group + 1] - members.offsets[group]
@@ -196,7 +196,7 @@ def train_tile_dual(dual_steps, examples, members, positives, group, first, last
             store(batch.score_gain, 0, 0, square)
             store(batch.score_gain, 0, LANES, square)
             loss += dual_steps(batch, workspace.alpha, constants, 1, WIDTH, c)
-            longest = max(longest, _follow(workspace, m, biased, passes.rests))
+            longest = max(longest, workspace.square[m] * _follow(workspace, m, biased, passes.rests))
         if longest < STEADY:
             break
     return loss, _end(members, group, first, last, passes, workspace, n_features, bias)
