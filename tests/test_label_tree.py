@@ -492,9 +492,9 @@ def damages():
     yield "tree_n_rows", lambda a: np.where(np.arange(len(a)) == 0, -1, a).astype(a.dtype)
     yield "tree_features", lambda a: a + 10**6
     yield "tree_features", lambda a: a - 10**6
-    yield "tree_n_weights", lambda a: (a + 1).astype(a.dtype)
-    yield "tree_child", lambda a: a + 10**6
-    yield "tree_child", lambda a: a - 10**6
+    yield "tree_n_weights", lambda a: a + a.dtype.type(1)
+    yield "tree_child", lambda a: a + a.dtype.type(60_000)
+    yield "tree_child", lambda a: a.astype(np.int32) - 10**6
     yield "tree_weight", lambda a: a[:-1]
     yield "tree_bias", lambda a: np.append(a, np.float32(0))
     yield "tree_labels", lambda a: np.zeros_like(a)
@@ -566,6 +566,12 @@ def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, message
     given = ClassifySettings(weights=weights, **options)
     with pytest.raises(EmbedxError, match=message):
         resolved(given, ova(), topics())
+
+
+def test_settings_that_are_resolved_stay_as_they_are():
+    for given in ({}, {"weights": "sparse"}, {"weights": "tree", "l2": 0.1}, {"weights": "tree", "learning_rate": 0.1}):
+        once = resolved(ClassifySettings(**given), ova(), topics())
+        assert resolved(once, ova(), topics()) == once
 
 
 def test_sparse_weights_need_a_loss_that_is_a_sum_over_labels_and_sparse_features():

@@ -18,13 +18,14 @@ from embedx.run.schema import Array
 PREFIX = "tree_"
 BLOCK_FLOATS = 1 << 23  # scores looked at in one go
 CANDIDATES = 100  # labels of each tree whose probabilities are averaged, or made to sum to one
+COUNTS = ("uint16", "int32")  # the smaller where it suffices
 ARRAYS = {
     "tree_levels": Array(("levels", "facts of a level"), ("int64",)),  # its tree, groups, nodes, rows and weights
     "tree_first_node": Array(("groups and levels",), ("int64",)),
     "tree_n_rows": Array(("groups",), ("int32",)),  # features that a group has weights for
     "tree_features": Array(("feature rows",), ("int32",)),
-    "tree_n_weights": Array(("feature rows",), ("int32",)),
-    "tree_child": Array(("weights",), ("int32",)),
+    "tree_n_weights": Array(("feature rows",), COUNTS),
+    "tree_child": Array(("weights",), COUNTS),
     "tree_weight": Array(("weights",)),
     "tree_bias": Array(("nodes",)),
     "tree_labels": Array(("leaves",), ("int32",)),
@@ -51,12 +52,17 @@ def arrays_of(trees: Sequence[LabelTree]) -> dict[str, np.ndarray]:
         "tree_first_node": np.concatenate([each.first_node for _, each in levels]),
         "tree_n_rows": np.concatenate([np.diff(each.first_row) for _, each in levels]).astype(np.int32),
         "tree_features": np.concatenate([each.features for _, each in levels]),
-        "tree_n_weights": np.concatenate([np.diff(each.first_weight) for _, each in levels]).astype(np.int32),
-        "tree_child": np.concatenate([each.child for _, each in levels]),
+        "tree_n_weights": _small(np.concatenate([np.diff(each.first_weight) for _, each in levels])),
+        "tree_child": _small(np.concatenate([each.child for _, each in levels])),
         "tree_weight": np.concatenate([each.weight for _, each in levels]),
         "tree_bias": np.concatenate([each.bias for _, each in levels]),
         "tree_labels": np.concatenate([each.labels for each in trees]),
     }
+
+
+def _small(numbers: np.ndarray) -> np.ndarray:
+    """Numbers from 0 on, in the smaller type if it has them."""
+    return numbers.astype(np.uint16 if numbers.max(initial=0) < 1 << 16 else np.int32)
 
 
 def trees_of(arrays: Mapping[str, np.ndarray], n_features: int, n_labels: int) -> list[LabelTree]:
@@ -80,8 +86,8 @@ def trees_of(arrays: Mapping[str, np.ndarray], n_features: int, n_labels: int) -
         first_row = np.concatenate([[0], np.cumsum(part["tree_n_rows"], dtype=np.int64)])
         first_weight = np.concatenate([[0], np.cumsum(part["tree_n_weights"], dtype=np.int64)])
         level = Level(
-            part["tree_first_node"], first_row, part["tree_features"], first_weight, part["tree_child"], part["tree_weight"],
-            part["tree_bias"],
+            part["tree_first_node"], first_row, part["tree_features"], first_weight, part["tree_child"].astype(np.int32),
+            part["tree_weight"], part["tree_bias"],
         )  # fmt: skip
         _check_level(level, n_nodes, n_rows, n_weights, n_features)
         is_first = not trees or tree != len(trees) - 1

@@ -305,13 +305,11 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     if optimizer == "lbfgs" and candidates != "path":
         sampler = EVERY_ROW
     threads = settings.threads or trainer.usable_cores()
-    l2 = settings.l2
-    if optimizer == DualCoordinateDescent.name:
-        check_dual(settings, objective, weights)  # and see `train` for its penalty
-    return dataclasses.replace(
-        settings, sampler=sampler, optimizer=optimizer, batch_size=batch or len(data), learning_rate=rate, threads=threads,
-        weights=weights, l2=l2 if optimizer == DualCoordinateDescent.name else l2 or 0.0,
-    )  # fmt: skip
+    settings = dataclasses.replace(settings, sampler=sampler, optimizer=optimizer, threads=threads, weights=weights)
+    if optimizer == DualCoordinateDescent.name:  # whose penalty `train` chooses
+        check_dual(settings, objective, weights)
+        return settings
+    return dataclasses.replace(settings, batch_size=batch or len(data), learning_rate=rate, l2=settings.l2 or 0.0)
 
 
 def check_given(options: Mapping[str, Any], settings: ClassifySettings, objective: Objective) -> None:

@@ -163,14 +163,13 @@ class TreeTraining(Strategy):
         self.plans, self.n_features = trees, features.shape[1]
         self.levels = [(t, level) for t, tree in enumerate(trees) for level in range(len(tree.levels))]
         self.n_stretches = max(len(tree.levels[level].tiles) for tree in trees for level in range(len(tree.levels)))
-        self.n_nodes = sum(len(tree.labels) if at == len(tree.levels) - 1 else int(level.first_node[-1])
-                           for tree in trees for at, level in enumerate(tree.levels))  # fmt: skip
         self.place = np.full((len(trees), len(counts)), -1, dtype=np.int32)
         for t, tree in enumerate(trees):
             self.place[t, tree.labels] = np.arange(len(tree.labels))
         self.example = np.repeat(np.arange(len(examples.label_offsets) - 1, dtype=np.int32), np.diff(examples.label_offsets))
         self.n_labelled = max(int(np.count_nonzero(np.diff(examples.label_offsets))), 1)
-        self.batch = min(int(settings.batch_size), len(examples.label_offsets) - 1)
+        self.n_scores = float(sum(self._scores_in(tree, depth) for tree in trees for depth in range(len(tree.levels))))
+        self.batch = min(int(settings.batch_size or 1), len(examples.label_offsets) - 1)
         self.constants = objective.constants(WIDTH, WIDTH)
         self.is_dual = settings.optimizer == DualCoordinateDescent.name
         self.workers = [
@@ -180,6 +179,12 @@ class TreeTraining(Strategy):
         self.trained: list[list[Level]] = [[] for _ in trees]
         self.done: list[tuple[np.ndarray, np.ndarray, np.ndarray] | None] = []
         self.losses = [np.zeros(len(trees[t].levels[depth].tiles)) for t, depth in self.levels]  # of the last pass, by tile
+
+    def _scores_in(self, tree: TreePlan, depth: int) -> float:
+        """About how many scores a pass over a level takes: every example meets the root, and the groups that the beam finds."""
+        first_node = tree.levels[depth].first_node
+        n_groups = 1 if depth == 0 else min(int(self.settings.beam) + 1, len(first_node) - 1)
+        return self.n_labelled * n_groups * float(first_node[-1]) / (len(first_node) - 1)
 
     def passes(self, level: int) -> label_tiles.Passes:
         settings = self.settings
@@ -257,7 +262,8 @@ class TreeTraining(Strategy):
         )  # fmt: skip
         self.done[stretch] = (worker.kept_feature[:n].copy(), worker.kept_lane[:n].copy(), worker.kept_value[:n].copy())
         self.losses[epoch][stretch] = loss
-        return Tally(loss, n_members * (last - first), last - first)
+        n_scores = n_members * (last - first)
+        return Tally(loss, n_scores, n_scores)
 
     def finish_level(self, level: int) -> None:
         """Keep a level, with those of its tiles that are trained."""
@@ -361,8 +367,8 @@ def run(
         return False
 
     schedule = trainer.Schedule(
-        float(strategy.settings.learning_rate or 0), strategy.n_stretches, strategy.n_nodes / n_levels, n_levels,
-        shape="constant", unit="nodes",
+        float(strategy.settings.learning_rate or 0), strategy.n_stretches, strategy.n_scores / n_levels, n_levels,
+        shape="constant", unit="scores",
     )  # fmt: skip
     strategy.prepare(0)
     outcome = trainer.run(strategy, schedule, progress, after_level, snapshot, None, checkpoints)
@@ -370,7 +376,8 @@ def run(
         to_the_end(strategy.give_up)
         if not strategy.trees():
             raise outcome.interrupted_by
-    outcome.epochs, outcome.final_loss = float(strategy.settings.epochs), strategy.mean_loss()
+    epochs, n, loss = float(strategy.settings.epochs), strategy.n_labelled, strategy.mean_loss()
+    outcome.epochs, outcome.final_loss, outcome.tally = epochs, loss, Tally(loss * n, n, round(n * epochs))
 
     def hand_over() -> None:
         classifier.arrays |= strategy.arrays()
