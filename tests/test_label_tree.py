@@ -4,6 +4,9 @@ import _thread
 import contextlib
 import dataclasses
 import itertools
+import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from scipy.sparse import csr_matrix, random_array
 from embedx import objectives
 from embedx.classification import classifier, label_tree, tree_training
 from embedx.classification.task import ClassifySettings, resolved, train
+from embedx.classification.weights import suited_objective
 from embedx.engine import label_tiles, sparse_levels
 from embedx.engine.examples import examples_of
 from embedx.engine.full_tiled import WIDTH
@@ -566,6 +570,60 @@ def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, message
     given = ClassifySettings(weights=weights, **options)
     with pytest.raises(EmbedxError, match=message):
         resolved(given, ova(), topics())
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "chosen"),
+    [
+        (topics(), {}, ("ova", {"loss": "squared-hinge"})),
+        (topics(several=False), {}, ("softmax", {})),
+        (topics(n_labels=1200, several=False), {}, ("ova", {"loss": "squared-hinge"})),
+        (topics(), {"hidden": 10}, ("softmax", {})),
+        (topics(), {"sampler": "uniform"}, ("softmax", {})),
+    ],
+)
+def test_the_objective_suits_the_data_where_none_is_named(data, options, chosen):
+    assert suited_objective(data, options) == chosen
+    dense = Labeled(data.features.toarray(), data.labels, data.n_labels)
+    assert suited_objective(dense, options) == ("softmax", {})
+
+
+@pytest.mark.parametrize(
+    ("n_labels", "n_features", "options", "weights"),
+    [
+        (90, 200, {}, "dense"),
+        (90, 200, {"optimizer": "dcd"}, "sparse"),
+        (4_000, 5_000, {}, "sparse"),
+        (4_000, 5_000, {"validation": "0.1"}, "dense"),
+        (4_000, 5_000, {"weights": "dense"}, "dense"),
+        (200_000_000, 5_000, {}, "tree"),
+        (200_000_000, 5_000, {"hidden": 10}, "dense"),
+    ],
+)
+def test_weights_are_stored_as_suits_their_number(n_labels, n_features, options, weights):
+    data = topics()
+    features = csr_matrix((data.features.data, data.features.indices, data.features.indptr), (len(data), n_features))
+    chosen = resolved(ClassifySettings(**options), ova(), Labeled(features, data.labels, n_labels))
+    assert chosen.weights == weights
+    assert chosen.optimizer == ("adagrad" if weights == "dense" else "dcd")
+
+
+def test_a_command_without_an_objective_names_the_one_that_it_takes(tmp_path):
+    data = topics(n=80)
+    lines = [f"{len(data)} {data.n_features} {data.n_labels}"]
+    for i in range(len(data)):
+        span = slice(*data.features.indptr[i : i + 2])
+        pairs = zip(data.features.indices[span], data.features.data[span], strict=True)
+        lines.append(",".join(map(str, data.labels[i].tolist())) + "".join(f" {f}:{v:.4f}" for f, v in pairs))
+    (tmp_path / "train.txt").write_text("\n".join(lines) + "\n")
+    command = [sys.executable, "-m", "embedx", "classify", "train.txt", "--weights", "tree", "--leaf-size", "8", "--json"]
+    done = subprocess.run([*command, "--test", "train.txt"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["objective"] == "ova"
+    assert told["settings"]["loss"] == "squared-hinge"
+    assert told["test"]["p@1"] > 0.7
+    assert (tmp_path / "train.ova.embedx").is_dir()
 
 
 def test_settings_that_are_resolved_stay_as_they_are():
