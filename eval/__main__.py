@@ -12,6 +12,7 @@ from eval.experiment import QUICK_RESULTS, RESULTS, Experiment, Run, measure, re
 EXPERIMENTS = {
     "speed": "words per second, quality and memory of skip-gram beside gensim and fastText",
     "speed-classification": "classifiers beside label trees, fastText and scikit-learn",
+    "speed-many-labels": "many labels on sparse features, beside label trees",
     "objectives": "all output layers of skip-gram side by side",
     "papers-augment-and-reduce": "Ruiz et al. 2018, the tables by the paper's protocol",
     "papers-one-vs-each": "Titsias 2016, likewise",

@@ -64,6 +64,15 @@ def best(scores: np.ndarray) -> np.ndarray:
     return np.argsort(-scores, axis=1, kind="stable")[:, :TOP]
 
 
+def peak_memory() -> int:
+    """The most bytes that this process had in memory at once; 0 where the system does not tell."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
+
+
 def bytes_in(path: Path) -> int:
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
@@ -87,7 +96,7 @@ def truth(files: Files) -> Any:
 def result(watch: Watch, model: Path, top: np.ndarray, files: Files, used: dict[str, Any], package: str) -> Result:
     """What is told of a peer with any number of labels for each row; `model` is what it saved."""
     return {
-        **watch.seconds, "size": bytes_in(model), **precision(top, truth(files)), "used": used,
+        **watch.seconds, "size": bytes_in(model), **precision(top, truth(files)), "rows": len(top), "used": used,
         "version": importlib.metadata.version(package),
     }  # fmt: skip
 
@@ -116,7 +125,8 @@ def embedx(job: Job, files: Files, scratch: Path) -> Result:
     with watch.time("prediction"):
         top = np.concatenate([ids for ids, _ in classifier.top_k(test.features, TOP, threads=job["threads"])])
     size = bytes_in(classifier.save(scratch / "model"))
-    return {**watch.seconds, "size": size, **precision(top, truth(files)), "used": chosen(job, classifier.settings)}
+    told = {**watch.seconds, "size": size, **precision(top, truth(files)), "rows": len(top)}
+    return told | {"used": chosen(job, classifier.settings)}
 
 
 def run(job: Job, data: Any, **other: Any) -> Any:
@@ -137,7 +147,10 @@ def warm(job: Job, data: Any) -> None:
 def chosen(job: Job, settings: dict[str, Any]) -> dict[str, Any]:
     """The settings that were chosen, and those that matter as they were resolved."""
     names = ["optimizer", "learning_rate", "epochs", "batch_size", "sampler", "l2", "negatives"]
-    if settings["optimizer"] == "lbfgs":
+    if settings["optimizer"] == "dcd":
+        own = ["leaf_size", "arity", "beam", "trees"] if settings["weights"] == "tree" else []
+        names = ["optimizer", "epochs", "l2", "weights", "threshold", *own]
+    elif settings["optimizer"] == "lbfgs":
         names = ["optimizer", "l2"]
     elif settings["sampler"] in ("all", "path"):
         names.remove("negatives")
@@ -387,4 +400,5 @@ TOOLS = {
 if __name__ == "__main__":
     job, files = json.loads(sys.argv[1]), json.loads(sys.argv[2])
     with tempfile.TemporaryDirectory() as scratch:
-        print("\n" + json.dumps(TOOLS[job["tool"]](job, files, Path(scratch))))
+        told = TOOLS[job["tool"]](job, files, Path(scratch))
+        print("\n" + json.dumps({**told, "peak": peak_memory()}))

@@ -41,6 +41,7 @@ def test_every_picture_is_made_and_shown(name):
 STATED = {
     "speed": "0.0001 0.010 1.0",
     "speed-classification": "0.005",
+    "speed-many-labels": "0.005 5.7",
     "objectives": "",
     "papers-augment-and-reduce": "0.1 0.01 0.02 0.9 0.8 0.11 0.26 0.50 4.1 0.1.0 3.11.7",
     "papers-one-vs-each": "0.1.0 3.11.7 0.622 2.793 0.095 0.162 0.64 0.09 0.010 0.11 0.7 0.9 0.5 0.3 0.1 2.5 4.1",

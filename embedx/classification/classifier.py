@@ -5,6 +5,7 @@ bias.npy      float32 (rows,)         absent without biases
 hidden.npy    float32 (features, dim) a row for each feature, absent without hidden layer
 maxima.npy    float32 (features,)     what columns were divided by, with --scaling column-max
 noise_*.npy   what noise was drawn by, where that depends on the input (embedx.samplers)
+tree_*.npy    sparse weights and their tree, instead of all these (embedx.classification.label_tree)
 labels.tsv    label TAB how often it occurred in training
 features.tsv  the words that are features, for text
 """
@@ -16,8 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from embedx import objectives, samplers
+from embedx.classification import label_tree
+from embedx.classification.label_tree import LabelTree
+from embedx.engine import sparse_levels
+from embedx.engine.sparse_levels import Found
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import LabelMetrics, fit_temperature, top_k
 from embedx.labeled.data import Labeled, Labels
@@ -34,6 +40,7 @@ from embedx.search.top_k import search_top_k, top_k_spec
 
 TASK = "classification"
 BLOCK_FLOATS = 1 << 23  # scores looked at in one go
+FOUND_ROWS = 1 << 13  # rows whose labels are found through a tree between two looks at the clock
 SEARCHED_ROWS = 1 << 14  # rows of features that are made dense at a time
 RECALLED = 200
 RECORDED = ("by_name", "first_feature")
@@ -44,7 +51,7 @@ SCHEMA = FolderSchema(
     names={"labels": Names("labels", counted=True), "features": Names("features", required=False)},
     arrays={
         "hidden": Array(("features", "dim"), FLOATS, rows_of="features"),
-        "output": Array(("rows", "dim"), FLOATS, required=True),
+        "output": Array(("rows", "dim"), FLOATS),
         "bias": Array(("rows",), FLOATS),
         "maxima": Array(("features",), FLOATS),
         "noise_projection": Array(("features", "stride")),
@@ -52,6 +59,7 @@ SCHEMA = FolderSchema(
         "noise_weights": Array(("nodes", "stride")),
         "noise_biases": Array(("nodes",), is_finite=False),  # infinite where a branch has no label
         "noise_leaves": Array(("labels",), ("int32",)),
+        **label_tree.ARRAYS,
     },
     settings={
         "scaling": Value(str, choices=SCALINGS),
@@ -59,6 +67,7 @@ SCHEMA = FolderSchema(
         "unseen": Value(str, choices=("keep", "drop")),
         "replacement": Value(bool),
         "sampler": Value(str, choices=tuple(samplers.SAMPLERS), or_none=True),
+        "beam": Value(int, at_least=1),
     },
     facts={
         "objective": Value(str, required=True, choices=tuple(objectives.OBJECTIVES)),
@@ -85,6 +94,7 @@ class Classifier:
     facts: dict[str, Any] = field(default_factory=dict)
     _transposed: np.ndarray | None = field(default=None, init=False, repr=False)
     _recorded: Sampler | None = field(default=None, init=False, repr=False)
+    _trees: list[LabelTree] | None = field(default=None, init=False, repr=False)
 
     @property
     def n_labels(self) -> int:
@@ -103,7 +113,12 @@ class Classifier:
         return scaled(features, self.settings.get("scaling", "none"), self.arrays.get("maxima"))
 
     def scores(self, features: Any) -> np.ndarray:
-        """(n, rows), of the weights' dtype, for features on the scale of the training data; see `prepared`."""
+        """(n, rows), of the weights' dtype, for features on the scale of the training data; see `prepared`.
+
+        Raises `EmbedxError` where labels are found through a tree.
+        """
+        if self.has_sparse_weights:
+            return self._sparse_scores(features)
         h = features @ self.arrays["hidden"] if "hidden" in self.arrays else features
         z = h @ self._weights
         if "bias" in self.arrays:
@@ -118,7 +133,51 @@ class Classifier:
 
     def parameters_changed(self) -> None:
         """Forget what was derived from the parameters; to be called when `arrays` has changed."""
-        self._transposed = None
+        self._transposed, self._trees = None, None
+
+    # ---- sparse weights
+
+    @property
+    def has_sparse_weights(self) -> bool:
+        """Whether labels have sparse weights, by themselves or in a tree."""
+        return "tree_levels" in self.arrays
+
+    @property
+    def trees(self) -> list[LabelTree]:
+        """The trees of sparse weights. Raises `EmbedxError` where their arrays do not fit together."""
+        if self._trees is None:
+            self._trees = label_tree.trees_of(self.arrays, self.known.n_features, self.n_labels)
+        return self._trees
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether the likeliest labels are found through a tree, so that there are no scores of all labels."""
+        return self.has_sparse_weights and (len(self.trees) > 1 or len(self.trees[0].levels) > 1)
+
+    def _sparse_scores(self, features: Any) -> np.ndarray:
+        """As `scores`; labels that training has not seen have the score that predicts half an occurrence."""
+        if self.is_searched:
+            raise EmbedxError("--weights tree: labels are found through a tree, so that not all have scores; ask for the best")
+        level, labels = self.trees[0].levels[0], self.trees[0].labels
+        n = int(self.facts.get("examples") or 1)
+        unseen = self.objective.initial_bias(np.array([0.5 / n]), np.array([1.0]))
+        z = np.full((features.shape[0], self.n_labels), np.float32(unseen[0]), dtype=np.float32)
+        found = sparse_levels.scores_of(csr_matrix(features, dtype=np.float32), level)
+        z[:, labels] = found
+        return z
+
+    def _found(self, features: Any, k: int, threads: int, progress: Progress) -> Iterator[tuple[slice, Found]]:
+        """The k likeliest labels of a block of rows after another, through the trees."""
+        n, beam = features.shape[0], int(self.settings.get("beam", 10))
+        progress.start("predicting", n, " examples")
+        for start in range(0, n, FOUND_ROWS):
+            rows = slice(start, min(start + FOUND_ROWS, n))
+            h = csr_matrix(self.prepared(features[rows]), dtype=np.float32)
+            yield rows, label_tree.search(
+                self.trees, h, k, beam, self.objective.log_label_probability, self.n_labels, threads
+            )  # fmt: skip
+            progress.update(rows.stop)
+        progress.finish()
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray | None = None) -> np.ndarray:
         """log p(label | features), (n, n_labels), from the scores of all rows.
@@ -161,9 +220,9 @@ class Classifier:
         """
         progress, threads, of_scores = progress or Silent(), threads or usable_cores(), of_scores or self.log_probability
         n = features.shape[0]
-        size = max(1, BLOCK_FLOATS // max(len(self.arrays["output"]), 1))
+        size = max(1, BLOCK_FLOATS // max(self.objective.n_rows(self.n_labels), 1))
         starts = range(0, n, size)
-        _ = self._weights, self._sampler  # which are made at first use
+        _ = self.trees if self.has_sparse_weights else self._weights, self._sampler  # which are made at first use
 
         def work(start: int) -> tuple[slice, Any]:
             rows = slice(start, min(start + size, n))
@@ -184,8 +243,11 @@ class Classifier:
         """(ids int32 (n, k), probabilities float32 (n, k)) for a block of rows after another.
 
         Where training rows had several labels and the objective gives each a probability by itself, it is that one: how likely
-        the label is among those of the row. Else the labels share one probability.
+        the label is among those of the row. Else the labels share one probability; those that a tree finds, if there is one.
         """
+        if self.is_searched:
+            yield from self._found_top_k(features, k, progress or Silent(), threads or usable_cores())
+            return
         if self.facts.get("several_labels") and self.objective.label_probability(np.zeros((1, 1))) is not None:
             for _, z in self.blocks(features, progress, threads, of_scores=lambda z, log_noise: z):
                 ids, best = top_k(z, k)
@@ -194,6 +256,17 @@ class Classifier:
             for _, log_p in self.blocks(features, progress, threads):
                 ids, values = top_k(log_p, k)
                 yield ids, np.exp(values)
+
+    def _found_top_k(self, features: Any, k: int, progress: Progress, threads: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """`top_k` through the trees."""
+        if k < 0:
+            raise EmbedxError(f"top_k of {k} labels: ask for 0 or more")
+        alone = bool(self.facts.get("several_labels"))
+        for _, found in self._found(features, max(k, 1) if alone else max(k, label_tree.CANDIDATES), threads, progress):
+            p = np.exp(found.log_p.astype(np.float64))
+            if not alone:
+                p /= np.maximum(p.sum(axis=1, keepdims=True), 1e-300)
+            yield found.node[:, :k], p[:, :k].astype(np.float32)
 
     def searched_top_k(
         self, features: Any, k: int = 5, share: float = 0.05, progress: Progress | None = None, threads: int | None = None
@@ -204,6 +277,8 @@ class Classifier:
         """
         if not self.objective.ranks_by_score:
             raise EmbedxError(f"--search: {self.objective.name} does not rank labels by their scores alone")
+        if self.has_sparse_weights:
+            raise EmbedxError("--search: a model with sparse weights is searched by its own tree; leave it out")
         if "hidden" not in self.arrays and hasattr(features, "indptr"):
             raise EmbedxError("--search needs dense features or a model with a hidden layer")
         return Searched(self, features, k, share, progress or Silent(), threads or usable_cores())
@@ -215,11 +290,16 @@ class Classifier:
     ) -> dict[str, float]:
         """The metrics of `evaluation.labels` on test data, by the label rule of the training.
 
-        With `temperature`, also the log-likelihood of log_softmax(temperature · log p).
+        With `temperature`, also the log-likelihood of log_softmax(temperature · log p). Where labels are found through a tree,
+        those that are not found have no known probability, and there is no log-likelihood.
         """
         labels, kept = self.tested_labels(data.labels)
         features = data.features[kept] if len(kept) < len(data) else data.features
         metrics = LabelMetrics(self.n_labels, self.counts, self.facts.get("examples"))
+        if self.is_searched:
+            for rows, found in self._found(features, max(metrics.ks), threads or usable_cores(), progress or Silent()):
+                metrics.add_ranked(found.node, labels.rows(np.arange(rows.start, rows.stop)))
+            return metrics.result() | {"left_out": len(data) - len(kept)}
         tempered = LabelMetrics(self.n_labels)
         for rows, log_p in self.blocks(features, progress, threads):
             block = labels.rows(np.arange(rows.start, rows.stop))
@@ -325,7 +405,13 @@ def load(path: str | Path) -> Classifier:
         found = objectives.find(stored.facts["objective"])
         objective = found(found.Settings.from_options(stored.settings))
         objective.prepare(counts)
-        output, width = stored.arrays["output"].shape, stored.arrays.get("hidden", stored.arrays["output"].T).shape[0]
+        is_sparse = "tree_levels" in stored.arrays
+        if is_sparse == ("output" in stored.arrays):
+            raise EmbedxError("names both an array `output` and `tree_levels`" if is_sparse else "names no array `output`")
+        if is_sparse:
+            output, width = (objective.n_rows(len(labels)),), n_features
+        else:
+            output, width = stored.arrays["output"].shape, stored.arrays.get("hidden", stored.arrays["output"].T).shape[0]
         if output[0] != objective.n_rows(len(labels)) or width != n_features:
             raise EmbedxError(
                 f"output.npy has {output[0]:,} rows for {width:,} features, where --objective {objective.name} with "
@@ -335,4 +421,8 @@ def load(path: str | Path) -> Classifier:
         if loaded.settings.get("scaling") == "column-max" and "maxima" not in loaded.arrays:
             raise EmbedxError("names no array `maxima`, which --scaling column-max has")
         _ = loaded._sampler  # which reads arrays of its own
+        if is_sparse:
+            _ = loaded.trees
+            if objective.log_label_probability(np.zeros(1)) is None:
+                raise EmbedxError(f"names an array `tree_levels`, which --objective {objective.name} has not")
     return loaded

@@ -18,7 +18,7 @@ from scipy.sparse import csr_matrix, issparse, vstack
 from embedx import objectives, samplers
 from embedx.classification import task as classify
 from embedx.classification.classifier import Classifier
-from embedx.classification.task import OF_STEPS, ClassifySettings
+from embedx.classification.task import OF_STEPS, OF_TREE, ClassifySettings
 from embedx.evaluation.labels import top_k
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.schema import DataSchema
@@ -40,7 +40,8 @@ except ImportError as error:
 MOST_WEIGHTS = 5_000_000  # features × rows
 MOST_PRODUCTS = 1_000_000_000  # values × rows: multiplications in one look at the data
 OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs"}
-NOT_TRAINING = {"unseen", "validation_labels"}  # how files are tested
+# How files are tested, and what is for data of so many labels that there are no scores of all of them.
+NOT_TRAINING = {"unseen", "validation_labels", "weights", "threshold", *OF_TREE}
 
 
 class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -240,6 +241,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _settings(self, chosen: dict[str, Any]) -> ClassifySettings:
         fields = {field.name: field for field in dataclasses.fields(ClassifySettings)}
         given = {name: getattr(self, name) for name in fields.keys() - OTHER_NAMES.keys() - NOT_TRAINING} | chosen
+        given["weights"] = "dense"
         given["threads"] = effective_n_jobs(self.n_jobs)
         for name, value in given.items():
             if isinstance(value, np.generic):  # from a search; the record is JSON

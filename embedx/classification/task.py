@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers, samplers
+from embedx.classification import tree_training
 from embedx.classification.classifier import Classifier
 from embedx.classification.history import History
 from embedx.classification.strategies import INITIAL, Classification, strategy_for
+from embedx.classification.tree_training import TreeTraining
+from embedx.classification.weights import check_dual, check_sparse_memory, chosen_weights, default_optimizer
 from embedx.engine import lbfgs as optimum
 from embedx.engine.examples import Examples, examples_of
 from embedx.engine.loading import compile_function
@@ -27,6 +30,7 @@ from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_ma
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import LABELS
+from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.run import memory, trainer
 from embedx.run.checkpoint import Checkpoints, checksum
 from embedx.run.interrupts import to_the_end
@@ -38,7 +42,8 @@ from embedx.settings import check_used, param
 
 EVERY_ROW = "all"  # the sampler of exact losses
 LEAST_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
-
+WEIGHTS = ("dense", "sparse", "tree")  # how those of the output rows are stored
+OF_TREE = ("leaf_size", "arity", "beam", "trees")  # settings that apply to a tree alone
 
 # Settings of training by steps.
 OF_STEPS = ("epochs", "batch_size", "learning_rate", "schedule", "decay", "decay_every", "gradient_scale", "max_norm")
@@ -71,6 +76,17 @@ class ClassifySettings(TrainingSettings):
     hidden: int | None = param(
         None, "size of a hidden layer, the sum of trained feature embeddings; by default there is none", at_least=1
     )
+    weights: str | None = param(
+        None,
+        "weights of the labels under a loss that is a sum over labels, on sparse features: `dense`; `sparse`, for the features "
+        "of a label's positives alone; `tree`, the same in a tree over clusters of labels; by default as suits the size",
+        choices=WEIGHTS,
+    )
+    threshold: float = param(0.1, "with sparse weights: those of at most this size are dropped in the end", at_least=0.0)
+    leaf_size: int = param(64, "with --weights tree: most labels in a cluster", at_least=1)
+    arity: int = param(2048, "with --weights tree: most children of a node above the clusters", at_least=2)
+    beam: int = param(10, "with --weights tree: nodes of a level that a search goes on from", at_least=1)
+    trees: int = param(1, "with --weights tree: trees whose probabilities are averaged", at_least=1, at_most=1000)
     bias: str = param(
         "zero",
         "initial value of the biases: zero, or `frequency`, which predicts how often each label occurs; `none` "
@@ -81,7 +97,7 @@ class ClassifySettings(TrainingSettings):
     batch_size: int | None = param(None, "examples in a step, or `all`; by default 100", at_least=0, parse=whole_or_all)
     optimizer: str | None = param(
         None,
-        f"optimiser, by default adagrad: {optimizers.meanings(LABELS)}",
+        f"optimiser, by default adagrad, and dcd for sparse weights where it applies: {optimizers.meanings(LABELS)}",
         choices=optimizers.taken_by(LABELS),
     )
     learning_rate: float | None = param(
@@ -99,7 +115,12 @@ class ClassifySettings(TrainingSettings):
         "a step follows the mean gradient of its examples, or that times the size of the data set",
         choices=("mean", "sum"),
     )
-    l2: float = param(0.0, "L2 regularisation: l2/2 · |W|² is added to the mean loss; biases are not regularised", at_least=0.0)
+    l2: float | None = param(
+        None,
+        "L2 regularisation: l2/2 · |W|² is added to the mean loss; biases are not regularised, except by dcd; by default 0, "
+        "for dcd the mean squared length of inputs times one over the number of examples",
+        at_least=0.0,
+    )
     max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0, at_most=1e15)
     replacement: bool = param(
         False, "draw noise with replacement; without, `uniform` draws distinct other rows, others count each row once"
@@ -199,6 +220,9 @@ def train(
         _fit_sampler(sampler, features, labels, settings, start, progress)
         arrays |= sampler.arrays()
         facts["fit_seconds"] = round(sampler.fit_seconds, 3)
+    is_sparse = settings.weights != "dense"
+    if settings.optimizer == DualCoordinateDescent.name and settings.l2 is None:
+        settings = dataclasses.replace(settings, l2=tree_training.input_length(features) ** 2 / len(data))
     record = settings.record() | (warm_up or sampler).settings.record() | objective.settings.record()
     classifier = Classifier(objective, arrays, known, counts, record, facts)
     history = History(classifier, validation, settings, watch, progress, sampler.fit_seconds)
@@ -210,14 +234,19 @@ def train(
         n, n_features = features.shape
         row_length = float(settings.hidden or (n_features if examples.dense.size else len(examples.values) / n) or 1)
         optimizer = optimizers.update_rule(
-            str(settings.optimizer), l2=settings.l2, max_norm=settings.max_norm, row_length=row_length
-        )
-        strategy = strategy_for(objective, settings, sampler, examples)(
-            objective, settings, sampler, examples, optimizer, counts, features.shape[1], warm_up
+            str(settings.optimizer), l2=settings.l2 or 0.0, max_norm=settings.max_norm, row_length=row_length
         )
         if checkpoints is not None:
             checkpoints.identify(lambda: _identity(examples, classifier.settings))
-        outcome, optimizer_state = _run(strategy, classifier, start, snapshot, checkpoints, history, progress)
+        if is_sparse:
+            trees = tree_training.plans(features, examples, counts, settings, progress)
+            growing = TreeTraining(objective, settings, features, examples, optimizer, counts, trees)
+            outcome, optimizer_state = tree_training.run(growing, classifier, snapshot, checkpoints, history, progress), {}
+        else:
+            strategy = strategy_for(objective, settings, sampler, examples)(
+                objective, settings, sampler, examples, optimizer, counts, features.shape[1], warm_up
+            )
+            outcome, optimizer_state = _run(strategy, classifier, start, snapshot, checkpoints, history, progress)
     to_the_end(lambda: _check(classifier))
     classifier.facts |= {
         "final_loss": outcome.final_loss,
@@ -230,7 +259,7 @@ def train(
         "history": history.epochs,
     }
     temperature = None
-    if validation is not None:
+    if validation is not None and not classifier.is_searched:
         temperature = to_the_end(lambda: classifier.fitted_temperature(validation, threads=settings.threads))
     if temperature is not None:
         classifier.facts["temperature"] = 1 / temperature
@@ -243,7 +272,8 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     candidates = samplers.SAMPLERS[sampler].candidates
     is_step = objective.kind == "proximal"
     suits = objective.label_defaults
-    optimizer = settings.optimizer or str(suits.get("optimizer", "adagrad"))
+    weights = chosen_weights(settings, objective, data, sampler)
+    optimizer = settings.optimizer or default_optimizer(settings, objective, weights)
     batch = settings.batch_size if settings.batch_size is not None else int(suits.get("batch_size", 100))
     found = optimizers.find(optimizer, LABELS)
     rate = settings.learning_rate or suits.get("learning_rate") or found.rates.get(LABELS)
@@ -270,14 +300,16 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         raise EmbedxError(f"--sampler {sampler} needs dense features or --hidden 100; these features are sparse")
     if settings.hidden and not data.is_sparse:
         raise EmbedxError("--hidden applies to sparse features; these are dense")
-    if found.keeps == "nothing" and rate is not None and rate * settings.l2 >= 1:
+    if found.keeps == "nothing" and rate is not None and rate * (settings.l2 or 0) >= 1:
         raise EmbedxError(f"--l2 {settings.l2:g}: times --learning-rate {rate:g} must be below 1")
     if optimizer == "lbfgs" and candidates != "path":
         sampler = EVERY_ROW
     threads = settings.threads or trainer.usable_cores()
-    return dataclasses.replace(
-        settings, sampler=sampler, optimizer=optimizer, batch_size=batch or len(data), learning_rate=rate, threads=threads
-    )
+    settings = dataclasses.replace(settings, sampler=sampler, optimizer=optimizer, threads=threads, weights=weights)
+    if optimizer == DualCoordinateDescent.name:  # whose penalty `train` chooses
+        check_dual(settings, objective, weights)
+        return settings
+    return dataclasses.replace(settings, batch_size=batch or len(data), learning_rate=rate, l2=settings.l2 or 0.0)
 
 
 def check_given(options: Mapping[str, Any], settings: ClassifySettings, objective: Objective) -> None:
@@ -285,7 +317,10 @@ def check_given(options: Mapping[str, Any], settings: ClassifySettings, objectiv
     by_steps = (settings.optimizer or objective.label_defaults.get("optimizer")) != "lbfgs"
     validates, steps = settings.validation is not None, "an --optimizer that goes by steps"
     from_file = validates and share_of_rows(str(settings.validation)) is None
+    is_tree = settings.weights in (None, "tree")
     needs = [
+        *((name, is_tree, "--weights tree") for name in OF_TREE),
+        ("threshold", settings.weights != "dense", "--weights sparse or tree"),
         ("validation_labels", from_file, "a file for --validation"),
         ("patience", validates, "--validation"),
         ("decay_every", settings.decay < 1, "--decay"),
@@ -382,6 +417,9 @@ def _check_memory(
 
     Scoring copies the weights; validation keeps the best ones beside them. What the optimiser keeps is let go before testing.
     """
+    if settings.weights != "dense":
+        check_sparse_memory(data, settings, progress)
+        return
     dim = (settings.hidden or data.n_features) + 1
     n_rows = objective.n_rows(data.n_labels)
     copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
@@ -519,7 +557,7 @@ def _run_lbfgs(
     began = time.monotonic()
     found = optimum.minimise(
         objective, features, labels, np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64),
-        n_rows=n_rows, paths=paths, has_bias=has_bias, l2=settings.l2,
+        n_rows=n_rows, paths=paths, has_bias=has_bias, l2=settings.l2 or 0.0,
         max_iterations=settings.max_iterations, tolerance=settings.tolerance, start=start, after=after,
     )  # fmt: skip
     progress.finish()

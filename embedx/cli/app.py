@@ -316,7 +316,14 @@ def classify(
         str | None,
         typer.Option("--label-names", help="what labels from 0 on are called: a name a line, or ID TAB ... TAB NAME"),
     ] = None,
-    objective: Annotated[str, typer.Option("--objective", help="the output layer")] = "softmax",
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            "--objective",
+            help="the output layer; by default ova with --loss squared-hinge for sparse features with 1,000 labels or several "
+            "a row, else softmax",
+        ),
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", help="folder to write; by default TRAIN.OBJECTIVE.embedx")] = None,
     overwrite: Overwrite = False,
     checkpoint_every: CheckpointEvery = "10m",

@@ -96,22 +96,31 @@ def classify(
     test_source: str | None,
     test_labels: str | None,
     label_names: str | None,
-    objective_name: str,
+    objective_name: str | None,
     typed: dict[str, Any],
     output: Path | None,
     overwrite: bool,
     request: Request,
     progress: Progress,
 ) -> tuple[Path, "classification.TrainedClassifier", dict[str, float] | None]:
-    """Train a classifier and write it: the folder, what came of it, and the metrics on the test data if there are any."""
+    """Train a classifier and write it: the folder, what came of it, and the metrics on the test data if there are any.
+
+    Without a name, the objective is the one that suits the data.
+    """
     from embedx.classification import task as classification
     from embedx.classification.task import ClassifySettings
+    from embedx.classification.weights import suited_objective
 
-    found = objectives.find(objective_name)
-    check_applies(typed, objective_name, (ClassifySettings,))
     check_stopping(typed)
     if test_labels and not test_source:
         raise EmbedxError("--test-labels needs --test")
+    data = None
+    if objective_name is None:
+        data = labelled_data(train_source, train_labels, test_source, test_labels, label_names, progress)
+        objective_name, suited = suited_objective(data[0], typed)
+        typed = suited | typed
+    found = objectives.find(objective_name)
+    check_applies(typed, objective_name, (ClassifySettings,))
     folder = output or default_output([train_source], objective_name)
     checkpoints = Checkpoints(folder, request, overwrite, progress)
     overwrite = overwrite or checkpoints.resumes  # the model that an interrupted run left
@@ -120,7 +129,7 @@ def classify(
     objective = found(found.Settings.from_options(typed))
     classification.check_given(typed, settings, objective)
     progress.note(f"embedx classify {train_source} --objective {objective_name} --output {folder}")
-    training, test, known = labelled_data(train_source, train_labels, test_source, test_labels, label_names, progress)
+    training, test, known = data or labelled_data(train_source, train_labels, test_source, test_labels, label_names, progress)
     settings = classification.resolved(settings, objective, training)
     own_options = samplers.own_options(typed)
     drawing = next(each for each in reversed(classification.chosen_samplers(objective, settings, own_options)) if each)

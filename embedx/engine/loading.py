@@ -18,14 +18,16 @@ def compile_function(function: Any, signature: Any) -> None:
 
 
 def load_kernel(
-    kernel: Any, objective: Objective, sampler: Sampler | None, like: tuple[Any, ...], progress: Progress
+    kernel: Any, objective: Objective | Any, sampler: Sampler | None, like: tuple[Any, ...], progress: Progress
 ) -> tuple[Any, ...]:
     """Compile a kernel for arguments `like` these, or load it; says so when it takes a while. Return what to pass before them.
 
     A kernel is compiled once for all objectives and samplers: their functions, which it takes before all else, are pointers
-    with fixed signatures. One that draws nothing takes `coefficients` alone; `sampler` is then None.
+    with fixed signatures. One that draws nothing takes `coefficients` alone; `sampler` is then None. In place of the objective
+    another function of its with that signature may stand.
     """
-    functions: tuple[tuple[Any, Any], ...] = ((objective.coefficients, COEFFICIENTS),)
+    coefficients = objective.coefficients if hasattr(objective, "coefficients") else objective
+    functions: tuple[tuple[Any, Any], ...] = ((coefficients, COEFFICIENTS),)
     if sampler is not None:
         functions += ((sampler.sample, SAMPLE), (sampler.log_expected_count, LOG_EXPECTED_COUNT))
     pointers = tuple(function for function, _ in functions)

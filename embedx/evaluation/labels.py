@@ -76,6 +76,14 @@ class LabelMetrics:
             if matrix is not None and matrix.shape != (len(labels), self.n_labels):
                 raise ValueError(f"block of {matrix.shape} for {len(labels)} rows and {self.n_labels} labels")
         top, _ = top_k(scores, max(1, *self.ks))
+        self.add_ranked(top, labels)
+        if log_p is not None:
+            self._add_likelihood(log_p, labels)
+
+    def add_ranked(self, top: np.ndarray, labels: Labels) -> None:
+        """Take in a block of rows of which only the best labels are known: their distinct ids, best first, int (B, max(ks)) or
+        as many as there are labels.
+        """
         hit = self._hits(top, labels)
         self._add_counts(labels)
         self.counts["hits"] += int(np.count_nonzero(hit[:, 0]))
@@ -83,8 +91,6 @@ class LabelMetrics:
         self._add_ndcg(hit, labels)
         if self.weights is not None:
             self._add_propensity_scored(hit, top, labels, self.weights)
-        if log_p is not None:
-            self._add_likelihood(log_p, labels)
 
     def result(self) -> dict[str, float]:
         """Each measure by its name; not a number where no row enters it.

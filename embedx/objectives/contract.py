@@ -50,6 +50,16 @@ log_expected_count 0. On a tree the bits of all paths are counted.
 An objective whose positives are "joint" and that takes `pairs_as_set` gets the same, and takes the m positives for one set, not
 for m pairs.
 
+An objective that is a sum over candidates may have a second function of the same signature, `dual_steps`, for dual coordinate
+descent: ½|w_k|² + C Σ φ(z_k) is minimised for each k, and w_k is the sum of its examples' inputs times numbers whose sizes are
+the dual variables.
+
+    dual_steps(batch, alpha, constants, n_examples, n, C) -> summed loss at the scores
+
+      batch.z           overwritten by what w_k is to gain along the input
+      batch.score_gain  the input's squared length
+      batch.key         each example's row in alpha, float32 (keys, n), which is updated; zero at the start
+
 Which rows compete is decided by a sampler (`embedx.samplers`), of a kind that the objective names in `candidates`.
 """
 
@@ -113,6 +123,11 @@ class Objective(abc.ABC):
     @abc.abstractmethod
     def coefficients(self) -> Any:
         """The compiled function of the module's docstring."""
+
+    @property
+    def dual_steps(self) -> Any:
+        """The second function of the module's docstring; None where there is none."""
+        return None
 
     @property
     def merges_pairs(self) -> bool:
@@ -180,6 +195,12 @@ class Objective(abc.ABC):
     def label_probability(self, z: np.ndarray) -> np.ndarray | None:
         """p(k is among the labels | h) from the scores of all rows, (..., K), above 1/2 where z is above 0; None where labels
         compete for one place, so that only `log_probability` is known.
+        """
+        return None
+
+    def log_label_probability(self, z: np.ndarray) -> np.ndarray | None:
+        """The log of `label_probability`, finite at any finite score and growing with it, so that products of many
+        probabilities rank; None where that is.
         """
         return None
 

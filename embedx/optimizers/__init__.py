@@ -15,6 +15,7 @@ REGISTRY = (
     "mixture.Mixture",
     "rowwise_adagrad_momentum.RowwiseAdagradMomentum",
     "lbfgs.Lbfgs",
+    "dcd.DualCoordinateDescent",
 )
 
 OPTIMIZERS: dict[str, type[Optimizer]] = registry.load(__name__, REGISTRY)

@@ -56,7 +56,7 @@ class Schedule:
 
     learning_rate: float
     n_stretches: int
-    n_words: int
+    n_words: float
     epochs: float  # infinity for as many as the strategy makes
     time_budget: float | None = None
     shape: str = "linear"

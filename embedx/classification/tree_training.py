@@ -1,0 +1,389 @@
+"""How a tree over labels (label_tree.py) is grown and trained: one level after another, a tile of nodes at a time.
+
+The labels are clustered by the features of their examples (search/balanced.py). A node is trained on the examples that meet its
+parent: those with a label below the parent, and those for which the levels above, already trained, put the parent among the
+likeliest nodes, as they will be met when labels are predicted ("matcher-aware negatives" of PECOS, Yu et al. 2022).
+
+A pass of the trainer is a level of a tree, and a stretch one of its tiles (engine/label_tiles.py), which nothing but the level
+above has an influence on: the result does not depend on the number of threads.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from embedx.classification import label_tree
+from embedx.classification.classifier import Classifier
+from embedx.classification.history import History
+from embedx.classification.label_tree import LabelTree
+from embedx.engine import label_tiles
+from embedx.engine.examples import Examples
+from embedx.engine.full_tiled import WIDTH
+from embedx.engine.label_tiles import Lists
+from embedx.engine.label_vectors import label_vectors
+from embedx.engine.loading import load_kernel
+from embedx.engine.sparse_levels import Level, best_nodes, level_of
+from embedx.kernels.random import stream_key
+from embedx.objectives.contract import Objective
+from embedx.optimizers.contract import Optimizer, UpdateRule
+from embedx.optimizers.dcd import DualCoordinateDescent
+from embedx.run import trainer
+from embedx.run.checkpoint import Checkpoints
+from embedx.run.interrupts import to_the_end
+from embedx.run.progress import Progress
+from embedx.run.state import TrainState
+from embedx.run.strategy import Strategy
+from embedx.run.tally import Tally
+from embedx.search.balanced import balanced_tree
+
+MOST_FEATURES = 64  # of a label, the largest, that its cluster is chosen by
+NEARLY = 1e-3  # how far from 1 the length of inputs may be that counts as 1
+MATCHED_ROWS = 1 << 14  # examples that are sought for at a time
+
+
+def memory_of_thread(n: int, n_values: int, n_features: int, optimizer: type[Optimizer]) -> int:
+    """Bytes that a thread takes to train, for n examples with so many values."""
+    is_dual = optimizer is DualCoordinateDescent
+    return label_tiles.memory_of_workspace(n, n_values, n_features, optimizer.copies, is_dual)
+
+
+class LevelPlan(NamedTuple):
+    """A level that is to be trained: what is known of it before."""
+
+    first_node: np.ndarray  # int64 (n_groups + 1,)
+    node_of_place: (
+        np.ndarray
+    )  # int32 (n_places,): the node above each label, which stand in the tree's order; or the label's own
+    tiles: list[tuple[int, int, int]]  # (group, first node, last node), at most WIDTH nodes
+
+
+class TreePlan(NamedTuple):
+    """The labels of a tree in its order, and its levels from the top."""
+
+    labels: np.ndarray  # int32 (n_places,)
+    levels: list[LevelPlan]
+
+
+def plan_of(labels: np.ndarray, depth: int, edges: np.ndarray, arity: int) -> TreePlan:
+    """The levels of a tree whose leaves, 2^depth, are labels[edges[k]:edges[k + 1]]; a node has at most `arity` children."""
+    n = len(labels)
+    at_a_time = max(1, int(math.log2(arity)))
+    n_levels = -(-depth // at_a_time)
+    depths = [0] + [depth * (level + 1) // n_levels for level in range(n_levels)]
+    leaf = np.repeat(np.arange(len(edges) - 1), np.diff(edges)) if depth else np.zeros(n, dtype=np.int64)
+    levels = []
+    for above, own in itertools.pairwise(depths):
+        first_node = np.arange(0, 2**own + 1, 2 ** (own - above))
+        levels.append(_level_plan(first_node, leaf >> (depth - own)))
+    levels.append(_level_plan(edges if depth else np.array([0, n]), np.arange(n)))
+    return TreePlan(labels, levels)
+
+
+def _level_plan(first_node: np.ndarray, node_of_place: np.ndarray) -> LevelPlan:
+    edges = first_node.tolist()
+    tiles = [
+        (group, at, min(at + WIDTH, last))
+        for group, (first, last) in enumerate(itertools.pairwise(edges))
+        for at in range(first, last, WIDTH)
+    ]
+    return LevelPlan(first_node.astype(np.int64), node_of_place.astype(np.int32), tiles)
+
+
+def lists_of(keys: np.ndarray, items: np.ndarray, n: int) -> Lists:
+    """For each of n keys its distinct items, ascending."""
+    span = int(items.max(initial=0)) + 1
+    pairs = np.unique(keys.astype(np.int64) * span + items)
+    keys, items = pairs // span, (pairs % span).astype(np.int32)
+    return Lists(np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n))]).astype(np.int64), items)
+
+
+def input_length(features: csr_matrix) -> float:
+    """The root of the mean squared length of the inputs that have any features; 1 where it is that, but for rounding.
+
+    Inputs are trained on divided by it, and weights after, so that the penalty, the threshold and the rates by default mean the
+    same whatever the scale of the features.
+    """
+    n = np.count_nonzero(np.diff(features.indptr))
+    length = float(np.sqrt(np.sum(np.square(features.data, dtype=np.float64)) / max(n, 1)))
+    return length if abs(length - 1) > NEARLY and 0 < length < np.inf else 1.0
+
+
+def plans(features: csr_matrix, examples: Examples, counts: np.ndarray, settings: Any, progress: Progress) -> list[TreePlan]:
+    """The trees that the settings ask for, with clusters of the labels that occur."""
+    labels = np.flatnonzero(counts).astype(np.int32)
+    depth = 0
+    while settings.weights == "tree" and settings.leaf_size << depth < len(labels) and 2 << depth <= len(labels):
+        depth += 1
+    if depth == 0:
+        by_frequency = labels[
+            np.argsort(-counts[labels], kind="stable")
+        ]  # so that rows of a tile have supports of about one size
+        return [plan_of(by_frequency, 0, np.array([0, len(labels)]), settings.arity)]
+    progress.start("clustering labels", settings.trees, " trees")
+    place = np.full(len(counts), -1, dtype=np.int64)
+    place[labels] = np.arange(len(labels))
+    rows = np.repeat(np.arange(len(examples.label_offsets) - 1), np.diff(examples.label_offsets))
+    positives = lists_of(place[examples.label_ids], rows, len(labels))
+    vectors = label_vectors(examples, positives, features.shape[1], MOST_FEATURES, settings.threads)
+    trees = []
+    for t in range(settings.trees):
+        order, edges = balanced_tree(vectors, features.shape[1], depth, settings.seed + t, settings.threads)
+        trees.append(plan_of(labels[order], depth, edges, settings.arity))
+        progress.update(t + 1)
+    progress.finish()
+    return trees
+
+
+class TreeTraining(Strategy):
+    """Trains the levels of trees, one after another.
+
+    settings   resolved `ClassifySettings`
+    features   csr_matrix float32, those of `examples`
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        settings: Any,
+        features: csr_matrix,
+        examples: Examples,
+        optimizer: UpdateRule,
+        counts: np.ndarray,
+        trees: Sequence[TreePlan],
+    ) -> None:
+        self.objective, self.settings, self.features, self.optimizer = objective, settings, features, optimizer
+        self.length = input_length(features)
+        self.examples = examples
+        if abs(self.length - 1) > NEARLY:
+            self.examples = examples._replace(values=(examples.values / np.float32(self.length)).astype(np.float32))
+        self.plans, self.n_features = trees, features.shape[1]
+        self.levels = [(t, level) for t, tree in enumerate(trees) for level in range(len(tree.levels))]
+        self.n_stretches = max(len(tree.levels[level].tiles) for tree in trees for level in range(len(tree.levels)))
+        self.place = np.full((len(trees), len(counts)), -1, dtype=np.int32)
+        for t, tree in enumerate(trees):
+            self.place[t, tree.labels] = np.arange(len(tree.labels))
+        self.example = np.repeat(np.arange(len(examples.label_offsets) - 1, dtype=np.int32), np.diff(examples.label_offsets))
+        self.n_labelled = max(int(np.count_nonzero(np.diff(examples.label_offsets))), 1)
+        self.n_scores = float(sum(self._scores_in(tree, depth) for tree in trees for depth in range(len(tree.levels))))
+        self.batch = min(int(settings.batch_size or 1), len(examples.label_offsets) - 1)
+        self.constants = objective.constants(WIDTH, WIDTH)
+        self.is_dual = settings.optimizer == DualCoordinateDescent.name
+        self.workers = [
+            label_tiles.new_workspace(examples, self.n_features, self.batch, optimizer, is_dual=self.is_dual)
+            for _ in range(settings.threads)
+        ]
+        self.trained: list[list[Level]] = [[] for _ in trees]
+        self.done: list[tuple[np.ndarray, np.ndarray, np.ndarray] | None] = []
+        self.losses = [np.zeros(len(trees[t].levels[depth].tiles)) for t, depth in self.levels]  # of the last pass, by tile
+
+    def _scores_in(self, tree: TreePlan, depth: int) -> float:
+        """About how many scores a pass over a level takes: every example meets the root, and the groups that the beam finds."""
+        first_node = tree.levels[depth].first_node
+        n_groups = 1 if depth == 0 else min(int(self.settings.beam) + 1, len(first_node) - 1)
+        return self.n_labelled * n_groups * float(first_node[-1]) / (len(first_node) - 1)
+
+    def passes(self, level: int) -> label_tiles.Passes:
+        settings = self.settings
+        return label_tiles.Passes(
+            int(settings.epochs), self.batch, np.float32(settings.learning_rate or 0), settings.schedule == "linear",
+            float(len(self.examples.label_offsets) - 1) if settings.gradient_scale == "sum" else 1.0, settings.bias != "none",
+            self.objective.keeps_accidental_hits, self.objective.positives == "summed", True, np.float32(settings.threshold),
+            stream_key(settings.seed, level),
+        )  # fmt: skip
+
+    def compile(self, progress: Progress) -> None:
+        like = label_tiles.like(self.examples, self.workers[0], self.passes(0), self.constants, self.how(1))
+        self.kernel = label_tiles.train_tile_dual if self.is_dual else label_tiles.train_tile
+        function = self.objective.dual_steps if self.is_dual else self.objective.coefficients
+        self.functions = load_kernel(self.kernel, function, None, like, progress)
+
+    def how(self, n_members: int) -> Any:
+        """What a kernel is told of the optimiser, for a group of so many examples.
+
+        The penalty belongs to the mean loss over all examples, where those that do not meet the group have none; and to weights
+        of inputs as they were.
+        """
+        l2 = self.optimizer.l2 / self.length**2
+        if self.is_dual:
+            return np.float32(1 / (l2 * self.n_labelled))
+        return self.optimizer._replace(l2=l2 * self.n_labelled / max(n_members, 1))
+
+    def prepare(self, level: int) -> None:
+        """Find out which examples meet a level's groups; done while no thread trains."""
+        t, depth = self.levels[level]
+        tree = self.plans[t]
+        plan, n_groups = tree.levels[depth], len(tree.levels[depth].first_node) - 1
+        places = self.place[t, self.examples.label_ids]
+        self.positives = lists_of(plan.node_of_place[places], self.example, int(plan.first_node[-1]))
+        if depth == 0:
+            self.members = lists_of(np.zeros(len(self.example), dtype=np.int64), self.example, n_groups)
+        else:
+            above = tree.levels[depth - 1].node_of_place[places]
+            groups, examples = [above], [self.example]
+            for start in range(0, len(self.features.indptr) - 1, MATCHED_ROWS):
+                found = None
+                for each in self.trained[t]:
+                    found = best_nodes(
+                        self.features[start : start + MATCHED_ROWS], each, found, self.settings.beam,
+                        self.objective.log_label_probability, self.settings.threads,
+                    )  # fmt: skip
+                assert found is not None
+                groups.append(found.node.ravel())
+                examples.append(np.repeat(np.arange(start, start + len(found.node), dtype=np.int32), found.node.shape[1]))
+            self.members = lists_of(np.concatenate(groups), np.concatenate(examples), n_groups)
+        self.bias = self._first_biases(plan)
+        if len(self.done) != len(plan.tiles):
+            self.done = [None] * len(plan.tiles)
+
+    def _first_biases(self, plan: LevelPlan) -> np.ndarray:
+        """float32 (n_nodes,): zero, or what predicts how often each node occurs among the examples that meet it."""
+        n_nodes = int(plan.first_node[-1])
+        if self.settings.bias != "frequency":
+            return np.zeros(n_nodes, dtype=np.float32)
+        n_members = np.repeat(np.diff(self.members.offsets), np.diff(plan.first_node))
+        p = np.clip(np.diff(self.positives.offsets), 0.5, np.maximum(n_members - 0.5, 0.5)) / np.maximum(n_members, 1)
+        return np.asarray(self.objective.initial_bias(p, np.full(n_nodes, 1 / n_nodes)), dtype=np.float32)
+
+    def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
+        t, depth = self.levels[epoch]
+        tiles = self.plans[t].levels[depth].tiles
+        if stretch >= len(tiles) or self.done[stretch] is not None:
+            return Tally()
+        group, first, last = tiles[stretch]
+        passes = self.passes(epoch)._replace(lr=np.float32(rate), key=stream_key(self.settings.seed, epoch, stretch))
+        n_members = int(self.members.offsets[group + 1] - self.members.offsets[group])
+        loss, n = self.kernel(
+            *self.functions, self.examples, self.members, self.positives, group, first, last, passes, self.constants,
+            self.how(n_members), worker, self.bias,
+        )  # fmt: skip
+        self.done[stretch] = (worker.kept_feature[:n].copy(), worker.kept_lane[:n].copy(), worker.kept_value[:n].copy())
+        self.losses[epoch][stretch] = loss
+        n_scores = n_members * (last - first)
+        return Tally(loss, n_scores, n_scores)
+
+    def finish_level(self, level: int) -> None:
+        """Keep a level, with those of its tiles that are trained."""
+        t, depth = self.levels[level]
+        plan = self.plans[t].levels[depth]
+        tiles = [
+            (group, first, feature, lane, value / np.float32(self.length))
+            for (group, first, _), (feature, lane, value) in self._done_of(plan)
+        ]
+        self.trained[t].append(level_of(plan.first_node, tiles, self.bias, self.n_features))
+        self.done = []
+
+    def _done_of(self, plan: LevelPlan) -> list[tuple[tuple[int, int, int], tuple[np.ndarray, np.ndarray, np.ndarray]]]:
+        """The tiles of a level that are trained, each with what is left of it."""
+        return [(tile, kept) for tile, kept in zip(plan.tiles, self.done, strict=True) if kept is not None]
+
+    def give_up(self) -> None:
+        """The run ends before its time: of a tree whose last level is under way the labels that are trained so far are kept."""
+        level = sum(map(len, self.trained))
+        if level == len(self.levels):
+            return
+        t, depth = self.levels[level]
+        plan = self.plans[t].levels[depth]
+        if depth < len(self.plans[t].levels) - 1 or not any(kept is not None for kept in self.done):
+            return
+        never = self.objective.initial_bias(np.array([0.5 / max(len(self.example), 1)]), np.array([1.0]))[0]
+        for (_, first, last), kept in zip(plan.tiles, self.done, strict=True):
+            if kept is None:
+                self.bias[first:last] = never
+        self.finish_level(level)
+
+    def trees(self) -> list[LabelTree]:
+        """The trees that are trained to the end."""
+        return [
+            LabelTree(levels, plan.labels)
+            for levels, plan in zip(self.trained, self.plans, strict=True)
+            if len(levels) == len(plan.levels)
+        ]
+
+    def mean_loss(self) -> float:
+        """The mean over examples of the loss of their last visits, over the labels that they met; the mean over trees."""
+        at_labels = [self.losses[n].sum() for n, (t, depth) in enumerate(self.levels) if depth == len(self.plans[t].levels) - 1]
+        return float(np.sum(at_labels) / self.n_labelled / len(at_labels))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return label_tree.arrays_of(self.trees())
+
+    def state(self) -> TrainState:
+        state = TrainState()
+        state.add("tree.levels", self._read_levels, self._write_levels, "last")
+        state.add("tree.tiles", self._read_tiles, self._write_tiles, "last")
+        state.add_attribute("tree.losses", self, "losses", "sum")
+        return state
+
+    def _read_levels(self) -> list[list[tuple[np.ndarray, ...]]]:
+        return [[tuple(level) for level in levels] for levels in self.trained]
+
+    def _write_levels(self, value: Any) -> None:
+        self.trained = [[Level(*level) for level in levels] for levels in value]
+
+    def _read_tiles(self) -> dict[str, np.ndarray]:
+        """What is left of the level's tiles that are trained, one after another, and the biases."""
+        kept = [each for each in self.done if each is not None]
+        parts = {
+            name: np.concatenate([each[k] for each in kept]) if kept else np.zeros(0, dtype=dtype)
+            for k, (name, dtype) in enumerate((("feature", np.int32), ("lane", np.int32), ("value", np.float32)))
+        }
+        sizes = np.array([-1 if each is None else len(each[0]) for each in self.done], dtype=np.int64)
+        return parts | {"sizes": sizes, "bias": self.bias}
+
+    def _write_tiles(self, value: Any) -> None:
+        level = sum(map(len, self.trained))
+        self.done = []
+        if level < len(self.levels):
+            self.prepare(level)
+            self.bias[:] = value["bias"]
+            sizes = value["sizes"]
+            edges = np.concatenate([[0], np.cumsum(np.maximum(sizes, 0))])
+            parts = value["feature"], value["lane"], value["value"]
+            self.done = [
+                None if size < 0 else tuple(part[edges[n] : edges[n + 1]].copy() for part in parts)
+                for n, size in enumerate(sizes.tolist())
+            ]
+
+
+def run(
+    strategy: TreeTraining,
+    classifier: Classifier,
+    snapshot: Mapping[str, Any] | None,
+    checkpoints: Checkpoints | None,
+    history: History,
+    progress: Progress,
+) -> trainer.Outcome:
+    """Train sparse weights, a level of a tree after another."""
+    n_levels = len(strategy.levels)
+
+    def after_level(level: int, tally: Tally, seconds_passed: float) -> bool:
+        strategy.finish_level(level)
+        if level + 1 < n_levels:
+            strategy.prepare(level + 1)
+        return False
+
+    schedule = trainer.Schedule(
+        float(strategy.settings.learning_rate or 0), strategy.n_stretches, strategy.n_scores / n_levels, n_levels,
+        shape="constant", unit="scores",
+    )  # fmt: skip
+    strategy.prepare(0)
+    outcome = trainer.run(strategy, schedule, progress, after_level, snapshot, None, checkpoints)
+    if outcome.interrupted_by is not None:
+        to_the_end(strategy.give_up)
+        if not strategy.trees():
+            raise outcome.interrupted_by
+    epochs, n, loss = float(strategy.settings.epochs), strategy.n_labelled, strategy.mean_loss()
+    outcome.epochs, outcome.final_loss, outcome.tally = epochs, loss, Tally(loss * n, n, round(n * epochs))
+
+    def hand_over() -> None:
+        classifier.arrays |= strategy.arrays()
+        classifier.parameters_changed()
+        if history.is_wanted:
+            history.note(int(strategy.settings.epochs) - 1, outcome.final_loss, outcome.seconds)
+
+    to_the_end(hand_over)
+    return outcome

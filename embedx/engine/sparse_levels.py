@@ -1,0 +1,228 @@
+"""Sparse output rows in groups, and the best of those that an example meets: the parts of a tree over labels, or all labels.
+
+A `Level` of a tree has nodes, in groups: the children of one node of the level above. For scoring, the weights of a group stand
+by feature (inverted lists): what a feature says to all nodes of the group, side by side. The examples that meet a group are
+scored one after another, so that the group's features are looked up by a table made once for all of them.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from embedx.kernels.compiled import kernel
+
+LOWEST = np.float32(-3e38)  # in place of -inf: the score of a place that no node takes
+
+
+class Level(NamedTuple):
+    """Nodes of a tree: those of group c, the children of node c of the level above, are first_node[c]:first_node[c + 1]."""
+
+    first_node: np.ndarray  # int64 (n_groups + 1,)
+    first_row: np.ndarray  # int64 (n_groups + 1,): the features that a group has weights for: features[first_row[c]: ...]
+    features: np.ndarray  # int32 (n_rows,)
+    first_weight: np.ndarray  # int64 (n_rows + 1,): the weights of a feature in its group
+    child: np.ndarray  # int32 (n_weights,): the node that a weight belongs to, counted from the first of its group
+    weight: np.ndarray  # float32 (n_weights,)
+    bias: np.ndarray  # float32 (n_nodes,)
+
+    @property
+    def n_groups(self) -> int:
+        return len(self.first_node) - 1
+
+    @property
+    def widest(self) -> int:
+        """The largest number of nodes in a group."""
+        return int(np.diff(self.first_node).max(initial=0))
+
+
+@kernel
+def count_features(feature, begin, end, count):
+    """Count the weights feature[begin:end] by feature, in `count`, which is zero before; return how many features there are."""
+    n = 0
+    for at in range(begin, end):
+        n += count[feature[at]] == 0
+        count[feature[at]] += 1
+    return n
+
+
+@kernel
+def sort_by_feature(feature, child, weight, begin, end, count, first_row, features, first_weight, sorted_child, sorted_weight):
+    """Write a group's weights begin:end by feature; count, of `count_features`, is zero afterwards.
+
+    Rows go to features[first_row:] and first_weight[first_row:], weights to the places begin:end.
+    """
+    row, at = first_row, begin
+    for f in range(count.size):
+        if count[f] > 0:
+            features[row], first_weight[row] = f, at
+            row += 1
+            n = count[f]
+            count[f] = at  # where the next weight of this feature goes
+            at += n
+    for k in range(begin, end):
+        place = count[feature[k]]
+        sorted_child[place], sorted_weight[place] = child[k], weight[k]
+        count[feature[k]] = place + 1
+    for k in range(begin, end):
+        count[feature[k]] = 0
+
+
+def level_of(
+    first_node: np.ndarray,
+    tiles: Sequence[tuple[int, int, np.ndarray, np.ndarray, np.ndarray]],
+    bias: np.ndarray,
+    n_features: int,
+) -> Level:
+    """A level from the weights of its tiles, in order: (group, first node, feature, node within the tile, weight) of each."""
+    n_groups = len(first_node) - 1
+    sizes = np.zeros(n_groups, dtype=np.int64)
+    for group, _, feature, _, _ in tiles:
+        sizes[group] += len(feature)
+    edges = np.concatenate([[0], np.cumsum(sizes)])
+    nothing = [np.zeros(0, dtype=np.int32)]
+    feature = np.concatenate([each[2] for each in tiles] or nothing)
+    weight = np.concatenate([each[4] for each in tiles] or [np.zeros(0, dtype=np.float32)])
+    child = np.concatenate([lane + np.int32(first - first_node[group]) for group, first, _, lane, _ in tiles] or nothing)
+    count = np.zeros(n_features, dtype=np.int64)
+    first_row = np.zeros(n_groups + 1, dtype=np.int64)
+    for c in range(n_groups):
+        first_row[c + 1] = first_row[c] + count_features(feature, edges[c], edges[c + 1], count)
+        count[feature[edges[c] : edges[c + 1]]] = 0
+    n_rows = int(first_row[-1])
+    features, first_weight = np.zeros(n_rows, dtype=np.int32), np.zeros(n_rows + 1, dtype=np.int64)
+    sorted_child, sorted_weight = np.zeros(len(child), dtype=np.int32), np.zeros(len(weight), dtype=np.float32)
+    for c in range(n_groups):
+        count_features(feature, edges[c], edges[c + 1], count)
+        sort_by_feature(
+            feature,
+            child,
+            weight,
+            edges[c],
+            edges[c + 1],
+            count,
+            first_row[c],
+            features,
+            first_weight,
+            sorted_child,
+            sorted_weight,
+        )
+    first_weight[-1] = len(weight)
+    return Level(first_node, first_row, features, first_weight, sorted_child, sorted_weight, bias)
+
+
+@kernel
+def score_visits(offsets, columns, values, level, example, group, slot, begin, end, local, out):
+    """Write to out[slot[v]] the scores of the nodes of group[v] for example[v], for v in begin:end, sorted by group.
+
+    offsets, columns, values   features, a row for each example
+    local                      int64 (n_features,)  -1 before and after
+    out                        float32 (slots, widest group); beyond the group's nodes LOWEST
+    """
+    v = begin
+    while v < end:
+        c = np.int64(group[v])
+        for row in range(level.first_row[c], level.first_row[c + 1]):
+            local[level.features[row]] = row
+        first, width = level.first_node[c], level.first_node[c + 1] - level.first_node[c]
+        while v < end and group[v] == c:
+            i, s = np.int64(example[v]), np.int64(slot[v])
+            for k in range(width):
+                out[s, k] = level.bias[first + k]
+            for k in range(width, out.shape[1]):
+                out[s, k] = LOWEST
+            for f in range(offsets[i], offsets[i + 1]):
+                row = local[columns[f]]
+                if row >= 0:
+                    x = values[f]
+                    for at in range(level.first_weight[row], level.first_weight[row + 1]):
+                        out[s, level.child[at]] += x * level.weight[at]
+            v += 1
+        for row in range(level.first_row[c], level.first_row[c + 1]):
+            local[level.features[row]] = -1
+
+
+def scores_of(features: Any, level: Level) -> np.ndarray:
+    """The scores of all nodes of a level of one group, float32 (n, n_nodes), for features csr_matrix (n, n_features)."""
+    n = features.shape[0]
+    scores = np.empty((n, level.widest), dtype=np.float32)
+    every, nowhere = np.arange(n, dtype=np.int32), np.full(features.shape[1], -1, dtype=np.int64)
+    score_visits(
+        features.indptr.astype(np.int64), features.indices, features.data, level, every, np.zeros(n, dtype=np.int32),
+        every.astype(np.int64), 0, n, nowhere, scores,
+    )  # fmt: skip
+    return scores
+
+
+@kernel
+def best_of_slots(scores, begin, end, place, best):
+    """Write the highest scores of the rows begin:end and their places to the columns of `best` and `place`, best first."""
+    most = best.shape[1]
+    for s in range(begin, end):
+        n = 0
+        for k in range(scores.shape[1]):
+            score = scores[s, k]
+            if score > LOWEST and (n < most or score > best[s, n - 1]):
+                at = n if n < most else most - 1
+                n = at + 1
+                while at > 0 and best[s, at - 1] < score:
+                    best[s, at], place[s, at] = best[s, at - 1], place[s, at - 1]
+                    at -= 1
+                best[s, at], place[s, at] = score, k
+        for k in range(n, most):
+            best[s, k], place[s, k] = LOWEST, 0
+
+
+class Found(NamedTuple):
+    """The likeliest nodes of each example, best first; of places that none takes the log-probability is -inf."""
+
+    node: np.ndarray  # int32 (n, width)
+    log_p: np.ndarray  # float32 (n, width)
+
+
+def best_nodes(features: Any, level: Level, above: Found | None, k: int, log_probability: Any, threads: int) -> Found:
+    """The k likeliest nodes of a level among the children of those that were found `above`; of all, where that is None.
+
+    features          csr_matrix (n, n_features), float32
+    log_probability   of nodes by themselves, from their scores
+    """
+    n = features.shape[0]
+    if above is None:
+        above = Found(np.zeros((n, 1), dtype=np.int32), np.zeros((n, 1), dtype=np.float32))
+    width = above.node.shape[1]
+    is_there = np.isfinite(above.log_p.ravel())
+    slots = np.flatnonzero(is_there)
+    group = above.node.ravel()[slots]
+    by_group = np.argsort(group, kind="stable")
+    slot, group = slots[by_group].astype(np.int64), group[by_group]
+    example = (slot // width).astype(np.int32)
+    scores = np.empty((n * width, level.widest), dtype=np.float32)
+    scores[~is_there] = LOWEST
+    offsets, columns = features.indptr.astype(np.int64), features.indices
+    edges = np.linspace(0, len(slot), threads + 1).astype(np.int64)
+    rows = np.linspace(0, n * width, threads + 1).astype(np.int64)
+    kept = min(k, level.widest)
+    place, best = np.zeros((n * width, kept), dtype=np.int32), np.zeros((n * width, kept), dtype=np.float32)
+
+    def score(t: int) -> None:
+        local = np.full(features.shape[1], -1, dtype=np.int64)
+        score_visits(
+            offsets, columns, features.data, level, example, group, slot, edges[t], edges[t + 1], local, scores
+        )  # fmt: skip
+
+    def choose(t: int) -> None:
+        best_of_slots(scores, rows[t], rows[t + 1], place, best)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(score, range(threads)))
+        list(pool.map(choose, range(threads)))
+    with np.errstate(all="ignore"):
+        log_p = np.where(best > LOWEST, log_probability(best), -np.inf).reshape(n, width, kept) + above.log_p[:, :, None]
+    node = place.reshape(n, width, kept) + level.first_node[above.node][:, :, None].astype(np.int32)
+    log_p, node = log_p.reshape(n, -1), node.reshape(n, -1)
+    k = min(k, node.shape[1])
+    chosen = np.argpartition(-log_p, k - 1, axis=1)[:, :k] if k < node.shape[1] else np.tile(np.arange(k), (n, 1))
+    log_p, node = np.take_along_axis(log_p, chosen, 1), np.take_along_axis(node, chosen, 1)
+    order = np.lexsort((node, -log_p), axis=1)
+    return Found(np.take_along_axis(node, order, 1), np.take_along_axis(log_p, order, 1).astype(np.float32))

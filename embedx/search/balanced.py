@@ -1,0 +1,150 @@
+"""A balanced binary tree over vectors, by recursive spherical 2-means: each half of a node gets half of its vectors.
+
+As in Parabel (Prabhu et al. 2018, "Parabel: partitioned label trees for extreme classification with application to dynamic
+search advertising"): two centroids are drawn from a node's vectors, each vector is scored by its similarity with the one minus
+that with the other, and the upper half by that score makes the next first centroid, until the sum of similarities hardly grows.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.random import bits, low_half_below, stream_key
+
+N_ITERATIONS = 20
+LEAST_GAIN = 1e-3  # relative, of the sum of similarities
+
+
+class SparseVectors(NamedTuple):
+    """Vectors of length one: that of k has values[offsets[k]:offsets[k + 1]] at these columns."""
+
+    offsets: np.ndarray  # int64 (n + 1,)
+    columns: np.ndarray  # int32
+    values: np.ndarray  # float32
+
+
+class Workspace(NamedTuple):
+    """One worker's memory."""
+
+    sums: np.ndarray  # float32 (n_columns, 2): of the vectors of either half; zero between calls
+    dots: np.ndarray  # float32 (n, 2): of the vector at each place of the order with either sum
+    score: np.ndarray  # float32 (n,): and what of it decides
+
+
+@kernel
+def halve(vectors, order, begin, end, key, workspace):
+    """Bring order[begin:end] into an order in which the first half, the larger by one of an odd number, is one cluster."""
+    n = end - begin
+    middle = begin + (n + 1) // 2
+    first = begin + low_half_below(bits(key, np.uint64(0)), n)
+    second = begin + low_half_below(bits(key, np.uint64(1)), n - 1)  # of the others
+    second += second >= first
+    _add(vectors, order[first], workspace.sums, 0)
+    _add(vectors, order[second], workspace.sums, 1)
+    square0, square1 = np.float32(1), np.float32(1)
+    before = np.float32(-1)
+    for iteration in range(N_ITERATIONS):
+        for k in range(begin, end):
+            workspace.dots[k, 0], workspace.dots[k, 1] = _dots(vectors, order[k], workspace.sums)
+        if iteration > 0:
+            square0, square1 = np.float32(0), np.float32(0)
+            for k in range(begin, middle):
+                square0 += workspace.dots[k, 0]
+            for k in range(middle, end):
+                square1 += workspace.dots[k, 1]
+        norm0, norm1 = _norm(square0), _norm(square1)
+        total = norm0 + norm1
+        if iteration > 0 and total - before <= np.float32(LEAST_GAIN) * total:
+            break
+        before = total if iteration > 0 else before
+        for k in range(begin, end):
+            workspace.score[k] = workspace.dots[k, 0] / norm0 - workspace.dots[k, 1] / norm1
+        _clear(vectors, order, begin, end, workspace.sums)
+        _partition(order, workspace.score, begin, end, middle)
+        for k in range(begin, end):
+            _add(vectors, order[k], workspace.sums, np.int64(k >= middle))
+    _clear(vectors, order, begin, end, workspace.sums)
+
+
+@kernel_part
+def _norm(square):
+    """The root of a sum of squares as it comes from rounded numbers, above 0."""
+    return max(np.sqrt(max(square, np.float32(0))), np.float32(1e-12))
+
+
+@kernel_part
+def _add(vectors, i, sums, half):
+    """Add vector i to the sum of a half."""
+    for at in range(vectors.offsets[i], vectors.offsets[i + 1]):
+        sums[vectors.columns[at], half] += vectors.values[at]
+
+
+@kernel_part
+def _dots(vectors, i, sums):
+    """The inner products of vector i with both sums."""
+    a, b = np.float32(0), np.float32(0)
+    for at in range(vectors.offsets[i], vectors.offsets[i + 1]):
+        column, value = vectors.columns[at], vectors.values[at]
+        a += value * sums[column, 0]
+        b += value * sums[column, 1]
+    return a, b
+
+
+@kernel_part
+def _clear(vectors, order, begin, end, sums):
+    """Zero what the vectors order[begin:end] have added."""
+    for k in range(begin, end):
+        i = order[k]
+        for at in range(vectors.offsets[i], vectors.offsets[i + 1]):
+            sums[vectors.columns[at], 0] = 0
+            sums[vectors.columns[at], 1] = 0
+
+
+@kernel_part
+def _partition(order, score, begin, end, middle):
+    """Quickselect: bring the highest scores of order[begin:end] before `middle`; `score` stands by place."""
+    low, high = begin, end - 1
+    while low < high:
+        pivot = score[(low + high) // 2]
+        left, right = low, high
+        while left <= right:
+            while score[left] > pivot:
+                left += 1
+            while score[right] < pivot:
+                right -= 1
+            if left <= right:
+                score[left], score[right] = score[right], score[left]
+                order[left], order[right] = order[right], order[left]
+                left += 1
+                right -= 1
+        if middle - 1 <= right:
+            high = right
+        elif middle - 1 >= left:
+            low = left
+        else:
+            break
+
+
+def balanced_tree(vectors: SparseVectors, n_columns: int, depth: int, seed: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
+    """(order, edges): an order of the vectors, int32 (n,), in which leaf k of 2^depth is order[edges[k]:edges[k + 1]].
+
+    Sizes of leaves differ by one at most. The leaves of a node at any depth stand side by side. n >= 2^depth.
+    """
+    n = len(vectors.offsets) - 1
+    order = np.arange(n, dtype=np.int32)
+    edges = np.array([0, n], dtype=np.int64)
+    workers = [Workspace(*(np.zeros(shape, dtype=np.float32) for shape in ((n_columns, 2), (n, 2), n))) for _ in range(threads)]
+    for level in range(depth):
+        middles = edges[:-1] + (np.diff(edges) + 1) // 2
+
+        def work(t: int, edges: np.ndarray = edges, level: int = level) -> None:
+            for node in range(t, len(edges) - 1, threads):
+                if edges[node + 1] - edges[node] > 1:
+                    halve(vectors, order, edges[node], edges[node + 1], stream_key(seed, level, node), workers[t])
+
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(work, range(threads)))
+        edges = np.sort(np.concatenate([edges, middles]))
+    return order, edges

@@ -1,0 +1,132 @@
+"""Are sparse one-vs-all classifiers as good as label trees with many labels on sparse features, and as fast and small?
+
+Every measurement is a fresh process (`classification_process.py`), contenders take turns, and tables give medians; embedx is
+measured at its defaults, as it trains without any option, and with three trees, as omikuji has by default. PECOS needs a numpy
+before 2.0, so it lives in an environment of its own: --set pecos_python=ITS/bin/python.
+"""
+
+import gzip
+import hashlib
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from eval.experiment import Experiment, Run, say
+from eval.page import MEGABYTE, figure, table
+from eval.papers import FILES
+from eval.records import Job, Records
+from eval.speed_classification import (
+    THREADS,
+    embedx,
+    equal_quality,
+    failed,
+    measure,
+    measured,
+    peer,
+    rows_of,
+    settings_of,
+)
+
+SUITED = {"loss": "squared-hinge"}  # which `embedx classify` chooses for such data by itself
+PEERS: dict[str, Job] = {
+    "omikuji (Parabel, 3 trees)": peer("omikuji"),
+    "omikuji, 1 tree": peer("omikuji", n_trees=1),
+    "napkinXC PLT": peer("napkinXC"),
+    "PECOS XR-Linear": peer("PECOS"),
+    "PECOS, matcher-aware negatives": peer("PECOS", negative_sampling_scheme="tfn+man"),
+}
+DATASETS: dict[str, dict[str, Job]] = {
+    "enwiki-cat": {
+        "embedx": embedx("ova", **SUITED),
+        "embedx, 3 trees": embedx("ova", **SUITED, weights="tree", trees=3),
+        **PEERS,
+    },
+    "eurlex": {
+        "embedx": embedx("ova", **SUITED),
+        "embedx, a tree": embedx("ova", **SUITED, weights="tree"),
+        **PEERS,
+    },
+}
+OWN_NAMES = {"eurlex": "eurlex-4.3k", "enwiki-cat": "enwiki-cat"}  # as `papers` calls them
+PACKAGES = {"omikuji": "omikuji", "napkinXC": "napkinxc"}
+
+
+def jobs(run: Run) -> Iterator[Job]:
+    """Contenders take turns: one repetition of all of them after the other."""
+    for turn in range(1, run.settings.repetitions + 1):
+        for dataset in run.chosen("dataset"):
+            for name, job in DATASETS[dataset].items():
+                if is_there(run, job["tool"]):
+                    yield {"dataset": dataset, "name": name, "threads": THREADS, "turn": turn, **job}
+
+
+def is_there(run: Run, tool: str) -> bool:
+    """Whether a tool can be measured. Ends a full run where a peer is missing."""
+    if tool == "PECOS" and run.settings.pecos_python is None:
+        if not run.quick:
+            raise SystemExit("PECOS: --set pecos_python=INTERPRETER of an environment with it")
+        say("PECOS is left out; --set pecos_python=INTERPRETER names that of an environment that has it")
+        return False
+    return tool not in PACKAGES or run.need(tool.lower(), PACKAGES[tool])
+
+
+def prepare(run: Run) -> dict[str, Any]:
+    """Hashes of the unpacked files of each data set."""
+    found = {}
+    for name, own in OWN_NAMES.items():
+        digest = hashlib.sha256()
+        for file in filter(None, FILES[own]):
+            if not (path := run.data / "xc" / file).is_file():
+                raise SystemExit(f"{path}: no such file")
+            digest.update(gzip.decompress(path.read_bytes()))
+        found[name] = digest.hexdigest()[:12]
+    return {"data": {"sha256": found}}
+
+
+def contenders(dataset: str, records: Records) -> str:
+    return table([
+        failed(row) if row.error is not None else {
+            "contender": row.name, "runs": row.runs, "s training": f"{row['training']:.1f}",
+            "rows/s predicting": f"{row['rows'] / row['prediction']:,.0f}", "model, MB": f"{row['size'] / MEGABYTE:,.0f}",
+            "peak, MB": f"{row['peak'] / MEGABYTE:,.0f}", **{f"P@{k}": f"{row[f'p@{k}']:.4f}" for k in (1, 3, 5)},
+        }
+        for row in rows_of(records, dataset)
+    ])  # fmt: skip
+
+
+def plot(records: Records) -> Any:
+    """P@1 against seconds of training."""
+    panels = {dataset: measured(records, dataset) for dataset in DATASETS}
+    if not any(panels.values()):
+        return None
+    picture, axes_of = figure(11, 5, len(panels), dpi=90)
+    names = list(dict.fromkeys(row.name for rows in panels.values() for row in rows))
+    for axes, (dataset, rows) in zip(axes_of, panels.items(), strict=True):
+        for row in rows:
+            axes.scatter(
+                row["training"], row["p@1"], marker="o" if row.is_ours else "s", color=f"C{names.index(row.name) % 10}", s=60,
+                edgecolor="black", label=row.name,
+            )  # fmt: skip
+        axes.set(xscale="log", xlabel="seconds of training", ylabel="P@1", title=dataset)
+        axes.grid(visible=True, which="both", alpha=0.3)
+        axes.legend(fontsize="small", title="circles: embedx")
+    return picture
+
+
+EXPERIMENT = Experiment(
+    name="speed-many-labels",
+    title="Many labels on sparse features, beside label trees",
+    choices={"dataset": tuple(DATASETS)},
+    settings={"repetitions": 1, "pecos_python": None},
+    quick={"repetitions": 1},
+    packages=("scipy",),
+    prepare=prepare,
+    jobs=jobs,
+    measure=measure,
+    tables={
+        **{name: partial(contenders, name) for name in DATASETS},
+        **{f"{name}-equal": partial(equal_quality, name) for name in DATASETS},
+        **{f"{name}-settings": partial(settings_of, name) for name in DATASETS},
+    },
+    plots={"": plot},
+)
