@@ -32,6 +32,7 @@ from embedx.search.updater import IndexUpdater, StaleRows, new_stale_rows
 
 INITIAL = 2**32  # the place of the initial numbers among a seed's random numbers
 STRETCH = 4096  # examples between two looks at the clock, where steps are small
+LOOKED_AT = 1024  # examples that tell the loss before training
 SEARCHED = 64  # the same where rows are found: so old is what an index knows of them
 MOST_FOUND = 2**23  # rows that a minibatch may find
 
@@ -88,6 +89,7 @@ class Classification(Strategy):
         self.n_updates = np.zeros(self.n if objective.state_width else 1, dtype=np.int64)
         self.clock, self.clock_lock = np.zeros(1), threading.Lock()  # of weight decay; advanced by every thread
         self.orders: dict[int, np.ndarray] = {}
+        self.frequency_bias: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each label occurs
         self.prepare()
         self.n_stretches = -(-self.n // self.stretch)
 
@@ -120,6 +122,19 @@ class Classification(Strategy):
         with self.clock_lock:
             self.clock[0] += passed
         return Tally(loss, terms, stop - start)
+
+    def untrained_loss(self) -> float | None:
+        """From the first examples that are trained, at rate 0."""
+        n = min(LOOKED_AT, self.stretch, self.n)
+        loss, terms, _ = self.train_examples(self.workers[0], self.order_of(0), 0, 0, n, 0.0, float(self.clock[0]))
+        return Tally(loss, terms).mean_loss
+
+    def baseline_loss(self) -> float | None:
+        if self.frequency_bias is None or not self.has_bias:
+            return None
+        self.hidden.rows[:], self.outputs.rows[:], self.n_updates[:] = 0, 0, 0
+        self.set_bias(self.frequency_bias)
+        return self.untrained_loss()
 
     def order_of(self, epoch: int) -> np.ndarray:
         """int64 (n,): the examples as pass `epoch` takes them."""
@@ -267,6 +282,10 @@ class Retrieved(Sampled):
             worker.found, worker.query, worker.messages, worker.stale, order, start, stop,
             np.float32(rate), float(clock), key,
         )  # fmt: skip
+
+    def phase(self, step: int) -> int:
+        epoch, stretch = divmod(step, self.n_stretches)
+        return int(epoch * self.n + stretch * self.stretch >= self.drawn_first)
 
     def train_examples(
         self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
