@@ -22,7 +22,7 @@ from embedx.optimizers.contract import Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_all, step_size
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
-from embedx.run.strategy import Strategy
+from embedx.run.strategy import Strategy, forget
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.search.index import Index, empty_index
@@ -135,6 +135,10 @@ class Classification(Strategy):
         self.hidden.rows[:], self.outputs.rows[:], self.n_updates[:] = 0, 0, 0
         self.set_bias(self.frequency_bias)
         return self.untrained_loss()
+
+    def phase(self, step: int) -> int:
+        """What an objective keeps of an example suits it best at the first visit: then losses are lower than at later ones."""
+        return int(self.objective.state_width > 0 and step >= self.n_stretches)
 
     def order_of(self, epoch: int) -> np.ndarray:
         """int64 (n,): the examples as pass `epoch` takes them."""
@@ -342,6 +346,9 @@ class Full(Classification):
     def compile(self, progress: Progress) -> None:
         compile_function(self.objective.coefficients, COEFFICIENTS)
 
+    def forget(self) -> None:
+        forget(self.steps.memory())
+
     def train_examples(
         self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
     ) -> tuple[float, int, float]:
@@ -382,6 +389,10 @@ class FullTiled(Full):
     def compile(self, progress: Progress) -> None:
         arguments = self._arguments(self.tile_workspaces[0], 0, 0, 0, 0.0, 0.0)
         self.functions = load_kernel(full_tiled.train_tiles, self.objective, None, arguments, progress)
+
+    def forget(self) -> None:
+        super().forget()
+        forget(self.tile_workspaces)
 
     def _arguments(self, workspace: Any, n: int, first: int, last: int, rate: float, clock: float) -> tuple[Any, ...]:
         bias_row = self.dim - 1 if self.has_bias else -1

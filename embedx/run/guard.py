@@ -5,7 +5,7 @@ interval since the look before, the median over a few parts of it of the mean pe
 weigh as much as all others. It is held against
 
     level     the loss of the parameters that the run began with, from a little of the data
-    best      the lowest loss of an interval so far, or the level
+    best      the lowest loss of an interval so far, or the level if that is lower
     baseline  the loss of a model that knows how often each class occurs, and nothing of the input
 
 For losses may start anywhere, and what is too high a rate explodes before there is a first loss of training. Parameters are
@@ -13,8 +13,9 @@ looked at as well. A run is good where it is not above its level; a copy of its 
 back to that copy, or where memory has no room for one to a checkpoint, and on at a tenth of the rate; if that does not help at
 a hundredth of that, and then once more. A run that had to go back must beat the baseline in the end.
 
-Losses of different phases (`Strategy.phase`) are not of the same kind; the level of a later one is that of its first interval.
-So it is where the loss of untrained parameters is not known; there the loss has to run far away.
+Losses of different phases (`Strategy.phase`) are not quite of the same kind: what is best is counted anew in each, from its
+first interval on, and only in the first a loss is compared with the baseline. Where the loss of untrained parameters is not
+known, the first interval's stands for it.
 """
 
 import math
@@ -41,15 +42,17 @@ COPIED = 0.5  # of the memory that is available, at most
 # How far a loss may be above, in units of what it is above and at least of one nat. At default rates on data of all kinds no
 # interval was further above than ..., and none lasted.
 FAR = 100.0  # above the best, once
-HIGH = 1.0  # above the level, for LASTING of the run
+VERY_FAR = 1000.0  # above the level, once, by the mean over all pairs of an interval
+HIGH = 10.0  # above the first level, for LASTING of the run
 LASTING = 3 / LOOKS
-AT_THE_END = 0.5  # above the level
-GOOD = 0.1  # above the level, where the run is still worth to come back to
+AT_THE_END = 1.0  # above the first level
+GOOD = 0.1  # above the first level, where the run is still worth to come back to
 LARGEST = 1e15  # of a parameter; the square of a larger one has little room in float32
 
 
 NAMES = (
-    "since", "due", "phase", "level", "first_level", "best", "baseline", "high_since", "good_step", "has_begun", "lowered",
+    "since", "due", "phase", "level", "first_level", "best", "baseline", "high_since", "step", "good_step", "is_good",
+    "has_begun", "lowered",
 )  # fmt: skip
 
 
@@ -63,13 +66,16 @@ class Guard:
     due: float = 1 / LOOKS  # share of the run done at the next
     parts: list[Tally] = field(default_factory=lambda: [Tally() for _ in range(PARTS)])  # of the interval
     phase: int = 0
-    level: float | None = None
-    first_level: float | None = None  # of phase 0
+    level: float | None = None  # of the phase
+    first_level: float | None = None  # of phase 0, if it was measured before training
     best: float | None = None
     baseline: float | None = None
     high_since: float | None = None  # share of the run done when the loss became high
-    good_step: int = 0  # the number of stretches that had been trained when the run was good last; 0 if that was at its start
+    step: int = 0  # the number of stretches that had been trained at the last look
+    good_step: int = 0  # the same when the run was good last, as the interval after that has shown; 0 if that was at its start
+    is_good: bool = False  # the last interval was
     has_begun: bool = False
+    is_weak: bool = False  # all that is wrong is that the run did not beat the baseline
     lowered: list[float] = field(default_factory=list)  # what the rate was multiplied by, after each time that it went back
     copy: dict[str, Any] | None = None  # of the state where it was good, or where this run goes on from
     owns_copy: bool = True
@@ -141,8 +147,8 @@ class Guard:
             return f"a parameter grew beyond {LARGEST:g}"
         is_good = False
         if losses:
-            loss = median(losses)
-            wrong = self._judge(loss, share, is_over)
+            loss, all_parts = median(losses), sum(self.parts, Tally())
+            wrong = self._judge(loss, share, is_over) or self._judge_mean(all_parts.loss / all_parts.pairs)
             if wrong:
                 return wrong
             is_good = self._is_good(loss)
@@ -151,12 +157,15 @@ class Guard:
         if self.due <= share:
             self.due += 1 / LOOKS
         self.parts = [Tally() for _ in range(PARTS)]
-        if phase != self.phase:
-            self.phase, self.level, self.best, self.high_since = phase, None, None, None
+        # A loss is of parameters before the step that it leads to: one interval tells of the look before, not of this one.
+        was_good, self.is_good = self.is_good, is_good and phase == self.phase
+        last, self.step = self.step, step
         if is_good:
-            self.good_step = step
-            if self.has_room and not is_over:
-                self._keep(state)
+            self.good_step = last
+        if phase != self.phase:
+            self.phase, self.level, self.best = phase, None, None
+        if self.is_good and was_good and self.has_room and not is_over:
+            self._keep(state)
         return None
 
     def has_grown(self, state: TrainState) -> bool:
@@ -172,42 +181,61 @@ class Guard:
         """What is wrong with the loss of an interval."""
         if not math.isfinite(loss):
             return "the loss is not finite"
+        first = self.first_level
         if self.level is None:
-            if self.first_level is not None and above(loss, self.first_level) > FAR:
-                return f"the loss went from {self.first_level:.4g} to {loss:.4g}"
+            if first is not None and above(loss, first) > FAR:
+                return f"the loss went from {first:.4g} to {loss:.4g}"
             self.level = loss
         best = min(self.level, self.best if self.best is not None else self.level)
-        height = above(loss, self.level)
         told = f"the loss went from {best:.4g} to {loss:.4g}"
         if loss - best > FAR * max(abs(best), abs(self.level) / 10, 1.0):
             return told
-        if self.first_level is None:
+        if first is None:
             return None
+        height, told = above(loss, first), f"the loss went from {first:.4g} to {loss:.4g}"
         self.high_since = None if height <= HIGH else self.since if self.high_since is None else self.high_since
         if self.high_since is not None and share - self.high_since >= LASTING:
             return told
         if is_over and height > AT_THE_END:
             return told
         if is_over and self.lowered and self.phase == 0 and self.baseline is not None and loss > self.baseline:
+            self.is_weak = True
             return f"the loss ended at {loss:.4g}, while how often each class occurs has {self.baseline:.4g}"
         return None
 
+    def _judge_mean(self, loss: float) -> str | None:
+        """What is wrong with the mean over all pairs of an interval."""
+        if self.first_level is None or above(loss, self.first_level) <= VERY_FAR:
+            return None
+        return f"the loss went from {self.first_level:.4g} to {loss:.4g}"
+
     def _is_good(self, loss: float) -> bool:
         assert self.level is not None
+        first = self.level if self.first_level is None else self.first_level
         best = self.level if self.best is None else min(self.best, self.level)
-        return above(loss, self.level) <= GOOD and loss - best <= max(abs(best), abs(self.level) / 10, 1.0)
+        return above(loss, first) <= GOOD and loss - best <= max(abs(best), abs(self.level) / 10, 1.0)
 
     # ---- when it diverges
 
     def go_back(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
         """Bring the run back to where it was good, at a lower rate; False if there is no way back, or it was too often."""
-        if not self.is_on or len(self.lowered) >= len(DIVISORS) or not self.restore(state, checkpoints):
+        if not self.is_on or len(self.lowered) >= len(DIVISORS) or not self.restore(strategy, state, checkpoints):
             return False
         self.lowered = [*self.lowered, self.factor / DIVISORS[len(self.lowered)]]
         strategy.rate_factor = self.factor
         return True
 
-    def restore(self, state: TrainState, checkpoints: Checkpoints | None) -> bool:
+    def end(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
+        """Bring the run back to where it was good, for good; False if that is not known, or not true."""
+        if self.good_step == 0 or not self.restore(strategy, state, checkpoints) or self.good_step == 0:
+            return False
+        if self.level is None or self.phase != 0:
+            return True
+        loss = strategy.untrained_loss()
+        self.restore(strategy, state, checkpoints)
+        return loss is None or above(loss, self.level) <= AT_THE_END
+
+    def restore(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
         """Bring the run back to where it was good, as far as that is known; False if there is no way back."""
         lowered = self.lowered
 
@@ -216,7 +244,8 @@ class Guard:
                 state.restore(self.copy, besides=CLOCK)
             elif checkpoints is None or not checkpoints.go_back(state, self.good_step, CLOCK):
                 return False
-            self.lowered = lowered
+            self.lowered, self.is_weak = lowered, False
+            strategy.forget()
             return True
 
         return whole(put_back)

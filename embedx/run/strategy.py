@@ -8,6 +8,8 @@ import abc
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
 from embedx.run.tally import Tally
@@ -56,6 +58,20 @@ class Strategy(abc.ABC):
         """The same of parameters that predict how often each class occurs, whatever the input."""
         return None
 
+    def forget(self) -> None:
+        """Clear the memory of workers of what is no finite number: 0 times it is not 0, where others are left out by that."""
+        forget(self.workers)
+
     def interrupt(self) -> None:
         """The run is to end: a stretch that takes long is to be cut short. Called from another thread than `train`."""
         return
+
+
+def forget(memory: Any) -> None:
+    """Write 0 for all that is no finite number in arrays, or in lists and tuples of them."""
+    if isinstance(memory, np.ndarray):
+        if memory.dtype.kind == "f":
+            memory[~np.isfinite(memory)] = 0
+    elif isinstance(memory, list | tuple):
+        for each in memory:
+            forget(each)

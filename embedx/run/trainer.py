@@ -201,7 +201,8 @@ def _go_back(
     wrong: str, work: "_Work", state: TrainState, checkpoints: Checkpoints | None, progress: Progress
 ) -> DivergedError | None:
     """Bring a run that diverges back to where it was good, and on at a lower rate; why not, if it is to end instead: then the
-    run is back there, or at its beginning if there is no saying where it was good.
+    run is back there, or at its beginning if there is no saying where it was good. One that is just no better than a baseline
+    stays as it is.
     """
     guard, schedule, before = work.guard, work.schedule, work.learning_rate
     wrong += f" after {work.reached:,} {schedule.unit} at learning rate {before:.4g}"
@@ -215,7 +216,7 @@ def _go_back(
         return None
     times = f", for the {NUMBERS[len(guard.lowered)]} time" if guard.lowered else ""
     tried = schedule.learning_rate * guard.factor
-    if guard.good_step == 0 or not guard.restore(state, checkpoints) or guard.good_step == 0:
+    if not guard.is_weak and not guard.end(work.strategy, state, checkpoints):
         work.next_step = 0
     return DivergedError(f"{wrong}{times}; try a smaller --learning-rate, {tried / 4:.3g} say")
 
