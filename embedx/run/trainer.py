@@ -164,13 +164,16 @@ def run(
                 reports.tell()
                 work.hold = checkpoints is not None and checkpoints.is_due()
             work.pause()
+            if work.seconds - reports.told_at >= progress.interval:  # which may be longer than a run trains between two looks
+                reports.tell()
             if work.error is None and (wrong := work.look(state)) is not None:
                 diverged = _go_back(wrong, work, state, checkpoints, progress)
                 reports.start_anew()
                 if diverged is not None:
                     break
                 continue
-            is_held, work.hold = work.hold and not work.is_over(), False
+            is_held = checkpoints is not None and (work.hold or checkpoints.is_due()) and not work.is_over()
+            work.hold = False
             if after_epoch is not None and work.error is None and (work.is_epoch_over or work.is_over()):
                 work.ended = after_epoch(work.epoch, work.tally.since(work.before_epoch), work.seconds)
                 work.epoch, work.before_epoch = work.epoch + 1, work.tally  # told now, and not if it was interrupted
