@@ -43,15 +43,16 @@ COPIED = 0.5  # of the memory that is available, at most
 # interval was further above than ..., and none lasted.
 FAR = 100.0  # above the best, once
 VERY_FAR = 1000.0  # above the level, once, by the mean over all pairs of an interval
-HIGH = 10.0  # above the first level, for LASTING of the run
+HIGH = 10.0  # above the first level, for LASTING of the run and at FEWEST looks
 LASTING = 3 / LOOKS
-AT_THE_END = 1.0  # above the first level
+FEWEST = 3
+AT_THE_END = 1.0  # above the first level, of a run that had to go back
 GOOD = 0.1  # above the first level, where the run is still worth to come back to
 LARGEST = 1e15  # of a parameter; the square of a larger one has little room in float32
 
 
 NAMES = (
-    "since", "due", "phase", "level", "first_level", "best", "baseline", "high_since", "step", "good_step", "is_good",
+    "since", "due", "phase", "level", "first_level", "best", "baseline", "high_since", "high_looks", "step", "good_step", "is_good",
     "has_begun", "lowered",
 )  # fmt: skip
 
@@ -71,6 +72,7 @@ class Guard:
     best: float | None = None
     baseline: float | None = None
     high_since: float | None = None  # share of the run done when the loss became high
+    high_looks: int = 0  # in a row at which it was
     step: int = 0  # the number of stretches that had been trained at the last look
     good_step: int = 0  # the same when the run was good last, as the interval after that has shown; 0 if that was at its start
     is_good: bool = False  # the last interval was
@@ -194,9 +196,10 @@ class Guard:
             return None
         height, told = above(loss, first), f"the loss went from {first:.4g} to {loss:.4g}"
         self.high_since = None if height <= HIGH else self.since if self.high_since is None else self.high_since
-        if self.high_since is not None and share - self.high_since >= LASTING:
+        self.high_looks = self.high_looks + 1 if height > HIGH else 0
+        if self.high_since is not None and self.high_looks >= FEWEST and share - self.high_since >= LASTING:
             return told
-        if is_over and height > AT_THE_END:
+        if is_over and self.lowered and height > AT_THE_END:
             return told
         if is_over and self.lowered and self.phase == 0 and self.baseline is not None and loss > self.baseline:
             self.is_weak = True
