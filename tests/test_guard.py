@@ -170,7 +170,7 @@ def test_a_run_that_went_back_has_to_beat_the_baseline():
     strategy = Bowl(spoiled=2, spoil=lambda loss: math.nan if strategy.rates[-1][1] > 0.09 else 30.0)
     outcome = walk(strategy, 0.1)
     assert len(outcome.lowered_rates) == 3
-    assert "while how often each class occurs has 24" in str(outcome.diverged)
+    assert "while that of a model without inputs is 24" in str(outcome.diverged)
     assert outcome.epochs == 1
 
 
@@ -337,7 +337,7 @@ def test_a_snapshot_is_written_into_a_former_one():
 # ---- going on after a rollback
 
 
-@pytest.mark.parametrize(("run", "name"), [(word_run, "ar"), (word_run, "margin"), (label_run, "softmax"), (label_run, "ove")])
+@pytest.mark.parametrize(("run", "name"), [(word_run, "margin"), (word_run, "ove"), (label_run, "softmax"), (label_run, "ove")])
 def test_a_run_that_went_back_goes_on_from_a_snapshot_as_if_it_had_not_stopped(run, name, stop_after):
     options = {"learning_rate": 1e4, "epochs": 20}
     whole, there = run(name, **options)
