@@ -380,22 +380,23 @@ def own(objective, options):
     return {name: value for name, value in options.items() if name in settings_of(objective.Settings)}
 
 
-def words_at(name, corpus, times):
-    """The model of a run at so many times the default rate, how it ended, and what was told."""
+def words_at(name, corpus, times, rate=None):
+    """The model of a run at a rate, or at so many times the default rate, how it ended, and what was told."""
     found, told = OBJECTIVES[name], Notes()
     options = {"dim": 8, "epochs": 3, "threads": 1, "heldout": 0.1, **own(found, {"warm_up": 1.0})}
     settings, _ = skipgram.chosen(found, options)
-    settings, objective = skipgram.chosen(found, {**options, "learning_rate": settings.learning_rate * times})
+    settings, objective = skipgram.chosen(found, {**options, "learning_rate": rate or settings.learning_rate * times})
     trained = skipgram.train(corpus, objective, settings, progress=told)
     return trained.vectors, trained.outcome, told
 
 
-def labels_at(name, data, times):
+def labels_at(name, data, times, rate=None):
     found, told = OBJECTIVES[name], Notes()
     objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0})))
     settings = classification.resolved(classification.ClassifySettings(epochs=4, threads=1), objective, data)
+    rate = rate or settings.learning_rate * times
     settings = classification.resolved(
-        classification.ClassifySettings(epochs=4, threads=1, learning_rate=settings.learning_rate * times), objective, data
+        classification.ClassifySettings(epochs=4, threads=1, learning_rate=rate), objective, data
     )
     trained = classification.train(data, objective, settings, progress=told)
     return trained.classifier, trained.outcome, told
@@ -408,6 +409,19 @@ def test_default_rates_raise_no_alarm(name, topics, digits):
         assert not outcome.lowered_rates
         assert not told.warnings
         assert "learning_rate_lowered" not in model.facts
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+def test_back_at_the_start_a_run_is_one_that_never_diverged(name, topics, digits):
+    """Nothing of what was tried before is left anywhere: the same rate gives the same bytes."""
+    for run, data in (words_at, topics), (labels_at, digits):
+        model, outcome, told = run(name, data, 1e3)
+        assert all("back to the start" in warning for warning in told.warnings)
+        alone, whole, _ = run(name, data, 1.0, [model.settings["learning_rate"], *outcome.lowered_rates][-1])
+        assert not whole.lowered_rates
+        same(model.arrays, alone.arrays)
+        assert outcome.tally == whole.tally
 
 
 @pytest.mark.parametrize("times", TIMES)
@@ -466,7 +480,7 @@ def spoiled(monkeypatch):
 def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topics, spoiled):
     told = io.StringIO()
     request = Request("train", {}, 1e9, False)
-    message = r"^the loss got lost after .* words at .*, for the fourth time; try .*/out has"
+    message = r"^the loss got lost after .* words at .*, for the fourth time; try .*; the model of 2.5 passes is in .*/out$"
     with pytest.raises(DivergedError, match=message) as end:
         commands.train(
             [str(two_topics)], "ns", False, {"dim": 8, "threads": 1}, tmp_path / "out", False, tmp_path / "cache", request,
@@ -483,7 +497,7 @@ def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topi
 
 def test_classify_likewise(tmp_path, spoiled):
     request = Request("classify", {}, 1e9, False)
-    with pytest.raises(DivergedError, match="/out has"):
+    with pytest.raises(DivergedError, match=r"the model of 5 passes is in .*/out$"):
         commands.classify(
             "digits", None, None, None, None, "softmax", {"threads": 1}, tmp_path / "out", False, request, Silent()
         )

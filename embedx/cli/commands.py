@@ -95,9 +95,7 @@ def train(
 def _check_end(saved: Path, outcome: Outcome) -> None:
     """Raise `DivergedError` if the run ended for that, and tell what was saved."""
     if outcome.diverged is not None:
-        raise DivergedError(
-            f"{outcome.diverged}; {saved} has what was learned in the first {outcome.tally.words:,} before that"
-        )
+        raise DivergedError(f"{outcome.diverged}; the model of {outcome.epochs:.3g} passes is in {saved}")
 
 
 def classify(

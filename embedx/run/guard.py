@@ -41,7 +41,7 @@ DIVISORS = (10, 100, 100)
 COPIED = 0.5  # of the memory that is available, at most
 # How far a loss may be above another, in units of that and at least of one nat. At default rates no interval of any objective
 # was further above the first level than 3.5 (the margin, which Adagrad's first steps overshoot), on Bibtex, Omniglot, drawn
-# digits and Wikipedia; at a thousand times these rates all but implicit steps were above 250.
+# digits and Wikipedia; at a thousand times these rates all but implicit steps were above 40.
 FAR = 100.0  # above the best, once
 VERY_FAR = 1000.0  # above the level, once, by the mean over all pairs of an interval
 HIGH = 10.0  # above the first level, for LASTING of the run and at FEWEST looks
@@ -50,8 +50,7 @@ FEWEST = 3
 SLACK = 0.5  # above the baseline at the end, in a later phase of a run that had to go back
 GOOD = 0.1  # above the first level, where the run is still worth to come back to
 LARGEST = 1e15  # of a parameter; the square of a larger one has little room in float32
-
-
+CLOCK = frozenset({"trainer.seconds"})  # the value of a run's state that never goes back
 NAMES = (
     "since", "due", "phase", "level", "first_level", "best", "baseline", "high_since", "high_looks", "step", "good_step",
     "is_good", "has_begun", "lowered",
@@ -60,7 +59,7 @@ NAMES = (
 
 @dataclass
 class Guard:
-    """What the guard knows of a run. Everything but `lowered` goes back with the run."""
+    """What the guard knows of a run. What is in its `state` goes back with the run, but for `lowered`."""
 
     is_on: bool = True
     has_room: bool = True  # for a copy of the state, as far as was reckoned before
@@ -261,9 +260,6 @@ class Guard:
     def _put_back(self, state: TrainState) -> None:
         assert self.copy is not None
         state.restore(self.copy)
-
-
-CLOCK = frozenset({"trainer.seconds"})  # time goes on
 
 
 def above(loss: float, level: float) -> float:
