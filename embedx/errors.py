@@ -21,6 +21,6 @@ def one_line(message: str) -> str:
 
 
 class DivergedError(EmbedxError):
-    """Training produced a loss or a parameter that is not finite: says when, and what to change."""
+    """Training diverged, at lower rates too, or ended with what is not finite: says when, and what to change."""
 
     exit_code = 3

@@ -49,12 +49,14 @@ def fit(
     training: Any, objective: str, options: dict[str, Any], *, start: Any = None, watch: Callable[..., Any] | None = None
 ) -> Any:
     """Train one classifier; `options` are settings of the task, the objective and the sampler together, `start` a run to go on
-    from.
+    from. It has the rate that was asked for, or `DivergedError` is raised.
     """
     found = objectives.find(objective)
     made, of_sampler = found(found.Settings.from_options(options)), samplers.own_options(options)
     settings = ClassifySettings.from_options(options)
-    return classification.train(training, made, settings, sampler_options=of_sampler, start=start, watch=watch)
+    return classification.train(
+        training, made, settings, sampler_options=of_sampler, start=start, watch=watch, is_guarded=False
+    )
 
 
 def start_from(training: Any, objective: str, arrays: dict[str, np.ndarray]) -> Any:

@@ -1,7 +1,9 @@
 """Shared by all tests: one kernel cache for the whole run, a token cache of their own, small corpora."""
 
+import os
 import random
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -49,3 +51,26 @@ def two_topics(tmp_path_factory) -> Path:
             topic = rng.choice(topics)
             out.write(" ".join(rng.choice(topic + common) for _ in range(rng.randint(4, 20))) + "\n")
     return path
+
+
+@pytest.fixture
+def stop_after(monkeypatch):
+    """Presses Ctrl-C in the runs that follow, or with None does not, after so many stretches."""
+    from embedx.run import trainer
+
+    original = trainer._Work._take
+
+    def taking_at_most(n):
+        def take(self):
+            if self.next_step >= n and not self.stop:
+                os.kill(os.getpid(), signal.SIGINT)
+                while not self.stop:
+                    time.sleep(0.001)
+            return original(self)
+
+        return take
+
+    def stop(n):
+        monkeypatch.setattr(trainer._Work, "_take", original if n is None else taking_at_most(n))
+
+    return stop

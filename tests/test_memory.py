@@ -89,7 +89,8 @@ def needed(corpus, monkeypatch, **options):
     """Bytes that training says that it needs."""
     found = {}
 
-    def check(needs, what, remedy, progress):
+    def check(needs, what, remedy, progress, copy):
+        assert copy == needs["vectors"] + needs["optimiser"] + needs["objective"]
         found.update(needs)
         raise EmbedxError(remedy)
 

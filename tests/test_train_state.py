@@ -2,9 +2,6 @@
 
 import dataclasses
 import json
-import os
-import signal
-import time
 
 import numpy as np
 import pytest
@@ -12,7 +9,6 @@ import pytest
 from embedx.classification import task as classification
 from embedx.labeled.digits import named
 from embedx.objectives import OBJECTIVES
-from embedx.run import trainer
 from embedx.run.progress import Silent
 from embedx.run.state import TrainState
 from embedx.settings import VocabularySettings, settings_of
@@ -20,28 +16,6 @@ from embedx.skipgram import collapsed
 from embedx.skipgram import task as skipgram
 
 WORDS = [f"w{k}" for k in range(40)]
-
-
-@pytest.fixture
-def stop_after(monkeypatch):
-    """Presses Ctrl-C in the runs that follow, or with None does not, after so many stretches."""
-
-    original = trainer._Work._take
-
-    def taking_at_most(n):
-        def take(self):
-            if self.next_step >= n and not self.stop:
-                os.kill(os.getpid(), signal.SIGINT)
-                while not self.stop:
-                    time.sleep(0.001)
-            return original(self)
-
-        return take
-
-    def stop(n):
-        monkeypatch.setattr(trainer._Work, "_take", original if n is None else taking_at_most(n))
-
-    return stop
 
 
 def sentences():

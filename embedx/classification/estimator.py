@@ -155,7 +155,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight  (n,): how much each row counts. Any weights with lbfgs; else whole numbers, by which rows are repeated
 
         Raises ValueError for data that cannot be, `EmbedxError` for settings that cannot be and `DivergedError` when training
-        leaves the finite numbers. Ctrl-C keeps the classifier so far and is raised again.
+        diverges at lower rates too: what was last found good, if anything was, is kept. Ctrl-C keeps the classifier so far and
+        is raised again.
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True)
         y = self._settle_classes(y, None)
@@ -227,8 +228,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classifier_.parameters_changed()
         self._trained = dataclasses.replace(trained, outcome=trained.outcome.without_state())
         self.n_iter_ += round(trained.outcome.epochs)
-        if trained.outcome.interrupted_by is not None:
-            raise trained.outcome.interrupted_by
+        trained.outcome.raise_reason()
         if by_lbfgs and self.n_iter_ >= settings.max_iterations:
             warnings.warn(
                 f"lbfgs ended after {self.n_iter_} iterations, short of the optimum; raise max_iterations, or l2, or bring the "

@@ -22,7 +22,7 @@ from embedx.optimizers.contract import Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_all, step_size
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
-from embedx.run.strategy import Strategy
+from embedx.run.strategy import Strategy, forget
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.search.index import Index, empty_index
@@ -32,6 +32,7 @@ from embedx.search.updater import IndexUpdater, StaleRows, new_stale_rows
 
 INITIAL = 2**32  # the place of the initial numbers among a seed's random numbers
 STRETCH = 4096  # examples between two looks at the clock, where steps are small
+LOOKED_AT = 1024  # examples that tell the loss before training
 SEARCHED = 64  # the same where rows are found: so old is what an index knows of them
 MOST_FOUND = 2**23  # rows that a minibatch may find
 
@@ -88,6 +89,7 @@ class Classification(Strategy):
         self.n_updates = np.zeros(self.n if objective.state_width else 1, dtype=np.int64)
         self.clock, self.clock_lock = np.zeros(1), threading.Lock()  # of weight decay; advanced by every thread
         self.orders: dict[int, np.ndarray] = {}
+        self.frequency_bias: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each label occurs
         self.prepare()
         self.n_stretches = -(-self.n // self.stretch)
 
@@ -120,6 +122,23 @@ class Classification(Strategy):
         with self.clock_lock:
             self.clock[0] += passed
         return Tally(loss, terms, stop - start)
+
+    def untrained_loss(self) -> float | None:
+        """From the first examples that are trained, at rate 0."""
+        n = min(LOOKED_AT, self.stretch, self.n)
+        loss, terms, _ = self.train_examples(self.workers[0], self.order_of(0), 0, 0, n, 0.0, float(self.clock[0]))
+        return Tally(loss, terms).mean_loss
+
+    def baseline_loss(self) -> float | None:
+        if self.frequency_bias is None or not self.has_bias:
+            return None
+        self.hidden.rows[:], self.outputs.rows[:], self.n_updates[:] = 0, 0, 0
+        self.set_bias(self.frequency_bias)
+        return self.untrained_loss()
+
+    def phase(self, step: int) -> int:
+        """What an objective keeps of an example suits it best at the first visit: then losses are lower than at later ones."""
+        return int(self.objective.state_width > 0 and step >= self.n_stretches)
 
     def order_of(self, epoch: int) -> np.ndarray:
         """int64 (n,): the examples as pass `epoch` takes them."""
@@ -268,6 +287,10 @@ class Retrieved(Sampled):
             np.float32(rate), float(clock), key,
         )  # fmt: skip
 
+    def phase(self, step: int) -> int:
+        epoch, stretch = divmod(step, self.n_stretches)
+        return int(epoch * self.n + stretch * self.stretch >= self.drawn_first)
+
     def train_examples(
         self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
     ) -> tuple[float, int, float]:
@@ -323,6 +346,9 @@ class Full(Classification):
     def compile(self, progress: Progress) -> None:
         compile_function(self.objective.coefficients, COEFFICIENTS)
 
+    def forget(self) -> None:
+        forget(self.steps.memory())
+
     def train_examples(
         self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
     ) -> tuple[float, int, float]:
@@ -363,6 +389,10 @@ class FullTiled(Full):
     def compile(self, progress: Progress) -> None:
         arguments = self._arguments(self.tile_workspaces[0], 0, 0, 0, 0.0, 0.0)
         self.functions = load_kernel(full_tiled.train_tiles, self.objective, None, arguments, progress)
+
+    def forget(self) -> None:
+        super().forget()
+        forget(self.tile_workspaces)
 
     def _arguments(self, workspace: Any, n: int, first: int, last: int, rate: float, clock: float) -> tuple[Any, ...]:
         bias_row = self.dim - 1 if self.has_bias else -1

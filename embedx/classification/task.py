@@ -33,6 +33,7 @@ from embedx.optimizers.contract import LABELS
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.run import memory, trainer
 from embedx.run.checkpoint import Checkpoints, checksum
+from embedx.run.guard import Guard
 from embedx.run.interrupts import to_the_end
 from embedx.run.memory import amount
 from embedx.run.progress import Progress, Silent
@@ -161,6 +162,7 @@ def train(
     snapshot: Mapping[str, Any] | None = None,
     checkpoints: Checkpoints | None = None,
     is_tested: bool = False,
+    is_guarded: bool = True,
 ) -> TrainedClassifier:
     """A classifier of `data`.
 
@@ -176,10 +178,12 @@ def train(
                 With weight decay, take it before this function returns (in `watch`): the decay that is due is applied then
     checkpoints keep the state of training by steps on disk
     is_tested   it is to score data when it is trained, for which there must be memory too
+    is_guarded  training that diverges goes on at a lower rate; False for who compares rates
     watch       called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the history
 
-    Raises `EmbedxError` for what the user can mend and `DivergedError` when training leaves the finite numbers. Ctrl-C ends the
-    training early with what was learned so far; the outcome tells.
+    Raises `EmbedxError` for what the user can mend and `DivergedError` when training diverges, at lower rates too, with nothing
+    learned. Where something was, that is returned, and the outcome tells; Ctrl-C likewise ends the training early with what was
+    learned so far.
     """
     progress = progress or Silent()
     needs_dense = samplers.SAMPLERS[objective.samplers()[0]].needs_dense_inputs
@@ -215,7 +219,8 @@ def train(
     }
     arrays = {} if maxima is None else {"maxima": maxima}
     features = scaled(data.features, settings.scaling, maxima)
-    _check_memory(data, objective, settings, sampler, validation is not None or watch is not None, is_tested, progress)
+    watches = validation is not None or watch is not None
+    has_room = _check_memory(data, objective, settings, sampler, watches, is_tested, progress)
     if sampler.conditional:
         _fit_sampler(sampler, features, labels, settings, start, progress)
         arrays |= sampler.arrays()
@@ -246,7 +251,8 @@ def train(
             strategy = strategy_for(objective, settings, sampler, examples)(
                 objective, settings, sampler, examples, optimizer, counts, features.shape[1], warm_up
             )
-            outcome, optimizer_state = _run(strategy, classifier, start, snapshot, checkpoints, history, progress)
+            guard = Guard(is_on=is_guarded, has_room=has_room)
+            outcome, optimizer_state = _run(strategy, classifier, start, snapshot, checkpoints, history, progress, guard)
     to_the_end(lambda: _check(classifier))
     classifier.facts |= {
         "final_loss": outcome.final_loss,
@@ -256,6 +262,7 @@ def train(
         "seconds": round(sampler.fit_seconds + outcome.seconds, 3),
         "examples_per_second": round(outcome.tally.words / max(outcome.seconds, 1e-9)),
         "interrupted": outcome.interrupted_by is not None,
+        **outcome.facts(),
         "history": history.epochs,
     }
     temperature = None
@@ -412,14 +419,15 @@ def _check_memory(
     validates: bool,
     is_tested: bool,
     progress: Progress,
-) -> None:
-    """Tell what a run will need. Raises `EmbedxError` if it will not fit, before anything is allocated.
+) -> bool:
+    """Tell what a run will need; whether there is room for a copy of its state. Raises `EmbedxError` if it will not fit, before
+    anything is allocated.
 
     Scoring copies the weights; validation keeps the best ones beside them. What the optimiser keeps is let go before testing.
     """
     if settings.weights != "dense":
         check_sparse_memory(data, settings, progress)
-        return
+        return True
     dim = (settings.hidden or data.n_features) + 1
     n_rows = objective.n_rows(data.n_labels)
     copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
@@ -446,7 +454,8 @@ def _check_memory(
         less = "--optimizer adagrad needs far less; "
     what = f"{n_rows:,} rows × {dim:,} weights with --optimizer {settings.optimizer}"
     remedy = f"{advice}{less}or drop rare labels and features"
-    memory.check_memory(needs | {"noise": of_sampler}, what, remedy, progress)
+    copy = 0 if settings.optimizer == "lbfgs" else copies * weights
+    return memory.check_memory(needs | {"noise": of_sampler}, what, remedy, progress, copy)
 
 
 # ---- by steps
@@ -460,11 +469,14 @@ def _run(
     checkpoints: Checkpoints | None,
     history: History,
     progress: Progress,
+    guard: Guard,
 ) -> tuple[trainer.Outcome, dict[str, np.ndarray]]:
     """Train by steps on minibatches; the outcome, and what the optimiser kept beside the tables."""
     settings = strategy.settings
     if strategy.has_bias:
-        strategy.set_bias(_first_biases(strategy.objective, settings, strategy.warm_up or strategy.sampler, strategy.n))
+        drawing, by_frequency = strategy.warm_up or strategy.sampler, dataclasses.replace(settings, bias="frequency")
+        strategy.set_bias(_first_biases(strategy.objective, settings, drawing, strategy.n))
+        strategy.frequency_bias = _first_biases(strategy.objective, by_frequency, drawing, strategy.n)
     optimizer_state = {"hidden": strategy.hidden.state, "outputs": strategy.outputs.state}
     if start_from is not None:
         for name, array in strategy.arrays().items():  # views of the tables
@@ -494,7 +506,7 @@ def _run(
         updates=-(-strategy.n // int(settings.batch_size or strategy.n)) / strategy.n_stretches, unit="examples",
     )  # fmt: skip
     told = after_epoch if history.is_wanted else None
-    outcome = trainer.run(strategy, schedule, progress, told, snapshot, history.state(), checkpoints)
+    outcome = trainer.run(strategy, schedule, progress, told, snapshot, history.state(), checkpoints, guard)
     to_the_end(hand_over)
     history.restore()
     classifier.facts |= strategy.facts()

@@ -143,7 +143,11 @@ class TreeTraining(Strategy):
 
     settings   resolved `ClassifySettings`
     features   csr_matrix float32, those of `examples`
+
+    Losses of one tile say nothing of those of another, so the trainer cannot judge them; dual coordinate descent cannot diverge.
     """
+
+    is_guarded = False
 
     def __init__(
         self,

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from embedx import objectives, samplers
 from embedx.engine.settings import check_stopping
-from embedx.errors import EmbedxError
+from embedx.errors import DivergedError, EmbedxError
 from embedx.run.checkpoint import Checkpoints, Request
 from embedx.run.folder import check_output, task_of
 from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress
+from embedx.run.trainer import Outcome
 from embedx.settings import Settings, TextSettings, VocabularySettings, as_typed, option_name, seconds, settings_of
 from embedx.skipgram import collapsed
 from embedx.skipgram import task as skipgram
@@ -87,7 +88,14 @@ def train(
             trained = skipgram.train(corpora, objective, settings, sampler_options=own_options, **how)
     saved = to_the_end(lambda: skipgram.save(trained.vectors, folder, overwrite))
     checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
+    _check_end(saved, trained.outcome)
     return saved, trained
+
+
+def _check_end(saved: Path, outcome: Outcome) -> None:
+    """Raise `DivergedError` if the run ended for that, and tell what was saved."""
+    if outcome.diverged is not None:
+        raise DivergedError(f"{outcome.diverged}; the model of {outcome.epochs:.3g} passes is in {saved}")
 
 
 def classify(
@@ -147,6 +155,7 @@ def classify(
         )  # fmt: skip
     saved = to_the_end(lambda: trained.classifier.save(folder, overwrite))
     checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
+    _check_end(saved, trained.outcome)
     # Testing has the memory of what only training needed.
     trained = dataclasses.replace(trained, outcome=trained.outcome.without_state(), optimizer_state={})
     _note_probabilities(trained.classifier, progress)

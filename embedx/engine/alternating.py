@@ -80,6 +80,7 @@ class Descent(Strategy):
     """
 
     reports_itself = True
+    is_guarded = False  # no step makes the objective worse
 
     def __init__(
         self,

@@ -287,6 +287,10 @@ class FullSteps:
             w *= np.minimum(1, optimizer.max_norm / np.maximum(norms, 1e-30))
         return loss, n_lines
 
+    def memory(self) -> list[Any]:
+        """What is written anew at each step."""
+        return [self.z, self.features, *(self.gradients if self.is_sparse else [])]
+
     def _in_parts(self, n: int, work: Callable[[int, int, int], object]) -> None:
         """Have the threads do work(worker, first, last) on equal parts of 0..n."""
         bounds = [n * w // self.threads for w in range(self.threads + 1)]

@@ -17,7 +17,7 @@ import threading
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -160,11 +160,7 @@ class Checkpoints:
         why = ""
         for file in self.found:
             try:
-                with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
-                    tree = json.loads(bytes(stored["tree"]))
-                    arrays = [stored[f"array{k}"] for k in range(tree["arrays"])]
-                snapshot = {name: unpacked(tree["values"][name], arrays, value.read()) for name, value in state.values.items()}
-                identity, at = tree["identity"], tree["at"]
+                snapshot, identity, at = self._read(file, state)
             except DAMAGED as error:
                 why = why or f"{file}: damaged ({error or type(error).__name__})"
                 self.progress.note(f"{file}: damaged, so it is left out")
@@ -179,6 +175,31 @@ class Checkpoints:
             self.progress.note(f"resumed from {file}, of {at}")
             return
         raise EmbedxError(f"{why or self.folder}; begin anew with --overwrite")
+
+    def go_back(self, state: TrainState, good_step: int, besides: Collection[str]) -> bool:
+        """Make the state, `besides` the values named, what it was at the last checkpoint of no more than `good_step` stretches;
+        if there is none, at the last of all. False if none can be read.
+        """
+        self.finish()
+        found: dict[str, Any] | None = None
+        for file in self._states() if self.folder.is_dir() else []:
+            with contextlib.suppress(*DAMAGED):
+                snapshot, _, _ = self._read(file, state)
+                if snapshot["trainer.next_step"] <= good_step:
+                    found = snapshot
+                    break
+                found = found or snapshot
+        if found is not None:
+            state.restore(found, besides)
+        return found is not None
+
+    def _read(self, file: Path, state: TrainState) -> tuple[dict[str, Any], dict[str, Any], str]:
+        """The snapshot that a file holds, what its run is made of, and when it was written. Raises one of DAMAGED."""
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
+            tree = json.loads(bytes(stored["tree"]))
+            arrays = [stored[f"array{k}"] for k in range(tree["arrays"])]
+        snapshot = {name: unpacked(tree["values"][name], arrays, value.read()) for name, value in state.values.items()}
+        return snapshot, tree["identity"], tree["at"]
 
     # ---- writing
 
@@ -254,6 +275,11 @@ class Checkpoints:
             self.remove()
         elif self.folder.is_dir() and self._states():
             self.progress.note(f"its state is in {self.folder}; `embedx resume {output}` goes on")
+
+    def renew(self, state: TrainState) -> None:
+        """The run went back: if there are checkpoints, they are of what went wrong, so write another."""
+        if self.folder.is_dir() and self._states():
+            self.take(state)
 
     def finish(self) -> None:
         """Wait until what is being written is on disk."""

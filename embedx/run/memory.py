@@ -74,16 +74,21 @@ def _in_address_space() -> int:
     return NO_LIMIT if limit == resource.RLIM_INFINITY else limit - used
 
 
-def check_memory(needs: Mapping[str, float], what: str, remedy: str, progress: Progress) -> None:
+def check_memory(needs: Mapping[str, float], what: str, remedy: str, progress: Progress, copy: float = 0.0) -> bool:
     """Tell what a run needs beside what is in use, in bytes by purpose. Raises `EmbedxError` if there is not so much.
 
     what    needs it, in words; `remedy` is what to do then
+    copy    bytes of a copy of the run's state, which it can do without; whether there is room for that is returned
     """
     need, have = sum(needs.values()), available_memory()
     if need > have:
         raise EmbedxError(f"{what} need {amount(need)}, more than the {amount(have)} there are; {remedy}")
+    has_room = need + copy <= have
+    if has_room and copy:
+        needs, need = {**needs, "a copy to go back to": copy}, need + copy
     parts = ", ".join(f"{name} {amount(size)}" for name, size in needs.items() if size >= 0.01 * need)
     progress.note(f"memory: {amount(need)} of the {amount(have)} there are: {parts}")
+    return has_room
 
 
 def amount(size: float) -> str:

@@ -19,7 +19,7 @@ How the values of several workers that trained apart become one is each value's 
     "rebuild"    not merged but made anew from the merged tables: an index. It is saved all the same: it lags behind the tables
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -66,13 +66,13 @@ class TrainState:
         for name, value in other.values.items():
             self.add(name, value.read, value.write, value.merge)
 
-    def snapshot(self) -> dict[str, Any]:
-        """A copy of every value, which training does not change."""
-        return {name: _copy(value.read()) for name, value in self.values.items()}
+    def snapshot(self, into: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """A copy of every value, which training does not change; in the memory of a former one, `into`, which it replaces."""
+        return {name: _copy(value.read(), (into or {}).get(name)) for name, value in self.values.items()}
 
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Make every value what it was. Raises `ValueError`, and changes nothing, if names are others, or shapes of arrays that
-        are not rebuilt.
+    def restore(self, snapshot: Mapping[str, Any], besides: Collection[str] = ()) -> None:
+        """Make every value but those named by `besides` what it was. Raises `ValueError`, and changes nothing, if names are
+        others, or shapes of arrays that are not rebuilt.
         """
         if snapshot.keys() != self.values.keys():
             raise ValueError(f"the state has other values: {', '.join(sorted(snapshot.keys() ^ self.values.keys()))}")
@@ -81,12 +81,18 @@ class TrainState:
             if value.merge != "rebuild" and isinstance(now, np.ndarray) and np.shape(now) != np.shape(then):
                 raise ValueError(f"{name}: shape {np.shape(then)} where the run has {np.shape(now)}")
         for name, value in self.values.items():
-            value.write(_copy(snapshot[name]))
+            if name not in besides:
+                value.write(_copy(snapshot[name]))
 
 
-def _copy(value: Any) -> Any:
-    """A copy that shares nothing with `value`, arrays within lists, tuples and dicts included."""
+def _copy(value: Any, into: Any = None) -> Any:
+    """A copy that shares nothing with `value`, arrays within lists, tuples and dicts included; if `value` is an array, in that
+    of `into` if that is another of its kind.
+    """
     if isinstance(value, np.ndarray):
+        if isinstance(into, np.ndarray) and (into.shape, into.dtype) == (value.shape, value.dtype):
+            np.copyto(into, value)
+            return into
         return value.copy()
     if isinstance(value, dict):
         return {name: _copy(each) for name, each in value.items()}

@@ -8,6 +8,8 @@ import abc
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
 from embedx.run.tally import Tally
@@ -19,6 +21,8 @@ class Strategy(abc.ABC):
     workers: Sequence[Any]  # the memory of each thread that trains, one for each; nothing in it outlasts a stretch
     n_stretches: int  # in a pass over the data
     reports_itself: bool = False  # tells `progress` how far it is, because a stretch takes long
+    is_guarded: bool = True  # may be brought back by the trainer; False if it cannot diverge
+    rate_factor: float = 1.0  # what the trainer has multiplied the learning rate by, since the run diverged at that
 
     @abc.abstractmethod
     def compile(self, progress: Progress) -> None:
@@ -39,6 +43,35 @@ class Strategy(abc.ABC):
         """Whether training has come to its end before the schedule has."""
         return False
 
+    def phase(self, step: int) -> int:
+        """0, or another number from the stretch on, of all passes, from which losses are of another kind."""
+        return 0
+
+    def untrained_loss(self) -> float | None:
+        """Loss per pair of the parameters as they are, on a little of the data; None if there is no saying.
+
+        Called after `compile`, where the phase is 0. The caller restores the state.
+        """
+        return None
+
+    def baseline_loss(self) -> float | None:
+        """The same of parameters that predict how often each class occurs, whatever the input."""
+        return None
+
+    def forget(self) -> None:
+        """Clear the memory of workers of what is no finite number: 0 times it is not 0, where others are left out by that."""
+        forget(self.workers)
+
     def interrupt(self) -> None:
         """The run is to end: a stretch that takes long is to be cut short. Called from another thread than `train`."""
         return
+
+
+def forget(memory: Any) -> None:
+    """Write 0 for all that is no finite number in arrays, or in lists and tuples of them."""
+    if isinstance(memory, np.ndarray):
+        if memory.dtype.kind == "f":
+            memory[~np.isfinite(memory)] = 0
+    elif isinstance(memory, list | tuple):
+        for each in memory:
+            forget(each)

@@ -15,6 +15,7 @@ from typing import Any
 
 from embedx.errors import DivergedError
 from embedx.run.checkpoint import Checkpoints
+from embedx.run.guard import Guard
 from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
@@ -35,12 +36,25 @@ class Outcome:
     # With a snapshot of this another run can go on from here. It is live: to be taken before the tables are changed otherwise.
     state: TrainState = field(default_factory=TrainState)
     highest_loss: float | None = None  # mean per pair over the worst twentieth
+    lowered_rates: list[float] = field(default_factory=list)  # what the rate was lowered to, each time that the run diverged
+    diverged: DivergedError | None = None  # why it ended early, with what was last found good
+
+    def facts(self) -> dict[str, Any]:
+        """For the model's record: the rates that a run which diverged went on at, one after the other, if it did."""
+        return {"learning_rate_lowered": self.lowered_rates} if self.lowered_rates else {}
+
+    def raise_reason(self) -> None:
+        """Raise what ended the run early, if anything did."""
+        reason = self.interrupted_by or self.diverged
+        if reason is not None:
+            raise reason
 
     def without_state(self) -> "Outcome":
         """The same, to be kept or pickled: the state holds on to all memory of the run, and is of functions."""
         return replace(self, state=TrainState())
 
 
+NUMBERS = ("first", "second", "third", "fourth")
 SCHEDULES = ("linear", "constant", "inverse-sqrt", "inverse")
 
 
@@ -103,6 +117,7 @@ def run(
     snapshot: Mapping[str, Any] | None = None,
     beside: TrainState | None = None,
     checkpoints: Checkpoints | None = None,
+    guard: Guard | None = None,
 ) -> Outcome:
     """Train to the end of the schedule with one thread for each of the strategy's workers.
 
@@ -112,18 +127,25 @@ def run(
     `after_epoch` keeps, and joins the state. `checkpoints` are where it goes on from if they are asked to resume, and the state
     is written there now and then, and when Ctrl-C ends the run.
     Ctrl-C (any KeyboardInterrupt) ends it after the stretches under way, and is reported in the outcome.
-    Raises `DivergedError` when a stretch's loss is not finite, and whatever the strategy raises.
+
+    A run that diverges goes on from where it was good, at a lower rate (see `guard`), which is told. If that does not help it
+    ends with what was last found good, as the outcome tells; if that is nothing `DivergedError` is raised. A `guard` that is
+    given is new, and may be off: then the error is raised at once. Raises whatever the strategy raises.
     """
     strategy.compile(progress)
-    work = _Work(strategy, schedule, pausing=after_epoch is not None)
+    guard = guard or Guard()
+    work = _Work(strategy, schedule, guard, pausing=after_epoch is not None)
     state = work.state()
+    state.include(guard.state())
     state.include(strategy.state())
     state.include(beside or TrainState())
     if snapshot:
         state.restore(snapshot)
     elif checkpoints is not None and checkpoints.resumes:
         checkpoints.restore(state)
+    guard.begin(strategy, state, snapshot)
     reports = _Reports(work, progress)
+    diverged: DivergedError | None = None
     interrupted_by: BaseException | None = None
     if schedule.time_budget:
         progress.start("training", schedule.time_budget, "s")
@@ -142,9 +164,17 @@ def run(
                 reports.tell()
                 work.hold = checkpoints is not None and checkpoints.is_due()
             work.pause()
-            is_held, work.hold = work.hold and not work.is_over(), False
-            is_over = not is_held or work.next_step >= work.pause_at  # the epoch
-            if after_epoch is not None and work.error is None and is_over:
+            if work.seconds - reports.told_at >= progress.interval:  # which may be longer than a run trains between two looks
+                reports.tell()
+            if work.error is None and (wrong := work.look(state)) is not None:
+                diverged = _go_back(wrong, work, state, checkpoints, progress)
+                reports.start_anew()
+                if diverged is not None:
+                    break
+                continue
+            is_held = checkpoints is not None and (work.hold or checkpoints.is_due()) and not work.is_over()
+            work.hold = False
+            if after_epoch is not None and work.error is None and (work.is_epoch_over or work.is_over()):
                 work.ended = after_epoch(work.epoch, work.tally.since(work.before_epoch), work.seconds)
                 work.epoch, work.before_epoch = work.epoch + 1, work.tally  # told now, and not if it was interrupted
             if checkpoints is not None and is_held:
@@ -155,15 +185,43 @@ def run(
         work.stop = True
         strategy.interrupt()
         to_the_end(lambda: _end(workers, reports, progress))
+    guard.copy = None
     if work.error is not None:
         raise work.error
+    if diverged is not None and work.next_step == 0:
+        raise diverged
     if checkpoints is not None:
         was_cut_short = interrupted_by is not None and work.next_step > 0
         to_the_end(partial(checkpoints.take, state, wait=True) if was_cut_short else checkpoints.finish)
     losses = [tally.loss / tally.pairs for tally in work.twentieths if tally.pairs]
     first, final, highest = (losses[0], losses[-1], max(losses)) if losses else (None, None, None)
     epochs = work.steps_done / schedule.n_stretches
-    return Outcome(work.tally, work.seconds, epochs, first, final, interrupted_by, state, highest)
+    lowered = [schedule.learning_rate * factor for factor in guard.lowered]
+    return Outcome(work.tally, work.seconds, epochs, first, final, interrupted_by, state, highest, lowered, diverged)
+
+
+def _go_back(
+    wrong: str, work: "_Work", state: TrainState, checkpoints: Checkpoints | None, progress: Progress
+) -> DivergedError | None:
+    """Bring a run that diverges back to where it was good, and on at a lower rate; why not, if it is to end instead: then the
+    run is back there, or at its beginning if there is no saying where it was good. One that is just no better than a baseline
+    stays as it is.
+    """
+    guard, schedule, before = work.guard, work.schedule, work.learning_rate
+    wrong += f" after {work.reached:,} {schedule.unit} at learning rate {before:.4g}"
+    if not work.is_out_of_time and guard.go_back(work.strategy, state, checkpoints):
+        rate = schedule.rate(schedule.share_done(work.next_step, work.seconds), work.next_step) * guard.factor
+        to = f"{work.tally.words:,} {schedule.unit}" if work.next_step else "the start"
+        progress.note(f"warning: {wrong}: back to {to}, learning rate {rate:.4g}")
+        work.wrong, work.reached = None, 0
+        if checkpoints is not None:
+            checkpoints.renew(state)
+        return None
+    times = f", for the {NUMBERS[len(guard.lowered)]} time" if guard.lowered else ""
+    tried = schedule.learning_rate * guard.factor
+    if not guard.is_weak and not guard.end(work.strategy, state, checkpoints):
+        work.next_step = 0
+    return DivergedError(f"{wrong}{times}; try a smaller --learning-rate, {tried / 4:.3g} say")
 
 
 def _end(workers: Sequence[threading.Thread], reports: "_Reports", progress: Progress) -> None:
@@ -182,6 +240,7 @@ class _Work:
 
     strategy: Strategy
     schedule: Schedule
+    guard: Guard
     pausing: bool  # at the end of each epoch
     n_workers: int = 0  # that still have something to do
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -199,7 +258,30 @@ class _Work:
     epoch: int = 0  # that after_epoch hears of next
     before_epoch: Tally = field(default_factory=Tally)  # when it began
     twentieths: list[Tally] = field(default_factory=lambda: [Tally() for _ in range(20)])  # by share of the run done
+    wrong: str | None = None  # what a worker found to be so
+    reached: int = 0  # words or examples, when it was last looked at
     error: BaseException | None = None
+
+    @property
+    def is_out_of_time(self) -> bool:
+        return self.schedule.time_budget is not None and self.seconds >= self.schedule.time_budget
+
+    def look(self, state: TrainState) -> str | None:
+        """What is wrong with the run, if it is to be looked at now; while it pauses."""
+        share, phase = self.schedule.share_done(self.next_step, self.seconds), self.strategy.phase(self.next_step)
+        is_over = share >= 1.0 or self.strategy.is_finished
+        self.reached = max(self.reached, self.tally.words)
+        if self.wrong is None and (is_over or self.is_epoch_over or self.is_due(share)):
+            self.wrong = self.guard.look(share, self.next_step, phase, state, is_over)
+        return self.wrong
+
+    def is_due(self, share: float) -> bool:
+        """Whether the run pauses to be looked at."""
+        return self.guard.is_due(share, self.strategy.phase(self.next_step))
+
+    @property
+    def is_epoch_over(self) -> bool:
+        return self.pausing and self.next_step >= self.pause_at
 
     @property
     def seconds(self) -> float:
@@ -252,14 +334,14 @@ class _Work:
                         self.next_step = min(self.next_step, number)
                     break
                 if not math.isfinite(done.loss):
-                    seen = f"{self.tally.words + done.words:,} {self.schedule.unit}"
-                    raise DivergedError(
-                        f"the loss is not finite after {seen} at learning rate {rate:.4g}; "
-                        f"try a smaller --learning-rate, {self.schedule.learning_rate / 4:.3g} say"
-                    )
+                    with self.lock:
+                        self.wrong = "the loss is not finite"
+                        self.reached = self.tally.words + done.words
+                    break
                 with self.lock:
                     self.tally += done
                     self.twentieths[int(20 * share)] += done
+                    self.guard.add(share, done)
                     self.steps_done += 1
         except BaseException as error:
             with self.lock:
@@ -278,14 +360,16 @@ class _Work:
             if (
                 self.stop
                 or self.hold
+                or self.wrong is not None
                 or self.strategy.is_finished
                 or share >= 1.0
-                or (self.pausing and self.next_step >= self.pause_at)
+                or self.is_epoch_over
+                or self.is_due(share)
             ):
                 return None
             number = self.next_step
             self.next_step += 1
-            self.learning_rate = self.schedule.rate(share, number)
+            self.learning_rate = self.schedule.rate(share, number) * self.guard.factor
             return number, share, self.learning_rate
 
 
@@ -299,7 +383,11 @@ class _Reports:
 
     def __init__(self, work: _Work, progress: Progress) -> None:
         self.work, self.progress = work, progress
-        self.told, self.told_at = work.tally, work.seconds
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        """Tell from here on."""
+        self.told, self.told_at = self.work.tally, self.work.seconds
 
     def tell(self) -> None:
         with self.work.lock:

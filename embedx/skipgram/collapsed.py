@@ -244,6 +244,8 @@ def _warm_start(task: skipgram.Task, kept: np.ndarray, collapsed: CollapsedSetti
     outcome = dataclasses.replace(
         task, sampler=sampler, warm_up=warm_up, tables=tables, objective=objective, settings=settings
     ).run()
+    if outcome.diverged is not None:
+        raise outcome.diverged
     if settings.bias != "none":
         no_scores = np.zeros((1, len(tables.outputs.rows)), dtype=np.float32)
         tables.outputs.rows[:, settings.dim] += objective.log_probability(no_scores, np.log(sampler.noise))[0]

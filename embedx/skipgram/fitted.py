@@ -71,6 +71,9 @@ class FittedStream(Streamed):
         like = self._fitted_arguments(worker, 0, 0, 0.0)
         self.fitted_functions = load_kernel(engine.train_stretch, self.objective, self.conditional, like, progress)
 
+    def phase(self, step: int) -> int:
+        return int(step / self.n_stretches >= self.settings.fit_after)
+
     def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
         passes = epoch + stretch / self.n_stretches
         if passes < self.settings.fit_after:

@@ -29,6 +29,8 @@ from embedx.search.updater import IndexUpdater
 from embedx.text.subsampling import TokenStream
 
 STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
+# What is known of the loss before training is from one stretch in so many, and not from more than a few.
+SPARED, MOST_LOOKED_AT = 100, 8
 # After each stretch this share of the rows is brought up to date in the index, in turn, but at least so many.
 REFRESHED_SHARE = 0.02
 REFRESHED_ROWS = 500
@@ -72,6 +74,7 @@ class Streamed(Strategy):
         self.objective, self.settings, self.sampler, self.tables, self.stream = objective, settings, sampler, tables, stream
         self.later = later
         self.n_stretches = -(-len(stream.tokens) // STRETCH)
+        self.frequency_scores: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each word occurs
         n_words, n_rows = len(tables.inputs.rows), len(tables.outputs.rows)
         n_draws = settings.draws if sampler.candidates == "drawn" else 0
         self.plan = blocks.SkipGramPlan(
@@ -111,8 +114,24 @@ class Streamed(Strategy):
     def state(self) -> TrainState:
         return state_of(self.tables)
 
+    def untrained_loss(self) -> float | None:
+        """From stretches all over the corpus, at rate 0."""
+        n = min(max(self.n_stretches // SPARED, 1), MOST_LOOKED_AT)
+        tally = Tally()
+        for k in range(n):
+            tally += self.train(self.workers[0], 0, k * self.n_stretches // n, 0.0)
+        return tally.mean_loss
+
+    def baseline_loss(self) -> float | None:
+        if self.frequency_scores is None:
+            return None
+        tables = self.tables
+        tables.inputs.rows[:], tables.outputs.rows[:], tables.n_updates[:] = 0, 0, 0
+        tables.inputs.rows[:, 0], tables.outputs.rows[:, 0] = 1, self.frequency_scores
+        return self.untrained_loss()
+
     def _arguments(self, worker: engine.SkipGramWorkspace, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
-        worker.longest_step[0] = engine.LONGEST_STEP * rate / self.settings.learning_rate
+        worker.longest_step[0] = engine.LONGEST_STEP * rate / (self.settings.learning_rate * self.rate_factor)
         return (
             self.tables, self.stream, self.draws, self.constants, self.plan, worker, *self.place(epoch, stretch, rate)
         )  # fmt: skip
@@ -184,6 +203,9 @@ class RetrievedStream(Streamed):
         kept = self.found.rows
         size = f"{kept.nbytes / 1e6:.3g} MB"
         progress.note(f"each word keeps the {kept.shape[1]} rows of the highest scores that it finds: {size}")
+
+    def phase(self, step: int) -> int:
+        return int(step >= self.n_drawn_first)
 
     def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
         if epoch * self.n_stretches + stretch < self.n_drawn_first:

@@ -21,6 +21,7 @@ from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import COLLAPSED, WORDS, new_table
 from embedx.run import trainer
 from embedx.run.checkpoint import Checkpoints, checksum
+from embedx.run.guard import Guard
 from embedx.run.interrupts import to_the_end
 from embedx.run.memory import amount, check_memory, n_bytes
 from embedx.run.progress import Progress, Silent
@@ -144,8 +145,8 @@ def train(
 
     `sampler_options` are settings of the sampler's own, by name; `snapshot`, of the `outcome.state` of a run with the same
     settings on the same corpora, is where training goes on from; `checkpoints` keep its state on disk. Raises `EmbedxError` for
-    what the user can mend and `DivergedError` when training leaves the finite numbers. Ctrl-C ends the training early with what
-    was learned so far; the outcome tells.
+    what the user can mend and `DivergedError` when training diverges, at lower rates too, with nothing learned. Where something
+    was, that is returned, and the outcome tells; Ctrl-C likewise ends the training early with what was learned so far.
     """
     settings = suited(settings, objective)
     progress = progress or Silent()
@@ -336,6 +337,7 @@ class Task:
     vocabulary: VocabularySettings
     progress: Progress
     heldout: HeldOut | None
+    has_room: bool = True  # for a copy of the tables
 
     def stream(self) -> TokenStream:
         """The corpus as training sees it."""
@@ -372,7 +374,8 @@ class Task:
         }
         workers = next(iter(of_training.values()))
         remedy = "lower --threads or --window" if 2 * workers > sum(needs.values()) else SMALLER
-        check_memory(needs, what, remedy, self.progress)
+        copy = sum(needs[name] for name in ("vectors", "optimiser", "objective"))
+        self.has_room = check_memory(needs, what, remedy, self.progress, copy)
 
     def identity(self) -> dict[str, Any]:
         """What decides the result, for a run that goes on to be sure that it is the same one."""
@@ -389,11 +392,21 @@ class Task:
         if checkpoints is not None:
             checkpoints.identify(self.identity)
         settings, strategy = self.settings, self.strategy()
+        kept = kept_counts(self.words.trained_counts, self.vocabulary.sample)
+        strategy.frequency_scores = self.objective.initial_bias(kept / kept.sum(), (self.warm_up or self.sampler).noise)
         n_words = self.words.n_tokens - (int(self.heldout.counts.sum()) if self.heldout else 0)
         rate = float(settings.learning_rate or 0)
         schedule = trainer.Schedule(rate, strategy.n_stretches, n_words, settings.epochs, settings.time_budget)
         after_epoch = self._after_epoch if self._tells() else None
-        return trainer.run(strategy, schedule, self.progress, after_epoch, snapshot, checkpoints=checkpoints)
+        return trainer.run(
+            strategy,
+            schedule,
+            self.progress,
+            after_epoch,
+            snapshot,
+            checkpoints=checkpoints,
+            guard=Guard(has_room=self.has_room),
+        )
 
     def _tells(self) -> bool:
         return self.heldout is not None and self.settings.heldout_every is not None
@@ -444,6 +457,7 @@ class Task:
                 "seconds": round(outcome.seconds, 3),
                 "words_per_second": round(outcome.tally.words / max(outcome.seconds, 1e-9)),
                 "interrupted": outcome.interrupted_by is not None,
+                **outcome.facts(),
             }
         return model.WordVectors(self.words.words, arrays, counts=self.words.counts, settings=record, facts=facts)
 
@@ -502,14 +516,15 @@ class SkipGram:
         self.cache_dir = Path(cache_dir) if cache_dir else None
 
     def fit(self, corpora: Corpora) -> "SkipGram":
-        """Train; the result is `self.model`. Raises `EmbedxError`; Ctrl-C keeps the model so far and is raised again."""
+        """Train; the result is `self.model`. Raises `EmbedxError`. Ctrl-C keeps the model so far and is raised again; so is
+        `DivergedError` when training diverges at lower rates too, with the model of what was last found good, if anything was.
+        """
         trained = train(
             corpora, self.objective, self.settings, sampler_options=self.sampler_options, text=self.text,
             vocabulary=self.vocabulary, cache_dir=self.cache_dir,
         )  # fmt: skip
         self.model, self.outcome = trained.vectors, trained.outcome.without_state()
-        if self.outcome.interrupted_by is not None:
-            raise self.outcome.interrupted_by
+        self.outcome.raise_reason()
         return self
 
     def save(self, folder: str | Path, overwrite: bool = False) -> Path:

@@ -1,0 +1,276 @@
+"""The divergence guard: notices that a run leads away from what is to be learned, and goes back to where it was good.
+
+A run is looked at after each twentieth of it, and before it is told that an epoch is over. What is judged is the loss of the
+interval since the look before, the median over a few parts of it of the mean per pair: where rows are drawn a single pair can
+weigh as much as all others. It is held against
+
+    level     the loss of the parameters that the run began with, from a little of the data
+    best      the lowest loss of an interval so far, or the level if that is lower
+    baseline  the loss of a model that knows how often each class occurs, and nothing of inputs
+
+For losses may start anywhere, and what is too high a rate explodes before there is a first loss of training. Parameters are
+looked at as well. A run is good where it is not above its level; a copy of its state is kept there. When it diverges it goes
+back to that copy, or where memory has no room for one to a checkpoint, and on at a tenth of the rate; if that does not help at
+a hundredth of that, and then once more. A run that had to go back must beat the baseline in the end.
+
+Losses of different phases (`Strategy.phase`) are not quite of the same kind: what is best is counted anew in each, from its
+first interval on, and the baseline is not to be beaten to the last digit. Where the loss of untrained parameters is not
+known, the first interval's stands for it.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from embedx.run.checkpoint import Checkpoints
+from embedx.run.interrupts import to_the_end
+from embedx.run.memory import available_memory, n_bytes
+from embedx.run.state import TrainState
+from embedx.run.strategy import Strategy
+from embedx.run.tally import Tally
+
+LOOKS = 20  # at a run
+PARTS = 8  # of an interval
+# What the rate is divided by, one time after the other: 100,000 in all, by steps that do not lose much where it was ten times
+# too high.
+DIVISORS = (10, 100, 100)
+COPIED = 0.5  # of the memory that is available, at most
+# How far a loss may be above another, in units of that and at least of one nat. At default rates no interval of any objective
+# was further above the first level than 3.5 (the margin, which Adagrad's first steps overshoot), on Bibtex, Omniglot, drawn
+# digits and Wikipedia; at a thousand times these rates all but implicit steps were above 40.
+FAR = 100.0  # above the best, once
+VERY_FAR = 1000.0  # above the level, once, by the mean over all pairs of an interval
+HIGH = 10.0  # above the first level, for LASTING of the run and at FEWEST looks
+LASTING = 3 / LOOKS
+FEWEST = 3
+SLACK = 0.5  # above the baseline at the end, in a later phase of a run that had to go back
+GOOD = 0.1  # above the first level, where the run is still worth to come back to
+LARGEST = 1e15  # of a parameter; the square of a larger one has little room in float32
+CLOCK = frozenset({"trainer.seconds"})  # the value of a run's state that never goes back
+NAMES = (
+    "since", "due", "phase", "level", "first_level", "best", "baseline", "high_since", "high_looks", "step", "good_step",
+    "is_good", "has_begun", "lowered",
+)  # fmt: skip
+
+
+@dataclass
+class Guard:
+    """What the guard knows of a run. What is in its `state` goes back with the run, but for `lowered`."""
+
+    is_on: bool = True
+    has_room: bool = True  # for a copy of the state, as far as was reckoned before
+    since: float = 0.0  # share of the run done at the last look
+    due: float = 1 / LOOKS  # share of the run done at the next
+    parts: list[Tally] = field(default_factory=lambda: [Tally() for _ in range(PARTS)])  # of the interval
+    phase: int = 0
+    level: float | None = None  # of the phase
+    first_level: float | None = None  # of phase 0, if it was measured before training
+    best: float | None = None
+    baseline: float | None = None
+    high_since: float | None = None  # share of the run done when the loss became high
+    high_looks: int = 0  # in a row at which it was
+    step: int = 0  # the number of stretches that had been trained at the last look
+    good_step: int = 0  # the same when the run was good last, as the interval after that has shown; 0 if that was at its start
+    is_good: bool = False  # the last interval was
+    has_begun: bool = False
+    is_weak: bool = False  # all that is wrong is that the run did not beat the baseline
+    lowered: list[float] = field(default_factory=list)  # what the rate was multiplied by, after each time that it went back
+    copy: dict[str, Any] | None = None  # of the state where it was good, or where this run goes on from
+    owns_copy: bool = True
+
+    @property
+    def factor(self) -> float:
+        """What learning rates are multiplied by."""
+        return self.lowered[-1] if self.lowered else 1.0
+
+    def state(self) -> TrainState:
+        """What is to go on with the run."""
+        state = TrainState()
+        for name in NAMES:
+            state.add_attribute(f"guard.{name}", self, name, "last")
+
+        def write_parts(values: Any) -> None:
+            self.parts = [Tally(*each) for each in values]
+
+        state.add("guard.parts", lambda: [[each.loss, each.pairs, each.words] for each in self.parts], write_parts, "sum")
+        return state
+
+    # ---- before training
+
+    def begin(self, strategy: Strategy, state: TrainState, snapshot: Mapping[str, Any] | None) -> None:
+        """Make a copy of the state and measure the losses to hold others against, unless the run goes on from somewhere.
+
+        `snapshot` is what it goes on from, if that is in memory.
+        """
+        self.is_on = self.is_on and strategy.is_guarded
+        if not self.is_on:
+            return
+        strategy.rate_factor = self.factor
+        size = n_bytes({name: value.read() for name, value in state.values.items()})
+        self.has_room = self.has_room and size <= COPIED * available_memory()
+        if snapshot:
+            self.copy, self.owns_copy = dict(snapshot), False
+        if self.has_begun:
+            return
+        self.has_begun, self.phase = True, strategy.phase(0)
+        if not self.has_room:
+            return
+        self._keep(state)
+        if self.phase == 0:
+            level = strategy.untrained_loss()
+            baseline = None if level is None else strategy.baseline_loss()
+            if level is not None:
+                self._put_back(state)
+            self.level = self.first_level = level if level is not None and math.isfinite(level) else None
+            self.baseline = baseline if baseline is not None and math.isfinite(baseline) else None
+            self._keep(state)
+
+    # ---- while it trains
+
+    def add(self, share: float, done: Tally) -> None:
+        """Take note of a stretch that was begun when that share of the run was done."""
+        at = int(PARTS * (share - self.since) / (self.due - self.since))
+        self.parts[min(max(at, 0), PARTS - 1)] += done
+
+    def is_due(self, share: float, phase: int) -> bool:
+        """Whether the run is to be looked at before it goes on."""
+        return self.is_on and (share >= self.due or phase != self.phase)
+
+    def look(self, share: float, step: int, phase: int, state: TrainState, is_over: bool) -> str | None:
+        """What is wrong with the run, if anything is; keeps a copy of its state if it is good."""
+        if not self.is_on:
+            return None
+        losses = [part.loss / part.pairs for part in self.parts if part.pairs]
+        if self.has_grown(state):
+            return f"a parameter grew beyond {LARGEST:g}"
+        is_good = False
+        if losses:
+            loss, all_parts = median(losses), sum(self.parts, Tally())
+            wrong = self._judge(loss, share, is_over) or self._judge_mean(all_parts.loss / all_parts.pairs)
+            if wrong:
+                return wrong
+            is_good = self._is_good(loss)
+            self.best = loss if self.best is None else min(loss, self.best)
+        self.since, self.due = share, (math.floor(LOOKS * share) + 1) / LOOKS
+        if self.due <= share:
+            self.due += 1 / LOOKS
+        self.parts = [Tally() for _ in range(PARTS)]
+        # A loss is of parameters before the step that it leads to: one interval tells of the look before, not of this one.
+        was_good, self.is_good = self.is_good, is_good and phase == self.phase
+        last, self.step = self.step, step
+        if is_good:
+            self.good_step = last
+        if phase != self.phase:
+            self.phase, self.level, self.best = phase, None, None
+        if self.is_good and was_good and self.has_room and not is_over:
+            self._keep(state)
+        return None
+
+    def has_grown(self, state: TrainState) -> bool:
+        """Whether a parameter is no finite number, or larger than any should be."""
+        rows = (value.read() for name, value in state.values.items() if name.endswith(".rows"))
+        return any(
+            not max(float(table.max()), -float(table.min())) <= LARGEST
+            for table in rows
+            if isinstance(table, np.ndarray) and table.size
+        )
+
+    def _judge(self, loss: float, share: float, is_over: bool) -> str | None:
+        """What is wrong with the loss of an interval."""
+        if not math.isfinite(loss):
+            return "the loss is not finite"
+        first = self.first_level
+        if self.level is None:
+            if first is not None and above(loss, first) > FAR:
+                return f"the loss went from {first:.4g} to {loss:.4g}"
+            self.level = loss
+        best = min(self.level, self.best if self.best is not None else self.level)
+        told = f"the loss went from {best:.4g} to {loss:.4g}"
+        if loss - best > FAR * max(abs(best), abs(self.level) / 10, 1.0):
+            return told
+        if first is None:
+            return None
+        height, told = above(loss, first), f"the loss went from {first:.4g} to {loss:.4g}"
+        self.high_since = None if height <= HIGH else self.since if self.high_since is None else self.high_since
+        self.high_looks = self.high_looks + 1 if height > HIGH else 0
+        if self.high_since is not None and self.high_looks >= FEWEST and share - self.high_since >= LASTING:
+            return told
+        baseline = first if self.baseline is None else min(self.baseline, first)
+        if is_over and self.lowered and above(loss, baseline) > (0 if self.phase == 0 else SLACK):
+            self.is_weak = height <= SLACK
+            return f"the loss ended at {loss:.4g}, while that of a model without inputs is {baseline:.4g}"
+        return None
+
+    def _judge_mean(self, loss: float) -> str | None:
+        """What is wrong with the mean over all pairs of an interval."""
+        if self.first_level is None or above(loss, self.first_level) <= VERY_FAR:
+            return None
+        return f"the loss went from {self.first_level:.4g} to {loss:.4g}"
+
+    def _is_good(self, loss: float) -> bool:
+        assert self.level is not None
+        first = self.level if self.first_level is None else self.first_level
+        best = self.level if self.best is None else min(self.best, self.level)
+        return above(loss, first) <= GOOD and loss - best <= max(abs(best), abs(self.level) / 10, 1.0)
+
+    # ---- when it diverges
+
+    def go_back(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
+        """Bring the run back to where it was good, at a lower rate; False if there is no way back, or it was too often."""
+        if not self.is_on or len(self.lowered) >= len(DIVISORS) or not self.restore(strategy, state, checkpoints):
+            return False
+        self.lowered = [*self.lowered, self.factor / DIVISORS[len(self.lowered)]]
+        strategy.rate_factor = self.factor
+        return True
+
+    def end(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
+        """Bring the run back to where it was good, for good; False if that is not known, or not true."""
+        if self.good_step == 0 or not self.restore(strategy, state, checkpoints) or self.good_step == 0:
+            return False
+        if self.level is None or self.phase != 0:
+            return True
+        loss = strategy.untrained_loss()
+        self.restore(strategy, state, checkpoints)
+        return loss is None or above(loss, self.level) <= SLACK
+
+    def restore(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
+        """Bring the run back to where it was good, as far as that is known; False if there is no way back."""
+        lowered = self.lowered
+
+        def put_back() -> bool:
+            if self.copy is not None:
+                state.restore(self.copy, besides=CLOCK)
+            elif checkpoints is None or not checkpoints.go_back(state, self.good_step, CLOCK):
+                return False
+            self.lowered, self.is_weak = lowered, False
+            strategy.forget()
+            return True
+
+        return whole(put_back)
+
+    def _keep(self, state: TrainState) -> None:
+        """Copy the state."""
+        self.copy = state.snapshot(into=self.copy if self.owns_copy else None)
+        self.owns_copy = True
+
+    def _put_back(self, state: TrainState) -> None:
+        assert self.copy is not None
+        state.restore(self.copy)
+
+
+def above(loss: float, level: float) -> float:
+    """How far a loss is above another, in units of that and at least of a nat."""
+    return (loss - level) / max(abs(level), 1.0)
+
+
+def whole(work: Callable[[], bool]) -> bool:
+    """Do work that must not be left half done, from the beginning if Ctrl-C comes between, which is raised afterwards."""
+    try:
+        return work()
+    except KeyboardInterrupt:
+        to_the_end(work)
+        raise

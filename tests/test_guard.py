@@ -1,0 +1,516 @@
+"""A run that diverges goes back to where it was good and on at a lower rate, or ends with what was good: never as a success."""
+
+import io
+import json
+import math
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import embedx
+from embedx.classification import task as classification
+from embedx.classification.estimator import SoftmaxClassifier
+from embedx.cli import commands
+from embedx.errors import DivergedError
+from embedx.labeled.data import Labeled
+from embedx.labeled.digits import named
+from embedx.objectives import OBJECTIVES
+from embedx.run import guard, memory, trainer
+from embedx.run.checkpoint import Checkpoints, Request
+from embedx.run.guard import Guard
+from embedx.run.progress import Reporter, Silent
+from embedx.run.state import TrainState
+from embedx.run.strategy import Strategy
+from embedx.run.tally import Tally
+from embedx.run.trainer import Schedule
+from embedx.settings import settings_of
+from embedx.skipgram import task as skipgram
+from tests.test_train_state import label_run, same, word_run
+
+TIMES = (1e3, 1e4, 1e5)
+
+
+class Notes(Silent):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.notes = []
+
+    def note(self, message):
+        self.notes.append(message)
+
+    @property
+    def warnings(self):
+        return [note for note in self.notes if note.startswith("warning: ")]
+
+
+# ---- the trainer, with a strategy made up
+
+
+class Bowl(Strategy):
+    """Walks down a bowl from (8, 8, 8): of curvature 1, by steps that lead out of it if their rate is above 2; each stretch is
+    noted in `done`. From stretch `spoiled` on losses are what `spoil` makes of them, at rates above `most`.
+    """
+
+    n_stretches = 40
+
+    def __init__(self, threads=1, spoiled=math.inf, spoil=lambda loss: math.nan, most=0.0):
+        self.workers = list(range(threads))
+        self.w, self.done = np.full(3, 8.0), np.zeros(40 * 5, dtype=np.int64)
+        self.spoiled, self.spoil, self.most = spoiled, spoil, most
+        self.rates = []
+
+    def compile(self, progress):
+        pass
+
+    def train(self, worker, epoch, stretch, rate):
+        loss = float((self.w**2).sum() / 2)
+        self.w -= rate * self.w
+        step = epoch * self.n_stretches + stretch
+        if rate > 0:
+            self.done[step] += 1
+            self.rates.append((step, rate))
+        if step >= self.spoiled and rate > self.most:
+            loss = self.spoil(loss)
+        return Tally(loss * 10, 10, 100)
+
+    def state(self):
+        state = TrainState()
+        state.add_array("w.rows", self.w, "sum")
+        state.add_array("done", self.done, "sum")
+        return state
+
+    def untrained_loss(self):
+        return self.train(0, 0, 0, 0.0).mean_loss
+
+    def baseline_loss(self):
+        self.w[:] = 4.0
+        return self.untrained_loss()
+
+
+def walk(strategy, rate, epochs=1, shape="constant", progress=None, **options):
+    schedule = Schedule(rate, strategy.n_stretches, 100 * strategy.n_stretches, epochs, shape=shape)
+    return trainer.run(strategy, schedule, progress or Silent(), **options)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("rate", "lowered"), [(1.9, []), (5.0, [0.5]), (500.0, [50.0, 0.5]), (3e4, [3e3, 30.0, 0.3])])
+def test_a_rate_that_leads_away_is_lowered_until_it_does_not(rate, lowered, threads):
+    strategy, told = Bowl(threads), Notes()
+    outcome = walk(strategy, rate, progress=told)
+    assert outcome.lowered_rates == pytest.approx(lowered)
+    assert outcome.facts() == ({"learning_rate_lowered": outcome.lowered_rates} if lowered else {})
+    assert outcome.diverged is None
+    assert (strategy.done[:40] == 1).all()
+    assert np.abs(strategy.w).max() < 1
+    assert len(told.warnings) == len(lowered)
+    assert all("back to the start, learning rate" in warning for warning in told.warnings)
+    assert outcome.tally.words == 4000
+
+
+def test_without_a_guard_a_run_has_the_rate_that_was_asked_for():
+    strategy = Bowl(spoiled=9)
+    with pytest.raises(DivergedError, match=r"^the loss is not finite after 1,000 words at learning rate 3; try a smaller"):
+        walk(strategy, 3.0, guard=Guard(is_on=False))
+    assert len(strategy.rates) == 10
+
+
+def test_a_rate_that_is_hopeless_ends_the_run_with_nothing():
+    strategy = Bowl()
+    with pytest.raises(DivergedError, match=r"^the loss .* after .* words at .* fourth time; try a smaller --learning-rate, "):
+        walk(strategy, 1e9)
+    assert {rate for _, rate in strategy.rates} == {1e9, 1e8, 1e6, 1e4}
+
+
+def test_a_run_goes_back_to_where_it_was_good():
+    """Looked at after every second of its 40 stretches, of which the ninth begins what goes wrong."""
+    strategy, told = Bowl(spoiled=9, most=0.05), Notes()
+    outcome = walk(strategy, 0.1, progress=told)
+    assert [step for step, rate in strategy.rates if rate == 0.1] == list(range(10))
+    assert [step for step, rate in strategy.rates if rate < 0.05] == list(range(8, 40))
+    assert strategy.w == pytest.approx(8 * 0.9**8 * 0.99**32)
+    assert (strategy.done[:40] == 1).all()
+    assert outcome.tally == Tally(pytest.approx(outcome.tally.loss), 400, 4000)
+    assert told.warnings == [
+        "warning: the loss is not finite after 1,000 words at learning rate 0.1: back to 800 words, learning rate 0.01"
+    ]
+
+
+@pytest.mark.parametrize(("spoil", "at"), [(lambda loss: 1e6, 10), (lambda loss: 1400.0, 15), (lambda loss: math.inf, 9)])
+def test_a_loss_that_runs_away_is_noticed_within_an_interval_and_one_that_is_high_if_it_lasts(spoil, at):
+    """The level is 96."""
+    strategy = Bowl(spoiled=9, spoil=spoil, most=0.05)
+    walk(strategy, 0.1)
+    assert max(step for step, rate in strategy.rates if rate == 0.1) <= at
+
+
+@pytest.mark.parametrize("high", [150.0, 1400.0])
+def test_a_loss_that_is_high_for_a_while_is_none_of_its_business(high):
+    strategy = Bowl(spoiled=9, spoil=lambda loss: high if len(strategy.rates) < 14 else loss)
+    assert not walk(strategy, 0.1).lowered_rates
+
+
+def test_a_draw_that_weighs_much_is_no_divergence():
+    strategy = Bowl(spoiled=0, spoil=lambda loss: loss * (2e3 if strategy.rates[-1][0] % 16 == 3 else 1))
+    strategy.n_stretches = 160
+    strategy.done = np.zeros(160 * 5, dtype=np.int64)
+    outcome = walk(strategy, 0.1)
+    assert outcome.highest_loss > 1e4
+    assert not outcome.lowered_rates
+
+
+def test_a_run_that_went_back_has_to_beat_the_baseline():
+    """Which is 24: of a loss of 30, below the level of 96, a run that never diverged is believed."""
+    strategy = Bowl(spoiled=12, spoil=lambda loss: 30.0)
+    assert not walk(strategy, 0.1).lowered_rates
+    strategy = Bowl(spoiled=2, spoil=lambda loss: math.nan if strategy.rates[-1][1] > 0.09 else 30.0)
+    outcome = walk(strategy, 0.1)
+    assert len(outcome.lowered_rates) == 3
+    assert "while that of a model without inputs is 24" in str(outcome.diverged)
+    assert outcome.epochs == 1
+
+
+def test_after_three_tries_a_run_ends_with_what_was_good():
+    strategy, told = Bowl(spoiled=9), Notes()
+    outcome = walk(strategy, 0.1, progress=told)
+    assert strategy.w == pytest.approx(8 * 0.9**8)
+    assert outcome.tally.words == 800
+    assert outcome.epochs == pytest.approx(8 / 40)
+    assert outcome.lowered_rates == pytest.approx([1e-2, 1e-4, 1e-6])
+    assert str(outcome.diverged) == (
+        "the loss is not finite after 1,000 words at learning rate 1e-06, for the fourth time; "
+        "try a smaller --learning-rate, 2.5e-07 say"
+    )
+    with pytest.raises(DivergedError):
+        outcome.raise_reason()
+
+
+def test_parameters_that_run_away_are_noticed_though_the_loss_is_flat():
+    strategy = Bowl()
+
+    def flat(worker, epoch, stretch, rate):
+        strategy.w *= 1 + 1e3 * rate
+        return Tally(10.0, 10, 100)
+
+    strategy.train = flat
+    outcome_of = pytest.raises(DivergedError, match=r"^a parameter grew beyond 1e\+15 after")
+    strategy.untrained_loss = strategy.baseline_loss = lambda: 1.0
+    with outcome_of:
+        walk(strategy, 1e12)
+
+
+def test_an_epoch_that_diverged_is_not_told():
+    strategy, told = Bowl(spoiled=60, most=0.05), []
+    walk(strategy, 0.1, epochs=3, after_epoch=lambda epoch, tally, seconds: told.append((epoch, tally.words)) or False)
+    assert told == [(0, 4000), (1, 4000), (2, 4000)]
+
+
+def test_a_time_budget_is_kept_by_a_run_that_goes_back(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(trainer, "time", type("Clock", (), {"monotonic": staticmethod(lambda: now[0])}))
+    strategy = Bowl(spoiled=30, most=0.05)
+    train = strategy.train
+
+    def timed(worker, epoch, stretch, rate):
+        now[0] += 1 / 64 if rate else 0
+        return train(worker, epoch, stretch, rate)
+
+    strategy.train = timed
+    schedule = Schedule(0.1, 40, 4000, 1, time_budget=100 / 64, shape="constant")
+    outcome = trainer.run(strategy, schedule, Silent())
+    assert len(strategy.rates) == 100
+    assert outcome.seconds == 100 / 64
+    assert outcome.lowered_rates == pytest.approx([0.01])
+    assert 90 <= outcome.tally.words / 100 < 100
+
+
+def test_ctrl_c_while_a_run_goes_back_leaves_it_there(monkeypatch):
+    restore, pressed = TrainState.restore, []
+
+    def interrupted(self, snapshot, besides=()):
+        if besides and not pressed:
+            pressed.append(True)
+            self.values["w.rows"].write(-1.0)
+            os.kill(os.getpid(), signal.SIGINT)
+        restore(self, snapshot, besides)
+
+    monkeypatch.setattr(TrainState, "restore", interrupted)
+    strategy = Bowl(spoiled=9)
+    outcome = walk(strategy, 0.1)
+    assert isinstance(outcome.interrupted_by, KeyboardInterrupt)
+    assert strategy.w == pytest.approx(8 * 0.9**8)
+    assert outcome.tally.words == 800
+
+
+# ---- little memory, and checkpoints
+
+
+def checkpoints_of(folder, resumes=False, every=1e9):
+    return Checkpoints(folder / "out", Request("train", {}, every, resumes), False, Notes())
+
+
+def test_without_memory_for_a_copy_a_run_that_diverges_ends(monkeypatch):
+    monkeypatch.setattr(guard, "available_memory", lambda: 0)
+    strategy = Bowl(spoiled=9)
+    with pytest.raises(DivergedError, match=r"^the loss is not finite after 1,000 words at learning rate 0.1; try a smaller "):
+        walk(strategy, 0.1)
+    assert strategy.done.sum() == 10
+
+
+def test_without_memory_a_run_goes_back_to_its_last_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(guard, "available_memory", lambda: 0)
+    strategy, checkpoints = Bowl(spoiled=9, most=0.05), checkpoints_of(tmp_path, every=0.001)
+    train, is_wanted, taken = strategy.train, threading.Event(), []
+
+    def waiting(worker, epoch, stretch, rate):
+        if 5 <= stretch < 8 and not taken:  # until the state is about to be written
+            assert is_wanted.wait(60)
+            time.sleep(0.05)
+        return train(worker, epoch, stretch, rate)
+
+    def is_due():
+        if len(strategy.rates) >= 5 and not taken:
+            is_wanted.set()
+        return is_wanted.is_set() and not taken
+
+    def take(state, wait=False):
+        taken.append(state.snapshot()["trainer.next_step"])
+        Checkpoints.take(checkpoints, state, wait=True)
+
+    for name, function in ("is_due", is_due), ("take", take):
+        monkeypatch.setattr(checkpoints, name, function)
+    strategy.train = waiting
+    outcome = walk(strategy, 0.1, checkpoints=checkpoints)
+    assert outcome.lowered_rates == pytest.approx([0.01])
+    assert next(step for step, rate in strategy.rates if rate < 0.05) == taken[0] <= 8
+    assert (strategy.done[:40] == 1).all()
+    assert len(taken) == 2  # another was written when it had gone back
+    checkpoints.remove()
+
+
+@pytest.mark.parametrize(("good_step", "found"), [(9, 5), (10, 10), (4, 10)])
+def test_the_checkpoint_to_go_back_to_is_the_last_from_when_the_run_was_good(tmp_path, good_step, found):
+    """Or the last one where all are later."""
+    kept = {"trainer.next_step": 0, "trainer.seconds": 0.0}
+    state = TrainState()
+    for name in kept:
+        state.add(name, lambda name=name: kept[name], lambda value, name=name: kept.__setitem__(name, value), "last")
+    checkpoints = checkpoints_of(tmp_path)
+    assert not checkpoints.go_back(state, good_step, ())
+    for step in 5, 10:
+        kept["trainer.next_step"] = step
+        checkpoints.take(state)
+    kept |= {"trainer.next_step": 12, "trainer.seconds": 7.0}
+    assert checkpoints.go_back(state, good_step, {"trainer.seconds"})
+    assert kept == {"trainer.next_step": found, "trainer.seconds": 7.0}
+    checkpoints.remove()
+
+
+def test_where_memory_is_short_the_copy_is_left_out(monkeypatch):
+    told = Notes()
+    monkeypatch.setattr(memory, "available_memory", lambda: 3_000_000_000)
+    assert memory.check_memory({"vectors": 1e9}, "5 words", "lower --dim", told, copy=1.5e9)
+    assert not memory.check_memory({"vectors": 2e9}, "5 words", "lower --dim", told, copy=1.5e9)
+    assert told.notes == [
+        "memory: 2.5 GB of the 3.0 GB there are: vectors 1.0 GB, a copy to go back to 1.5 GB",
+        "memory: 2.0 GB of the 3.0 GB there are: vectors 2.0 GB",
+    ]
+
+
+def test_a_snapshot_is_written_into_a_former_one():
+    state, one = TrainState(), np.arange(3.0)
+    state.add_array("one", one, "sum")
+    state.add("lists", lambda: [one[:2], {"a": 1}], lambda value: None, "last")
+    former = state.snapshot()
+    one += 5
+    later = state.snapshot(into=former)
+    assert later["one"] is former["one"]
+    np.testing.assert_array_equal(later["one"], [5, 6, 7])
+    np.testing.assert_array_equal(later["lists"][0], [5, 6])
+    assert not np.shares_memory(later["lists"][0], one)
+
+
+# ---- going on after a rollback
+
+
+@pytest.mark.parametrize(("run", "name"), [(word_run, "margin"), (word_run, "ove"), (label_run, "softmax"), (label_run, "ove")])
+def test_a_run_that_went_back_goes_on_from_a_snapshot_as_if_it_had_not_stopped(run, name, stop_after):
+    options = {"learning_rate": 1e4, "epochs": 20}
+    whole, there = run(name, **options)
+    assert there.lowered_rates
+    assert there.epochs == 20
+    stop_after(there.state.values["trainer.next_step"].read() - 2)
+    _, here = run(name, **options)
+    assert here.lowered_rates == there.lowered_rates
+    snapshot = here.state.snapshot()
+    stop_after(None)
+    rest, end = run(name, snapshot, **options)
+    same(rest, whole)
+    assert (end.tally, end.lowered_rates) == (there.tally, there.lowered_rates)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("run", [word_run, label_run])
+def test_looking_at_a_run_changes_nothing(run, name, monkeypatch):
+    """The losses that are measured before training leave no trace, and neither do pauses."""
+    watched, _ = run(name)
+    monkeypatch.setattr(Guard, "begin", lambda self, strategy, state, snapshot: setattr(self, "is_on", False))
+    alone, _ = run(name)
+    same(watched, alone)
+
+
+# ---- every objective, in both tasks
+
+
+@pytest.fixture(scope="module")
+def topics(two_topics):
+    return [line.split() for line in two_topics.read_text().splitlines()[:1500]]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return named("digits")[0].rows(np.arange(800))
+
+
+def own(objective, options):
+    return {name: value for name, value in options.items() if name in settings_of(objective.Settings)}
+
+
+def words_at(name, corpus, times, rate=None):
+    """The model of a run at a rate, or at so many times the default rate, how it ended, and what was told."""
+    found, told = OBJECTIVES[name], Notes()
+    options = {"dim": 8, "epochs": 3, "threads": 1, "heldout": 0.1, **own(found, {"warm_up": 1.0})}
+    settings, _ = skipgram.chosen(found, options)
+    settings, objective = skipgram.chosen(found, {**options, "learning_rate": rate or settings.learning_rate * times})
+    trained = skipgram.train(corpus, objective, settings, progress=told)
+    return trained.vectors, trained.outcome, told
+
+
+def labels_at(name, data, times, rate=None):
+    found, told = OBJECTIVES[name], Notes()
+    objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0})))
+    settings = classification.resolved(classification.ClassifySettings(epochs=4, threads=1), objective, data)
+    rate = rate or settings.learning_rate * times
+    settings = classification.resolved(
+        classification.ClassifySettings(epochs=4, threads=1, learning_rate=rate), objective, data
+    )
+    trained = classification.train(data, objective, settings, progress=told)
+    return trained.classifier, trained.outcome, told
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_default_rates_raise_no_alarm(name, topics, digits):
+    for run, data in (words_at, topics), (labels_at, digits):
+        model, outcome, told = run(name, data, 1.0)
+        assert not outcome.lowered_rates
+        assert not told.warnings
+        assert "learning_rate_lowered" not in model.facts
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+def test_back_at_the_start_a_run_is_one_that_never_diverged(name, topics, digits):
+    """Nothing of what was tried before is left anywhere: the same rate gives the same bytes."""
+    for run, data in (words_at, topics), (labels_at, digits):
+        model, outcome, told = run(name, data, 1e3)
+        assert all("back to the start" in warning for warning in told.warnings)
+        alone, whole, _ = run(name, data, 1.0, [model.settings["learning_rate"], *outcome.lowered_rates][-1])
+        assert not whole.lowered_rates
+        same(model.arrays, alone.arrays)
+        assert outcome.tally == whole.tally
+
+
+@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+def test_words_at_any_rate_are_better_than_their_frequencies_or_the_run_says_that_it_diverged(name, times, topics):
+    try:
+        vectors, outcome, told = words_at(name, topics, times)
+    except DivergedError:
+        return
+    assert all(np.isfinite(array).all() for array in vectors.arrays.values())
+    assert len(told.warnings) >= len(outcome.lowered_rates)
+    if outcome.diverged is None:
+        found = vectors.facts["heldout"]
+        assert max(found["log_likelihood"], found["calibrated"]) > found["unigram"]
+
+
+@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+def test_labels_at_any_rate_are_better_than_the_most_frequent_or_the_run_says_that_it_diverged(name, times, digits):
+    try:
+        classifier, outcome, told = labels_at(name, digits, times)
+    except DivergedError:
+        return
+    assert all(np.isfinite(array).all() for array in classifier.arrays.values())
+    assert len(told.warnings) >= len(outcome.lowered_rates)
+    if outcome.diverged is None:
+        majority = classifier.counts.max() / len(digits)
+        assert classifier.evaluate(digits)["accuracy"] > 2 * majority
+
+
+def test_a_single_label_is_no_divergence():
+    rng = np.random.default_rng(0)
+    data = named("digits")[0].rows(np.arange(50))
+    single = Labeled(rng.random((50, 4)).astype(np.float32), data.labels.__class__.single(np.zeros(50, dtype=np.int64)), 1)
+    for name, objective in OBJECTIVES.items():
+        if objective.kind == "gradient":
+            assert not labels_at(name, single, 1.0)[1].lowered_rates
+
+
+# ---- what the user gets
+
+
+@pytest.fixture
+def spoiled(monkeypatch):
+    """Runs diverge beyond their middle, whatever the rate."""
+    judge = Guard._judge
+
+    def lost(self, loss, share, is_over):
+        return "the loss got lost" if share > 0.5 else judge(self, loss, share, is_over)
+
+    monkeypatch.setattr(Guard, "_judge", lost)
+
+
+def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topics, spoiled):
+    told = io.StringIO()
+    request = Request("train", {}, 1e9, False)
+    message = r"^the loss got lost after .* words at .*, for the fourth time; try .*; the model of 2.5 passes is in .*/out$"
+    with pytest.raises(DivergedError, match=message) as end:
+        commands.train(
+            [str(two_topics)], "ns", False, {"dim": 8, "threads": 1}, tmp_path / "out", False, tmp_path / "cache", request,
+            Reporter(told),
+        )  # fmt: skip
+    assert end.value.exit_code == 3
+    facts = embedx.load(tmp_path / "out").facts
+    assert len(facts["learning_rate_lowered"]) == 3
+    assert facts["epochs"] == pytest.approx(2.5)
+    assert told.getvalue().count("warning: the loss got lost") == 3
+    assert json.loads((tmp_path / "out" / "model.json").read_text())["facts"]["learning_rate_lowered"]
+    assert not (tmp_path / "out.checkpoint").exists()
+
+
+def test_classify_likewise(tmp_path, spoiled):
+    request = Request("classify", {}, 1e9, False)
+    with pytest.raises(DivergedError, match=r"the model of 5 passes is in .*/out$"):
+        commands.classify(
+            "digits", None, None, None, None, "softmax", {"threads": 1}, tmp_path / "out", False, request, Silent()
+        )
+    assert (tmp_path / "out" / "model.json").exists()
+
+
+def test_from_python_the_model_is_there_and_the_error_is_raised(two_topics, spoiled):
+    words = embedx.SkipGram(dim=8, threads=1)
+    with pytest.raises(DivergedError):
+        words.fit(two_topics)
+    assert words.model.facts["epochs"] == pytest.approx(2.5)
+    data = named("digits")[0].rows(np.arange(300))
+    estimator = SoftmaxClassifier(objective="ove", n_jobs=1)
+    with pytest.raises(DivergedError):
+        estimator.fit(data.features, data.labels.ids)
+    assert estimator.predict(data.features[:3]).shape == (3,)
