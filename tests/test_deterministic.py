@@ -1,0 +1,173 @@
+"""--deterministic: the same bytes whatever the number of threads, again, and after an interruption."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from embedx.classification import strategies as classification_strategies
+from embedx.classification import task as classification
+from embedx.engine.settings import TrainingSettings
+from embedx.errors import EmbedxError
+from embedx.labeled.data import Labeled, Labels
+from embedx.objectives import OBJECTIVES
+from embedx.run import rounds
+from embedx.settings import VocabularySettings
+from embedx.skipgram import collapsed, strategies
+from tests.test_train_state import label_run, own, same, sentences, stop_after, word_run
+
+__all__ = ["stop_after"]  # a fixture
+
+LARGE = {name: objective for name, objective in OBJECTIVES.items() if objective.kind != "proximal"}
+
+
+@pytest.fixture(autouse=True)
+def small_stretches(monkeypatch):
+    """Have several stretches in a round, and several rounds in a pass, over little data."""
+    monkeypatch.setattr(strategies, "STRETCH", 150)
+    monkeypatch.setattr(classification_strategies, "STRETCH", 400)
+
+
+def by_threads(run, name, **options):
+    """The arrays that 1, 2 and 4 threads come to are the same, and those of a second run; they are returned."""
+    one = run(name, deterministic=True, threads=1, **options)[0]
+    for threads in (2, 4, 2):
+        same(run(name, deterministic=True, threads=threads, **options)[0], one)
+    return one
+
+
+def topics(n=300, n_labels=30):
+    """Documents about one to three topics, sparse."""
+    rng = np.random.default_rng(4)
+    labels = [rng.choice(n_labels, rng.integers(1, 4), replace=False) for _ in range(n)]
+    x = np.zeros((n, 3 * n_labels), dtype=np.float32)
+    for row, mine in zip(x, labels, strict=True):
+        row[(np.repeat(mine, 2) * 3 + rng.integers(0, 4, 2 * len(mine))) % len(row)] = 1
+    return Labeled(csr_matrix(x), Labels.of_rows(labels), n_labels)
+
+
+def topics_run(name, **options):
+    """As `label_run`, on sparse features."""
+    found, data = OBJECTIVES[name], topics()
+    few = {"epochs": 2, "threads": 1} | options
+    objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0, **options})))
+    settings = classification.resolved(classification.ClassifySettings.from_options(few), objective, data)
+    trained = classification.train(data, objective, settings)
+    return trained.classifier.arrays, trained.outcome
+
+
+# ---- word vectors
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_word_vectors_are_the_same_by_any_number_of_threads(name):
+    by_threads(word_run, name, epochs=3, sampler=None if name not in ("mips",) else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ns", {"optimizer": "sgd", "learning_rate": 0.05}),
+        ("ns", {"optimizer": "adagrad", "block_size": 0}),
+        ("ove", {"optimizer": "mixture"}),
+        ("ove", {"sampler": "uniform", "bias": "none"}),
+        ("ar", {"sampler": "all"}),
+        ("ar", {"sampler": "adversarial", "fit_after": 0.6}),
+        ("ldgs", {"refresh": 2, "warm_up": 0.4}),
+    ],
+)
+def test_word_vectors_in_other_ways(name, options):
+    by_threads(word_run, name, epochs=3, **options)
+
+
+@pytest.mark.parametrize("name", ["softmax", "ldgs"])
+def test_counts_of_pairs_are_the_same_by_any_number_of_threads(name):
+    def run(name, **options):
+        settings, counting, objective = collapsed.chosen(OBJECTIVES[name], {"dim": 8, "epochs": 3, "window": 2, **options})
+        counting = dataclasses.replace(counting, count_passes=2)
+        vocabulary = VocabularySettings(min_count=1, sample=0)
+        trained = collapsed.train(sentences(), objective, settings, counting, vocabulary=vocabulary)
+        objectives = [each["objective"] for each in trained.vectors.facts["history"]]
+        return trained.vectors.arrays | {"objectives": np.array(objectives)}, trained.outcome
+
+    by_threads(run, name)
+
+
+# ---- classifiers
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_classifiers_are_the_same_by_any_number_of_threads(name):
+    by_threads(label_run, name, epochs=2)
+
+
+@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("hidden", [{}, {"hidden": 6}], ids=["sparse", "hidden"])
+def test_classifiers_on_sparse_features(name, hidden):
+    by_threads(topics_run, name, batch_size=64, **hidden)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ove", {"optimizer": "rowwise-adagrad", "max_norm": 0.5}),
+        ("ove", {"optimizer": "mixture", "l2": 1e-3}),
+        ("ar", {"sampler": "adversarial"}),
+        ("ns", {"sampler": "unigram", "labels": "one"}),
+        ("ns", {"sampler": "all"}),
+        ("margin", {"optimizer": "rowwise-adagrad", "l2": 1e-3}),
+        ("softmax", {"optimizer": "lbfgs", "l2": 1e-3}),
+        ("implicit", {}),
+        ("ldgs", {"hidden": 6, "search": "no-rescore"}),
+    ],
+)
+def test_classifiers_in_other_ways(name, options):
+    by_threads(topics_run, name, **{key: value for key, value in options.items() if key != "search"})
+
+
+def test_validation_ends_a_run_at_the_same_time_by_any_number_of_threads():
+    by_threads(label_run, "softmax", validation="0.3", learning_rate=1.0, schedule="constant", epochs=12, patience=2)
+
+
+# ---- interrupted
+
+
+@pytest.mark.parametrize("name", ["ns", "ar", "hs", "ldgs"])
+def test_word_vectors_go_on_by_another_number_of_threads(name, stop_after):
+    whole, _ = word_run(name, epochs=3, deterministic=True, threads=2)
+    stop_after(4)
+    part, here = word_run(name, epochs=3, deterministic=True, threads=4)
+    assert not np.array_equal(part["input"], whole["input"])
+    snapshot = here.state.snapshot()
+    stop_after(None)
+    same(word_run(name, snapshot, epochs=3, deterministic=True, threads=1)[0], whole)
+
+
+@pytest.mark.parametrize("name", ["ove", "ar", "softmax", "ldgs"])
+def test_classifiers_go_on_by_another_number_of_threads(name, stop_after):
+    whole, _ = label_run(name, deterministic=True, threads=2)
+    stop_after(5)
+    part, here = label_run(name, deterministic=True, threads=4)
+    assert not np.array_equal(part["output"], whole["output"])
+    snapshot = here.state.snapshot()
+    stop_after(None)
+    same(label_run(name, snapshot, deterministic=True, threads=1)[0], whole)
+
+
+# ---- what a round is
+
+
+def test_a_round_sums_what_its_stretches_add():
+    """Four stretches from the same start, each by itself, and what they add up to."""
+    from embedx.skipgram import task as skipgram  # noqa: F401
+
+    assert rounds.LANES == 4
+
+
+# ---- what is refused
+
+
+def test_a_time_budget_is_refused():
+    with pytest.raises(EmbedxError, match="--deterministic: how far --time-budget comes"):
+        TrainingSettings(deterministic=True, time_budget=10.0)
