@@ -25,7 +25,7 @@ LARGE = {name: objective for name, objective in OBJECTIVES.items() if objective.
 @pytest.fixture(autouse=True)
 def small_stretches(monkeypatch):
     """Have several stretches in a round, and several rounds in a pass, over little data."""
-    monkeypatch.setattr(strategies, "STRETCH", 150)
+    monkeypatch.setattr(strategies, "APART", 150)
     monkeypatch.setattr(classification_strategies, "STRETCH", 400)
 
 
@@ -62,7 +62,7 @@ def topics_run(name, **options):
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_word_vectors_are_the_same_by_any_number_of_threads(name):
-    by_threads(word_run, name, epochs=3, sampler=None if name not in ("mips",) else None)
+    by_threads(word_run, name, epochs=3)
 
 
 @pytest.mark.parametrize(
@@ -119,11 +119,11 @@ def test_classifiers_on_sparse_features(name, hidden):
         ("margin", {"optimizer": "rowwise-adagrad", "l2": 1e-3}),
         ("softmax", {"optimizer": "lbfgs", "l2": 1e-3}),
         ("implicit", {}),
-        ("ldgs", {"hidden": 6, "search": "no-rescore"}),
+        ("ldgs", {"hidden": 6, "rescore": False}),
     ],
 )
 def test_classifiers_in_other_ways(name, options):
-    by_threads(topics_run, name, **{key: value for key, value in options.items() if key != "search"})
+    by_threads(topics_run, name, **options)
 
 
 def test_validation_ends_a_run_at_the_same_time_by_any_number_of_threads():

@@ -29,7 +29,7 @@ from embedx.engine.blocks import (
     plan_block,
     round_up_to_padding,
 )  # fmt: skip
-from embedx.engine.lanes import Copies, Lane, copy_all_rows, copy_rows, copy_state, forget_copies
+from embedx.engine.lanes import Copies, Lane, copy_all_rows, copy_rows, copy_state, forget_copies, prefetch_copies
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import TILE, scores, weighted_sums, weighted_sums_transposed
@@ -91,7 +91,9 @@ class SkipGramWorkspace(NamedTuple):
 
 def no_lane(plan: SkipGramPlan) -> Lane:
     """What stands for a lane where the tables are shared by all threads."""
-    nothing = Copies(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64))
+    nothing = Copies(
+        np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)
+    )
     table = new_table(0, 0, plan.optimizer)
     empty = SkipGramTables(table, table, np.zeros((0, 0), dtype=np.float32), np.zeros(0, dtype=np.int64))
     return Lane(0, empty, nothing, nothing)
@@ -178,15 +180,13 @@ def train_stretch(
             sample, plan, sampler_data, words, workspace.sampling, seen, n_words, centre, last, context, noise_key, drawn,
             next_block,
         )  # fmt: skip
-        if plan.apart:
-            _copy_rows_of(tables, plan, workspace.lane, next_block)
-        n_next = next_block.sizes[N_CENTRES] + next_block.sizes[N_NOISE]
-        prefetch_rows(tables.inputs.rows, next_block.input_places, next_block.sizes[N_INPUTS])
-        prefetch_rows(tables.outputs.rows, next_block.candidate_places, n_next)
+        _prefetch_block(tables, plan, workspace.lane, next_block)
         if plan.candidates == ALL:
             loss += _train_on_all(coefficients, tables, constants, plan, workspace, block, lr)
         else:
             loss += train_block(coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr)
+        if plan.apart:
+            _copy_rows_of(tables, plan, workspace.lane, next_block)
         n_pairs += block.sizes[N_PAIRS]
         block, next_block = next_block, block
     return loss, n_pairs, n_seen
@@ -197,6 +197,18 @@ def forget_lane(lane):
     """Leave a lane no copies, as a round begins."""
     forget_copies(lane.inputs)
     forget_copies(lane.outputs)
+
+
+@kernel_part
+def _prefetch_block(tables, plan, lane, block):
+    """Prefetch the rows of a planned block."""
+    n_inputs, n_candidates = block.sizes[N_INPUTS], block.sizes[N_CENTRES] + block.sizes[N_NOISE]
+    if plan.apart:
+        prefetch_copies(lane.shared.inputs, tables.inputs, lane.inputs, block.inputs, n_inputs)
+        prefetch_copies(lane.shared.outputs, tables.outputs, lane.outputs, block.candidates, n_candidates)
+    else:
+        prefetch_rows(tables.inputs.rows, block.inputs, n_inputs)
+        prefetch_rows(tables.outputs.rows, block.candidates, n_candidates)
 
 
 @kernel_part

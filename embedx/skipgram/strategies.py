@@ -31,6 +31,7 @@ from embedx.search.updater import IndexUpdater
 from embedx.text.subsampling import TokenStream
 
 STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
+APART = 5_000  # tokens that a lane trains in a round
 # After each stretch this share of the rows is brought up to date in the index, in turn, but at least so many.
 REFRESHED_SHARE = 0.02
 REFRESHED_ROWS = 500
@@ -90,7 +91,8 @@ class Streamed(Lanes):
     ) -> None:
         self.objective, self.settings, self.sampler, self.tables, self.stream = objective, settings, sampler, tables, stream
         self.later = later
-        self.n_stretches = -(-len(stream.tokens) // STRETCH)
+        self.stretch = APART if settings.deterministic else STRETCH  # tokens
+        self.n_stretches = -(-len(stream.tokens) // self.stretch)
         n_words, n_rows = len(tables.inputs.rows), len(tables.outputs.rows)
         n_draws = settings.draws if sampler.candidates == "drawn" else 0
         self.plan = blocks.SkipGramPlan(
@@ -122,13 +124,13 @@ class Streamed(Lanes):
     def new_workspace(self, plan: blocks.SkipGramPlan, longest_path: int, worker: int) -> engine.SkipGramWorkspace:
         """A worker's memory for blocks."""
         columns = self.tables.inputs.rows.shape[1]
-        workspace = engine.new_workspace(plan, STRETCH, columns, longest_path, self.objective.uniforms_width)
+        workspace = engine.new_workspace(plan, self.stretch, columns, longest_path, self.objective.uniforms_width)
         return workspace._replace(lane=workspace.lane._replace(number=worker)) if plan.apart else workspace
 
     def new_copies(self) -> "LaneTables":
         """Memory for the copies of the rows that stretches meet."""
         tables, width = self.tables, self.objective.state_width
-        inputs = lanes.new_copies(tables.inputs, LANES, min(STRETCH + 2 * self.settings.window, len(tables.inputs.rows)))
+        inputs = lanes.new_copies(tables.inputs, LANES, min(self.stretch + 2 * self.settings.window, len(tables.inputs.rows)))
         outputs = lanes.new_copies(tables.outputs, LANES, self.most_outputs())
         n = LANES * inputs.most if width else LANES
         return LaneTables(inputs, outputs, np.zeros((n, width), dtype=np.float32), np.zeros(n, dtype=np.int64))
@@ -138,7 +140,7 @@ class Streamed(Lanes):
         plan, n_rows = self.plan, len(self.tables.outputs.rows)
         if plan.candidates != blocks.DRAWN or plan.block_size == 0:
             return n_rows
-        return min(n_rows, -(-STRETCH // plan.block_size) * (plan.block_size + plan.n_draws))
+        return min(n_rows, -(-self.stretch // plan.block_size) * (plan.block_size + plan.n_draws))
 
     def memory(self) -> dict[str, int]:
         """Bytes that training takes beside the tables, by purpose."""
@@ -146,10 +148,10 @@ class Streamed(Lanes):
         return {f"{n} {'lane' if self.copies else 'thread'}{'s' * (n > 1)}": n_bytes(self.workers) + n_bytes(self.copies)}
 
     def merge(self, n_lanes: int, part: int, parts: int) -> None:
-        tables, own = self.tables, self.copies
+        tables, own, optimizer = self.tables, self.copies, self.plan.optimizer
         assert own is not None
-        lanes.merge_rows(tables.inputs, own.inputs, n_lanes, part, parts)
-        lanes.merge_rows(tables.outputs, own.outputs, n_lanes, part, parts)
+        lanes.merge_rows(tables.inputs, own.inputs, n_lanes, optimizer, part, parts)
+        lanes.merge_rows(tables.outputs, own.outputs, n_lanes, optimizer, part, parts)
         if self.objective.state_width:
             lanes.merge_state(tables.state, tables.n_updates, own.state, own.n_updates, own.inputs, n_lanes, part, parts)
 
@@ -179,7 +181,7 @@ class Streamed(Lanes):
 
     def place(self, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
         """Where a stretch begins and ends, its rate, and the keys of its random numbers."""
-        start, stop = stretch * STRETCH, min((stretch + 1) * STRETCH, len(self.stream.tokens))
+        start, stop = stretch * self.stretch, min((stretch + 1) * self.stretch, len(self.stream.tokens))
         seed = self.settings.seed
         return start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, stretch)
 
