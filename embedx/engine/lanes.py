@@ -10,10 +10,10 @@ lane by itself is 1; else what its steps were divided by over what they would be
 
     overlap = (1 - e^-κU) / Σ_l (1 - e^-κU/n)      U uses by blocks in n lanes
 
-which says that each use leads a part κ of the way to where blocks want the row: U uses one after the other lead 1 - e^-κU of it,
-but n lanes that do not know of each other 1 - e^-κU/n each, and together too far. So rare rows are summed, and those of the most
-frequent words averaged. The numbers of updates are summed; the objective's own state of a word is that of the lane which has
-updated it most. Rows are merged each for itself: it makes no difference which thread does it, or when.
+which says that each use leads a part κ of the way to where blocks want the row: then U uses one after the other lead 1 - e^-κU
+of it, but n lanes that do not know of each other 1 - e^-κU/n each, and together too far. So rare rows are summed, and those of
+the most frequent words averaged. The numbers of updates are summed; the objective's own state of a word is that of the lane
+which has updated it most. Rows are merged each for itself: it makes no difference which thread does it, or when.
 """
 
 from typing import Any, NamedTuple
@@ -138,6 +138,13 @@ def copy_all_rows(table, own, copies):
 
 
 @kernel_part
+def use_all_rows(copies):
+    """A block uses the copies of all rows."""
+    for k in range(copies.n[0]):
+        copies.uses[k] += 1
+
+
+@kernel_part
 def _copy_row(table, own, copies, row):
     """Copy a row, which has no copy yet, and its optimiser's state to the next place."""
     place = copies.n[0]
@@ -217,6 +224,8 @@ def _merge_row(table, copies, first, n_lanes, optimizer, row):
 @kernel_part
 def _overlap(n, uses):
     """What one way of n copies, that were used so often in all, counts for where the ways of all are added."""
+    if uses == 0:  # where all rows compete, and a stretch has no words
+        return np.float32(1)
     x = WAY * np.float32(uses)
     return (np.float32(1) - np.exp(-x)) / (np.float32(n) * (np.float32(1) - np.exp(-x / np.float32(n))))
 

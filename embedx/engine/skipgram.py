@@ -29,7 +29,7 @@ from embedx.engine.blocks import (
     plan_block,
     round_up_to_padding,
 )  # fmt: skip
-from embedx.engine.lanes import Copies, Lane, copy_all_rows, copy_rows, copy_state, forget_copies, prefetch_copies
+from embedx.engine.lanes import Copies, Lane, copy_all_rows, copy_rows, copy_state, forget_copies, prefetch_copies, use_all_rows
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import TILE, scores, weighted_sums, weighted_sums_transposed
@@ -215,7 +215,9 @@ def _prefetch_block(tables, plan, lane, block):
 def _copy_rows_of(own, plan, lane, block):
     """Have a lane's copies of the rows of a planned block in its own tables, and write where they are."""
     copy_inputs(own, lane, block)
-    if plan.candidates != ALL:
+    if plan.candidates == ALL:
+        use_all_rows(lane.outputs)
+    else:
         n = block.sizes[N_CENTRES] + block.sizes[N_NOISE]
         copy_rows(lane.shared.outputs, own.outputs, lane.outputs, block.candidates, n, block.candidate_places)
 
