@@ -33,9 +33,10 @@ LARGE = {name: objective for name, objective in OBJECTIVES.items() if objective.
 
 @pytest.fixture(autouse=True)
 def small_stretches(monkeypatch):
-    """Have several stretches in a round, and several rounds in a pass, over little data."""
+    """Have several stretches in a round, several rounds in a pass, and shared minibatches, over little data."""
     monkeypatch.setattr(strategies, "APART", 150)
     monkeypatch.setattr(classification_strategies, "STRETCH", 400)
+    monkeypatch.setattr(classification_strategies, "SHARED", 0)
 
 
 def by_threads(run, name, **options):
@@ -133,6 +134,15 @@ def test_classifiers_on_sparse_features(name, hidden):
 )
 def test_classifiers_in_other_ways(name, options):
     by_threads(topics_run, name, **options)
+
+
+def test_small_minibatches_are_not_worth_sharing(monkeypatch):
+    shared = by_threads(topics_run, "ove")
+    monkeypatch.setattr(classification_strategies, "SHARED", 1 << 22)
+    alone = by_threads(topics_run, "ove")
+    same(alone, topics_run("ove")[0])
+    for name, array in alone.items():
+        np.testing.assert_allclose(shared[name], array, atol=1e-4)
 
 
 def test_validation_ends_a_run_at_the_same_time_by_any_number_of_threads():
