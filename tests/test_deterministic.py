@@ -23,6 +23,7 @@ from embedx.run.checkpoint import Checkpoints
 from embedx.run.progress import Silent
 from embedx.settings import VocabularySettings
 from embedx.skipgram import collapsed, strategies
+from tests import test_train_state
 from tests.test_checkpoint import COMMAND, arrays_of, asked, end_at_a_checkpoint, environment, left_behind
 from tests.test_train_state import label_run, own, same, sentences, stop_after, word_run
 
@@ -270,6 +271,22 @@ def test_it_makes_no_difference_who_merges_a_row(parts):
     _, _, together, _ = merged("rowwise-adagrad", parts)
     np.testing.assert_array_equal(together.rows, alone.rows)
     np.testing.assert_array_equal(together.state, alone.state)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "bounded"),
+    [("ns", {"draws": 4}, True), ("ldgs", {"warm_up": 0.2}, False), ("ar", {"sampler": "adversarial"}, False)],
+)
+def test_there_is_room_for_all_rows_that_a_stretch_can_meet(name, options, bounded, monkeypatch):
+    """Only drawn rows are so few that there is a bound, and it holds."""
+    made, original = [], strategies.Streamed.new_copies
+    monkeypatch.setattr(strategies, "APART", 3)
+    monkeypatch.setattr(strategies.Streamed, "new_copies", lambda self: made.append(self) or original(self))
+    word_run(name, epochs=1, deterministic=True, **options)
+    trained = made[-1].copies
+    assert (trained.outputs.most < len(test_train_state.WORDS)) == bounded
+    for copies in (trained.inputs, trained.outputs):
+        assert 0 < copies.n[:, 0].max() <= copies.most
 
 
 def test_the_state_of_a_word_is_that_of_the_lane_which_has_updated_it_most():
