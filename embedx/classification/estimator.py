@@ -57,8 +57,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                   LogisticRegression(C=1) and makes sure that there is an optimum; else as `embedx classify`
     validation    a share of the rows to watch while training, such as 0.1
     random_state  `--seed`: a number or a RandomState; None is the default seed, so that results repeat
-    n_jobs        `--threads`, by scikit-learn's conventions: None is one, -1 every core. With one thread the same random_state
-                  gives the same parameters
+    n_jobs        `--threads`, by scikit-learn's conventions: None is one, -1 every core. With one thread, or `deterministic`,
+                  the same random_state gives the same parameters
     verbose       whether to report progress on standard error
 
     X is dense or sparse and trained on as float32. y holds one label for each row, of any type, or is an indicator matrix
@@ -103,6 +103,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_iterations: int | None = None,
         tolerance: float | None = None,
         time_budget: float | str | None = None,
+        deterministic: bool | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
@@ -134,6 +135,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.max_iterations = max_iterations
         self.tolerance = tolerance
         self.time_budget = time_budget
+        self.deterministic = deterministic
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -142,7 +144,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.classifier_tags.multi_label = True
-        tags.non_deterministic = self.n_jobs not in (None, 1)  # threads share tables without locks
+        tags.non_deterministic = self.n_jobs not in (None, 1) and not self.deterministic  # threads share tables without locks
         return tags
 
     # ---- training

@@ -4,10 +4,14 @@ Sampled      a few output rows for each example, or those on a tree's path      
 Retrieved    those that an index finds to score highest                         engine/retrieved.py
 Full         every output row for each example                                  engine/full.py
 FullTiled    the same, where the rows of the loss do not know of each other     engine/full_tiled.py
+
+With --deterministic minibatches are trained one after another, and threads share each where they can. What they do is cut into
+as many parts whatever their number, so that sums are the same too.
 """
 
 import abc
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +21,12 @@ from embedx.engine.examples import Examples, copy_examples, memory_for, new_feat
 from embedx.engine.loading import compile_function, load_kernel
 from embedx.kernels.batch import COEFFICIENTS
 from embedx.kernels.random import stream_key
+from embedx.kernels.simd import LANES as FLOATS
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_all, step_size
 from embedx.run.progress import Progress
+from embedx.run.rounds import LANES
 from embedx.run.state import TrainState
 from embedx.run.strategy import Strategy, forget
 from embedx.run.tally import Tally
@@ -35,6 +41,9 @@ STRETCH = 4096  # examples between two looks at the clock, where steps are small
 LOOKED_AT = 1024  # examples that tell the loss before training
 SEARCHED = 64  # the same where rows are found: so old is what an index knows of them
 MOST_FOUND = 2**23  # rows that a minibatch may find
+# Multiply-adds of a minibatch that threads share, at least; to share it takes as long as two million of them. On EURLex-4.3K a
+# step of 100 examples of `ove` has 1.6 million with --hidden 100, and 60 million without, where each is by itself.
+SHARED = 1 << 22
 
 
 def strategy_for(objective: Objective, settings: Any, sampler: Sampler, examples: Examples) -> "type[Classification]":
@@ -80,6 +89,7 @@ class Classification(Strategy):
         self.batch = min(int(settings.batch_size or self.n), self.n)
         self.sum_over = float(self.n) if settings.gradient_scale == "sum" else 1.0
         self.threads = int(settings.threads or 1)
+        self.parts = LANES if settings.deterministic else self.threads  # of a step that threads share
         self.hidden = new_table(n_features if settings.hidden else 0, self.dim, optimizer)
         if settings.hidden:
             rng = np.random.default_rng([settings.seed, INITIAL])
@@ -202,14 +212,32 @@ class Sampled(Classification):
         longest = int(np.diff(self.draws.offsets).max(initial=1))
         self.workers = [
             sampled.new_workspace(self.plan, self.examples, self.n_rows, longest, objective.uniforms_width)
-            for _ in range(self.threads)
+            for _ in range(1 if settings.deterministic else self.threads)
         ]
         self.stretch = self.batch * max(1, STRETCH // 4 // self.batch)
         self.tables = sampled.SampledTables(self.hidden, self.outputs, self.local_state, self.n_updates)
+        self.shared = self._share(self.workers[0]) if settings.deterministic and self._can_share() else None
+
+    def _can_share(self) -> bool:
+        """Whether several threads can take a step together, and sooner than one. This must not depend on their number."""
+        values = len(self.examples.values) // self.n  # of an example; each is sought by itself, not sixteen at a time
+        has_h = self.plan.is_dense or self.plan.has_hidden
+        work = self.workers[0].rows.size * (self.dim if has_h else FLOATS * values)
+        return not self.plan.in_turn and self.optimizer.l2 == 0 and work >= SHARED
+
+    def _share(self, workspace: sampled.SampledWorkspace) -> "_Shared":
+        parts = [sampled.part_of(workspace, self.plan, self.examples, self.n_rows) for _ in range(self.parts)]
+        return _Shared(self, parts, ThreadPoolExecutor(self.threads))
 
     def compile(self, progress: Progress) -> None:
-        arguments = self._arguments(self.workers[0], np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
+        self.compile_drawn(self.workers[0], progress)
+
+    def compile_drawn(self, workspace: sampled.SampledWorkspace, progress: Progress) -> None:
+        """The kernels of drawn rows."""
+        arguments = self._arguments(workspace, np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
         self.functions = load_kernel(sampled.train_stretch, self.objective, self.drawing, arguments, progress)
+        if self.shared is not None:
+            self.shared.compile(progress)
 
     def _arguments(
         self, workspace: Any, order: np.ndarray, start: int, stop: int, rate: float, clock: float, key: np.uint64
@@ -222,7 +250,10 @@ class Sampled(Classification):
     def train_examples(
         self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
     ) -> tuple[float, int, float]:
-        arguments = self._arguments(worker, order, start, stop, rate, clock, stream_key(self.settings.seed, epoch))
+        key = stream_key(self.settings.seed, epoch)
+        if self.shared is not None:
+            return self.shared.train(order, start, stop, rate, key)
+        arguments = self._arguments(worker, order, start, stop, rate, clock, key)
         loss, terms, after = sampled.train_stretch(*self.functions, *arguments)
         return loss, terms, after - clock
 
@@ -234,6 +265,61 @@ class Sampled(Classification):
 
     def weights(self) -> tuple[np.ndarray, np.ndarray]:
         return self.outputs.rows[:, : self.dim - self.has_bias], self.outputs.rows[:, self.dim - 1]
+
+
+class _Shared:
+    """Steps that several threads take together: in parts of the examples, then in parts of the rows that move."""
+
+    def __init__(self, strategy: Sampled, parts: list[sampled.SampledWorkspace], pool: ThreadPoolExecutor) -> None:
+        self.strategy, self.parts, self.pool = strategy, parts, pool
+
+    def compile(self, progress: Progress) -> None:
+        own = self.strategy
+        arguments = self._arguments(0, np.arange(own.n), 0, range(0), 0, 0.0, np.uint64(0), np.float32(1))
+        self.functions = load_kernel(sampled.answer_part, own.objective, own.drawing, arguments, progress)
+
+    def _arguments(
+        self, part: int, order: np.ndarray, begin: int, of: range, line: int, rate: float, key: np.uint64, scale: np.float32
+    ) -> tuple[Any, ...]:
+        own = self.strategy
+        return (
+            own.tables, own.examples, own.draws, own.constants, own.optimizer, own.plan, self.parts[part], order, begin,
+            of.start, of.stop, line, np.float32(rate), key, scale,
+        )  # fmt: skip
+
+    def train(self, order: np.ndarray, start: int, stop: int, rate: float, key: np.uint64) -> tuple[float, int, float]:
+        """As `train_examples`."""
+        loss, n_lines, passed = 0.0, 0, 0.0
+        for begin in range(start, stop, self.strategy.batch):
+            more, lines = self._step(order, begin, min(begin + self.strategy.batch, stop), rate, key)
+            loss, n_lines = loss + more, n_lines + lines
+            passed += float(clock_step(self.strategy.optimizer, rate))
+        return loss, n_lines, passed
+
+    def _step(self, order: np.ndarray, begin: int, end: int, rate: float, key: np.uint64) -> tuple[float, int]:
+        """One minibatch: its loss, and the number of its lines."""
+        own, n_parts = self.strategy, len(self.parts)
+        edges = [begin + (end - begin) * part // n_parts for part in range(n_parts + 1)]
+        chosen, offsets = order[begin:end], own.examples.label_offsets
+        n_labels = offsets[chosen + 1] - offsets[chosen]
+        has_line_each = own.plan.positives == sampled.SINGLE and not own.plan.one_label
+        n_lines = np.concatenate(([0], np.cumsum(n_labels if has_line_each else n_labels > 0)))
+        scale = np.float32(own.plan.sum_over / (end - begin))
+
+        def answer(part: int) -> float:
+            of, line = range(edges[part], edges[part + 1]), int(n_lines[edges[part] - begin])
+            arguments = self._arguments(part, order, begin, of, line, rate, key, scale)
+            return float(sampled.answer_part(*self.functions, *arguments))
+
+        def descend(part: int) -> None:
+            sampled.descend_part(
+                own.tables, own.examples, own.optimizer, own.plan, self.parts[part], order, begin, end, int(n_lines[-1]),
+                np.float32(rate), scale, part, n_parts,
+            )  # fmt: skip
+
+        loss = sum(self.pool.map(answer, range(n_parts)))
+        list(self.pool.map(descend, range(n_parts)))
+        return loss, int(n_lines[-1])
 
 
 class Retrieved(Sampled):
@@ -265,8 +351,7 @@ class Retrieved(Sampled):
         )  # fmt: skip
         worker = self.workers[0]
         if self.drawn_first > 0:
-            arguments = self._arguments(worker.drawn, np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
-            self.functions = load_kernel(sampled.train_stretch, self.objective, self.drawing, arguments, progress)
+            self.compile_drawn(worker.drawn, progress)
         arguments = self._retrieved(worker, empty_index(self.search.blocks), np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
         self.retrieved_functions = load_kernel(retrieved.train_stretch, self.objective, None, arguments, progress)
 
@@ -338,7 +423,7 @@ class Full(Classification):
             uses_score_gain=objective.uses_score_gain, sparse_gradient=objective.sparse_gradient,
             constants=objective.constants(self.n_rows, self.n_rows),
             features=new_feature_workspace(self.examples, n_features, self.batch, self.dim), threads=self.threads,
-            in_turn=objective.kind == "proximal",
+            parts=self.parts, in_turn=objective.kind == "proximal",
         )  # fmt: skip
         self.workers = [None]
         self.stretch = self.batch
@@ -382,7 +467,7 @@ class FullTiled(Full):
         self.touched = full_tiled.Steps(np.zeros(n_steps + 1, dtype=np.int64), np.zeros(n_steps * width, dtype=np.int32))
         self.groups = new_groups(self.dim, int(values))
         self.in_order = memory_for(self.examples, min(self.stretch, self.n))
-        self.tile_workspaces = [full_tiled.new_workspace(self.batch, self.dim, self.optimizer) for _ in range(self.threads)]
+        self.tile_workspaces = [full_tiled.new_workspace(self.batch, self.dim, self.optimizer) for _ in range(self.parts)]
         # Weight decay is applied to a whole tile before the next one begins, so that none is due between stretches.
         self.n_tiles = self.outputs.rows.shape[1] // full_tiled.WIDTH
 
@@ -409,11 +494,11 @@ class FullTiled(Full):
         full_tiled.find_touched(self.in_order, stop - start, self.batch, self.groups, self.touched)
 
         def work(w: int) -> float:
-            first, last = (self.n_tiles * edge // self.threads * full_tiled.WIDTH for edge in (w, w + 1))
+            first, last = (self.n_tiles * edge // self.parts * full_tiled.WIDTH for edge in (w, w + 1))
             arguments = self._arguments(self.tile_workspaces[w], stop - start, first, last, rate, clock)
             return float(full_tiled.train_tiles(*self.functions, *arguments))
 
-        loss = sum(self.steps.pool.map(work, range(self.threads)))
+        loss = sum(self.steps.pool.map(work, range(self.parts)))
         chosen = order[start:stop]
         has_labels = self.examples.label_offsets[chosen + 1] > self.examples.label_offsets[chosen]
         n_steps = -(-(stop - start) // self.batch)

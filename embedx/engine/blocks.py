@@ -55,6 +55,7 @@ class SkipGramPlan(NamedTuple):
     bias: int  # the column of the biases, where every input has a 1; -1 without
     optimizer: UpdateRule
     is_proximal: bool  # a block takes a proximal step, whose rate is bounded by what its score gain is
+    apart: bool = False  # the tables are copies of the rows that a lane of a round meets (see `lanes`)
 
 
 class Block(NamedTuple):
@@ -67,6 +68,8 @@ class Block(NamedTuple):
     label: np.ndarray  # float32 (max inputs, max candidates)
     bit_zero_count: np.ndarray  # float32, like label where there is a tree
     n_pairs: np.ndarray  # int64 (max inputs,): the pairs of each input
+    input_places: np.ndarray  # int32: where the rows of the inputs are in the table that is trained; `inputs` without lanes
+    candidate_places: np.ndarray  # int32: the same for the candidates
 
 
 @kernel_part
@@ -90,14 +93,17 @@ def new_block(plan: SkipGramPlan, longest_path: int) -> Block:
     """Memory for a block."""
     n_inputs, n_candidates = max_inputs(plan), max_candidates(plan, longest_path)
     n_bit_zero = n_inputs if plan.candidates == PATH else 0
+    inputs, candidates = np.zeros(n_inputs, dtype=np.int32), np.zeros(n_candidates, dtype=np.int32)
     return Block(
         sizes=np.zeros(4, dtype=np.int64),
-        inputs=np.zeros(n_inputs, dtype=np.int32),
-        candidates=np.zeros(n_candidates, dtype=np.int32),
+        inputs=inputs,
+        candidates=candidates,
         drawn=np.zeros((1, n_candidates), dtype=np.float32),
         label=np.zeros((n_inputs, n_candidates), dtype=np.float32),
         bit_zero_count=np.zeros((n_bit_zero, n_candidates), dtype=np.float32),
         n_pairs=np.zeros(n_inputs, dtype=np.int64),
+        input_places=inputs.copy() if plan.apart else inputs,
+        candidate_places=candidates.copy() if plan.apart else candidates,
     )
 
 

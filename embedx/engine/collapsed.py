@@ -280,22 +280,22 @@ class IndexFinder:
 
 
 class Workers:
-    """Threads that share a range."""
+    """Threads that share a range, in as many parts; or in `parts`, whose sums are the same however many threads there are."""
 
-    def __init__(self, n: int) -> None:
-        self.n = n
-        self.pool = ThreadPoolExecutor(n)
+    def __init__(self, threads: int, parts: int | None = None) -> None:
+        self.n = parts or threads
+        self.pool = ThreadPoolExecutor(threads)
 
     def share_out(self, work: Callable[[int, int, int], float], length: int) -> Iterator[float]:
-        """The results of work(worker, begin, end) over equal parts of range(length)."""
+        """The results of work(part, begin, end) over equal parts of range(length), each of which one thread does."""
         edges = [length * worker // self.n for worker in range(self.n + 1)]
         return self.pool.map(work, range(self.n), edges[:-1], edges[1:])
 
 
 @contextmanager
-def workers(n: int) -> Iterator[Workers]:
-    """`n` threads for as long as the block lasts."""
-    made = Workers(n)
+def workers(threads: int, parts: int | None = None) -> Iterator[Workers]:
+    """So many threads for as long as the block lasts."""
+    made = Workers(threads, parts)
     try:
         yield made
     finally:

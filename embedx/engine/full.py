@@ -170,7 +170,7 @@ def hidden_layer(examples, order, begin, end, table, n, optimizer, decay_clock, 
 @kernel
 def hidden_steps(table, examples, optimizer, n, workspace, h_gradient, order, begin, end, rate):
     """The steps of the features' rows along what the examples ask of their hidden layer."""
-    descend_features(table, examples, optimizer, n, workspace, h_gradient, order, begin, end, rate)
+    descend_features(table, examples, optimizer, n, workspace, h_gradient, order, begin, end, rate, 0, 1)
 
 
 # ---- a step, by several threads
@@ -206,6 +206,7 @@ class FullSteps:
         constants: np.ndarray,
         features: FeatureWorkspace,
         threads: int,
+        parts: int | None = None,  # that the work of a step comes in; by default one for each thread
         in_turn: bool = False,  # labels of an example are answered one after another
     ) -> None:
         self.in_turn = in_turn
@@ -215,7 +216,7 @@ class FullSteps:
         self.pairs, self.sums = positives == "single", positives == "summed"
         self.keeps_accidental_hits = keeps_accidental_hits
         self.one_label, self.uniforms_width, self.constants, self.features = one_label, uniforms_width, constants, features
-        self.uses_score_gain, self.threads = uses_score_gain, threads
+        self.uses_score_gain, self.parts = uses_score_gain, parts or threads
         self.pool = ThreadPoolExecutor(threads)
         self.dim, self.stride = layer.outputs.rows.shape
         self.has_hidden = len(layer.hidden.rows) > 0
@@ -225,7 +226,7 @@ class FullSteps:
         self.sparse_gradient = sparse_gradient and not self.is_sparse and not optimizer.fades
         self.moving = np.zeros(self.stride if self.sparse_gradient else 0, dtype=np.uint8)
         if self.is_sparse:
-            self.gradients = [np.zeros((self.dim, TILE), dtype=np.float32) for _ in range(threads)]
+            self.gradients = [np.zeros((self.dim, TILE), dtype=np.float32) for _ in range(self.parts)]
             squares = np.concatenate([[0.0], np.cumsum(examples.values.astype(np.float64) ** 2)])
             self.norms = (np.diff(squares[examples.offsets]) + has_bias).astype(np.float32)
         self.z = np.zeros((0, self.stride), dtype=np.float32)
@@ -292,9 +293,9 @@ class FullSteps:
         return [self.z, self.features, *(self.gradients if self.is_sparse else [])]
 
     def _in_parts(self, n: int, work: Callable[[int, int, int], object]) -> None:
-        """Have the threads do work(worker, first, last) on equal parts of 0..n."""
-        bounds = [n * w // self.threads for w in range(self.threads + 1)]
-        list(self.pool.map(work, range(self.threads), bounds[:-1], bounds[1:]))
+        """Have the threads do work(part, first, last) on equal parts of 0..n."""
+        bounds = [n * w // self.parts for w in range(self.parts + 1)]
+        list(self.pool.map(work, range(self.parts), bounds[:-1], bounds[1:]))
 
     def _h(self, order: np.ndarray, begin: int, end: int, decay_clock: float) -> np.ndarray:
         """float32 (end - begin, >= dim): dense features or the hidden layer, with 1 for the bias; empty for sparse features."""
@@ -379,7 +380,7 @@ class FullSteps:
         uniforms = rng.random((int(n_lines.sum()), self.uniforms_width), dtype=np.float32)
         uniforms = np.clip(uniforms, 2.0**-24, 1 - 2.0**-24)
         step = max(1, CHUNK_FLOATS // self.stride)
-        bounds = [len(chosen) * w // self.threads for w in range(self.threads + 1)]
+        bounds = [len(chosen) * w // self.parts for w in range(self.parts + 1)]
         starts = np.concatenate([[0], np.cumsum(n_lines)])
 
         def work(w: int) -> tuple[float, int]:
@@ -391,7 +392,7 @@ class FullSteps:
                 loss, lines = loss + more[0], lines + more[1]
             return loss, lines
 
-        results = list(self.pool.map(work, range(self.threads)))
+        results = list(self.pool.map(work, range(self.parts)))
         return sum(r[0] for r in results), sum(r[1] for r in results)
 
     def _chunk(

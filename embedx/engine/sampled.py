@@ -130,15 +130,15 @@ def train_stretch(
     for begin in range(start, stop, plan.batch_size):
         end = min(begin + plan.batch_size, stop)
         n_lines, width = _choose(
-            sample, log_expected_count, tables, examples, sampler_data, optimizer, plan, workspace, order, begin, end,
-            decay_clock, key,
+            sample, log_expected_count, tables, examples, sampler_data, plan, workspace, order, begin, begin, end, 0, key
         )  # fmt: skip
-        read_examples(tables, examples, optimizer, plan, workspace, order, begin, end, decay_clock)
+        _fill_up(tables, optimizer, plan, workspace, 0, n_lines, width, decay_clock)
+        read_examples(tables, examples, optimizer, plan, workspace, order, begin, begin, end, decay_clock)
         n_seen += n_lines
         scale = np.float32(plan.sum_over / (end - begin))
         rate = step_size(optimizer, lr)
         if plan.has_hidden:
-            clear_gradient_of_h(workspace, end - begin)
+            clear_gradient_of_h(workspace, 0, end - begin)
         at_once = 1 if plan.in_turn else n_lines
         for first in range(0, n_lines, max(at_once, 1)):
             last = first + at_once
@@ -146,15 +146,67 @@ def train_stretch(
             lines = lines_of(workspace.batch, first, last)
             loss += coefficients(lines, tables.state, constants, at_once, width, np.float32(lr) * optimizer.state_rate)
             if plan.has_hidden:
-                gradient_of_h(tables, plan, workspace, first, last, end - begin, scale)
-            descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, first, last, scale, rate)
+                gradient_of_h(tables, plan, workspace, first, last, 0, end - begin, scale)
+            descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, first, last, scale, rate, 0, 1)
         if plan.has_hidden:
             descend_features(
                 tables.hidden, examples, optimizer, plan.dim - plan.has_bias, workspace.features, workspace.h_gradient,
-                order, begin, end, rate,
+                order, begin, end, rate, 0, 1,
             )  # fmt: skip
         decay_clock += clock_step(optimizer, lr)
     return loss, n_seen, decay_clock
+
+
+# ---- a minibatch that threads share, first its examples, then its rows; without weight decay, and with lines answered together
+
+
+def part_of(workspace: SampledWorkspace, plan: SampledPlan, examples: Examples, n_rows: int) -> SampledWorkspace:
+    """A workspace for a part of a minibatch: the lines are those of `workspace`, what one part cannot share is its own."""
+    lines, width = workspace.rows.shape
+    batch = min(plan.batch_size, len(examples.label_offsets) - 1)
+    return workspace._replace(
+        seen=workspace.seen.copy(),
+        sampling=new_sample_workspace(plan.n_draws, len(workspace.sampling.excluded)),
+        gradient=np.zeros_like(workspace.gradient),
+        groups=new_groups(n_rows, lines * width),
+        features=new_feature_workspace(examples, plan.n_features if plan.has_hidden else 0, batch, plan.dim),
+    )
+
+
+@kernel
+def answer_part(
+    coefficients, sample, log_expected_count, tables, examples, sampler_data, constants, optimizer, plan, workspace,
+    order, begin, first, last, line, lr, key, scale,
+):  # fmt: skip
+    """Write the lines of the examples order[first:last], of a minibatch that begins at `begin`, from `line` on, with their
+    coefficients; return their loss.
+    """
+    end, width = _choose(
+        sample, log_expected_count, tables, examples, sampler_data, plan, workspace, order, begin, first, last, line, key
+    )  # fmt: skip
+    _fill_up(tables, optimizer, plan, workspace, line, end, width, 0.0)
+    read_examples(tables, examples, optimizer, plan, workspace, order, begin, first, last, 0.0)
+    score_candidates(tables, examples, plan, workspace, order, begin, line, end)
+    loss = 0.0
+    if end > line:
+        lines = lines_of(workspace.batch, line, end)
+        loss = coefficients(lines, tables.state, constants, end - line, width, np.float32(lr) * optimizer.state_rate)
+    if plan.has_hidden:
+        clear_gradient_of_h(workspace, first - begin, last - begin)
+        gradient_of_h(tables, plan, workspace, line, end, first - begin, last - begin, scale)
+    return loss
+
+
+@kernel
+def descend_part(tables, examples, optimizer, plan, workspace, order, begin, end, n_lines, lr, scale, part, parts):
+    """The steps of every parts-th output row and feature."""
+    rate = step_size(optimizer, lr)
+    descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, 0, n_lines, scale, rate, part, parts)
+    if plan.has_hidden:
+        descend_features(
+            tables.hidden, examples, optimizer, plan.dim - plan.has_bias, workspace.features, workspace.h_gradient,
+            order, begin, end, rate, part, parts,
+        )  # fmt: skip
 
 
 # ---- which rows compete
@@ -162,38 +214,44 @@ def train_stretch(
 
 @kernel_part
 def _choose(
-    sample, log_expected_count, tables, examples, sampler_data, optimizer, plan, workspace, order, begin, end, decay_clock, key
-):
-    """Write the lines of a minibatch, all but their scores; return how many there are and the largest number of candidates."""
-    p = 0
+    sample, log_expected_count, tables, examples, sampler_data, plan, workspace, order, begin, first, last, p, key
+):  # fmt: skip
+    """Write the lines of the examples order[first:last], of a minibatch that begins at `begin`, from line p on, all but their
+    scores; return the line after and the largest number of candidates.
+    """
     width = 0
-    for position in range(begin, end):
+    for position in range(first, last):
         i = order[position]
         stream = bits(key, np.uint64(position))
-        first, last = labels_of(examples, plan, i, stream)
-        if first == last:
+        label, end = labels_of(examples, plan, i, stream)
+        if label == end:
             continue
         if plan.positives == SINGLE:
-            for at in range(first, last):
-                own = bits(stream, np.uint64(at - first))
+            for at in range(label, end):
+                own = bits(stream, np.uint64(at - label))
                 n = _choose_line(sample, log_expected_count, examples, sampler_data, plan, workspace, p, i, at, at + 1, own)
                 width = max(width, n)
-                visit(tables, plan, workspace, p, position - begin, i, stream, at - first)
+                visit(tables, plan, workspace, p, position - begin, i, stream, at - label)
                 p += 1
         else:
-            n = _choose_line(sample, log_expected_count, examples, sampler_data, plan, workspace, p, i, first, last, stream)
+            n = _choose_line(sample, log_expected_count, examples, sampler_data, plan, workspace, p, i, label, end, stream)
             width = max(width, n)
             visit(tables, plan, workspace, p, position - begin, i, stream, 0)
             p += 1
+    return p, width
+
+
+@kernel_part
+def _fill_up(tables, optimizer, plan, workspace, first_line, last_line, width, decay_clock):
+    """Write what lines that have fewer candidates than `width` have in their place, and apply the decay due to all rows."""
     batch = workspace.batch
-    for line in range(p):
+    for line in range(first_line, last_line):
         for c in range(workspace.n_candidates[line], width):
             batch.z[line, c], batch.label[line, c] = 0, 0
             batch.sample_count[line, c], batch.log_expected_count[line, c] = 0, 0
             workspace.rows[line, c] = 0
         for c in range(workspace.n_candidates[line]):
             decay_row(tables.outputs, np.int64(workspace.rows[line, c]), plan.dim - plan.has_bias, optimizer, decay_clock)
-    return p, width
 
 
 @kernel_part
@@ -289,9 +347,9 @@ def _draw_noise(sample, log_expected_count, sampler_data, plan, workspace, p, i,
 
 
 @kernel_part
-def read_examples(tables, examples, optimizer, plan, workspace, order, begin, end, decay_clock):
-    """Write h of every example in the minibatch, unless features are sparse and meet the output rows themselves."""
-    for e in range(min(workspace.h.shape[0], end - begin)):
+def read_examples(tables, examples, optimizer, plan, workspace, order, begin, first, last, decay_clock):
+    """Write h of the examples order[first:last], unless features are sparse and meet the output rows themselves."""
+    for e in range(first - begin, min(workspace.h.shape[0], last - begin)):
         if plan.has_hidden:
             sum_rows(
                 examples, order[begin + e], tables.hidden, plan.dim - plan.has_bias, optimizer, decay_clock, workspace.h, e
@@ -345,16 +403,16 @@ def lines_of(batch, first, last):
 
 
 @kernel_part
-def clear_gradient_of_h(workspace, n_examples):
-    """Write zeros over h_gradient."""
-    for e in range(n_examples):
+def clear_gradient_of_h(workspace, first, last):
+    """Write zeros over h_gradient[first:last]."""
+    for e in range(first, last):
         for d in range(0, workspace.h.shape[1], LANES):
             store(workspace.h_gradient, e, d, zeros())
 
 
 @kernel_part
-def gradient_of_h(tables, plan, workspace, first_line, last_line, n_examples, scale):
-    """Add to h_gradient what the coefficients of some lines ask of each h, before any row has moved by them."""
+def gradient_of_h(tables, plan, workspace, first_line, last_line, first, last, scale):
+    """Add to h_gradient[first:last] what the coefficients of their lines ask of each h, before any row has moved by them."""
     stride = workspace.h.shape[1]
     for p in range(first_line, last_line):
         e = workspace.example[p]
@@ -366,19 +424,24 @@ def gradient_of_h(tables, plan, workspace, first_line, last_line, n_examples, sc
                     g = multiply_add(x, load(tables.outputs.rows, row, d), load(workspace.h_gradient, e, d))
                     store(workspace.h_gradient, e, d, g)
     if plan.has_bias:  # along which no h moves
-        for e in range(n_examples):
+        for e in range(first, last):
             workspace.h_gradient[e, plan.dim - 1] = 0
 
 
 @kernel_part
-def descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, first_line, last_line, scale, rate):
-    """Each output row that has coefficients in some lines takes its step. They stand in groups.touched; return their number."""
+def descend_outputs(
+    tables, examples, optimizer, plan, workspace, order, begin, first_line, last_line, scale, rate, part, parts
+):  # fmt: skip
+    """Each output row that has coefficients in some lines, or every parts-th of all rows if it has, takes its step. They stand
+    in groups.touched; return their number.
+    """
     n_touched = 0
     for p in range(first_line, last_line):
         for c in range(workspace.n_candidates[p]):
             if workspace.batch.z[p, c] != 0:
                 row = np.int64(workspace.rows[p, c])
-                n_touched = put(workspace.groups, row, p * workspace.batch.z.shape[1] + c, n_touched)
+                if parts == 1 or row % parts == part:
+                    n_touched = put(workspace.groups, row, p * workspace.batch.z.shape[1] + c, n_touched)
     for t in range(n_touched):
         row = np.int64(workspace.groups.touched[t])
         if workspace.h.shape[0] > 0:

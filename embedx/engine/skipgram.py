@@ -29,12 +29,13 @@ from embedx.engine.blocks import (
     plan_block,
     round_up_to_padding,
 )  # fmt: skip
+from embedx.engine.lanes import Copies, Lane, copy_all_rows, copy_rows, copy_state, forget_copies, prefetch_copies, use_all_rows
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import TILE, scores, weighted_sums, weighted_sums_transposed
 from embedx.kernels.random import bits, open_uniform
 from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store, sum_of, zeros
-from embedx.optimizers.contract import Table
+from embedx.optimizers.contract import Table, new_table
 from embedx.optimizers.descend import descend_row, descend_row_within, row_divisor
 from embedx.samplers.contract import SampleWorkspace, new_sample_workspace
 from embedx.text.subsampling import KeptWords, keep_words, new_words
@@ -49,7 +50,9 @@ LEAST = np.float32(1e-30)  # stands for 0 in a denominator
 
 
 class SkipGramTables(NamedTuple):
-    """The parameters, shared by all threads (Hogwild): reads and writes are not atomic, so concurrent updates may be lost."""
+    """The parameters, shared by all threads (Hogwild): reads and writes are not atomic, so concurrent updates may be lost. Or
+    a lane's copies of some of them (see `lanes`).
+    """
 
     inputs: Table  # a row for each word; 1 in the column of the biases
     outputs: Table  # a row for each output row
@@ -83,6 +86,17 @@ class SkipGramWorkspace(NamedTuple):
     input_square: np.ndarray  # float32 (max inputs,)
     most: np.ndarray  # float32 (2,): the highest rate of a proximal step, OF_ROWS and OF_INPUTS
     longest_step: np.ndarray  # float32 (1,): nats; see LONGEST_STEP
+    lane: Lane
+
+
+def no_lane(plan: SkipGramPlan) -> Lane:
+    """What stands for a lane where the tables are shared by all threads."""
+    nothing = Copies(
+        np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)
+    )
+    table = new_table(0, 0, plan.optimizer)
+    empty = SkipGramTables(table, table, np.zeros((0, 0), dtype=np.float32), np.zeros(0, dtype=np.int64))
+    return Lane(0, empty, nothing, nothing)
 
 
 def new_workspace(plan: SkipGramPlan, n_tokens: int, columns: int, longest_path: int, uniforms_width: int) -> SkipGramWorkspace:
@@ -130,6 +144,7 @@ def new_workspace(plan: SkipGramPlan, n_tokens: int, columns: int, longest_path:
         input_square=vector(n_inputs),
         most=vector(2),
         longest_step=np.full(1, LONGEST_STEP, dtype=np.float32),
+        lane=no_lane(plan),
     )
 
 
@@ -151,23 +166,69 @@ def train_stretch(
     seen[:] = -1
     workspace.rng_state[0], workspace.rng_state[1] = bits(noise_key, UNIFORMS), np.uint64(0)
     drawn = 0
+    if plan.apart:
+        forget_lane(workspace.lane)
+        if plan.candidates == ALL:
+            copy_all_rows(workspace.lane.shared.outputs, tables.outputs, workspace.lane.outputs)
     centre, context, drawn = plan_block(
         sample, plan, sampler_data, words, workspace.sampling, seen, n_words, first, last, 0, noise_key, drawn, block
     )
+    if plan.apart:
+        _copy_rows_of(tables, plan, workspace.lane, block)
     while block.sizes[N_CENTRES] > 0:
         centre, context, drawn = plan_block(
             sample, plan, sampler_data, words, workspace.sampling, seen, n_words, centre, last, context, noise_key, drawn,
             next_block,
         )  # fmt: skip
-        prefetch_rows(tables.inputs.rows, next_block.inputs, next_block.sizes[N_INPUTS])
-        prefetch_rows(tables.outputs.rows, next_block.candidates, next_block.sizes[N_CENTRES] + next_block.sizes[N_NOISE])
+        _prefetch_block(tables, plan, workspace.lane, next_block)
         if plan.candidates == ALL:
             loss += _train_on_all(coefficients, tables, constants, plan, workspace, block, lr)
         else:
             loss += train_block(coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr)
+        if plan.apart:
+            _copy_rows_of(tables, plan, workspace.lane, next_block)
         n_pairs += block.sizes[N_PAIRS]
         block, next_block = next_block, block
     return loss, n_pairs, n_seen
+
+
+@kernel_part
+def forget_lane(lane):
+    """Leave a lane no copies, as a round begins."""
+    forget_copies(lane.inputs)
+    forget_copies(lane.outputs)
+
+
+@kernel_part
+def _prefetch_block(tables, plan, lane, block):
+    """Prefetch the rows of a planned block."""
+    n_inputs, n_candidates = block.sizes[N_INPUTS], block.sizes[N_CENTRES] + block.sizes[N_NOISE]
+    if plan.apart:
+        prefetch_copies(lane.shared.inputs, tables.inputs, lane.inputs, block.inputs, n_inputs)
+        prefetch_copies(lane.shared.outputs, tables.outputs, lane.outputs, block.candidates, n_candidates)
+    else:
+        prefetch_rows(tables.inputs.rows, block.inputs, n_inputs)
+        prefetch_rows(tables.outputs.rows, block.candidates, n_candidates)
+
+
+@kernel_part
+def _copy_rows_of(own, plan, lane, block):
+    """Have a lane's copies of the rows of a planned block in its own tables, and write where they are."""
+    copy_inputs(own, lane, block)
+    if plan.candidates == ALL:
+        use_all_rows(lane.outputs)
+    else:
+        n = block.sizes[N_CENTRES] + block.sizes[N_NOISE]
+        copy_rows(lane.shared.outputs, own.outputs, lane.outputs, block.candidates, n, block.candidate_places)
+
+
+@kernel_part
+def copy_inputs(own, lane, block):
+    """The same for its inputs alone; return the number of copies before."""
+    first = lane.inputs.n[0]
+    copy_rows(lane.shared.inputs, own.inputs, lane.inputs, block.inputs, block.sizes[N_INPUTS], block.input_places)
+    copy_state(lane.shared, own, lane.inputs, first)
+    return first
 
 
 @kernel_part
@@ -183,8 +244,8 @@ def train_block(coefficients, log_expected_count, tables, sampler_data, constant
     """Train on one planned block; return its summed loss."""
     n_inputs, n_candidates = block.sizes[N_INPUTS], block.sizes[N_CENTRES] + block.sizes[N_NOISE]
     n_h, n_w = round_up_to_tile(n_inputs), round_up_to_tile(n_candidates)
-    gather(tables.inputs.rows, block.inputs, n_inputs, n_h, workspace.h)
-    gather(tables.outputs.rows, block.candidates, n_candidates, n_w, workspace.w)
+    gather(tables.inputs.rows, block.input_places, n_inputs, n_h, workspace.h)
+    gather(tables.outputs.rows, block.candidate_places, n_candidates, n_w, workspace.w)
     scores(workspace.h, n_h, workspace.w, n_w, workspace.batch.z)
     if plan.uses_score_gain:
         measure_block(tables, plan, workspace, workspace.w, n_candidates, block, lr)
@@ -215,7 +276,7 @@ def gather(table, rows, n, n_padded, out):
 def update_rows(tables, plan, workspace, block, n, lr):
     """Update the first n candidates, in order; a row that stands twice is updated twice."""
     for k in range(n):
-        row = np.int64(block.candidates[k])
+        row = np.int64(block.candidate_places[k])
         _update_row(tables.outputs, row, workspace.w_gradient, k, plan, lr, workspace.most[OF_ROWS])
 
 
@@ -226,7 +287,7 @@ def update_inputs(tables, plan, workspace, block, lr):
         if block.n_pairs[j] > 0:
             if plan.bias >= 0:
                 workspace.h_gradient[j, plan.bias] = 0
-            row = np.int64(block.inputs[j])
+            row = np.int64(block.input_places[j])
             _update_row(tables.inputs, row, workspace.h_gradient, j, plan, lr, workspace.most[OF_INPUTS])
 
 
@@ -287,7 +348,7 @@ def _coefficients_by_input(coefficients, tables, constants, plan, workspace, blo
         if plan.uses_score_gain:
             for k in range(n_candidates):
                 own.score_gain[j, k] = _score_gain(workspace, j, k)
-        _describe_example(plan, tables, workspace, own, j, np.int64(block.inputs[j]), min(block.n_pairs[j], 1))
+        _describe_example(plan, tables, workspace, own, j, np.int64(block.input_places[j]), min(block.n_pairs[j], 1))
     batch = Batch(
         own.z, block.label, own.sample_count, own.log_expected_count, own.uniforms, own.key, own.n_updates, own.score_gain
     )
@@ -337,7 +398,7 @@ def _coefficients_by_pair(coefficients, tables, constants, plan, workspace, bloc
                 pairs.score_gain[e, 0] = _score_gain(workspace, j, i)
                 for k in range(n_noise):
                     pairs.score_gain[e, 1 + k] = _score_gain(workspace, j, n_centres + k)
-            _describe_example(plan, tables, workspace, pairs, e, np.int64(block.inputs[j]), 1)
+            _describe_example(plan, tables, workspace, pairs, e, np.int64(block.input_places[j]), 1)
             e += 1
     loss = coefficients(pairs, tables.state, constants, e, 1 + n_noise, lr * plan.optimizer.state_rate)
     clear(workspace.batch.z, j, (n_centres + n_noise + LANES - 1) // LANES * LANES)
@@ -400,10 +461,10 @@ def measure_block(tables, plan, workspace, rows, n, block, lr):
     workspace.most[OF_ROWS] = workspace.longest_step[0] / max(of_inputs, LEAST)
     workspace.most[OF_INPUTS] = workspace.longest_step[0] / max(of_rows, LEAST)
     for k in range(n):
-        row = k if plan.candidates == ALL else np.int64(block.candidates[k])
+        row = k if plan.candidates == ALL else np.int64(block.candidate_places[k])
         row_step[k] = min(lr / row_divisor(tables.outputs, row, optimizer), workspace.most[OF_ROWS]) * per_lr
     for j in range(block.sizes[N_INPUTS]):
-        row = np.int64(block.inputs[j])
+        row = np.int64(block.input_places[j])
         input_step[j] = min(lr / row_divisor(tables.inputs, row, optimizer), workspace.most[OF_INPUTS]) * per_lr
 
 
@@ -423,7 +484,7 @@ def _train_on_all(coefficients, tables, constants, plan, workspace, block, lr):
     """Train on a block whose candidates are all rows; return its summed loss. Two passes over the table, in tiles of rows."""
     n_inputs = block.sizes[N_INPUTS]
     n_h = round_up_to_tile(n_inputs)
-    gather(tables.inputs.rows, block.inputs, n_inputs, n_h, workspace.h)
+    gather(tables.inputs.rows, block.input_places, n_inputs, n_h, workspace.h)
     for first in range(0, plan.n_rows, ROW_TILE):
         n_w = _copy_rows(tables.outputs.rows, first, plan.n_rows, workspace.w)
         scores(workspace.h, n_h, workspace.w, n_w, workspace.batch.z)
@@ -500,7 +561,7 @@ def _coefficients_over_all_rows(coefficients, tables, constants, plan, workspace
             if plan.uses_score_gain:
                 for k in range(n_rows):
                     line.score_gain[0, k] = _score_gain(workspace, j, k)
-            _describe_example(plan, tables, workspace, line, 0, np.int64(block.inputs[j]), 1)
+            _describe_example(plan, tables, workspace, line, 0, np.int64(block.input_places[j]), 1)
             loss += coefficients(line, tables.state, constants, 1, n_rows, lr * plan.optimizer.state_rate)
             for k in range(n_rows):
                 total[0, k] += z[0, k]

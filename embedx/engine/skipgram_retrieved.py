@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.engine.blocks import N_CENTRES, N_INPUTS, N_NOISE, N_PAIRS, clear, plan_block, round_up_to_padding
-from embedx.engine.skipgram import prefetch_rows, train_block
+from embedx.engine.lanes import NONE, copy_rows, is_first
+from embedx.engine.skipgram import copy_inputs, forget_lane, prefetch_rows, train_block
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
 from embedx.kernels.simd import LANES, prefetch
@@ -31,7 +32,9 @@ USES, LOOKUPS = 0, 1
 
 
 class FoundRows(NamedTuple):
-    """What the input words have found, shared by all threads: a word's rows may change while another thread reads them."""
+    """What the input words have found, shared by all threads: a word's rows may change while another thread reads them. Or what
+    a lane's copies of the input words have found (see `lanes`).
+    """
 
     rows: np.ndarray  # int32 (n_words, found): the rows of the highest scores
     n: np.ndarray  # int32 (n_words,): how many there are
@@ -47,6 +50,8 @@ class RetrievalWorkspace(NamedTuple):
     joined: np.ndarray  # int64 (n_rows, 2): the last block that a row joined, and its column there
     clock: np.ndarray  # int64 (1,): blocks so far
     counts: np.ndarray  # int64 (2,): how often a word's rows were used, and how often they had to be sought for that
+    shared: FoundRows  # what the copies of a lane are of; empty without lanes
+    sought: np.ndarray  # uint8: whether the lane has sought the rows of each of its copies; (0,) without lanes
 
 
 def new_found_rows(n_words: int, found: int) -> FoundRows:
@@ -62,6 +67,7 @@ def new_retrieval_workspace(n_rows: int, found: int, search: SearchSpec) -> Retr
     return RetrievalWorkspace(
         new_query_workspace(n_rows, search), np.zeros((1, most), dtype=np.int32), np.zeros(found, dtype=np.float32),
         np.zeros((n_rows, 2), dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(2, dtype=np.int64),
+        new_found_rows(0, found), np.zeros(0, dtype=np.uint8),
     )  # fmt: skip
 
 
@@ -79,6 +85,8 @@ def train_stretch(
     loss = 0.0
     n_pairs = drawn = 0
     workspace.rng_state[0], workspace.rng_state[1] = noise_key, np.uint64(0)
+    if plan.apart:
+        forget_lane(workspace.lane)
     centre, drawn = _plan(
         sample, tables, plan, sampler_data, index, search, workspace, found, refresh, retrieval, n_words, first, last,
         noise_key, drawn, block,
@@ -88,8 +96,9 @@ def train_stretch(
             sample, tables, plan, sampler_data, index, search, workspace, found, refresh, retrieval, n_words, centre, last,
             noise_key, drawn, next_block,
         )  # fmt: skip
-        prefetch_rows(tables.inputs.rows, next_block.inputs, next_block.sizes[N_INPUTS])
-        prefetch_rows(tables.outputs.rows, next_block.candidates, next_block.sizes[N_CENTRES] + next_block.sizes[N_NOISE])
+        n_next = next_block.sizes[N_CENTRES] + next_block.sizes[N_NOISE]
+        prefetch_rows(tables.inputs.rows, next_block.input_places, next_block.sizes[N_INPUTS])
+        prefetch_rows(tables.outputs.rows, next_block.candidate_places, n_next)
         loss += train_block(coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr)
         n_pairs += block.sizes[N_PAIRS]
         block, next_block = next_block, block
@@ -107,16 +116,35 @@ def _plan(
         block,
     )  # fmt: skip
     if block.sizes[N_CENTRES] > 0:
-        _add_found(index, search, tables, found, refresh, retrieval, block)
+        lane = workspace.lane
+        if plan.apart:
+            _copy_found(retrieval, found, lane.inputs, copy_inputs(tables, lane, block))
+            _add_found(index, search, lane.shared, found, refresh, retrieval, block)
+        else:
+            _add_found(index, search, tables, found, refresh, retrieval, block)
         n_drawn = sample(sampler_data, np.int64(-1), noise_key, np.uint64(drawn), plan.n_draws, 0, workspace.sampling)
         _add_tail(workspace.sampling.rows, n_drawn, retrieval, block)
         drawn += n_drawn
+        if plan.apart:
+            n = block.sizes[N_CENTRES] + block.sizes[N_NOISE]
+            copy_rows(lane.shared.outputs, tables.outputs, lane.outputs, block.candidates, n, block.candidate_places)
     return centre, drawn
 
 
 @kernel_part
+def _copy_found(retrieval, own, copies, first):
+    """Copy what those words have found that were copied to the places from `first` on."""
+    shared = retrieval.shared
+    for place in range(first, copies.n[0]):
+        word = copies.row[place]
+        own.n[place], own.uses[place], retrieval.sought[place] = shared.n[word], shared.uses[word], 0
+        for k in range(shared.n[word]):
+            own.rows[place, k] = shared.rows[word, k]
+
+
+@kernel_part
 def _add_found(index, search, tables, found, refresh, retrieval, block):
-    """Have the rows that the inputs of a block have found join its centres."""
+    """Have the rows that the inputs of a block have found join its centres. A lane seeks by the tables that all share."""
     retrieval.clock[0] += 1
     now, n = retrieval.clock[0], block.sizes[N_CENTRES]
     for k in range(n):
@@ -124,13 +152,14 @@ def _add_found(index, search, tables, found, refresh, retrieval, block):
         retrieval.joined[block.candidates[k], 1] = k
     for j in range(block.sizes[N_INPUTS]):
         if block.n_pairs[j] > 0:
-            word = np.int64(block.inputs[j])
+            place = np.int64(block.input_places[j])
             retrieval.counts[USES] += 1
-            if found.uses[word] == NEVER or found.uses[word] >= refresh:
-                find_best(index, search, tables.inputs.rows, tables.outputs.rows, word, found, retrieval)
-            found.uses[word] += 1
-            for k in range(found.n[word]):
-                row = np.int64(found.rows[word, k])
+            if found.uses[place] == NEVER or found.uses[place] >= refresh:
+                word = np.int64(block.inputs[j])
+                find_best(index, search, tables.inputs.rows, tables.outputs.rows, word, found, place, retrieval)
+            found.uses[place] += 1
+            for k in range(found.n[place]):
+                row = np.int64(found.rows[place, k])
                 if retrieval.joined[row, 0] != now:
                     retrieval.joined[row, 0] = now
                     retrieval.joined[row, 1] = n
@@ -158,8 +187,10 @@ def _add_tail(rows, n_drawn, retrieval, block):
 
 
 @kernel
-def find_best(index, search, inputs, outputs, word, found, retrieval):
-    """Replace what a word has found by the rows of the highest scores among those that a search gives, the best first."""
+def find_best(index, search, inputs, outputs, word, found, at, retrieval):
+    """Replace what a word has found, which is kept as found[at], by the rows of the highest scores among those that a search
+    gives, the best first.
+    """
     candidates, scores = retrieval.candidates, retrieval.scores
     n_candidates = find_candidates(index, search, inputs, word, candidates, 0, 0, candidates.shape[1], retrieval.query)
     retrieval.counts[LOOKUPS] += 1
@@ -173,9 +204,35 @@ def find_best(index, search, inputs, outputs, word, found, retrieval):
         if n < scores.size or score > scores[n - 1]:
             place = min(n, scores.size - 1)
             while place > 0 and scores[place - 1] < score:
-                scores[place], found.rows[word, place] = scores[place - 1], found.rows[word, place - 1]
+                scores[place], found.rows[at, place] = scores[place - 1], found.rows[at, place - 1]
                 place -= 1
-            scores[place], found.rows[word, place] = score, row
+            scores[place], found.rows[at, place] = score, row
             n = min(n + 1, scores.size)
-    found.n[word] = n
-    found.uses[word] = 0
+    found.n[at] = n
+    found.uses[at] = 0
+    if retrieval.sought.size > 0:
+        retrieval.sought[at] = 1
+
+
+@kernel
+def merge_found(found, own, sought, copies, n_lanes, part, parts):
+    """Bring what every parts-th of the words has found up to date with the first n_lanes lanes: the last one that has sought
+    its rows knows best.
+
+    own     FoundRows of the copies of all lanes; `sought` is theirs too
+    copies  AllCopies of the inputs
+    """
+    for lane in range(n_lanes):
+        for k in range(copies.n[lane, 0]):
+            word = np.int64(copies.row[lane, k])
+            if word % parts == part and is_first(copies, lane, word):
+                uses = before = found.uses[word]
+                for other in range(lane, n_lanes):
+                    if copies.place[other, word] != NONE:
+                        at = other * copies.most + copies.place[other, word]
+                        uses = own.uses[at] if sought[at] else uses + own.uses[at] - before
+                        if sought[at]:
+                            found.n[word] = own.n[at]
+                            for r in range(own.n[at]):
+                                found.rows[word, r] = own.rows[at, r]
+                found.uses[word] = uses

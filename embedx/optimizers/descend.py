@@ -209,6 +209,7 @@ def _few_by_column(accumulate, divisor):
 _descend_numbers = for_each_keeping("number", _numbers)
 _descend_sparse_numbers = for_each_keeping("number", _sparse_numbers)
 _descend_few_numbers = for_each_keeping("number", _few_numbers)
+number_divisor = for_each_keeping("number", lambda accumulate, divisor: lambda s: divisor(s))
 _row_rate = for_each_keeping("row", _rate)
 _row_divisor = for_each_keeping("row", lambda accumulate, divisor: lambda s: divisor(s))
 _descend_by_column = for_each_keeping("row", _by_column)

@@ -130,7 +130,8 @@ class Checkpoints:
         others += sorted(
             f"--{name.replace('_', '-')}" for name in typed[0].keys() | typed[1] if typed[0].get(name) != typed[1].get(name)
         )
-        others = [name for name in others if name not in NOT_OF_THE_RUN | {"typed"}]
+        free = NOT_OF_THE_RUN | {"typed"} | ({"--threads"} if typed[0].get("deterministic") else set())
+        others = [name for name in others if name not in free]
         if others:
             raise EmbedxError(
                 f"{self.folder / RUN}: of a run with other arguments ({', '.join(others)}); resume it by its own, or begin "

@@ -30,6 +30,7 @@ from embedx.run import trainer
 from embedx.run.checkpoint import Checkpoints
 from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress, Silent
+from embedx.run.rounds import LANES
 from embedx.run.tally import Tally
 from embedx.settings import Settings, TextSettings, VocabularySettings, check_used, option_name, param, settings_of
 from embedx.skipgram import task as skipgram
@@ -42,7 +43,15 @@ from embedx.text.vocabulary import kept_counts, select
 from embedx.vectors import model
 
 NOT_TAKEN = ("sampler", "sampler_exponent", "block_size", "negatives", "warm_up", "found", "refresh")  # settings of streaming
-SHARED = ("dim", "window", "bias", "threads", "heldout", "seed")  # settings that the streaming epoch has in common
+SHARED = (
+    "dim",
+    "window",
+    "bias",
+    "threads",
+    "heldout",
+    "seed",
+    "deterministic",
+)  # settings that the streaming epoch has in common
 # Settings that differ from streaming's. K/20 is the paper's.
 DEFAULTS = {
     "epochs": 20, "optimizer": "rowwise-adagrad-momentum", "learning_rate": 1.0,
@@ -167,7 +176,7 @@ def train(
         keys = [stream_key(settings.seed, epoch) for epoch in range(collapsed.count_passes)]
         with (
             cooccurrence.counted(task.stream(), len(words), settings.window, keys, memory, progress, cache_dir) as counts,
-            engine.workers(settings.threads or 1) as workers,
+            engine.workers(settings.threads or 1, LANES if settings.deterministic else None) as workers,
         ):
             totals = cooccurrence.totals(counts)
             progress.note(f"{totals[0].sum():,.0f} pairs, {len(counts.targets):,} of them distinct")
@@ -216,7 +225,7 @@ def check_memory(n_words: int, counting: int, settings: SkipGramSettings, progre
             f"try --count-memory {have / 2e9:.2g}"
         )
     # Both tables, the gradient, a copy to go back to, what optimisers keep of both, room to work, a gradient for each thread.
-    copies = 7 + (settings.threads or 1)
+    copies = 7 + (LANES if settings.deterministic else settings.threads or 1)
     needs = {
         "tables": 4 * copies * n_words * padded(settings.dim + 1),
         "room to work": 4 * engine.BLOCK_FLOATS,

@@ -23,7 +23,7 @@ from embedx.run.progress import Progress
 from embedx.run.state import TrainState
 from embedx.run.tally import Tally
 from embedx.samplers.contract import new_data, pairs_of
-from embedx.skipgram.strategies import STRETCH, Streamed
+from embedx.skipgram.strategies import Streamed
 from embedx.text.cooccurrence import some_pairs
 
 MOST_PAIRS = 1 << 19  # that the sampler is fitted to
@@ -46,17 +46,15 @@ class FittedStream(Streamed):
         self.conditional = self.later
         self.fit_lock = threading.Lock()
         self.n_fits = 0
+        self.round_passes = 0.0  # over the corpus, before the round under way
         n_words, n_draws = len(self.tables.inputs.rows), max(self.objective.negatives, 1)
         self.fitted_draws = new_data()
         self.fitted_plan = self.plan._replace(block_size=0, n_draws=n_draws, conditional=True)
         self.fitted_constants = self.objective.constants(n_draws, n_words)
 
     def new_workers(self) -> list[Any]:
-        columns, uniforms_width = self.tables.inputs.rows.shape[1], self.objective.uniforms_width
-        return [
-            _Worker(blocks, engine.new_workspace(self.fitted_plan, STRETCH, columns, 1, uniforms_width))
-            for blocks in super().new_workers()
-        ]
+        of_pairs = [self.new_workspace(self.fitted_plan, 1, worker) for worker in self.worker_numbers]
+        return [_Worker(*each) for each in zip(super().new_workers(), of_pairs, strict=True)]
 
     def memory(self) -> dict[str, int]:
         n_words, dim = len(self.tables.inputs.rows), self.settings.dim
@@ -74,17 +72,25 @@ class FittedStream(Streamed):
     def phase(self, step: int) -> int:
         return int(step / self.n_stretches >= self.settings.fit_after)
 
+    def begin_round(self, epoch: int, stretch: int) -> None:
+        self.round_passes = epoch + stretch / self.n_stretches
+        if self.round_passes >= self.settings.fit_after:
+            self._fit_if_due(self.round_passes)
+
     def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
-        passes = epoch + stretch / self.n_stretches
+        is_apart = self.settings.deterministic
+        passes = self.round_passes if is_apart else epoch + stretch / self.n_stretches
         if passes < self.settings.fit_after:
             return super().train(worker.blocks, epoch, stretch, rate)
-        self._fit_if_due(passes)
+        if not is_apart:
+            self._fit_if_due(passes)
         arguments = self._fitted_arguments(worker, epoch, stretch, rate)
         return Tally(*engine.train_stretch(*self.fitted_functions, *arguments))
 
     def _fitted_arguments(self, worker: _Worker, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
+        tables, workspace = self.own(worker.pairs)
         return (
-            self.tables, self.stream, self.fitted_draws, self.fitted_constants, self.fitted_plan, worker.pairs,
+            tables, self.stream, self.fitted_draws, self.fitted_constants, self.fitted_plan, workspace,
             *self.place(epoch, stretch, rate),
         )  # fmt: skip
 

@@ -25,6 +25,7 @@ from embedx.run.guard import Guard
 from embedx.run.interrupts import to_the_end
 from embedx.run.memory import amount, check_memory, n_bytes
 from embedx.run.progress import Progress, Silent
+from embedx.run.rounds import InRounds
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.settings import (
@@ -348,7 +349,7 @@ class Task:
         return TokenStream(self.corpus.tokens, self.remap, keep, held_out)
 
     def strategy(self) -> Streamed:
-        """How its stretches are trained."""
+        """How its stretches are trained; with --deterministic by the lanes of rounds."""
         objective, settings, tables, stream = self.objective, self.settings, self.tables, self.stream()
         if self.warm_up is None:
             return Streamed(objective, settings, self.sampler, tables, stream)
@@ -391,9 +392,10 @@ class Task:
         """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to go on from."""
         if checkpoints is not None:
             checkpoints.identify(self.identity)
-        settings, strategy = self.settings, self.strategy()
+        settings, streamed = self.settings, self.strategy()
         kept = kept_counts(self.words.trained_counts, self.vocabulary.sample)
-        strategy.frequency_scores = self.objective.initial_bias(kept / kept.sum(), (self.warm_up or self.sampler).noise)
+        streamed.frequency_scores = self.objective.initial_bias(kept / kept.sum(), (self.warm_up or self.sampler).noise)
+        strategy = InRounds(streamed, int(settings.threads or 1)) if settings.deterministic else streamed
         n_words = self.words.n_tokens - (int(self.heldout.counts.sum()) if self.heldout else 0)
         rate = float(settings.learning_rate or 0)
         schedule = trainer.Schedule(rate, strategy.n_stretches, n_words, settings.epochs, settings.time_budget)

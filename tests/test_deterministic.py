@@ -1,0 +1,310 @@
+"""--deterministic: the same bytes whatever the number of threads, again, and after an interruption."""
+
+import dataclasses
+import json
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from embedx.classification import strategies as classification_strategies
+from embedx.classification import task as classification
+from embedx.engine import lanes
+from embedx.engine.settings import TrainingSettings
+from embedx.errors import EmbedxError
+from embedx.labeled.data import Labeled, Labels
+from embedx.objectives import OBJECTIVES
+from embedx.optimizers import OPTIMIZERS, update_rule
+from embedx.optimizers.contract import WORDS, Table, new_table
+from embedx.run import rounds
+from embedx.run.checkpoint import Checkpoints
+from embedx.run.progress import Silent
+from embedx.settings import VocabularySettings
+from embedx.skipgram import collapsed, strategies
+from tests import test_train_state
+from tests.test_checkpoint import COMMAND, arrays_of, asked, end_at_a_checkpoint, environment, left_behind
+from tests.test_train_state import label_run, own, same, sentences, stop_after, word_run
+
+__all__ = ["stop_after"]  # a fixture
+
+LARGE = {name: objective for name, objective in OBJECTIVES.items() if objective.kind != "proximal"}
+
+
+@pytest.fixture(autouse=True)
+def small_stretches(monkeypatch):
+    """Have several stretches in a round, several rounds in a pass, and shared minibatches, over little data."""
+    monkeypatch.setattr(strategies, "APART", 150)
+    monkeypatch.setattr(classification_strategies, "STRETCH", 400)
+    monkeypatch.setattr(classification_strategies, "SHARED", 0)
+
+
+def by_threads(run, name, **options):
+    """The arrays that 1, 2 and 4 threads come to are the same, and those of a second run; they are returned."""
+    one = run(name, deterministic=True, threads=1, **options)[0]
+    for threads in (2, 4, 2):
+        same(run(name, deterministic=True, threads=threads, **options)[0], one)
+    return one
+
+
+def topics(n=300, n_labels=30):
+    """Documents about one to three topics, sparse."""
+    rng = np.random.default_rng(4)
+    labels = [rng.choice(n_labels, rng.integers(1, 4), replace=False) for _ in range(n)]
+    x = np.zeros((n, 3 * n_labels), dtype=np.float32)
+    for row, mine in zip(x, labels, strict=True):
+        row[(np.repeat(mine, 2) * 3 + rng.integers(0, 4, 2 * len(mine))) % len(row)] = 1
+    return Labeled(csr_matrix(x), Labels.of_rows(labels), n_labels)
+
+
+def topics_run(name, **options):
+    """As `label_run`, on sparse features."""
+    found, data = OBJECTIVES[name], topics()
+    few = {"epochs": 2, "threads": 1} | options
+    objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0, **options})))
+    settings = classification.resolved(classification.ClassifySettings.from_options(few), objective, data)
+    trained = classification.train(data, objective, settings)
+    return trained.classifier.arrays, trained.outcome
+
+
+# ---- word vectors
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_word_vectors_are_the_same_by_any_number_of_threads(name):
+    by_threads(word_run, name, epochs=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ns", {"optimizer": "sgd", "learning_rate": 0.05}),
+        ("ns", {"optimizer": "adagrad", "block_size": 0}),
+        ("ove", {"optimizer": "mixture"}),
+        ("ove", {"sampler": "uniform", "bias": "none"}),
+        ("ar", {"sampler": "all"}),
+        ("ar", {"sampler": "adversarial", "fit_after": 0.6}),
+        ("ldgs", {"refresh": 2, "warm_up": 0.4}),
+    ],
+)
+def test_word_vectors_in_other_ways(name, options):
+    by_threads(word_run, name, epochs=3, **options)
+
+
+@pytest.mark.parametrize("name", ["softmax", "ldgs"])
+def test_counts_of_pairs_are_the_same_by_any_number_of_threads(name):
+    def run(name, **options):
+        settings, counting, objective = collapsed.chosen(OBJECTIVES[name], {"dim": 8, "epochs": 3, "window": 2, **options})
+        counting = dataclasses.replace(counting, count_passes=2)
+        vocabulary = VocabularySettings(min_count=1, sample=0)
+        trained = collapsed.train(sentences(), objective, settings, counting, vocabulary=vocabulary)
+        objectives = [each["objective"] for each in trained.vectors.facts["history"]]
+        return trained.vectors.arrays | {"objectives": np.array(objectives)}, trained.outcome
+
+    by_threads(run, name)
+
+
+# ---- classifiers
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_classifiers_are_the_same_by_any_number_of_threads(name):
+    by_threads(label_run, name, epochs=2)
+
+
+@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("hidden", [{}, {"hidden": 6}], ids=["sparse", "hidden"])
+def test_classifiers_on_sparse_features(name, hidden):
+    by_threads(topics_run, name, batch_size=64, **hidden)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ove", {"optimizer": "rowwise-adagrad", "max_norm": 0.5}),
+        ("ove", {"optimizer": "mixture", "l2": 1e-3}),
+        ("ar", {"sampler": "adversarial"}),
+        ("ns", {"sampler": "unigram", "labels": "one"}),
+        ("ns", {"sampler": "all"}),
+        ("margin", {"optimizer": "rowwise-adagrad", "l2": 1e-3}),
+        ("softmax", {"optimizer": "lbfgs", "l2": 1e-3}),
+        ("implicit", {}),
+        ("ldgs", {"hidden": 6, "rescore": False}),
+    ],
+)
+def test_classifiers_in_other_ways(name, options):
+    by_threads(topics_run, name, **options)
+
+
+def test_small_minibatches_are_not_worth_sharing(monkeypatch):
+    shared = by_threads(topics_run, "ove")
+    monkeypatch.setattr(classification_strategies, "SHARED", 1 << 22)
+    alone = by_threads(topics_run, "ove")
+    same(alone, topics_run("ove")[0])
+    for name, array in alone.items():
+        np.testing.assert_allclose(shared[name], array, atol=1e-4)
+
+
+def test_validation_ends_a_run_at_the_same_time_by_any_number_of_threads():
+    by_threads(label_run, "softmax", validation="0.3", learning_rate=1.0, schedule="constant", epochs=12, patience=2)
+
+
+# ---- interrupted
+
+
+@pytest.mark.parametrize("name", ["ns", "ar", "hs", "ldgs"])
+def test_word_vectors_go_on_by_another_number_of_threads(name, stop_after):
+    whole, _ = word_run(name, epochs=3, deterministic=True, threads=2)
+    stop_after(4)
+    part, here = word_run(name, epochs=3, deterministic=True, threads=4)
+    assert not np.array_equal(part["input"], whole["input"])
+    snapshot = here.state.snapshot()
+    stop_after(None)
+    same(word_run(name, snapshot, epochs=3, deterministic=True, threads=1)[0], whole)
+
+
+@pytest.mark.parametrize("name", ["ove", "ar", "softmax", "ldgs"])
+def test_classifiers_go_on_by_another_number_of_threads(name, stop_after):
+    whole, _ = label_run(name, deterministic=True, threads=2)
+    stop_after(5)
+    part, here = label_run(name, deterministic=True, threads=4)
+    assert not np.array_equal(part["output"], whole["output"])
+    snapshot = here.state.snapshot()
+    stop_after(None)
+    same(label_run(name, snapshot, deterministic=True, threads=1)[0], whole)
+
+
+@pytest.mark.parametrize("typed", [{"deterministic": True}, {}])
+def test_only_a_deterministic_run_is_resumed_by_another_number_of_threads(typed, tmp_path):
+    left_behind(tmp_path / "out", typed={**typed, "threads": 2})
+    request = asked(resumes=True, typed={**typed, "threads": 4})
+    if typed:
+        assert Checkpoints(tmp_path / "out", request, False, Silent()).resumes
+    else:
+        with pytest.raises(EmbedxError, match=r"other arguments \(--threads\)"):
+            Checkpoints(tmp_path / "out", request, False, Silent())
+
+
+def test_a_killed_command_is_resumed_by_another_number_of_threads(tmp_path, two_topics):
+    def command(output, threads, *more):
+        options = ["--dim", "8", "--epochs", "60", "--deterministic", "--threads"]
+        return [*COMMAND, "train", str(two_topics), *options, str(threads), "--output", output, *more]
+
+    code, told = end_at_a_checkpoint(command("killed", 2), tmp_path, signal.SIGKILL)
+    assert code == -signal.SIGKILL, told
+    for last in (command("killed", 1, "--resume"), command("whole", 4)):
+        subprocess.run(last, cwd=tmp_path, env=environment(tmp_path), capture_output=True, check=True)
+    assert arrays_of(tmp_path / "killed") == arrays_of(tmp_path / "whole")
+    assert json.loads((tmp_path / "killed" / "model.json").read_text())["settings"]["deterministic"]
+
+
+# ---- what a round is
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_round_of_one_stretch_trains_it_as_one_thread_does(name, monkeypatch):
+    monkeypatch.setattr(rounds, "LANES", 1)
+    monkeypatch.setattr(strategies, "LANES", 1)
+    monkeypatch.setattr(strategies, "STRETCH", strategies.APART)
+    same(word_run(name, epochs=2, deterministic=True)[0], word_run(name, epochs=2)[0])
+
+
+N_ROWS, DIM, LANES = 40, 20, 3
+
+
+def merged(optimizer, parts=1):
+    """A table, three lanes' copies of some of its rows that have moved, and the table after they were merged."""
+    rng = np.random.default_rng(7)
+    rule = update_rule(optimizer)
+    table = new_table(N_ROWS, DIM, rule)
+    table.rows[:, :DIM], table.state[:, :DIM] = rng.normal(size=(N_ROWS, DIM)), rng.uniform(1, 2, table.state[:, :DIM].shape)
+    before = Table(*(np.copy(part) if isinstance(part, np.ndarray) else part for part in table))
+    copies = lanes.new_copies(table, LANES, 30)
+    for lane in range(LANES):
+        rows = rng.choice(N_ROWS, 15 + lane, replace=False)
+        own, where = lanes.table_of(copies, lane, table), lanes.copies_of(copies, lane)
+        where.row[: len(rows)], where.place[rows], where.n[0] = rows, np.arange(len(rows)), len(rows)
+        where.uses[: len(rows)] = rng.integers(1, 100, len(rows))
+        own.rows[: len(rows), :DIM] = before.rows[rows, :DIM] + rng.normal(size=(len(rows), DIM))
+        if len(before.state):
+            width = before.state[:, :DIM].shape[1]
+            own.state[: len(rows), :DIM] = before.state[rows, :DIM] + rng.uniform(size=(len(rows), width))
+    for part in range(parts):
+        lanes.merge_rows(table, copies, LANES, rule, part, parts)
+    return before, copies, table, OPTIMIZERS[optimizer]
+
+
+@pytest.mark.parametrize("optimizer", sorted(name for name, each in OPTIMIZERS.items() if WORDS in each.commands))
+def test_a_row_becomes_what_the_lanes_have_made_of_it(optimizer):
+    before, copies, table, rule = merged(optimizer)
+    for row in range(N_ROWS):
+        at = [lane * copies.most + place for lane, place in enumerate(copies.place[:, row]) if place >= 0]
+        w, s = before.rows[row], before.state[row] if rule.keeps != "nothing" else None
+        own = copies.rows[at]
+        if len(at) == 1:
+            new_w, new_s = own[0], None if s is None else copies.state[at[0]]
+        elif at:
+            uses = lanes.WAY * copies.uses[at].sum()
+            share = np.full((len(at), 1), (1 - np.exp(-uses)) / (len(at) * (1 - np.exp(-uses / len(at)))))
+            new_s = None
+            if s is not None:
+                gained = copies.state[at] - s
+                new_s = np.minimum(s + (gained.mean(axis=0) if rule.fades else gained.sum(axis=0)), rule.limit)
+                share = share * divisor(rule, copies.state[at]) / divisor(rule, new_s)
+            new_w = w + (share * (own - w)).sum(axis=0)
+        else:
+            new_w, new_s = w, s
+        np.testing.assert_allclose(table.rows[row, :DIM], new_w[:DIM], rtol=1e-5, atol=1e-5)
+        if s is not None:
+            np.testing.assert_allclose(table.state[row, :DIM], new_s[:DIM], rtol=1e-5)
+
+
+def divisor(rule, s):
+    """Of some states."""
+    return np.array([rule.divisor(np.float32(each)) for each in s.ravel()]).reshape(s.shape)
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+def test_it_makes_no_difference_who_merges_a_row(parts):
+    _, _, alone, _ = merged("rowwise-adagrad")
+    _, _, together, _ = merged("rowwise-adagrad", parts)
+    np.testing.assert_array_equal(together.rows, alone.rows)
+    np.testing.assert_array_equal(together.state, alone.state)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "bounded"),
+    [("ns", {"draws": 4}, True), ("ldgs", {"warm_up": 0.2}, False), ("ar", {"sampler": "adversarial"}, False)],
+)
+def test_there_is_room_for_all_rows_that_a_stretch_can_meet(name, options, bounded, monkeypatch):
+    """Only drawn rows are so few that there is a bound, and it holds."""
+    made, original = [], strategies.Streamed.new_copies
+    monkeypatch.setattr(strategies, "APART", 3)
+    monkeypatch.setattr(strategies.Streamed, "new_copies", lambda self: made.append(self) or original(self))
+    word_run(name, epochs=1, deterministic=True, **options)
+    trained = made[-1].copies
+    assert (trained.outputs.most < len(test_train_state.WORDS)) == bounded
+    for copies in (trained.inputs, trained.outputs):
+        assert 0 < copies.n[:, 0].max() <= copies.most
+
+
+def test_the_state_of_a_word_is_that_of_the_lane_which_has_updated_it_most():
+    table = new_table(4, DIM, update_rule("sgd"))
+    copies = lanes.new_copies(table, LANES, 2)
+    state, n_updates = np.array([[0.0], [1], [2], [3]], dtype=np.float32), np.array([5, 5, 5, 5])
+    own_state, own_n_updates = np.arange(10, 16, dtype=np.float32)[:, None], np.array([7, 6, 9, 5, 9, 0])
+    for lane, rows in enumerate([[0, 1], [0, 3], [0]]):
+        where = lanes.copies_of(copies, lane)
+        where.row[: len(rows)], where.place[rows], where.n[0] = rows, np.arange(len(rows)), len(rows)
+    lanes.merge_state(state, n_updates, own_state, own_n_updates, copies, LANES, 0, 1)
+    assert state[:, 0].tolist() == [12, 11, 2, 3]  # lanes 1 and 2 have updated word 0 equally often
+    assert n_updates.tolist() == [5 + 2 + 4 + 4, 6, 5, 5]
+
+
+# ---- what is refused
+
+
+def test_a_time_budget_is_refused():
+    with pytest.raises(EmbedxError, match="--deterministic: how far --time-budget comes"):
+        TrainingSettings(deterministic=True, time_budget=10.0)
