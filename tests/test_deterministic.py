@@ -25,9 +25,7 @@ from embedx.settings import VocabularySettings
 from embedx.skipgram import collapsed, strategies
 from tests import test_train_state
 from tests.test_checkpoint import COMMAND, arrays_of, asked, end_at_a_checkpoint, environment, left_behind
-from tests.test_train_state import label_run, own, same, sentences, stop_after, word_run
-
-__all__ = ["stop_after"]  # a fixture
+from tests.test_train_state import label_run, own, same, sentences, word_run
 
 LARGE = {name: objective for name, objective in OBJECTIVES.items() if objective.kind != "proximal"}
 

@@ -144,7 +144,7 @@ class TreeTraining(Strategy):
     settings   resolved `ClassifySettings`
     features   csr_matrix float32, those of `examples`
 
-    Losses of one tile say nothing of those of another, so the trainer cannot judge them; dual coordinate descent cannot diverge.
+    Losses of one tile say nothing of those of another, so that the trainer cannot judge them; by the dual a run cannot diverge.
     """
 
     is_guarded = False

@@ -61,7 +61,7 @@ class InRounds(Strategy):
     # ---- for the divergence guard, which looks at the run between two rounds
 
     @property
-    def rate_factor(self) -> float:  # type: ignore[override]
+    def rate_factor(self) -> float:
         return self.strategy.rate_factor
 
     @rate_factor.setter
