@@ -133,6 +133,8 @@ def run(job: Job, data: Any, **other: Any) -> Any:
     from eval.under_test import classification, objectives
 
     options = job["options"] | {"threads": job["threads"], "seed": job["turn"]} | other
+    if "optimizer" in options:  # such jobs were defined when weights were dense
+        options.setdefault("weights", "dense")
     objective = objectives.find(job["objective"])
     settings = classification.ClassifySettings.from_options(options)
     return classification.train(data, objective(objective.Settings.from_options(options)), settings)
@@ -149,7 +151,7 @@ def chosen(job: Job, settings: dict[str, Any]) -> dict[str, Any]:
     names = ["optimizer", "learning_rate", "epochs", "batch_size", "sampler", "l2", "negatives"]
     if settings["optimizer"] == "dcd":
         own = ["leaf_size", "arity", "beam", "trees"] if settings["weights"] == "tree" else []
-        names = ["optimizer", "epochs", "l2", "weights", "threshold", *own]
+        names = ["optimizer", "epochs", "l2", "weights", "weight_threshold", *own]
     elif settings["optimizer"] == "lbfgs":
         names = ["optimizer", "l2"]
     elif settings["sampler"] in ("all", "path"):

@@ -30,7 +30,6 @@ from eval.under_test import scaled
 THREADS = 2
 HINGE = {
     "loss": "squared-hinge", "optimizer": "adagrad", "batch_size": 256, "learning_rate": 0.5, "l2": 3e-5, "bias": "zero",
-    "weights": "dense",
 }  # fmt: skip
 LOGISTIC = HINGE | {"loss": "logistic", "l2": 2e-6}
 SOFTMAX = {name: value for name, value in LOGISTIC.items() if name != "loss"} | {"labels": "all"}

@@ -422,7 +422,7 @@ def test_the_scale_of_the_features_changes_nothing(weights, loss):
 def test_scores_of_sparse_weights_are_those_of_their_rows_and_unseen_labels_are_there():
     data = topics()
     data = Labeled(data.features, data.labels, data.n_labels + 2)  # two labels that no row has
-    found = trained(data, weights="sparse", threshold=0.02)
+    found = trained(data, weights="sparse", weight_threshold=0.02)
     level, labels = found.trees[0].levels[0], found.trees[0].labels
     assert len(labels) == data.n_labels - 2
     z = data.features @ dense_of(level, data.n_features).T + level.bias

@@ -41,7 +41,7 @@ MOST_WEIGHTS = 5_000_000  # features × rows
 MOST_PRODUCTS = 1_000_000_000  # values × rows: multiplications in one look at the data
 OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs"}
 # How files are tested, and what is for data of so many labels that there are no scores of all of them.
-NOT_TRAINING = {"unseen", "validation_labels", "weights", "threshold", *OF_TREE}
+NOT_TRAINING = {"unseen", "validation_labels", "weights", "weight_threshold", *OF_TREE}
 
 
 class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -83,7 +83,7 @@ class ClassifySettings(TrainingSettings):
         "of a label's positives alone; `tree`, the same in a tree over clusters of labels; by default as suits the size",
         choices=WEIGHTS,
     )
-    threshold: float = param(0.1, "with sparse weights: those of at most this size are dropped in the end", at_least=0.0)
+    weight_threshold: float = param(0.1, "with sparse weights: those of at most this size are dropped in the end", at_least=0.0)
     leaf_size: int = param(64, "with --weights tree: most labels in a cluster", at_least=1)
     arity: int = param(2048, "with --weights tree: most children of a node above the clusters", at_least=2)
     beam: int = param(10, "with --weights tree: nodes of a level that a search goes on from", at_least=1)
@@ -327,7 +327,7 @@ def check_given(options: Mapping[str, Any], settings: ClassifySettings, objectiv
     is_tree = settings.weights in (None, "tree")
     needs = [
         *((name, is_tree, "--weights tree") for name in OF_TREE),
-        ("threshold", settings.weights != "dense", "--weights sparse or tree"),
+        ("weight_threshold", settings.weights != "dense", "--weights sparse or tree"),
         ("validation_labels", from_file, "a file for --validation"),
         ("patience", validates, "--validation"),
         ("decay_every", settings.decay < 1, "--decay"),
