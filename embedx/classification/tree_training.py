@@ -195,8 +195,8 @@ class TreeTraining(Strategy):
         return label_tiles.Passes(
             int(settings.epochs), self.batch, np.float32(settings.learning_rate or 0), settings.schedule == "linear",
             float(len(self.examples.label_offsets) - 1) if settings.gradient_scale == "sum" else 1.0, settings.bias != "none",
-            self.objective.keeps_accidental_hits, self.objective.positives == "summed", True, np.float32(settings.weight_threshold),
-            stream_key(settings.seed, level),
+            self.objective.keeps_accidental_hits, self.objective.positives == "summed", True,
+            np.float32(settings.weight_threshold), stream_key(settings.seed, level),
         )  # fmt: skip
 
     def compile(self, progress: Progress) -> None:
