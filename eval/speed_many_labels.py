@@ -99,7 +99,7 @@ def plot(records: Records) -> Any:
     panels = {dataset: measured(records, dataset) for dataset in DATASETS}
     if not any(panels.values()):
         return None
-    picture, axes_of = figure(11, 5, len(panels), dpi=90)
+    picture, axes_of = figure(11, 6.5, len(panels), dpi=90)
     names = list(dict.fromkeys(row.name for rows in panels.values() for row in rows))
     for axes, (dataset, rows) in zip(axes_of, panels.items(), strict=True):
         for row in rows:
@@ -108,8 +108,11 @@ def plot(records: Records) -> Any:
                 edgecolor="black", label=row.name,
             )  # fmt: skip
         axes.set(xscale="log", xlabel="seconds of training", ylabel="P@1", title=dataset)
-        axes.grid(visible=True, which="both", alpha=0.3)
-        axes.legend(fontsize="small", title="circles: embedx")
+        ticks = [seconds for seconds in (2, 5, 10, 20, 50, 100, 200) if axes.get_xlim()[0] <= seconds <= axes.get_xlim()[1]]
+        axes.set_xticks(ticks, [str(seconds) for seconds in ticks])
+        axes.set_xticks([], minor=True)
+        axes.grid(visible=True, alpha=0.3)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False, ncols=2, title="circles: embedx")
     return picture
 
 
