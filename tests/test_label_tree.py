@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 import pytest
-import reference_classify
+from reference_tiles import naive_dual_tile, naive_tile
 from scipy.sparse import csr_matrix, random_array
 
 from embedx import objectives
@@ -21,9 +21,10 @@ from embedx.engine import label_tiles, sparse_levels
 from embedx.engine.examples import examples_of
 from embedx.engine.full_tiled import WIDTH
 from embedx.engine.label_tiles import Lists
+from embedx.engine.label_vectors import label_vectors
 from embedx.engine.loading import load_kernel
 from embedx.errors import EmbedxError
-from embedx.kernels.random import bits, stream_key
+from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labeled, Labels
 from embedx.optimizers import update_rule
 from embedx.run import locks
@@ -72,63 +73,6 @@ def trained(data, *, loss="squared-hinge", **options):
 # ---- a tile against loops
 
 
-def shuffled(n, epochs):
-    """The order of each pass, by the kernel's own random numbers."""
-    order, counter = list(range(n)), 0
-    for _ in range(epochs):
-        for m in range(n - 1, 0, -1):
-            other = ((int(bits(KEY, np.uint64(counter))) & (2**32 - 1)) * (m + 1)) >> 32
-            order[m], order[other] = order[other], order[m]
-            counter += 1
-        yield list(order)
-
-
-def naive_tile(x, y, weight, passes, optimizer, l2, loss):
-    """The rows (labels, features and bias) after training, in float64, and the loss of the last pass."""
-    n, n_features = x.shape
-    n_labels = y.shape[1]
-    support = np.array([[*(x[y[:, k]] != 0).any(axis=0), passes.has_bias] for k in range(n_labels)])
-    decays = np.array([True] * n_features + [False])
-    parameters = reference_classify.Parameters(np.zeros((n_labels, n_features + 1)), decays, optimizer, l2)
-    with_one = np.column_stack([x, np.full(n, float(passes.has_bias))])
-    rest, last_rest = np.zeros(n, dtype=int), np.zeros(n, dtype=int)
-    n_steps, step = passes.epochs * -(-n // passes.batch_size), 0
-    total = 0.0
-    for order in shuffled(n, passes.epochs):
-        total = 0.0
-        for begin in range(0, n, passes.batch_size):
-            chosen = order[begin : begin + passes.batch_size]
-            lr = float(passes.lr) * (1 - step / n_steps) if passes.falls else float(passes.lr)
-            step += 1
-            gradient = np.zeros_like(parameters.w)
-            for i in chosen:
-                if rest[i] > 0:
-                    rest[i] -= 1
-                    continue
-                z = parameters.w @ with_one[i]
-                negative = weight[i] * (1.0 - y[i])
-                if loss == "logistic":
-                    p = 1 / (1 + np.exp(-z))
-                    total += np.sum(y[i] * np.logaddexp(0, -z) + negative * np.logaddexp(0, z))
-                    c = (y[i] + negative) * p - y[i]
-                else:
-                    short, over = np.maximum(1 - z, 0), np.maximum(1 + z, 0)
-                    total += np.sum(y[i] * short**2 + negative * over**2)
-                    c = 2 * (negative * over - y[i] * short)
-                if not c.any():
-                    if passes.rests and not y[i].any():
-                        last_rest[i] = min(2 * last_rest[i] + 1, label_tiles.LONGEST_REST)
-                        rest[i] = last_rest[i]
-                    continue
-                last_rest[i] = 0
-                gradient += np.outer(c, with_one[i]) / len(chosen)
-            gradient *= support
-            parameters.step(gradient, gradient != 0, lr)
-            if l2:
-                parameters.decay(lr)
-    return parameters.w, total
-
-
 @pytest.mark.parametrize("loss", ["squared-hinge", "logistic"])
 @pytest.mark.parametrize(
     ("optimizer", "l2", "lr", "has_bias"),
@@ -171,41 +115,6 @@ def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
     assert np.abs(expected).max() > 0.1
     np.testing.assert_allclose(found, expected, atol=2e-4, rtol=2e-3)
     assert found_loss == pytest.approx(expected_loss, rel=1e-3)
-
-
-def naive_dual_tile(x, y, weight, c, passes):
-    """The rows (labels, features and bias) after passes of dual coordinate descent, in float64."""
-    n, n_features = x.shape
-    n_labels = y.shape[1]
-    support = np.array([[*(x[y[:, k]] != 0).any(axis=0), True] for k in range(n_labels)])
-    within = x * support[:, :-1].any(axis=0)  # features of the tile
-    w, alpha = np.zeros((n_labels, n_features + 1)), np.zeros((n, n_labels))
-    with_one = np.column_stack([x, np.ones(n)])
-    rest, last_rest = np.zeros(n, dtype=int), np.zeros(n, dtype=int)
-    for order in shuffled(n, passes.epochs):
-        longest = 0.0
-        for i in order:
-            if rest[i] > 0:
-                rest[i] -= 1
-                continue
-            square, steps = within[i] @ within[i] + 1, np.zeros(n_labels)
-            for k in range(n_labels):
-                sign = 1 if y[i, k] else -1
-                if not y[i, k] and weight[i] == 0:
-                    continue
-                d = 1 / (2 * c)
-                after = max(0, alpha[i, k] - (sign * (w[k] @ with_one[i]) - 1 + d * alpha[i, k]) / (square + d))
-                steps[k], alpha[i, k] = sign * (after - alpha[i, k]), after
-            if steps.any():
-                last_rest[i] = 0
-                w += np.outer(steps, with_one[i]) * support
-            elif not y[i].any():
-                last_rest[i] = min(2 * last_rest[i] + 1, label_tiles.LONGEST_REST)
-                rest[i] = last_rest[i]
-            longest = max(longest, square * np.abs(steps).max())
-        if longest < label_tiles.STEADY:
-            break
-    return w, support
 
 
 @pytest.mark.parametrize(("c", "epochs"), [(1.0, 3), (0.2, 4), (5.0, 2), (1.0, 200)])
@@ -338,6 +247,28 @@ def test_trees_are_averaged_over_their_probabilities():
 
 
 # ---- clusters
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("n_kept", [1, 3, 20])
+def test_the_vector_of_a_label_is_the_sum_of_its_examples(n_kept, threads):
+    rng = np.random.default_rng(0)
+    x = rng.choice([-1.0, 0.0, 1.0, 2.5], (40, 9)).astype(np.float32)  # sums are zero again and again on the way
+    lists = [rng.choice(12, rng.integers(0, 6), replace=False).tolist() for _ in range(40)]
+    examples = examples_of(csr_matrix(x), of_lists(lists))
+    rows, labels = (np.array(each) for each in zip(*((i, k) for i, own in enumerate(lists) for k in own), strict=True))
+    found = label_vectors(examples, tree_training.lists_of(labels, rows, 12), 9, n_kept, threads)
+    for k in range(12):
+        total = x[rows[labels == k]].sum(axis=0)
+        order = np.lexsort((np.arange(9), -np.abs(total)))[:n_kept]
+        expected = np.zeros(9)
+        expected[order] = total[order]
+        expected /= max(np.linalg.norm(expected), 1e-15)
+        span = slice(*found.offsets[k : k + 2])
+        assert len(set(found.columns[span].tolist())) == span.stop - span.start <= n_kept
+        vector = np.zeros(9)
+        vector[found.columns[span]] = found.values[span]
+        np.testing.assert_allclose(vector, expected, atol=1e-6)
 
 
 def test_clusters_are_balanced_and_of_like_vectors():

@@ -9,25 +9,32 @@ import numpy as np
 
 from embedx.engine.examples import Examples
 from embedx.engine.label_tiles import Lists
-from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.compiled import kernel
+from embedx.kernels.select import select
 from embedx.search.balanced import SparseVectors
 
 
 @kernel
-def sum_features(examples, positives, begin, end, sums, touched, n_kept, columns, values, sizes):
-    """Write the vectors of the labels begin:end, at most n_kept numbers each, to the rows of `columns` and `values`."""
+def sum_features(examples, positives, begin, end, sums, size, touched, n_kept, columns, values, sizes):
+    """Write the vectors of the labels begin:end, at most n_kept numbers each, to the rows of `columns` and `values`.
+
+    `sums` and `size` are zero before and after.
+    """
     for k in range(begin, end):
         n = 0
         for at in range(positives.offsets[k], positives.offsets[k + 1]):
             i = positives.items[at]
             for f in range(examples.offsets[i], examples.offsets[i + 1]):
                 column = examples.columns[f]
-                if sums[column] == 0 and examples.values[f] != 0:
-                    touched[n] = column
+                if size[column] == 0:
+                    size[column], touched[n] = 1, column
                     n += 1
                 sums[column] += examples.values[f]
         kept = min(n, n_kept)
-        _largest_first(touched, sums, n, kept)
+        for t in range(n):
+            size[touched[t]] = -abs(sums[touched[t]])
+        if kept < n:
+            select(touched, size, 0, kept, n)
         square = np.float32(0)
         for d in range(kept):
             square += sums[touched[d]] * sums[touched[d]]
@@ -36,31 +43,7 @@ def sum_features(examples, positives, begin, end, sums, touched, n_kept, columns
             columns[k, d], values[k, d] = touched[d], sums[touched[d]] * scale
         sizes[k] = kept
         for d in range(n):
-            sums[touched[d]] = 0
-
-
-@kernel_part
-def _largest_first(touched, sums, n, kept):
-    """Quickselect: bring the columns of the `kept` largest sums, by size, to the front of touched[:n]."""
-    low, high = 0, n - 1
-    while low < high and kept < n:
-        pivot = abs(sums[touched[(low + high) // 2]])
-        left, right = low, high
-        while left <= right:
-            while abs(sums[touched[left]]) > pivot:
-                left += 1
-            while abs(sums[touched[right]]) < pivot:
-                right -= 1
-            if left <= right:
-                touched[left], touched[right] = touched[right], touched[left]
-                left += 1
-                right -= 1
-        if kept - 1 <= right:
-            high = right
-        elif kept - 1 >= left:
-            low = left
-        else:
-            break
+            sums[touched[d]], size[touched[d]] = 0, 0
 
 
 def label_vectors(examples: Examples, positives: Lists, n_features: int, n_kept: int, threads: int) -> SparseVectors:
@@ -73,8 +56,9 @@ def label_vectors(examples: Examples, positives: Lists, n_features: int, n_kept:
     edges[0], edges[-1] = 0, n
 
     def work(part: int) -> None:
-        sums, touched = np.zeros(n_features, dtype=np.float32), np.zeros(n_features + 1, dtype=np.int32)
-        sum_features(examples, positives, edges[part], edges[part + 1], sums, touched, n_kept, columns, values, sizes)
+        sums, size = np.zeros(n_features, dtype=np.float32), np.zeros(n_features, dtype=np.float32)
+        touched = np.zeros(n_features, dtype=np.int32)
+        sum_features(examples, positives, edges[part], edges[part + 1], sums, size, touched, n_kept, columns, values, sizes)
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, range(len(edges) - 1)))

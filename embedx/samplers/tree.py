@@ -26,6 +26,7 @@ import numpy as np
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
 from embedx.kernels.maths import sigmoid, softplus
+from embedx.kernels.select import select
 from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, splat, store, zeros
 from embedx.samplers.contract import Pairs
 
@@ -256,43 +257,13 @@ def _split(labels, low, middle, high, workspace):
         for a in range(k):
             gain += labels.sums[y, a] * theta[a]
         labels.gain[y] = gain
-    _select(labels.order, labels.gain, low, middle, high)
+    select(labels.order, labels.gain, low, middle, high)
     n_changed = 0
     for at in range(low, high):
         y, side = labels.order[at], np.int8(at >= middle)
         n_changed += labels.side[y] != side
         labels.side[y] = side
     return n_changed
-
-
-@kernel_part
-def _comes_before(gain, x, y):
-    """Whether label x has the smaller Δ; of two alike, the smaller number."""
-    return gain[x] < gain[y] or (gain[x] == gain[y] and x < y)
-
-
-@kernel_part
-def _select(order, gain, low, middle, high):
-    """Rearrange order[low:high] so that none before `middle` comes behind one after it: Hoare's quickselect."""
-    first, last = low, high - 1
-    while first < last:
-        pivot = order[(first + last) // 2]
-        i, j = first, last
-        while i <= j:
-            while _comes_before(gain, order[i], pivot):
-                i += 1
-            while _comes_before(gain, pivot, order[j]):
-                j -= 1
-            if i <= j:
-                order[i], order[j] = order[j], order[i]
-                i += 1
-                j -= 1
-        if middle <= j:
-            last = j
-        elif middle >= i:
-            first = i
-        else:
-            break
 
 
 # ---- Newton's method

@@ -12,6 +12,7 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, low_half_below, stream_key
+from embedx.kernels.select import select
 
 N_ITERATIONS = 20
 LEAST_GAIN = 1e-3  # relative, of the sum of similarities
@@ -30,7 +31,7 @@ class Workspace(NamedTuple):
 
     sums: np.ndarray  # float32 (n_columns, 2): of the vectors of either half; zero between calls
     dots: np.ndarray  # float32 (n, 2): of the vector at each place of the order with either sum
-    score: np.ndarray  # float32 (n,): and what of it decides
+    score: np.ndarray  # float32 (n,): by vector, how much more similar it is to the second half
 
 
 @kernel
@@ -60,9 +61,9 @@ def halve(vectors, order, begin, end, key, workspace):
             break
         before = total if iteration > 0 else before
         for k in range(begin, end):
-            workspace.score[k] = workspace.dots[k, 0] / norm0 - workspace.dots[k, 1] / norm1
+            workspace.score[order[k]] = workspace.dots[k, 1] / norm1 - workspace.dots[k, 0] / norm0
         _clear(vectors, order, begin, end, workspace.sums)
-        _partition(order, workspace.score, begin, end, middle)
+        select(order, workspace.score, begin, middle, end)
         for k in range(begin, end):
             _add(vectors, order[k], workspace.sums, np.int64(k >= middle))
     _clear(vectors, order, begin, end, workspace.sums)
@@ -100,31 +101,6 @@ def _clear(vectors, order, begin, end, sums):
         for at in range(vectors.offsets[i], vectors.offsets[i + 1]):
             sums[vectors.columns[at], 0] = 0
             sums[vectors.columns[at], 1] = 0
-
-
-@kernel_part
-def _partition(order, score, begin, end, middle):
-    """Quickselect: bring the highest scores of order[begin:end] before `middle`; `score` stands by place."""
-    low, high = begin, end - 1
-    while low < high:
-        pivot = score[(low + high) // 2]
-        left, right = low, high
-        while left <= right:
-            while score[left] > pivot:
-                left += 1
-            while score[right] < pivot:
-                right -= 1
-            if left <= right:
-                score[left], score[right] = score[right], score[left]
-                order[left], order[right] = order[right], order[left]
-                left += 1
-                right -= 1
-        if middle - 1 <= right:
-            high = right
-        elif middle - 1 >= left:
-            low = left
-        else:
-            break
 
 
 def balanced_tree(vectors: SparseVectors, n_columns: int, depth: int, seed: int, threads: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,99 @@
+"""The naive truth about a tile of labels (`embedx.engine.label_tiles`), in float64 with loops over dense rows."""
+
+import numpy as np
+import reference_classify
+
+from embedx.engine import label_tiles
+from embedx.kernels.random import bits
+
+
+def shuffled(n, epochs, key):
+    """The order of each pass, by the kernel's own random numbers."""
+    order, counter = list(range(n)), 0
+    for _ in range(epochs):
+        for m in range(n - 1, 0, -1):
+            other = ((int(bits(key, np.uint64(counter))) & (2**32 - 1)) * (m + 1)) >> 32
+            order[m], order[other] = order[other], order[m]
+            counter += 1
+        yield list(order)
+
+
+def naive_tile(x, y, weight, passes, optimizer, l2, loss):
+    """The rows (labels, features and bias) after training, in float64, and the loss of the last pass."""
+    n, n_features = x.shape
+    n_labels = y.shape[1]
+    support = np.array([[*(x[y[:, k]] != 0).any(axis=0), passes.has_bias] for k in range(n_labels)])
+    decays = np.array([True] * n_features + [False])
+    parameters = reference_classify.Parameters(np.zeros((n_labels, n_features + 1)), decays, optimizer, l2)
+    with_one = np.column_stack([x, np.full(n, float(passes.has_bias))])
+    rest, last_rest = np.zeros(n, dtype=int), np.zeros(n, dtype=int)
+    n_steps, step = passes.epochs * -(-n // passes.batch_size), 0
+    total = 0.0
+    for order in shuffled(n, passes.epochs, passes.key):
+        total = 0.0
+        for begin in range(0, n, passes.batch_size):
+            chosen = order[begin : begin + passes.batch_size]
+            lr = float(passes.lr) * (1 - step / n_steps) if passes.falls else float(passes.lr)
+            step += 1
+            gradient = np.zeros_like(parameters.w)
+            for i in chosen:
+                if rest[i] > 0:
+                    rest[i] -= 1
+                    continue
+                z = parameters.w @ with_one[i]
+                negative = weight[i] * (1.0 - y[i])
+                if loss == "logistic":
+                    p = 1 / (1 + np.exp(-z))
+                    total += np.sum(y[i] * np.logaddexp(0, -z) + negative * np.logaddexp(0, z))
+                    c = (y[i] + negative) * p - y[i]
+                else:
+                    short, over = np.maximum(1 - z, 0), np.maximum(1 + z, 0)
+                    total += np.sum(y[i] * short**2 + negative * over**2)
+                    c = 2 * (negative * over - y[i] * short)
+                if not c.any():
+                    if passes.rests and not y[i].any():
+                        last_rest[i] = min(2 * last_rest[i] + 1, label_tiles.LONGEST_REST)
+                        rest[i] = last_rest[i]
+                    continue
+                last_rest[i] = 0
+                gradient += np.outer(c, with_one[i]) / len(chosen)
+            gradient *= support
+            parameters.step(gradient, gradient != 0, lr)
+            if l2:
+                parameters.decay(lr)
+    return parameters.w, total
+
+
+def naive_dual_tile(x, y, weight, c, passes):
+    """The rows (labels, features and bias) after passes of dual coordinate descent, in float64."""
+    n, n_features = x.shape
+    n_labels = y.shape[1]
+    support = np.array([[*(x[y[:, k]] != 0).any(axis=0), True] for k in range(n_labels)])
+    within = x * support[:, :-1].any(axis=0)  # features of the tile
+    w, alpha = np.zeros((n_labels, n_features + 1)), np.zeros((n, n_labels))
+    with_one = np.column_stack([x, np.ones(n)])
+    rest, last_rest = np.zeros(n, dtype=int), np.zeros(n, dtype=int)
+    for order in shuffled(n, passes.epochs, passes.key):
+        longest = 0.0
+        for i in order:
+            if rest[i] > 0:
+                rest[i] -= 1
+                continue
+            square, steps = within[i] @ within[i] + 1, np.zeros(n_labels)
+            for k in range(n_labels):
+                sign = 1 if y[i, k] else -1
+                if not y[i, k] and weight[i] == 0:
+                    continue
+                d = 1 / (2 * c)
+                after = max(0, alpha[i, k] - (sign * (w[k] @ with_one[i]) - 1 + d * alpha[i, k]) / (square + d))
+                steps[k], alpha[i, k] = sign * (after - alpha[i, k]), after
+            if steps.any():
+                last_rest[i] = 0
+                w += np.outer(steps, with_one[i]) * support
+            elif not y[i].any():
+                last_rest[i] = min(2 * last_rest[i] + 1, label_tiles.LONGEST_REST)
+                rest[i] = last_rest[i]
+            longest = max(longest, square * np.abs(steps).max())
+        if longest < label_tiles.STEADY:
+            break
+    return w, support
