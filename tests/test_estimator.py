@@ -351,12 +351,13 @@ def test_partial_fit_learns_from_one_part_after_another(data, name):
 def test_partial_fit_keeps_what_the_optimiser_has_learned(data):
     """Adagrad's first step moves every weight by the learning rate; one that goes on moves them by less."""
     X, y, *_ = data
-    fitted = SoftmaxClassifier("ova", optimizer="adagrad", batch_size="all", learning_rate=0.1).fit(X, y)
+    plain = {"batch_size": "all", "learning_rate": 0.1, "initial_gradient": 0.0}
+    fitted = SoftmaxClassifier("ova", optimizer="adagrad", **plain).fit(X, y)
     fitted.partial_fit(X, y)
     before = fitted.coef_.copy()
     fitted.partial_fit(X, y)
     assert 0 < np.abs(fitted.coef_ - before).max() < 0.05
-    anew = SoftmaxClassifier("ova", learning_rate=0.1, batch_size="all").partial_fit(X, y, classes=range(10))
+    anew = SoftmaxClassifier("ova", **plain).partial_fit(X, y, classes=range(10))
     assert np.abs(anew.coef_).max() == pytest.approx(0.1)
 
 
@@ -430,3 +431,72 @@ def test_without_scikit_learn_the_error_names_the_extra_and_the_rest_works():
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "pip install embedx[sklearn]" in said
+
+
+# ---- sparse weights
+
+
+@pytest.fixture(scope="module")
+def several():
+    """Sparse features, several labels a row as an indicator matrix."""
+    X, y = make_multilabel_classification(300, 60, n_classes=12, n_labels=2, random_state=1)
+    return sparse.csr_matrix(X, dtype=np.float32), y
+
+
+HINGE = {"objective": "ova", "options": {"loss": "squared-hinge"}}
+
+
+def test_sparse_weights_predict_as_their_coefficients_say(several):
+    X, y = several
+    fitted = SoftmaxClassifier(**HINGE, weights="sparse").fit(X, y)
+    assert fitted.classifier_.settings["weights"] == "sparse"
+    assert fitted.classifier_.settings["optimizer"] == "dcd"
+    assert sparse.issparse(fitted.coef_)
+    scores = X @ fitted.coef_.T.toarray() + fitted.intercept_
+    np.testing.assert_allclose(fitted.decision_function(X), scores, atol=1e-4)
+    np.testing.assert_array_equal(fitted.predict(X), scores > 0)
+    assert (fitted.predict(X) == y).mean() > 0.9
+
+
+def many_labels(n=600, n_labels=100):
+    """Rows of one or two labels, each with two features of its own: too many labels for one cluster of a tree."""
+    rng = np.random.default_rng(3)
+    y = np.zeros((n, n_labels), dtype=np.int64)
+    y[np.arange(n), np.arange(n) % n_labels] = 1
+    y[np.arange(n), rng.integers(0, n_labels, n)] = 1
+    return sparse.csr_matrix(np.repeat(y, 2, axis=1) / np.sqrt(2 * y.sum(axis=1, keepdims=True)), dtype=np.float32), y
+
+
+def test_a_tree_finds_labels():
+    X, y = many_labels()
+    fitted = SoftmaxClassifier(**HINGE, weights="tree").fit(X, sparse.csr_matrix(y))
+    assert fitted.classifier_.is_searched
+    assert (fitted.predict(X).toarray() == y).mean() > 0.995
+    ids, p = fitted.top_k(X, 3)
+    assert ids.shape == p.shape == (len(y), 3)
+    assert np.take_along_axis(y, ids[:, :1], 1).mean() > 0.95
+    with pytest.raises(EmbedxError, match="ask for the best"):
+        fitted.predict_proba(X)
+    with pytest.raises(AttributeError, match="labels of a tree"):
+        _ = fitted.coef_
+
+
+def test_a_tree_of_single_labels_predicts_the_best_it_finds():
+    X, y = many_labels()
+    names = np.array([f"label {k:03d}" for k in range(100)])[y.argmax(axis=1)]
+    fitted = SoftmaxClassifier(**HINGE, weights="tree").fit(X, names)
+    assert fitted.classifier_.is_searched
+    np.testing.assert_array_equal(fitted.predict(X), fitted.top_k(X, 1)[0][:, 0])
+    assert (fitted.predict(X) == names).mean() > 0.6
+
+
+@pytest.mark.parametrize("weights", [None, "auto"])
+def test_few_weights_are_dense_unless_asked_otherwise(several, weights):
+    fitted = SoftmaxClassifier(weights=weights).fit(*several)
+    assert fitted.classifier_.settings["weights"] == "dense"
+    assert fitted.classifier_.settings["optimizer"] == "lbfgs"
+
+
+def test_partial_fit_does_not_take_sparse_weights(several):
+    with pytest.raises(ValueError, match="goes on from dense weights"):
+        SoftmaxClassifier(**HINGE, weights="tree").partial_fit(*several)

@@ -18,6 +18,8 @@ from scipy.sparse import csr_matrix, issparse, vstack
 from embedx import objectives, samplers
 from embedx.classification import task as classify
 from embedx.classification.classifier import Classifier
+from embedx.classification.defaults import new_objective
+from embedx.classification.label_tree import CANDIDATES
 from embedx.classification.task import OF_STEPS, OF_TREE, ClassifySettings
 from embedx.evaluation.labels import top_k
 from embedx.labeled.data import Labeled, Labels
@@ -40,8 +42,8 @@ except ImportError as error:
 MOST_WEIGHTS = 5_000_000  # features × rows
 MOST_PRODUCTS = 1_000_000_000  # values × rows: multiplications in one look at the data
 OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs"}
-# How files are tested, and what is for data of so many labels that there are no scores of all of them.
-NOT_TRAINING = {"unseen", "validation_labels", "weights", "weight_threshold", *OF_TREE}
+NOT_TRAINING = {"unseen", "validation_labels", "weight_threshold", *OF_TREE}  # how files are tested, and what stays as it is
+AUTO = (None, "auto")  # of `weights`
 
 
 class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -55,6 +57,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                   too large and no setting is given that only concerns training by steps; else as `embedx classify`
     l2            None: with lbfgs one over the sum of the sample weights, which is the penalty of scikit-learn's
                   LogisticRegression(C=1) and makes sure that there is an optimum; else as `embedx classify`
+    weights       how those of labels are stored: "dense", "sparse" or "tree"; "auto" and None choose by size
     validation    a share of the rows to watch while training, such as 0.1
     random_state  `--seed`: a number or a RandomState; None is the default seed, so that results repeat
     n_jobs        `--threads`, by scikit-learn's conventions: None is one, -1 every core. With one thread, or `deterministic`,
@@ -70,7 +73,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     After `fit`: classes_, n_features_in_, feature_names_in_ (of data frames), n_iter_ (iterations of lbfgs or passes over the
     data), coef_, intercept_, and classifier_, the `Classifier` whose `save` writes the model folder that `embedx predict`
-    takes. Parameters are float64, except that training by steps on sparse data leaves float32.
+    takes. Parameters are float64, except that training by steps on sparse data leaves float32. With sparse weights `coef_` is a
+    sparse matrix; a tree has none, and finds the best labels without scores of the others: `predict` and `top_k` alone.
     """
 
     def __init__(
@@ -81,11 +85,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels: str | None = None,
         scaling: str | None = None,
         hidden: int | None = None,
+        weights: str | None = None,
         bias: str | None = None,
         epochs: int | None = None,
         batch_size: int | str | None = None,
         optimizer: str | None = None,
         learning_rate: float | None = None,
+        initial_gradient: float | None = None,
         schedule: str | None = None,
         decay: float | None = None,
         decay_every: int | None = None,
@@ -113,11 +119,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.labels = labels
         self.scaling = scaling
         self.hidden = hidden
+        self.weights = weights
         self.bias = bias
         self.epochs = epochs
         self.batch_size = batch_size
         self.optimizer = optimizer
         self.learning_rate = learning_rate
+        self.initial_gradient = initial_gradient
         self.schedule = schedule
         self.decay = decay
         self.decay_every = decay_every
@@ -195,8 +203,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("partial_fit goes by steps, and optimizer='lbfgs' looks at all data at once; take 'adagrad', say")
         objective = self._new_objective() if trained is None else trained.classifier.objective
         data, weights = Labeled(_features(X), self._labels_of(y), len(self.classes_)), _weights(sample_weight, X)
+        if self.weights not in (*AUTO, "dense"):
+            raise ValueError(f"partial_fit goes on from dense weights; with weights={self.weights!r}, fit all rows at once")
         chosen = {
             "epochs": 1,
+            "weights": "dense",
             "time_budget": None,
             "validation": None,
             "schedule": self.schedule or "constant",
@@ -242,8 +253,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _settings(self, chosen: dict[str, Any]) -> ClassifySettings:
         fields = {field.name: field for field in dataclasses.fields(ClassifySettings)}
-        given = {name: getattr(self, name) for name in fields.keys() - OTHER_NAMES.keys() - NOT_TRAINING} | chosen
-        given["weights"] = "dense"
+        given = {name: getattr(self, name) for name in fields.keys() - OTHER_NAMES.keys() - NOT_TRAINING}
+        given |= {"weights": None if self.weights in AUTO else self.weights} | chosen
         given["threads"] = effective_n_jobs(self.n_jobs)
         for name, value in given.items():
             if isinstance(value, np.generic):  # from a search; the record is JSON
@@ -270,7 +281,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if unknown := options.keys() - set(known):
             taken = ", ".join(known) or "none"
             raise TypeError(f"options: {self.objective} takes no {', '.join(sorted(unknown))}; its settings are {taken}")
-        return found(found.Settings.from_options(options))
+        return new_objective(found, options)
 
     def _is_for_lbfgs(self, objective: Objective, X: Any) -> bool:
         """Whether to go to the optimum at once."""
@@ -282,6 +293,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             objective.candidates[0] == "all"
             and self.sampler in (None, "all")
             and self.labels != "one"
+            and self.weights in (*AUTO, "dense")
             and not given & {*OF_STEPS, "hidden", "time_budget"}
             and X.shape[1] * n_rows <= MOST_WEIGHTS
             and (X.nnz if issparse(X) else X.size) * n_rows <= MOST_PRODUCTS
@@ -327,10 +339,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray | csr_matrix:
         """The likeliest class of each row, (n,); after an indicator matrix another such, sparse if that was."""
-        if self._fitted()._is_multilabel:
-            marks = vstack([csr_matrix(part) for part in self._blocks(X, self._marks)], format="csr")
+        is_searched = self._fitted().classifier_.is_searched
+        if self._is_multilabel:
+            parts = [self._found_marks(X)] if is_searched else [csr_matrix(part) for part in self._blocks(X, self._marks)]
+            marks = vstack(parts, format="csr")
             return marks if self._has_sparse_labels else marks.toarray()
-        return np.asarray(self.classes_[np.concatenate([*self._blocks(X, self._likeliest)])])
+        likeliest = self._found(X, 1)[0][:, 0] if is_searched else np.concatenate([*self._blocks(X, self._likeliest)])
+        return np.asarray(self.classes_[likeliest])
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, (n, n_classes)."""
@@ -350,6 +365,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def top_k(self, X: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
         """The k likeliest classes of each row, best first, and their probabilities: both (n, min(k, n_classes))."""
+        if self._fitted().classifier_.is_searched:
+            ids, p = self._found(X, k)
+            return self.classes_[ids], p
         best = [*self._blocks(X, lambda *scores: top_k(self._log_probabilities(*scores), k))]
         return self.classes_[np.concatenate([ids for ids, _ in best])], np.exp(np.concatenate([log_p for _, log_p in best]))
 
@@ -359,6 +377,19 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = _features(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False))
         for _, found in self.classifier_.blocks(X, threads=effective_n_jobs(self.n_jobs), of_scores=of_scores):
             yield found
+
+    def _found(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The places of the k likeliest labels that a tree finds, and their probabilities."""
+        X = _features(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False))
+        found = [*self.classifier_.top_k(X, min(k, len(self.classes_)), threads=effective_n_jobs(self.n_jobs))]
+        return np.concatenate([ids for ids, _ in found]), np.concatenate([p for _, p in found])
+
+    def _found_marks(self, X: Any) -> csr_matrix:
+        """1 where a tree finds a label whose probability is above 1/2."""
+        ids, p = self._found(X, CANDIDATES)
+        rows, columns = np.nonzero(p > 0.5)
+        marks = np.ones(len(rows), dtype=np.int64)
+        return csr_matrix((marks, (rows, ids[rows, columns])), (len(ids), len(self.classes_)))
 
     def _fitted(self) -> Self:
         check_is_fitted(self)
@@ -407,7 +438,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ---- parameters
 
     @property
-    def coef_(self) -> np.ndarray:
+    def coef_(self) -> np.ndarray | csr_matrix:
         """The weights of the output layer, (rows, n_features), for features on the scale that `scaling` gives them.
 
         A row stands for a class; with hs for a node of its tree. For two classes whose probabilities are a softmax of the
@@ -415,12 +446,25 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         if "hidden" in self._fitted().classifier_.arrays:
             raise AttributeError("coef_: with a hidden layer scores are not linear in the features")
+        if self.classifier_.has_sparse_weights:
+            return self._sparse_coef()
         return self._per_class(self.classifier_.arrays["output"])
+
+    def _sparse_coef(self) -> csr_matrix:
+        if self.classifier_.is_searched:
+            raise AttributeError("coef_: the labels of a tree have scores of their own only beside their nodes'")
+        level, labels = self.classifier_.trees[0].levels[0], self.classifier_.trees[0].labels
+        feature = np.repeat(level.features, np.diff(level.first_weight))
+        return csr_matrix((level.weight, (labels[level.child], feature)), (len(self.classes_), self.n_features_in_))
 
     @property
     def intercept_(self) -> np.ndarray:
         """The biases, one for each row of `coef_`; zeros if there are none."""
         arrays = self._fitted().classifier_.arrays
+        if self.classifier_.has_sparse_weights:
+            if self.classifier_.is_searched:
+                raise AttributeError("intercept_: the labels of a tree have scores of their own only beside their nodes'")
+            return np.asarray(self.classifier_.scores(csr_matrix((1, self.n_features_in_), dtype=np.float32))[0])
         return self._per_class(arrays["bias"] if "bias" in arrays else np.zeros(len(arrays["output"])))
 
     def _per_class(self, rows: np.ndarray) -> np.ndarray:
