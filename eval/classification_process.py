@@ -133,8 +133,8 @@ def run(job: Job, data: Any, **other: Any) -> Any:
     from eval.under_test import classification, objectives
 
     options = job["options"] | {"threads": job["threads"], "seed": job["turn"]} | other
-    if "optimizer" in options:  # such jobs were defined when weights were dense
-        options.setdefault("weights", "dense")
+    if "optimizer" in options:  # such jobs were defined when these were the defaults
+        options = {"weights": "dense", "epochs": 10, "bias": "zero", "initial_gradient": 0.0} | options
     objective = objectives.find(job["objective"])
     settings = classification.ClassifySettings.from_options(options)
     return classification.train(data, objective(objective.Settings.from_options(options)), settings)

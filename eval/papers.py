@@ -34,6 +34,8 @@ FILES = {  # in the folder xc of the data: training rows, their labels where the
     },
 }  # fmt: skip
 QUICK_ROWS = 500  # of each half, in a trial run
+# What is not given, as it was in all records.
+AS_MEASURED: dict[str, Any] = {"epochs": 10, "bias": "zero", "initial_gradient": 0.0}
 
 
 @functools.lru_cache(maxsize=1)  # one at a time
@@ -51,6 +53,7 @@ def fit(
     """Train one classifier; `options` are settings of the task, the objective and the sampler together, `start` a run to go on
     from. It has the rate that was asked for, or `DivergedError` is raised.
     """
+    options = AS_MEASURED | options
     found = objectives.find(objective)
     made, of_sampler = found(found.Settings.from_options(options)), samplers.own_options(options)
     settings = ClassifySettings.from_options(options)

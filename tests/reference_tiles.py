@@ -25,6 +25,7 @@ def naive_tile(x, y, weight, passes, optimizer, l2, loss):
     support = np.array([[*(x[y[:, k]] != 0).any(axis=0), passes.has_bias] for k in range(n_labels)])
     decays = np.array([True] * n_features + [False])
     parameters = reference_classify.Parameters(np.zeros((n_labels, n_features + 1)), decays, optimizer, l2)
+    parameters.s += float(passes.first_state)
     with_one = np.column_stack([x, np.full(n, float(passes.has_bias))])
     rest, last_rest = np.zeros(n, dtype=int), np.zeros(n, dtype=int)
     n_steps, step = passes.epochs * -(-n // passes.batch_size), 0

@@ -75,13 +75,13 @@ def trained(data, *, loss="squared-hinge", **options):
 
 @pytest.mark.parametrize("loss", ["squared-hinge", "logistic"])
 @pytest.mark.parametrize(
-    ("optimizer", "l2", "lr", "has_bias"),
+    ("optimizer", "l2", "lr", "has_bias", "first_state"),
     [
-        ("adagrad", 0, 0.3, True), ("adagrad", 0.01, 0.3, True), ("sgd", 0, 0.5, False), ("sgd", 0.01, 0.5, True),
-        ("rowwise-adagrad", 0, 0.3, True),
+        ("adagrad", 0, 0.3, True, 0), ("adagrad", 0.01, 0.3, True, 0), ("sgd", 0, 0.5, False, 0), ("sgd", 0.01, 0.5, True, 0),
+        ("rowwise-adagrad", 0, 0.3, True, 0), ("adagrad", 0, 0.3, True, 0.01), ("rowwise-adagrad", 0, 0.3, True, 0.1),
     ],
 )  # fmt: skip
-def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(loss, optimizer, l2, lr, has_bias):
+def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(loss, optimizer, l2, lr, has_bias, first_state):
     rng = np.random.default_rng(1)
     n, n_features, n_labels = 60, 25, 7
     x = np.asarray(random_array((n, n_features), density=0.2, rng=rng).todense(), dtype=np.float32)
@@ -95,7 +95,7 @@ def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
     rule = update_rule(optimizer, l2=l2, max_norm=None, row_length=5.0)
     objective = ova(loss)
     passes = label_tiles.Passes(
-        4, 8, np.float32(lr), True, 1.0, has_bias, False, False, True, np.float32(-1), KEY
+        4, 8, np.float32(lr), True, 1.0, has_bias, False, False, True, np.float32(-1), KEY, np.float32(first_state)
     )  # fmt: skip
     worker = label_tiles.new_workspace(examples, n_features, 8, rule)
     of_group = Lists(np.array([0, 0, len(members)], dtype=np.int64), members.astype(np.int32))

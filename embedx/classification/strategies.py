@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from embedx.classification.defaults import first_state
 from embedx.engine import full, full_tiled, retrieved, sampled
 from embedx.engine.examples import Examples, copy_examples, memory_for, new_feature_workspace, new_groups
 from embedx.engine.loading import compile_function, load_kernel
@@ -101,6 +102,7 @@ class Classification(Strategy):
         self.orders: dict[int, np.ndarray] = {}
         self.frequency_bias: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each label occurs
         self.prepare()
+        self.outputs.state.fill(first_state(settings, optimizer, examples, self.batch))
         self.n_stretches = -(-self.n // self.stretch)
 
     @abc.abstractmethod

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers, samplers
-from embedx.classification import tree_training
+from embedx.classification import defaults, tree_training
 from embedx.classification.classifier import Classifier
 from embedx.classification.history import History
 from embedx.classification.strategies import INITIAL, Classification, strategy_for
@@ -26,7 +26,7 @@ from embedx.engine.settings import MOST_RATE, TrainingSettings, check_sampler
 from embedx.errors import DivergedError, EmbedxError
 from embedx.kernels.batch import COEFFICIENTS_64
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_maxima, known_labels, scaled
+from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_maxima, input_length, known_labels, scaled
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import LABELS
@@ -47,7 +47,10 @@ WEIGHTS = ("dense", "sparse", "tree")  # how those of the output rows are stored
 OF_TREE = ("leaf_size", "arity", "beam", "trees")  # settings that apply to a tree alone
 
 # Settings of training by steps.
-OF_STEPS = ("epochs", "batch_size", "learning_rate", "schedule", "decay", "decay_every", "gradient_scale", "max_norm")
+OF_STEPS = (
+    "epochs", "batch_size", "learning_rate", "initial_gradient", "schedule", "decay", "decay_every", "gradient_scale",
+    "max_norm",
+)  # fmt: skip
 
 
 def whole_or_all(text: str) -> int:
@@ -88,13 +91,18 @@ class ClassifySettings(TrainingSettings):
     arity: int = param(2048, "with --weights tree: most children of a node above the clusters", at_least=2)
     beam: int = param(10, "with --weights tree: nodes of a level that a search goes on from", at_least=1)
     trees: int = param(1, "with --weights tree: trees whose probabilities are averaged", at_least=1, at_most=1000)
-    bias: str = param(
-        "zero",
+    bias: str | None = param(
+        None,
         "initial value of the biases: zero, or `frequency`, which predicts how often each label occurs; `none` "
-        "trains no biases",
+        f"trains no biases; by default {defaults.BIAS}, for lbfgs and dcd zero",
         choices=("zero", "frequency", "none"),
     )
-    epochs: int = param(10, "passes over the training data; for lbfgs see --max-iterations", at_least=1)
+    epochs: int | None = param(  # type: ignore[assignment]  # None in settings as they are given alone
+        None,
+        f"passes over the training data; by default {defaults.ROOT_EPOCHS} / √rows, at least {defaults.FEWEST_EPOCHS} and at "
+        f"most {defaults.MOST_EPOCHS}, and for dcd at most {defaults.DUAL_EPOCHS}; for lbfgs see --max-iterations",
+        at_least=1,
+    )
     batch_size: int | None = param(None, "examples in a step, or `all`; by default 100", at_least=0, parse=whole_or_all)
     optimizer: str | None = param(
         None,
@@ -102,7 +110,18 @@ class ClassifySettings(TrainingSettings):
         choices=optimizers.taken_by(LABELS),
     )
     learning_rate: float | None = param(
-        None, f"learning rate at the start; by default {optimizers.usual_rates(LABELS)}", above=0.0, at_most=MOST_RATE
+        None,
+        f"learning rate at the start; by default {optimizers.usual_rates(LABELS)}, with --hidden times {defaults.HIDDEN_RATE}, "
+        "divided by the root mean squared length of the inputs, for sgd by its square",
+        above=0.0,
+        at_most=MOST_RATE,
+    )
+    initial_gradient: float = param(
+        defaults.INITIAL_GRADIENT,
+        "what the sums of squared gradients of adagrad and rowwise-adagrad begin with, in gradients of one positive; at 0 the "
+        "first step of a weight is as long for a gradient of next to nothing as for any other",
+        at_least=0.0,
+        at_most=1e6,
     )
     schedule: str = param(
         "linear",
@@ -227,7 +246,7 @@ def train(
         facts["fit_seconds"] = round(sampler.fit_seconds, 3)
     is_sparse = settings.weights != "dense"
     if settings.optimizer == DualCoordinateDescent.name and settings.l2 is None:
-        settings = dataclasses.replace(settings, l2=tree_training.input_length(features) ** 2 / len(data))
+        settings = dataclasses.replace(settings, l2=input_length(features) ** 2 / len(data))
     record = settings.record() | (warm_up or sampler).settings.record() | objective.settings.record()
     classifier = Classifier(objective, arrays, known, counts, record, facts)
     history = History(classifier, validation, settings, watch, progress, sampler.fit_seconds)
@@ -278,12 +297,14 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     sampler = settings.sampler or _default_sampler(settings, objective, data)
     candidates = samplers.SAMPLERS[sampler].candidates
     is_step = objective.kind == "proximal"
-    suits = objective.label_defaults
     weights = chosen_weights(settings, objective, data, sampler)
     optimizer = settings.optimizer or default_optimizer(settings, objective, weights)
-    batch = settings.batch_size if settings.batch_size is not None else int(suits.get("batch_size", 100))
+    kind = defaults.kind_of(data, settings.hidden)
+    batch = settings.batch_size if settings.batch_size is not None else int(defaults.suited(objective, "batch_size", kind, 100))
     found = optimizers.find(optimizer, LABELS)
-    rate = settings.learning_rate or suits.get("learning_rate") or found.rates.get(LABELS)
+    rate = settings.learning_rate or defaults.learning_rate(objective, optimizer, data, settings.scaling, kind, weights)
+    epochs = settings.epochs or defaults.epochs(len(data), optimizer)
+    bias = settings.bias or defaults.bias(objective, kind, optimizer)
     name = f"--objective {objective.name}"
     check_sampler(sampler, objective.name, objective.samplers())
     if is_step and (optimizer != "sgd" or batch != 1):
@@ -312,7 +333,9 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     if optimizer == "lbfgs" and candidates != "path":
         sampler = EVERY_ROW
     threads = settings.threads or trainer.usable_cores()
-    settings = dataclasses.replace(settings, sampler=sampler, optimizer=optimizer, threads=threads, weights=weights)
+    settings = dataclasses.replace(
+        settings, sampler=sampler, optimizer=optimizer, threads=threads, weights=weights, epochs=epochs, bias=bias
+    )
     if optimizer == DualCoordinateDescent.name:  # whose penalty `train` chooses
         check_dual(settings, objective, weights)
         return settings
@@ -352,7 +375,7 @@ def _is_sparse_linear(settings: ClassifySettings, data: Labeled) -> bool:
 
 def _default_sampler(settings: ClassifySettings, objective: Objective, data: Labeled) -> str:
     """The objective's own; where that needs dense inputs and there are none, every row competes."""
-    usual = objective.samplers()[0]
+    usual = defaults.suited(objective, "sampler", defaults.kind_of(data, settings.hidden), objective.samplers()[0])
     return EVERY_ROW if samplers.SAMPLERS[usual].needs_dense_inputs and _is_sparse_linear(settings, data) else usual
 
 
@@ -501,7 +524,7 @@ def _run(
     spent = history.seconds_before
     time_budget = None if settings.time_budget is None else max(settings.time_budget - spent, LEAST_BUDGET)
     schedule = trainer.Schedule(
-        float(settings.learning_rate or 0), strategy.n_stretches, strategy.n, settings.epochs, time_budget,
+        float(settings.learning_rate or 0), strategy.n_stretches, strategy.n, float(settings.epochs or 1), time_budget,
         settings.schedule, settings.decay, settings.decay_every,
         updates=-(-strategy.n // int(settings.batch_size or strategy.n)) / strategy.n_stretches, unit="examples",
     )  # fmt: skip

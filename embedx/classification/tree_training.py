@@ -18,6 +18,7 @@ from scipy.sparse import csr_matrix
 
 from embedx.classification import label_tree
 from embedx.classification.classifier import Classifier
+from embedx.classification.defaults import first_state
 from embedx.classification.history import History
 from embedx.classification.label_tree import LabelTree
 from embedx.engine import label_tiles
@@ -28,6 +29,7 @@ from embedx.engine.label_vectors import label_vectors
 from embedx.engine.loading import load_kernel
 from embedx.engine.sparse_levels import Level, best_nodes, level_of
 from embedx.kernels.random import stream_key
+from embedx.labeled.rules import input_length
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import Optimizer, UpdateRule
 from embedx.optimizers.dcd import DualCoordinateDescent
@@ -41,7 +43,6 @@ from embedx.run.tally import Tally
 from embedx.search.balanced import balanced_tree
 
 MOST_FEATURES = 64  # of a label, the largest, that its cluster is chosen by
-NEARLY = 1e-3  # how far from 1 the length of inputs may be that counts as 1
 MATCHED_ROWS = 1 << 14  # examples that are sought for at a time
 
 
@@ -101,17 +102,6 @@ def lists_of(keys: np.ndarray, items: np.ndarray, n: int) -> Lists:
     return Lists(np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n))]).astype(np.int64), items)
 
 
-def input_length(features: csr_matrix) -> float:
-    """The root of the mean squared length of the inputs that have any features; 1 where it is that, but for rounding.
-
-    Inputs are trained on divided by it, and weights after, so that the penalty, the threshold and the rates by default mean the
-    same whatever the scale of the features.
-    """
-    n = np.count_nonzero(np.diff(features.indptr))
-    length = float(np.sqrt(np.sum(np.square(features.data, dtype=np.float64)) / max(n, 1)))
-    return length if abs(length - 1) > NEARLY and 0 < length < np.inf else 1.0
-
-
 def plans(features: csr_matrix, examples: Examples, counts: np.ndarray, settings: Any, progress: Progress) -> list[TreePlan]:
     """The trees that the settings ask for, with clusters of the labels that occur."""
     labels = np.flatnonzero(counts).astype(np.int32)
@@ -160,9 +150,11 @@ class TreeTraining(Strategy):
         trees: Sequence[TreePlan],
     ) -> None:
         self.objective, self.settings, self.features, self.optimizer = objective, settings, features, optimizer
+        # Inputs are trained on divided by it, and weights after, so that the penalty, the threshold and the rates by default
+        # mean the same whatever the scale of the features.
         self.length = input_length(features)
         self.examples = examples
-        if abs(self.length - 1) > NEARLY:
+        if self.length != 1:
             self.examples = examples._replace(values=(examples.values / np.float32(self.length)).astype(np.float32))
         self.plans, self.n_features = trees, features.shape[1]
         self.levels = [(t, level) for t, tree in enumerate(trees) for level in range(len(tree.levels))]
@@ -175,6 +167,7 @@ class TreeTraining(Strategy):
         self.n_scores = float(sum(self._scores_in(tree, depth) for tree in trees for depth in range(len(tree.levels))))
         self.batch = min(int(settings.batch_size or 1), len(examples.label_offsets) - 1)
         self.constants = objective.constants(WIDTH, WIDTH)
+        self.first_state = np.float32(first_state(settings, optimizer, self.examples, self.batch))
         self.is_dual = settings.optimizer == DualCoordinateDescent.name
         self.workers = [
             label_tiles.new_workspace(examples, self.n_features, self.batch, optimizer, is_dual=self.is_dual)
@@ -196,7 +189,7 @@ class TreeTraining(Strategy):
             int(settings.epochs), self.batch, np.float32(settings.learning_rate or 0), settings.schedule == "linear",
             float(len(self.examples.label_offsets) - 1) if settings.gradient_scale == "sum" else 1.0, settings.bias != "none",
             self.objective.keeps_accidental_hits, self.objective.positives == "summed", True,
-            np.float32(settings.weight_threshold), stream_key(settings.seed, level),
+            np.float32(settings.weight_threshold), stream_key(settings.seed, level), self.first_state,
         )  # fmt: skip
 
     def compile(self, progress: Progress) -> None:

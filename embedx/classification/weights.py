@@ -7,6 +7,7 @@ import numpy as np
 
 from embedx import optimizers
 from embedx.classification import tree_training
+from embedx.classification.defaults import DUAL_EPOCHS
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled
 from embedx.objectives.contract import Objective
@@ -19,7 +20,8 @@ MANY_LABELS = 1_000  # from which on, or with several labels a row, sparse featu
 MOST_DENSE = 10_000_000  # weights, from which on they are sparse by default
 FEW_LABELS = 20_000  # below which weights are dense where validation data are to stop the training
 MOST_PRODUCTS = 2e12  # values × labels × passes, from which on labels stand in a tree
-NOT_OF_DUAL = ("batch_size", "learning_rate", "schedule", "gradient_scale", "bias")  # settings without effect there
+# Settings without effect there.
+NOT_OF_DUAL = ("batch_size", "learning_rate", "initial_gradient", "schedule", "gradient_scale", "bias")
 
 
 def suited_objective(data: Labeled, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -60,14 +62,13 @@ def chosen_weights(settings: Any, objective: Objective, data: Labeled, sampler: 
     is_small = data.n_labels * data.n_features < MOST_DENSE and settings.optimizer != DualCoordinateDescent.name
     if is_small or (settings.validation is not None and data.n_labels < FEW_LABELS):
         return "dense"
-    n_products = float(data.features.nnz) * data.n_labels * settings.epochs
+    n_products = float(data.features.nnz) * data.n_labels * (settings.epochs or DUAL_EPOCHS)
     return "sparse" if n_products <= MOST_PRODUCTS else "tree"
 
 
 def default_optimizer(settings: Any, objective: Objective, weights: str) -> str:
     """The objective's own; for sparse weights the one that needs no learning rate, where no setting of another one is given."""
-    unchanged = all(getattr(settings, name) == getattr(type(settings), name) for name in NOT_OF_DUAL)
-    if weights != "dense" and objective.dual_steps is not None and unchanged and settings.l2 != 0:
+    if weights != "dense" and objective.dual_steps is not None and not _not_of_dual(settings) and settings.l2 != 0:
         return DualCoordinateDescent.name
     return str(objective.label_defaults.get("optimizer", "adagrad"))
 
@@ -81,9 +82,14 @@ def check_dual(settings: Any, objective: Objective, weights: str) -> None:
         raise EmbedxError(f"{name} takes --objective ova --loss squared-hinge")
     if settings.l2 == 0:
         raise EmbedxError(f"{name} needs a penalty; leave --l2 out, or give one above 0")
-    changed = [each for each in NOT_OF_DUAL if getattr(settings, each) != getattr(type(settings), each)]
-    if changed:
+    if changed := _not_of_dual(settings):
         raise EmbedxError(f"{option_name(changed[0])} has no effect with {name}; leave one of them out")
+
+
+def _not_of_dual(settings: Any) -> list[str]:
+    """The settings that are given and have no effect with dual coordinate descent; its biases start at zero."""
+    given = [each for each in NOT_OF_DUAL if getattr(settings, each) != getattr(type(settings), each)]
+    return [each for each in given if (each, getattr(settings, each)) != ("bias", "zero")]
 
 
 def check_sparse_memory(data: Labeled, settings: Any, progress: Progress) -> None:

@@ -116,6 +116,7 @@ def classify(
     Without a name, the objective is the one that suits the data.
     """
     from embedx.classification import task as classification
+    from embedx.classification.defaults import new_objective
     from embedx.classification.task import ClassifySettings
     from embedx.classification.weights import suited_objective
 
@@ -134,7 +135,7 @@ def classify(
     overwrite = overwrite or checkpoints.resumes  # the model that an interrupted run left
     check_output(folder, overwrite)
     settings = ClassifySettings.from_options(typed)
-    objective = found(found.Settings.from_options(typed))
+    objective = new_objective(found, typed)
     classification.check_given(typed, settings, objective)
     progress.note(f"embedx classify {train_source} --objective {objective_name} --output {folder}")
     training, test, known = data or labelled_data(train_source, train_labels, test_source, test_labels, label_names, progress)

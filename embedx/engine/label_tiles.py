@@ -53,6 +53,7 @@ class Passes(NamedTuple):
     rests: bool  # examples without coefficients are passed over now and then
     threshold: np.float32  # weights of at most this size are dropped
     key: np.uint64  # of the random numbers
+    first_state: np.float32 = np.float32(0)  # of the optimiser, for every weight or every row
 
 
 class TileWorkspace(NamedTuple):
@@ -209,7 +210,7 @@ def _begin(examples, members, positives, group, first, last, passes, workspace, 
     n_features = _find_features(examples, positives, workspace, first, last)
     _read_examples(examples, members, begin, n, passes, workspace)
     _mark_positives(positives, workspace, first, last)
-    _clear(workspace, n_features, n)
+    _clear(workspace, n_features, n, passes.first_state)
     bias_row = workspace.tile.rows.shape[0] - 1
     for p in range(first, last):
         workspace.tile.rows[bias_row, p - first] = bias[p]
@@ -284,8 +285,8 @@ def _mark_positives(positives, workspace, first, last):
 
 
 @kernel_part
-def _clear(workspace, n_features, n):
-    """Zeros for the parameters of a new tile, and all that belongs to them."""
+def _clear(workspace, n_features, n, first_state):
+    """Zeros for the parameters of a new tile, and the beginning of all that belongs to them."""
     tile = workspace.tile
     bias_row = tile.rows.shape[0] - 1
     for k in range(n_features + 1):
@@ -293,12 +294,12 @@ def _clear(workspace, n_features, n):
         for d in range(0, WIDTH, LANES):
             store(tile.rows, row, d, zeros())
             if tile.state.shape[0] == tile.rows.shape[0]:
-                store(tile.state, row, d, zeros())
+                store(tile.state, row, d, splat(first_state))
         if tile.decay_clock.size > 0:
             tile.decay_clock[row] = 0
     if tile.state.shape[0] == 1:
-        store(tile.state, 0, 0, zeros())
-        store(tile.state, 0, LANES, zeros())
+        store(tile.state, 0, 0, splat(first_state))
+        store(tile.state, 0, LANES, splat(first_state))
     for m in range(n):
         workspace.rest[m] = 0
         workspace.last_rest[m] = 0

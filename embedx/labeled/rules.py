@@ -9,6 +9,7 @@ from embedx.labeled.data import Labels
 
 LABEL_RULES = ("all", "first", "lowest-id", "one")
 SCALINGS = ("none", "l2", "column-max")
+NEARLY = 1e-3  # how far from 1 the length of inputs may be that counts as 1
 
 
 def chosen_labels(labels: Labels, rule: str) -> Labels:
@@ -59,3 +60,12 @@ def scaled(features: Any, scaling: str, maxima: np.ndarray | None = None) -> Any
         lengths = np.linalg.norm(features, axis=1, keepdims=True)
         return (features / np.where(lengths > 0, lengths, 1)).astype(np.float32)
     return (features / maxima).astype(np.float32)
+
+
+def input_length(features: Any) -> float:
+    """The root of the mean squared length of the rows that have any features; 1 where it is that, but for rounding."""
+    is_sparse = isinstance(features, csr_matrix)
+    n = np.count_nonzero(np.diff(features.indptr)) if is_sparse else np.count_nonzero(features.any(axis=1))
+    squares = np.square(features.data if is_sparse else features, dtype=np.float64)
+    length = float(np.sqrt(np.sum(squares) / max(n, 1)))
+    return length if abs(length - 1) > NEARLY and 0 < length < np.inf else 1.0

@@ -83,6 +83,18 @@ class SampledSettings(Settings):
     negatives: int = param(5, "noise classes for each positive", at_least=1)
 
 
+@dataclasses.dataclass(frozen=True)
+class ByInput:
+    """A default of classification that depends on what output rows meet."""
+
+    dense: Any
+    sparse: Any
+    hidden: Any
+
+    def __str__(self) -> str:
+        return f"{self.dense:g} on dense features, {self.sparse:g} on sparse ones, {self.hidden:g} with --hidden"
+
+
 class Objective(abc.ABC):
     """What an objective declares. Everything but `coefficients` has a default."""
 
@@ -105,8 +117,10 @@ class Objective(abc.ABC):
     adds_log_noise: ClassVar[bool] = False  # `log_probability` adds the log of the noise to the scores
     uses_log_expected_count: ClassVar[bool] = True  # False: it need not be filled, at default settings
     uses_score_gain: ClassVar[bool] = False  # True: it must be filled
-    label_defaults: ClassVar[Mapping[str, Any]] = {}  # settings that suit it better than the task's own: of classification,
-    word_defaults: ClassVar[Mapping[str, Any]] = {}  # and of skip-gram, its own settings among them
+    # Settings that suit it better than the task's own, its own settings among them: of classification, for each kind of input
+    # if need be (`ByInput`), with rates for inputs of length 1; and of skip-gram.
+    label_defaults: ClassVar[Mapping[str, Any]] = {}
+    word_defaults: ClassVar[Mapping[str, Any]] = {}
     word_settings: ClassVar[tuple[str, ...]] = ()  # settings of its own that mean nothing to classification
     state_width: ClassVar[int] = 0
     uniforms_width: ClassVar[int] = 0

@@ -221,7 +221,7 @@ class Implicit(Objective):
     advice = "as umax, by steps that stay bounded at any learning rate"
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
-    label_defaults = {"optimizer": "sgd", "batch_size": 1}
+    label_defaults = {"optimizer": "sgd", "batch_size": 1, "learning_rate": 3.0}
     word_defaults = {"optimizer": "rowwise-adagrad", "learning_rate": 1.5, "block_size": 16, "draws": 64}
     kind = "proximal"
     stable = True

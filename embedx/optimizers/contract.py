@@ -54,7 +54,7 @@ class Optimizer:
     fades: ClassVar[bool] = False  # a gradient of 0 changes s
     decays_at_zero: ClassVar[bool] = False  # weight decay applies where s = 0; False if divisor(0) only guards a division by 0
     limit: ClassVar[float] = math.inf  # of s: once reached, it stays whatever the gradient, which need not be looked at
-    rates: ClassVar[dict[str, float]] = {}  # learning rate by default, by command; none where each objective has its own
+    rates: ClassVar[dict[str, float]] = {}  # learning rate by default, by command; for LABELS of inputs of length 1
     copies: ClassVar[int] = 1  # of the parameters in memory, what it keeps included
 
     @classmethod

@@ -33,7 +33,7 @@ class StochasticGradientDescent(Optimizer):
     meaning = "follows the gradient as it is, as in word2vec"
     commands = (WORDS, COLLAPSED, LABELS)
     keeps = "nothing"
-    rates: ClassVar = {WORDS: 0.04, LABELS: 0.1}
+    rates: ClassVar = {WORDS: 0.04, LABELS: 1.0}
 
     @classmethod
     def full_gradient(cls, table: np.ndarray) -> FullGradient:

@@ -1,0 +1,112 @@
+"""What settings of classification become that are left open: by the objective, the optimiser and the data."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from embedx import objectives
+from embedx.classification import defaults
+from embedx.classification.task import ClassifySettings, resolved, train
+from embedx.labeled.data import Labeled, Labels
+from embedx.objectives.contract import ByInput
+from embedx.optimizers import OPTIMIZERS
+from embedx.optimizers.contract import LABELS
+
+SOFTMAX, OVA = (objectives.find(name) for name in ("softmax", "ova"))
+
+
+def rows(n=90, scale=1.0, n_labels=3, is_sparse=True):
+    """Rows of length `scale`, one feature for each label and one for all."""
+    label = np.arange(n) % n_labels
+    x = np.zeros((n, n_labels + 1), dtype=np.float32)
+    x[np.arange(n), label] = x[:, -1] = scale / np.sqrt(2)
+    return Labeled(csr_matrix(x) if is_sparse else x, Labels.single(label), n_labels)
+
+
+def settled(data, objective=SOFTMAX, **options):
+    return resolved(ClassifySettings(**options), objective(objective.Settings()), data)
+
+
+def test_the_more_rows_the_fewer_passes():
+    found = [settled(rows(n)).epochs for n in (9, 10_000, 90_000, 4_000_000)]
+    assert found == [
+        defaults.MOST_EPOCHS, defaults.ROOT_EPOCHS // 100, defaults.ROOT_EPOCHS // 300, defaults.FEWEST_EPOCHS,
+    ]  # fmt: skip
+    assert settled(rows(), epochs=3).epochs == 3
+
+
+def test_dual_coordinate_descent_keeps_its_passes_and_zero_biases():
+    hinge = OVA(OVA.Settings(loss="squared-hinge"))
+    chosen = resolved(ClassifySettings(weights="sparse"), hinge, rows())
+    assert (chosen.optimizer, chosen.epochs, chosen.bias) == ("dcd", defaults.DUAL_EPOCHS, "zero")
+
+
+@pytest.mark.parametrize(("optimizer", "power"), [("adagrad", 1), ("rowwise-adagrad", 1), ("sgd", 2)])
+@pytest.mark.parametrize("is_sparse", [True, False])
+def test_rates_suit_the_scale_of_the_features(optimizer, power, is_sparse):
+    at_one, at_ten = (
+        settled(rows(scale=scale, is_sparse=is_sparse), optimizer=optimizer).learning_rate for scale in (1.0, 10.0)
+    )
+    assert at_one == pytest.approx(OPTIMIZERS[optimizer].rates[LABELS])
+    assert at_ten == pytest.approx(at_one / 10**power, rel=1e-2)
+    assert settled(rows(scale=10), optimizer=optimizer, scaling="l2").learning_rate == at_one
+    assert settled(rows(scale=10), optimizer=optimizer, scaling="column-max").learning_rate == pytest.approx(
+        at_one / 2 ** (power / 2), rel=1e-2
+    )
+    assert settled(rows(scale=10), optimizer=optimizer, learning_rate=0.7).learning_rate == 0.7
+
+
+def test_sparse_weights_are_trained_on_inputs_of_length_one():
+    found = {settled(rows(scale=scale), OVA, weights="sparse").learning_rate for scale in (1.0, 10.0)}
+    assert len(found) == 1
+
+
+def test_features_on_another_scale_train_alike():
+    def predicted(scale):
+        data = rows(scale=scale)
+        trained = train(data, SOFTMAX(SOFTMAX.Settings()), ClassifySettings(bias="none", epochs=5, threads=1))
+        return trained.classifier.scores(data.features)
+
+    np.testing.assert_allclose(predicted(100.0), predicted(1.0), rtol=0.02, atol=0.02)
+
+
+def test_an_objective_declares_defaults_by_what_output_rows_meet():
+    class Declares(SOFTMAX):
+        label_defaults = {"learning_rate": ByInput(1.0, 0.5, 0.25), "bias": "zero"}  # noqa: RUF012
+
+    dense = rows(is_sparse=False)
+    rates = [settled(dense, Declares), settled(rows(), Declares), settled(rows(), Declares, hidden=4)]
+    assert [each.learning_rate for each in rates] == [1.0, 0.5, 0.25]
+    assert {each.bias for each in rates} == {"zero"} != {settled(dense).bias}
+    assert settled(dense, Declares, bias="frequency").bias == "frequency"
+    own = OPTIMIZERS["rowwise-adagrad"].rates[LABELS]  # the objective's are for its own optimiser
+    assert settled(rows(), Declares, optimizer="rowwise-adagrad").learning_rate == own
+    assert str(ByInput(1.0, 0.5, 0.25)) == "1 on dense features, 0.5 on sparse ones, 0.25 with --hidden"
+
+
+def test_an_objectives_own_settings_have_defaults_for_classification():
+    ns = objectives.find("ns")
+
+    class Declares(ns):
+        label_defaults = {"negatives": 17, "bias": "zero"}  # noqa: RUF012
+
+    assert defaults.new_objective(Declares, {}).settings.negatives == 17
+    assert defaults.new_objective(Declares, {"negatives": 3}).settings.negatives == 3
+    assert ns.Settings().negatives == Declares.Settings().negatives != 17
+
+
+@pytest.mark.parametrize("is_sparse", [True, False])
+@pytest.mark.parametrize("optimizer", ["adagrad", "rowwise-adagrad"])
+def test_a_gradient_of_next_to_nothing_does_not_move_a_weight_as_far_as_any_other(is_sparse, optimizer):
+    """Of forty labels thirty-seven never occur: all the gradient that they get is that of small probabilities."""
+    data = dataclasses.replace(rows(is_sparse=is_sparse), n_labels=40)
+    options = {"optimizer": optimizer, "epochs": 1, "batch_size": 10, "bias": "none", "learning_rate": 0.5, "threads": 1}
+
+    def moved(initial_gradient):
+        settings = ClassifySettings(**options, initial_gradient=initial_gradient)
+        output = train(data, SOFTMAX(SOFTMAX.Settings()), settings).classifier.arrays["output"]
+        return np.abs(output[3:]).max() / np.abs(output[:3]).max()
+
+    assert moved(100.0) < 0.2 < 0.3 < moved(0.0)
