@@ -20,6 +20,7 @@ _HOME = {
     "SkipGramTask": "embedx.skipgram.task:Task",
     "collapsed": "embedx.skipgram.collapsed",
     "classification": "embedx.classification.task",
+    "new_objective": "embedx.classification.defaults:new_objective",
     "ClassifySettings": "embedx.classification.task:ClassifySettings",
     "TrainedClassifier": "embedx.classification.task:TrainedClassifier",
     "Classifier": "embedx.classification.classifier:Classifier",

@@ -1,0 +1,306 @@
+"""Is every objective good at its defaults? Each beside scikit-learn's LinearSVC and LogisticRegression, on the same rows.
+
+Sections: `tuned`, data on which defaults were chosen, each split into rows to train on and rows to look at, no test file among
+them; `unseen`, data that were looked at only when they had been. Of scikit-learn the better of the two is what objectives are
+held against, each at the best of a few penalties on the very rows that are scored, which favours them.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from eval.defaults_data import halves
+from eval.experiment import Experiment, Run, say
+from eval.page import listed, table
+from eval.records import Job, Record, Records, Result, has_failed
+from eval.under_test import ClassifySettings, classification, new_objective, objectives
+
+SECTIONS = {
+    "tuned": ("digits", "mnist", "bibtex", "bibtex-first", "eurlex-first", "eurlex", "classes"),
+    "unseen": ("omniglot", "pages", "articles", "tags"),
+}
+HIDDEN = {"eurlex": 100}  # sets whose features are met through a hidden layer
+ABOUT = {
+    "digits": "8 × 8 pixels, 0 to 16; dense", "mnist": "pixels divided by 255, 4,000 rows; dense",
+    "bibtex": "words of references, several labels; sparse", "bibtex-first": "the first of these labels alone",
+    "eurlex-first": "EURLex-4.3K, 9,000 rows, the first label alone, those that occur five times; tf-idf",
+    "eurlex": "EURLex-4.3K, 5,000 rows, several labels, through --hidden 100",
+    "classes": "generated: 500 classes, words of a class, of its family and of the language; tf-idf",
+    "omniglot": "150 characters by their pixels, rows of both files; sparse",
+    "pages": "enwiki-cat, the first label alone, those that occur twenty times; tf-idf",
+    "articles": "generated: words of classes that share topics, counts as they are",
+    "tags": "generated: many labels a row, binary features",
+}  # fmt: skip
+SEVERAL = ("bibtex", "eurlex", "tags")
+FIRST = ("softmax", "ova", "margin", "ns", "hs", "ar", "ove", "implicit", "ldgs")  # exact losses, and the six
+CONTENDERS = (*FIRST, "mips", "nce", "sampled-softmax", "umax", "bouchard", "ar-probit", "ar-logistic", "sgd-double-sum")
+FORMER: Job = {"epochs": 10, "bias": "zero", "learning_rate": 0.1, "initial_gradient": 0.0}  # what all had before
+PENALTIES = (1.0, 10.0)  # C, divided by the mean squared length of rows
+MOST_LOGISTIC = 6e7  # values × labels up to which LogisticRegression is waited for
+SLOW_SVC = 3e9  # from which on LinearSVC is measured at one penalty
+TARGET = 0.9  # of the better one's P@1
+
+
+def jobs(run: Run) -> Iterator[Job]:
+    for section in run.chosen("section"):
+        for name in SECTIONS[section]:
+            if name not in run.chosen("set"):
+                continue
+            if "scikit-learn" in run.chosen("contender"):
+                yield {"set": name, "tool": "LinearSVC"}
+                yield {"set": name, "tool": "LogisticRegression"}
+            for objective in CONTENDERS:
+                if objective in run.chosen("contender"):
+                    for defaults in ("now", "before"):
+                        yield {"set": name, "tool": "embedx", "objective": objective, "defaults": defaults, "threads": 1}
+
+
+def measure(run: Run, job: Job) -> Result:
+    train, test = data_of(run, job["set"])
+    if job["tool"] != "embedx":
+        return measure_sklearn(job["tool"], train, test)
+    options: Job = {"threads": job["threads"], "hidden": HIDDEN.get(job["set"]), "weights": "dense"}
+    options |= former(job["objective"]) if job["defaults"] == "before" else {}
+    found = objectives.find(job["objective"])
+    made = new_objective(found, options)
+    settings = ClassifySettings.from_options(options)
+    try:
+        trained = classification.train(train, made, settings)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    metrics = trained.classifier.evaluate(test, threads=job["threads"])
+    told = ("epochs", "batch_size", "learning_rate", "optimizer", "sampler", "bias", "l2", "negatives")
+    used = {name: value for name in told if (value := trained.classifier.settings.get(name)) is not None}
+    return {
+        **{name: float(metrics[name]) for name in ("p@1", "p@3", "p@5", "log_likelihood") if name in metrics},
+        "seconds": trained.outcome.seconds, "settings": used, "lowered_rates": trained.outcome.lowered_rates,
+    }  # fmt: skip
+
+
+def former(objective: str) -> Job:
+    """The defaults before these; the number of draws was that of `train`."""
+    own = {name: value for name, value in (("negatives", 5),) if objective not in ("ldgs", "mips")}
+    fields = objectives.find(objective).Settings.__dataclass_fields__
+    return FORMER | {name: value for name, value in own.items() if name in fields}
+
+
+_kept: dict[str, Any] = {}  # the data set at hand
+
+
+def data_of(run: Run, name: str) -> Any:
+    if name not in _kept:
+        _kept.clear()
+        _kept[name] = halves(run.data, name, run.quick)
+    return _kept[name]
+
+
+def measure_sklearn(tool: str, train: Any, test: Any) -> Result:
+    """The best of a few penalties; one-vs-rest by LinearSVC and where rows have several labels, else multinomial."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.svm import LinearSVC
+
+    features = train.features
+    n_values = features.nnz if train.is_sparse else features.size
+    work = float(n_values) * train.n_labels
+    if tool == "LogisticRegression" and work > MOST_LOGISTIC:
+        return {"left_out": True}
+    values = features.data if train.is_sparse else features
+    square = float(np.square(values, dtype=np.float64).sum() / len(train))
+    found = []
+    for penalty in PENALTIES if work < SLOW_SVC else (1.0,):
+        c = penalty / square
+        several = bool((train.labels.n_of_row > 1).any())
+        model = LinearSVC(C=c) if tool == "LinearSVC" else LogisticRegression(
+            C=c, solver="liblinear" if several else "lbfgs", max_iter=100
+        )  # fmt: skip
+        began = time.monotonic()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that the iterations end before convergence
+            classes, scores = (by_label if several else of_classes)(model, train, test)
+        seconds = time.monotonic() - began
+        found.append({**precision(classes, scores, test), "seconds": seconds, "c": penalty})
+        if tool == "LogisticRegression" and not several:
+            found[-1]["log_likelihood"] = likelihood(model, test)
+    return max(found, key=lambda each: each["p@1"])
+
+
+def of_classes(model: Any, train: Any, test: Any) -> tuple[np.ndarray, np.ndarray]:
+    model.fit(train.features, train.labels.ids)
+    return model.classes_, model.decision_function(test.features)
+
+
+def by_label(model: Any, train: Any, test: Any) -> tuple[np.ndarray, np.ndarray]:
+    """A model for each label that occurs, float32 (rows, labels): one-vs-rest."""
+    rows = np.repeat(np.arange(len(train)), train.labels.n_of_row)
+    order = np.argsort(train.labels.ids, kind="stable")
+    classes, starts = np.unique(train.labels.ids[order], return_index=True)
+    scores = np.zeros((len(test), len(classes)), dtype=np.float32)
+    for column, mine in enumerate(np.split(rows[order], starts[1:])):
+        own = np.zeros(len(train), dtype=np.int8)
+        own[mine] = 1
+        scores[:, column] = model.fit(train.features, own).decision_function(test.features) if not own.all() else np.inf
+    return classes, scores
+
+
+def precision(classes: np.ndarray, scores: np.ndarray, test: Any) -> Result:
+    top = classes[np.argsort(-scores, axis=1, kind="stable")[:, :5]]
+    hits = np.array([np.isin(line, test.labels[row]) for row, line in enumerate(top)])
+    return {f"p@{k}": float(hits[:, :k].sum() / (k * len(test))) for k in (1, 3, 5)}
+
+
+def likelihood(model: Any, test: Any) -> float:
+    """The mean over rows whose label was seen."""
+    seen = np.isin(test.labels.ids, model.classes_)
+    log_p = model.predict_log_proba(test.features[seen])
+    return float(log_p[np.arange(len(log_p)), np.searchsorted(model.classes_, test.labels.ids[seen])].mean())
+
+
+# ---- tables
+
+
+def result_of(records: Records, **job: Any) -> Result | None:
+    found: list[Record] = [each for each in records.find(**job) if not has_failed(each["result"])]
+    return found[-1]["result"] if found and "left_out" not in found[-1]["result"] else None
+
+
+def reference(records: Records, name: str) -> float | None:
+    found = [result_of(records, set=name, tool=tool) for tool in ("LinearSVC", "LogisticRegression")]
+    return max((each["p@1"] for each in found if each), default=None)
+
+
+def precisions(section: str, records: Records) -> str:
+    """P@1 by objective and set, with the former defaults' in brackets; in bold what misses the target."""
+    rows = [{"": tool} | {name: shown(result_of(records, set=name, tool=tool), "p@1") for name in SECTIONS[section]}
+            for tool in ("LinearSVC", "LogisticRegression")]  # fmt: skip
+    for objective in CONTENDERS:
+        row = {"": f"`{objective}`"}
+        for name in SECTIONS[section]:
+            now, before = (result_of(records, set=name, objective=objective, defaults=which) for which in ("now", "before"))
+            best, cell = reference(records, name), shown(now, "p@1")
+            if now and best and now["p@1"] < TARGET * best:
+                cell = f"**{cell}**"
+            row[name] = cell + (f" ({shown(before, 'p@1')})" if before else "")
+        rows.append(row)
+    return table(rows)
+
+
+def shown(result: Result | None, measure: str) -> str:
+    return f"{result[measure]:.3f}" if result and measure in result else ""
+
+
+def relative(records: Records) -> str:
+    """P@1 over that of the better linear reference."""
+    rows = []
+    for objective in CONTENDERS:
+        row: dict[str, str] = {"": f"`{objective}`"}
+        for name in ABOUT:
+            now, best = result_of(records, set=name, objective=objective, defaults="now"), reference(records, name)
+            row[name] = f"{now['p@1'] / best:.2f}" if now and best else ""
+        rows.append(row)
+    return table(rows)
+
+
+def likelihoods(records: Records) -> str:
+    """Of data with one label a row; scores of `margin`, `ldgs` and `mips` were not trained to be log-probabilities."""
+    names = [name for name in ABOUT if name not in SEVERAL]
+    rows = [{"": "LogisticRegression"} | {
+        name: shown(result_of(records, set=name, tool="LogisticRegression"), "log_likelihood") for name in names
+    }]  # fmt: skip
+    for objective in CONTENDERS:
+        found = {name: result_of(records, set=name, objective=objective, defaults="now") for name in names}
+        rows.append({"": f"`{objective}`"} | {name: shown(each, "log_likelihood") for name, each in found.items()})
+    return table(rows)
+
+
+def several(records: Records) -> str:
+    """P@3 and P@5 of data with several labels."""
+    rows = []
+    for who in ("LinearSVC", "LogisticRegression", *CONTENDERS):
+        key = {"tool": who} if who in ("LinearSVC", "LogisticRegression") else {"objective": who, "defaults": "now"}
+        row = {"": who if "tool" in key else f"`{who}`"}
+        for name in SEVERAL:
+            found = result_of(records, set=name, **key)
+            row |= {f"{name} P@{k}": shown(found, f"p@{k}") for k in (3, 5)}
+        rows.append(row)
+    return table(rows)
+
+
+def seconds(records: Records) -> str:
+    rows = []
+    for who in ("LinearSVC", "LogisticRegression", *CONTENDERS):
+        key = {"tool": who} if who in ("LinearSVC", "LogisticRegression") else {"objective": who, "defaults": "now"}
+        row = {"": who if "tool" in key else f"`{who}`"}
+        for name in ABOUT:
+            found = result_of(records, set=name, **key)
+            row[name] = f"{found['seconds']:.1f}" if found else ""
+        rows.append(row)
+    return table(rows)
+
+
+def sets(records: Records) -> str:
+    lines = []
+    for name, about in ABOUT.items():
+        found = [
+            f"{tool} C {each['c']:g}/|x|²"
+            for tool in ("LinearSVC", "LogisticRegression")
+            if (each := result_of(records, set=name, tool=tool))
+        ]
+        lines.append(f"`{name}`: {about}" + (f"; {', '.join(found)}" if found else ""))
+    return listed(lines)
+
+
+def settings(records: Records) -> str:
+    """What the objectives' defaults came to, on each set."""
+    lines = []
+    for objective in CONTENDERS:
+        for name in ABOUT:
+            found = result_of(records, set=name, objective=objective, defaults="now")
+            if found and objective in FIRST:
+                used = ", ".join(f"{setting} {value:g}" if isinstance(value, float) else f"{setting} {value}"
+                                 for setting, value in found["settings"].items())  # fmt: skip
+                lines.append(f"`{objective}`, {name}: {used}")
+    return listed(lines)
+
+
+def where_measured(tell: Callable[[Records], str]) -> Callable[[Records], str]:
+    """The table, or that there is nothing to tell."""
+    return lambda records: tell(records) if records.by_job else "Not measured."
+
+
+def prepare(run: Run) -> dict[str, Any]:
+    if not run.has_data:
+        say("the data: name the folder by --data DIR, or set EMBEDX_DATA")
+    return {"data": {}}
+
+
+EXPERIMENT = Experiment(
+    name="defaults",
+    title="Every objective of classification at its defaults",
+    choices={
+        "section": tuple(SECTIONS),
+        "set": tuple(ABOUT),
+        "contender": ("scikit-learn", *CONTENDERS),
+    },
+    packages=("scipy", "scikit-learn"),
+    prepare=prepare,
+    jobs=jobs,
+    measure=measure,
+    tables={
+        name: where_measured(tell)
+        for name, tell in {
+            "sets": sets,
+            "tuned": partial(precisions, "tuned"),
+            "unseen": partial(precisions, "unseen"),
+            "relative": relative,
+            "several": several,
+            "likelihoods": likelihoods,
+            "seconds": seconds,
+            "settings": settings,
+        }.items()
+    },
+    plots={},
+)
