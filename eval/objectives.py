@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from eval import corpus, word_tests
+from eval import corpus, objectives_rates, word_tests
 from eval.experiment import ROOT, Experiment, Run, say, written
 from eval.objectives_compared import (
     END,
@@ -68,9 +68,10 @@ from eval.under_test import (
     words,
 )
 
-PARTS = {"time": "equal time", "epochs": "equal epochs", "exact": "beside the exact softmax", "rows": "equal rows"}
+PARTS = {"time": "equal time", "epochs": "equal epochs", "exact": "beside the exact softmax", "rates": "by learning rate",
+         "rows": "equal rows"}  # fmt: skip
 EXACT = "softmax"
-EXCERPT = 10_000_000  # bytes at the end of the corpus, for the part exact; the first as many were tuned on
+EXCERPT = 10_000_000  # bytes at the end of the corpus, for the parts exact and rates; the first as many were tuned on
 REPORTED = {"WordSim-353": "spearman", "SimLex-999": "spearman", "Google analogies": "accuracy"}
 DIVERGED = 3  # the exit code
 LOOK = 0.05  # seconds between two looks at the memory of a process
@@ -104,6 +105,9 @@ def jobs(run: Run) -> Iterator[Job]:
             elif part == "exact":
                 options = {**epochs, "max_vocab": own.max_vocab, **threads, "heldout": own.heldout_exact, "seed": 1}
                 yield job_of(part, name, options)
+            elif part == "rates":
+                for options in objectives_rates.options(run, defaults(name)["learning_rate"]):
+                    yield job_of(part, name, options)
             else:
                 yield job_of(part, name, {"epochs": 1, **threads} | rows_of_reference(run.records, name))
 
@@ -187,7 +191,7 @@ def measure(run: Run, job: Job) -> Result:
     if job["objective"] not in run.warm:  # compilation would count as memory
         trained(run, job["objective"], {"epochs": 1, "threads": 1}, "tiny")
         run.warm.add(job["objective"])
-    return trained(run, job["objective"], job["options"], "excerpt" if job["part"] == "exact" else "text")
+    return trained(run, job["objective"], job["options"], "excerpt" if job["part"] in ("exact", "rates") else "text")
 
 
 def trained(run: Run, objective: str, options: Job, text: str) -> Result:
@@ -215,7 +219,7 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
         result["heldout"] = facts["heldout"] | by_group(likelihood(run, vectors, text))
         answers = words.score(vectors, asked(run))
         result["scores"] = {each.test.name: each.score for each in answers}
-        result |= word_tests.pooled(answers)
+        result |= word_tests.pooled(answers) | objectives_rates.spread_of_lengths(vectors.vectors)
     return result
 
 
@@ -379,7 +383,7 @@ def conditions(records: Records) -> str:
     rows = []
     for part, title in PARTS.items():
         runs = newest(records, part)
-        if not runs:
+        if not runs or part == objectives_rates.PART:
             continue
         typed = next(iter(runs.values()))[0]["job"]["options"]
         shown = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in typed.items() if name != "seed")
@@ -427,6 +431,10 @@ def targets(records: Records) -> str:
             speed = "diverged" if ratio is None else f"{ratio:.2f} ×"
             promise = f"`{name}`: at equal rows at most {limit:g} × as slow as `{REFERENCE}`"
             found.append(target(promise, speed, ratio is not None and ratio <= limit))
+    if losses := objectives_rates.lost(objectives_rates.by_rate(records).get("implicit", {})):
+        worst = max(losses.values())
+        promise = f"`implicit`: a tenth to ten times its rate costs at most {objectives_rates.ALLOWED:g} nats"
+        found.append(target(promise, f"{worst:.3f}", worst <= objectives_rates.ALLOWED))
     ours, theirs = likeliest(timed, LIKELIER, TEST), likeliest(timed, LESS_LIKELY, TEST)
     if ours and theirs:
         quoted = [", ".join(f"`{name}`" for name in names) for names in (LIKELIER, LESS_LIKELY)]
@@ -559,7 +567,8 @@ EXPERIMENT = Experiment(
     jobs=jobs,
     measure=measure,
     tables={"ahead": ahead, "targets": targets, "conditions": conditions,
-            "time": equal_time, **{part: partial(of_part, part) for part in ("epochs", "exact")}, "rows": equal_rows},
-    plots={"": plot},
+            "time": equal_time, **{part: partial(of_part, part) for part in ("epochs", "exact")},
+            "rates": objectives_rates.rates, "rows": equal_rows},
+    plots={"": plot, "-rates": objectives_rates.plot},
     publish=publish,
 )  # fmt: skip

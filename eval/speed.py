@@ -78,21 +78,23 @@ class Plan:
     def embedx_job(self, purpose: str, name: str = DEFAULT, **details: Any) -> Job:
         return self.train_job("embedx", purpose, name=name, options=CONTENDERS[name], file="text", **details)
 
-    def gensim_feeds(self) -> Iterator[Job]:
+    def gensim_feeds(self, threads: int) -> Iterator[Job]:
         """One epoch by each feed, to find the best."""
-        for threads in THREADS:
-            for feed in GENSIM_FEEDS:
-                if self.one_line or feed != "Text8Corpus":
-                    one = {"epochs": 1, "alpha": GENSIM_RATES[0], "seed": 1}
-                    yield self.train_job("gensim", "feed", score=False, feed=feed, threads=threads, **one)
+        for feed in GENSIM_FEEDS:
+            if self.one_line or feed != "Text8Corpus":
+                one = {"epochs": 1, "alpha": GENSIM_RATES[0], "seed": 1}
+                yield self.train_job("gensim", "feed", score=False, feed=feed, threads=threads, **one)
 
     def full_runs(self) -> Iterator[Job]:
-        """Every contender with all epochs on all threads, for speed and quality."""
-        yield from self.gensim_feeds()
+        """Every contender with all epochs on all threads, for speed and quality; gensim with the first seed at each rate, with
+        the others at the better one.
+        """
         threads = THREADS[-1]
+        yield from self.gensim_feeds(threads)
         feed = best_feed(self.records, threads, epochs=0)
         for seed in self.seeds:
-            for alpha in GENSIM_RATES:
+            better = [] if seed == self.seeds[0] else tuned_gensim(self.records)[:1]
+            for alpha in [each["job"]["alpha"] for each in better] or GENSIM_RATES:
                 yield self.train_job("gensim", "full", feed=feed, threads=threads, alpha=alpha, seed=seed)
             for name in CONTENDERS:
                 if seed <= RUNS.get(name, seed):
@@ -104,6 +106,7 @@ class Plan:
         """Words per second at all thread counts; fewer threads for one epoch, because the rate is the same in each."""
         yield from self.full_runs()
         for threads in THREADS[:-1]:
+            yield from self.gensim_feeds(threads)
             feed = best_feed(self.records, threads, epochs=0)
             for seed in self.repetitions:
                 one = {"threads": threads, "epochs": 1, "seed": seed}
@@ -115,7 +118,7 @@ class Plan:
 
     def whole(self) -> Iterator[Job]:
         """Whole commands, from start to saved vectors."""
-        yield from self.gensim_feeds()
+        yield from self.gensim_feeds(THREADS[-1])
         feed = best_feed(self.records, THREADS[-1], self.settings["epochs"])
         common = {"kind": "command", **self.settings, "threads": THREADS[-1]}
         embedx = common | {"tool": "embedx", "file": "text", "kernels": "warm", "tokens": "empty"}
@@ -267,12 +270,11 @@ def mean_scores(runs: Sequence[Record]) -> dict[str, float]:
 
 
 def tuned_gensim(records: Records) -> list[Record]:
-    """gensim's runs at its better learning rate: the one with the higher sum of the three mean scores."""
+    """gensim's runs at its better learning rate: the one with the higher sum of the three scores with the first seed."""
     runs = full_runs(records, "gensim")
-    by_rate = {
-        rate: [each for each in runs if each["job"]["alpha"] == rate] for rate in {each["job"]["alpha"] for each in runs}
-    }
-    return max(by_rate.values(), key=lambda some: sum(mean_scores(some).values()), default=[])
+    first = [each for each in runs if each["job"]["seed"] == min(run["job"]["seed"] for run in runs)]
+    best = max(first, key=lambda each: sum(mean_scores([each]).values()), default=None)
+    return [each for each in runs if best and each["job"]["alpha"] == best["job"]["alpha"]]
 
 
 # ---- quality
