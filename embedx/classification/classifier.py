@@ -4,13 +4,14 @@ output.npy    float32 (rows, dim)     a row for each label (or node of a tree); 
 bias.npy      float32 (rows,)         absent without biases
 hidden.npy    float32 (features, dim) a row for each feature, absent without hidden layer
 maxima.npy    float32 (features,)     what columns were divided by, with --scaling column-max
+label_order.npy  int32 (labels,)      the leaves of a tree of clusters, from one side to the other, if there is one
 noise_*.npy   what noise was drawn by, where that depends on the input (embedx.samplers)
 tree_*.npy    sparse weights and their tree, instead of all these (embedx.classification.label_tree)
 labels.tsv    label TAB how often it occurred in training
 features.tsv  the words that are features, for text
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +55,7 @@ SCHEMA = FolderSchema(
         "output": Array(("rows", "dim"), FLOATS),
         "bias": Array(("rows",), FLOATS),
         "maxima": Array(("features",), FLOATS),
+        "label_order": Array(("labels",), ("int32",)),
         "noise_projection": Array(("features", "stride")),
         "noise_offset": Array(("stride",)),
         "noise_weights": Array(("nodes", "stride")),
@@ -391,6 +393,18 @@ class Searched:
         self.progress.finish()
 
 
+def _label_order(arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> np.ndarray | None:
+    """The order of the leaves of a tree of clusters; None if there is none. Raises `EmbedxError` if it is none of labels."""
+    order = arrays.get("label_order")
+    if order is None:
+        if settings.get("hierarchy") == "clusters":
+            raise EmbedxError("names no array `label_order`, which --hierarchy clusters has")
+        return None
+    if not np.array_equal(np.sort(order), np.arange(len(order))):
+        raise EmbedxError("label_order.npy has not each label once")
+    return order
+
+
 def load(path: str | Path) -> Classifier:
     """The classifier in a model folder. Raises `EmbedxError` for whatever is missing or damaged, or no classifier."""
     stored = folder.read(Path(path), SCHEMA)
@@ -404,7 +418,7 @@ def load(path: str | Path) -> Classifier:
     with folder.blamed_on(stored.path / folder.DESCRIPTION):
         found = objectives.find(stored.facts["objective"])
         objective = found(found.Settings.from_options(stored.settings))
-        objective.prepare(counts)
+        objective.prepare(counts, _label_order(stored.arrays, stored.settings))
         is_sparse = "tree_levels" in stored.arrays
         if is_sparse == ("output" in stored.arrays):
             raise EmbedxError("names both an array `output` and `tree_levels`" if is_sparse else "names no array `output`")
