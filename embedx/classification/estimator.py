@@ -177,7 +177,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         `classes` are all labels that there will ever be; where y is no indicator matrix the first call needs them, unless it
         follows a `fit`. The rate of the steps is constant unless a schedule is given, which begins anew at each call. Noise is
-        drawn, and a tree was built, by the labels' frequencies in the first call. What an objective keeps for each example
+        drawn, and a tree was built, by the labels of the first call. What an objective keeps for each example
         begins anew, for these are other examples. After a `fit` by lbfgs the optimiser has kept nothing, and its first steps
         are as long as those of a new run; to `fit` and go on, give the same optimizer, such as adagrad, to both.
         """
@@ -226,7 +226,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )  # fmt: skip
         self.classifier_: Classifier = trained.classifier
         if not data.is_sparse:  # the table is no larger than the data's own; sums over features then hold in any order
-            self.classifier_.arrays = {name: np.asarray(a, dtype=np.float64) for name, a in self.classifier_.arrays.items()}
+            self.classifier_.arrays = {
+                name: a.astype(np.float64) if a.dtype.kind == "f" else a for name, a in self.classifier_.arrays.items()
+            }
         self.classifier_.parameters_changed()
         self._trained = dataclasses.replace(trained, outcome=trained.outcome.without_state())
         self.n_iter_ += round(trained.outcome.epochs)

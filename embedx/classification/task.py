@@ -15,6 +15,7 @@ import numpy as np
 from embedx import optimizers, samplers
 from embedx.classification import tree_training
 from embedx.classification.classifier import Classifier
+from embedx.classification.clustering import clustered_order
 from embedx.classification.history import History
 from embedx.classification.strategies import INITIAL, Classification, strategy_for
 from embedx.classification.tree_training import TreeTraining
@@ -208,7 +209,11 @@ def train(
         raise EmbedxError("no row of the training data has a label")
     if validation is not None and len(known_labels(validation.labels, counts).ids) == 0:
         raise EmbedxError("--validation: no row has a label that the training data have")
-    objective.prepare(counts)
+    arrays = {} if maxima is None else {"maxima": maxima}
+    features = scaled(data.features, settings.scaling, maxima)
+    if objective.wants_order:
+        arrays["label_order"] = _label_order(features, labels, counts, settings, start, progress)
+    objective.prepare(counts, arrays.get("label_order"))
     sampler, warm_up = new_samplers(objective, settings, sampler_options or {}, counts)
     facts: dict[str, Any] = {
         "objective": objective.name,
@@ -217,8 +222,6 @@ def train(
         "seen_labels": int((counts > 0).sum()),
         "several_labels": bool((labels.n_of_row > 1).any()),
     }
-    arrays = {} if maxima is None else {"maxima": maxima}
-    features = scaled(data.features, settings.scaling, maxima)
     watches = validation is not None or watch is not None
     has_room = _check_memory(data, objective, settings, sampler, watches, is_tested, progress)
     if sampler.conditional:
@@ -397,6 +400,21 @@ def _fit_sampler(
     rows = np.repeat(np.arange(len(labels)), labels.n_of_row)
     pairs = pairs_of(rows, labels.ids, len(sampler.counts))
     sampler.fit(features, pairs, seed=settings.seed, threads=int(settings.threads or 1), progress=progress)
+
+
+def _label_order(
+    features: Any,
+    labels: Labels,
+    counts: np.ndarray,
+    settings: ClassifySettings,
+    start: TrainedClassifier | None,
+    progress: Progress,
+) -> np.ndarray:
+    """All labels in an order that clusters them, int32 (n_labels,); with a run to go on from, that run's."""
+    if start is not None:
+        return start.classifier.arrays["label_order"]
+    progress.note(f"clustering {len(counts):,} labels by the features of their rows")
+    return clustered_order(features, labels, counts, settings.seed, int(settings.threads or 1))
 
 
 def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers
-from embedx.classification import tree_training
+from embedx.classification import clustering, tree_training
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled
 from embedx.objectives.contract import Objective
@@ -100,6 +100,6 @@ def check_sparse_memory(data: Labeled, settings: Any, progress: Progress) -> Non
         "weights, at most": 2 * 12 * min(most, data.n_labels * data.n_features) * n_trees,
     }
     if settings.weights == "tree":
-        needs["clustering"] = 8 * tree_training.MOST_FEATURES * data.n_labels
+        needs["clustering"] = 8 * clustering.MOST_FEATURES * data.n_labels
     what = f"sparse weights of {data.n_labels:,} labels on {data.n_features:,} features"
     memory.check_memory(needs, what, "fewer --threads need less, or drop rare labels and features", progress)

@@ -194,7 +194,7 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
         ("fit_after", sampler.conditional, f"--sampler {conditional}"),
         ("draws", sampler.candidates in ("drawn", "retrieved"), "a sampler that draws"),
     )
-    check_used(options, needs)
+    check_used(options, (*needs, *((name, False, "labels, which have features") for name in objective.label_settings)))
     return settings, made
 
 
