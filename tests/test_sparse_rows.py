@@ -48,11 +48,11 @@ def strategy(data, name, weights, sampler=None, optimizer=None, **options):
 
 def dense_of(made):
     """(rows, features + bias) of a strategy with sparse rows, and where it has numbers."""
-    slots, values = made.slots, made.outputs.rows[0]
-    feature = np.repeat(np.arange(len(slots.offsets) - 1), np.diff(slots.offsets))
-    there = slots.rows >= 0
-    dense, mask = np.zeros((made.n_rows, made.dim), dtype=np.float32), np.zeros((made.n_rows, made.dim), dtype=bool)
-    dense[slots.rows[there], feature[there]], mask[slots.rows[there], feature[there]] = values[there], True
+    feature, row, value = made.numbers()
+    dense, mask = np.zeros((made.n_rows, made.dim), dtype=np.float32), np.ones((made.n_rows, made.dim), dtype=bool)
+    mask[:, : made.n_features] = False
+    dense[row, feature], mask[row, feature] = value, True
+    dense[:, -1] = made.outputs.rows[0, made.slots_of_bias()]
     return dense, mask
 
 
@@ -62,35 +62,49 @@ def rows_of(made):
     return rows[: made.dim, : made.n_rows].T if isinstance(made, strategies.Full) else rows[:, : made.dim]
 
 
+@pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize(("n_rows", "n_features"), [(1, 1), (9, 4), (300, 40)])
-def test_every_number_has_a_slot_and_no_other(n_rows, n_features):
+def test_every_number_has_a_slot_and_no_other(n_rows, n_features, has_bias):
     rng = np.random.default_rng(n_rows)
     data = topics(n=3 * n_rows, n_labels=max(n_rows, 3), n_features=n_features)
     examples = examples_of(data.features, data.labels)
     lists = [np.sort(rng.choice(len(data), rng.integers(0, 4), replace=False)) for _ in range(n_rows)]
     own = Lists(np.concatenate([[0], np.cumsum([len(each) for each in lists])]), np.concatenate(lists).astype(np.int32))
-    counts = sparse_rows.rows_of_features(examples, own, n_features)
-    slots = sparse_rows.build_slots(examples, own, counts, has_bias=True, n_rows=n_rows)
     x = data.features.toarray() != 0
     mask = np.array([x[each].any(axis=0) for each in lists])
-    np.testing.assert_array_equal(counts, mask.sum(axis=0))
+    support = sparse_rows.support_of(examples, own, n_features)
+    np.testing.assert_array_equal(support.of_row, mask.sum(axis=1))
+    np.testing.assert_array_equal(support.of_feature, mask.sum(axis=0))
+    by_row = sparse_rows.slots_by_row(examples, own, support, has_bias)
     for row in range(n_rows):
-        assert slots.rows[sparse_rows.slot_of(slots, n_rows, row, n_features)] == row
-        for feature in range(n_features):
-            at = sparse_rows.slot_of(slots, n_rows, row, feature)
-            assert (at >= 0) == mask[row, feature]
-            if at >= 0:
-                assert slots.rows[at] == row
-                assert slots.offsets[feature] <= at < slots.offsets[feature + 1]
-    assert (slots.rows >= 0).sum() == mask.sum() + n_rows
+        own_slots = by_row.of_slot[by_row.offsets[row] : by_row.offsets[row + 1]]
+        expected = np.flatnonzero(mask[row])
+        if 2 * len(expected) >= n_features:
+            expected = np.where(mask[row], np.arange(n_features), -1)
+        np.testing.assert_array_equal(own_slots, [*expected, *([n_features] * has_bias)])
+    by_feature = sparse_rows.slots_by_feature(examples, own, support, has_bias)
+    whole = np.column_stack([mask, *([np.ones(n_rows, dtype=bool)] * has_bias)])
+    for feature in range(n_features + has_bias):
+        span = slice(*by_feature.offsets[feature : feature + 2])
+        np.testing.assert_array_equal(by_feature.of_slot[span], np.flatnonzero(whole[:, feature]))
 
 
-@pytest.mark.parametrize("optimizer", MASKED)
+# Labels and features of data whose rows have slots for all features, are read one after another, or sought in.
+SIZES = {"whole": (20, 50), "read": (20, 400), "sought": (4, 2000)}
+EACH = [  # adversarial noise is drawn as any other
+    (name, sampler, optimizer, "whole")
+    for name in SPARSE
+    for sampler in objectives.OBJECTIVES[name].samplers()
+    if sampler not in ("search", "adversarial")
+    for optimizer in MASKED
+]
+
+
 @pytest.mark.parametrize(
-    ("name", "sampler"),  # adversarial noise is drawn as any other
-    [(name, each) for name in SPARSE for each in objectives.OBJECTIVES[name].samplers() if each not in ("search", "adversarial")],
+    ("name", "sampler", "optimizer", "size"),
+    EACH + [(name, sampler, "adagrad", size) for name, sampler in [("ns", "unigram"), ("hs", "path")] for size in ("read", "sought")],
 )
-def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(name, sampler, optimizer):
+def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(name, sampler, optimizer, size):
     found = objectives.find(name)
     if sampler == "all" and found(found.Settings()).log_label_probability(np.zeros(1)) is not None:
         return  # trained a label after another: see test_label_tree
@@ -98,11 +112,16 @@ def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(name, s
         return  # what `resolved` refuses
     # A step of its own looks ahead at how far each row moves, which is less for a masked one: then every row has all features.
     is_whole = found.uses_score_gain
-    data = topics(n=60, n_labels=4, n_features=8, several=False) if is_whole else topics(n=60, n_labels=20, n_features=50)
+    n_labels, n_features = (4, 8) if is_whole else SIZES[size]
+    data = topics(n=60, n_labels=n_labels, n_features=n_features, several=not is_whole)
     ours, theirs = (strategy(data, name, weights, sampler, optimizer) for weights in ("sparse", "dense"))
     mask = np.column_stack([mask_of(data, ours.objective, ours.sampler), np.ones(ours.n_rows, dtype=bool)])
     np.testing.assert_array_equal(dense_of(ours)[1], mask)
     assert mask.all() == is_whole
+    if not is_whole and sampler != "all":
+        n_slots = np.diff(ours.slots.offsets) - 1
+        kinds = {"whole": n_slots == n_features, "read": n_slots < 8 * 12, "sought": (n_slots > 8 * 12) & (n_slots < n_features)}
+        assert kinds[size].any()
     order = np.random.default_rng(1).permutation(len(data))
     rate = MASKED[optimizer]
     for start in range(0, 56, ours.batch):

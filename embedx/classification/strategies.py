@@ -14,7 +14,7 @@ as many parts whatever their number, so that sums are the same too.
 import abc
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -210,7 +210,7 @@ class Sampled(Classification):
         self.plan = sampled.SampledPlan(
             n_features=self.examples.dense.shape[1] if is_dense else len(self.hidden.rows) or self.dim - self.has_bias,
             dim=self.dim, has_bias=self.has_bias, is_dense=is_dense, has_hidden=bool(settings.hidden),
-            has_sparse_rows=len(self.slots.rows) > 0, n_rows=self.n_rows, positives=sampled.POSITIVES[objective.positives], on_path=self.drawing.candidates == "path",
+            has_sparse_rows=len(self.slots.of_slot) > 0, positives=sampled.POSITIVES[objective.positives], on_path=self.drawing.candidates == "path",
             counts_repeats=self.drawing.counts_repeats, n_draws=n_draws, n_classes=n_classes,
             keeps_accidental_hits=objective.keeps_accidental_hits,
             uses_log_expected_count=objective.needs_log_expected_count, uses_score_gain=objective.uses_score_gain,
@@ -282,33 +282,42 @@ class Sampled(Classification):
 class SparseRows(Classification):
     """What strategies have in common whose output rows have numbers for the features of their own examples alone."""
 
+    slots: sparse_rows.Slots
+    make_slots: ClassVar[Any]  # of `sparse_rows`
+
     def make_outputs(self) -> None:
         """Set `outputs` and `slots`."""
         own = examples_of_rows(self.examples, self.sampler, self.n_rows)
-        counts = sparse_rows.rows_of_features(self.examples, own, self.n_features)
-        self.slots = sparse_rows.build_slots(self.examples, own, counts, has_bias=self.has_bias, n_rows=self.n_rows)
+        support = sparse_rows.support_of(self.examples, own, self.n_features)
+        self.slots = type(self).make_slots(self.examples, own, support, self.has_bias)
         self.outputs = sparse_rows.new_sparse_table(self.slots, self.n_rows, self.optimizer)
+
+    @abc.abstractmethod
+    def slots_of_bias(self) -> np.ndarray:
+        """int64 (n_rows,): the slots of the biases."""
+
+    @abc.abstractmethod
+    def numbers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The feature, row and value of each weight, by feature; of those that are dropped too."""
 
     def decay_outputs(self, clock: float) -> None:
         pass  # --l2 does not apply
 
     def set_bias(self, bias: np.ndarray) -> None:
-        self.outputs.rows[0, self.slots.offsets[self.n_features] :] = bias
+        self.outputs.rows[0, self.slots_of_bias()] = bias
 
     def weights(self) -> tuple[np.ndarray, np.ndarray]:
         raise NotImplementedError("sparse rows are no matrix: see `arrays`")
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The weights above the threshold, as the level of a tree in which all rows are children of the root."""
-        offsets, rows, values = self.slots.offsets, self.slots.rows, self.outputs.rows[0]
-        n = int(offsets[self.n_features])
-        kept = (rows[:n] >= 0) & ~(np.abs(values[:n]) <= self.settings.weight_threshold)  # with what is no number
-        n_of_feature = np.diff(np.concatenate([[0], np.cumsum(kept)])[offsets[: self.n_features + 1]])
-        features = np.flatnonzero(n_of_feature).astype(np.int32)
+        feature, row, value = self.numbers()
+        kept = ~(np.abs(value) <= self.settings.weight_threshold)  # with what is no number
+        features, n_of_feature = np.unique(feature[kept], return_counts=True)
+        bias = self.outputs.rows[0, self.slots_of_bias()] if self.has_bias else np.zeros(self.n_rows, dtype=np.float32)
         level = Level(
-            np.array([0, self.n_rows]), np.array([0, len(features)]), features,
-            np.concatenate([[0], np.cumsum(n_of_feature[features])]), rows[:n][kept], values[:n][kept],
-            values[n:].copy() if self.has_bias else np.zeros(self.n_rows, dtype=np.float32),
+            np.array([0, self.n_rows]), np.array([0, len(features)]), features.astype(np.int32),
+            np.concatenate([[0], np.cumsum(n_of_feature)]), row[kept].astype(np.int32), value[kept], bias,
         )  # fmt: skip
         return arrays_of([LabelTree([level], np.arange(self.n_rows, dtype=np.int32))])
 
@@ -326,6 +335,18 @@ def examples_of_rows(examples: Examples, sampler: Sampler, n_rows: int) -> Lists
 
 class SampledSparse(SparseRows, Sampled):
     """A few rows for each example, which have numbers for the features of their own examples alone."""
+
+    make_slots = sparse_rows.slots_by_row
+
+    def slots_of_bias(self) -> np.ndarray:
+        return np.asarray(self.slots.offsets[1:] - 1)
+
+    def numbers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        feature, value = self.slots.of_slot, self.outputs.rows[0]
+        row = np.repeat(np.arange(self.n_rows, dtype=np.int32), np.diff(self.slots.offsets))
+        there = np.flatnonzero((feature >= 0) & (feature < self.n_features))
+        there = there[np.argsort(feature[there], kind="stable")]
+        return feature[there], row[there], value[there]
 
 
 class _Shared:
@@ -518,6 +539,16 @@ class Full(Classification):
 
 class FullSparse(SparseRows, Full):
     """All rows for each example, which have numbers for the features of their own examples alone."""
+
+    make_slots = sparse_rows.slots_by_feature
+
+    def slots_of_bias(self) -> np.ndarray:
+        return np.arange(self.slots.offsets[self.n_features], self.slots.offsets[-1])
+
+    def numbers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        n = int(self.slots.offsets[self.n_features])
+        feature = np.repeat(np.arange(self.n_features), np.diff(self.slots.offsets[: self.n_features + 1]))
+        return feature, self.slots.of_slot[:n], self.outputs.rows[0, :n]
 
     def prepare(self) -> None:
         objective, settings = self.objective, self.settings

@@ -116,18 +116,16 @@ def check_memory_of_rows(
     """Tell what a run with sparse rows that are trained together will need; whether there is room for a copy of its state.
     Raises `EmbedxError` if it will not fit.
     """
-    own = examples_of_rows(examples, sampler, n_rows)
-    counts = sparse_rows.rows_of_features(examples, own, data.n_features)
-    n_slots = int(sparse_rows.slots_of(counts, n_rows)[-1]) + n_rows
-    if n_slots > sparse_rows.MOST_SLOTS:
-        raise EmbedxError(f"{n_slots:,} places for sparse weights, more than there can be; drop rare labels and features")
+    support = sparse_rows.support_of(examples, examples_of_rows(examples, sampler, n_rows), data.n_features)
+    has_bias, all_compete = settings.bias != "none", sampler.candidates == "all"
+    n_slots = int((support.slots_by_feature(has_bias) if all_compete else support.slots_by_row(has_bias))[-1])
     copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
     batch = min(int(settings.batch_size or len(data)), len(data))
     needs = {
         "weights": 8 * n_slots,
         "optimiser": 4 * (copies - 1) * n_slots,
-        "scores": 16 * batch * n_rows if sampler.candidates == "all" else 0,
-        "saving": 8 * int(counts.sum()),
+        "scores": 16 * batch * n_rows if all_compete else 0,
+        "saving": 40 * int(support.of_row.sum()),
     }
     needs = {name: size for name, size in needs.items() if size}
     what = f"sparse weights of {n_rows:,} rows on {data.n_features:,} features"

@@ -25,7 +25,20 @@ from embedx.engine.examples import (
     put,
     sum_rows,
 )  # fmt: skip
-from embedx.engine.sparse_rows import SlotSteps, Slots, collect_slots, gain_of_row, new_slot_steps, score_of_row, step_of_slots
+from embedx.engine.sparse_rows import (
+    Slots,
+    SlotSteps,
+    collect_bias,
+    collect_read,
+    collect_sought,
+    gain_of_row,
+    is_sought,
+    clear_scattered,
+    new_slot_steps,
+    scatter,
+    score_of_row,
+    step_of_slots,
+)
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
@@ -60,7 +73,6 @@ class SampledPlan(NamedTuple):
     is_dense: bool
     has_hidden: bool
     has_sparse_rows: bool
-    n_rows: int
     positives: int
     on_path: bool  # the candidates are the nodes on the way to the positive; else positives and draws
     counts_repeats: bool  # of draws
@@ -89,6 +101,7 @@ class SampledWorkspace(NamedTuple):
     gradient: np.ndarray  # float32 (1, stride of the output rows)
     groups: Groups  # entries by output row
     features: FeatureWorkspace  # of the hidden layer
+    x: np.ndarray  # float32 (n_features,): zeros, over which an example that meets sparse output rows is scattered
     slot_steps: SlotSteps  # of sparse output rows
 
 
@@ -117,6 +130,7 @@ def new_workspace(
         gradient=np.zeros((1, stride), dtype=np.float32),
         groups=new_groups(n_rows, lines * width),
         features=new_feature_workspace(examples, plan.n_features if plan.has_hidden else 0, batch, plan.dim),
+        x=np.zeros(plan.n_features if plan.has_sparse_rows else 0, dtype=np.float32),
         slot_steps=new_slot_steps(plan.dim if plan.has_sparse_rows else 0),
     )
 
@@ -176,6 +190,7 @@ def part_of(workspace: SampledWorkspace, plan: SampledPlan, examples: Examples, 
         gradient=np.zeros_like(workspace.gradient),
         groups=new_groups(n_rows, lines * width),
         features=new_feature_workspace(examples, plan.n_features if plan.has_hidden else 0, batch, plan.dim),
+        x=np.zeros(plan.n_features if plan.has_sparse_rows else 0, dtype=np.float32),
         slot_steps=new_slot_steps(plan.dim if plan.has_sparse_rows else 0),
     )
 
@@ -384,20 +399,22 @@ def score_candidates(tables, examples, plan, workspace, order, begin, first_line
                 workspace.batch.score_gain[p, :n] = dot(workspace.h, e, workspace.h, e)
         else:
             first, last = examples.offsets[order[begin + e]], examples.offsets[order[begin + e] + 1]
+            if plan.has_sparse_rows:
+                scatter(examples, first, last, workspace.x)
             for c in range(n):
                 row = np.int64(workspace.rows[p, c])
                 if plan.has_sparse_rows:
-                    bias = plan.dim - 1 if plan.has_bias else -1
-                    z = score_of_row(examples, first, last, tables.slots, tables.outputs, plan.n_rows, row, bias)
+                    z = score_of_row(examples, first, last, workspace.x, tables.slots, tables.outputs, plan.has_bias, row)
                     if plan.uses_score_gain:
-                        gain = gain_of_row(examples, first, last, tables.slots, plan.n_rows, row, bias)
-                        workspace.batch.score_gain[p, c] = gain
+                        workspace.batch.score_gain[p, c] = gain_of_row(workspace.x, tables.slots, plan.has_bias, row)
                 else:
                     z = table[row, plan.dim - 1] if plan.has_bias else np.float32(0)
                     for f in range(first, last):
                         z += examples.values[f] * table[row, examples.columns[f]]
                 workspace.batch.z[p, c] = z
-            if plan.uses_score_gain and not plan.has_sparse_rows:
+            if plan.has_sparse_rows:
+                clear_scattered(examples, first, last, workspace.x)
+            elif plan.uses_score_gain:
                 square = np.float32(plan.has_bias)
                 for f in range(first, last):
                     square += examples.values[f] * examples.values[f]
@@ -516,16 +533,28 @@ def _sparse_step_of_row(tables, examples, optimizer, plan, workspace, order, beg
 @kernel_part
 def _step_of_sparse_row(tables, examples, optimizer, plan, workspace, order, begin, row, rate):
     """The same of a row that has a number for some of these features alone."""
-    g, steps, n = workspace.gradient, workspace.slot_steps, 0
-    if plan.has_bias and g[0, plan.dim - 1] != 0:
-        steps.slots[0], steps.gradient[0, 0] = tables.slots.offsets[plan.dim - 1] + row, g[0, plan.dim - 1]
+    g, steps, n = workspace.gradient[:, : plan.dim], workspace.slot_steps, 0
+    if plan.has_bias:
+        n = collect_bias(tables.slots, row, g[0, plan.dim - 1], steps)
         g[0, plan.dim - 1] = 0
-        n = 1
+    n_values = 0
+    entry = workspace.groups.first[row]
+    while entry >= 0:
+        i = order[begin + workspace.example[entry // workspace.batch.z.shape[1]]]
+        n_values += examples.offsets[i + 1] - examples.offsets[i]
+        entry = workspace.groups.following[entry]
+    sought = is_sought(tables.slots, plan.has_bias, row, plan.n_features, n_values)
+    if not sought:
+        n = collect_read(tables.slots, plan.has_bias, row, g, n, steps)
     entry = workspace.groups.first[row]
     while entry >= 0:
         i = order[begin + workspace.example[entry // workspace.batch.z.shape[1]]]
         first, last = examples.offsets[i], examples.offsets[i + 1]
-        n = collect_slots(examples, first, last, tables.slots, plan.n_rows, row, g, n, steps)
+        if sought:
+            n = collect_sought(examples, first, last, tables.slots, plan.has_bias, row, g, n, steps)
+        else:
+            for f in range(first, last):
+                g[0, examples.columns[f]] = 0
         entry = workspace.groups.following[entry]
     step_of_slots(tables.outputs, row, steps, n, optimizer, rate)
 

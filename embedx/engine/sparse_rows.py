@@ -1,16 +1,15 @@
-"""Output rows that have numbers for some features alone, in inverted lists: for each feature the rows that have one there.
+"""Output rows that have numbers for some features alone.
 
 A label's row needs a weight only where an example that has the label has a feature (its support): elsewhere it is met as a
 rival alone, and could only be pushed down. The support is known before training, and bounds memory by the sum over examples of
 their labels times their features instead of by labels times features.
 
-The numbers stand in slots, as the only row of a `Table`, and a slot knows its output row. The slots of a feature
+The numbers stand in slots, which are the only row of a `Table`, one of two ways:
 
-    are as many as there are rows, one for each in order, where that is less than twice the rows that have the feature
-    else twice as many as rows that have it, and a row is at its hash or, if that is taken, at the next that is free
-
-so that a drawn row is found at once (`slot_of`), and all the rows of a feature are read one after another. The bias is the last
-feature, which all rows have.
+    row by row, for rows that are drawn     a row's features in ascending order, or all features where it has most of them, then
+                                            the bias. A row meets an example whose features are scattered over a vector: its
+                                            numbers are read one after another, or sought where they are many more
+    feature by feature, where all compete   a feature's rows (inverted lists); the bias is the last feature, which all rows have
 """
 
 from typing import NamedTuple
@@ -24,16 +23,15 @@ from embedx.optimizers.contract import NOTHING, NUMBER, ROW, Table, UpdateRule
 from embedx.optimizers.descend import descend_few, row_rate
 
 EMPTY = -1
-MOST_SLOTS = 2**31 - 1
-GOLDEN = np.uint64(2654435769)  # 2^32 over the golden ratio: multiples of it spread evenly (Knuth, section 6.4)
-LOW_HALF, HALF = np.uint64(2**32 - 1), np.uint64(32)
+MOSTLY = 2  # a row with one feature out of so many has slots for all of them
+SOUGHT = 8  # times as many numbers as the example has features, from which on these are sought among them
 
 
 class Slots(NamedTuple):
-    """Which numbers of the output rows there are; without rows if output rows are whole."""
+    """Which numbers of the output rows there are. Empty where output rows are whole."""
 
-    offsets: np.ndarray  # int64 (n_features + has_bias + 1,): the slots of feature f are those at offsets[f]:offsets[f + 1]
-    rows: np.ndarray  # int32 (n_slots,): the output row that each belongs to, EMPTY for none
+    offsets: np.ndarray  # int64 (n + 1,): the slots of row (or feature) k are those at offsets[k]:offsets[k + 1]
+    of_slot: np.ndarray  # int32 (n_slots,): the feature (or row) that each belongs to; EMPTY for none
 
 
 def no_slots() -> Slots:
@@ -41,40 +39,56 @@ def no_slots() -> Slots:
     return Slots(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32))
 
 
-# ---- which there are
+class Support(NamedTuple):
+    """How many numbers output rows have."""
+
+    of_row: np.ndarray  # int64 (n_rows,): features that each row has
+    of_feature: np.ndarray  # int64 (n_features,): rows that have each feature
+
+    def slots_by_row(self, has_bias: bool) -> np.ndarray:
+        """int64 (n_rows + 1,): where the slots of each row begin."""
+        n_features = len(self.of_feature)
+        n = np.where(MOSTLY * self.of_row >= n_features, n_features, self.of_row) + has_bias
+        return np.concatenate([[0], np.cumsum(n)]).astype(np.int64)
+
+    def slots_by_feature(self, has_bias: bool) -> np.ndarray:
+        """int64 (n_features + has_bias + 1,): where the slots of each feature begin."""
+        n = np.append(self.of_feature, [len(self.of_row)] * has_bias)
+        return np.concatenate([[0], np.cumsum(n)]).astype(np.int64)
 
 
-def slots_of(n_of_feature: np.ndarray, n_rows: int) -> np.ndarray:
-    """int64 (n_features + 1,): where the slots of each feature begin, for features that so many of the rows have."""
-    n_slots = np.minimum(2 * n_of_feature.astype(np.int64), n_rows)
-    return np.concatenate([[0], np.cumsum(n_slots)]).astype(np.int64)
+def support_of(examples: Examples, examples_of_row: Lists, n_features: int) -> Support:
+    """The support of rows that have the features of these examples."""
+    n_rows = len(examples_of_row.offsets) - 1
+    support = Support(np.zeros(n_rows, dtype=np.int64), np.zeros(n_features, dtype=np.int64))
+    _count(examples, examples_of_row, np.full(n_features, EMPTY, dtype=np.int32), support)
+    return support
 
 
-def rows_of_features(examples: Examples, examples_of_row: Lists, n_features: int) -> np.ndarray:
-    """int64 (n_features,): how many rows have each feature, of rows that have those of these examples."""
-    n_of_feature, last_row = np.zeros(n_features, dtype=np.int64), np.full(n_features, EMPTY, dtype=np.int32)
-    _count_rows(examples, examples_of_row, last_row, n_of_feature)
-    return n_of_feature
-
-
-def build_slots(
-    examples: Examples, examples_of_row: Lists, n_of_feature: np.ndarray, *, has_bias: bool, n_rows: int
-) -> Slots:
-    """The slots of rows that have the features of these examples, of which `rows_of_features` has counted the rows."""
-    n_features = len(n_of_feature)
-    if has_bias:
-        n_of_feature = np.append(n_of_feature, n_rows)
-    offsets = slots_of(n_of_feature, n_rows)
+def slots_by_row(examples: Examples, examples_of_row: Lists, support: Support, has_bias: bool) -> Slots:
+    """The slots of output rows, row by row."""
+    n_features = len(support.of_feature)
+    offsets = support.slots_by_row(has_bias)
     slots = Slots(offsets, np.full(offsets[-1], EMPTY, dtype=np.int32))
-    _fill_slots(examples, examples_of_row, np.full(n_features, EMPTY, dtype=np.int32), n_rows, slots)
+    by_feature = slots_by_feature(examples, examples_of_row, support, has_bias=False)
+    _fill_by_row(by_feature, n_features, has_bias, offsets.copy(), slots)
+    return slots
+
+
+def slots_by_feature(examples: Examples, examples_of_row: Lists, support: Support, has_bias: bool) -> Slots:
+    """The slots of output rows, feature by feature."""
+    n_rows, n_features = len(support.of_row), len(support.of_feature)
+    offsets = support.slots_by_feature(has_bias)
+    slots = Slots(offsets, np.full(offsets[-1], EMPTY, dtype=np.int32))
+    _fill_by_feature(examples, examples_of_row, np.full(n_features, EMPTY, dtype=np.int32), offsets.copy(), slots)
     if has_bias:
-        slots.rows[offsets[-2] :] = np.arange(n_rows)
+        slots.of_slot[offsets[-2] :] = np.arange(n_rows)
     return slots
 
 
 @kernel
-def _count_rows(examples, examples_of_row, last_row, n_of_feature):
-    """Count the rows of each feature; last_row is EMPTY before."""
+def _count(examples, examples_of_row, last_row, support):
+    """Count features by row and rows by feature; last_row is EMPTY before."""
     for row in range(examples_of_row.offsets.size - 1):
         for at in range(examples_of_row.offsets[row], examples_of_row.offsets[row + 1]):
             i = examples_of_row.items[at]
@@ -82,78 +96,111 @@ def _count_rows(examples, examples_of_row, last_row, n_of_feature):
                 feature = examples.columns[f]
                 if last_row[feature] != row:
                     last_row[feature] = row
-                    n_of_feature[feature] += 1
+                    support.of_feature[feature] += 1
+                    support.of_row[row] += 1
 
 
 @kernel
-def _fill_slots(examples, examples_of_row, last_row, n_rows, slots):
-    """Write the row of each slot that has one; last_row is EMPTY before."""
+def _fill_by_row(by_feature, n_features, has_bias, following, slots):
+    """Write the feature of each slot that has one, following[row] being the first of a row, which have EMPTY before."""
+    for feature in range(n_features):
+        for at in range(by_feature.offsets[feature], by_feature.offsets[feature + 1]):
+            row = np.int64(by_feature.of_slot[at])
+            if slots.offsets[row + 1] - has_bias - slots.offsets[row] == n_features:
+                slots.of_slot[slots.offsets[row] + feature] = feature
+            else:
+                slots.of_slot[following[row]] = feature
+                following[row] += 1
+    if has_bias:
+        for row in range(following.size - 1):
+            slots.of_slot[slots.offsets[row + 1] - 1] = n_features
+
+
+@kernel
+def _fill_by_feature(examples, examples_of_row, last_row, following, slots):
+    """Write the row of each slot; last_row is EMPTY before, and following[feature] its first slot."""
     for row in range(examples_of_row.offsets.size - 1):
         for at in range(examples_of_row.offsets[row], examples_of_row.offsets[row + 1]):
             i = examples_of_row.items[at]
             for f in range(examples.offsets[i], examples.offsets[i + 1]):
-                feature = np.int64(examples.columns[f])
+                feature = examples.columns[f]
                 if last_row[feature] != row:
                     last_row[feature] = row
-                    slots.rows[_place(slots, n_rows, row, feature)] = row
-
-
-@kernel_part
-def _place(slots, n_rows, row, feature):
-    """The slot of a row among those of a feature, or the empty one where it would be; the feature has slots."""
-    begin, end = slots.offsets[feature], slots.offsets[feature + 1]
-    if end - begin == n_rows:
-        return begin + row
-    spread = np.uint64(row) * GOLDEN & LOW_HALF
-    at = begin + np.int64(spread * np.uint64(end - begin) >> HALF)
-    while slots.rows[at] != row and slots.rows[at] != EMPTY:
-        at += 1
-        if at == end:
-            at = begin
-    return at
-
-
-@kernel_part
-def slot_of(slots, n_rows, row, feature):
-    """The slot of a row's number for a feature; EMPTY if it has none."""
-    if slots.offsets[feature] == slots.offsets[feature + 1]:
-        return np.int64(EMPTY)
-    at = _place(slots, n_rows, row, feature)
-    return at if slots.rows[at] == row else np.int64(EMPTY)
+                    slots.of_slot[following[feature]] = row
+                    following[feature] += 1
 
 
 def new_sparse_table(slots: Slots, n_rows: int, optimizer: UpdateRule) -> Table:
     """A table whose only row are the numbers of the slots, zeros, with room for what the optimiser keeps."""
-    n_slots = len(slots.rows)
+    n_slots = len(slots.of_slot)
     shape = {NOTHING: (0, 1), NUMBER: (1, n_slots), ROW: (n_rows, 1)}[optimizer.keeps]
     return Table(
         np.zeros((1, n_slots), dtype=np.float32), np.zeros(shape, dtype=np.float32), np.zeros(0), optimizer.keeps
     )
 
 
-# ---- a few rows for each example
+# ---- row by row: a few rows for each example
 
 
 @kernel_part
-def score_of_row(examples, first, last, slots, table, n_rows, row, bias):
-    """The score of a row for the example whose features are first:last; `bias` is the feature of the biases, -1 without."""
-    z = np.float32(0)
-    if bias >= 0:
-        z = table.rows[0, slots.offsets[bias] + row]
+def scatter(examples, first, last, x):
+    """Write the features first:last of an example over a vector of zeros."""
     for f in range(first, last):
-        at = slot_of(slots, n_rows, row, np.int64(examples.columns[f]))
-        if at >= 0:
-            z += examples.values[f] * table.rows[0, at]
+        x[examples.columns[f]] = examples.values[f]
+
+
+@kernel_part
+def clear_scattered(examples, first, last, x):
+    """Leave the vector zeros again."""
+    for f in range(first, last):
+        x[examples.columns[f]] = 0
+
+
+@kernel_part
+def _slot_of(slots, begin, end, feature):
+    """The slot of a feature among begin:end, where features ascend; EMPTY if it has none."""
+    while begin < end:
+        middle = (begin + end) // 2
+        if slots.of_slot[middle] < feature:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
+
+
+@kernel_part
+def is_sought(slots, has_bias, row, n_features, n_values):
+    """Whether a row's numbers are looked up one by one for so many values of examples, rather than read one after another."""
+    n = slots.offsets[row + 1] - has_bias - slots.offsets[row]
+    return n == n_features or n > SOUGHT * n_values
+
+
+@kernel_part
+def score_of_row(examples, first, last, x, slots, table, has_bias, row):
+    """The score of a row for the example whose features are first:last, and x the vector that they are scattered over."""
+    begin, end = slots.offsets[row], slots.offsets[row + 1] - has_bias
+    z = table.rows[0, end] if has_bias else np.float32(0)
+    if end - begin == x.size:  # where a row has no number it is 0
+        for f in range(first, last):
+            z += examples.values[f] * table.rows[0, begin + examples.columns[f]]
+    elif is_sought(slots, has_bias, row, x.size, last - first):
+        for f in range(first, last):
+            at = _slot_of(slots, begin, end, examples.columns[f])
+            if at < end and slots.of_slot[at] == examples.columns[f]:
+                z += examples.values[f] * table.rows[0, at]
+    else:
+        for at in range(begin, end):
+            z += table.rows[0, at] * x[slots.of_slot[at]]
     return z
 
 
 @kernel_part
-def gain_of_row(examples, first, last, slots, n_rows, row, bias):
+def gain_of_row(x, slots, has_bias, row):
     """By how much the score of `score_of_row` changes as the row moves along the example: the squares of what it has."""
-    square = np.float32(bias >= 0)
-    for f in range(first, last):
-        if slot_of(slots, n_rows, row, np.int64(examples.columns[f])) >= 0:
-            square += examples.values[f] * examples.values[f]
+    square = np.float32(has_bias)
+    for at in range(slots.offsets[row], slots.offsets[row + 1] - has_bias):
+        if slots.of_slot[at] >= 0:
+            square += x[slots.of_slot[at]] * x[slots.of_slot[at]]
     return square
 
 
@@ -169,20 +216,42 @@ def new_slot_steps(n: int) -> SlotSteps:
 
 
 @kernel_part
-def collect_slots(examples, first, last, slots, n_rows, row, gradient, n, steps):
+def collect_bias(slots, row, g, steps):
+    """Begin the slots of a row that move by its bias, if that has a gradient; their number."""
+    if g == 0:
+        return 0
+    steps.slots[0], steps.gradient[0, 0] = slots.offsets[row + 1] - 1, g
+    return 1
+
+
+@kernel_part
+def collect_sought(examples, first, last, slots, has_bias, row, gradient, n, steps):
     """Add the slots of a row for the features first:last, with their gradient[0, feature], to the n that move; their number.
 
     `gradient` is zero there afterwards, so that a feature named again does not count again.
     """
+    begin, end = slots.offsets[row], slots.offsets[row + 1] - has_bias
+    is_whole = end - begin == gradient.shape[1] - has_bias
     for f in range(first, last):
         feature = np.int64(examples.columns[f])
         g = gradient[0, feature]
         if g != 0:
             gradient[0, feature] = 0
-            at = slot_of(slots, n_rows, row, feature)
-            if at >= 0:
+            at = begin + feature if is_whole else _slot_of(slots, begin, end, feature)
+            if at < end and slots.of_slot[at] == feature:
                 steps.slots[n], steps.gradient[0, n] = at, g
                 n += 1
+    return n
+
+
+@kernel_part
+def collect_read(slots, has_bias, row, gradient, n, steps):
+    """The same for all features at once; `gradient` stays."""
+    for at in range(slots.offsets[row], slots.offsets[row + 1] - has_bias):
+        g = gradient[0, slots.of_slot[at]]
+        if g != 0:
+            steps.slots[n], steps.gradient[0, n] = at, g
+            n += 1
     return n
 
 
@@ -197,12 +266,12 @@ def step_of_slots(table, row, steps, n, optimizer, rate):
     descend_few(table, 0, steps.slots[:n], steps.gradient, optimizer, rate)
 
 
-# ---- all rows for each example
+# ---- feature by feature: all rows for each example
 
 
 @kernel
 def all_scores(examples, order, begin, first, last, slots, table, bias, n_rows, z):
-    """Overwrite z[e, :n_rows] by the scores of the examples order[begin + e], e in first:last."""
+    """Overwrite z[e, :n_rows] by the scores of the examples order[begin + e], e in first:last; `bias` is -1 without."""
     for e in range(first, last):
         i = order[begin + e]
         for row in range(n_rows):
@@ -210,9 +279,7 @@ def all_scores(examples, order, begin, first, last, slots, table, bias, n_rows, 
         for f in range(examples.offsets[i], examples.offsets[i + 1]):
             feature, x = examples.columns[f], examples.values[f]
             for at in range(slots.offsets[feature], slots.offsets[feature + 1]):
-                row = slots.rows[at]
-                if row >= 0:
-                    z[e, row] += x * table.rows[0, at]
+                z[e, slots.of_slot[at]] += x * table.rows[0, at]
 
 
 class FeatureLists(NamedTuple):
@@ -258,16 +325,13 @@ def _collect_gradients(lists, slots, feature, z, steps):
     """Write the slots of a feature whose gradient by the coefficients z is not 0, and that; their number."""
     n = 0
     for at in range(slots.offsets[feature], slots.offsets[feature + 1]):
-        row = slots.rows[at]
-        if row >= 0:
-            g = np.float32(0)
-            entry = lists.groups.first[feature]
-            while entry >= 0:
-                g += lists.value[entry] * z[lists.example[entry], row]
-                entry = lists.groups.following[entry]
-            if g != 0:
-                steps.slots[n], steps.gradient[0, n] = at, g
-                n += 1
+        g, row, entry = np.float32(0), slots.of_slot[at], lists.groups.first[feature]
+        while entry >= 0:
+            g += lists.value[entry] * z[lists.example[entry], row]
+            entry = lists.groups.following[entry]
+        if g != 0:
+            steps.slots[n], steps.gradient[0, n] = at, g
+            n += 1
     return n
 
 
@@ -277,7 +341,7 @@ def add_squares(lists, slots, z, first, last, steps, square):
     for t in range(first, last):
         n = _collect_gradients(lists, slots, np.int64(lists.groups.touched[t]), z, steps)
         for k in range(n):
-            square[slots.rows[steps.slots[k]]] += steps.gradient[0, k] * steps.gradient[0, k]
+            square[slots.of_slot[steps.slots[k]]] += steps.gradient[0, k] * steps.gradient[0, k]
 
 
 @kernel
@@ -298,7 +362,7 @@ def step_of_features(table, lists, slots, z, first, last, steps, optimizer, rate
         n = _collect_gradients(lists, slots, np.int64(lists.groups.touched[t]), z, steps)
         if table.state_of == ROW:
             for k in range(n):
-                steps.gradient[0, k] *= rates[slots.rows[steps.slots[k]]]
+                steps.gradient[0, k] *= rates[slots.of_slot[steps.slots[k]]]
             descend_few(table, 0, steps.slots[:n], steps.gradient, optimizer, np.float32(1))
         else:
             descend_few(table, 0, steps.slots[:n], steps.gradient, optimizer, rate)
