@@ -500,6 +500,8 @@ def test_data_at_the_edge_end_well(weights, lists, kind):
 )
 @pytest.mark.parametrize("weights", ["sparse", "tree"])
 def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, message):
+    if weights == "sparse" and "sampler" in options:
+        options, message = options | {"optimizer": "dcd"}, "dcd takes --sampler all"  # others do: see test_sparse_rows
     given = ClassifySettings(weights=weights, **options)
     with pytest.raises(EmbedxError, match=message):
         resolved(given, ova(), topics())

@@ -152,7 +152,7 @@ class Classifier:
     def trees(self) -> list[LabelTree]:
         """The trees of sparse weights. Raises `EmbedxError` where their arrays do not fit together."""
         if self._trees is None:
-            self._trees = label_tree.trees_of(self.arrays, self.known.n_features, self.n_labels)
+            self._trees = label_tree.trees_of(self.arrays, self.known.n_features, self.objective.n_rows(self.n_labels))
         return self._trees
 
     @property
@@ -164,12 +164,14 @@ class Classifier:
         """As `scores`; labels that training has not seen have the score that predicts half an occurrence."""
         if self.is_searched:
             raise EmbedxError("--weights tree: labels are found through a tree, so that not all have scores; ask for the best")
-        level, labels = self.trees[0].levels[0], self.trees[0].labels
+        level, rows = self.trees[0].levels[0], self.trees[0].labels
+        found = sparse_levels.scores_of(csr_matrix(features, dtype=np.float32), level)
+        if np.array_equal(rows, np.arange(self.objective.n_rows(self.n_labels))):
+            return found
         n = int(self.facts.get("examples") or 1)
         unseen = self.objective.initial_bias(np.array([0.5 / n]), np.array([1.0]))
         z = np.full((features.shape[0], self.n_labels), np.float32(unseen[0]), dtype=np.float32)
-        found = sparse_levels.scores_of(csr_matrix(features, dtype=np.float32), level)
-        z[:, labels] = found
+        z[:, rows] = found
         return z
 
     def _found(self, features: Any, k: int, threads: int, progress: Progress) -> Iterator[tuple[slice, Found]]:
@@ -455,6 +457,6 @@ def load(path: str | Path) -> Classifier:
         _ = loaded._sampler  # which reads arrays of its own
         if is_sparse:
             _ = loaded.trees
-            if objective.log_label_probability(np.zeros(1)) is None:
+            if loaded.is_searched and objective.log_label_probability(np.zeros(1)) is None:
                 raise EmbedxError(f"names an array `tree_levels`, which --objective {objective.name} has not")
     return loaded

@@ -19,7 +19,15 @@ from embedx.classification.clustering import clustered_order
 from embedx.classification.history import History
 from embedx.classification.strategies import INITIAL, Classification, strategy_for
 from embedx.classification.tree_training import TreeTraining
-from embedx.classification.weights import check_dual, check_sparse_memory, chosen_weights, default_optimizer
+from embedx.classification.weights import (
+    EVERY_ROW,
+    check_dual,
+    check_memory_of_rows,
+    check_sparse_memory,
+    chosen_weights,
+    default_optimizer,
+    is_label_by_label,
+)
 from embedx.engine import lbfgs as optimum
 from embedx.engine.examples import Examples, examples_of
 from embedx.engine.loading import compile_function
@@ -42,7 +50,6 @@ from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler, pairs_of
 from embedx.settings import check_used, param
 
-EVERY_ROW = "all"  # the sampler of exact losses
 LEAST_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
 WEIGHTS = ("dense", "sparse", "tree")  # how those of the output rows are stored
 OF_TREE = ("leaf_size", "arity", "beam", "trees")  # settings that apply to a tree alone
@@ -80,8 +87,8 @@ class ClassifySettings(TrainingSettings):
     )
     weights: str | None = param(
         None,
-        "weights of the labels under a loss that is a sum over labels, on sparse features: `dense`; `sparse`, for the features "
-        "of a label's positives alone; `tree`, the same in a tree over clusters of labels; by default as suits the size",
+        "weights of the labels on sparse features: `dense`; `sparse`, for the features of a label's positives alone; `tree`, the "
+        "same in a tree over clusters of labels, under a loss that is a sum over labels; by default as suits the size",
         choices=WEIGHTS,
     )
     weight_threshold: float = param(0.1, "with sparse weights: those of at most this size are dropped in the end", at_least=0.0)
@@ -223,12 +230,13 @@ def train(
         "several_labels": bool((labels.n_of_row > 1).any()),
     }
     watches = validation is not None or watch is not None
-    has_room = _check_memory(data, objective, settings, sampler, watches, is_tested, progress)
+    has_room = _check_memory(data, features, labels, objective, settings, sampler, watches, is_tested, progress)
     if sampler.conditional:
         _fit_sampler(sampler, features, labels, settings, start, progress)
         arrays |= sampler.arrays()
         facts["fit_seconds"] = round(sampler.fit_seconds, 3)
-    is_sparse = settings.weights != "dense"
+    if start is not None and settings.weights != "dense":
+        raise ValueError("sparse weights have no run to go on from: weights=\"dense\"")
     if settings.optimizer == DualCoordinateDescent.name and settings.l2 is None:
         settings = dataclasses.replace(settings, l2=tree_training.input_length(features) ** 2 / len(data))
     record = settings.record() | (warm_up or sampler).settings.record() | objective.settings.record()
@@ -246,7 +254,7 @@ def train(
         )
         if checkpoints is not None:
             checkpoints.identify(lambda: _identity(examples, classifier.settings))
-        if is_sparse:
+        if is_label_by_label(settings, objective):
             trees = tree_training.plans(features, examples, counts, settings, progress)
             growing = TreeTraining(objective, settings, features, examples, optimizer, counts, trees)
             outcome, optimizer_state = tree_training.run(growing, classifier, snapshot, checkpoints, history, progress), {}
@@ -283,7 +291,7 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     is_step = objective.kind == "proximal"
     suits = objective.label_defaults
     weights = chosen_weights(settings, objective, data, sampler)
-    optimizer = settings.optimizer or default_optimizer(settings, objective, weights)
+    optimizer = settings.optimizer or default_optimizer(settings, objective, weights, sampler)
     batch = settings.batch_size if settings.batch_size is not None else int(suits.get("batch_size", 100))
     found = optimizers.find(optimizer, LABELS)
     rate = settings.learning_rate or suits.get("learning_rate") or found.rates.get(LABELS)
@@ -431,6 +439,8 @@ def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]
 
 def _check_memory(
     data: Labeled,
+    features: Any,
+    labels: Labels,
     objective: Objective,
     settings: ClassifySettings,
     sampler: Sampler,
@@ -443,9 +453,12 @@ def _check_memory(
 
     Scoring copies the weights; validation keeps the best ones beside them. What the optimiser keeps is let go before testing.
     """
-    if settings.weights != "dense":
+    if is_label_by_label(settings, objective):
         check_sparse_memory(data, settings, progress)
         return True
+    if settings.weights == "sparse":
+        n_rows = objective.n_rows(data.n_labels)
+        return check_memory_of_rows(data, settings, examples_of(features, labels), sampler, n_rows, progress)
     dim = (settings.hidden or data.n_features) + 1
     n_rows = objective.n_rows(data.n_labels)
     copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
