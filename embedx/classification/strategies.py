@@ -235,7 +235,7 @@ class Sampled(Classification):
     def compile_drawn(self, workspace: sampled.SampledWorkspace, progress: Progress) -> None:
         """The kernels of drawn rows."""
         arguments = self._arguments(workspace, np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
-        self.functions = load_kernel(sampled.train_stretch, self.objective, self.drawing, arguments, progress)
+        self.functions = load_kernel(sampled.train_stretch, self.objective.coefficients, self.drawing, arguments, progress)
         if self.shared is not None:
             self.shared.compile(progress)
 
@@ -276,7 +276,7 @@ class _Shared:
     def compile(self, progress: Progress) -> None:
         own = self.strategy
         arguments = self._arguments(0, np.arange(own.n), 0, range(0), 0, 0.0, np.uint64(0), np.float32(1))
-        self.functions = load_kernel(sampled.answer_part, own.objective, own.drawing, arguments, progress)
+        self.functions = load_kernel(sampled.answer_part, own.objective.coefficients, own.drawing, arguments, progress)
 
     def _arguments(
         self, part: int, order: np.ndarray, begin: int, of: range, line: int, rate: float, key: np.uint64, scale: np.float32
@@ -353,7 +353,7 @@ class Retrieved(Sampled):
         if self.drawn_first > 0:
             self.compile_drawn(worker.drawn, progress)
         arguments = self._retrieved(worker, empty_index(self.search.blocks), np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
-        self.retrieved_functions = load_kernel(retrieved.train_stretch, self.objective, None, arguments, progress)
+        self.retrieved_functions = load_kernel(retrieved.train_stretch, self.objective.coefficients, None, arguments, progress)
 
     def _retrieved(
         self,
@@ -473,7 +473,7 @@ class FullTiled(Full):
 
     def compile(self, progress: Progress) -> None:
         arguments = self._arguments(self.tile_workspaces[0], 0, 0, 0, 0.0, 0.0)
-        self.functions = load_kernel(full_tiled.train_tiles, self.objective, None, arguments, progress)
+        self.functions = load_kernel(full_tiled.train_tiles, self.objective.coefficients, None, arguments, progress)
 
     def forget(self) -> None:
         super().forget()
