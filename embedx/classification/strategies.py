@@ -57,6 +57,14 @@ def strategy_for(objective: Objective, settings: Any, sampler: Sampler, examples
     return FullTiled if by_tiles else Full
 
 
+def memory_of_step(settings: Any, sampler: Sampler, n: int, n_rows: int, dim: int) -> int:
+    """Bytes that a minibatch of n examples takes where all rows compete, and features are dense or hidden: scores, and the
+    gradient of all weights. Elsewhere it takes little beside the weights, and this is 0.
+    """
+    batch = min(int(settings.batch_size or n), n)
+    return 4 * (batch * (n_rows + 2 * dim) + n_rows * dim) if sampler.candidates == "all" else 0
+
+
 class Classification(Strategy):
     """Minibatches of labelled examples, in an order that each pass shuffles anew.
 

@@ -16,7 +16,7 @@ from embedx import optimizers, samplers
 from embedx.classification import tree_training
 from embedx.classification.classifier import Classifier
 from embedx.classification.history import History
-from embedx.classification.strategies import INITIAL, Classification, strategy_for
+from embedx.classification.strategies import INITIAL, Classification, memory_of_step, strategy_for
 from embedx.classification.tree_training import TreeTraining
 from embedx.classification.weights import check_dual, check_sparse_memory, chosen_weights, default_optimizer
 from embedx.engine import lbfgs as optimum
@@ -25,6 +25,7 @@ from embedx.engine.loading import compile_function
 from embedx.engine.settings import MOST_RATE, TrainingSettings, check_sampler
 from embedx.errors import DivergedError, EmbedxError
 from embedx.kernels.batch import COEFFICIENTS_64
+from embedx.kernels.simd import padded
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_maxima, known_labels, scaled
 from embedx.labeled.schema import DataSchema
@@ -431,9 +432,11 @@ def _check_memory(
     dim = (settings.hidden or data.n_features) + 1
     n_rows = objective.n_rows(data.n_labels)
     copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
-    weights = 4 * (n_rows * dim + (data.n_features * settings.hidden if settings.hidden else 0))
+    weights = 4 * (padded(dim) * (n_rows + data.n_features) if settings.hidden else dim * n_rows)
     of_sampler = sampler.memory(len(data), data.n_features)
     needs = {"weights": weights, "optimiser": (copies - 1) * weights, "validation": 2 * weights if validates else 0}
+    if settings.optimizer != "lbfgs" and not _is_sparse_linear(settings, data):
+        needs["a step"] = memory_of_step(settings, sampler, len(data), n_rows, dim)
     if is_tested and sum(needs.values()) < 2 * weights:
         needs["testing"] = 2 * weights - sum(needs.values())
     need, have = sum(needs.values()), memory.available_memory()
