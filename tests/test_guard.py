@@ -380,10 +380,10 @@ def own(objective, options):
     return {name: value for name, value in options.items() if name in settings_of(objective.Settings)}
 
 
-def words_at(name, corpus, times, rate=None):
+def words_at(name, corpus, times, rate=None, **options):
     """The model of a run at a rate, or at so many times the default rate, how it ended, and what was told."""
     found, told = OBJECTIVES[name], Notes()
-    options = {"dim": 8, "epochs": 3, "threads": 1, "heldout": 0.1, **own(found, {"warm_up": 1.0})}
+    options = {"dim": 8, "epochs": 3, "threads": 1, "heldout": 0.1, **own(found, {"warm_up": 1.0}), **options}
     settings, _ = skipgram.chosen(found, options)
     settings, objective = skipgram.chosen(found, {**options, "learning_rate": rate or settings.learning_rate * times})
     trained = skipgram.train(corpus, objective, settings, progress=told)
