@@ -73,6 +73,15 @@ def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_way_out(m
         run(objective, data=wide, optimizer="lbfgs")
 
 
+def test_an_id_that_is_no_label_is_refused_before_so_many_are_counted(monkeypatch):
+    monkeypatch.setattr("embedx.run.memory.available_memory", lambda: 10_000_000)
+    far = dataclasses.replace(TINY, n_labels=1_000_000)
+    with pytest.raises(
+        EmbedxError, match=r"^1,000,000 labels need 80\.0 MB to be counted, more than the 10\.0 MB there are; ids"
+    ):
+        run(REPRESENTATIVES["drawn"], data=far)
+
+
 def test_there_must_be_memory_for_testing_too(monkeypatch):
     wide = Labeled(csr_matrix((40, 100_000), dtype=np.float32), TINY.labels, 6)
     objective, weights = REPRESENTATIVES["columns"], 4 * 6 * 100_001

@@ -45,6 +45,7 @@ from embedx.settings import check_used, param
 EVERY_ROW = "all"  # the sampler of exact losses
 LEAST_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
 WEIGHTS = ("dense", "sparse", "tree")  # how those of the output rows are stored
+BYTES_PER_LABEL = 80  # of counts, of what noise is drawn by, and while that is made
 OF_TREE = ("leaf_size", "arity", "beam", "trees")  # settings that apply to a tree alone
 
 # Settings of training by steps.
@@ -204,6 +205,7 @@ def train(
     if maxima is None and settings.scaling == "column-max":
         maxima = column_maxima(data.features)
     labels = chosen_labels(data.labels, settings.labels)
+    _check_labels(data.n_labels)
     counts = np.bincount(labels.ids, minlength=data.n_labels).astype(np.int64) if start is None else start.classifier.counts
     if start is None and len(labels.ids) == 0:
         raise EmbedxError("no row of the training data has a label")
@@ -410,6 +412,16 @@ def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]
     order = np.random.default_rng([settings.seed, INITIAL + 1]).permutation(len(data))
     n = max(1, round(share * len(data)))
     return data.rows(np.sort(order[n:])), data.rows(np.sort(order[:n]))
+
+
+def _check_labels(n_labels: int) -> None:
+    """Raise `EmbedxError` if counts of the labels, and what draws by them, will not fit: ids may be anything."""
+    need, have = BYTES_PER_LABEL * n_labels, memory.available_memory()
+    if need > have:
+        raise EmbedxError(
+            f"{n_labels:,} labels need {amount(need)} to be counted, more than the {amount(have)} there are; ids are numbered "
+            "from 0, so see whether the largest is one"
+        )
 
 
 def _check_memory(
