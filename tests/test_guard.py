@@ -454,6 +454,21 @@ def test_labels_at_any_rate_are_better_than_the_most_frequent_or_the_run_says_th
         assert classifier.evaluate(digits)["accuracy"] > 2 * majority
 
 
+def test_a_run_that_went_back_has_to_make_heldout_text_likelier_than_word_frequencies(topics, monkeypatch):
+    found = {"log_likelihood": -5.0, "calibrated": -4.0, "unigram": -3.9}
+    monkeypatch.setattr(skipgram.Task, "heldout_metrics", lambda self: found)
+    vectors, outcome, _ = words_at("ove", topics, 1e3)
+    assert outcome.lowered_rates
+    assert vectors.facts["heldout"] == found
+    assert str(outcome.diverged).startswith(
+        f"at the learning rate {outcome.lowered_rates[-1]:.3g}, to which the run was lowered"
+    )
+    found["calibrated"] = -3.8
+    assert words_at("ove", topics, 1e3)[1].diverged is None
+    found["calibrated"] = -4.0
+    assert words_at("ove", topics, 1.0)[1].diverged is None
+
+
 def test_a_single_label_is_no_divergence():
     rng = np.random.default_rng(0)
     data = named("digits")[0].rows(np.arange(50))
