@@ -125,7 +125,7 @@ class Stopwatch:
         self.stages: dict[str, tuple[float, float]] = {}
         self.began_at: dict[str, float] = {}  # time.time(), which processes share
 
-    def start(self, title: str, total: float | None, unit: str) -> None:
+    def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None:
         self.title = title
         self.began_at[title] = time.time()
         self.stages[title] = (time.perf_counter(), float("nan"))

@@ -64,6 +64,14 @@ def strategy_for(objective: Objective, settings: Any, sampler: Sampler, examples
     return FullTiled if by_tiles else Full
 
 
+def memory_of_step(settings: Any, sampler: Sampler, n: int, n_rows: int, dim: int) -> int:
+    """Bytes that a minibatch of n examples takes where all rows compete, and features are dense or hidden: scores, and the
+    gradient of all weights. Elsewhere it takes little beside the weights, and this is 0.
+    """
+    batch = min(int(settings.batch_size or n), n)
+    return 4 * (batch * (n_rows + 2 * dim) + n_rows * dim) if sampler.candidates == "all" else 0
+
+
 class Classification(Strategy):
     """Minibatches of labelled examples, in an order that each pass shuffles anew.
 
@@ -246,7 +254,7 @@ class Sampled(Classification):
     def compile_drawn(self, workspace: sampled.SampledWorkspace, progress: Progress) -> None:
         """The kernels of drawn rows."""
         arguments = self._arguments(workspace, np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
-        self.functions = load_kernel(sampled.train_stretch, self.objective, self.drawing, arguments, progress)
+        self.functions = load_kernel(sampled.train_stretch, self.objective.coefficients, self.drawing, arguments, progress)
         if self.shared is not None:
             self.shared.compile(progress)
 
@@ -357,7 +365,7 @@ class _Shared:
     def compile(self, progress: Progress) -> None:
         own = self.strategy
         arguments = self._arguments(0, np.arange(own.n), 0, range(0), 0, 0.0, np.uint64(0), np.float32(1))
-        self.functions = load_kernel(sampled.answer_part, own.objective, own.drawing, arguments, progress)
+        self.functions = load_kernel(sampled.answer_part, own.objective.coefficients, own.drawing, arguments, progress)
 
     def _arguments(
         self, part: int, order: np.ndarray, begin: int, of: range, line: int, rate: float, key: np.uint64, scale: np.float32
@@ -434,7 +442,7 @@ class Retrieved(Sampled):
         if self.drawn_first > 0:
             self.compile_drawn(worker.drawn, progress)
         arguments = self._retrieved(worker, empty_index(self.search.blocks), np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
-        self.retrieved_functions = load_kernel(retrieved.train_stretch, self.objective, None, arguments, progress)
+        self.retrieved_functions = load_kernel(retrieved.train_stretch, self.objective.coefficients, None, arguments, progress)
 
     def _retrieved(
         self,
@@ -583,7 +591,7 @@ class FullTiled(Full):
 
     def compile(self, progress: Progress) -> None:
         arguments = self._arguments(self.tile_workspaces[0], 0, 0, 0, 0.0, 0.0)
-        self.functions = load_kernel(full_tiled.train_tiles, self.objective, None, arguments, progress)
+        self.functions = load_kernel(full_tiled.train_tiles, self.objective.coefficients, None, arguments, progress)
 
     def forget(self) -> None:
         super().forget()

@@ -17,7 +17,7 @@ from embedx.classification import tree_training
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
 from embedx.classification.history import History
-from embedx.classification.strategies import INITIAL, Classification, strategy_for
+from embedx.classification.strategies import INITIAL, Classification, memory_of_step, strategy_for
 from embedx.classification.tree_training import TreeTraining
 from embedx.classification.weights import (
     EVERY_ROW,
@@ -34,6 +34,7 @@ from embedx.engine.loading import compile_function
 from embedx.engine.settings import MOST_RATE, TrainingSettings, check_sampler
 from embedx.errors import DivergedError, EmbedxError
 from embedx.kernels.batch import COEFFICIENTS_64
+from embedx.kernels.simd import padded
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_maxima, known_labels, scaled
 from embedx.labeled.schema import DataSchema
@@ -52,6 +53,7 @@ from embedx.settings import check_used, param
 
 LEAST_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
 WEIGHTS = ("dense", "sparse", "tree")  # how those of the output rows are stored
+BYTES_PER_LABEL = 80  # of counts, of what noise is drawn by, and while that is made
 OF_TREE = ("leaf_size", "arity", "beam", "trees")  # settings that apply to a tree alone
 
 # Settings of training by steps.
@@ -211,6 +213,7 @@ def train(
     if maxima is None and settings.scaling == "column-max":
         maxima = column_maxima(data.features)
     labels = chosen_labels(data.labels, settings.labels)
+    _check_labels(data.n_labels)
     counts = np.bincount(labels.ids, minlength=data.n_labels).astype(np.int64) if start is None else start.classifier.counts
     if start is None and len(labels.ids) == 0:
         raise EmbedxError("no row of the training data has a label")
@@ -437,6 +440,16 @@ def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]
     return data.rows(np.sort(order[n:])), data.rows(np.sort(order[:n]))
 
 
+def _check_labels(n_labels: int) -> None:
+    """Raise `EmbedxError` if counts of the labels, and what draws by them, will not fit: ids may be anything."""
+    need, have = BYTES_PER_LABEL * n_labels, memory.available_memory()
+    if need > have:
+        raise EmbedxError(
+            f"{n_labels:,} labels need {amount(need)} to be counted, more than the {amount(have)} there are; ids are numbered "
+            "from 0, so see whether the largest is one"
+        )
+
+
 def _check_memory(
     data: Labeled,
     features: Any,
@@ -462,9 +475,11 @@ def _check_memory(
     dim = (settings.hidden or data.n_features) + 1
     n_rows = objective.n_rows(data.n_labels)
     copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
-    weights = 4 * (n_rows * dim + (data.n_features * settings.hidden if settings.hidden else 0))
+    weights = 4 * (padded(dim) * (n_rows + data.n_features) if settings.hidden else dim * n_rows)
     of_sampler = sampler.memory(len(data), data.n_features)
     needs = {"weights": weights, "optimiser": (copies - 1) * weights, "validation": 2 * weights if validates else 0}
+    if settings.optimizer != "lbfgs" and not _is_sparse_linear(settings, data):
+        needs["a step"] = memory_of_step(settings, sampler, len(data), n_rows, dim)
     if is_tested and sum(needs.values()) < 2 * weights:
         needs["testing"] = 2 * weights - sum(needs.values())
     need, have = sum(needs.values()), memory.available_memory()
