@@ -159,8 +159,9 @@ def test_a_block_gives_no_more_than_max_candidates(max_candidates, blocks):
     assert len(expected) >= min(max_candidates, 300) - 1
 
 
-def test_candidates_of_a_softmax_are_the_rows_with_a_probability_above_tau():
-    table, h = clustered(), a_query()
+@pytest.mark.parametrize("size", [1, 0.1])  # where one row has most of the probability, and where many share it
+def test_candidates_of_a_softmax_are_the_rows_with_a_probability_above_tau(size):
+    table, h = clustered(), np.float32(size) * a_query()
     search = spec(4, clusters=1, max_gap=-np.log(1e-3), from_logsumexp=True)  # one cluster: nothing ends the search early
     z = 4 * block_scores(table[:, :DIM], h[:DIM], 4).astype(np.float64)
     z[:, 5] = -np.inf
@@ -171,6 +172,13 @@ def test_candidates_of_a_softmax_are_the_rows_with_a_probability_above_tau():
     perhaps = {int(row) for row in np.flatnonzero((p > 0.99e-3).any(axis=0))}
     assert surely <= chosen <= perhaps
     assert len(surely) > 4
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_where_all_rows_are_positives_there_are_no_candidates(blocks):
+    search = spec(blocks, clusters=2, max_gap=1.0, from_logsumexp=True)
+    index = indexing.build_index(clustered(20), 20, DIM, search, np.random.default_rng(0))
+    assert found(index, search, a_query(), positives=range(20)) == set()
 
 
 def test_a_softmax_ends_the_search_at_a_cluster_of_negligible_scores():
@@ -377,7 +385,7 @@ def test_a_row_that_is_just_being_reassigned_counts_as_not_found():
     index, query = built(table, search), new_query_workspace(N, search)
     search_blocks(index, search, h[None], query)
     row = int(index.ids[0, index.list_offsets[0, 10]])
-    assert position_of(index, query, row) >= 0
+    assert position_of(index, query, 0, row) >= 0
     for slot in (
         index.list_offsets[0, 3],
         index.list_offsets[0, 15],
@@ -385,12 +393,27 @@ def test_a_row_that_is_just_being_reassigned_counts_as_not_found():
         0,
     ):  # written before its cluster is
         index.slot[0, row] = slot
-        assert position_of(index, query, row) == -1
+        assert position_of(index, query, 0, row) == -1
 
 
 @kernel
-def position_of(index, query, row):
-    return score_position(index, query, 0, row)
+def position_of(index, query, j, row):
+    return score_position(index, query, j, row)
+
+
+def test_a_query_knows_nothing_of_the_one_before():
+    """Opposite queries of one workspace, each of which scores the lists that are best for it."""
+    table, h = clustered(), a_query()
+    search = spec(2, n_scored=200)
+    index, query = built(table, search), new_query_workspace(N, search)
+    for sign in (1, -1):
+        search_blocks(index, search, sign * h[None], query)
+        z = block_scores(table[:, :DIM], sign * h[:DIM], 2)
+        for j in range(2):
+            probed = query.probed[j, : query.n_probed[j]]
+            at = np.array([position_of(index, query, j, row) for row in range(N)])
+            np.testing.assert_array_equal(at >= 0, np.isin(index.cluster[j], probed))
+            np.testing.assert_allclose(query.scores[j, at[at >= 0]], z[j, at >= 0], rtol=1e-4, atol=1e-4)
 
 
 def test_a_table_has_no_more_blocks_than_columns():
