@@ -401,6 +401,18 @@ def position_of(index, query, j, row):
     return score_position(index, query, j, row)
 
 
+def test_the_numbers_of_queries_begin_again_before_they_pass_an_int32():
+    table, h = clustered(), a_query()
+    index, search = built(table, spec()), spec()
+    expected = found(index, search, h)
+    rows, n, query = np.zeros((1, N), dtype=np.int32), np.zeros(1, dtype=np.int64), new_query_workspace(N, search)
+    query.query_number[0] = 2**31 - 2
+    for number in (0, 1):
+        find_candidates_batch(index, search, h[None], 0, 1, rows[0], np.zeros(2, dtype=np.int64), rows, n, query)
+        assert query.query_number[0] == number
+        assert set(rows[0, : n[0]].tolist()) == expected
+
+
 def test_a_query_knows_nothing_of_the_one_before():
     """Opposite queries of one workspace, each of which scores the lists that are best for it."""
     table, h = clustered(), a_query()
