@@ -9,7 +9,7 @@ from embedx.kernels.simd import LANES, aligned_zeros, padded
 from embedx.run.progress import Silent
 from embedx.search import index as indexing
 from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE, score_clusters
-from embedx.search.clusters import MASKED_SCORE, NORM_QUANTILE, augmented_directions, new_assignment_workspace
+from embedx.search.clusters import MASKED_SCORE, NORM_QUANTILE, _random_rows, augmented_directions, new_assignment_workspace
 from embedx.search.query import find_candidates_batch, new_query_workspace, score_position, search_block
 from embedx.search.spec import SearchSpec
 from embedx.search.top_k import search_top_k, top_k_spec
@@ -46,6 +46,7 @@ def check(index, table):
         ]
         np.testing.assert_array_equal(np.sort(index.ids[j, used]), np.arange(len(table)))
         np.testing.assert_array_equal(index.ids[j, index.slot[j]], np.arange(len(table)))
+        assert (index.list_offsets[j] % LANES == 0).all()
         cluster = np.searchsorted(index.list_offsets[j], index.slot[j], side="right") - 1
         np.testing.assert_array_equal(cluster, index.cluster[j])
         begin, end = index.edges[j], index.edges[j + 1]
@@ -82,7 +83,30 @@ def a_query(seed=3):
 def test_an_index_stores_every_row_once(blocks):
     table = clustered()
     table[7] = 0  # has no direction
-    check(built(table, spec(blocks)), table)
+    index = built(table, spec(blocks))
+    check(index, table)
+    spare = np.diff(index.list_offsets) - index.list_sizes - (indexing.SPARE_SHARE * index.list_sizes).astype(int)
+    assert ((spare >= indexing.SPARE_SLOTS) & (spare < indexing.SPARE_SLOTS + LANES)).all()
+
+
+def test_rows_without_direction_are_spread_over_the_clusters_and_found():
+    table = aligned_zeros(N, DIM)
+    index = built(table, spec(2))
+    assert (index.list_sizes == N // 20).all()
+    assert found(index, spec(2), a_query()) == set(range(N))
+
+
+def test_clusters_do_not_depend_on_the_scale_of_the_table():
+    table = clustered()
+    np.testing.assert_array_equal(built(table, spec(2)).cluster, built(table * np.float32(2**-12), spec(2)).cluster)
+
+
+def test_centroids_begin_as_rows_or_where_those_have_no_direction_at_random():
+    directions = np.eye(8, dtype=np.float32)
+    directions[5] = 0
+    chosen = _random_rows(directions, 8, np.random.default_rng(0))
+    np.testing.assert_allclose(np.linalg.norm(chosen, axis=1), 1, rtol=1e-6)
+    np.testing.assert_array_equal(np.sort(chosen[(chosen == 1).any(axis=1)].argmax(axis=1)), [0, 1, 2, 3, 4, 6, 7])
 
 
 @pytest.mark.parametrize("blocks", [1, 8])
@@ -227,6 +251,49 @@ def test_recall_is_high_when_a_tenth_of_the_rows_is_scored():
     np.testing.assert_allclose(log_sum, np.logaddexp.reduce(z.astype(np.float64), axis=1), rtol=1e-5)
 
 
+def test_of_fewer_rows_than_k_the_rest_is_empty():
+    table, h, search = clustered(3), a_query(), top_k_spec(3, 1.0, 5)
+    index = indexing.build_index(table, 3, DIM, search, np.random.default_rng(0))
+    [(ids, scores, _)] = search_top_k(index, search, h[None], 5, threads=1)
+    z = table @ h
+    assert ids[0].tolist() == [*np.argsort(-z), -1, -1]
+    np.testing.assert_allclose(scores[0, :3], np.sort(z)[::-1], rtol=1e-5)
+    assert (scores[0, 3:] == MASKED_SCORE).all()
+
+
+@pytest.mark.parametrize(
+    ("n", "share", "k", "n_scored"), [(5000, 0.1, 5, 500), (5000, 0.001, 5, 100), (5000, 0.001, 300, 300), (50, 0.1, 5, 50)]
+)
+def test_a_share_of_the_rows_is_scored_but_no_fewer_than_a_hundred_or_k(n, share, k, n_scored):
+    search = top_k_spec(n, share, k)
+    assert search.n_scored == search.max_candidates == n_scored
+    assert 1 < search.clusters <= n
+
+
+def test_no_more_candidates_are_written_than_there_is_room_for():
+    table, h, search = clustered(), a_query(), spec(2, max_gap=1e9)
+    index, query = built(table, search), new_query_workspace(N, search)
+    rows, n = np.full((1, 50), -1, dtype=np.int32), np.zeros(1, dtype=np.int64)
+    find_candidates_batch(index, search, h[None], 0, 1, rows[0], np.zeros(2, dtype=np.int64), rows, n, query)
+    assert n[0] == 50 == len(set(rows[0].tolist()))
+    assert rows.min() >= 0
+
+
+def test_rows_are_updated_in_turn():
+    table = clustered()
+    updater = IndexUpdater(table, N, DIM, spec(2), seed=1, threads=1, progress=Silent())
+    index = updater.current()
+    for n, following in ((400, 400), (400, 800), (400, 300)):
+        table[(updater.next_row + np.arange(n)) % N] *= 1.01
+        updater.update_next(n)
+        assert updater.next_row == following
+        check(index, table)
+    table *= 1.01
+    updater.update_next(2000)
+    assert updater.next_row == 500
+    check(index, table)
+
+
 def update(updater, rows):
     stale = new_stale_rows(N)
     mark_stale(rows, len(rows), stale)
@@ -240,6 +307,7 @@ def test_an_index_is_rebuilt_when_enough_rows_have_been_reassigned():
     table = clustered()
     updater = IndexUpdater(table, N, DIM, spec(2), seed=1, threads=1, progress=Silent())
     first = updater.current()
+    first_seconds = updater.build_seconds
     everyone = np.arange(N, dtype=np.int32)
     for _ in range(20):  # they change, but not in direction
         table *= 1.001
@@ -256,6 +324,7 @@ def test_an_index_is_rebuilt_when_enough_rows_have_been_reassigned():
     second = updater.current()
     assert second is not first
     assert (updater.n_builds, updater.n_reassigned.sum()) == (2, 0)
+    assert 0 < first_seconds < updater.build_seconds
     check(second, table)
 
 
