@@ -6,6 +6,7 @@ from reference_search import block_scores
 
 from embedx.kernels.compiled import kernel
 from embedx.kernels.simd import LANES, aligned_zeros, padded
+from embedx.objectives import OBJECTIVES
 from embedx.run.progress import Silent
 from embedx.search import index as indexing
 from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE, score_clusters
@@ -495,6 +496,25 @@ def test_a_query_knows_nothing_of_the_one_before():
             at = np.array([position_of(index, query, j, row) for row in range(N)])
             np.testing.assert_array_equal(at >= 0, np.isin(index.cluster[j], probed))
             np.testing.assert_allclose(query.scores[j, at[at >= 0]], z[j, at >= 0], rtol=1e-4, atol=1e-4)
+
+
+def test_the_search_that_an_objective_is_set_to():
+    def search(name, n_rows, **settings):
+        settings = {"scored_fraction": 0.02, "candidate_fraction": 0.3, "smoothing": 2.0, "min_coefficient": 0.01, **settings}
+        return OBJECTIVES[name](OBJECTIVES[name].Settings(threshold=0.5, **settings)).search(n_rows)
+
+    margin = search("mips", 100_000)
+    assert margin == SearchSpec(
+        blocks=1, clusters=316, n_scored=2000, max_candidates=600, threshold=0.5, min_coefficient=0.01, max_gap=2.0,
+        from_logsumexp=False, message_iterations=0,
+    )  # fmt: skip
+    softmax = search("ldgs", 100_000, loss="softmax", blocks=4, slack=1.5)
+    assert softmax == margin._replace(blocks=4, max_gap=1.5 - np.log(0.01), from_logsumexp=True)
+    messages = search("ldgs", 100_000, rescore=False, blocks=4, slack=1.5, iterations=3)
+    assert messages == margin._replace(blocks=4, message_iterations=3)
+    few = margin._replace(clusters=150, n_scored=100, max_candidates=100)
+    assert search("mips", 150, clusters=1000) == few
+    assert search("mips", 40).n_scored == 40
 
 
 def test_a_table_has_no_more_blocks_than_columns():
