@@ -10,12 +10,8 @@ from pathlib import Path
 import mutation
 import pytest
 
-MODULE = """def tested(x):
-    return x + x
-
-
-def half(x):
-    return x - 1 if x > 3 else 2 * x
+MODULE = """def half(x):
+    return x - 1 if x > 3 else x
 
 
 def endless(x):
@@ -25,13 +21,10 @@ def endless(x):
 
 
 def untested(x):
-    return x + 1
+    return -x
 """
 TEST = """
-from embedx.tiny.module import endless, half, tested
-
-def test_tested():
-    assert tested(3) == 6
+from embedx.tiny.module import endless, half
 
 def test_half():
     assert half(9) == 8
@@ -54,7 +47,8 @@ def changes(source):
         ("return -a", ["return a"]),
         ("return a < b <= c", ["return a <= b <= c", "return a < b < c"]),
         ("return a > b or a >= c", ["return a > b and a >= c", "return a >= b or a >= c", "return a > b or a > c"]),
-        ("return a == b and not c", ["return a == b or (not c)", "return a != b and (not c)", "return a == b and c"]),
+        ("return a == b and c", ["return a == b or c", "return a != b and c"]),
+        ("return not a", ["return a"]),
         ("a += b", ["pass", "a -= b"]),
         ("a *= b", ["pass", "a /= b"]),
         ("a |= b", ["pass"]),
@@ -116,24 +110,21 @@ def test_what_no_test_notices_survives_and_is_told(tiny):
     said, _, code = run(tiny)
     assert code == 1
     assert {(what, function, after) for what, _, function, _, after in TOLD.findall(said)} == {
-        ("survived", "half", "return x - 1 if x >= 3 else 2 * x"),
-        ("survived", "half", "return x - 1 if x > 6 else 2 * x"),
-        ("survived", "half", "return x - 1 if x > 3 else 2 / x"),
-        ("survived", "half", "return x - 1 if x > 3 else 4 * x"),
+        ("survived", "half", "return x - 1 if x >= 3 else x"),
+        ("survived", "half", "return x - 1 if x > 6 else x"),
         ("timed out", "endless", "x = 0"),
-        ("not reached", "untested", "return x - 1"),
-        ("not reached", "untested", "return x + 0"),
+        ("not reached", "untested", "return x"),
     }
     assert all(MODULE.splitlines()[int(line) - 1].strip().startswith(before) for _, line, _, before, _ in TOLD.findall(said))
     total = " ".join(said.splitlines()[-1].split())
-    assert total == "all 9 tried 5 killed 1 of them timed out 4 survived 55.6 %; 2 not reached, 0 equivalent"
+    assert total == "all 6 tried 4 killed 1 of them timed out 2 survived 66.7 %; 1 not reached, 0 equivalent"
     assert (tiny / "embedx/tiny/module.py").read_text() == MODULE
 
 
 def test_accepted_mutants_are_not_tried_and_must_exist(tiny):
     of = "embedx/tiny/module.py"
-    accepted = repr({(of, "tested", "return x - x"): "so it is"})
-    said, _, code = run(tiny, "--only", f"{of}:tested", equivalent=accepted)
+    accepted = repr({(of, "untested", "return x"): "so it is"})
+    said, _, code = run(tiny, "--only", f"{of}:untested", equivalent=accepted)
     assert said.splitlines()[-1].endswith("0 not reached, 1 equivalent")
     assert code == 0
     _, told, code = run(tiny, equivalent=repr({(of, "half", "return x + 2"): "so it is not"}))
