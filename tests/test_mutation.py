@@ -123,10 +123,10 @@ def test_what_no_test_notices_survives_and_is_told(tiny):
 
 def test_accepted_mutants_are_not_tried_and_must_exist(tiny):
     of = "embedx/tiny/module.py"
-    accepted = repr({(of, "untested", "return x"): "so it is"})
+    accepted = repr({(of, "untested"): {"return x": "so it is"}})
     said, _, code = run(tiny, "--only", f"{of}:untested", equivalent=accepted)
     assert said.splitlines()[-1].endswith("0 not reached, 1 equivalent")
     assert code == 0
-    _, told, code = run(tiny, equivalent=repr({(of, "half", "return x + 2"): "so it is not"}))
+    _, told, code = run(tiny, equivalent=repr({(of, "half"): {"return x + 2": "so it is not"}}))
     assert code == 1
     assert "which is no mutant" in told
