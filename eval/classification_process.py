@@ -373,6 +373,29 @@ def scaling(job: Job, files: Files, scratch: Path) -> Result:
     }  # fmt: skip
 
 
+def growth(job: Job, files: Files, scratch: Path) -> Result:
+    """Time and memory on generated data of as many rows as labels, which are made here."""
+    from eval.generated_labels import generated
+    from eval.under_test import Labeled, Labels
+
+    watch = Watch()
+    features, y = generated(job["labels"], job["examples"], 1)
+    training = Labeled(features, Labels(y.indptr.astype(np.int64), y.indices), job["labels"])
+    test, y = generated(job["labels"], job["tested"], 2)
+    warm(job, training.rows(np.arange(min(256, len(training)))))
+    before = peak_memory()
+    with watch.time("training"):
+        classifier = run(job, training).classifier
+    trained = peak_memory()
+    with watch.time("prediction"):
+        top = np.concatenate([ids for ids, _ in classifier.top_k(test, TOP, threads=job["threads"])])
+    return {
+        **watch.seconds, **precision(top, y), "rows": len(top), "values": int(training.features.nnz), "data": before,
+        "trained": trained, "size": sum(array.nbytes for array in classifier.arrays.values()),
+        "used": chosen(job, classifier.settings),
+    }  # fmt: skip
+
+
 def random_data(rng: np.random.Generator, n: int, d: int, n_labels: int) -> Any:
     from eval.under_test import Labeled, Labels
 
@@ -396,6 +419,7 @@ def flops(rows: float, dim: int, optimizer: str, sharing: int) -> float:
 TOOLS = {
     "embedx": embedx, "fastText": fasttext, "omikuji": omikuji, "napkinXC": napkinxc, "PECOS": pecos, "LinearSVC": linearsvc,
     "embedx single": embedx_single, "LogisticRegression": logistic_regression, "embedx scaling": scaling,
+    "embedx growth": growth,
 }  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from eval import corpus
+from eval import corpus, objectives_rates, word_tests
 from eval.experiment import ROOT, Experiment, Run, say, written
 from eval.objectives_compared import (
     END,
@@ -56,7 +56,6 @@ from eval.under_test import (
     Silent,
     TextSettings,
     VocabularySettings,
-    bootstrap,
     encode,
     heldout,
     hold_out,
@@ -69,13 +68,11 @@ from eval.under_test import (
     words,
 )
 
-PARTS = {"time": "equal time", "epochs": "equal epochs", "exact": "beside the exact softmax", "rows": "equal rows"}
+PARTS = {"time": "equal time", "epochs": "equal epochs", "exact": "beside the exact softmax", "rates": "by learning rate",
+         "rows": "equal rows"}  # fmt: skip
 EXACT = "softmax"
-EXCERPT = 10_000_000  # bytes at the end of the corpus, for the part exact; the first as many were tuned on
+EXCERPT = 10_000_000  # bytes at the end of the corpus, for the parts exact and rates; the first as many were tuned on
 REPORTED = {"WordSim-353": "spearman", "SimLex-999": "spearman", "Google analogies": "accuracy"}
-TUNED_ON = {"MTurk-287": "EN-MTurk-287.txt", "RG-65": "EN-RG-65.txt"}  # in the folder wordsim of the data
-POOLED = TUNED_ON | {"YP-130": "EN-YP-130.txt"}  # with the first two of REPORTED; MC-30 is all in RG-65
-RESAMPLES = 200  # of the word pairs, on record: the standard error of a difference is then within 5 %
 DIVERGED = 3  # the exit code
 LOOK = 0.05  # seconds between two looks at the memory of a process
 README = ROOT / "README.md"
@@ -108,6 +105,9 @@ def jobs(run: Run) -> Iterator[Job]:
             elif part == "exact":
                 options = {**epochs, "max_vocab": own.max_vocab, **threads, "heldout": own.heldout_exact, "seed": 1}
                 yield job_of(part, name, options)
+            elif part == "rates":
+                for options in objectives_rates.options(run, defaults(name)["learning_rate"]):
+                    yield job_of(part, name, options)
             else:
                 yield job_of(part, name, {"epochs": 1, **threads} | rows_of_reference(run.records, name))
 
@@ -191,7 +191,7 @@ def measure(run: Run, job: Job) -> Result:
     if job["objective"] not in run.warm:  # compilation would count as memory
         trained(run, job["objective"], {"epochs": 1, "threads": 1}, "tiny")
         run.warm.add(job["objective"])
-    return trained(run, job["objective"], job["options"], "excerpt" if job["part"] == "exact" else "text")
+    return trained(run, job["objective"], job["options"], "excerpt" if job["part"] in ("exact", "rates") else "text")
 
 
 def trained(run: Run, objective: str, options: Job, text: str) -> Result:
@@ -217,23 +217,10 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
     if "heldout" in facts:
         vectors = load(model)
         result["heldout"] = facts["heldout"] | by_group(likelihood(run, vectors, text))
-        answers = words.score(vectors, tests(run))
+        answers = words.score(vectors, asked(run))
         result["scores"] = {each.test.name: each.score for each in answers}
-        result |= pooled(answers)
+        result |= word_tests.pooled(answers) | objectives_rates.spread_of_lengths(vectors.vectors)
     return result
-
-
-def pooled(answers: list[Any]) -> Result:
-    """The pooled similarity, as it is and on resamples of the pairs that are the same for every model of these words; nothing
-    where the words are not known.
-    """
-    found = words.pooled(answers)
-    if found is None or math.isnan(found.score):
-        return {}
-    test, used = found.test, found.used
-    values = bootstrap.resampled(test.statistic(found.values, used), test.sizes(used), 0, RESAMPLES)
-    about = {"score": round(found.score, 5), "pairs": int(used.sum()), "sets": found.details["sets"]}
-    return {"pooled": about | {"resampled": [round(value, 5) for value in values.tolist()]}}
 
 
 def watched(command: list[str], log: Path) -> tuple[int, str, str, int]:
@@ -269,12 +256,12 @@ def peak_rss(pid: int) -> int:
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), 0)
 
 
-def tests(run: Run) -> list[Any]:
-    """What is reported on, then what was tuned on and what is pooled besides, if the data hold it."""
-    files = {name: run.data / "wordsim" / file for name, file in POOLED.items()} if run.has_data else {}
-    if missing := [name for name in POOLED if name not in files or not files[name].is_file()]:
-        say(f"{', '.join(missing)}: left out, for the folder wordsim of the data has no such file")
-    return words.default_tests() + [words.read_pairs(file, name) for name, file in files.items() if file.is_file()]
+def asked(run: Run) -> list[Any]:
+    """The tests; those in the data only where it holds them."""
+    data = run.data if run.has_data else None
+    if missing := word_tests.POOLED.keys() - word_tests.pair_files(data).keys():
+        say(f"{', '.join(sorted(missing))}: left out, for the folder wordsim of the data has no such file")
+    return word_tests.tests(data)
 
 
 def likelihood(run: Run, vectors: Any, text: str) -> Any:
@@ -331,7 +318,7 @@ def of_part(part: str, records: Records) -> str:
             "epochs": f"{mean(each, 'epochs'):.1f}", "MB": f"{mean(each, 'peak_rss') / MEGABYTE:,.0f}",
             "loss": number(mean(each, "loss")), "seeds": len(each),
         }  # fmt: skip
-        row |= {f"tuned on: {test}": score(each, test, "spearman") for test in TUNED_ON}
+        row |= {f"tuned on: {test}": score(each, test, "spearman") for test in word_tests.TUNED_ON}
     return table(rows)
 
 
@@ -396,7 +383,7 @@ def conditions(records: Records) -> str:
     rows = []
     for part, title in PARTS.items():
         runs = newest(records, part)
-        if not runs:
+        if not runs or part == objectives_rates.PART:
             continue
         typed = next(iter(runs.values()))[0]["job"]["options"]
         shown = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in typed.items() if name != "seed")
@@ -444,6 +431,10 @@ def targets(records: Records) -> str:
             speed = "diverged" if ratio is None else f"{ratio:.2f} ×"
             promise = f"`{name}`: at equal rows at most {limit:g} × as slow as `{REFERENCE}`"
             found.append(target(promise, speed, ratio is not None and ratio <= limit))
+    if losses := objectives_rates.lost(objectives_rates.by_rate(records).get("implicit", {})):
+        worst = max(losses.values())
+        promise = f"`implicit`: a tenth to ten times its rate costs at most {objectives_rates.ALLOWED:g} nats"
+        found.append(target(promise, f"{worst:.3f}", worst <= objectives_rates.ALLOWED))
     ours, theirs = likeliest(timed, LIKELIER, TEST), likeliest(timed, LESS_LIKELY, TEST)
     if ours and theirs:
         quoted = [", ".join(f"`{name}`" for name in names) for names in (LIKELIER, LESS_LIKELY)]
@@ -576,7 +567,8 @@ EXPERIMENT = Experiment(
     jobs=jobs,
     measure=measure,
     tables={"ahead": ahead, "targets": targets, "conditions": conditions,
-            "time": equal_time, **{part: partial(of_part, part) for part in ("epochs", "exact")}, "rows": equal_rows},
-    plots={"": plot},
+            "time": equal_time, **{part: partial(of_part, part) for part in ("epochs", "exact")},
+            "rates": objectives_rates.rates, "rows": equal_rows},
+    plots={"": plot, "-rates": objectives_rates.plot},
     publish=publish,
 )  # fmt: skip

@@ -7,6 +7,7 @@ import numpy as np
 
 from eval.records import Job, Record, Records
 from eval.under_test import heldout, objectives
+from eval.word_tests import between_seeds, similarity
 
 Runs = dict[str, list[Record]]  # by objective, in the order of the registry; one for each seed, the least first
 
@@ -122,21 +123,9 @@ def contrast(a: list[Record] | None, b: list[Record] | None, half: int | None = 
     return heldout.LikelihoodDifference(float(mean), math.hypot(error, spread * math.sqrt(1 / len(a) + 1 / len(b))))
 
 
-def similarity(a: list[Record], b: list[Record], spread: float = 0.0) -> tuple[float, float] | None:
-    """The difference of the mean pooled similarities of two objectives, with its standard error by word pairs and seeds."""
-    of = [each["result"].get("pooled") for each in [*a, *b]]
-    if not all(of) or len({each["pairs"] for each in of}) > 1:
-        return None
-    mean = [np.mean([[each["score"], *each["resampled"]] for each in side], axis=0) for side in (of[: len(a)], of[len(a) :])]
-    gain = mean[0] - mean[1]
-    return float(gain[0]), math.hypot(float(gain[1:].std(ddof=1)), spread * math.sqrt(1 / len(a) + 1 / len(b)))
-
-
-def between_seeds(runs: Runs, value: Any) -> float:
+def between(runs: Runs, value: Any) -> float:
     """The standard deviation of `value` between the seeds of an objective, from all of them together; 0 where each has one."""
-    found = [[value(each) for each in of] for of in finished(runs).values() if len(of) > 1]
-    freedom = sum(len(each) - 1 for each in found)
-    return math.sqrt(sum(len(each) * float(np.var(each)) for each in found) / freedom) if freedom else 0.0
+    return between_seeds([[value(each) for each in of] for of in finished(runs).values()])
 
 
 def apart(difference: tuple[float, float] | None) -> int:
@@ -146,7 +135,7 @@ def apart(difference: tuple[float, float] | None) -> int:
 
 def likelihoods(runs: Runs, half: int | None = None) -> dict[str, dict[str, Any]]:
     """`contrast` of each with each, by name and name."""
-    spread = between_seeds(runs, lambda each: mean_of(each, half))
+    spread = between(runs, lambda each: mean_of(each, half))
     done = finished(runs)
     return {a: {b: contrast(done[a], done[b], half, spread) for b in done if b != a} for a in done}
 
@@ -154,7 +143,7 @@ def likelihoods(runs: Runs, half: int | None = None) -> dict[str, dict[str, Any]
 def similarities(runs: Runs) -> dict[str, dict[str, Any]]:
     """`similarity` of each with each."""
     done = {name: of for name, of in finished(runs).items() if all("pooled" in each["result"] for each in of)}
-    spread = between_seeds(done, lambda each: each["result"]["pooled"]["score"])
+    spread = between(done, lambda each: each["result"]["pooled"]["score"])
     return {a: {b: similarity(done[a], done[b], spread) for b in done if b != a} for a in done}
 
 

@@ -5,6 +5,7 @@
     documents    EURLex-4.3K with a hidden layer: P@1, 3 and 5 against time
     speed        time per example with 200,000 and more labels, once the rows are trained
     words        skip-gram on the collapsed objective: held-out likelihood against time and multiply-adds
+    growth       the same: what one iteration takes, exactly and with found rows, on more and more words
     recall       how much of the gradient is on the rows that would be found, by blocks and rows looked at
 
 What a run trains on is cut into legs, each a call of `classification.train` that goes on from the one before. Measuring takes
@@ -110,11 +111,12 @@ FULL = {
     "recall_rows": 200,
     "most_rates": 7,
     "n_words": 20_000,  # of the section words: so many that an exact iteration takes seconds
+    "growing": (20_000, 77_000, 200_000),  # words of the section growth
 }
 QUICK = {
     "seconds": 1.0, "rate_seconds": 0.1, "positions": (3_000, 300, 0.1), "identities": 300, "documents": (1_000, 2_000, 500),
     "speed_faces": (2_000,), "timed": 100, "repetitions": 1, "validation": 300, "curve_rows": 300, "recall_rows": 20,
-    "most_rates": 4, "n_words": 200,
+    "most_rates": 4, "n_words": 200, "growing": (100, 200),
 }  # fmt: skip
 
 
@@ -129,6 +131,8 @@ def jobs(run: Run) -> Iterator[Job]:
             yield from speed_jobs(run)
         elif section == "words":
             yield from words.jobs(run.settings.n_words)
+        elif section == "growth":
+            yield from words.growth_jobs(run.settings.growing)
         else:
             yield from recall_jobs(run)
 
@@ -191,7 +195,7 @@ def recall_jobs(run: Run) -> Iterator[Job]:
 
 def measure(run: Run, job: Job) -> Result:
     match job:
-        case {"section": "words"}:
+        case {"section": "words" | "growth"}:
             return words.measure(job, sources.text_of(run), run.quick, run.settings.seconds)
         case {"section": "speed"}:
             return time_of(run, job)
@@ -562,7 +566,7 @@ COLORS = words.COLORS | {"sampled-softmax": "tab:green", "margin": "tab:orange"}
 EXPERIMENT = Experiment(
     name="papers-ldgs",
     title="Yen et al. 2018, loss decomposition for large output spaces",
-    choices={"section": (*TASKS, "speed", "words", "recall"), "contender": tuple(CONTENDERS), "optimizer": tuple(OPTIMIZERS)},
+    choices={"section": (*TASKS, "speed", "words", "growth", "recall"), "contender": tuple(CONTENDERS), "optimizer": tuple(OPTIMIZERS)},
     settings=FULL,
     quick=QUICK,
     packages=("scipy",),
@@ -571,7 +575,7 @@ EXPERIMENT = Experiment(
     tables={
         "targets": targets, "data": facts, **{section: functools.partial(curve_table, section) for section in TASKS},
         **{f"{section}-rates": functools.partial(rates_table, section) for section in TASKS}, "speed": speed.speed_table,
-        "words": words.runs, "words-targets": words.targets, "recall": recall.results,
+        "words": words.runs, "words-targets": words.targets, "growth": words.growth, "recall": recall.results,
     },
     plots={
         **{f"-{section}": functools.partial(plot_curves, section) for section in TASKS},

@@ -24,6 +24,7 @@ COLLAPSED: dict[str, dict[str, Any]] = {  # by objective, or that and an option
     "mips --tail": {},
 }
 STREAMED = {"ns": (1, 3, 10), "hs": (1, 3, 10)}  # epochs
+GROWING = ("softmax", "ldgs --tail")  # one iteration of each, on more and more words
 HELD_OUT = 500_000  # bytes at the end of the text
 COLORS = {"softmax": "tab:blue", "mips": "tab:purple", "ldgs": "tab:red", "ns": "tab:gray", "hs": "tab:brown"}
 
@@ -58,9 +59,11 @@ def similarity(vectors: Any) -> dict[str, float]:
     return {answers.test.name: float(answers.score) for answers in words.score(vectors)}
 
 
-def measure_collapsed(name: str, training: Path, rest: Path, n_words: int, seconds: float) -> dict[str, Any]:
-    """A collapsed run: what was held out after each iteration."""
-    options = {"time_budget": seconds, "dim": 100} | COLLAPSED[name]
+def measure_collapsed(
+    name: str, training: Path, rest: Path, n_words: int, limit: dict[str, float], min_count: int = 5
+) -> dict[str, Any]:
+    """A collapsed run of so many seconds or iterations: what was held out after each iteration."""
+    options = {"dim": 100} | limit | COLLAPSED[name]
     settings, own, objective = collapsed.chosen(objectives.find(name.split()[0]), options)
     points: list[dict[str, float]] = []
     of = judge(rest)
@@ -74,9 +77,9 @@ def measure_collapsed(name: str, training: Path, rest: Path, n_words: int, secon
         }
         points.append(told | of(vectors))
 
-    vocabulary = VocabularySettings(max_vocab=n_words)
+    vocabulary = VocabularySettings(max_vocab=n_words, min_count=min_count)
     trained = collapsed.train([str(training)], objective, settings, own, vocabulary=vocabulary, watch=watch)
-    return {"points": points, "final": similarity(trained.vectors), "options": options}
+    return {"points": points, "final": similarity(trained.vectors), "options": options, "words": len(trained.vectors.words)}
 
 
 def measure_streamed(name: str, training: Path, rest: Path, n_words: int) -> dict[str, Any]:
@@ -96,11 +99,18 @@ def jobs(n_words: int) -> Iterator[Job]:
         yield from ({"section": "words", "what": what, "contender": name, "words": n_words} for name in contenders)
 
 
+def growth_jobs(sizes: tuple[int, ...]) -> Iterator[Job]:
+    for n_words in sizes:
+        yield from ({"section": "growth", "what": "collapsed", "contender": name, "words": n_words} for name in GROWING)
+
+
 def measure(job: Job, corpus: str, quick: bool, seconds: float) -> Result:
     training, rest = split(corpus, quick)
+    if job["section"] == "growth":
+        return measure_collapsed(job["contender"], training, rest, job["words"], {"epochs": 1}, min_count=1)
     if job["what"] == "streamed":
         return measure_streamed(job["contender"], training, rest, job["words"])
-    return measure_collapsed(job["contender"], training, rest, job["words"], seconds)
+    return measure_collapsed(job["contender"], training, rest, job["words"], {"time_budget": seconds})
 
 
 # ---- tables
@@ -137,6 +147,28 @@ def runs(records: Records) -> str:
             "held-out log-likelihood": f"{last['log_likelihood']:.4f} ± {last['standard_error']:.4f}",
             **{test: number(score) for test, score in found["final"].items()},
         })  # fmt: skip
+    return table(rows)
+
+
+def growth(records: Records) -> str:
+    """What an iteration takes exactly and with found and drawn rows, by the number of words."""
+    by_size: dict[int, dict[str, Result]] = {}
+    for each in records.find(section="growth"):
+        by_size.setdefault(each["result"]["words"], {})[each["job"]["contender"]] = each["result"]
+    rows = []
+    for n_words, found in sorted(by_size.items()):
+        row: dict[str, Any] = {"words": f"{n_words:,}"}
+        for name, result in found.items():
+            seconds, macs = an_iteration(result["points"])
+            row |= {f"`{name}`: seconds": f"{seconds:.3g}", f"`{name}`: multiply-adds": f"{macs:.2g}",
+                    f"`{name}`: held-out log-likelihood": number(result["points"][-1]["log_likelihood"], 4)}  # fmt: skip
+        if len(found) == len(GROWING):
+            exact, with_search = (an_iteration(found[name]["points"]) for name in GROWING)
+            row |= {
+                "× fewer seconds": f"{exact[0] / with_search[0]:.1f}",
+                "× fewer multiply-adds": f"{exact[1] / with_search[1]:.1f}",
+            }
+        rows.append(row)
     return table(rows)
 
 

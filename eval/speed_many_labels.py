@@ -2,7 +2,8 @@
 
 Every measurement is a fresh process (`classification_process.py`), contenders take turns, and tables give medians; embedx is
 measured at its defaults, as it trains without any option, and with three trees, as omikuji has by default. PECOS needs a numpy
-before 2.0, so it lives in an environment of its own: --set pecos_python=ITS/bin/python.
+before 2.0, so it lives in an environment of its own: --set pecos_python=ITS/bin/python. Generated data tell how time and memory
+grow; --set most_labels=100000 leaves out the million, which takes minutes and gigabytes at two passes instead of ten.
 """
 
 import gzip
@@ -47,6 +48,8 @@ DATASETS: dict[str, dict[str, Job]] = {
         **PEERS,
     },
 }
+GENERATED: dict[int, dict[str, int]] = {10_000: {}, 100_000: {}, 1_000_000: {"epochs": 2}}  # options by labels, and rows
+TESTED = 20_000  # rows
 OWN_NAMES = {"eurlex": "eurlex-4.3k", "enwiki-cat": "enwiki-cat"}  # as `papers` calls them
 PACKAGES = {"omikuji": "omikuji", "napkinXC": "napkinxc"}
 
@@ -55,9 +58,15 @@ def jobs(run: Run) -> Iterator[Job]:
     """Contenders take turns: one repetition of all of them after the other."""
     for turn in range(1, run.settings.repetitions + 1):
         for dataset in run.chosen("dataset"):
-            for name, job in DATASETS[dataset].items():
+            for name, job in DATASETS.get(dataset, {}).items():
                 if is_there(run, job["tool"]):
                     yield {"dataset": dataset, "name": name, "threads": THREADS, "turn": turn, **job}
+    if "generated" in run.chosen("dataset"):
+        for n in (each for each in GENERATED if each <= run.settings.most_labels):
+            yield {
+                "dataset": "random", "name": "embedx", "threads": 1, "turn": 1, **embedx("ova", **SUITED, **GENERATED[n]),
+                "tool": "embedx growth", "labels": n, "examples": n, "tested": TESTED,
+            }  # fmt: skip
 
 
 def is_there(run: Run, tool: str) -> bool:
@@ -94,6 +103,23 @@ def contenders(dataset: str, records: Records) -> str:
     ])  # fmt: skip
 
 
+def growth(records: Records) -> str:
+    """Generated data, a row for each number of labels."""
+    return table([
+        {
+            "labels": f"{job['labels']:,}", "rows": f"{job['examples']:,}", "passes": found["used"]["epochs"],
+            "s training": f"{found['training']:.1f}",
+            "µs an example": f"{1e6 * found['training'] / job['examples']:.0f}", "data, MB": f"{found['data'] / MEGABYTE:,.0f}",
+            "peak, MB": f"{found['trained'] / MEGABYTE:,.0f}", "model, MB": f"{found['size'] / MEGABYTE:,.0f}",
+            "rows/s predicting": f"{found['rows'] / found['prediction']:,.0f}", "P@1": f"{found['p@1']:.4f}",
+            "P@5": f"{found['p@5']:.4f}",
+        }
+        for job, found in sorted(
+            ((each["job"], each["result"]) for each in records.find(tool="embedx growth")), key=lambda pair: pair[0]["labels"]
+        )
+    ])  # fmt: skip
+
+
 def plot(records: Records) -> Any:
     """P@1 against seconds of training."""
     panels = {dataset: measured(records, dataset) for dataset in DATASETS}
@@ -119,9 +145,9 @@ def plot(records: Records) -> Any:
 EXPERIMENT = Experiment(
     name="speed-many-labels",
     title="Many labels on sparse features, beside label trees",
-    choices={"dataset": tuple(DATASETS)},
-    settings={"repetitions": 1, "pecos_python": None},
-    quick={"repetitions": 1},
+    choices={"dataset": (*DATASETS, "generated")},
+    settings={"repetitions": 1, "pecos_python": None, "most_labels": max(GENERATED)},
+    quick={"repetitions": 1, "most_labels": min(GENERATED)},
     packages=("scipy",),
     prepare=prepare,
     jobs=jobs,
@@ -130,6 +156,7 @@ EXPERIMENT = Experiment(
         **{name: partial(contenders, name) for name in DATASETS},
         **{f"{name}-equal": partial(equal_quality, name) for name in DATASETS},
         **{f"{name}-settings": partial(settings_of, name) for name in DATASETS},
+        "growth": growth,
     },
     plots={"": plot},
 )

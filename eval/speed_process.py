@@ -33,7 +33,7 @@ def train(job: Job, files: Files) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         vectors, before, training, peak = TRAINERS[job["tool"]](job, files, Path(scratch))
     result = {"before": before, "training": training, "total": before + training, "peak_rss": peak}
-    return result | scores(vectors) if job["score"] else result
+    return result | scores(vectors, files) if job["score"] else result
 
 
 Trained = tuple[Any, float, float, int]  # vectors, seconds before training, seconds of training, peak memory in bytes
@@ -125,7 +125,7 @@ class Stopwatch:
         self.stages: dict[str, tuple[float, float]] = {}
         self.began_at: dict[str, float] = {}  # time.time(), which processes share
 
-    def start(self, title: str, total: float | None, unit: str) -> None:
+    def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None:
         self.title = title
         self.began_at[title] = time.time()
         self.stages[title] = (time.perf_counter(), float("nan"))
@@ -137,12 +137,18 @@ class Stopwatch:
     def note(self, message: str) -> None: ...
 
 
-def scores(vectors: Any) -> dict[str, Any]:
-    """Scores on the default tests, and the answers to every item, from which differences are computed later."""
+def scores(vectors: Any, files: Files) -> dict[str, Any]:
+    """Scores on the default tests, and the answers to every item, from which differences are computed later; the similarity
+    pooled over these and the sets of the data.
+    """
+    from eval import word_tests
     from eval.under_test import words
 
-    answers = words.score(vectors)
-    return {"scores": {each.test.name: each.score for each in answers}, "answers": [packed(each.values) for each in answers]}
+    answers = words.score(vectors, word_tests.tests(Path(files["data"]) if "data" in files else None))
+    own = answers[: len(words.default_tests())]
+    return {
+        "scores": {each.test.name: each.score for each in own}, "answers": [packed(each.values) for each in own]
+    } | word_tests.pooled(answers)  # fmt: skip
 
 
 def packed(values: Any) -> str:

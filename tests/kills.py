@@ -1,13 +1,20 @@
 """Kills runs at random moments and resumes them: `python -m tests.kills --runs 200 --seed 1`, an hour on two cores.
 
-A run of a random objective and task is ended by SIGKILL, SIGTERM or SIGINT at a random moment between its start and some time
-after its end would be due: while it reads, trains, writes its state or its model, or while it is resumed. After one to three of
-these it is resumed and left alone. It must end with the arrays of a run that nobody disturbed. Prints each that does not.
+A run of a random objective and task, with one thread or `--deterministic` with several, is ended by SIGKILL, SIGTERM or SIGINT:
+at a random moment between its start and some time after its end would be due, or when it changes a file of the encoded text, of
+its checkpoints or of its model, which may replace an older one, or a few milliseconds after that. After two to five of these
+it is resumed and left alone. It must end with the arrays of a run that nobody disturbed, or say in one line that this model is
+there already; and after each kill the model in its place must be a whole one. Prints each run that does not, and how many were
+killed where.
 """
 
 import argparse
+import collections
+import contextlib
+import json
 import os
 import random
+import select
 import shutil
 import signal
 import subprocess
@@ -16,13 +23,61 @@ import tempfile
 import time
 from pathlib import Path
 
+from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
-from tests.test_checkpoint import COMMAND, arrays_of
+from embedx.run.folder import present
+from tests.test_checkpoint import arrays_of
 
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 ENDED = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, 130, 143)
 EVERY = "0.1s"
 LATER = 1.2  # times as long as an undisturbed run: the last moment to be killed at
+PLACES = {"text": r"building-", "checkpoint": r"\.checkpoint", "model": r"\.(partial|replaced)-"}
+DELAY = 0.01  # seconds after a file was changed, at most
+
+# Runs commands in processes of their own, which have all imported already: asked for by a line of JSON each, it answers with
+# their process and then with their exit code. A command counts how often it changes files, by place, and ends itself at one.
+RUNNER = """
+import json, os, re, sys, threading, time
+import embedx.classification.task, embedx.skipgram.task
+from embedx.cli.app import main
+
+for line in sys.stdin:
+    process = os.fork()
+    if process == 0:
+        break
+    print(process, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+else:
+    sys.exit()
+
+asked = json.loads(line)
+for descriptor, name in enumerate((os.devnull, os.devnull, "told.txt")):
+    os.dup2(os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), descriptor)
+places = {name: re.compile(path) for name, path in asked["places"].items()}
+changes = dict.fromkeys(places, 0)
+
+def end():
+    time.sleep(asked["delay"])
+    os.kill(os.getpid(), asked["sent"])
+
+def watch(event, arguments):
+    if event in ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir"):
+        for name, path in places.items():
+            if any(path.search(str(each)) for each in arguments[:2]):
+                changes[name] += 1
+                if (name, changes[name]) == (asked["place"], asked["number"]):
+                    threading.Thread(target=end).start() if asked["delay"] else end()
+
+sys.argv = ["embedx", *asked["arguments"]]
+sys.addaudithook(watch)
+try:
+    main()
+finally:
+    counted = json.dumps(changes)
+    with open("changes.json", "w") as out:
+        out.write(counted)
+"""
 
 
 def corpus(folder: Path) -> Path:
@@ -34,71 +89,158 @@ def corpus(folder: Path) -> Path:
 
 
 def commands(text: Path) -> dict[str, list[str]]:
-    """The runs that are killed, by name, without their output."""
+    """The runs that are killed, by name, without their output and threads."""
     found = {}
     for name in OBJECTIVES:
-        few = ["--objective", name, "--threads", "1"]
-        found[f"train-{name}"] = ["train", str(text), *few, "--dim", "16", "--epochs", "30"]
-        found[f"classify-{name}"] = ["classify", "digits", *few, "--epochs", "30"]
-    found["collapsed"] = ["train", str(text), "--objective", "softmax", "--collapsed", "--threads", "1", "--epochs", "100"]
-    return found
+        found[f"train-{name}"] = ["train", str(text), "--objective", name, "--dim", "16", "--epochs", "30"]
+        found[f"classify-{name}"] = ["classify", "digits", "--objective", name, "--epochs", "30"]
+    found["collapsed"] = ["train", str(text), "--objective", "softmax", "--collapsed", "--epochs", "100"]
+    return found | {f"{name}-deterministic": [*each, "--deterministic"] for name, each in found.items()}
 
 
-def run(arguments: list[str], folder: Path, kill_after: float | None = None, sent: int = signal.SIGKILL) -> tuple[int, str]:
-    """The exit code of a command and the last line that it told; ended by a signal after so many seconds."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-    process = subprocess.Popen(
-        [*COMMAND, *arguments], cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+class Killer:
+    """Runs commands and ends them."""
+
+    def __init__(self, folder: Path, rng: random.Random) -> None:
+        self.folder, self.rng = folder, rng
+        self.killed: collections.Counter[str] = collections.Counter()  # how many runs, by place
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+        self.runner = subprocess.Popen(
+            [sys.executable, "-c", RUNNER],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+        )
+        text = corpus(folder)
+        self.commands = commands(text)
+        self.wholes: dict[str, tuple[dict[str, bytes], float, dict[str, int]]] = {}
+        self.old = folder / "old"
+        self.run(["train", str(text), "--dim", "8", "--epochs", "1", "--threads", "1", "--output", str(self.old)])
+
+    def whole(self, name: str) -> tuple[dict[str, bytes], float, dict[str, int]]:
+        """The arrays of a run that nobody disturbs, its seconds, and how often it changes files, by place."""
+        while name not in self.wholes:
+            output, cache, began = self.folder / name, self.folder / "cache", time.monotonic()
+            code, _ = self.run(self.command(name, output, cache, 2))
+            if code:
+                raise RuntimeError(f"{name} ends with code {code}: {self.told()}")
+            if "compiling kernels" not in self.told():
+                changes = json.loads((self.folder / "changes.json").read_text())
+                self.wholes[name] = arrays_of(output), time.monotonic() - began, changes
+            for each in (output, cache):
+                shutil.rmtree(each, ignore_errors=True)
+        return self.wholes[name]
+
+    def command(self, name: str, output: Path, cache: Path, threads: int) -> list[str]:
+        """A run with an output, and with so many threads if these may be several."""
+        own = self.commands[name]
+        threads = threads if "--deterministic" in own else 1
+        places = ["--cache-dir", str(cache)] if own[0] == "train" else []
+        return [*own, "--output", str(output), *places, "--threads", str(threads), "--checkpoint-every", EVERY]
+
+    def run(
+        self,
+        arguments: list[str],
+        after: float | None = None,
+        sent: int = 0,
+        place: str = "",
+        number: int = 0,
+        delay: float = 0.0,
+    ) -> tuple[int, str]:
+        """The exit code of a command and the last line that it told; ended by a signal after so many seconds, or when it has
+        changed so many files at a place.
+        """
+        asked = {"arguments": arguments, "places": PLACES, "sent": int(sent), "place": place, "number": number, "delay": delay}
+        self.runner.stdin.write(json.dumps(asked).encode() + b"\n")
+        process = int(self.runner.stdout.readline())
+        if after is not None and not select.select([self.runner.stdout], [], [], after)[0]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, sent)
+        code = int(self.runner.stdout.readline())
+        return code, (self.told().splitlines() or [""])[-1]
+
+    def told(self) -> str:
+        """What the last command told."""
+        return (self.folder / "told.txt").read_text()
+
+    def run_and_kill(self, name: str, arguments: list[str]) -> tuple[int, str]:
+        """The same, ended somewhere."""
+        rng, sent = self.rng, self.rng.choice(SIGNALS)
+        _, seconds, changes = self.whole(name)
+        place = rng.choice(["anywhere", *(place for place in PLACES if changes[place])])
+        if place == "anywhere":
+            code, told = self.run(arguments, rng.uniform(0, LATER * seconds), sent)
+        else:
+            delay = rng.choice([0.0, rng.uniform(0, DELAY)])
+            code, told = self.run(arguments, None, sent, place, rng.randint(1, changes[place]), delay)
+        self.killed[place] += code in ENDED
+        return code, told
+
+    def disturbed(self, name: str) -> str:
+        """What went wrong with a run that was killed now and then; "" if it ended as it should."""
+        rng, (whole, _, _) = self.rng, self.whole(name)
+        output, cache = self.folder / f"{name}-killed", self.folder / "cache"
+        more, known = ["--resume"], [whole, None]  # the latter: what may be in the place of the model
+        if rng.random() < 0.5:
+            shutil.copytree(self.old, output)
+            more.append("--overwrite")
+            known = [whole, arrays_of(self.old)]
+        try:
+            for kills in range(rng.randint(2, 5), -1, -1):
+                arguments = [*self.command(name, output, cache, rng.randint(1, 3)), *more]
+                code, told = self.run_and_kill(name, arguments) if kills else self.run(arguments)
+                if code == 0 or (code == 2 and "exists already" in told):
+                    break
+                if code not in ENDED or not kills:
+                    return f"{code}: {told}"
+                there = present(output)
+                if code in (130, 143) and there.exists() and is_readable(there):
+                    known.append(arrays_of(there))
+                if (arrays_of(there) if there.exists() else None) not in known:
+                    return f"after {code} the model in its place is neither the old nor a new one"
+            same = arrays_of(output) == whole
+            left = [*self.folder.glob(f"{output.name}.*"), *cache.glob("building-*")] if code == 0 else []
+            return "" if same and not left else f"other arrays than undisturbed: {not same}, left behind: {left}"
+        finally:
+            for each in (cache, *self.folder.glob(f"{output.name}*")):
+                shutil.rmtree(each, ignore_errors=True)
+
+
+def is_readable(folder: Path) -> bool:
+    """Whether there is a model in a folder that can be loaded."""
+    from embedx.classification import classifier
+    from embedx.run.folder import task_of
+    from embedx.vectors.model import load_folder
+
     try:
-        _, told = process.communicate(timeout=kill_after)
-    except subprocess.TimeoutExpired:
-        process.send_signal(sent)
-        _, told = process.communicate()
-    return process.returncode, (told.splitlines() or [""])[-1]
-
-
-def disturbed(
-    name: str, arguments: list[str], whole: dict[str, bytes], seconds: float, folder: Path, rng: random.Random
-) -> str:
-    """What went wrong with a run that was killed now and then; "" if it ended as it should."""
-    output = folder / f"{name}-killed"
-    command = [*arguments, "--output", str(output), "--checkpoint-every", EVERY, "--resume"]
-    kills = rng.randint(1, 3)
-    while not output.exists() or list(folder.glob(f"{output.name}.checkpoint")):  # it is not over
-        kills -= 1
-        kill_after = rng.uniform(0, LATER * seconds) if kills >= 0 else None
-        code, told = run(command, folder, kill_after, rng.choice(SIGNALS))
-        if code not in (0, *ENDED) or (code and kill_after is None):
-            return f"{code}: {told}"
-    same = arrays_of(output) == whole
-    left = [each.name for each in folder.glob(f"{output.name}.*")]
-    shutil.rmtree(output)
-    return "" if same and not left else f"other arrays than undisturbed: {not same}, left behind: {left}"
+        load_folder(folder) if task_of(folder) == "skipgram" else classifier.load(folder)
+    except EmbedxError:
+        return False
+    return True
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="the last run begins before that")
+    parser.add_argument("--only", default="", help="runs whose name has this in it")
     asked = parser.parse_args()
-    rng, wrong = random.Random(asked.seed), 0
+    rng, wrong, ended, began = random.Random(asked.seed), 0, 0, time.monotonic()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        known, wholes = commands(corpus(folder)), {}
-        for number in range(asked.runs):
-            run_name = rng.choice(sorted(known))
-            if run_name not in wholes:
-                output = folder / run_name
-                run([*known[run_name], "--output", str(output)], folder)  # compiles
-                began = time.monotonic()
-                run([*known[run_name], "--output", str(output), "--overwrite"], folder)
-                wholes[run_name] = arrays_of(output), time.monotonic() - began
-            problem = disturbed(run_name, known[run_name], *wholes[run_name], folder, rng)
-            wrong += bool(problem)
+        killer = Killer(Path(name), rng)
+        order = [each for each in sorted(killer.commands) if asked.only in each]
+        rng.shuffle(order)
+        while ended < asked.runs and time.monotonic() - began < asked.seconds:
+            run_name = order[ended % len(order)]
+            problem = killer.disturbed(run_name)
+            ended, wrong = ended + 1, wrong + bool(problem)
             if problem:
-                print(f"{number}: {run_name}: {problem}", flush=True)
-    print(f"{asked.runs} runs killed, {wrong} of them wrong")
+                print(f"{run_name}: {problem}", flush=True)
+    where = ", ".join(f"{n} {place}" for place, n in sorted(killer.killed.items()))
+    print(f"{ended} runs, killed {sum(killer.killed.values())} times ({where}); {wrong} of them wrong")
     sys.exit(bool(wrong))
 
 

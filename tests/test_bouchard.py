@@ -12,6 +12,15 @@ def test_bouchard_is_the_papers_formula():
     assert loss == pytest.approx(told.label[y] * reference.bouchard_loss(told.z, y, told.importance, 0.7))
 
 
+def test_the_level_steps_by_the_share_of_its_number_of_updates():
+    told, _ = one(BOUCHARD)
+    _, _, state = answer(BOUCHARD, *told, np.array([[0.7]]), n_updates=3)
+    counts = np.where(told.label > 0, 1, told.importance)
+    rate, crossing = 4**-0.9, np.sum(counts * reference.sigmoid(told.z - 0.7))
+    assert np.exp(state[0, 0] - 0.7) == pytest.approx(1 - rate + rate * crossing, rel=1e-6)  # the rate is a float32
+    assert abs(crossing - 1) > 0.1
+
+
 @pytest.mark.parametrize("size", [0.0, 1.0, 30.0, 1e4])
 def test_the_optimal_level_is_crossed_by_one_class_in_sum(size):
     z, y = some_scores(k=50, size=size)

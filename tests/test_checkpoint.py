@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from embedx.cli import commands
 from embedx.errors import DivergedError, EmbedxError
 from embedx.objectives import OBJECTIVES
 from embedx.run import checkpoint, trainer
@@ -160,7 +162,32 @@ def test_a_full_disk_leaves_the_checkpoints_before_and_training_goes_on(tmp_path
     kept["number"] = 5
     writing.take(state, wait=True)
     assert [file.name for file in writing.folder.iterdir() if "run" not in file.name] == ["state-00000001.npz"]
-    assert "No space left" in heard.notes[-1]
+    assert heard.notes[-1].endswith(": No space left on device; the last one is kept")
+
+
+@pytest.mark.parametrize("left", [[], ["run.partial"]])
+def test_a_run_killed_before_it_had_said_what_it_was_begins_anew(left, tmp_path):
+    folder = checkpoint.folder_of(tmp_path / "out")
+    folder.mkdir()
+    for name in left:
+        (folder / name).write_text("{")
+    writing = Checkpoints(tmp_path / "out", asked(resumes=True), False, Silent())
+    assert not writing.resumes
+    writing.take(a_state()[0], wait=True)
+    assert sorted(file.name for file in folder.iterdir()) == ["run.json", "state-00000001.npz"]
+    writing.close(tmp_path / "out", is_over=True)
+    assert not folder.exists()
+
+
+def test_a_run_killed_while_it_deletes_its_states_is_still_known(tmp_path, monkeypatch):
+    writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
+    for _ in range(2):
+        writing.take(a_state()[0], wait=True)
+    deleted, delete = [], Path.unlink
+    monkeypatch.setattr(Path, "unlink", lambda path, **options: (deleted.append(path.name), delete(path, **options)))
+    writing.remove()
+    assert deleted[-1] == "run.json"
+    assert sorted(deleted[:-1]) == ["state-00000001.npz", "state-00000002.npz"]
 
 
 # ---- which run they are of
@@ -420,3 +447,58 @@ def test_a_corpus_that_changed_is_refused(home, two_topics, tmp_path):
     assert done.returncode == 2
     assert "corpus changed since" in done.stderr.splitlines()[-1]
     assert newest(home / "changed.checkpoint") > 0
+
+
+FULL = """
+import resource, sys
+from embedx.cli.app import main
+from embedx.run import checkpoint
+
+write = checkpoint.Checkpoints._write
+
+def write_once(*arguments):
+    write(*arguments)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))  # as on a file system that is full now
+
+checkpoint.Checkpoints._write = write_once
+sys.argv = ["embedx", *sys.argv[1:]]
+main()
+"""
+
+
+def test_on_a_file_system_that_fills_up_the_last_checkpoint_is_left(home, two_topics, whole, tmp_path):
+    pytest.importorskip("resource")
+    words = [*command_of("train", two_topics, "full")[len(COMMAND) :], "--checkpoint-every", "0.01s"]
+    setting = {**environment(home), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, *words], cwd=home, env=setting, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "no checkpoint was written to" in done.stderr
+    assert done.stderr.splitlines()[-1] == (
+        f"embedx: {home / 'full'}: cannot write the model: File too large; when that is mended `embedx resume full` goes on "
+        "from the last checkpoint"
+    )
+    assert sorted(file.name for file in home.glob("full*")) == ["full.checkpoint"]
+    assert sorted(file.name for file in (home / "full.checkpoint").iterdir()) == ["run.json", "state-00000001.npz"]
+    assert not list(tmp_path.iterdir())
+    subprocess.run([*COMMAND, "resume", "full"], cwd=home, env=environment(home), capture_output=True, check=True)
+    assert arrays_of(home / "full") == whole("train")
+
+
+def test_a_model_that_cannot_be_written_is_saved_among_the_temporary_files(tmp_path, monkeypatch):
+    folder = tmp_path / "full" / "model"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def save(place):
+        if place == folder:
+            raise EmbedxError(f"{place}: cannot write the model: No space left on device; choose another --output")
+        place.mkdir()
+        return place
+
+    with pytest.raises(
+        EmbedxError, match=r"^.*/full/model: cannot write .* on device; the model is in (.*) instead$"
+    ) as raised:
+        commands._save(save, folder, Checkpoints(folder, asked(), False, Silent()))
+    (instead,) = tmp_path.glob("embedx-*/model")
+    assert f" {instead} " in str(raised.value)

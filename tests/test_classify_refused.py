@@ -11,6 +11,7 @@ from embedx.classification import task as classify
 from embedx.classification.task import ClassifySettings, train
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
+from embedx.objectives import OBJECTIVES
 
 STEP = of(lambda o: o.kind == "proximal")
 PATH, COLUMNS, DRAWN = (REPRESENTATIVES[way] for way in ("path", "columns", "drawn"))
@@ -72,6 +73,15 @@ def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_way_out(m
         run(objective, data=wide, optimizer="lbfgs")
 
 
+def test_an_id_that_is_no_label_is_refused_before_so_many_are_counted(monkeypatch):
+    monkeypatch.setattr("embedx.run.memory.available_memory", lambda: 10_000_000)
+    far = dataclasses.replace(TINY, n_labels=1_000_000)
+    with pytest.raises(
+        EmbedxError, match=r"^1,000,000 labels need 80\.0 MB to be counted, more than the 10\.0 MB there are; ids"
+    ):
+        run(REPRESENTATIVES["drawn"], data=far)
+
+
 def test_there_must_be_memory_for_testing_too(monkeypatch):
     wide = Labeled(csr_matrix((40, 100_000), dtype=np.float32), TINY.labels, 6)
     objective, weights = REPRESENTATIVES["columns"], 4 * 6 * 100_001
@@ -83,6 +93,23 @@ def test_there_must_be_memory_for_testing_too(monkeypatch):
             EmbedxError, match=rf"with --optimizer sgd need {need}, more than the 3.6 MB there are; add --hidden"
         ):
             train(wide, objective(objective.Settings()), settings, **more)
+
+
+def test_memory_of_a_step_is_counted_where_all_rows_compete(monkeypatch):
+    """The gradient of all weights, beside the weights, what Adagrad keeps, and a copy of both; told before it is allocated."""
+    rng = np.random.default_rng(0)
+    dense = Labeled(rng.normal(size=(40, 5000)).astype(np.float32), TINY.labels, 6)
+    found = {}
+    monkeypatch.setattr(classify.memory, "check_memory", lambda needs, *rest: found.update(needs) or True)
+    for objective, step in (OBJECTIVES["softmax"], 4 * (40 * (6 + 2 * 5001) + 6 * 5001)), (OBJECTIVES["ns"], None):
+        found.clear()
+        settings = ClassifySettings(optimizer="adagrad", threads=1, epochs=1, batch_size=0)
+        train(dense, objective(objective.Settings()), settings)
+        assert (found["weights"], found["optimiser"]) == (4 * 6 * 5001, 4 * 6 * 5001)
+        assert found.get("a step") == (step or 0)
+    found.clear()
+    train(Labeled(csr_matrix(dense.features), TINY.labels, 6), objective(objective.Settings()), settings)
+    assert "a step" not in found
 
 
 GIVEN = {

@@ -33,11 +33,12 @@ def several(seed=0, n=N):
 
 
 def fitted(features, labels, objective="softmax", weights=None, **options):
-    """Output rows with their biases, float64 (K, D + 1), and the loss."""
+    """Output rows with their biases, float64 (K, D + 1), and the loss; a tree, if any, is Huffman's, whatever the features."""
     found = find(objective)
+    own = {"hierarchy": "huffman"} if "path" in found.candidates else {}
     labels = labels if isinstance(labels, Labels) else Labels.single(labels)
     settings = classify.ClassifySettings(optimizer="lbfgs", l2=L2, tolerance=1e-9, **options)
-    trained = classify.train(Labeled(features, labels, K), found(found.Settings()), settings, weights=weights)
+    trained = classify.train(Labeled(features, labels, K), found(found.Settings(**own)), settings, weights=weights)
     arrays = trained.classifier.arrays
     return np.c_[arrays["output"], arrays["bias"]].astype(float), trained.outcome.final_loss
 

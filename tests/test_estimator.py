@@ -29,7 +29,11 @@ from embedx.settings import settings_of
 
 
 def goes_by_steps(candidate):
-    return candidate.optimizer is not None or OBJECTIVES[candidate.objective].samplers()[0] != "all"
+    return (
+        candidate.optimizer is not None
+        or candidate.hidden is not None
+        or OBJECTIVES[candidate.objective].samplers()[0] != "all"
+    )
 
 
 def expected_failures(candidate):
@@ -45,6 +49,7 @@ def expected_failures(candidate):
 
 CANDIDATES = [SoftmaxClassifier(name) for name in OBJECTIVES]
 CANDIDATES += [SoftmaxClassifier(each.objective, optimizer="adagrad") for each in CANDIDATES if not goes_by_steps(each)]
+CANDIDATES += [SoftmaxClassifier(hidden=16), SoftmaxClassifier("ns", hidden=16)]
 
 
 @pytest.mark.parametrize("candidate", CANDIDATES, ids=str)
@@ -122,7 +127,7 @@ def test_large_data_go_by_steps(data, monkeypatch):
         ),
         ({"options": {"negatives": 5}}, TypeError, "softmax takes no negatives; its settings are none"),
         ({"epochs": 0}, EmbedxError, "--epochs 0: must be at least 1"),
-        ({"hidden": 5}, EmbedxError, "--hidden applies to sparse features"),
+        ({"hidden": 5, "optimizer": "lbfgs"}, EmbedxError, "--optimizer lbfgs does not apply with --hidden"),
     ],
     ids=str,
 )
@@ -229,6 +234,13 @@ def test_a_hidden_layer_has_no_coef(data):
     fitted = SoftmaxClassifier(hidden=8, epochs=1).fit(sparse.csr_matrix(data[0]), data[1])
     assert not hasattr(fitted, "coef_")
     assert fitted.decision_function(data[2]).shape == (200, 10)
+
+
+def test_dense_features_with_a_hidden_layer_are_trained_on_as_sparse_ones(data):
+    sparse_ones, dense_ones = (
+        SoftmaxClassifier(hidden=8, epochs=1).fit(X, data[1]) for X in (sparse.csr_matrix(data[0]), data[0])
+    )
+    np.testing.assert_array_equal(dense_ones.decision_function(data[2]), sparse_ones.decision_function(data[2]))
 
 
 def test_top_k_are_the_best_with_their_probabilities(data):

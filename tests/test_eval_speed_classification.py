@@ -14,6 +14,7 @@ from embedx.labeled.data import Labels
 from embedx.labeled.read import read_training
 from eval import classification_process as process
 from eval import speed_classification as main
+from eval.generated_labels import FEATURES, LABELS_OF_ROW, generated
 
 PEERS = ("embedx", "fasttext", "omikuji", "napkinxc", "sklearn")
 
@@ -198,3 +199,27 @@ def test_published_records_are_those_that_resuming_finds():
     records = Records(RESULTS / "speed-classification.jsonl")
     settings = {"pecos_python": "python", "repetitions": 1}
     assert all(records.get(job) for job in jobs_of("embedx", "sklearn", **settings))
+
+
+# ---- growth
+
+
+def test_generated_data_are_as_they_are_said_to_be():
+    features, labels = generated(50, 300, seed=1)
+    assert (features.shape, labels.shape) == ((300, FEATURES), (300, 50))
+    np.testing.assert_allclose(features.multiply(features).sum(axis=1), 1, rtol=1e-5)
+    n_labels = np.diff(labels.indptr)
+    assert (n_labels.min() >= 1, n_labels.max()) == (True, LABELS_OF_ROW)
+    counts = np.bincount(labels.indices, minlength=50)
+    assert counts[:5].sum() > counts[5:].sum() / 2  # a power law
+    again, _ = generated(50, 300, seed=1)
+    assert (again != features).nnz == 0
+    # labels have the same words in data of another seed
+    sums, others = ((y.T @ x).toarray() for x, y in ((features, labels), generated(50, 300, seed=2)))
+    similar = normalised(sums - sums.mean(axis=0)) @ normalised(others - others.mean(axis=0)).T
+    seen = counts > 20
+    assert (similar[seen].argmax(axis=1) == np.flatnonzero(seen)).mean() > 0.9
+
+
+def normalised(rows):
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)

@@ -177,6 +177,14 @@ def test_a_broken_file_is_an_error_with_place_and_remedy(tmp_path, content, comp
         formats.read(write(tmp_path, content))
 
 
+@pytest.mark.parametrize("more", [b"m", b"\nm"])
+def test_what_follows_the_last_block_of_a_binary_file_is_noticed(tmp_path, monkeypatch, more):
+    monkeypatch.setattr(formats, "BLOCK_BYTES", len(binary().partition(b"\n")[2]))
+    assert len(formats.read(write(tmp_path, binary() + b"\n"))[0]) == 5
+    with pytest.raises(EmbedxError, match="goes on after the 5 words"):
+        formats.read(write(tmp_path, binary() + more))
+
+
 def test_the_line_is_counted_over_blocks_and_blank_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(formats, "BLOCK_BYTES", 50)
     lines = ["100 1", *(f"w{i} {i}" for i in range(30)), "", "w30 3O"]

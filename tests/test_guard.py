@@ -380,10 +380,10 @@ def own(objective, options):
     return {name: value for name, value in options.items() if name in settings_of(objective.Settings)}
 
 
-def words_at(name, corpus, times, rate=None):
+def words_at(name, corpus, times, rate=None, **options):
     """The model of a run at a rate, or at so many times the default rate, how it ended, and what was told."""
     found, told = OBJECTIVES[name], Notes()
-    options = {"dim": 8, "epochs": 3, "threads": 1, "heldout": 0.1, **own(found, {"warm_up": 1.0})}
+    options = {"dim": 8, "epochs": 3, "threads": 1, "heldout": 0.1, **own(found, {"warm_up": 1.0}), **options}
     settings, _ = skipgram.chosen(found, options)
     settings, objective = skipgram.chosen(found, {**options, "learning_rate": rate or settings.learning_rate * times})
     trained = skipgram.train(corpus, objective, settings, progress=told)
@@ -452,6 +452,21 @@ def test_labels_at_any_rate_are_better_than_the_most_frequent_or_the_run_says_th
     if outcome.diverged is None:
         majority = classifier.counts.max() / len(digits)
         assert classifier.evaluate(digits)["accuracy"] > 2 * majority
+
+
+def test_a_run_that_went_back_has_to_make_heldout_text_likelier_than_word_frequencies(topics, monkeypatch):
+    found = {"log_likelihood": -5.0, "calibrated": -4.0, "unigram": -3.9}
+    monkeypatch.setattr(skipgram.Task, "heldout_metrics", lambda self: found)
+    vectors, outcome, _ = words_at("ove", topics, 1e3)
+    assert outcome.lowered_rates
+    assert vectors.facts["heldout"] == found
+    assert str(outcome.diverged).startswith(
+        f"at the learning rate {outcome.lowered_rates[-1]:.3g}, to which the run was lowered"
+    )
+    found["calibrated"] = -3.8
+    assert words_at("ove", topics, 1e3)[1].diverged is None
+    found["calibrated"] = -4.0
+    assert words_at("ove", topics, 1.0)[1].diverged is None
 
 
 def test_a_single_label_is_no_divergence():

@@ -15,6 +15,7 @@ from scipy.sparse import csr_matrix, random_array
 
 from embedx import objectives
 from embedx.classification import classifier, label_tree, tree_training
+from embedx.classification.clustering import clustered_order
 from embedx.classification.task import ClassifySettings, resolved, train
 from embedx.classification.weights import suited_objective
 from embedx.engine import label_tiles, sparse_levels
@@ -26,6 +27,7 @@ from embedx.engine.loading import load_kernel
 from embedx.errors import EmbedxError
 from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labeled, Labels
+from embedx.objectives import binary_tree
 from embedx.optimizers import update_rule
 from embedx.run import locks
 from embedx.run.checkpoint import Checkpoints, Request
@@ -91,7 +93,7 @@ def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
     members = np.flatnonzero(rng.random(n) < 0.8)  # of a group
     y_of = y.copy()
     y_of[np.setdiff1d(np.arange(n), members)] = False
-    positives = tree_training.lists_of(np.nonzero(y_of)[1], np.nonzero(y_of)[0], n_labels)
+    positives = label_tiles.lists_of(np.nonzero(y_of)[1], np.nonzero(y_of)[0], n_labels)
     rule = update_rule(optimizer, l2=l2, max_norm=None, row_length=5.0)
     objective = ova(loss)
     passes = label_tiles.Passes(
@@ -126,7 +128,7 @@ def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, e
     y[7] = False
     rows = csr_matrix(x)
     examples = examples_of(rows, of_lists([np.flatnonzero(row).tolist() for row in y]))
-    positives = tree_training.lists_of(np.nonzero(y)[1], np.nonzero(y)[0], n_labels)
+    positives = label_tiles.lists_of(np.nonzero(y)[1], np.nonzero(y)[0], n_labels)
     objective = ova()
     passes = label_tiles.Passes(
         epochs, 1, np.float32(0), True, 1.0, True, False, False, True, np.float32(-1), KEY
@@ -257,7 +259,7 @@ def test_the_vector_of_a_label_is_the_sum_of_its_examples(n_kept, threads):
     lists = [rng.choice(12, rng.integers(0, 6), replace=False).tolist() for _ in range(40)]
     examples = examples_of(csr_matrix(x), of_lists(lists))
     rows, labels = (np.array(each) for each in zip(*((i, k) for i, own in enumerate(lists) for k in own), strict=True))
-    found = label_vectors(examples, tree_training.lists_of(labels, rows, 12), 9, n_kept, threads)
+    found = label_vectors(examples, label_tiles.lists_of(labels, rows, 12), 9, n_kept, threads)
     for k in range(12):
         total = x[rows[labels == k]].sum(axis=0)
         order = np.lexsort((np.arange(9), -np.abs(total)))[:n_kept]
@@ -498,6 +500,8 @@ def test_data_at_the_edge_end_well(weights, lists, kind):
 )
 @pytest.mark.parametrize("weights", ["sparse", "tree"])
 def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, message):
+    if weights == "sparse" and "sampler" in options:
+        options, message = options | {"optimizer": "dcd"}, "dcd takes --sampler all"  # others do: see test_sparse_rows
     given = ClassifySettings(weights=weights, **options)
     with pytest.raises(EmbedxError, match=message):
         resolved(given, ova(), topics())
@@ -579,3 +583,75 @@ def test_a_search_by_an_index_is_refused():
         found.searched_top_k(topics().features)
     with pytest.raises(EmbedxError, match="through a tree"):
         found.scores(topics().features)
+
+
+# ---- a tree of clusters for hierarchical softmax
+
+
+def two_kinds(is_dense, several=False, n_labels=12):
+    """Rows of labels of two kinds, even and odd ones; a kind has features of its own. The last two labels never occur."""
+    rng = np.random.default_rng(6)
+    y = rng.integers(0, n_labels - 2, 300)
+    x = np.zeros((300, 2 * n_labels), dtype=np.float32)
+    x[np.arange(300), y] = 1
+    x[np.arange(300), n_labels + y % 2] = 2
+    labels = Labels.of_rows([sorted({k, (k + 2) % (n_labels - 2)}) if several else [k] for k in y])
+    return Labeled(x if is_dense else csr_matrix(x), labels, n_labels)
+
+
+def hierarchical(data, hierarchy="clusters", start=None, **options):
+    found = objectives.find("hs")
+    objective = found(found.Settings(hierarchy=hierarchy)) if start is None else start.classifier.objective
+    return train(data, objective, ClassifySettings(**({"threads": 1, "epochs": 4, "batch_size": 10} | options)), start=start)
+
+
+@pytest.mark.parametrize("is_dense", [False, True])
+def test_labels_with_similar_features_stand_together(is_dense):
+    data = two_kinds(is_dense)
+    counts = np.bincount(data.labels.ids, minlength=12)
+    features = data.features + 3 if is_dense else data.features  # what all have in common tells nothing
+    order = clustered_order(features, data.labels, counts, 1, 1)
+    assert order.dtype == np.int32
+    assert order[-2:].tolist() == [10, 11]
+    assert len({k % 2 for k in order[:5].tolist()}) == len({k % 2 for k in order[5:10].tolist()}) == 1
+    np.testing.assert_array_equal(order, clustered_order(features, data.labels, counts, 1, 3))
+
+
+@pytest.mark.parametrize(("is_dense", "hidden"), [(False, None), (True, None), (False, 8)])
+def test_a_tree_of_clusters_is_kept_with_the_model(is_dense, hidden, tmp_path):
+    data = two_kinds(is_dense, several=True)
+    found = hierarchical(data, hidden=hidden).classifier
+    assert not np.array_equal(found.objective.tree.leaf_turn, binary_tree.huffman(found.counts).leaf_turn)
+    before = np.concatenate([log_p for _, log_p in found.blocks(data.features)])
+    np.testing.assert_allclose(np.exp(before).sum(axis=1), 1, rtol=1e-5)
+    loaded = classifier.load(found.save(tmp_path / "model"))
+    np.testing.assert_allclose(np.concatenate([log_p for _, log_p in loaded.blocks(data.features)]), before, rtol=1e-5)
+    assert loaded.evaluate(data)["p@1"] > 0.9
+
+
+def test_training_goes_on_in_the_same_tree():
+    data = two_kinds(is_dense=False)
+    first = hierarchical(data)
+    leaves = first.classifier.objective.tree.leaf_turn.copy()
+    again = hierarchical(two_kinds(is_dense=False, several=True), start=first)
+    np.testing.assert_array_equal(again.classifier.objective.tree.leaf_turn, leaves)
+    np.testing.assert_array_equal(again.classifier.arrays["label_order"], first.classifier.arrays["label_order"])
+
+
+def test_a_damaged_order_of_leaves_is_told(tmp_path):
+    found = hierarchical(two_kinds(is_dense=False), epochs=1).classifier
+    order = found.arrays["label_order"]
+    found.arrays["label_order"] = np.where(order == 3, 4, order).astype(np.int32)
+    with pytest.raises(EmbedxError, match=r"label_order.npy has not each label once; restore"):
+        classifier.load(found.save(tmp_path / "twice"))
+    del found.arrays["label_order"]
+    with pytest.raises(EmbedxError, match="names no array `label_order`, which --hierarchy clusters has"):
+        classifier.load(found.save(tmp_path / "missing"))
+
+
+@pytest.mark.parametrize("n_labels", [1, 2, 3])
+def test_few_labels_and_rows_without_features_have_a_tree_of_clusters(n_labels):
+    data = Labeled(csr_matrix((6, 4), dtype=np.float32), Labels.single(np.arange(6) % n_labels), n_labels)
+    found = hierarchical(data, epochs=1).classifier
+    (_, log_p), *_ = found.blocks(data.features)
+    np.testing.assert_allclose(np.exp(log_p).sum(axis=1), 1, rtol=1e-5)

@@ -23,13 +23,14 @@ def make(name, **settings):
 
 
 def run(
-    objective, z, y, weights, *, state=0.0, n_updates=HELD, lr=0.0, score_gain=1.0, uniforms=0.5, dtype=np.float64, plain=False
-):
+    objective, z, y, weights, *, state=0.0, n_updates=HELD, lr=0.0, score_gain=1.0, uniforms=0.5, dtype=np.float64, plain=False,
+    n_pairs=1,
+):  # fmt: skip
     """One example that meets all rows of z, drawn with the given weights: loss, coefficients, the state it leaves."""
     n = len(z)
     batch = new_batch(1, n, objective.uniforms_width, dtype)
     batch.z[0] = z
-    batch.label[0, y] = 1
+    batch.label[0, y] = n_pairs
     batch.sample_count[0] = np.array(weights) > 0
     batch.sample_count[0, y] = 0
     batch.log_expected_count[0] = -np.log(np.where(batch.sample_count[0] > 0, weights, 1))
@@ -107,6 +108,23 @@ def test_umax_does_not_step_up_past_what_its_draws_ask_for():
     z = np.zeros(K)
     _, _, state = run(make("umax"), z, 0, 1e5 * np.ones(K), state=2.0, n_updates=3, lr=1.0)
     assert state[0] == pytest.approx(np.log(1 + 5e5))
+
+
+@pytest.mark.parametrize("name", ["umax", "sgd-double-sum"])
+def test_three_pairs_in_one_example_move_the_normaliser_three_times_as_far(name):
+    at = {"state": 4.0, "n_updates": 3, "lr": 0.01}
+    once, thrice = (4 - run(make(name), scores(24), 2, sampled_weights((0, 1)), n_pairs=n, **at)[2][0] for n in (1, 3))
+    assert once > 1e-3
+    assert thrice == pytest.approx(3 * once)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("name", ["umax", "sgd-double-sum"])
+def test_no_step_takes_the_normaliser_below_the_positive(name, relative):
+    z, y = scores(25), 2
+    objective, own = make(name, **(RELATIVE[name] if relative else {})), 0 if relative else z[y]
+    _, _, state = run(objective, z, y, sampled_weights((0, 1)), state=own + 5, n_updates=3, lr=100.0)
+    assert state[0] == pytest.approx(own, abs=1e-12)
 
 
 def test_sgd_on_the_double_sum_is_ramans():

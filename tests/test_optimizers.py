@@ -10,9 +10,10 @@ from reference_classify import Parameters
 from embedx import optimizers
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
+from embedx.kernels.simd import load, store
 from embedx.optimizers import OPTIMIZERS, find, keeping, taken_by, update_rule
 from embedx.optimizers.contract import COLLAPSED, COLUMN, LABELS, NOTHING, NUMBER, ROW, WORDS, new_table
-from embedx.optimizers.decay import clock_step, decay_all, decay_row, shorten, step_size
+from embedx.optimizers.decay import _exp, clock_step, decay_all, decay_row, shorten, step_size
 from embedx.optimizers.descend import (
     accumulate_column,
     accumulate_columns,
@@ -93,6 +94,7 @@ def test_help_tells_the_rate_of_each():
 def test_tables_have_room_for_what_their_optimiser_keeps_and_no_more(name):
     for l2 in (0.0, 0.1):
         rule = update_rule(name, l2=l2)
+        assert (rule.l2, rule.max_norm) == (l2, 0)
         rows, columns = new_table(4, DIM, rule), new_table(DIM, 4, rule, columns=True)
         keeps = OPTIMIZERS[name].keeps
         assert rows.state_of == {"nothing": NOTHING, "number": NUMBER, "row": ROW}[keeps]
@@ -202,19 +204,22 @@ def test_a_row_moves_by_the_formula(name):
     assert_agree(name, table.rows, table.state, truth)
 
 
+BIAS = pytest.mark.parametrize("bias", [DIM - 1, 0, -1], ids=["bias last", "bias first", "no bias"])
+
+
 @EACH
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@BIAS
 def test_rows_that_are_columns_move_by_the_formula(name, bias):
     """Where some features occur; the bias does wherever there is one."""
     rule, truth = update_rule(name), naive(name)
     table = by_columns(rule)
     for step in range(4):
-        occur = np.array([0, 3, 7, 15 + step], dtype=np.int32)
-        touched = np.isin(np.arange(DIM), [*occur, DIM - 1] if bias else occur)
+        occur = np.array([1, 3, 7, 15 + step], dtype=np.int32)
+        touched = np.isin(np.arange(DIM), [*occur, bias])
         g = gradient_of(step)[:, :DIM] * touched
         columns = np.zeros((DIM, 16), dtype=np.float32)
         columns[:, :3] = g.T
-        step_of_columns(table, occur, DIM - 1 if bias else -1, columns, rule, np.float32(0.1))
+        step_of_columns(table, occur, bias, columns, rule, np.float32(0.1))
         truth.step(g.astype(np.float64), EVERYTHING, 0.1)  # of all numbers, if along 0
     assert not table.rows[:, 3:].any()
     assert_agree(name, table.rows[:, :3].T, table.state[:, :3].T, truth)
@@ -236,18 +241,18 @@ def test_few_columns_move_by_the_formula_and_others_stay(name):
 
 
 @EACH
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@BIAS
 def test_single_numbers_of_a_row_move_by_the_formula_once(name, bias):
     """Features that several examples have are named several times."""
     rule, truth = update_rule(name), naive(name)
     table = by_rows(rule)
     for step in range(4):
-        named = np.array([3, 7, 3, 16 + step % 2, 7, 0], dtype=np.int32)
-        touched = np.isin(np.arange(DIM), [*named, DIM - 1] if bias else named)
+        named = np.array([3, 7, 3, 16 + step % 2, 7, 1], dtype=np.int32)
+        touched = np.isin(np.arange(DIM), [*named, bias])
         g = gradient_of(step)[1:2]
         g[0, :DIM] *= touched
         truth.step(np.repeat(g[:, :DIM], 3, axis=0).astype(np.float64), touched & (np.arange(3) == 1)[:, None], 0.1)
-        sparse_step(table, 1, named, DIM - 1 if bias else -1, g, np.float32((g * g).sum()), rule, np.float32(0.1))
+        sparse_step(table, 1, named, bias, g, np.float32((g * g).sum()), rule, np.float32(0.1))
         assert not g.any(), "the gradient is left as zeros"
     assert_agree(name, table.rows, table.state, truth)
 
@@ -357,6 +362,22 @@ def test_decay_applied_after_many_steps_is_that_of_each_step(name, l2, columns):
     if name == "sgd":
         factors = 1 - 0.5 / (1 + np.arange(60)) * l2
         np.testing.assert_allclose(ours[2], start(20)[2] * np.prod(factors), rtol=1e-6)
+
+
+@kernel
+def exp_of_lanes(values):
+    store(values, 0, 0, _exp(load(values, 0, 0)))
+
+
+def test_what_is_left_after_decay_is_an_exponential_to_float32s_last_digits():
+    exponents = -np.concatenate([np.geomspace(1e-9, 87, 480), np.linspace(0, 1, 160)]).astype(np.float32).reshape(-1, 1, 16)
+    for x in exponents:
+        expected = np.exp(x.astype(np.float64))
+        exp_of_lanes(x)
+        np.testing.assert_allclose(x, expected, rtol=5e-7)
+    far = np.full((1, 16), -1e4, dtype=np.float32)
+    exp_of_lanes(far)
+    np.testing.assert_allclose(far, np.exp(-87.0), rtol=1e-5)
 
 
 @EACH

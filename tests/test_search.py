@@ -6,10 +6,11 @@ from reference_search import block_scores
 
 from embedx.kernels.compiled import kernel
 from embedx.kernels.simd import LANES, aligned_zeros, padded
+from embedx.objectives import OBJECTIVES
 from embedx.run.progress import Silent
 from embedx.search import index as indexing
 from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE, score_clusters
-from embedx.search.clusters import MASKED_SCORE, NORM_QUANTILE, augmented_directions, new_assignment_workspace
+from embedx.search.clusters import MASKED_SCORE, NORM_QUANTILE, _random_rows, augmented_directions, new_assignment_workspace
 from embedx.search.query import find_candidates_batch, new_query_workspace, score_position, search_block
 from embedx.search.spec import SearchSpec
 from embedx.search.top_k import search_top_k, top_k_spec
@@ -46,6 +47,7 @@ def check(index, table):
         ]
         np.testing.assert_array_equal(np.sort(index.ids[j, used]), np.arange(len(table)))
         np.testing.assert_array_equal(index.ids[j, index.slot[j]], np.arange(len(table)))
+        assert (index.list_offsets[j] % LANES == 0).all()
         cluster = np.searchsorted(index.list_offsets[j], index.slot[j], side="right") - 1
         np.testing.assert_array_equal(cluster, index.cluster[j])
         begin, end = index.edges[j], index.edges[j + 1]
@@ -82,7 +84,30 @@ def a_query(seed=3):
 def test_an_index_stores_every_row_once(blocks):
     table = clustered()
     table[7] = 0  # has no direction
-    check(built(table, spec(blocks)), table)
+    index = built(table, spec(blocks))
+    check(index, table)
+    spare = np.diff(index.list_offsets) - index.list_sizes - (indexing.SPARE_SHARE * index.list_sizes).astype(int)
+    assert ((spare >= indexing.SPARE_SLOTS) & (spare < indexing.SPARE_SLOTS + LANES)).all()
+
+
+def test_rows_without_direction_are_spread_over_the_clusters_and_found():
+    table = aligned_zeros(N, DIM)
+    index = built(table, spec(2))
+    assert (index.list_sizes == N // 20).all()
+    assert found(index, spec(2), a_query()) == set(range(N))
+
+
+def test_clusters_do_not_depend_on_the_scale_of_the_table():
+    table = clustered()
+    np.testing.assert_array_equal(built(table, spec(2)).cluster, built(table * np.float32(2**-12), spec(2)).cluster)
+
+
+def test_centroids_begin_as_rows_or_where_those_have_no_direction_at_random():
+    directions = np.eye(8, dtype=np.float32)
+    directions[5] = 0
+    chosen = _random_rows(directions, 8, np.random.default_rng(0))
+    np.testing.assert_allclose(np.linalg.norm(chosen, axis=1), 1, rtol=1e-6)
+    np.testing.assert_array_equal(np.sort(chosen[(chosen == 1).any(axis=1)].argmax(axis=1)), [0, 1, 2, 3, 4, 6, 7])
 
 
 @pytest.mark.parametrize("blocks", [1, 8])
@@ -159,8 +184,9 @@ def test_a_block_gives_no_more_than_max_candidates(max_candidates, blocks):
     assert len(expected) >= min(max_candidates, 300) - 1
 
 
-def test_candidates_of_a_softmax_are_the_rows_with_a_probability_above_tau():
-    table, h = clustered(), a_query()
+@pytest.mark.parametrize("size", [1, 0.1])  # where one row has most of the probability, and where many share it
+def test_candidates_of_a_softmax_are_the_rows_with_a_probability_above_tau(size):
+    table, h = clustered(), np.float32(size) * a_query()
     search = spec(4, clusters=1, max_gap=-np.log(1e-3), from_logsumexp=True)  # one cluster: nothing ends the search early
     z = 4 * block_scores(table[:, :DIM], h[:DIM], 4).astype(np.float64)
     z[:, 5] = -np.inf
@@ -171,6 +197,13 @@ def test_candidates_of_a_softmax_are_the_rows_with_a_probability_above_tau():
     perhaps = {int(row) for row in np.flatnonzero((p > 0.99e-3).any(axis=0))}
     assert surely <= chosen <= perhaps
     assert len(surely) > 4
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_where_all_rows_are_positives_there_are_no_candidates(blocks):
+    search = spec(blocks, clusters=2, max_gap=1.0, from_logsumexp=True)
+    index = indexing.build_index(clustered(20), 20, DIM, search, np.random.default_rng(0))
+    assert found(index, search, a_query(), positives=range(20)) == set()
 
 
 def test_a_softmax_ends_the_search_at_a_cluster_of_negligible_scores():
@@ -219,6 +252,49 @@ def test_recall_is_high_when_a_tenth_of_the_rows_is_scored():
     np.testing.assert_allclose(log_sum, np.logaddexp.reduce(z.astype(np.float64), axis=1), rtol=1e-5)
 
 
+def test_of_fewer_rows_than_k_the_rest_is_empty():
+    table, h, search = clustered(3), a_query(), top_k_spec(3, 1.0, 5)
+    index = indexing.build_index(table, 3, DIM, search, np.random.default_rng(0))
+    [(ids, scores, _)] = search_top_k(index, search, h[None], 5, threads=1)
+    z = table @ h
+    assert ids[0].tolist() == [*np.argsort(-z), -1, -1]
+    np.testing.assert_allclose(scores[0, :3], np.sort(z)[::-1], rtol=1e-5)
+    assert (scores[0, 3:] == MASKED_SCORE).all()
+
+
+@pytest.mark.parametrize(
+    ("n", "share", "k", "n_scored"), [(5000, 0.1, 5, 500), (5000, 0.001, 5, 100), (5000, 0.001, 300, 300), (50, 0.1, 5, 50)]
+)
+def test_a_share_of_the_rows_is_scored_but_no_fewer_than_a_hundred_or_k(n, share, k, n_scored):
+    search = top_k_spec(n, share, k)
+    assert search.n_scored == search.max_candidates == n_scored
+    assert 1 < search.clusters <= n
+
+
+def test_no_more_candidates_are_written_than_there_is_room_for():
+    table, h, search = clustered(), a_query(), spec(2, max_gap=1e9)
+    index, query = built(table, search), new_query_workspace(N, search)
+    rows, n = np.full((1, 50), -1, dtype=np.int32), np.zeros(1, dtype=np.int64)
+    find_candidates_batch(index, search, h[None], 0, 1, rows[0], np.zeros(2, dtype=np.int64), rows, n, query)
+    assert n[0] == 50 == len(set(rows[0].tolist()))
+    assert rows.min() >= 0
+
+
+def test_rows_are_updated_in_turn():
+    table = clustered()
+    updater = IndexUpdater(table, N, DIM, spec(2), seed=1, threads=1, progress=Silent())
+    index = updater.current()
+    for n, following in ((400, 400), (400, 800), (400, 300)):
+        table[(updater.next_row + np.arange(n)) % N] *= 1.01
+        updater.update_next(n)
+        assert updater.next_row == following
+        check(index, table)
+    table *= 1.01
+    updater.update_next(2000)
+    assert updater.next_row == 500
+    check(index, table)
+
+
 def update(updater, rows):
     stale = new_stale_rows(N)
     mark_stale(rows, len(rows), stale)
@@ -232,6 +308,7 @@ def test_an_index_is_rebuilt_when_enough_rows_have_been_reassigned():
     table = clustered()
     updater = IndexUpdater(table, N, DIM, spec(2), seed=1, threads=1, progress=Silent())
     first = updater.current()
+    first_seconds = updater.build_seconds
     everyone = np.arange(N, dtype=np.int32)
     for _ in range(20):  # they change, but not in direction
         table *= 1.001
@@ -248,6 +325,7 @@ def test_an_index_is_rebuilt_when_enough_rows_have_been_reassigned():
     second = updater.current()
     assert second is not first
     assert (updater.n_builds, updater.n_reassigned.sum()) == (2, 0)
+    assert 0 < first_seconds < updater.build_seconds
     check(second, table)
 
 
@@ -377,7 +455,7 @@ def test_a_row_that_is_just_being_reassigned_counts_as_not_found():
     index, query = built(table, search), new_query_workspace(N, search)
     search_blocks(index, search, h[None], query)
     row = int(index.ids[0, index.list_offsets[0, 10]])
-    assert position_of(index, query, row) >= 0
+    assert position_of(index, query, 0, row) >= 0
     for slot in (
         index.list_offsets[0, 3],
         index.list_offsets[0, 15],
@@ -385,12 +463,58 @@ def test_a_row_that_is_just_being_reassigned_counts_as_not_found():
         0,
     ):  # written before its cluster is
         index.slot[0, row] = slot
-        assert position_of(index, query, row) == -1
+        assert position_of(index, query, 0, row) == -1
 
 
 @kernel
-def position_of(index, query, row):
-    return score_position(index, query, 0, row)
+def position_of(index, query, j, row):
+    return score_position(index, query, j, row)
+
+
+def test_the_numbers_of_queries_begin_again_before_they_pass_an_int32():
+    table, h = clustered(), a_query()
+    index, search = built(table, spec()), spec()
+    expected = found(index, search, h)
+    rows, n, query = np.zeros((1, N), dtype=np.int32), np.zeros(1, dtype=np.int64), new_query_workspace(N, search)
+    query.query_number[0] = 2**31 - 2
+    for number in (0, 1):
+        find_candidates_batch(index, search, h[None], 0, 1, rows[0], np.zeros(2, dtype=np.int64), rows, n, query)
+        assert query.query_number[0] == number
+        assert set(rows[0, : n[0]].tolist()) == expected
+
+
+def test_a_query_knows_nothing_of_the_one_before():
+    """Opposite queries of one workspace, each of which scores the lists that are best for it."""
+    table, h = clustered(), a_query()
+    search = spec(2, n_scored=200)
+    index, query = built(table, search), new_query_workspace(N, search)
+    for sign in (1, -1):
+        search_blocks(index, search, sign * h[None], query)
+        z = block_scores(table[:, :DIM], sign * h[:DIM], 2)
+        for j in range(2):
+            probed = query.probed[j, : query.n_probed[j]]
+            at = np.array([position_of(index, query, j, row) for row in range(N)])
+            np.testing.assert_array_equal(at >= 0, np.isin(index.cluster[j], probed))
+            np.testing.assert_allclose(query.scores[j, at[at >= 0]], z[j, at >= 0], rtol=1e-4, atol=1e-4)
+
+
+def test_the_search_that_an_objective_is_set_to():
+    def search(name, n_rows, **settings):
+        settings = {"scored_fraction": 0.02, "candidate_fraction": 0.3, "smoothing": 2.0, "min_coefficient": 0.01, **settings}
+        return OBJECTIVES[name](OBJECTIVES[name].Settings(threshold=0.5, **settings)).search(n_rows)
+
+    margin = search("mips", 100_000)
+    assert margin == SearchSpec(
+        blocks=1, clusters=316, n_scored=2000, max_candidates=600, threshold=0.5, min_coefficient=0.01, max_gap=2.0,
+        from_logsumexp=False, message_iterations=0,
+    )  # fmt: skip
+    softmax = search("ldgs", 100_000, loss="softmax", blocks=4, slack=1.5)
+    assert softmax == margin._replace(blocks=4, max_gap=1.5 - np.log(0.01), from_logsumexp=True)
+    messages = search("ldgs", 100_000, rescore=False, blocks=4, slack=1.5, iterations=3)
+    assert messages == margin._replace(blocks=4, message_iterations=3)
+    few = margin._replace(clusters=150, n_scored=100, max_candidates=100)
+    assert search("mips", 150, clusters=1000) == few
+    assert search("mips", 40).n_scored == 40
 
 
 def test_a_table_has_no_more_blocks_than_columns():

@@ -60,6 +60,7 @@ def test_numbers_of_numpy_are_numbers():
         ({"threads": 10**6}, "--threads 1000000: must be at most 1024"),
         ({"draws": 0}, "--draws 0: must be at least 1"),
         ({"objective": "hs", "draws": 5}, "--draws applies only with a sampler that draws"),
+        ({"objective": "hs", "hierarchy": "clusters"}, "--hierarchy applies only with labels, which have features"),
         ({"heldout_every": 2}, "--heldout-every applies only with --heldout"),
         ({"fit_after": 1.0}, "--fit-after applies only with --sampler adversarial"),
         ({"score_l2": float("inf")}, "--score-l2 inf: must be a finite number"),

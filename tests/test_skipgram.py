@@ -10,6 +10,7 @@ import pytest
 import embedx
 from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
+from embedx.run import progress
 from embedx.run.progress import Reporter, Silent
 from embedx.settings import TextSettings
 from embedx.skipgram import task as skipgram
@@ -165,6 +166,27 @@ def test_initial_vectors_never_repeat():
     tables = tables_of("ns", 70_000, dim=16)
     assert len(np.unique(tables.inputs.rows[:, :16], axis=0)) == 70_000
     assert 0.49 / 16 < np.abs(tables.inputs.rows[:, :16]).max() <= 0.5 / 16  # one past them is the biases' own column
+
+
+def test_a_run_that_goes_on_tells_the_rate_of_its_own_part(tmp_path, monkeypatch):
+    """90 of 100 words were done before; ten take five seconds, as many as five more will."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    stream = io.StringIO()
+    with Reporter(stream, tmp_path / "log") as reporter:
+        reporter.interval = 1.0
+        reporter.start("training", 110, " words", 90)
+        now[0] += 2.5
+        reporter.update(95)
+        now[0] += 2.5
+        reporter.update(100)
+        reporter.finish()
+    assert stream.getvalue().splitlines() == [
+        "training: 86.4%, 2 words/s, 0:02 passed, 0:08 left",
+        "training: 90.9%, 2 words/s, 0:05 passed, 0:05 left",
+        "training: 10 words in 0:05, 2 words/s",
+    ]
+    assert [json.loads(line)["seconds_left"] for line in (tmp_path / "log").read_text().splitlines()] == [7.5, 5.0]
 
 
 def test_progress_on_a_log_is_lines_and_json(two_topics, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 import embedx
 from embedx.errors import DivergedError, EmbedxError
 from embedx.evaluation import heldout
+from embedx.kernels.batch import new_batch
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS, taken_by
 from embedx.optimizers.contract import WORDS
@@ -171,6 +172,17 @@ def test_initial_biases_predict_what_they_are_told(name):
         assert (np.argsort(found) == np.argsort(p)).all()
     else:
         np.testing.assert_allclose(found, np.log(p), atol=1e-6)
+
+
+@pytest.mark.parametrize("n_negatives", [1, 7])
+def test_initial_biases_of_negative_sampling_are_where_its_expected_gradient_is_zero(n_negatives):
+    kind = OBJECTIVES["ns"]
+    objective = kind(kind.Settings(negatives=n_negatives))
+    p, noise = (np.random.default_rng(seed).dirichlet(np.ones(9)) for seed in (1, 2))
+    batch = new_batch(1, 9, 0, np.float64)
+    batch.z[0], batch.label[0], batch.sample_count[0] = objective.initial_bias(p, noise), p, 20 * noise
+    objective.coefficients(batch, np.zeros((1, 0)), objective.constants(20, 9).astype(np.float64), 1, 9, 0.0)
+    np.testing.assert_allclose(batch.z[0], 0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", [name for name in OBJECTIVES if name not in OTHER_LINKS])

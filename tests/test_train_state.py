@@ -179,7 +179,7 @@ def test_counts_of_pairs_cut_short_within_an_iteration_go_on_from_its_beginning(
 
         stage, reports = "", 0
 
-        def start(self, title, total, unit):
+        def start(self, title, total, unit, done=0.0):
             self.stage = title
 
         def update(self, done, **facts):

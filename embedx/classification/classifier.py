@@ -4,13 +4,15 @@ output.npy    float32 (rows, dim)     a row for each label (or node of a tree); 
 bias.npy      float32 (rows,)         absent without biases
 hidden.npy    float32 (features, dim) a row for each feature, absent without hidden layer
 maxima.npy    float32 (features,)     what columns were divided by, with --scaling column-max
+label_order.npy  int32 (labels,)      the leaves of a tree of clusters, from one side to the other, if there is one
+search_clusters.npy  int32 (labels,)  the cluster of each label in the index of `predict --search`, once that was built
 noise_*.npy   what noise was drawn by, where that depends on the input (embedx.samplers)
 tree_*.npy    sparse weights and their tree, instead of all these (embedx.classification.label_tree)
 labels.tsv    label TAB how often it occurred in training
 features.tsv  the words that are features, for text
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,8 +37,8 @@ from embedx.run.progress import Progress, Silent
 from embedx.run.schema import Array, FolderSchema, Names, Value
 from embedx.run.trainer import usable_cores
 from embedx.samplers.contract import Sampler
-from embedx.search.index import build_index
-from embedx.search.top_k import search_top_k, top_k_spec
+from embedx.search.index import build_index, index_of_clusters
+from embedx.search.top_k import n_clusters_of, search_top_k, top_k_spec
 
 TASK = "classification"
 BLOCK_FLOATS = 1 << 23  # scores looked at in one go
@@ -54,6 +56,8 @@ SCHEMA = FolderSchema(
         "output": Array(("rows", "dim"), FLOATS),
         "bias": Array(("rows",), FLOATS),
         "maxima": Array(("features",), FLOATS),
+        "label_order": Array(("labels",), ("int32",)),
+        "search_clusters": Array(("labels",), ("int32",)),
         "noise_projection": Array(("features", "stride")),
         "noise_offset": Array(("stride",)),
         "noise_weights": Array(("nodes", "stride")),
@@ -95,6 +99,7 @@ class Classifier:
     _transposed: np.ndarray | None = field(default=None, init=False, repr=False)
     _recorded: Sampler | None = field(default=None, init=False, repr=False)
     _trees: list[LabelTree] | None = field(default=None, init=False, repr=False)
+    _stored: folder.Folder | None = field(default=None, init=False, repr=False)  # that it was read from
 
     @property
     def n_labels(self) -> int:
@@ -134,6 +139,7 @@ class Classifier:
     def parameters_changed(self) -> None:
         """Forget what was derived from the parameters; to be called when `arrays` has changed."""
         self._transposed, self._trees = None, None
+        self.arrays.pop("search_clusters", None)
 
     # ---- sparse weights
 
@@ -146,7 +152,7 @@ class Classifier:
     def trees(self) -> list[LabelTree]:
         """The trees of sparse weights. Raises `EmbedxError` where their arrays do not fit together."""
         if self._trees is None:
-            self._trees = label_tree.trees_of(self.arrays, self.known.n_features, self.n_labels)
+            self._trees = label_tree.trees_of(self.arrays, self.known.n_features, self.objective.n_rows(self.n_labels))
         return self._trees
 
     @property
@@ -158,12 +164,14 @@ class Classifier:
         """As `scores`; labels that training has not seen have the score that predicts half an occurrence."""
         if self.is_searched:
             raise EmbedxError("--weights tree: labels are found through a tree, so that not all have scores; ask for the best")
-        level, labels = self.trees[0].levels[0], self.trees[0].labels
+        level, rows = self.trees[0].levels[0], self.trees[0].labels
+        found = sparse_levels.scores_of(csr_matrix(features, dtype=np.float32), level)
+        if np.array_equal(rows, np.arange(self.objective.n_rows(self.n_labels))):
+            return found
         n = int(self.facts.get("examples") or 1)
         unseen = self.objective.initial_bias(np.array([0.5 / n]), np.array([1.0]))
         z = np.full((features.shape[0], self.n_labels), np.float32(unseen[0]), dtype=np.float32)
-        found = sparse_levels.scores_of(csr_matrix(features, dtype=np.float32), level)
-        z[:, labels] = found
+        z[:, rows] = found
         return z
 
     def _found(self, features: Any, k: int, threads: int, progress: Progress) -> Iterator[tuple[slice, Found]]:
@@ -273,7 +281,8 @@ class Classifier:
     ) -> "Searched":
         """As `top_k`, but only this share of all labels is looked at for each row, by an index that takes a moment to build.
 
-        The labels share one probability among those looked at. Raises `EmbedxError` where labels cannot be searched.
+        What takes long of it is kept in the folder that the model was read from, if that can be written to. The labels share
+        one probability among those looked at. Raises `EmbedxError` where labels cannot be searched.
         """
         if not self.objective.ranks_by_score:
             raise EmbedxError(f"--search: {self.objective.name} does not rank labels by their scores alone")
@@ -281,7 +290,11 @@ class Classifier:
             raise EmbedxError("--search: a model with sparse weights is searched by its own tree; leave it out")
         if "hidden" not in self.arrays and hasattr(features, "indptr"):
             raise EmbedxError("--search needs dense features or a model with a hidden layer")
-        return Searched(self, features, k, share, progress or Silent(), threads or usable_cores())
+        is_new = "search_clusters" not in self.arrays
+        searched = Searched(self, features, k, share, progress or Silent(), threads or usable_cores())
+        if is_new and self._stored is not None:
+            folder.add_array(self._stored, "search_clusters", self.arrays["search_clusters"])
+        return searched
 
     # ---- how good
 
@@ -366,8 +379,13 @@ class Searched:
         bias = found.arrays.get("bias", np.zeros(len(output), dtype=np.float32))
         table = np.ascontiguousarray(np.column_stack([output, bias]), dtype=np.float32)
         self.search = top_k_spec(len(table), share, self.k)
-        progress.note(f"building an index of {len(table):,} labels")
-        self.index = build_index(table, len(table), table.shape[1], self.search, np.random.default_rng(0), threads)
+        if "search_clusters" in found.arrays:
+            cluster = np.array(found.arrays["search_clusters"])[None]
+            self.index = index_of_clusters(table, cluster, self.search.clusters, threads)
+        else:
+            progress.note(f"building an index of {len(table):,} labels")
+            self.index = build_index(table, len(table), table.shape[1], self.search, np.random.default_rng(0), threads)
+            found.arrays["search_clusters"] = self.index.cluster[0]
         some = features[:RECALLED]
         true, _ = top_k(found.scores(found.prepared(some)), self.k)
         ids = np.concatenate([found for found, _, _ in self._top(some)])
@@ -391,6 +409,18 @@ class Searched:
         self.progress.finish()
 
 
+def _label_order(arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> np.ndarray | None:
+    """The order of the leaves of a tree of clusters; None if there is none. Raises `EmbedxError` if it is none of labels."""
+    order = arrays.get("label_order")
+    if order is None:
+        if settings.get("hierarchy") == "clusters":
+            raise EmbedxError("names no array `label_order`, which --hierarchy clusters has")
+        return None
+    if not np.array_equal(np.sort(order), np.arange(len(order))):
+        raise EmbedxError("label_order.npy has not each label once")
+    return order
+
+
 def load(path: str | Path) -> Classifier:
     """The classifier in a model folder. Raises `EmbedxError` for whatever is missing or damaged, or no classifier."""
     stored = folder.read(Path(path), SCHEMA)
@@ -404,7 +434,7 @@ def load(path: str | Path) -> Classifier:
     with folder.blamed_on(stored.path / folder.DESCRIPTION):
         found = objectives.find(stored.facts["objective"])
         objective = found(found.Settings.from_options(stored.settings))
-        objective.prepare(counts)
+        objective.prepare(counts, _label_order(stored.arrays, stored.settings))
         is_sparse = "tree_levels" in stored.arrays
         if is_sparse == ("output" in stored.arrays):
             raise EmbedxError("names both an array `output` and `tree_levels`" if is_sparse else "names no array `output`")
@@ -418,11 +448,15 @@ def load(path: str | Path) -> Classifier:
                 f"{len(labels):,} labels has {objective.n_rows(len(labels)):,} for {n_features:,}"
             )
         loaded = Classifier(objective, stored.arrays, known, counts, stored.settings, stored.facts)
+        loaded._stored = stored
+        cluster = stored.arrays.get("search_clusters", np.zeros(0))
+        if cluster.size and not 0 <= cluster.min() <= cluster.max() < n_clusters_of(len(labels)):
+            raise EmbedxError(f"search_clusters.npy has a cluster that is none of {n_clusters_of(len(labels)):,}")
         if loaded.settings.get("scaling") == "column-max" and "maxima" not in loaded.arrays:
             raise EmbedxError("names no array `maxima`, which --scaling column-max has")
         _ = loaded._sampler  # which reads arrays of its own
         if is_sparse:
             _ = loaded.trees
-            if objective.log_label_probability(np.zeros(1)) is None:
+            if loaded.is_searched and objective.log_label_probability(np.zeros(1)) is None:
                 raise EmbedxError(f"names an array `tree_levels`, which --objective {objective.name} has not")
     return loaded

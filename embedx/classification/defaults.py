@@ -67,8 +67,10 @@ def bias(objective: Objective, kind: str, optimizer: str) -> str:
     return str(suited(objective, "bias", kind, BIAS))
 
 
-def learning_rate(objective: Objective, optimizer: str, data: Labeled, scaling: str, kind: str, weights: str) -> float | None:
-    """The rate at the start; None for an optimiser that has none."""
+def learning_rate(
+    objective: Objective, optimizer: str, data: Labeled, scaling: str, kind: str, *, by_label: bool
+) -> float | None:
+    """The rate at the start; None for an optimiser that has none. Sparse weights may be trained a label after another."""
     found = optimizers.find(optimizer, LABELS)
     rate = found.rates.get(LABELS)
     if rate is not None and kind == "hidden":
@@ -77,7 +79,7 @@ def learning_rate(objective: Objective, optimizer: str, data: Labeled, scaling: 
         rate = suited(objective, "learning_rate", kind, rate)
     if rate is None:
         return None
-    if weights != "dense":  # trained on inputs of length 1
+    if by_label:  # on inputs of length 1
         return rate * (SPARSE_RATE if found.keeps != "nothing" else 1)
     length = 1.0 if scaling == "l2" else input_length(_some_rows(data, scaling))
     return min(float(f"{rate / length ** (2 if found.keeps == 'nothing' else 1):.3g}"), MOST_RATE)

@@ -64,8 +64,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                   the same random_state gives the same parameters
     verbose       whether to report progress on standard error
 
-    X is dense or sparse and trained on as float32. y holds one label for each row, of any type, or is an indicator matrix
-    (n, n_labels), dense or sparse, of several; rows without any label then count for nothing.
+    X is dense or sparse and trained on as float32; with `hidden` dense features are made sparse. y holds one label for each
+    row, of any type, or is an indicator matrix (n, n_labels), dense or sparse, of several; rows without any label then count
+    for nothing.
 
     Several labels: an objective that gives each label a probability by itself (ova) predicts those above 1/2, and its scores
     are above zero there. Under all others labels share one probability, which does not tell how many there are: `predict`
@@ -162,7 +163,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         X              (n, n_features), dense or sparse
         y              (n,) labels, or an indicator matrix (n, n_labels)
-        sample_weight  (n,): how much each row counts. Any weights with lbfgs; else whole numbers, by which rows are repeated
+        sample_weight  (n,): how much each row counts. Any weights with lbfgs; else whole numbers, by which rows are repeated.
+                       Steps meet rows in an order that is drawn by their places, so that rows with weights and the same rows
+                       repeated by hand give models that differ as by another random_state: of scikit-learn's checks
+                       check_sample_weight_equivalence_on_dense_data and …_on_sparse_data fail where training goes by steps
 
         Raises ValueError for data that cannot be, `EmbedxError` for settings that cannot be and `DivergedError` when training
         diverges at lower rates too: what was last found good, if anything was, is kept. Ctrl-C keeps the classifier so far and
@@ -171,7 +175,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True)
         y = self._settle_classes(y, None)
         objective = self._new_objective()
-        data, weights = Labeled(_features(X), self._labels_of(y), len(self.classes_)), _weights(sample_weight, X)
+        data, weights = Labeled(self._features(X), self._labels_of(y), len(self.classes_)), _weights(sample_weight, X)
         chosen: dict[str, Any] = {"seed": self._seed()}
         if self._is_for_lbfgs(objective, X):
             chosen["optimizer"] = "lbfgs"
@@ -185,7 +189,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         `classes` are all labels that there will ever be; where y is no indicator matrix the first call needs them, unless it
         follows a `fit`. The rate of the steps is constant unless a schedule is given, which begins anew at each call. Noise is
-        drawn, and a tree was built, by the labels' frequencies in the first call. What an objective keeps for each example
+        drawn, and a tree was built, by the labels of the first call. What an objective keeps for each example
         begins anew, for these are other examples. After a `fit` by lbfgs the optimiser has kept nothing, and its first steps
         are as long as those of a new run; to `fit` and go on, give the same optimizer, such as adagrad, to both.
         """
@@ -202,7 +206,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.optimizer == "lbfgs":
             raise ValueError("partial_fit goes by steps, and optimizer='lbfgs' looks at all data at once; take 'adagrad', say")
         objective = self._new_objective() if trained is None else trained.classifier.objective
-        data, weights = Labeled(_features(X), self._labels_of(y), len(self.classes_)), _weights(sample_weight, X)
+        data, weights = Labeled(self._features(X), self._labels_of(y), len(self.classes_)), _weights(sample_weight, X)
         if self.weights not in (*AUTO, "dense"):
             raise ValueError(f"partial_fit goes on from dense weights; with weights={self.weights!r}, fit all rows at once")
         chosen = {
@@ -237,7 +241,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )  # fmt: skip
         self.classifier_: Classifier = trained.classifier
         if not data.is_sparse:  # the table is no larger than the data's own; sums over features then hold in any order
-            self.classifier_.arrays = {name: np.asarray(a, dtype=np.float64) for name, a in self.classifier_.arrays.items()}
+            self.classifier_.arrays = {
+                name: a.astype(np.float64) if a.dtype.kind == "f" else a for name, a in self.classifier_.arrays.items()
+            }
         self.classifier_.parameters_changed()
         self._trained = dataclasses.replace(trained, outcome=trained.outcome.without_state())
         self.n_iter_ += round(trained.outcome.epochs)
@@ -374,7 +380,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _blocks(self, X: Any, of_scores: Any) -> Iterator[Any]:
         """`of_scores` of the scores of all output rows and of `log_noise`, a block of X after another."""
         self._fitted()
-        X = _features(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False))
+        X = self._features(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False))
         for _, found in self.classifier_.blocks(X, threads=effective_n_jobs(self.n_jobs), of_scores=of_scores):
             yield found
 
@@ -390,6 +396,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows, columns = np.nonzero(p > 0.5)
         marks = np.ones(len(rows), dtype=np.int64)
         return csr_matrix((marks, (rows, ids[rows, columns])), (len(ids), len(self.classes_)))
+
+    def _features(self, X: Any) -> Any:
+        """Checked features as the engine takes them, which knows hidden layers of sparse ones."""
+        return _features(csr_matrix(X) if self.hidden else X)
 
     def _fitted(self) -> Self:
         check_is_fitted(self)

@@ -1,9 +1,11 @@
 """How classification trains a stretch of labelled examples, one class for each way in which rows compete.
 
-Sampled      a few output rows for each example, or those on a tree's path       engine/sampled.py
-Retrieved    those that an index finds to score highest                         engine/retrieved.py
-Full         every output row for each example                                  engine/full.py
-FullTiled    the same, where the rows of the loss do not know of each other     engine/full_tiled.py
+Sampled       a few output rows for each example, or those on a tree's path       engine/sampled.py
+SampledSparse the same with sparse rows                                          engine/sparse_rows.py
+Retrieved     those that an index finds to score highest                         engine/retrieved.py
+Full          every output row for each example                                  engine/full.py
+FullSparse    the same with sparse rows                                          engine/full_sparse.py
+FullTiled     the same, where the rows of the loss do not know of each other     engine/full_tiled.py
 
 With --deterministic minibatches are trained one after another, and threads share each where they can. What they do is cut into
 as many parts whatever their number, so that sums are the same too.
@@ -12,14 +14,17 @@ as many parts whatever their number, so that sums are the same too.
 import abc
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from embedx.classification.defaults import first_state
-from embedx.engine import full, full_tiled, retrieved, sampled
+from embedx.classification.label_tree import LabelTree, arrays_of
+from embedx.engine import full, full_sparse, full_tiled, retrieved, sampled, sparse_rows
 from embedx.engine.examples import Examples, copy_examples, memory_for, new_feature_workspace, new_groups
+from embedx.engine.label_tiles import Lists, lists_of
 from embedx.engine.loading import compile_function, load_kernel
+from embedx.engine.sparse_levels import Level
 from embedx.kernels.batch import COEFFICIENTS
 from embedx.kernels.random import stream_key
 from embedx.kernels.simd import LANES as FLOATS
@@ -51,11 +56,21 @@ def strategy_for(objective: Objective, settings: Any, sampler: Sampler, examples
     """The strategy that suits the resolved settings."""
     if sampler.candidates == "retrieved":
         return Retrieved
+    if settings.weights == "sparse":
+        return FullSparse if sampler.candidates == "all" else SampledSparse
     if sampler.candidates != "all":
         return Sampled
     is_sparse_linear = examples.dense.size == 0 and not settings.hidden
     by_tiles = objective.separable and is_sparse_linear and settings.labels != "one" and not settings.max_norm
     return FullTiled if by_tiles else Full
+
+
+def memory_of_step(settings: Any, sampler: Sampler, n: int, n_rows: int, dim: int) -> int:
+    """Bytes that a minibatch of n examples takes where all rows compete, and features are dense or hidden: scores, and the
+    gradient of all weights. Elsewhere it takes little beside the weights, and this is 0.
+    """
+    batch = min(int(settings.batch_size or n), n)
+    return 4 * (batch * (n_rows + 2 * dim) + n_rows * dim) if sampler.candidates == "all" else 0
 
 
 class Classification(Strategy):
@@ -195,7 +210,7 @@ class Sampled(Classification):
 
     def prepare(self) -> None:
         settings, objective, n_classes = self.settings, self.objective, len(self.counts)
-        self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
+        self.make_outputs()
         self.drawing = self.warm_up or self.sampler
         n_draws = min(objective.negatives, n_classes)
         self.draws = self.drawing.data(n_draws)
@@ -204,7 +219,8 @@ class Sampled(Classification):
         self.plan = sampled.SampledPlan(
             n_features=self.examples.dense.shape[1] if is_dense else len(self.hidden.rows) or self.dim - self.has_bias,
             dim=self.dim, has_bias=self.has_bias, is_dense=is_dense, has_hidden=bool(settings.hidden),
-            positives=sampled.POSITIVES[objective.positives], on_path=self.drawing.candidates == "path",
+            has_sparse_rows=len(self.slots.of_slot) > 0, positives=sampled.POSITIVES[objective.positives],
+            on_path=self.drawing.candidates == "path",
             counts_repeats=self.drawing.counts_repeats, n_draws=n_draws, n_classes=n_classes,
             keeps_accidental_hits=objective.keeps_accidental_hits,
             uses_log_expected_count=objective.needs_log_expected_count, uses_score_gain=objective.uses_score_gain,
@@ -217,8 +233,12 @@ class Sampled(Classification):
             for _ in range(1 if settings.deterministic else self.threads)
         ]
         self.stretch = self.batch * max(1, STRETCH // 4 // self.batch)
-        self.tables = sampled.SampledTables(self.hidden, self.outputs, self.local_state, self.n_updates)
+        self.tables = sampled.SampledTables(self.hidden, self.outputs, self.local_state, self.n_updates, self.slots)
         self.shared = self._share(self.workers[0]) if settings.deterministic and self._can_share() else None
+
+    def make_outputs(self) -> None:
+        """Set `outputs` and `slots`."""
+        self.outputs, self.slots = new_table(self.n_rows, self.dim, self.optimizer), sparse_rows.no_slots()
 
     def _can_share(self) -> bool:
         """Whether several threads can take a step together, and sooner than one. This must not depend on their number."""
@@ -237,7 +257,7 @@ class Sampled(Classification):
     def compile_drawn(self, workspace: sampled.SampledWorkspace, progress: Progress) -> None:
         """The kernels of drawn rows."""
         arguments = self._arguments(workspace, np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
-        self.functions = load_kernel(sampled.train_stretch, self.objective, self.drawing, arguments, progress)
+        self.functions = load_kernel(sampled.train_stretch, self.objective.coefficients, self.drawing, arguments, progress)
         if self.shared is not None:
             self.shared.compile(progress)
 
@@ -269,6 +289,76 @@ class Sampled(Classification):
         return self.outputs.rows[:, : self.dim - self.has_bias], self.outputs.rows[:, self.dim - 1]
 
 
+class SparseRows(Classification):
+    """What strategies have in common whose output rows have numbers for the features of their own examples alone."""
+
+    slots: sparse_rows.Slots
+    make_slots: ClassVar[Any]  # of `sparse_rows`
+
+    def make_outputs(self) -> None:
+        """Set `outputs` and `slots`."""
+        own = examples_of_rows(self.examples, self.sampler, self.n_rows)
+        support = sparse_rows.support_of(self.examples, own, self.n_features)
+        self.slots = type(self).make_slots(self.examples, own, support, self.has_bias)
+        self.outputs = sparse_rows.new_sparse_table(self.slots, self.n_rows, self.optimizer)
+
+    @abc.abstractmethod
+    def slots_of_bias(self) -> np.ndarray:
+        """int64 (n_rows,): the slots of the biases."""
+
+    @abc.abstractmethod
+    def numbers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The feature, row and value of each weight, by feature; of those that are dropped too."""
+
+    def decay_outputs(self, clock: float) -> None:
+        pass  # --l2 does not apply
+
+    def set_bias(self, bias: np.ndarray) -> None:
+        self.outputs.rows[0, self.slots_of_bias()] = bias
+
+    def weights(self) -> tuple[np.ndarray, np.ndarray]:
+        raise NotImplementedError("sparse rows are no matrix: see `arrays`")
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The weights above the threshold, as the level of a tree in which all rows are children of the root."""
+        feature, row, value = self.numbers()
+        kept = ~(np.abs(value) <= self.settings.weight_threshold)  # with what is no number
+        features, n_of_feature = np.unique(feature[kept], return_counts=True)
+        bias = self.outputs.rows[0, self.slots_of_bias()] if self.has_bias else np.zeros(self.n_rows, dtype=np.float32)
+        level = Level(
+            np.array([0, self.n_rows]), np.array([0, len(features)]), features.astype(np.int32),
+            np.concatenate([[0], np.cumsum(n_of_feature)]), row[kept].astype(np.int32), value[kept], bias,
+        )  # fmt: skip
+        return arrays_of([LabelTree([level], np.arange(self.n_rows, dtype=np.int32))])
+
+
+def examples_of_rows(examples: Examples, sampler: Sampler, n_rows: int) -> Lists:
+    """The examples that have each output row among their positives, or on the way to these."""
+    example = np.repeat(np.arange(len(examples.label_offsets) - 1), np.diff(examples.label_offsets))
+    if sampler.candidates != "path":
+        return lists_of(examples.label_ids, example, n_rows)
+    paths = sampler.data(0)
+    lengths = np.diff(paths.offsets)[examples.label_ids]
+    first = np.repeat(paths.offsets[examples.label_ids] - np.cumsum(lengths) + lengths, lengths)
+    return lists_of(paths.rows[first + np.arange(len(first))], np.repeat(example, lengths), n_rows)
+
+
+class SampledSparse(SparseRows, Sampled):
+    """A few rows for each example, which have numbers for the features of their own examples alone."""
+
+    make_slots = sparse_rows.slots_by_row
+
+    def slots_of_bias(self) -> np.ndarray:
+        return np.asarray(self.slots.offsets[1:] - 1)
+
+    def numbers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        feature, value = self.slots.of_slot, self.outputs.rows[0]
+        row = np.repeat(np.arange(self.n_rows, dtype=np.int32), np.diff(self.slots.offsets))
+        there = np.flatnonzero((feature >= 0) & (feature < self.n_features))
+        there = there[np.argsort(feature[there], kind="stable")]
+        return feature[there], row[there], value[there]
+
+
 class _Shared:
     """Steps that several threads take together: in parts of the examples, then in parts of the rows that move."""
 
@@ -278,7 +368,7 @@ class _Shared:
     def compile(self, progress: Progress) -> None:
         own = self.strategy
         arguments = self._arguments(0, np.arange(own.n), 0, range(0), 0, 0.0, np.uint64(0), np.float32(1))
-        self.functions = load_kernel(sampled.answer_part, own.objective, own.drawing, arguments, progress)
+        self.functions = load_kernel(sampled.answer_part, own.objective.coefficients, own.drawing, arguments, progress)
 
     def _arguments(
         self, part: int, order: np.ndarray, begin: int, of: range, line: int, rate: float, key: np.uint64, scale: np.float32
@@ -355,7 +445,7 @@ class Retrieved(Sampled):
         if self.drawn_first > 0:
             self.compile_drawn(worker.drawn, progress)
         arguments = self._retrieved(worker, empty_index(self.search.blocks), np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
-        self.retrieved_functions = load_kernel(retrieved.train_stretch, self.objective, None, arguments, progress)
+        self.retrieved_functions = load_kernel(retrieved.train_stretch, self.objective.coefficients, None, arguments, progress)
 
     def _retrieved(
         self,
@@ -457,6 +547,35 @@ class Full(Classification):
         return self.outputs.rows[: self.dim - self.has_bias, : self.n_rows].T, self.outputs.rows[self.dim - 1, : self.n_rows]
 
 
+class FullSparse(SparseRows, Full):
+    """All rows for each example, which have numbers for the features of their own examples alone."""
+
+    make_slots = sparse_rows.slots_by_feature
+
+    def slots_of_bias(self) -> np.ndarray:
+        return np.arange(self.slots.offsets[self.n_features], self.slots.offsets[-1])
+
+    def numbers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        n = int(self.slots.offsets[self.n_features])
+        feature = np.repeat(np.arange(self.n_features), np.diff(self.slots.offsets[: self.n_features + 1]))
+        return feature, self.slots.of_slot[:n], self.outputs.rows[0, :n]
+
+    def prepare(self) -> None:
+        objective, settings = self.objective, self.settings
+        self.make_outputs()
+        self.steps = full_sparse.FullSparseSteps(
+            objective.coefficients, full.Layer(self.hidden, self.outputs, self.local_state, self.n_updates), self.slots,
+            self.examples, self.optimizer,
+            n_rows=self.n_rows, n_features=self.n_features, batch_size=self.batch, has_bias=self.has_bias,
+            positives=objective.positives, keeps_accidental_hits=objective.keeps_accidental_hits,
+            one_label=settings.labels == "one", uniforms_width=objective.uniforms_width,
+            uses_score_gain=objective.uses_score_gain, constants=objective.constants(self.n_rows, self.n_rows),
+            threads=self.threads, parts=self.parts, in_turn=objective.kind == "proximal",
+        )  # fmt: skip
+        self.workers = [None]
+        self.stretch = self.batch
+
+
 class FullTiled(Full):
     """All rows, none of which knows of the others: a few at a time, over a stretch of minibatches."""
 
@@ -475,7 +594,7 @@ class FullTiled(Full):
 
     def compile(self, progress: Progress) -> None:
         arguments = self._arguments(self.tile_workspaces[0], 0, 0, 0, 0.0, 0.0)
-        self.functions = load_kernel(full_tiled.train_tiles, self.objective, None, arguments, progress)
+        self.functions = load_kernel(full_tiled.train_tiles, self.objective.coefficients, None, arguments, progress)
 
     def forget(self) -> None:
         super().forget()

@@ -15,16 +15,26 @@ import numpy as np
 from embedx import optimizers, samplers
 from embedx.classification import defaults, tree_training
 from embedx.classification.classifier import Classifier
+from embedx.classification.clustering import clustered_order
 from embedx.classification.history import History
-from embedx.classification.strategies import INITIAL, Classification, strategy_for
+from embedx.classification.strategies import INITIAL, Classification, memory_of_step, strategy_for
 from embedx.classification.tree_training import TreeTraining
-from embedx.classification.weights import check_dual, check_sparse_memory, chosen_weights, default_optimizer
+from embedx.classification.weights import (
+    EVERY_ROW,
+    check_dual,
+    check_memory_of_rows,
+    check_sparse_memory,
+    chosen_weights,
+    default_optimizer,
+    is_label_by_label,
+)
 from embedx.engine import lbfgs as optimum
 from embedx.engine.examples import Examples, examples_of
 from embedx.engine.loading import compile_function
 from embedx.engine.settings import MOST_RATE, TrainingSettings, check_sampler
 from embedx.errors import DivergedError, EmbedxError
 from embedx.kernels.batch import COEFFICIENTS_64
+from embedx.kernels.simd import padded
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_maxima, input_length, known_labels, scaled
 from embedx.labeled.schema import DataSchema
@@ -41,9 +51,9 @@ from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler, pairs_of
 from embedx.settings import check_used, param
 
-EVERY_ROW = "all"  # the sampler of exact losses
 LEAST_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
 WEIGHTS = ("dense", "sparse", "tree")  # how those of the output rows are stored
+BYTES_PER_LABEL = 80  # of counts, of what noise is drawn by, and while that is made
 OF_TREE = ("leaf_size", "arity", "beam", "trees")  # settings that apply to a tree alone
 
 # Settings of training by steps.
@@ -82,8 +92,8 @@ class ClassifySettings(TrainingSettings):
     )
     weights: str | None = param(
         None,
-        "weights of the labels under a loss that is a sum over labels, on sparse features: `dense`; `sparse`, for the features "
-        "of a label's positives alone; `tree`, the same in a tree over clusters of labels; by default as suits the size",
+        "weights of the labels on sparse features: `dense`; `sparse`, for the features of a label's positives alone; `tree`, the "
+        "same in a tree over clusters of labels, under a loss that is a sum over labels; by default as suits the size",
         choices=WEIGHTS,
     )
     weight_threshold: float = param(0.1, "with sparse weights: those of at most this size are dropped in the end", at_least=0.0)
@@ -222,12 +232,17 @@ def train(
     if maxima is None and settings.scaling == "column-max":
         maxima = column_maxima(data.features)
     labels = chosen_labels(data.labels, settings.labels)
+    _check_labels(data.n_labels)
     counts = np.bincount(labels.ids, minlength=data.n_labels).astype(np.int64) if start is None else start.classifier.counts
     if start is None and len(labels.ids) == 0:
         raise EmbedxError("no row of the training data has a label")
     if validation is not None and len(known_labels(validation.labels, counts).ids) == 0:
         raise EmbedxError("--validation: no row has a label that the training data have")
-    objective.prepare(counts)
+    arrays = {} if maxima is None else {"maxima": maxima}
+    features = scaled(data.features, settings.scaling, maxima)
+    if objective.wants_order:
+        arrays["label_order"] = _label_order(features, labels, counts, settings, start, progress)
+    objective.prepare(counts, arrays.get("label_order"))
     sampler, warm_up = new_samplers(objective, settings, sampler_options or {}, counts)
     facts: dict[str, Any] = {
         "objective": objective.name,
@@ -236,15 +251,14 @@ def train(
         "seen_labels": int((counts > 0).sum()),
         "several_labels": bool((labels.n_of_row > 1).any()),
     }
-    arrays = {} if maxima is None else {"maxima": maxima}
-    features = scaled(data.features, settings.scaling, maxima)
     watches = validation is not None or watch is not None
-    has_room = _check_memory(data, objective, settings, sampler, watches, is_tested, progress)
+    has_room = _check_memory(data, features, labels, objective, settings, sampler, watches, is_tested, progress)
     if sampler.conditional:
         _fit_sampler(sampler, features, labels, settings, start, progress)
         arrays |= sampler.arrays()
         facts["fit_seconds"] = round(sampler.fit_seconds, 3)
-    is_sparse = settings.weights != "dense"
+    if start is not None and settings.weights != "dense":
+        raise ValueError('sparse weights have no run to go on from: weights="dense"')
     if settings.optimizer == DualCoordinateDescent.name and settings.l2 is None:
         settings = dataclasses.replace(settings, l2=input_length(features) ** 2 / len(data))
     record = settings.record() | (warm_up or sampler).settings.record() | objective.settings.record()
@@ -262,7 +276,7 @@ def train(
         )
         if checkpoints is not None:
             checkpoints.identify(lambda: _identity(examples, classifier.settings))
-        if is_sparse:
+        if is_label_by_label(settings, objective):
             trees = tree_training.plans(features, examples, counts, settings, progress)
             growing = TreeTraining(objective, settings, features, examples, optimizer, counts, trees)
             outcome, optimizer_state = tree_training.run(growing, classifier, snapshot, checkpoints, history, progress), {}
@@ -298,11 +312,14 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     candidates = samplers.SAMPLERS[sampler].candidates
     is_step = objective.kind == "proximal"
     weights = chosen_weights(settings, objective, data, sampler)
-    optimizer = settings.optimizer or default_optimizer(settings, objective, weights)
+    optimizer = settings.optimizer or default_optimizer(settings, objective, weights, sampler)
     kind = defaults.kind_of(data, settings.hidden)
+    by_label = is_label_by_label(dataclasses.replace(settings, weights=weights, sampler=sampler), objective)
     batch = settings.batch_size if settings.batch_size is not None else int(defaults.suited(objective, "batch_size", kind, 100))
     found = optimizers.find(optimizer, LABELS)
-    rate = settings.learning_rate or defaults.learning_rate(objective, optimizer, data, settings.scaling, kind, weights)
+    rate = settings.learning_rate or defaults.learning_rate(
+        objective, optimizer, data, settings.scaling, kind, by_label=by_label
+    )
     epochs = settings.epochs or defaults.epochs(len(data), optimizer)
     bias = settings.bias or defaults.bias(objective, kind, optimizer)
     name = f"--objective {objective.name}"
@@ -422,6 +439,21 @@ def _fit_sampler(
     sampler.fit(features, pairs, seed=settings.seed, threads=int(settings.threads or 1), progress=progress)
 
 
+def _label_order(
+    features: Any,
+    labels: Labels,
+    counts: np.ndarray,
+    settings: ClassifySettings,
+    start: TrainedClassifier | None,
+    progress: Progress,
+) -> np.ndarray:
+    """All labels in an order that clusters them, int32 (n_labels,); with a run to go on from, that run's."""
+    if start is not None:
+        return start.classifier.arrays["label_order"]
+    progress.note(f"clustering {len(counts):,} labels by the features of their rows")
+    return clustered_order(features, labels, counts, settings.seed, int(settings.threads or 1))
+
+
 def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]:
     """Training and validation rows, chosen at random by the share that the setting names."""
     share = share_of_rows(settings.validation or "")
@@ -434,8 +466,20 @@ def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]
     return data.rows(np.sort(order[n:])), data.rows(np.sort(order[:n]))
 
 
+def _check_labels(n_labels: int) -> None:
+    """Raise `EmbedxError` if counts of the labels, and what draws by them, will not fit: ids may be anything."""
+    need, have = BYTES_PER_LABEL * n_labels, memory.available_memory()
+    if need > have:
+        raise EmbedxError(
+            f"{n_labels:,} labels need {amount(need)} to be counted, more than the {amount(have)} there are; ids are numbered "
+            "from 0, so see whether the largest is one"
+        )
+
+
 def _check_memory(
     data: Labeled,
+    features: Any,
+    labels: Labels,
     objective: Objective,
     settings: ClassifySettings,
     sampler: Sampler,
@@ -448,15 +492,20 @@ def _check_memory(
 
     Scoring copies the weights; validation keeps the best ones beside them. What the optimiser keeps is let go before testing.
     """
-    if settings.weights != "dense":
+    if is_label_by_label(settings, objective):
         check_sparse_memory(data, settings, progress)
         return True
+    if settings.weights == "sparse":
+        n_rows = objective.n_rows(data.n_labels)
+        return check_memory_of_rows(data, settings, examples_of(features, labels), sampler, n_rows, progress)
     dim = (settings.hidden or data.n_features) + 1
     n_rows = objective.n_rows(data.n_labels)
     copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
-    weights = 4 * (n_rows * dim + (data.n_features * settings.hidden if settings.hidden else 0))
+    weights = 4 * (padded(dim) * (n_rows + data.n_features) if settings.hidden else dim * n_rows)
     of_sampler = sampler.memory(len(data), data.n_features)
     needs = {"weights": weights, "optimiser": (copies - 1) * weights, "validation": 2 * weights if validates else 0}
+    if settings.optimizer != "lbfgs" and not _is_sparse_linear(settings, data):
+        needs["a step"] = memory_of_step(settings, sampler, len(data), n_rows, dim)
     if is_tested and sum(needs.values()) < 2 * weights:
         needs["testing"] = 2 * weights - sum(needs.values())
     need, have = sum(needs.values()), memory.available_memory()

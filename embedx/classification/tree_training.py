@@ -18,17 +18,18 @@ from scipy.sparse import csr_matrix
 
 from embedx.classification import label_tree
 from embedx.classification.classifier import Classifier
+from embedx.classification.clustering import vectors_of
 from embedx.classification.defaults import first_state
 from embedx.classification.history import History
 from embedx.classification.label_tree import LabelTree
 from embedx.engine import label_tiles
 from embedx.engine.examples import Examples
 from embedx.engine.full_tiled import WIDTH
-from embedx.engine.label_tiles import Lists
-from embedx.engine.label_vectors import label_vectors
+from embedx.engine.label_tiles import lists_of
 from embedx.engine.loading import load_kernel
 from embedx.engine.sparse_levels import Level, best_nodes, level_of
 from embedx.kernels.random import stream_key
+from embedx.labeled.data import Labels
 from embedx.labeled.rules import input_length
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import Optimizer, UpdateRule
@@ -42,7 +43,6 @@ from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
 from embedx.search.balanced import balanced_tree
 
-MOST_FEATURES = 64  # of a label, the largest, that its cluster is chosen by
 MATCHED_ROWS = 1 << 14  # examples that are sought for at a time
 
 
@@ -94,14 +94,6 @@ def _level_plan(first_node: np.ndarray, node_of_place: np.ndarray) -> LevelPlan:
     return LevelPlan(first_node.astype(np.int64), node_of_place.astype(np.int32), tiles)
 
 
-def lists_of(keys: np.ndarray, items: np.ndarray, n: int) -> Lists:
-    """For each of n keys its distinct items, ascending."""
-    span = int(items.max(initial=0)) + 1
-    pairs = np.unique(keys.astype(np.int64) * span + items)
-    keys, items = pairs // span, (pairs % span).astype(np.int32)
-    return Lists(np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n))]).astype(np.int64), items)
-
-
 def plans(features: csr_matrix, examples: Examples, counts: np.ndarray, settings: Any, progress: Progress) -> list[TreePlan]:
     """The trees that the settings ask for, with clusters of the labels that occur."""
     labels = np.flatnonzero(counts).astype(np.int32)
@@ -114,11 +106,7 @@ def plans(features: csr_matrix, examples: Examples, counts: np.ndarray, settings
         ]  # so that rows of a tile have supports of about one size
         return [plan_of(by_frequency, 0, np.array([0, len(labels)]), settings.arity)]
     progress.start("clustering labels", settings.trees, " trees")
-    place = np.full(len(counts), -1, dtype=np.int64)
-    place[labels] = np.arange(len(labels))
-    rows = np.repeat(np.arange(len(examples.label_offsets) - 1), np.diff(examples.label_offsets))
-    positives = lists_of(place[examples.label_ids], rows, len(labels))
-    vectors = label_vectors(examples, positives, features.shape[1], MOST_FEATURES, settings.threads)
+    vectors = vectors_of(features, Labels(examples.label_offsets, examples.label_ids), labels, settings.threads)
     trees = []
     for t in range(settings.trees):
         order, edges = balanced_tree(vectors, features.shape[1], depth, settings.seed + t, settings.threads)

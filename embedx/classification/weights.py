@@ -6,16 +6,22 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers
-from embedx.classification import tree_training
+from embedx.classification import clustering, tree_training
 from embedx.classification.defaults import DUAL_EPOCHS
+from embedx.classification.strategies import examples_of_rows
+from embedx.engine import sparse_rows
+from embedx.engine.examples import Examples
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled
 from embedx.objectives.contract import Objective
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.run import memory
 from embedx.run.progress import Progress
+from embedx.samplers.contract import Sampler
 from embedx.settings import option_name
 
+EVERY_ROW = "all"  # the sampler of exact losses
+MOST_SHARED = 250_000_000  # weights of rows that are drawn or all compete, from which on they are sparse by default
 MANY_LABELS = 1_000  # from which on, or with several labels a row, sparse features suit the squared hinge best
 MOST_DENSE = 10_000_000  # weights, from which on they are sparse by default
 FEW_LABELS = 20_000  # below which weights are dense where validation data are to stop the training
@@ -39,26 +45,34 @@ def suited_objective(data: Labeled, options: Mapping[str, Any]) -> tuple[str, di
 def chosen_weights(settings: Any, objective: Objective, data: Labeled, sampler: str) -> str:
     """How weights are stored, by `ClassifySettings` and the name of the sampler. Raises `EmbedxError` for what cannot be."""
     name, asked = f"--objective {objective.name}", settings.weights
+    is_sum = objective.log_label_probability(np.zeros(1)) is not None
     needs = [
         (data.is_sparse, "sparse features; these are dense"),
         (not settings.hidden, "no --hidden layer"),
-        (
-            objective.log_label_probability(np.zeros(1)) is not None,
-            f"a loss that is a sum over labels, as of ova; {name} has none",
-        ),
-        (sampler == "all", "--sampler all"),
         (settings.optimizer != "lbfgs", "an --optimizer that goes by steps"),
-        (settings.labels != "one", "--labels other than one"),
         (settings.max_norm is None, "no --max-norm"),
-        (settings.time_budget is None, "--epochs, not --time-budget"),
-        (settings.schedule in ("linear", "constant"), "--schedule linear or constant"),
-        (settings.decay == 1, "no --decay"),
     ]
+    if asked == "tree" or (is_sum and sampler == EVERY_ROW):
+        needs += [
+            (is_sum, f"a loss that is a sum over labels, as of ova; {name} has none"),
+            (sampler == EVERY_ROW, f"--sampler {EVERY_ROW}"),
+            (settings.labels != "one", "--labels other than one"),
+            (settings.time_budget is None, "--epochs, not --time-budget"),
+            (settings.schedule in ("linear", "constant"), "--schedule linear or constant"),
+            (settings.decay == 1, "no --decay"),
+        ]
+    else:
+        needs += [
+            (not settings.l2, "no --l2 where labels are not trained each by itself"),
+            (objective.kind != "proximal" or sampler != EVERY_ROW, f"drawn rows for {name}, which looks ahead at its step"),
+        ]
     missing = next((what for holds, what in needs if not holds), None)
     if asked in ("sparse", "tree") and missing is not None:
         raise EmbedxError(f"--weights {asked} takes {missing}")
     if asked is not None or missing is not None:
         return asked or "dense"
+    if not (is_sum and sampler == EVERY_ROW):
+        return "sparse" if objective.n_rows(data.n_labels) * data.n_features > MOST_SHARED else "dense"
     is_small = data.n_labels * data.n_features < MOST_DENSE and settings.optimizer != DualCoordinateDescent.name
     if is_small or (settings.validation is not None and data.n_labels < FEW_LABELS):
         return "dense"
@@ -66,11 +80,19 @@ def chosen_weights(settings: Any, objective: Objective, data: Labeled, sampler: 
     return "sparse" if n_products <= MOST_PRODUCTS else "tree"
 
 
-def default_optimizer(settings: Any, objective: Objective, weights: str) -> str:
+def is_label_by_label(settings: Any, objective: Objective) -> bool:
+    """Whether resolved settings train sparse weights a tile of labels after another, rather than an example after another."""
+    is_sum = objective.log_label_probability(np.zeros(1)) is not None
+    return settings.weights == "tree" or (settings.weights == "sparse" and is_sum and settings.sampler == EVERY_ROW)
+
+
+def default_optimizer(settings: Any, objective: Objective, weights: str, sampler: str) -> str:
     """The objective's own; for sparse weights the one that needs no learning rate, where no setting of another one is given."""
-    if weights != "dense" and objective.dual_steps is not None and not _not_of_dual(settings) and settings.l2 != 0:
+    has_dual = objective.dual_steps is not None and sampler == EVERY_ROW
+    if weights != "dense" and has_dual and not _not_of_dual(settings) and settings.l2 != 0:
         return DualCoordinateDescent.name
-    return str(objective.label_defaults.get("optimizer", "adagrad"))
+    usual = str(objective.label_defaults.get("optimizer", "adagrad"))
+    return "adagrad" if usual == "lbfgs" and weights != "dense" else usual
 
 
 def check_dual(settings: Any, objective: Objective, weights: str) -> None:
@@ -80,6 +102,8 @@ def check_dual(settings: Any, objective: Objective, weights: str) -> None:
         raise EmbedxError(f"{name} takes --weights sparse or tree")
     if objective.dual_steps is None:
         raise EmbedxError(f"{name} takes --objective ova --loss squared-hinge")
+    if settings.sampler != EVERY_ROW:
+        raise EmbedxError(f"{name} takes --sampler {EVERY_ROW}")
     if settings.l2 == 0:
         raise EmbedxError(f"{name} needs a penalty; leave --l2 out, or give one above 0")
     if changed := _not_of_dual(settings):
@@ -90,6 +114,29 @@ def _not_of_dual(settings: Any) -> list[str]:
     """The settings that are given and have no effect with dual coordinate descent; its biases start at zero."""
     given = [each for each in NOT_OF_DUAL if getattr(settings, each) != getattr(type(settings), each)]
     return [each for each in given if (each, getattr(settings, each)) != ("bias", "zero")]
+
+
+def check_memory_of_rows(
+    data: Labeled, settings: Any, examples: Examples, sampler: Sampler, n_rows: int, progress: Progress
+) -> bool:
+    """Tell what a run with sparse rows that are trained together will need; whether there is room for a copy of its state.
+    Raises `EmbedxError` if it will not fit.
+    """
+    support = sparse_rows.support_of(examples, examples_of_rows(examples, sampler, n_rows), data.n_features)
+    has_bias, all_compete = settings.bias != "none", sampler.candidates == "all"
+    n_slots = int((support.slots_by_feature(has_bias) if all_compete else support.slots_by_row(has_bias))[-1])
+    copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
+    batch = min(int(settings.batch_size or len(data)), len(data))
+    needs = {
+        "weights": 8 * n_slots,
+        "optimiser": 4 * (copies - 1) * n_slots,
+        "scores": 16 * batch * n_rows if all_compete else 0,
+        "saving": 40 * int(support.of_row.sum()),
+    }
+    needs = {name: size for name, size in needs.items() if size}
+    what = f"sparse weights of {n_rows:,} rows on {data.n_features:,} features"
+    remedy = "a smaller --batch-size needs less, or drop rare labels and features"
+    return memory.check_memory(needs, what, remedy, progress, 4 * copies * n_slots)
 
 
 def check_sparse_memory(data: Labeled, settings: Any, progress: Progress) -> None:
@@ -106,6 +153,6 @@ def check_sparse_memory(data: Labeled, settings: Any, progress: Progress) -> Non
         "weights, at most": 2 * 12 * min(most, data.n_labels * data.n_features) * n_trees,
     }
     if settings.weights == "tree":
-        needs["clustering"] = 8 * tree_training.MOST_FEATURES * data.n_labels
+        needs["clustering"] = 8 * clustering.MOST_FEATURES * data.n_labels
     what = f"sparse weights of {data.n_labels:,} labels on {data.n_features:,} features"
     memory.check_memory(needs, what, "fewer --threads need less, or drop rare labels and features", progress)

@@ -199,13 +199,15 @@ def _meaning(field: dataclasses.Field[Any]) -> str:
 
 def train_settings() -> dict[str, Option]:
     """Every option of `embedx train` that is a setting."""
+    from embedx.objectives import OBJECTIVES
     from embedx.skipgram.collapsed import DEFAULTS, CollapsedSettings
     from embedx.skipgram.task import SkipGramSettings
 
     options = _settings_of("word_defaults", SkipGramSettings, VocabularySettings, TextSettings, CollapsedSettings)
     for name, value in DEFAULTS.items():
         options[name].others["--collapsed"] = value
-    return options
+    of_labels = {name for objective in OBJECTIVES.values() for name in objective.label_settings}
+    return {name: option for name, option in options.items() if name not in of_labels}
 
 
 def classify_settings() -> dict[str, Option]:

@@ -3,7 +3,8 @@
 import dataclasses
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,10 +87,33 @@ def train(
         _note_settings(progress, settings, *of_samplers, objective.settings, text, vocabulary)
         with checkpoints.ended():
             trained = skipgram.train(corpora, objective, settings, sampler_options=own_options, **how)
-    saved = to_the_end(lambda: skipgram.save(trained.vectors, folder, overwrite))
+    saved = _save(lambda place: skipgram.save(trained.vectors, place, overwrite), folder, checkpoints)
     checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
     _check_end(saved, trained.outcome)
     return saved, trained
+
+
+def _save(save: Callable[[Path], Path], folder: Path, checkpoints: Checkpoints) -> Path:
+    """Save a model, however often Ctrl-C is pressed; the folder.
+
+    Raises `EmbedxError` if it cannot be written there. What was learned is then saved among the temporary files, where that can
+    be done, which the error tells.
+    """
+
+    def attempt() -> Path:
+        try:
+            return save(folder)
+        except EmbedxError as error:
+            what, _, remedy = str(error).partition("; ")
+            spare = Path(tempfile.mkdtemp(prefix="embedx-"))
+            try:
+                remedy = f"the model is in {save(spare / folder.name)} instead"
+            except EmbedxError:
+                spare.rmdir()
+                remedy = checkpoints.way_on(folder) or remedy
+            raise EmbedxError(f"{what}; {remedy}") from error
+
+    return to_the_end(attempt)
 
 
 def _check_end(saved: Path, outcome: Outcome) -> None:
@@ -154,7 +178,7 @@ def classify(
             training, objective, settings, sampler_options=own_options, known=known, validation=validation, progress=progress,
             is_tested=test is not None, checkpoints=checkpoints,
         )  # fmt: skip
-    saved = to_the_end(lambda: trained.classifier.save(folder, overwrite))
+    saved = _save(lambda place: trained.classifier.save(place, overwrite), folder, checkpoints)
     checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
     _check_end(saved, trained.outcome)
     # Testing has the memory of what only training needed.

@@ -157,7 +157,7 @@ class FullRows:
         self.lines = [new_line_workspace(n_rows) for _ in range(workers.n)]
 
     def compile(self, progress: Progress) -> None:
-        load_kernel(answer_all, self.objective, None, self.arguments(0, self.z, 0, 0, 0), progress)
+        load_kernel(answer_all, self.objective.coefficients, None, self.arguments(0, self.z, 0, 0, 0), progress)
 
     def refit(self, outputs: np.ndarray) -> None: ...
 
@@ -209,7 +209,7 @@ class RetrievedRows:
         nothing = Retrieval(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), 0)
         table = aligned_zeros(0, self.columns)
         like = self.arguments(0, table, table, nothing, 0, 0, 0, INPUTS, table, np.zeros(self.workers.n, dtype=np.int64))
-        self.functions = load_kernel(answer_found, self.objective, self.tail.sampler, like, progress)
+        self.functions = load_kernel(answer_found, self.objective.coefficients, self.tail.sampler, like, progress)
 
     def refit(self, outputs: np.ndarray) -> None:
         self.finder.refit(outputs)

@@ -208,6 +208,7 @@ class FullSteps:
         threads: int,
         parts: int | None = None,  # that the work of a step comes in; by default one for each thread
         in_turn: bool = False,  # labels of an example are answered one after another
+        shape: tuple[int, int] | None = None,  # numbers of h and columns of scores; by default of the outputs
     ) -> None:
         self.in_turn = in_turn
         self.met_again = 0.0  # Σ of a line's coefficients times those of the lines before, by which its rows had moved along h
@@ -218,7 +219,7 @@ class FullSteps:
         self.one_label, self.uniforms_width, self.constants, self.features = one_label, uniforms_width, constants, features
         self.uses_score_gain, self.parts = uses_score_gain, parts or threads
         self.pool = ThreadPoolExecutor(threads)
-        self.dim, self.stride = layer.outputs.rows.shape
+        self.dim, self.stride = shape or layer.outputs.rows.shape
         self.has_hidden = len(layer.hidden.rows) > 0
         self.is_sparse = examples.dense.size == 0 and not self.has_hidden
         self.bias_row = self.dim - 1 if has_bias else -1
@@ -242,11 +243,7 @@ class FullSteps:
         rng        numpy Generator for a label that stands for all, and for the objective
         """
         layer, optimizer = self.layer, self.optimizer
-        if self.is_sparse:
-            touched = self.features.groups.touched
-            n_touched = touched_features(self.examples, order, begin, end, self.features.groups)
-        else:
-            touched, n_touched = self.all_features, self.n_decaying
+        touched, n_touched = self._touched(order, begin, end)
         if optimizer.l2 > 0:
             # A column's state changes with any of its features: then weight decay cannot wait until a feature is seen again.
             at_once = optimizer.max_norm > 0 or layer.outputs.state_of == COLUMN
@@ -265,14 +262,7 @@ class FullSteps:
             if self.in_turn:
                 h_gradient[:, : self.n_decaying] -= np.float32(rate * self.met_again) * h[:, : self.n_decaying]
         if self.is_sparse:
-            n_tiles = self.stride // TILE
-            self._in_parts(
-                n_tiles,
-                lambda w, a, b: sparse_steps(
-                    self.examples, order, begin, end, layer.outputs, self.bias_row, a * TILE, b * TILE, z,
-                    touched, n_touched, self.gradients[w], optimizer, np.float32(step_rate),
-                ),
-            )  # fmt: skip
+            self._sparse_step(order, begin, end, z, touched, n_touched, np.float32(step_rate))
         else:
             gradient = h[:, : self.dim].T @ z
             self._accumulate(few, gradient)
@@ -287,6 +277,26 @@ class FullSteps:
             norms = np.sqrt(np.einsum("dk,dk->k", w, w))
             w *= np.minimum(1, optimizer.max_norm / np.maximum(norms, 1e-30))
         return loss, n_lines
+
+    def _touched(self, order: np.ndarray, begin: int, end: int) -> tuple[np.ndarray, int]:
+        """The features whose weights may move, and how many they are."""
+        if not self.is_sparse:
+            return self.all_features, self.n_decaying
+        groups = self.features.groups
+        return groups.touched, touched_features(self.examples, order, begin, end, groups)
+
+    def _sparse_step(
+        self, order: np.ndarray, begin: int, end: int, z: np.ndarray, touched: np.ndarray, n_touched: int, rate: np.float32
+    ) -> None:
+        """The step of the output rows along the coefficients z, where features are sparse."""
+        outputs = self.layer.outputs
+        self._in_parts(
+            self.stride // TILE,
+            lambda w, a, b: sparse_steps(
+                self.examples, order, begin, end, outputs, self.bias_row, a * TILE, b * TILE, z, touched, n_touched,
+                self.gradients[w], self.optimizer, rate,
+            ),
+        )  # fmt: skip
 
     def memory(self) -> list[Any]:
         """What is written anew at each step."""

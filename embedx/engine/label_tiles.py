@@ -39,6 +39,14 @@ class Lists(NamedTuple):
     items: np.ndarray  # int32
 
 
+def lists_of(keys: np.ndarray, items: np.ndarray, n: int) -> Lists:
+    """For each of n keys its distinct items, ascending."""
+    span = int(items.max(initial=0)) + 1
+    pairs = np.unique(keys.astype(np.int64) * span + items)
+    keys, items = pairs // span, (pairs % span).astype(np.int32)
+    return Lists(np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n))]).astype(np.int64), items)
+
+
 class Passes(NamedTuple):
     """How a tile is trained."""
 

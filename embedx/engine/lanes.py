@@ -146,19 +146,25 @@ def use_all_rows(copies):
 
 @kernel_part
 def _copy_row(table, own, copies, row):
-    """Copy a row, which has no copy yet, and its optimiser's state to the next place."""
+    """Copy a row, which has no copy yet, to the next place."""
     place = copies.n[0]
     copies.n[0] = place + 1
     copies.place[row] = place
     copies.row[place] = row
     copies.uses[place] = 0
+    _overwrite(own, place, table, row)
+
+
+@kernel_part
+def _overwrite(table, row, other, at):
+    """Overwrite a row of a table and its optimiser's state by those at a place of another one."""
     for d in range(0, table.rows.shape[1], FLOATS):
-        store(own.rows, place, d, load(table.rows, row, d))
+        store(table.rows, row, d, load(other.rows, at, d))
     if table.state_of == NUMBER:
         for d in range(0, table.rows.shape[1], FLOATS):
-            store(own.state, place, d, load(table.state, row, d))
+            store(table.state, row, d, load(other.state, at, d))
     elif table.state_of == ROW:
-        own.state[place, 0] = table.state[row, 0]
+        table.state[row, 0] = other.state[at, 0]
 
 
 @kernel_part
@@ -214,7 +220,7 @@ def _merge_row(table, copies, first, n_lanes, optimizer, row):
             n += 1
             uses += copies.uses[_at(copies, lane, row)]
     if n == 1:
-        _take_over(table, copies, _at(copies, first, row), row)
+        _overwrite(table, row, copies, _at(copies, first, row))
     elif table.state_of == NUMBER:
         _merge_numbers(table, copies, first, n_lanes, optimizer, row, n, _overlap(n, uses))
     else:
@@ -228,18 +234,6 @@ def _overlap(n, uses):
         return np.float32(1)
     x = WAY * np.float32(uses)
     return (np.float32(1) - np.exp(-x)) / (np.float32(n) * (np.float32(1) - np.exp(-x / np.float32(n))))
-
-
-@kernel_part
-def _take_over(table, copies, at, row):
-    """Overwrite a row and its optimiser's state by its only copy."""
-    for d in range(0, table.rows.shape[1], FLOATS):
-        store(table.rows, row, d, load(copies.rows, at, d))
-    if table.state_of == NUMBER:
-        for d in range(0, table.rows.shape[1], FLOATS):
-            store(table.state, row, d, load(copies.state, at, d))
-    elif table.state_of == ROW:
-        table.state[row, 0] = copies.state[at, 0]
 
 
 @kernel_part

@@ -6,7 +6,6 @@ from numba import typeof, types
 
 from embedx.kernels.batch import COEFFICIENTS
 from embedx.kernels.compiled import is_cached
-from embedx.objectives.contract import Objective
 from embedx.run.progress import Progress
 from embedx.samplers.contract import LOG_EXPECTED_COUNT, SAMPLE, Sampler
 
@@ -18,15 +17,14 @@ def compile_function(function: Any, signature: Any) -> None:
 
 
 def load_kernel(
-    kernel: Any, objective: Objective | Any, sampler: Sampler | None, like: tuple[Any, ...], progress: Progress
+    kernel: Any, coefficients: Any, sampler: Sampler | None, like: tuple[Any, ...], progress: Progress
 ) -> tuple[Any, ...]:
     """Compile a kernel for arguments `like` these, or load it; says so when it takes a while. Return what to pass before them.
 
     A kernel is compiled once for all objectives and samplers: their functions, which it takes before all else, are pointers
-    with fixed signatures. One that draws nothing takes `coefficients` alone; `sampler` is then None. In place of the objective
-    another function of its with that signature may stand.
+    with fixed signatures. One that draws nothing takes `coefficients` alone; `sampler` is then None. That is the objective's
+    function of the name, or another of its with the same signature.
     """
-    coefficients = objective.coefficients if hasattr(objective, "coefficients") else objective
     functions: tuple[tuple[Any, Any], ...] = ((coefficients, COEFFICIENTS),)
     if sampler is not None:
         functions += ((sampler.sample, SAMPLE), (sampler.log_expected_count, LOG_EXPECTED_COUNT))

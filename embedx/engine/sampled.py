@@ -25,6 +25,20 @@ from embedx.engine.examples import (
     put,
     sum_rows,
 )  # fmt: skip
+from embedx.engine.sparse_rows import (
+    Slots,
+    SlotSteps,
+    collect_bias,
+    collect_read,
+    collect_sought,
+    gain_of_row,
+    is_sought,
+    clear_scattered,
+    new_slot_steps,
+    scatter,
+    score_of_row,
+    step_of_slots,
+)
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
@@ -47,6 +61,7 @@ class SampledTables(NamedTuple):
     outputs: Table  # a row for each output row; its last number is the bias, if there is one
     state: np.ndarray  # float32 (n_examples, state_width)
     n_updates: np.ndarray  # int64 (n_examples,)
+    slots: Slots  # where the numbers of sparse output rows are, which are then one row of `outputs`
 
 
 class SampledPlan(NamedTuple):
@@ -57,6 +72,7 @@ class SampledPlan(NamedTuple):
     has_bias: bool
     is_dense: bool
     has_hidden: bool
+    has_sparse_rows: bool
     positives: int
     on_path: bool  # the candidates are the nodes on the way to the positive; else positives and draws
     counts_repeats: bool  # of draws
@@ -85,6 +101,8 @@ class SampledWorkspace(NamedTuple):
     gradient: np.ndarray  # float32 (1, stride of the output rows)
     groups: Groups  # entries by output row
     features: FeatureWorkspace  # of the hidden layer
+    x: np.ndarray  # float32 (n_features,): zeros, over which an example that meets sparse output rows is scattered
+    slot_steps: SlotSteps  # of sparse output rows
 
 
 def new_workspace(
@@ -112,6 +130,8 @@ def new_workspace(
         gradient=np.zeros((1, stride), dtype=np.float32),
         groups=new_groups(n_rows, lines * width),
         features=new_feature_workspace(examples, plan.n_features if plan.has_hidden else 0, batch, plan.dim),
+        x=np.zeros(plan.n_features if plan.has_sparse_rows else 0, dtype=np.float32),
+        slot_steps=new_slot_steps(plan.dim if plan.has_sparse_rows else 0),
     )
 
 
@@ -170,6 +190,8 @@ def part_of(workspace: SampledWorkspace, plan: SampledPlan, examples: Examples, 
         gradient=np.zeros_like(workspace.gradient),
         groups=new_groups(n_rows, lines * width),
         features=new_feature_workspace(examples, plan.n_features if plan.has_hidden else 0, batch, plan.dim),
+        x=np.zeros(plan.n_features if plan.has_sparse_rows else 0, dtype=np.float32),
+        slot_steps=new_slot_steps(plan.dim if plan.has_sparse_rows else 0),
     )
 
 
@@ -362,7 +384,7 @@ def read_examples(tables, examples, optimizer, plan, workspace, order, begin, fi
 
 @kernel_part
 def score_candidates(tables, examples, plan, workspace, order, begin, first_line, last_line):
-    """Write the score of every candidate of some lines, and |h|² where it is asked for."""
+    """Write the score of every candidate of some lines, and where it is asked for |h|², of sparse rows what they have of it."""
     table = tables.outputs.rows
     for p in range(first_line, last_line):
         e = workspace.example[p]
@@ -377,13 +399,22 @@ def score_candidates(tables, examples, plan, workspace, order, begin, first_line
                 workspace.batch.score_gain[p, :n] = dot(workspace.h, e, workspace.h, e)
         else:
             first, last = examples.offsets[order[begin + e]], examples.offsets[order[begin + e] + 1]
+            if plan.has_sparse_rows:
+                scatter(examples, first, last, workspace.x)
             for c in range(n):
-                row = workspace.rows[p, c]
-                z = table[row, plan.dim - 1] if plan.has_bias else np.float32(0)
-                for f in range(first, last):
-                    z += examples.values[f] * table[row, examples.columns[f]]
+                row = np.int64(workspace.rows[p, c])
+                if plan.has_sparse_rows:
+                    z = score_of_row(examples, first, last, workspace.x, tables.slots, tables.outputs, plan.has_bias, row)
+                    if plan.uses_score_gain:
+                        workspace.batch.score_gain[p, c] = gain_of_row(workspace.x, tables.slots, plan.has_bias, row)
+                else:
+                    z = table[row, plan.dim - 1] if plan.has_bias else np.float32(0)
+                    for f in range(first, last):
+                        z += examples.values[f] * table[row, examples.columns[f]]
                 workspace.batch.z[p, c] = z
-            if plan.uses_score_gain:
+            if plan.has_sparse_rows:
+                clear_scattered(examples, first, last, workspace.x)
+            elif plan.uses_score_gain:
                 square = np.float32(plan.has_bias)
                 for f in range(first, last):
                     square += examples.values[f] * examples.values[f]
@@ -447,7 +478,7 @@ def descend_outputs(
         if workspace.h.shape[0] > 0:
             _step_of_row(tables.outputs, optimizer, plan, workspace, row, scale, rate)
         else:
-            _sparse_step_of_row(tables.outputs, examples, optimizer, plan, workspace, order, begin, row, scale, rate)
+            _sparse_step_of_row(tables, examples, optimizer, plan, workspace, order, begin, row, scale, rate)
         workspace.groups.first[row] = -1
         if optimizer.max_norm > 0:
             shorten(tables.outputs, row, plan.dim - plan.has_bias, optimizer.max_norm)
@@ -472,9 +503,9 @@ def _step_of_row(table, optimizer, plan, workspace, row, scale, rate):
 
 
 @kernel_part
-def _sparse_step_of_row(table, examples, optimizer, plan, workspace, order, begin, row, scale, rate):
+def _sparse_step_of_row(tables, examples, optimizer, plan, workspace, order, begin, row, scale, rate):
     """The step of an output row that meets sparse features: only where its examples have any."""
-    g, columns = workspace.gradient, workspace.batch.z.shape[1]
+    g, columns, table = workspace.gradient, workspace.batch.z.shape[1], tables.outputs
     bias = plan.dim - 1
     entry = workspace.groups.first[row]
     while entry >= 0:
@@ -486,6 +517,9 @@ def _sparse_step_of_row(table, examples, optimizer, plan, workspace, order, begi
         if plan.has_bias:
             g[0, bias] += x
         entry = workspace.groups.following[entry]
+    if plan.has_sparse_rows:
+        _step_of_sparse_row(tables, examples, optimizer, plan, workspace, order, begin, row, rate)
+        return
     if table.state_of == ROW:
         rate = row_rate(table, row, _sparse_square(examples, plan, workspace, order, begin, row, scale), optimizer, rate)
     entry = workspace.groups.first[row]
@@ -494,6 +528,35 @@ def _sparse_step_of_row(table, examples, optimizer, plan, workspace, order, begi
         first, last = examples.offsets[i], examples.offsets[i + 1]
         descend_sparse(table, row, examples.columns, first, last, bias if plan.has_bias else -1, g, optimizer, rate)
         entry = workspace.groups.following[entry]
+
+
+@kernel_part
+def _step_of_sparse_row(tables, examples, optimizer, plan, workspace, order, begin, row, rate):
+    """The same of a row that has a number for some of these features alone."""
+    g, steps, n = workspace.gradient[:, : plan.dim], workspace.slot_steps, 0
+    if plan.has_bias:
+        n = collect_bias(tables.slots, row, g[0, plan.dim - 1], steps)
+        g[0, plan.dim - 1] = 0
+    n_values = 0
+    entry = workspace.groups.first[row]
+    while entry >= 0:
+        i = order[begin + workspace.example[entry // workspace.batch.z.shape[1]]]
+        n_values += examples.offsets[i + 1] - examples.offsets[i]
+        entry = workspace.groups.following[entry]
+    sought = is_sought(tables.slots, plan.has_bias, row, plan.n_features, n_values)
+    if not sought:
+        n = collect_read(tables.slots, plan.has_bias, row, g, n, steps)
+    entry = workspace.groups.first[row]
+    while entry >= 0:
+        i = order[begin + workspace.example[entry // workspace.batch.z.shape[1]]]
+        first, last = examples.offsets[i], examples.offsets[i + 1]
+        if sought:
+            n = collect_sought(examples, first, last, tables.slots, plan.has_bias, row, g, n, steps)
+        else:
+            for f in range(first, last):
+                g[0, examples.columns[f]] = 0
+        entry = workspace.groups.following[entry]
+    step_of_slots(tables.outputs, row, steps, n, optimizer, rate)
 
 
 @kernel_part

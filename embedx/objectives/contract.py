@@ -121,7 +121,8 @@ class Objective(abc.ABC):
     # if need be (`ByInput`), with rates for inputs of length 1; and of skip-gram.
     label_defaults: ClassVar[Mapping[str, Any]] = {}
     word_defaults: ClassVar[Mapping[str, Any]] = {}
-    word_settings: ClassVar[tuple[str, ...]] = ()  # settings of its own that mean nothing to classification
+    word_settings: ClassVar[tuple[str, ...]] = ()  # settings of its own that mean nothing to classification,
+    label_settings: ClassVar[tuple[str, ...]] = ()  # and to skip-gram
     state_width: ClassVar[int] = 0
     uniforms_width: ClassVar[int] = 0
 
@@ -173,8 +174,17 @@ class Objective(abc.ABC):
         """Whether it must be filled, at these settings."""
         return self.uses_log_expected_count
 
-    def prepare(self, counts: np.ndarray) -> None:  # noqa: B027 -- most have nothing to fit
-        """Fit what depends on how often each class occurs, int64 (n_classes,): a tree. Done before training and on loading."""
+    @property
+    def wants_order(self) -> bool:
+        """Whether `prepare` is to be told which classes are alike, where they have features."""
+        return False
+
+    def prepare(self, counts: np.ndarray, order: np.ndarray | None = None) -> None:  # noqa: B027 -- most have nothing to fit
+        """Fit a tree, for objectives that have one. Done before training and on loading.
+
+        counts  int64 (n_classes,)  how often each class occurs
+        order   int32 (n_classes,)  all classes, those that occur first, in an order whose halves, quarters, ... are alike
+        """
 
     def paths(self) -> Paths | None:
         """The tree, for objectives that take candidates on its path."""

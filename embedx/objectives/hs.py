@@ -1,20 +1,37 @@
 """Hierarchical softmax: a class is reached by a path of binary decisions, each a logistic regression at a node of a tree.
 
-Morin & Bengio 2005, "Hierarchical probabilistic neural network language model"; Huffman's tree as in Mikolov et al. 2013:
+Morin & Bengio 2005, "Hierarchical probabilistic neural network language model":
     log p(y | h) = Σ_k log σ(±z_k)       k over the nodes on the way to y, + where the bit is 1
     loss = Σ_k bit_k · softplus(-z_k) + (1 - bit_k) · softplus(z_k)        ∂loss/∂z_k = σ(z_k) - bit_k
 An example costs about log K scores instead of K. The probabilities sum to one by construction, and with free scores reach any
 distribution. (In word2vec.c the signs are the other way round, which changes nothing.)
+
+Words stand in Huffman's tree, the shortest, as in Mikolov et al. 2013. Labels have features, those of their rows, and stand in
+a tree of clusters of them, as in Parabel (Prabhu et al. 2018), whose decisions are easier to make.
 """
+
+import dataclasses
 
 import numpy as np
 
 from embedx.kernels.compiled import kernel
 from embedx.kernels.maths import sigmoid, softplus
+from embedx.objectives.binary_tree import Tree, follow, halves, huffman, log_odds
 from embedx.objectives.contract import Objective
-from embedx.objectives.huffman import Tree, follow, huffman, log_odds
 from embedx.objectives.parts import log_sigmoid
 from embedx.samplers.contract import Paths
+from embedx.settings import Settings, param
+
+
+@dataclasses.dataclass(frozen=True)
+class HierarchySettings(Settings):
+    """Which tree."""
+
+    hierarchy: str = param(
+        "clusters",
+        "binary tree of labels: `clusters` of those whose rows have similar features, or `huffman`'s, by how often they occur",
+        choices=("clusters", "huffman"),
+    )
 
 
 @kernel
@@ -38,8 +55,10 @@ class HierarchicalSoftmax(Objective):
     paper = "Morin & Bengio 2005"
     formula = "sum_(k on the path) bit softplus(-z_k) + (1 - bit) softplus(z_k)"
     advice = "probabilities at log K cost, without noise; best when rare classes matter little"
+    Settings = HierarchySettings
     coefficients = staticmethod(coefficients)
-    word_defaults = {"learning_rate": 1.0}
+    word_defaults = {"learning_rate": 1.0, "hierarchy": "huffman"}
+    label_settings = ("hierarchy",)
     candidates = ("path",)
     stable = True
     ranks_by_score = False
@@ -47,8 +66,12 @@ class HierarchicalSoftmax(Objective):
     uses_log_expected_count = False
     tree: Tree
 
-    def prepare(self, counts: np.ndarray) -> None:
-        self.tree = huffman(counts)
+    @property
+    def wants_order(self) -> bool:
+        return bool(self.settings.hierarchy == "clusters")
+
+    def prepare(self, counts: np.ndarray, order: np.ndarray | None = None) -> None:
+        self.tree = huffman(counts) if order is None else halves(order, int(np.count_nonzero(counts)))
 
     def paths(self) -> Paths:
         return Paths(*follow(self.tree))

@@ -32,7 +32,7 @@ from embedx.run.progress import Progress
 from embedx.run.state import TrainState
 
 SUFFIX = ".checkpoint"
-RUN = "run.json"
+RUN, PARTIAL_RUN = "run.json", "run.partial"
 STATE = re.compile(r"state-(\d{8})\.npz")
 KEPT = 2
 COPIED = 0.5  # of the memory that is available, at most
@@ -105,9 +105,10 @@ class Checkpoints:
             return
         if locks.is_locked(self.folder):
             raise EmbedxError(f"{self.folder}: in use by a run that writes {output}; wait for it, or choose another --output")
-        if not (self.folder / RUN).exists() and any(self.folder.iterdir()):
+        is_begun = (self.folder / RUN).exists()
+        if not is_begun and any(each.name != PARTIAL_RUN for each in self.folder.iterdir()):
             raise EmbedxError(f"{self.folder}: in the way of checkpoints, but none of ours; choose another --output")
-        if request.resumes:
+        if request.resumes and is_begun:  # else a run was killed before it had written what it was
             self._check_same(output)
             self.found = self._states()
             self.number = max((number_of(each) for each in self.found), default=0)
@@ -139,7 +140,9 @@ class Checkpoints:
             )
 
     def _states(self) -> list[Path]:
-        states = [each for each in self.folder.iterdir() if STATE.fullmatch(each.name)]
+        """The states on disk, the newest first."""
+        found = self.folder.iterdir() if self.folder.is_dir() else ()
+        states = [each for each in found if STATE.fullmatch(each.name)]
         return sorted(states, key=number_of, reverse=True)
 
     @property
@@ -183,7 +186,7 @@ class Checkpoints:
         """
         self.finish()
         found: dict[str, Any] | None = None
-        for file in self._states() if self.folder.is_dir() else []:
+        for file in self._states():
             with contextlib.suppress(*DAMAGED):
                 snapshot, _, _ = self._read(file, state)
                 if snapshot["trainer.next_step"] <= good_step:
@@ -244,7 +247,8 @@ class Checkpoints:
                 old.unlink()
         except OSError as error:
             partial.unlink(missing_ok=True)
-            self.progress.note(f"warning: no checkpoint was written to {self.folder}: {error.strerror or error}")
+            kept = "the last one is kept" if self._states() else "there is none"
+            self.progress.note(f"warning: no checkpoint was written to {self.folder}: {error.strerror or error}; {kept}")
 
     def _make_folder(self) -> None:
         """The folder with its description, if they are not there yet."""
@@ -257,7 +261,7 @@ class Checkpoints:
             "embedx": folders.installed_version(), "command": self.request.command, "arguments": dict(self.request.arguments),
             "directory": os.getcwd(),
         }  # fmt: skip
-        partial = self.folder / "run.partial"
+        partial = self.folder / PARTIAL_RUN
         folders.write_bytes(partial, [(json.dumps(run, indent=2, ensure_ascii=False) + "\n").encode()])
         partial.rename(self.folder / RUN)
 
@@ -274,13 +278,17 @@ class Checkpoints:
         """The model is in its place: delete the checkpoints if the run `is_over`, else say how it goes on."""
         if is_over:
             self.remove()
-        elif self.folder.is_dir() and self._states():
+        elif self._states():
             self.progress.note(f"its state is in {self.folder}; `embedx resume {output}` goes on")
 
     def renew(self, state: TrainState) -> None:
         """The run went back: if there are checkpoints, they are of what went wrong, so write another."""
-        if self.folder.is_dir() and self._states():
+        if self._states():
             self.take(state)
+
+    def way_on(self, output: Path) -> str:
+        """How a run goes on whose model cannot be written; "" if there is no checkpoint."""
+        return f"when that is mended `embedx resume {output}` goes on from the last checkpoint" if self._states() else ""
 
     def finish(self) -> None:
         """Wait until what is being written is on disk."""
@@ -292,9 +300,13 @@ class Checkpoints:
         self.finish()
         if not self.folder.is_dir():
             return
-        for each in self.folder.iterdir():
-            if each.stem == Path(RUN).stem or STATE.fullmatch(each.with_suffix(".npz").name):
-                each.unlink(missing_ok=True)
+        ours = [
+            each
+            for each in self.folder.iterdir()
+            if each.name in (RUN, PARTIAL_RUN) or STATE.fullmatch(each.with_suffix(".npz").name)
+        ]
+        for each in sorted(ours, key=lambda each: each.name == RUN):  # last, because it says that the others are ours
+            each.unlink(missing_ok=True)
         try:
             self.folder.rmdir()
         except OSError:

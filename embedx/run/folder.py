@@ -342,6 +342,36 @@ def save(
     return folder
 
 
+def add_array(stored: Folder, name: str, array: np.ndarray) -> bool:
+    """Add an array to a model that was read, one that it can be read without. Whether it is there now: not if the folder cannot
+    be written to, or locked, or holds another model by now.
+    """
+    lock = locks.lock(stored.path, wait=False)
+    if lock is None:
+        return False
+    try:
+        description = read_description(stored.path)
+        facts = {"version": description.get("embedx"), "created": description.get("created"), **description["facts"]}
+        if (facts, description["settings"]) != (stored.facts, stored.settings):
+            return False
+        description["arrays"][name] = {"shape": list(array.shape), "dtype": str(array.dtype)}
+        text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
+        partial = stored.path / f"{name}.partial-{secrets.token_hex(4)}"
+        try:  # the description last: before, nobody looks at the array
+            write_array(partial, array)
+            partial.replace(stored.path / f"{name}.npy")
+            write_bytes(partial, [text.encode()])
+            partial.replace(stored.path / DESCRIPTION)
+        finally:
+            partial.unlink(missing_ok=True)
+        sync_folder(stored.path)
+    except (OSError, EmbedxError):
+        return False
+    finally:
+        locks.unlock(lock)
+    return True
+
+
 def new_folder(folder: Path) -> int | None:
     """Make a folder, and lock it; the lock."""
     while True:

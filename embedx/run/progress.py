@@ -17,8 +17,8 @@ class Progress(Protocol):
 
     interval: float  # seconds between updates that are worth the trouble
 
-    def start(self, title: str, total: float | None, unit: str) -> None:
-        """A stage begins; `total` is how many `unit`s it has, None when that is not known."""
+    def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None:
+        """A stage begins; `total` is how many `unit`s it has, None when that is not known, of which `done` were done before."""
 
     def update(self, done: float, **facts: Any) -> None:
         """`done` units of the stage are finished; `facts` (loss, learning_rate, ...) belong to the interval since the last."""
@@ -35,7 +35,7 @@ class Silent:
 
     interval = 10.0
 
-    def start(self, title: str, total: float | None, unit: str) -> None: ...
+    def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None: ...
     def update(self, done: float, **facts: Any) -> None: ...
     def note(self, message: str) -> None: ...
     def finish(self) -> None: ...
@@ -64,23 +64,24 @@ class Reporter:
         if self._log:
             self._log.close()
 
-    def start(self, title: str, total: float | None, unit: str) -> None:
-        self._title, self._total, self._unit = title, total, unit
+    def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None:
+        self._title, self._total, self._unit, self._before = title, total, unit, done
         self._started = self._last_line = time.monotonic()
-        self._last: tuple[float, dict[str, Any]] = (0.0, {})
+        self._last: tuple[float, dict[str, Any]] = (done, {})
         if self.on_terminal:
             from tqdm import tqdm
 
             self._bar = tqdm(
-                desc=title, total=total, unit=unit, unit_scale=True, file=self.stream, dynamic_ncols=True, leave=False
-            )
+                desc=title, total=total, initial=done, unit=unit, unit_scale=True, file=self.stream, dynamic_ncols=True,
+                leave=False,
+            )  # fmt: skip
 
     def update(self, done: float, **facts: Any) -> None:
         now = time.monotonic()
         self._last = (done, facts)
         if self._log:
             seconds = now - self._started
-            left = seconds * (self._total - done) / done if self._total and done else None
+            left = self._seconds_left(done, seconds)
             event = {"stage": self._title, "done": done, "total": self._total, "unit": self._unit}
             event |= {"seconds": round(seconds, 3), "seconds_left": None if left is None else round(left, 1), **facts}
             self._log_event(event)
@@ -102,7 +103,7 @@ class Reporter:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-        seconds = time.monotonic() - self._started
+        seconds, done = time.monotonic() - self._started, max(done - self._before, 0.0)
         if seconds >= 2.0:
             amount = "" if self._unit == "s" else f"{_short(done)}{self._unit} in "
             rate = f", {_short(done / seconds)}{self._unit}/s" if amount and done else ""
@@ -115,13 +116,17 @@ class Reporter:
         if self._total:
             words.append(f"{100 * done / self._total:.1f}%,")
         if not any(name.endswith("_per_second") for name in facts):
-            words.append(f"{_short(done / seconds)}{self._unit}/s,")
+            words.append(f"{_short((done - self._before) / seconds)}{self._unit}/s,")
         if facts:
             words.append(_spoken(facts) + ",")
         words.append(f"{_clock(seconds)} passed")
-        if self._total and done:
-            words[-1] += f", {_clock(seconds * (self._total - done) / done)} left"
+        if (left := self._seconds_left(done, seconds)) is not None:
+            words[-1] += f", {_clock(left)} left"
         self._print(" ".join(words))
+
+    def _seconds_left(self, done: float, seconds: float) -> float | None:
+        """How long what is left takes, by what was done in so many seconds; None where that is not known."""
+        return seconds * (self._total - done) / (done - self._before) if self._total and done > self._before else None
 
     def _print(self, line: str) -> None:
         """Training goes on when nobody can listen any more: a closed pipe, a full disk."""

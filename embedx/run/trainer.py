@@ -148,10 +148,10 @@ def run(
     diverged: DivergedError | None = None
     interrupted_by: BaseException | None = None
     if schedule.time_budget:
-        progress.start("training", schedule.time_budget, "s")
+        progress.start("training", schedule.time_budget, "s", work.seconds)
     else:
         total = schedule.n_words * schedule.epochs
-        progress.start("training", None if math.isinf(total) else total, f" {schedule.unit}")
+        progress.start("training", None if math.isinf(total) else total, f" {schedule.unit}", work.tally.words)
     workers: list[threading.Thread] = []
     interval = progress.interval if checkpoints is None else min(progress.interval, checkpoints.request.every)
     try:

@@ -90,6 +90,23 @@ def build_index(
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(assign_part, range(threads)))
+    return _filled(table, edges, centroids, cluster, clusters, threads)
+
+
+def index_of_clusters(table: np.ndarray, cluster: np.ndarray, clusters: int, threads: int = 1) -> Index:
+    """An index of all of a table, float32, to be queried and never updated: of rows that are in so many clusters already.
+
+    cluster  int32 (blocks, n_rows), of an index that was built
+    """
+    edges = block_edges(table.shape[1], len(cluster))
+    return _filled(table, edges, empty_index(len(cluster)).centroids, cluster, clusters, threads)
+
+
+def _filled(
+    table: np.ndarray, edges: np.ndarray, centroids: Centroids, cluster: np.ndarray, clusters: int, threads: int
+) -> Index:
+    """The index whose rows are in these clusters."""
+    blocks, n_rows = cluster.shape
     sizes = np.stack([np.bincount(cluster[j], minlength=clusters) for j in range(blocks)]).astype(np.int64)
     capacities = -(-(sizes + (SPARE_SHARE * sizes).astype(np.int64) + SPARE_SLOTS) // LANES) * LANES
     list_offsets = np.zeros((blocks, clusters + 1), dtype=np.int64)

@@ -65,9 +65,9 @@ class FittedStream(Streamed):
         self.progress = progress
         worker = self.workers[0]
         like = self._arguments(worker.blocks, 0, 0, 0.0)
-        self.functions = load_kernel(engine.train_stretch, self.objective, self.sampler, like, progress)
+        self.functions = load_kernel(engine.train_stretch, self.objective.coefficients, self.sampler, like, progress)
         like = self._fitted_arguments(worker, 0, 0, 0.0)
-        self.fitted_functions = load_kernel(engine.train_stretch, self.objective, self.conditional, like, progress)
+        self.fitted_functions = load_kernel(engine.train_stretch, self.objective.coefficients, self.conditional, like, progress)
 
     def phase(self, step: int) -> int:
         return int(step / self.n_stretches >= self.settings.fit_after)

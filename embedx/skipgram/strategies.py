@@ -163,7 +163,7 @@ class Streamed(Lanes):
 
     def compile(self, progress: Progress) -> None:
         like = self._arguments(self.workers[0], 0, 0, 0.0)
-        self.functions = load_kernel(engine.train_stretch, self.objective, self.sampler, like, progress)
+        self.functions = load_kernel(engine.train_stretch, self.objective.coefficients, self.sampler, like, progress)
 
     def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
         return Tally(*engine.train_stretch(*self.functions, *self._arguments(worker, epoch, stretch, rate)))
@@ -269,9 +269,9 @@ class RetrievedStream(Streamed):
         )  # fmt: skip
         workspace, _ = self.workers[0]
         like = self._arguments(workspace, 0, 0, 0.0)
-        self.functions = load_kernel(engine.train_stretch, self.objective, self.sampler, like, progress)
+        self.functions = load_kernel(engine.train_stretch, self.objective.coefficients, self.sampler, like, progress)
         like = self._retrieved_arguments(empty_index(self.search.blocks), self.workers[0], 0, 0, 0.0)
-        load_kernel(retrieved.train_stretch, self.objective, self.sampler, like, progress)
+        load_kernel(retrieved.train_stretch, self.objective.coefficients, self.sampler, like, progress)
         kept = self.found.rows
         size = f"{kept.nbytes / 1e6:.3g} MB"
         progress.note(f"each word keeps the {kept.shape[1]} rows of the highest scores that it finds: {size}")

@@ -172,7 +172,14 @@ def train(
         to_the_end(lambda: _check(tables, settings, outcome, progress))
         vectors = task.model(outcome)
         if task.heldout is not None and outcome.interrupted_by is None:
-            vectors.facts["heldout"] = to_the_end(task.heldout_metrics)
+            found = vectors.facts["heldout"] = to_the_end(task.heldout_metrics)
+            best = max(found["log_likelihood"], found["calibrated"])
+            is_weak = objective.calibrated and not best > found["unigram"]
+            if outcome.lowered_rates and outcome.diverged is None and is_weak:
+                outcome.diverged = DivergedError(
+                    f"at the learning rate {outcome.lowered_rates[-1]:.3g}, to which the run was lowered, held-out text is no "
+                    f"likelier than by word frequencies ({best:.4f} and {found['unigram']:.4f}); try another --learning-rate"
+                )
     return TrainedVectors(vectors, outcome)
 
 
@@ -194,7 +201,7 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
         ("fit_after", sampler.conditional, f"--sampler {conditional}"),
         ("draws", sampler.candidates in ("drawn", "retrieved"), "a sampler that draws"),
     )
-    check_used(options, needs)
+    check_used(options, (*needs, *((name, False, "labels, which have features") for name in objective.label_settings)))
     return settings, made
 
 

@@ -1,12 +1,12 @@
-"""The tree of hierarchical softmax: as short as there is, and its probabilities multiply along the paths."""
+"""The trees of hierarchical softmax: as short as there is, or of halves; their probabilities multiply along the paths."""
 
 import numpy as np
 import pytest
 import reference
 from test_objectives import answer
 
+from embedx.objectives.binary_tree import halves, huffman
 from embedx.objectives.hs import HierarchicalSoftmax
-from embedx.objectives.huffman import huffman
 
 COUNTS = {
     "one class": [4],
@@ -28,16 +28,45 @@ def test_the_tree_is_the_best_there_is(counts):
     assert len(tree.turn) == max(len(counts) - 1, 1)
 
 
+def shuffled(counts):
+    """An order of the classes, those that occur first."""
+    order = np.random.default_rng(3).permutation(len(counts))
+    return order[np.argsort(np.array(counts)[order] == 0, kind="stable")].astype(np.int32)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
-def test_probabilities_multiply_along_the_paths(counts):
+def test_probabilities_multiply_along_the_paths(counts, ordered):
     objective = HierarchicalSoftmax(HierarchicalSoftmax.Settings())
-    objective.prepare(np.array(counts))
+    objective.prepare(np.array(counts), shuffled(counts) if ordered else None)
     paths = objective.paths()
     z = np.random.default_rng(9).normal(size=objective.n_rows(len(counts)))
     wanted = reference.tree_log_probability(z, *paths)
     np.testing.assert_allclose(objective.log_probability(z, np.zeros(len(counts))), wanted, atol=1e-12)
     assert (paths.nodes.dtype, paths.bits.dtype, paths.offsets.dtype) == (np.int32, np.float32, np.int64)
     assert (paths.nodes[paths.offsets[:-1][np.diff(paths.offsets) > 0]] == 0).all()  # all ways start at the root
+
+
+@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
+def test_a_tree_of_halves_keeps_the_order_and_is_as_flat_as_can_be(counts):
+    counts = np.array(counts)
+    order, seen = shuffled(counts), int((counts > 0).sum())
+    tree = halves(order, seen)
+    objective = HierarchicalSoftmax(HierarchicalSoftmax.Settings())
+    objective.prepare(counts, order)
+    offsets, _, bits = objective.paths()
+    ways = [tuple(bits[offsets[k] : offsets[k + 1]]) for k in order]
+    assert ways == sorted(ways)
+    assert np.sum(0.5**tree.depth) == 1
+    assert len(tree.turn) == max(len(counts) - 1, 1)
+    assert tree.levels.tolist() == sorted({*tree.levels.tolist()})
+    flattest = int(np.ceil(np.log2(max(seen, 1))))
+    assert tree.depth[order[: max(seen - 1, 0)]].max(initial=0) == (flattest if seen > 1 else 0)
+    unseen = np.ceil(np.log2(max(len(counts) - seen, 1)))
+    assert tree.depth.max() <= flattest + 1 + unseen
+    if seen > 1 and seen.bit_count() == 1:
+        half = order[:seen].reshape(2, -1)
+        assert [[ways[order.tolist().index(k)][0] for k in side] for side in half] == [[0] * (seen // 2), [1] * (seen // 2)]
 
 
 def test_frequent_classes_are_near_the_root_and_classes_never_seen_do_not_make_a_comb():

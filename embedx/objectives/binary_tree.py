@@ -1,4 +1,4 @@
-"""Huffman's tree, built from sorted counts with two queues in linear time, laid out by levels.
+"""Binary trees over classes, laid out by levels: Huffman's, by how often classes occur, and one of the halves of an order.
 
 `turn` says where a leaf or a node hangs: 2 · row of its parent + bit. Rows number the inner nodes from the root, row 0, level
 by level, so that those that most examples meet lie together.
@@ -75,6 +75,31 @@ def huffman(counts: np.ndarray) -> Tree:
     _descend(inner, depth)
     levels = np.searchsorted(depth, np.arange(depth[-1] + 2))
     return Tree(leaf_turn, inner, depth[leaf_turn >> 1] + 1 if n > 1 else np.zeros(1, dtype=np.int64), levels)
+
+
+def halves(order: np.ndarray, n_seen: int) -> Tree:
+    """The tree whose nodes halve order[:n_seen], of classes (n_classes,), the first half the larger by one of an odd number.
+
+    The others, which do not occur, hang in a tree of halves beside the last one of these, so that they cost nothing.
+    """
+    n = len(order)
+    leaf_turn, depth = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    first, end, turn = np.array([0]), np.array([n]), np.array([-1])
+    turns, levels = [turn], [0, 1]
+    while n > 1:
+        row = levels[-2] + np.arange(len(first))
+        seen = np.minimum(end, n_seen) - first
+        middle = first + (np.where(seen > 0, seen, end - first) + 1) // 2
+        first, end = np.column_stack([first, middle]).ravel(), np.column_stack([middle, end]).ravel()
+        turn = np.column_stack([2 * row, 2 * row + 1]).ravel()
+        is_leaf = end - first == 1
+        leaf_turn[order[first[is_leaf]]], depth[order[first[is_leaf]]] = turn[is_leaf], len(levels) - 1
+        first, end, turn = first[~is_leaf], end[~is_leaf], turn[~is_leaf]
+        if len(turn) == 0:
+            break
+        turns.append(turn)
+        levels.append(levels[-1] + len(turn))
+    return Tree(leaf_turn, np.concatenate(turns).astype(np.int64), depth, np.array(levels, dtype=np.int64))
 
 
 def log_odds(tree: Tree, p: np.ndarray) -> np.ndarray:

@@ -1,0 +1,59 @@
+"""Which labels are alike: those whose rows have the same features. Labels as vectors, and an order that clusters them."""
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse
+
+from embedx.engine.examples import examples_of
+from embedx.engine.label_tiles import lists_of
+from embedx.engine.label_vectors import label_vectors
+from embedx.labeled.data import Labels
+from embedx.search.balanced import SparseVectors, balanced_tree
+
+MOST_FEATURES = 64  # of a label, the largest, that its cluster is chosen by
+BLOCK_FLOATS = 1 << 22  # sums of dense features that are looked at in one go
+
+
+def vectors_of(features: Any, labels: Labels, wanted: np.ndarray, threads: int) -> SparseVectors:
+    """A vector for each of the `wanted` labels, int (n,): the sum of the features of its rows, the largest numbers of it, at
+    length one. Of dense features the mean is taken away before, which all labels have in common.
+    """
+    place = np.full(int(labels.ids.max(initial=-1)) + 1, -1, dtype=np.int64)
+    place[wanted] = np.arange(len(wanted))
+    rows = np.repeat(np.arange(len(labels)), labels.n_of_row)
+    if issparse(features):
+        positives = lists_of(place[labels.ids], rows, len(wanted))
+        return label_vectors(examples_of(features, labels), positives, features.shape[1], MOST_FEATURES, threads)
+    ones = np.ones(len(rows), dtype=np.float32)
+    has_label = csr_matrix((ones, (place[labels.ids], rows)), shape=(len(wanted), len(labels)))
+    return _dense_vectors(np.asarray(features, dtype=np.float32), has_label)
+
+
+def _dense_vectors(features: np.ndarray, has_label: csr_matrix) -> SparseVectors:
+    """`vectors_of` of dense features; has_label float32 (n_labels, n_rows)."""
+    n, width = has_label.shape[0], features.shape[1]
+    n_kept = min(MOST_FEATURES, width)
+    mean = features.mean(axis=0, dtype=np.float64).astype(np.float32)
+    columns, values = np.zeros((n, n_kept), dtype=np.int32), np.zeros((n, n_kept), dtype=np.float32)
+    step = max(1, BLOCK_FLOATS // max(width, 1))
+    for start in range(0, n, step):
+        block = has_label[start : start + step]
+        sums = block @ features - np.asarray(block.sum(axis=1), dtype=np.float32).reshape(-1, 1) * mean
+        sums = np.asarray(sums, dtype=np.float32)
+        kept = np.sort(np.argpartition(-np.abs(sums), max(n_kept - 1, 0), axis=1)[:, :n_kept], axis=1) if n_kept else columns
+        found = np.take_along_axis(sums, kept, axis=1)
+        columns[start : start + step] = kept
+        values[start : start + step] = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-15)
+    return SparseVectors(np.arange(n + 1, dtype=np.int64) * n_kept, columns.ravel(), values.ravel())
+
+
+def clustered_order(features: Any, labels: Labels, counts: np.ndarray, seed: int, threads: int) -> np.ndarray:
+    """All labels, int32 (n_labels,), in an order whose halves, quarters, ... are clusters; those that never occur come last.
+
+    counts  int64 (n_labels,)  how often each label occurs in the rows
+    """
+    seen = np.flatnonzero(counts)
+    depth = max(len(seen), 1).bit_length() - 1
+    order, _ = balanced_tree(vectors_of(features, labels, seen, threads), features.shape[1], depth, seed, threads)
+    return np.concatenate([seen[order], np.flatnonzero(np.asarray(counts) == 0)]).astype(np.int32)

@@ -1,0 +1,366 @@
+"""Output rows that have numbers for some features alone.
+
+A label's row needs a weight only where an example that has the label has a feature (its support): elsewhere it is met as a
+rival alone, and could only be pushed down. The support is known before training, and bounds memory by the sum over examples of
+their labels times their features instead of by labels times features.
+
+The numbers stand in slots, which are the only row of a `Table`, one of two ways:
+
+    row by row, for rows that are drawn     a row's features in ascending order, or all features where it has most of them, then
+                                            the bias. A row meets an example whose features are scattered over a vector: its
+                                            numbers are read one after another, or sought where they are many more
+    feature by feature, where all compete   a feature's rows (inverted lists); the bias is the last feature, which all rows have
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from embedx.engine.examples import Examples, Groups, new_groups, put
+from embedx.engine.label_tiles import Lists
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.optimizers.contract import NOTHING, NUMBER, ROW, Table, UpdateRule
+from embedx.optimizers.descend import descend_few, row_rate
+
+EMPTY = -1
+MOSTLY = 2  # a row with one feature out of so many has slots for all of them
+SOUGHT = 8  # times as many numbers as the example has features, from which on these are sought among them
+
+
+class Slots(NamedTuple):
+    """Which numbers of the output rows there are. Empty where output rows are whole."""
+
+    offsets: np.ndarray  # int64 (n + 1,): the slots of row (or feature) k are those at offsets[k]:offsets[k + 1]
+    of_slot: np.ndarray  # int32 (n_slots,): the feature (or row) that each belongs to; EMPTY for none
+
+
+def no_slots() -> Slots:
+    """What stands for the slots of output rows that are whole."""
+    return Slots(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32))
+
+
+class Support(NamedTuple):
+    """How many numbers output rows have."""
+
+    of_row: np.ndarray  # int64 (n_rows,): features that each row has
+    of_feature: np.ndarray  # int64 (n_features,): rows that have each feature
+
+    def slots_by_row(self, has_bias: bool) -> np.ndarray:
+        """int64 (n_rows + 1,): where the slots of each row begin."""
+        n_features = len(self.of_feature)
+        n = np.where(MOSTLY * self.of_row >= n_features, n_features, self.of_row) + has_bias
+        return np.concatenate([[0], np.cumsum(n)]).astype(np.int64)
+
+    def slots_by_feature(self, has_bias: bool) -> np.ndarray:
+        """int64 (n_features + has_bias + 1,): where the slots of each feature begin."""
+        n = np.append(self.of_feature, [len(self.of_row)] * has_bias)
+        return np.concatenate([[0], np.cumsum(n)]).astype(np.int64)
+
+
+def support_of(examples: Examples, examples_of_row: Lists, n_features: int) -> Support:
+    """The support of rows that have the features of these examples."""
+    n_rows = len(examples_of_row.offsets) - 1
+    support = Support(np.zeros(n_rows, dtype=np.int64), np.zeros(n_features, dtype=np.int64))
+    _count(examples, examples_of_row, np.full(n_features, EMPTY, dtype=np.int32), support)
+    return support
+
+
+def slots_by_row(examples: Examples, examples_of_row: Lists, support: Support, has_bias: bool) -> Slots:
+    """The slots of output rows, row by row."""
+    n_features = len(support.of_feature)
+    offsets = support.slots_by_row(has_bias)
+    slots = Slots(offsets, np.full(offsets[-1], EMPTY, dtype=np.int32))
+    by_feature = slots_by_feature(examples, examples_of_row, support, has_bias=False)
+    _fill_by_row(by_feature, n_features, has_bias, offsets.copy(), slots)
+    return slots
+
+
+def slots_by_feature(examples: Examples, examples_of_row: Lists, support: Support, has_bias: bool) -> Slots:
+    """The slots of output rows, feature by feature."""
+    n_rows, n_features = len(support.of_row), len(support.of_feature)
+    offsets = support.slots_by_feature(has_bias)
+    slots = Slots(offsets, np.full(offsets[-1], EMPTY, dtype=np.int32))
+    _fill_by_feature(examples, examples_of_row, np.full(n_features, EMPTY, dtype=np.int32), offsets.copy(), slots)
+    if has_bias:
+        slots.of_slot[offsets[-2] :] = np.arange(n_rows)
+    return slots
+
+
+@kernel
+def _count(examples, examples_of_row, last_row, support):
+    """Count features by row and rows by feature; last_row is EMPTY before."""
+    for row in range(examples_of_row.offsets.size - 1):
+        for at in range(examples_of_row.offsets[row], examples_of_row.offsets[row + 1]):
+            i = examples_of_row.items[at]
+            for f in range(examples.offsets[i], examples.offsets[i + 1]):
+                feature = examples.columns[f]
+                if last_row[feature] != row:
+                    last_row[feature] = row
+                    support.of_feature[feature] += 1
+                    support.of_row[row] += 1
+
+
+@kernel
+def _fill_by_row(by_feature, n_features, has_bias, following, slots):
+    """Write the feature of each slot that has one, following[row] being the first of a row, which have EMPTY before."""
+    for feature in range(n_features):
+        for at in range(by_feature.offsets[feature], by_feature.offsets[feature + 1]):
+            row = np.int64(by_feature.of_slot[at])
+            if slots.offsets[row + 1] - has_bias - slots.offsets[row] == n_features:
+                slots.of_slot[slots.offsets[row] + feature] = feature
+            else:
+                slots.of_slot[following[row]] = feature
+                following[row] += 1
+    if has_bias:
+        for row in range(following.size - 1):
+            slots.of_slot[slots.offsets[row + 1] - 1] = n_features
+
+
+@kernel
+def _fill_by_feature(examples, examples_of_row, last_row, following, slots):
+    """Write the row of each slot; last_row is EMPTY before, and following[feature] its first slot."""
+    for row in range(examples_of_row.offsets.size - 1):
+        for at in range(examples_of_row.offsets[row], examples_of_row.offsets[row + 1]):
+            i = examples_of_row.items[at]
+            for f in range(examples.offsets[i], examples.offsets[i + 1]):
+                feature = examples.columns[f]
+                if last_row[feature] != row:
+                    last_row[feature] = row
+                    slots.of_slot[following[feature]] = row
+                    following[feature] += 1
+
+
+def new_sparse_table(slots: Slots, n_rows: int, optimizer: UpdateRule) -> Table:
+    """A table whose only row are the numbers of the slots, zeros, with room for what the optimiser keeps."""
+    n_slots = len(slots.of_slot)
+    shape = {NOTHING: (0, 1), NUMBER: (1, n_slots), ROW: (n_rows, 1)}[optimizer.keeps]
+    return Table(np.zeros((1, n_slots), dtype=np.float32), np.zeros(shape, dtype=np.float32), np.zeros(0), optimizer.keeps)
+
+
+# ---- row by row: a few rows for each example
+
+
+@kernel_part
+def scatter(examples, first, last, x):
+    """Write the features first:last of an example over a vector of zeros."""
+    for f in range(first, last):
+        x[examples.columns[f]] = examples.values[f]
+
+
+@kernel_part
+def clear_scattered(examples, first, last, x):
+    """Leave the vector zeros again."""
+    for f in range(first, last):
+        x[examples.columns[f]] = 0
+
+
+@kernel_part
+def _slot_of(slots, begin, end, feature):
+    """The slot of a feature among begin:end, where features ascend; EMPTY if it has none."""
+    while begin < end:
+        middle = (begin + end) // 2
+        if slots.of_slot[middle] < feature:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
+
+
+@kernel_part
+def is_sought(slots, has_bias, row, n_features, n_values):
+    """Whether a row's numbers are looked up one by one for so many values of examples, rather than read one after another."""
+    n = slots.offsets[row + 1] - has_bias - slots.offsets[row]
+    return n == n_features or n > SOUGHT * n_values
+
+
+@kernel_part
+def score_of_row(examples, first, last, x, slots, table, has_bias, row):
+    """The score of a row for the example whose features are first:last, and x the vector that they are scattered over."""
+    begin, end = slots.offsets[row], slots.offsets[row + 1] - has_bias
+    z = table.rows[0, end] if has_bias else np.float32(0)
+    if end - begin == x.size:  # where a row has no number it is 0
+        for f in range(first, last):
+            z += examples.values[f] * table.rows[0, begin + examples.columns[f]]
+    elif is_sought(slots, has_bias, row, x.size, last - first):
+        for f in range(first, last):
+            at = _slot_of(slots, begin, end, examples.columns[f])
+            if at < end and slots.of_slot[at] == examples.columns[f]:
+                z += examples.values[f] * table.rows[0, at]
+    else:
+        for at in range(begin, end):
+            z += table.rows[0, at] * x[slots.of_slot[at]]
+    return z
+
+
+@kernel_part
+def gain_of_row(x, slots, has_bias, row):
+    """By how much the score of `score_of_row` changes as the row moves along the example: the squares of what it has."""
+    square = np.float32(has_bias)
+    for at in range(slots.offsets[row], slots.offsets[row + 1] - has_bias):
+        if slots.of_slot[at] >= 0:
+            square += x[slots.of_slot[at]] * x[slots.of_slot[at]]
+    return square
+
+
+class SlotSteps(NamedTuple):
+    """A worker's memory for the slots that a step moves."""
+
+    slots: np.ndarray  # int64 (n,)
+    gradient: np.ndarray  # float32 (1, n)
+
+
+def new_slot_steps(n: int) -> SlotSteps:
+    return SlotSteps(np.zeros(n, dtype=np.int64), np.zeros((1, n), dtype=np.float32))
+
+
+@kernel_part
+def collect_bias(slots, row, g, steps):
+    """Begin the slots of a row that move by its bias, if that has a gradient; their number."""
+    if g == 0:
+        return 0
+    steps.slots[0], steps.gradient[0, 0] = slots.offsets[row + 1] - 1, g
+    return 1
+
+
+@kernel_part
+def collect_sought(examples, first, last, slots, has_bias, row, gradient, n, steps):
+    """Add the slots of a row for the features first:last, with their gradient[0, feature], to the n that move; their number.
+
+    `gradient` is zero there afterwards, so that a feature named again does not count again.
+    """
+    begin, end = slots.offsets[row], slots.offsets[row + 1] - has_bias
+    is_whole = end - begin == gradient.shape[1] - has_bias
+    for f in range(first, last):
+        feature = np.int64(examples.columns[f])
+        g = gradient[0, feature]
+        if g != 0:
+            gradient[0, feature] = 0
+            at = begin + feature if is_whole else _slot_of(slots, begin, end, feature)
+            if at < end and slots.of_slot[at] == feature:
+                steps.slots[n], steps.gradient[0, n] = at, g
+                n += 1
+    return n
+
+
+@kernel_part
+def collect_read(slots, has_bias, row, gradient, n, steps):
+    """The same for all features at once; `gradient` stays."""
+    for at in range(slots.offsets[row], slots.offsets[row + 1] - has_bias):
+        g = gradient[0, slots.of_slot[at]]
+        if g != 0:
+            steps.slots[n], steps.gradient[0, n] = at, g
+            n += 1
+    return n
+
+
+@kernel_part
+def step_of_slots(table, row, steps, n, optimizer, rate):
+    """One step of the n slots of an output row."""
+    if table.state_of == ROW:
+        square = np.float32(0)
+        for k in range(n):
+            square += steps.gradient[0, k] * steps.gradient[0, k]
+        rate = row_rate(table, row, square, optimizer, rate)
+    descend_few(table, 0, steps.slots[:n], steps.gradient, optimizer, rate)
+
+
+# ---- feature by feature: all rows for each example
+
+
+@kernel
+def all_scores(examples, order, begin, first, last, slots, table, bias, n_rows, z):
+    """Overwrite z[e, :n_rows] by the scores of the examples order[begin + e], e in first:last; `bias` is -1 without."""
+    for e in range(first, last):
+        i = order[begin + e]
+        for row in range(n_rows):
+            z[e, row] = table.rows[0, slots.offsets[bias] + row] if bias >= 0 else np.float32(0)
+        for f in range(examples.offsets[i], examples.offsets[i + 1]):
+            feature, x = examples.columns[f], examples.values[f]
+            for at in range(slots.offsets[feature], slots.offsets[feature + 1]):
+                z[e, slots.of_slot[at]] += x * table.rows[0, at]
+
+
+class FeatureLists(NamedTuple):
+    """The values of a minibatch by feature, the bias among them."""
+
+    groups: Groups
+    value: np.ndarray  # float32 (max values,)
+    example: np.ndarray  # int32 (max values,): the example in the minibatch that a value belongs to
+
+
+def new_feature_lists(examples: Examples, n_features: int, batch_size: int) -> FeatureLists:
+    """Memory for minibatches of any examples; `n_features` includes the bias."""
+    n = int(np.sort(np.diff(examples.offsets))[::-1][:batch_size].sum()) + batch_size
+    return FeatureLists(new_groups(n_features, n), np.zeros(n, dtype=np.float32), np.zeros(n, dtype=np.int32))
+
+
+@kernel
+def list_features(examples, order, begin, end, bias, lists):
+    """Write the values of the examples order[begin:end] by feature; return the number of features."""
+    n = n_features = 0
+    for e in range(end - begin):
+        i = order[begin + e]
+        for f in range(examples.offsets[i], examples.offsets[i + 1]):
+            n_features = put(lists.groups, np.int64(examples.columns[f]), n, n_features)
+            lists.value[n], lists.example[n] = examples.values[f], e
+            n += 1
+        if bias >= 0:
+            n_features = put(lists.groups, bias, n, n_features)
+            lists.value[n], lists.example[n] = 1, e
+            n += 1
+    return n_features
+
+
+@kernel
+def forget_features(lists, n_features):
+    """Have no feature begin a list."""
+    for t in range(n_features):
+        lists.groups.first[lists.groups.touched[t]] = -1
+
+
+@kernel_part
+def _collect_gradients(lists, slots, feature, z, steps):
+    """Write the slots of a feature whose gradient by the coefficients z is not 0, and that; their number."""
+    n = 0
+    for at in range(slots.offsets[feature], slots.offsets[feature + 1]):
+        g, row, entry = np.float32(0), slots.of_slot[at], lists.groups.first[feature]
+        while entry >= 0:
+            g += lists.value[entry] * z[lists.example[entry], row]
+            entry = lists.groups.following[entry]
+        if g != 0:
+            steps.slots[n], steps.gradient[0, n] = at, g
+            n += 1
+    return n
+
+
+@kernel
+def add_squares(lists, slots, z, first, last, steps, square):
+    """Add to square[row] what the features first:last of the lists have of the squared length of its gradient."""
+    for t in range(first, last):
+        n = _collect_gradients(lists, slots, np.int64(lists.groups.touched[t]), z, steps)
+        for k in range(n):
+            square[slots.of_slot[steps.slots[k]]] += steps.gradient[0, k] * steps.gradient[0, k]
+
+
+@kernel
+def rates_of_rows(table, square, optimizer, rate, rates):
+    """Overwrite `rates` by those of rows whose gradients have these squared lengths, which their states are told."""
+    for row in range(square.size):
+        if square[row] > 0:
+            rates[row] = row_rate(table, row, square[row], optimizer, rate)
+
+
+@kernel
+def step_of_features(table, lists, slots, z, first, last, steps, optimizer, rate, rates):
+    """The steps of all rows' numbers for the features first:last of the lists, by the coefficients z (examples, >= rows).
+
+    rates  float32 (n_rows,), of `rates_of_rows` where rows have a state each
+    """
+    for t in range(first, last):
+        n = _collect_gradients(lists, slots, np.int64(lists.groups.touched[t]), z, steps)
+        if table.state_of == ROW:
+            for k in range(n):
+                steps.gradient[0, k] *= rates[slots.of_slot[steps.slots[k]]]
+            descend_few(table, 0, steps.slots[:n], steps.gradient, optimizer, np.float32(1))
+        else:
+            descend_few(table, 0, steps.slots[:n], steps.gradient, optimizer, rate)

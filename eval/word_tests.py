@@ -1,0 +1,60 @@
+"""The tests that word vectors are scored on, and one number for all sets of word pairs together."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eval.records import Record, Result
+from eval.under_test import bootstrap, words
+
+TUNED_ON = {"MTurk-287": "EN-MTurk-287.txt", "RG-65": "EN-RG-65.txt"}  # in the folder wordsim of the data
+POOLED = TUNED_ON | {"YP-130": "EN-YP-130.txt"}  # with WordSim-353 and SimLex-999; MC-30 is all in RG-65
+RESAMPLES = 200  # of the word pairs, on record: the standard error of a difference is then within 5 %
+
+
+def pair_files(data: Path | None) -> dict[str, Path]:
+    """The sets that are pooled beside embedx's default ones, as far as the data hold them."""
+    files = {name: data / "wordsim" / file for name, file in POOLED.items()} if data else {}
+    return {name: file for name, file in files.items() if file.is_file()}
+
+
+def tests(data: Path | None) -> list[Any]:
+    """What is reported on, then what was tuned on and what is pooled besides."""
+    return words.default_tests() + [words.read_pairs(file, name) for name, file in pair_files(data).items()]
+
+
+def pooled(answers: list[Any]) -> Result:
+    """The pooled similarity, as it is and on resamples of the pairs that are the same for every model of these words; nothing
+    where the words are not known.
+    """
+    found = words.pooled(answers)
+    if found is None or math.isnan(found.score):
+        return {}
+    test, used = found.test, found.used
+    values = bootstrap.resampled(test.statistic(found.values, used), test.sizes(used), 0, RESAMPLES)
+    about = {"score": round(found.score, 5), "pairs": int(used.sum()), "sets": found.details["sets"]}
+    return {"pooled": about | {"resampled": [round(value, 5) for value in values.tolist()]}}
+
+
+def similarity(a: Sequence[Record], b: Sequence[Record], spread: float = 0.0) -> tuple[float, float] | None:
+    """The difference of the mean pooled similarities of some runs and others, with its standard error by word pairs and seeds;
+    `spread` is the standard deviation between seeds. None where a run has none, or they know different pairs.
+    """
+    of = [each["result"].get("pooled") for each in [*a, *b]]
+    if not all(of) or len({each["pairs"] for each in of}) > 1:
+        return None
+    mean = [np.mean([[each["score"], *each["resampled"]] for each in side], axis=0) for side in (of[: len(a)], of[len(a) :])]
+    gain = mean[0] - mean[1]
+    return float(gain[0]), math.hypot(float(gain[1:].std(ddof=1)), spread * math.sqrt(1 / len(a) + 1 / len(b)))
+
+
+def between_seeds(groups: Sequence[Sequence[float]]) -> float:
+    """The standard deviation of a number between runs that differ in their seed, from all groups of such together; 0 where no
+    group has two.
+    """
+    several = [each for each in groups if len(each) > 1]
+    freedom = sum(len(each) - 1 for each in several)
+    return math.sqrt(sum(len(each) * float(np.var(each)) for each in several) / freedom) if freedom else 0.0

@@ -1,0 +1,252 @@
+"""Output rows with numbers for the features of their own examples alone: against dense rows that are masked, and as a user has
+them.
+"""
+
+import numpy as np
+import pytest
+from test_label_tree import of_lists, topics
+
+from embedx import objectives, optimizers
+from embedx.classification import classifier, strategies
+from embedx.classification.task import ClassifySettings, new_samplers, resolved, train
+from embedx.engine import sparse_rows
+from embedx.engine.examples import examples_of
+from embedx.engine.label_tiles import Lists
+from embedx.errors import EmbedxError
+from embedx.labeled.data import Labeled
+from embedx.run.progress import Silent
+
+SPARSE = [name for name, each in objectives.OBJECTIVES.items() if each.samplers()[0] != "search"]
+MASKED = {"sgd": 0.05, "adagrad": 0.1}  # optimisers under which what is masked has no influence on the rest
+
+
+def mask_of(data, objective, sampler):
+    """bool (rows, features): where a row has an example with the feature."""
+    rows = strategies.examples_of_rows(examples_of(data.features, data.labels), sampler, objective.n_rows(data.n_labels))
+    dense = data.features.toarray() != 0
+    return np.array([dense[rows.items[a:b]].any(axis=0) for a, b in zip(rows.offsets[:-1], rows.offsets[1:], strict=True)])
+
+
+def strategy(data, name, weights, sampler=None, optimizer=None, **options):
+    """A strategy that is ready to train, with few rows drawn."""
+    found = objectives.find(name)
+    objective = found(found.Settings())
+    given = {"epochs": 1, "threads": 1, "sampler": sampler, "optimizer": optimizer, "weights": weights, "batch_size": 7}
+    given |= {"batch_size": 1, "optimizer": "sgd"} if found.kind == "proximal" else {}
+    settings = resolved(ClassifySettings(**given | options), objective, data)
+    counts = np.bincount(data.labels.ids, minlength=data.n_labels).astype(np.int64)
+    objective.prepare(counts)
+    chosen, _ = new_samplers(objective, settings, {}, counts)
+    examples = examples_of(data.features, data.labels)
+    rule = optimizers.update_rule(str(settings.optimizer), row_length=float(data.features.nnz / len(data)))
+    # A loss that is a sum over labels has strategies of its own for all rows; the ones here can take it too.
+    kind = strategies.strategy_for(objective, settings, chosen, examples)
+    made = kind(objective, settings, chosen, examples, rule, counts, data.n_features)
+    made.compile(Silent())
+    return made
+
+
+def dense_of(made):
+    """(rows, features + bias) of a strategy with sparse rows, and where it has numbers."""
+    feature, row, value = made.numbers()
+    dense, mask = np.zeros((made.n_rows, made.dim), dtype=np.float32), np.ones((made.n_rows, made.dim), dtype=bool)
+    mask[:, : made.n_features] = False
+    dense[row, feature], mask[row, feature] = value, True
+    dense[:, -1] = made.outputs.rows[0, made.slots_of_bias()]
+    return dense, mask
+
+
+def rows_of(made):
+    """(rows, features + bias), a view of the numbers of a strategy with dense rows."""
+    rows = made.outputs.rows
+    return rows[: made.dim, : made.n_rows].T if isinstance(made, strategies.Full) else rows[:, : made.dim]
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize(("n_rows", "n_features"), [(1, 1), (9, 4), (300, 40)])
+def test_every_number_has_a_slot_and_no_other(n_rows, n_features, has_bias):
+    rng = np.random.default_rng(n_rows)
+    data = topics(n=3 * n_rows, n_labels=max(n_rows, 3), n_features=n_features)
+    examples = examples_of(data.features, data.labels)
+    lists = [np.sort(rng.choice(len(data), rng.integers(0, 4), replace=False)) for _ in range(n_rows)]
+    own = Lists(np.concatenate([[0], np.cumsum([len(each) for each in lists])]), np.concatenate(lists).astype(np.int32))
+    x = data.features.toarray() != 0
+    mask = np.array([x[each].any(axis=0) for each in lists])
+    support = sparse_rows.support_of(examples, own, n_features)
+    np.testing.assert_array_equal(support.of_row, mask.sum(axis=1))
+    np.testing.assert_array_equal(support.of_feature, mask.sum(axis=0))
+    by_row = sparse_rows.slots_by_row(examples, own, support, has_bias)
+    for row in range(n_rows):
+        own_slots = by_row.of_slot[by_row.offsets[row] : by_row.offsets[row + 1]]
+        expected = np.flatnonzero(mask[row])
+        if 2 * len(expected) >= n_features:
+            expected = np.where(mask[row], np.arange(n_features), -1)
+        np.testing.assert_array_equal(own_slots, [*expected, *([n_features] * has_bias)])
+    by_feature = sparse_rows.slots_by_feature(examples, own, support, has_bias)
+    whole = np.column_stack([mask, *([np.ones(n_rows, dtype=bool)] * has_bias)])
+    for feature in range(n_features + has_bias):
+        span = slice(*by_feature.offsets[feature : feature + 2])
+        np.testing.assert_array_equal(by_feature.of_slot[span], np.flatnonzero(whole[:, feature]))
+
+
+# Labels and features of data whose rows have slots for all features, are read one after another, or sought in.
+SIZES = {"whole": (20, 50), "read": (20, 400), "sought": (4, 2000)}
+EACH = [  # adversarial noise is drawn as any other
+    (name, sampler, optimizer, "whole")
+    for name in SPARSE
+    for sampler in objectives.OBJECTIVES[name].samplers()
+    if sampler not in ("search", "adversarial")
+    for optimizer in MASKED
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "sampler", "optimizer", "size"),
+    EACH
+    + [
+        (name, sampler, "adagrad", size) for name, sampler in [("ns", "unigram"), ("hs", "path")] for size in ("read", "sought")
+    ],
+)
+def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(name, sampler, optimizer, size):
+    found = objectives.find(name)
+    if sampler == "all" and found(found.Settings()).log_label_probability(np.zeros(1)) is not None:
+        return  # trained a label after another: see test_label_tree
+    if found.kind == "proximal" and (sampler == "all" or optimizer != "sgd"):
+        return  # what `resolved` refuses
+    # A step of its own looks ahead at how far each row moves, which is less for a masked one: then every row has all features.
+    is_whole = found.uses_score_gain
+    n_labels, n_features = (4, 8) if is_whole else SIZES[size]
+    data = topics(n=60, n_labels=n_labels, n_features=n_features, several=not is_whole)
+    ours, theirs = (strategy(data, name, weights, sampler, optimizer) for weights in ("sparse", "dense"))
+    mask = np.column_stack([mask_of(data, ours.objective, ours.sampler), np.ones(ours.n_rows, dtype=bool)])
+    np.testing.assert_array_equal(dense_of(ours)[1], mask)
+    assert mask.all() == is_whole
+    if not is_whole and sampler != "all":
+        n_slots = np.diff(ours.slots.offsets) - 1
+        kinds = {
+            "whole": n_slots == n_features,
+            "read": n_slots < 8 * 12,
+            "sought": (n_slots > 8 * 12) & (n_slots < n_features),
+        }
+        assert kinds[size].any()
+    order = np.random.default_rng(1).permutation(len(data))
+    rate = MASKED[optimizer]
+    for start in range(0, 56, ours.batch):
+        losses = [
+            each.train_examples(each.workers[0], order, 0, start, start + ours.batch, rate, 0.0)[0] for each in (ours, theirs)
+        ]
+        rows_of(theirs)[~mask] = 0
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4, abs=1e-6)
+        np.testing.assert_allclose(dense_of(ours)[0], rows_of(theirs), rtol=1e-3, atol=2e-5)
+    assert np.abs(dense_of(ours)[0]).max() > 0.01
+
+
+def test_a_step_that_looks_ahead_knows_how_far_each_row_can_move():
+    """The score gain of `implicit`: the squares of the example's features that a row has, and of the bias."""
+    data = topics(n=60, n_labels=20, n_features=50)
+    made = strategy(data, "implicit", "sparse")
+    made.train_examples(made.workers[0], np.arange(60), 0, 0, 1, 0.1, 0.0)
+    mask, told, x = mask_of(data, made.objective, made.sampler), made.workers[0], data.features.toarray()[0]
+    for line in range(len(data.labels[0])):
+        n = told.n_candidates[line]
+        expected = [1 + np.sum(x[mask[row]] ** 2) for row in told.rows[line, :n]]
+        np.testing.assert_allclose(told.batch.score_gain[line, :n], expected, rtol=1e-5)
+    assert n > 1
+
+
+@pytest.mark.parametrize(("name", "sampler"), [("ns", "unigram"), ("hs", "path"), ("softmax", "all")])
+def test_a_rows_own_rate_knows_of_its_own_numbers_alone(name, sampler):
+    """The first step of row-wise Adagrad has the length of the learning rate."""
+    made = strategy(topics(n=60, n_labels=20, n_features=50), name, "sparse", sampler, "rowwise-adagrad")
+    made.train_examples(made.workers[0], np.arange(60), 0, 0, made.batch, 0.25, 0.0)
+    lengths = np.linalg.norm(dense_of(made)[0], axis=1)
+    assert (lengths > 0).sum() > 3
+    np.testing.assert_allclose(lengths[lengths > 0], 0.25, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["ns", "hs", "ar", "ove", "implicit", "softmax", "sampled-softmax"])
+def test_a_model_with_sparse_rows_ranks_unseen_rows_and_comes_back(name, tmp_path):
+    data = topics(n=900, n_labels=30)
+    found = objectives.find(name)
+    settings = ClassifySettings(weights="sparse", epochs=20, threads=1, weight_threshold=0.0)
+    trained = train(data.rows(np.arange(700)), found(found.Settings()), resolved(settings, found(found.Settings()), data))
+    model, test = trained.classifier, data.rows(np.arange(700, 900))
+    metrics = model.evaluate(test, threads=1)
+    assert metrics["p@1"] > 0.5
+    scores = model.scores(test.features)
+    log_p = model.log_probability(scores)
+    np.testing.assert_allclose(np.exp(log_p.astype(np.float64)).sum(axis=1), 1, rtol=1e-3)
+    model.save(tmp_path / "m")
+    again = classifier.load(tmp_path / "m")
+    np.testing.assert_array_equal(again.scores(test.features), scores)
+    assert again.evaluate(test, threads=1) == metrics
+
+
+@pytest.mark.parametrize("name", ["ove", "softmax"])
+def test_threads_do_not_matter_where_that_is_asked_for(name):
+    data = topics(n=300, n_labels=30)
+    found = objectives.find(name)
+    arrays = []
+    for threads in (1, 2):
+        settings = ClassifySettings(weights="sparse", epochs=2, threads=threads, deterministic=True)
+        objective = found(found.Settings())
+        arrays.append(train(data, objective, resolved(settings, objective, data)).classifier.arrays)
+    for each in arrays[0]:
+        np.testing.assert_array_equal(arrays[0][each], arrays[1][each])
+
+
+def test_weights_of_at_most_the_threshold_are_dropped():
+    data = topics(n=300, n_labels=30)
+    found = objectives.find("ns")
+
+    def weights(threshold):
+        settings = ClassifySettings(weights="sparse", epochs=3, threads=1, weight_threshold=threshold)
+        objective = found(found.Settings())
+        return train(data, objective, resolved(settings, objective, data)).classifier.arrays["tree_weight"]
+
+    every, some = weights(0.0), weights(0.2)
+    assert 0 < len(some) < len(every)
+    np.testing.assert_array_equal(np.sort(every[np.abs(every) > 0.2]), np.sort(some))
+
+
+@pytest.mark.parametrize("options", [{"l2": 1e-3}, {"max_norm": 1.0}, {"hidden": 5}])
+def test_what_sparse_rows_do_not_go_with_is_refused(options):
+    with pytest.raises(EmbedxError, match="--weights sparse takes no --"):
+        strategy(topics(n=60, n_labels=20), "ns", "sparse", **options)
+
+
+@pytest.mark.parametrize("name", ["ns", "hs", "softmax"])
+def test_data_at_the_edge_end_well(name):
+    """Rows without features, labels without rows, one label, no feature at all."""
+    found = objectives.find(name)
+    x = topics(n=30, n_labels=5, n_features=6).features.tolil()
+    x[:5] = 0
+    for features, lists, n_labels in [
+        (x.tocsr(), [[k % 3] for k in range(30)], 9), (x.tocsr(), [[0]] * 30, 2), (x.tocsr()[:, :0], [[k % 4] for k in range(30)], 4),
+    ]:  # fmt: skip
+        data = Labeled(features.astype(np.float32), of_lists(lists), n_labels)
+        objective = found(found.Settings())
+        settings = resolved(ClassifySettings(weights="sparse", epochs=2, threads=1), objective, data)
+        model = train(data, objective, settings).classifier
+        assert np.isfinite(model.scores(data.features)).all()
+
+
+def test_state_goes_on_from_a_snapshot(stop_after):
+    data = topics(n=300, n_labels=30)
+    for name in ("ar", "softmax"):
+        found = objectives.find(name)
+
+        def run(snapshot=None, found=found):
+            objective = found(found.Settings())
+            settings = resolved(ClassifySettings(weights="sparse", epochs=4, threads=1, batch_size=50), objective, data)
+            trained = train(data, objective, settings, snapshot=snapshot)
+            return trained.classifier.arrays, trained.outcome
+
+        stop_after(None)
+        whole, _ = run()
+        stop_after(2)
+        snapshot = run()[1].state.snapshot()
+        stop_after(None)
+        rest = run(snapshot)[0]
+        for each in whole:
+            np.testing.assert_array_equal(rest[each], whole[each])
