@@ -56,7 +56,9 @@ def rates(records: Records) -> str:
         row = {"objective": f"`{name}`", "own rate": f"{next(iter(of.values()))['settings']['learning_rate']:g}"}
         if differences:
             row["own rate"] = f"{of[1.0]['settings']['learning_rate']:g}"
-            row |= {f"× {factor:g}": "diverged" if math.isinf(value) else f"{-value:+.3f}" for factor, value in differences.items()}
+            row |= {
+                f"× {factor:g}": "diverged" if math.isinf(value) else f"{-value:+.3f}" for factor, value in differences.items()
+            }
             row["most lost"] = "all" if math.isinf(max(differences.values())) else f"{max(differences.values()):.3f}"
             row["longest input, medians"] = f"{of[1.0]['longest_in_medians']:.1f}" if "longest_in_medians" in of[1.0] else DASH
         rows.append(row)

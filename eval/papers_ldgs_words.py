@@ -164,7 +164,10 @@ def growth(records: Records) -> str:
                     f"`{name}`: held-out log-likelihood": number(result["points"][-1]["log_likelihood"], 4)}  # fmt: skip
         if len(found) == len(GROWING):
             exact, with_search = (an_iteration(found[name]["points"]) for name in GROWING)
-            row |= {"× fewer seconds": f"{exact[0] / with_search[0]:.1f}", "× fewer multiply-adds": f"{exact[1] / with_search[1]:.1f}"}
+            row |= {
+                "× fewer seconds": f"{exact[0] / with_search[0]:.1f}",
+                "× fewer multiply-adds": f"{exact[1] / with_search[1]:.1f}",
+            }
         rows.append(row)
     return table(rows)
 

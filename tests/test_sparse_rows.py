@@ -102,7 +102,10 @@ EACH = [  # adversarial noise is drawn as any other
 
 @pytest.mark.parametrize(
     ("name", "sampler", "optimizer", "size"),
-    EACH + [(name, sampler, "adagrad", size) for name, sampler in [("ns", "unigram"), ("hs", "path")] for size in ("read", "sought")],
+    EACH
+    + [
+        (name, sampler, "adagrad", size) for name, sampler in [("ns", "unigram"), ("hs", "path")] for size in ("read", "sought")
+    ],
 )
 def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(name, sampler, optimizer, size):
     found = objectives.find(name)
@@ -120,7 +123,11 @@ def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(name, s
     assert mask.all() == is_whole
     if not is_whole and sampler != "all":
         n_slots = np.diff(ours.slots.offsets) - 1
-        kinds = {"whole": n_slots == n_features, "read": n_slots < 8 * 12, "sought": (n_slots > 8 * 12) & (n_slots < n_features)}
+        kinds = {
+            "whole": n_slots == n_features,
+            "read": n_slots < 8 * 12,
+            "sought": (n_slots > 8 * 12) & (n_slots < n_features),
+        }
         assert kinds[size].any()
     order = np.random.default_rng(1).permutation(len(data))
     rate = MASKED[optimizer]
@@ -215,7 +222,8 @@ def test_data_at_the_edge_end_well(name):
     x = topics(n=30, n_labels=5, n_features=6).features.tolil()
     x[:5] = 0
     for features, lists, n_labels in [
-        (x.tocsr(), [[k % 3] for k in range(30)], 9), (x.tocsr(), [[0]] * 30, 2), (x.tocsr()[:, :0], [[k % 4] for k in range(30)], 4),
+        (x.tocsr(), [[k % 3] for k in range(30)], 9), (x.tocsr(), [[0]] * 30, 2),
+        (x.tocsr()[:, :0], [[k % 4] for k in range(30)], 4),
     ]:  # fmt: skip
         data = Labeled(features.astype(np.float32), of_lists(lists), n_labels)
         objective = found(found.Settings())

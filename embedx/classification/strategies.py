@@ -217,7 +217,8 @@ class Sampled(Classification):
         self.plan = sampled.SampledPlan(
             n_features=self.examples.dense.shape[1] if is_dense else len(self.hidden.rows) or self.dim - self.has_bias,
             dim=self.dim, has_bias=self.has_bias, is_dense=is_dense, has_hidden=bool(settings.hidden),
-            has_sparse_rows=len(self.slots.of_slot) > 0, positives=sampled.POSITIVES[objective.positives], on_path=self.drawing.candidates == "path",
+            has_sparse_rows=len(self.slots.of_slot) > 0, positives=sampled.POSITIVES[objective.positives],
+            on_path=self.drawing.candidates == "path",
             counts_repeats=self.drawing.counts_repeats, n_draws=n_draws, n_classes=n_classes,
             keeps_accidental_hits=objective.keeps_accidental_hits,
             uses_log_expected_count=objective.needs_log_expected_count, uses_score_gain=objective.uses_score_gain,

@@ -89,8 +89,8 @@ class ClassifySettings(TrainingSettings):
     )
     weights: str | None = param(
         None,
-        "weights of the labels on sparse features: `dense`; `sparse`, for the features of a label's positives alone; `tree`, the "
-        "same in a tree over clusters of labels, under a loss that is a sum over labels; by default as suits the size",
+        "weights of the labels on sparse features: `dense`; `sparse`, for the features of a label's positives alone; `tree`, "
+        "the same in a tree over clusters of labels, under a loss that is a sum over labels; by default as suits the size",
         choices=WEIGHTS,
     )
     weight_threshold: float = param(0.1, "with sparse weights: those of at most this size are dropped in the end", at_least=0.0)
@@ -239,7 +239,7 @@ def train(
         arrays |= sampler.arrays()
         facts["fit_seconds"] = round(sampler.fit_seconds, 3)
     if start is not None and settings.weights != "dense":
-        raise ValueError("sparse weights have no run to go on from: weights=\"dense\"")
+        raise ValueError('sparse weights have no run to go on from: weights="dense"')
     if settings.optimizer == DualCoordinateDescent.name and settings.l2 is None:
         settings = dataclasses.replace(settings, l2=tree_training.input_length(features) ** 2 / len(data))
     record = settings.record() | (warm_up or sampler).settings.record() | objective.settings.record()

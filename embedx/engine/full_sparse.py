@@ -76,15 +76,11 @@ class FullSparseSteps(FullSteps):
         outputs, lists, slots, optimizer = self.layer.outputs, self.lists, self.slots, self.optimizer
         if outputs.state_of == ROW:
             self.squares[:] = 0
-            self._in_parts(
-                n_touched, lambda w, a, b: add_squares(lists, slots, z, a, b, self.slot_steps[w], self.squares[w])
-            )
+            self._in_parts(n_touched, lambda w, a, b: add_squares(lists, slots, z, a, b, self.slot_steps[w], self.squares[w]))
             rates_of_rows(outputs, self.squares.sum(axis=0), optimizer, rate, self.rates)
         self._in_parts(
             n_touched,
-            lambda w, a, b: step_of_features(
-                outputs, lists, slots, z, a, b, self.slot_steps[w], optimizer, rate, self.rates
-            ),
+            lambda w, a, b: step_of_features(outputs, lists, slots, z, a, b, self.slot_steps[w], optimizer, rate, self.rates),
         )
         forget_features(lists, n_touched)
 

@@ -112,8 +112,8 @@ def _fill_by_row(by_feature, n_features, has_bias, following, slots):
                 slots.of_slot[following[row]] = feature
                 following[row] += 1
     if has_bias:
-        for row in range(following.size - 1):
-            slots.of_slot[slots.offsets[row + 1] - 1] = n_features
+        for k in range(following.size - 1):
+            slots.of_slot[slots.offsets[k + 1] - 1] = n_features
 
 
 @kernel
@@ -134,9 +134,7 @@ def new_sparse_table(slots: Slots, n_rows: int, optimizer: UpdateRule) -> Table:
     """A table whose only row are the numbers of the slots, zeros, with room for what the optimiser keeps."""
     n_slots = len(slots.of_slot)
     shape = {NOTHING: (0, 1), NUMBER: (1, n_slots), ROW: (n_rows, 1)}[optimizer.keeps]
-    return Table(
-        np.zeros((1, n_slots), dtype=np.float32), np.zeros(shape, dtype=np.float32), np.zeros(0), optimizer.keeps
-    )
+    return Table(np.zeros((1, n_slots), dtype=np.float32), np.zeros(shape, dtype=np.float32), np.zeros(0), optimizer.keeps)
 
 
 # ---- row by row: a few rows for each example
