@@ -566,7 +566,11 @@ COLORS = words.COLORS | {"sampled-softmax": "tab:green", "margin": "tab:orange"}
 EXPERIMENT = Experiment(
     name="papers-ldgs",
     title="Yen et al. 2018, loss decomposition for large output spaces",
-    choices={"section": (*TASKS, "speed", "words", "growth", "recall"), "contender": tuple(CONTENDERS), "optimizer": tuple(OPTIMIZERS)},
+    choices={
+        "section": (*TASKS, "speed", "words", "growth", "recall"),
+        "contender": tuple(CONTENDERS),
+        "optimizer": tuple(OPTIMIZERS),
+    },
     settings=FULL,
     quick=QUICK,
     packages=("scipy",),

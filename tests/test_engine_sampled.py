@@ -55,7 +55,8 @@ class Run:
         self.draws = self.sampler.data(n_draws)
         self.plan = sampled.SampledPlan(
             n_features=problem.x.shape[1], dim=problem.dim, has_bias=problem.has_bias, is_dense=not problem.is_sparse,
-            has_hidden=problem.has_hidden, has_sparse_rows=False, positives=sampled.POSITIVES[positives], on_path=sampling == PATH,
+            has_hidden=problem.has_hidden, has_sparse_rows=False, positives=sampled.POSITIVES[positives],
+            on_path=sampling == PATH,
             counts_repeats=self.sampler.counts_repeats, n_draws=n_draws, n_classes=n_rows,
             keeps_accidental_hits=keeps_accidental_hits, uses_log_expected_count=uses_log_expected_count,
             uses_score_gain=uses_score_gain, one_label=one_label, in_turn=in_turn, batch_size=min(batch, n),

@@ -222,7 +222,8 @@ def test_data_at_the_edge_end_well(name):
     x = topics(n=30, n_labels=5, n_features=6).features.tolil()
     x[:5] = 0
     for features, lists, n_labels in [
-        (x.tocsr(), [[k % 3] for k in range(30)], 9), (x.tocsr(), [[0]] * 30, 2), (x.tocsr()[:, :0], [[k % 4] for k in range(30)], 4),
+        (x.tocsr(), [[k % 3] for k in range(30)], 9), (x.tocsr(), [[0]] * 30, 2),
+        (x.tocsr()[:, :0], [[k % 4] for k in range(30)], 4),
     ]:  # fmt: skip
         data = Labeled(features.astype(np.float32), of_lists(lists), n_labels)
         objective = found(found.Settings())

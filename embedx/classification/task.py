@@ -92,8 +92,8 @@ class ClassifySettings(TrainingSettings):
     )
     weights: str | None = param(
         None,
-        "weights of the labels on sparse features: `dense`; `sparse`, for the features of a label's positives alone; `tree`, the "
-        "same in a tree over clusters of labels, under a loss that is a sum over labels; by default as suits the size",
+        "weights of the labels on sparse features: `dense`; `sparse`, for the features of a label's positives alone; `tree`, "
+        "the same in a tree over clusters of labels, under a loss that is a sum over labels; by default as suits the size",
         choices=WEIGHTS,
     )
     weight_threshold: float = param(0.1, "with sparse weights: those of at most this size are dropped in the end", at_least=0.0)

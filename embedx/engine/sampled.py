@@ -28,12 +28,12 @@ from embedx.engine.examples import (
 from embedx.engine.sparse_rows import (
     Slots,
     SlotSteps,
+    clear_scattered,
     collect_bias,
     collect_read,
     collect_sought,
     gain_of_row,
     is_sought,
-    clear_scattered,
     new_slot_steps,
     scatter,
     score_of_row,

@@ -112,8 +112,8 @@ def _fill_by_row(by_feature, n_features, has_bias, following, slots):
                 slots.of_slot[following[row]] = feature
                 following[row] += 1
     if has_bias:
-        for row in range(following.size - 1):
-            slots.of_slot[slots.offsets[row + 1] - 1] = n_features
+        for k in range(following.size - 1):
+            slots.of_slot[slots.offsets[k + 1] - 1] = n_features
 
 
 @kernel
