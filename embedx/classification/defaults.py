@@ -106,4 +106,4 @@ def first_state(settings: Any, optimizer: UpdateRule, examples: Examples, batch_
     if settings.hidden:  # a sum of rows that are uniform within ±1/√hidden
         square, width = square / 3, float(settings.hidden)
     coefficient = settings.initial_gradient * (n if settings.gradient_scale == "sum" else 1) / batch_size
-    return min(coefficient**2 * (square if optimizer.keeps == ROW else square / width), LARGEST_STATE)
+    return float(min(coefficient**2 * (square if optimizer.keeps == ROW else square / width), LARGEST_STATE))
