@@ -35,6 +35,7 @@ class Value:
     read: Callable[[], Any]  # the value as it is now; an array may be a view of what training goes on to change
     write: Callable[[Any], None]  # make it this
     merge: Merge
+    in_place: bool = False  # `write` copies what it is given, and keeps nothing of it
 
 
 @dataclass
@@ -43,11 +44,13 @@ class TrainState:
 
     values: dict[str, Value] = field(default_factory=dict)
 
-    def add(self, name: str, read: Callable[[], Any], write: Callable[[Any], None], merge: Merge) -> None:
+    def add(
+        self, name: str, read: Callable[[], Any], write: Callable[[Any], None], merge: Merge, *, in_place: bool = False
+    ) -> None:
         """A value that is read and written by these functions."""
         if name in self.values:
             raise ValueError(f"the state has a value {name} already")
-        self.values[name] = Value(read, write, merge)
+        self.values[name] = Value(read, write, merge, in_place)
 
     def add_array(self, name: str, array: np.ndarray, merge: Merge) -> None:
         """An array that stays where it is for the whole run and is written in place."""
@@ -55,7 +58,7 @@ class TrainState:
         def write(value: Any) -> None:
             array[...] = value
 
-        self.add(name, lambda: array, write, merge)
+        self.add(name, lambda: array, write, merge, in_place=True)
 
     def add_attribute(self, name: str, owner: Any, attribute: str, merge: Merge) -> None:
         """What an object has under that name."""
@@ -64,7 +67,7 @@ class TrainState:
     def include(self, other: "TrainState") -> None:
         """All values of another state."""
         for name, value in other.values.items():
-            self.add(name, value.read, value.write, value.merge)
+            self.add(name, value.read, value.write, value.merge, in_place=value.in_place)
 
     def snapshot(self, into: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """A copy of every value, which training does not change; in the memory of a former one, `into`, which it replaces."""
@@ -82,7 +85,7 @@ class TrainState:
                 raise ValueError(f"{name}: shape {np.shape(then)} where the run has {np.shape(now)}")
         for name, value in self.values.items():
             if name not in besides:
-                value.write(_copy(snapshot[name]))
+                value.write(snapshot[name] if value.in_place else _copy(snapshot[name]))
 
 
 def _copy(value: Any, into: Any = None) -> Any:
