@@ -17,7 +17,7 @@ import numpy as np
 from embedx.kernels.compiled import kernel
 from embedx.kernels.maths import sigmoid, softplus
 from embedx.objectives.binary_tree import Tree, follow, halves, huffman, log_odds
-from embedx.objectives.contract import Objective
+from embedx.objectives.contract import ByInput, Objective
 from embedx.objectives.parts import log_sigmoid
 from embedx.samplers.contract import Paths
 from embedx.settings import Settings, param
@@ -57,6 +57,8 @@ class HierarchicalSoftmax(Objective):
     advice = "probabilities at log K cost, without noise; best when rare classes matter little"
     Settings = HierarchySettings
     coefficients = staticmethod(coefficients)
+    # Of sparse features, P@1 by 1.0 and 0.3: Bibtex 0.535 and 0.569; 15,000 rows of EURLex-4.3K 0.783 and (by 0.5) 0.800.
+    label_defaults = {"learning_rate": ByInput(dense=1.0, sparse=0.3, hidden=0.4)}
     word_defaults = {"learning_rate": 1.0, "hierarchy": "huffman"}
     label_settings = ("hierarchy",)
     candidates = ("path",)

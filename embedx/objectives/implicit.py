@@ -221,7 +221,7 @@ class Implicit(Objective):
     advice = "as umax, by steps that stay bounded at any learning rate"
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
-    label_defaults = {"optimizer": "sgd", "batch_size": 1, "learning_rate": 3.0}
+    label_defaults = {"optimizer": "sgd", "batch_size": 1, "learning_rate": 1.0}  # at 3.0 it is too sure of itself
     word_defaults = {"optimizer": "rowwise-adagrad", "learning_rate": 1.5, "block_size": 16, "draws": 64}
     kind = "proximal"
     stable = True
