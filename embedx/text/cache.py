@@ -382,10 +382,11 @@ def _read(sources: Sequence[Source], settings: TextSettings, progress: Progress,
 
     progress.start("reading", total_size(sources), "B")
     stored = n_before = 0
-    with ReadAhead(sources) as blocks:
+    with ReadAhead(sources, settings) as blocks:
         for number, data, stored in blocks:
             source = sources[number]
             try:
+                tokenizer.whole = source.has_sentences(settings)
                 if data:
                     write(tokenizer.feed(data))
                 else:

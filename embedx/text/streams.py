@@ -20,6 +20,8 @@ from typing import Any, NamedTuple, Self
 from xml.parsers.expat import ExpatError
 
 from embedx.errors import EmbedxError
+from embedx.settings import TextSettings
+from embedx.text.records import PARQUET_START, json_text, lines_of, parquet_text, table_text
 from embedx.text.sources import STANDARD_INPUT, Source, is_url
 from embedx.text.wikipedia import DumpError, paragraphs
 
@@ -38,7 +40,7 @@ NOT_TEXT = {
     b"Rar!": "a rar archive; unpack it",
     b"\x04\x22\x4d\x18": "lz4 data; unpack it with lz4 -d",
     b"%PDF-": "a PDF; convert it with pdftotext",
-    b"PAR1": "a Parquet file; write its text column to a plain file",
+    PARQUET_START: "a Parquet file; name the column with the text by --column",
     b"\x93NUMPY": "a NumPy array; embedx train reads text",
 }
 TAR_MAGIC, TAR_MAGIC_PLACE = b"ustar", 257
@@ -55,6 +57,7 @@ DUMP_START_BYTES = 4096
 # Text in an 8-bit encoding, or with damaged places, stays well below this; about half of random bytes is not UTF-8.
 MOST_UNREADABLE = 0.3
 FEWEST_BYTES_TO_JUDGE = 64
+PLAIN = TextSettings()
 DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, UnicodeError, ExpatError)
 
 
@@ -156,17 +159,33 @@ def _standard_input() -> CountedReader:
     return CountedReader(io.FileIO(descriptor, closefd=False))
 
 
-def text_blocks(source: Source, file: CountedReader) -> Iterator[bytes]:
-    """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times BLOCK_BYTES at most."""
+def text_blocks(source: Source, file: CountedReader, settings: TextSettings = PLAIN) -> Iterator[bytes]:
+    """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times BLOCK_BYTES or a record.
+
+    Where `source.has_sentences`, other bytes than white space end its tokens: see `embedx.text.records`.
+    """
     with damage_told(source):
-        blocks = unpacked(source, io.BufferedReader(file, BLOCK_BYTES))
+        buffered = io.BufferedReader(file, BLOCK_BYTES)
+        format, whole = source.format(settings), source.has_sentences(settings)
+        if format == "table" and buffered.peek(4)[:4] == PARQUET_START:
+            yield from _parquet_blocks(source, file, settings.column, whole)
+            return
+        blocks = unpacked(source, buffered)
         head = next((block for block in blocks if block), b"")
         for start, kind in NOT_TEXT.items():
             if head.startswith(start):
                 raise EmbedxError(f"{source.name}: {kind}")
         blocks = itertools.chain([head], blocks)
         encoding = next((name for mark, name in BYTE_ORDER_MARKS if head.startswith(mark)), "utf-8")
-        if DUMP_START.match(head[:DUMP_START_BYTES].decode(encoding, "ignore").lstrip("\ufeff")):
+        if format in ("json", "table"):
+            if encoding == "utf-8":
+                _check_is_text(source, head)
+            lines = lines_of(blocks if encoding == "utf-8" else _recoded(blocks, encoding), source.name)
+            if format == "json":
+                yield from json_text(lines, source.name, settings.json_field, whole)
+            else:
+                yield from table_text(lines, source.name, settings.column, whole)
+        elif DUMP_START.match(head[:DUMP_START_BYTES].decode(encoding, "ignore").lstrip("\ufeff")):
             yield from paragraphs(blocks, source.cut_off)
         elif source.reader == "wikipedia":
             raise EmbedxError(
@@ -251,6 +270,19 @@ def _zstd_blocks(source: Source, file: Any) -> Iterator[bytes]:
         raise EOFError
 
 
+def _parquet_blocks(source: Source, file: CountedReader, column: str | None, whole: bool) -> Iterator[bytes]:
+    """The text of a column of a Parquet file; `file` counts as read what its rows are of all."""
+    stored = file.file
+    if not stored.seekable():
+        raise EmbedxError(f"{source.name}: Parquet is read from its end; store it in a file first")
+    size = stored.seek(0, io.SEEK_END)
+    stored.seek(0)
+    for share, block in parquet_text(stored, source.name, column, whole):
+        file.count = int(share * size)
+        yield block
+    file.count = size
+
+
 def _recoded(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)()
     for block in blocks:
@@ -286,7 +318,8 @@ class TextBlock(NamedTuple):
 class ReadAhead:
     """Iterates over the blocks of all sources; reading and unpacking go on in a thread, a few blocks ahead."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[Source], settings: TextSettings = PLAIN) -> None:
+        self._settings = settings
         self._queue: queue.Queue[TextBlock | BaseException | None] = queue.Queue(BLOCKS_AHEAD)
         self._stopped = threading.Event()
         # A daemon, because a read from a terminal or a slow server cannot be interrupted.
@@ -310,7 +343,7 @@ class ReadAhead:
             done = 0
             for number, source in enumerate(sources):
                 with open_source(source) as file:
-                    for block in text_blocks(source, file):
+                    for block in text_blocks(source, file, self._settings):
                         if block:
                             self._put(TextBlock(number, block, done + file.count))
                     done += file.count

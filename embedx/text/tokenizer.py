@@ -17,7 +17,17 @@ from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
 from embedx.run.memory import available_memory
 from embedx.settings import TextSettings
-from embedx.text.characters import BLOCK_BITS, DOT_ABOVE, DOTTED_CAPITAL_I, LINE_END, NOT_ASCII, SEPARATOR, tables
+from embedx.text.characters import (
+    BLOCK_BITS,
+    DOT_ABOVE,
+    DOTTED_CAPITAL_I,
+    LINE_END,
+    NOT_ASCII,
+    SEPARATOR,
+    tables,
+    whole_tokens,
+)
+from embedx.text.records import SENTENCE_END
 
 END_OF_SENTENCE = -1
 BLOCK_BYTES = 1 << 18  # a block, its tokens and the table's busy part fit into a core's own cache together
@@ -238,6 +248,7 @@ class Tokenizer:
 
     def __init__(self, settings: TextSettings) -> None:
         self.characters = tables(settings)
+        self.whole = False  # whether the current source has its tokens ended by bytes of their own
         self.on_bad = ON_BAD[settings.on_bad_utf8]
         self.state = np.zeros(STATE_WIDTH, np.int64)
         self.letters = np.zeros(1 << 16, np.uint8)
@@ -293,15 +304,16 @@ class Tokenizer:
     def finish_source(self) -> Iterator[np.ndarray]:
         """The tokens left at the end of a source, which ends a sentence."""
         yield from self._scan(self.cut_off, last=True)
-        yield from self._scan(b"\n", last=True)
+        yield from self._scan(SENTENCE_END if self.whole else b"\n", last=True)
 
     def _scan(self, block: bytes, last: bool) -> Iterator[np.ndarray]:
         data = np.frombuffer(block, np.uint8)
         p = 0
+        characters = whole_tokens() if self.whole else self.characters
         while True:
             self._make_room(len(data) - p)
             p = scan(
-                data, p, last, self.on_bad, *self.characters,
+                data, p, last, self.on_bad, *characters,
                 self.state, self.letters, self.starts, self._counts, self.slots, self.out,
             )  # fmt: skip
             longest = int(self.starts[self.n_types]) + MOST_WORD_BYTES
