@@ -162,7 +162,7 @@ def train(
     settings = suited(settings, objective)
     progress = progress or Silent()
     text, vocabulary = text or TextSettings(), vocabulary or VocabularySettings()
-    with encode(corpora, text, progress, cache_dir) as corpus:
+    with encode(corpora, text, progress, cache_dir, settings.threads) as corpus:
         words, remap = select(corpus, vocabulary)
         progress.note(f"vocabulary: {len(words):,} words, {words.n_tokens:,} of {corpus.n_tokens:,} tokens")
         held_out = hold_out(corpus.tokens, remap, settings.heldout) if settings.heldout > 0 else None
