@@ -181,15 +181,27 @@ class TextSettings(Settings):
     tokenizer: str = param(
         "whitespace",
         "how text is split into words: `whitespace` at white space only; `words` takes runs of Unicode letters, "
-        "marks and digits, so that `isn't` becomes `isn` and `t`",
-        choices=("whitespace", "words"),
+        "marks and digits, so that `isn't` becomes `isn` and `t`; `none` as `whitespace`, but takes lists in JSON and Parquet "
+        "as they are, white space and all",
+        choices=("whitespace", "words", "none"),
     )
     lowercase: bool = param(False, "convert text to lower case")
+    json_field: str | None = param(
+        None, "JSON Lines: the field with the text, a string, or a sentence as a list of strings or whole numbers"
+    )
+    column: str | None = param(
+        None, "CSV, TSV and Parquet: the column with the text, by name or, where the first row is no heading, number from 1"
+    )
     on_bad_utf8: str = param(
         "replace",
         "bytes that are not valid UTF-8: `replace` each by U+FFFD, `skip` them, or stop with an `error`",
         choices=("replace", "skip", "error"),
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tokenizer == "none" and self.lowercase:
+            raise EmbedxError("--lowercase changes words, and --tokenizer none takes them as they are; leave out one of them")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -265,7 +265,10 @@ def with_settings(command: Callable[..., None], options: dict[str, Option]) -> C
 def train(
     corpora: Annotated[
         list[str],
-        typer.Argument(metavar="CORPUS...", help="files, globs, directories, URLs, a recipe's name, - for standard input"),
+        typer.Argument(
+            metavar="CORPUS...",
+            help="files, globs, directories, URLs, a recipe's name, @FILE that lists such, - for standard input",
+        ),
     ],
     objective: Annotated[str, typer.Option("--objective", help="the output layer")] = "ns",
     collapsed: Annotated[

@@ -20,7 +20,7 @@ from embedx.settings import Settings, TextSettings, VocabularySettings, as_typed
 from embedx.skipgram import collapsed
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.task import SkipGramSettings
-from embedx.text.sources import STANDARD_INPUT, recipe_defaults, resolve
+from embedx.text.sources import COMPRESSED, STANDARD_INPUT, check_formats, recipe_defaults, resolve
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from embedx.evaluation.heldout import Likelihood, LikelihoodDifference
     from embedx.labeled.data import Labeled
     from embedx.labeled.schema import DataSchema
-
-COMPRESSED = {".gz", ".bz2", ".xz", ".zst"}
 
 
 def request(command: str, arguments: dict[str, Any]) -> Request:
@@ -61,12 +59,13 @@ def train(
     found = objectives.find(objective_name)
     check_applies(typed, objective_name, (SkipGramSettings, TextSettings, VocabularySettings))
     check_stopping(typed)
-    resolve(corpora)  # a mistyped name is told before anything else is done
+    sources = resolve(corpora)  # a mistyped name is told before anything else is done
     folder = output or default_output(corpora, objective_name)
     checkpoints = Checkpoints(folder, request, overwrite, progress)
     overwrite = overwrite or checkpoints.resumes  # the model that an interrupted run left
     check_output(folder, overwrite)
     text = TextSettings.from_options(recipe_defaults(corpora) | typed)
+    check_formats(sources, text)
     vocabulary = VocabularySettings.from_options(typed)
     how: dict[str, Any] = {
         "text": text, "vocabulary": vocabulary, "progress": progress, "cache_dir": cache_dir, "checkpoints": checkpoints,
@@ -356,7 +355,7 @@ def default_output(corpora: Sequence[str], objective_name: str) -> Path:
     if path.suffix in COMPRESSED:
         path = path.with_suffix("")
     stem = path.stem if path.suffix else path.name
-    return Path(f"{stem.replace('*', '').strip('.-_') or 'corpus'}.{objective_name}.embedx")
+    return Path(f"{stem.replace('*', '').strip('.-_@') or 'corpus'}.{objective_name}.embedx")
 
 
 def resolved(*groups: Settings) -> list[tuple[str, Any]]:

@@ -158,7 +158,7 @@ def train(
     collapsed, progress = collapsed or CollapsedSettings(), progress or Silent()
     text, vocabulary = text or TextSettings(), vocabulary or VocabularySettings()
     settings = dataclasses.replace(settings, threads=settings.threads or trainer.usable_cores())
-    with encode(corpora, text, progress, cache_dir) as corpus:
+    with encode(corpora, text, progress, cache_dir, settings.threads) as corpus:
         words, remap = select(corpus, vocabulary)
         progress.note(f"vocabulary: {len(words):,} words, {words.n_tokens:,} of {corpus.n_tokens:,} tokens")
         memory = _counting_memory(len(corpus.tokens), settings, collapsed)

@@ -43,7 +43,7 @@ from embedx.skipgram.strategies import RetrievedStream, Streamed
 from embedx.text import cache
 from embedx.text.encode import Corpora, encode
 from embedx.text.heldout import HeldOut, hold_out, n_chunks
-from embedx.text.subsampling import TokenStream
+from embedx.text.subsampling import WHOLE_SENTENCE, TokenStream, context_words
 from embedx.text.vocabulary import Vocabulary, kept_counts, select
 from embedx.vectors import model
 
@@ -63,6 +63,14 @@ MOST_DRAWS = 1024
 PAIRS_PER_ROW = 30
 
 
+def distance(text: str) -> int:
+    """What `--window` says. Raises `EmbedxError` if it is no number, and not `all`."""
+    try:
+        return WHOLE_SENTENCE if text == "all" else int(text)
+    except ValueError:
+        raise EmbedxError(f"--window {text}: not a whole number; write 5, or all") from None
+
+
 @dataclasses.dataclass(frozen=True)
 class SkipGramSettings(TrainingSettings):
     """How skip-gram trains, whatever the objective."""
@@ -70,9 +78,11 @@ class SkipGramSettings(TrainingSettings):
     dim: int = param(100, "dimension of the word vectors", at_least=1)
     window: int = param(
         5,
-        "maximum distance between centre and context word, in kept words; each centre's own window is drawn between 1 and this",
+        "maximum distance between centre and context word, in kept words; each centre's own window is drawn between 1 and "
+        f"this; `all`, which is {WHOLE_SENTENCE}, draws none: all other words of a sentence are context, so far",
         at_least=1,
-        at_most=1000,  # a block has the rows of a whole window, and Ctrl-C waits for a stretch of them
+        at_most=WHOLE_SENTENCE,  # a block has the rows of a whole window, and Ctrl-C waits for a stretch of them
+        parse=distance,
     )
     optimizer: str = param(
         "rowwise-adagrad",
@@ -152,7 +162,7 @@ def train(
     settings = suited(settings, objective)
     progress = progress or Silent()
     text, vocabulary = text or TextSettings(), vocabulary or VocabularySettings()
-    with encode(corpora, text, progress, cache_dir) as corpus:
+    with encode(corpora, text, progress, cache_dir, settings.threads) as corpus:
         words, remap = select(corpus, vocabulary)
         progress.note(f"vocabulary: {len(words):,} words, {words.n_tokens:,} of {corpus.n_tokens:,} tokens")
         held_out = hold_out(corpus.tokens, remap, settings.heldout) if settings.heldout > 0 else None
@@ -161,7 +171,7 @@ def train(
         objective.prepare(kept)
         sampler, warm_up = new_samplers(objective, settings, sampler_options or {}, words.trained_counts)
         drawing = warm_up or sampler
-        settings = resolved(settings, objective, drawing, kept, progress)
+        settings = resolved(settings, objective, drawing, kept, progress, context_words(corpus.tokens, settings.window))
         if sampler.candidates == "all" and len(words) > MANY_WORDS:
             progress.note(f"every pair meets all {len(words):,} words, which is slow; --max-vocab 5000 keeps the most frequent")
         tables = empty_tables(objective, settings, len(words))
@@ -298,27 +308,34 @@ def new_samplers(
 
 
 def resolved(
-    settings: SkipGramSettings, objective: Objective, sampler: Sampler, kept: np.ndarray, progress: Progress
+    settings: SkipGramSettings,
+    objective: Objective,
+    sampler: Sampler,
+    kept: np.ndarray,
+    progress: Progress,
+    n_around: float | None = None,
 ) -> SkipGramSettings:
     """The settings with nothing left open: what `block_size`, `draws` and `threads` are for this vocabulary on this machine.
 
-    sampler  what draws, if anything does, prepared
-    kept     int64 (n_words,)  how often each word is expected to survive subsampling
+    sampler   what draws, if anything does, prepared
+    kept      int64 (n_words,)  how often each word is expected to survive subsampling
+    n_around  how many context words a centre has, where sentences do not end before windows do unless given
     """
+    n_around = settings.window + 1 if n_around is None else n_around
     retrieves = samplers.SAMPLERS[str(settings.sampler)].candidates == "retrieved"
     negatives = objective.negatives if sampler.candidates == "drawn" and not retrieves else 0
     likeliest = max(float(kept.max() / kept.sum()), float(sampler.noise.max()) if negatives else 0.0)
     on_path = sampler.candidates == "path"
     if on_path:
         likeliest = 1.0  # the root's
-    pairs_of_centre = (settings.window + 1) * (1 + negatives) * likeliest  # that one centre brings to the likeliest row
+    pairs_of_centre = n_around * (1 + negatives) * likeliest  # that one centre brings to the likeliest row
     block_size = min(settings.block_size, max(1, int(PAIRS_PER_ROW / pairs_of_centre)))
     if block_size < settings.block_size and not on_path:
         progress.note(f"small vocabulary: blocks of {block_size} words instead of {settings.block_size}")
     if sampler.conditional and block_size > 0:
         progress.note(f"--sampler {sampler.name} draws for each input by itself, as with --block-size 0")
         block_size = 0
-    draws = min(max(negatives, math.ceil(negatives * block_size * (settings.window + 1) / PAIRS_PER_DRAW)), MOST_DRAWS)
+    draws = min(max(negatives, math.ceil(negatives * block_size * n_around / PAIRS_PER_DRAW)), MOST_DRAWS)
     if retrieves:
         draws = min(objective.negatives, MOST_DRAWS)  # before the search begins; they count once each, whatever the pairs
     return dataclasses.replace(

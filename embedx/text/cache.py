@@ -40,10 +40,12 @@ from embedx.errors import EmbedxError
 from embedx.kernels.cache_home import cache_home
 from embedx.run import locks
 from embedx.run.progress import Progress, Silent
+from embedx.run.trainer import usable_cores
 from embedx.settings import TextSettings
 from embedx.text.sources import Source, current_fingerprint, total_size
 from embedx.text.streams import ReadAhead
-from embedx.text.tokenizer import END_OF_SENTENCE, MOST_WORD_BYTES, BadUtf8Error, Tokenizer
+from embedx.text.tokenizer import END_OF_SENTENCE, MOST_WORD_BYTES, BadUtf8Error
+from embedx.text.tokens import Tokens
 
 FORMAT = 2  # part of every key: raise it when the files or the tokeniser's results change
 KEY = re.compile(r"[0-9a-f]{24}")
@@ -99,9 +101,16 @@ class EncodedCorpus:
 
 
 def encode(
-    sources: Sequence[Source], settings: TextSettings, progress: Progress = SILENT, cache_dir: Path | None = None
+    sources: Sequence[Source],
+    settings: TextSettings,
+    progress: Progress = SILENT,
+    cache_dir: Path | None = None,
+    threads: int | None = None,
 ) -> EncodedCorpus:
     """The sources as tokens: from the cache if they are there, else each is read once, counted and written to the cache.
+
+    They are read by as many threads, and of Wikipedia dumps by as many processes; by default one for each core. The tokens are
+    the same, in the same order.
 
     What cannot be known again (standard input, a pipe, a file that changes while it is read) becomes a temporary corpus.
     """
@@ -112,7 +121,7 @@ def encode(
         progress.note(f"{_size(corpus)} from the token cache {corpus.folder}; nothing is read")
     else:
         with Building(home) as building:
-            report = _read(sources, settings, progress, building)
+            report = _read(sources, settings, progress, building, threads or usable_cores())
             if key and all(source.fingerprint == current_fingerprint(source) for source in sources):
                 corpus = building.publish(key, report, settings.record(), progress)
             else:
@@ -368,42 +377,41 @@ def _checksum(folder: Path, sums: Iterable[int]) -> int:
     return found
 
 
-def _read(sources: Sequence[Source], settings: TextSettings, progress: Progress, building: Building) -> dict[str, Any]:
+def _read(
+    sources: Sequence[Source], settings: TextSettings, progress: Progress, building: Building, threads: int
+) -> dict[str, Any]:
     """Read all sources into `building`; the report of what was found."""
-    tokenizer = Tokenizer(settings)
     reports: list[dict[str, Any]] = []
-    n_tokens = 0
-
-    def write(arrays: Iterable[np.ndarray]) -> None:
-        nonlocal n_tokens
-        for tokens in arrays:
-            building.write_tokens(tokens)
-            n_tokens += int(np.count_nonzero(tokens != END_OF_SENTENCE))
-
+    n_tokens = stored = 0
+    report = _new_report(sources[0])
     progress.start("reading", total_size(sources), "B")
-    stored = n_before = 0
-    with ReadAhead(sources) as blocks:
-        for number, data, stored in blocks:
-            source = sources[number]
-            try:
-                if data:
-                    write(tokenizer.feed(data))
-                else:
-                    write(tokenizer.finish_source())
-                    reports.append(_source_report(source, tokenizer, n_tokens - n_before))
-                    n_before = n_tokens
-                    tokenizer.start_source()
-            except BadUtf8Error as error:
-                raise EmbedxError(
-                    f"{source.name}: not UTF-8 at byte {error.offset} of the (unpacked) text; "
-                    "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
-                ) from error
-            progress.update(stored, tokens=n_tokens)
+    with ReadAhead(sources, settings, threads) as blocks, Tokens(blocks, sources, settings, threads) as pieces:
+        try:
+            for piece in pieces:
+                for tokens in piece.tokens:
+                    building.write_tokens(tokens)
+                    report["tokens"] += int(np.count_nonzero(tokens != END_OF_SENTENCE))
+                if piece.bad and not report["bad_utf8"]:
+                    report["first_bad_byte"] = piece.first_bad
+                report["bad_utf8"] += piece.bad
+                report["too_long"] += piece.too_long
+                stored = piece.stored
+                progress.update(stored, tokens=n_tokens + report["tokens"])
+                if piece.is_last:
+                    reports.append(report)
+                    n_tokens += report["tokens"]
+                    report = _new_report(sources[min(len(reports), len(sources) - 1)])
+        except BadUtf8Error as error:
+            raise EmbedxError(
+                f"{sources[pieces.source].name}: not UTF-8 at byte {error.offset} of the (unpacked) text; "
+                "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
+            ) from error
     progress.finish()
     if not n_tokens:
         names = sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
         raise EmbedxError(f"{names}: no words in it; is it the right file, and --tokenizer {settings.tokenizer} the right one?")
-    building.write_words(tokenizer.word_letters.tobytes(), tokenizer.word_starts, tokenizer.counts)
+    words = pieces.words
+    building.write_words(words.word_letters.tobytes(), words.word_starts, words.counts)
     return {
         "n_tokens": n_tokens,
         "bytes_read": stored,
@@ -412,15 +420,9 @@ def _read(sources: Sequence[Source], settings: TextSettings, progress: Progress,
     }
 
 
-def _source_report(source: Source, tokenizer: Tokenizer, n_tokens: int) -> dict[str, Any]:
-    first_bad = tokenizer.first_bad if tokenizer.bad else None
-    return {
-        "name": source.name,
-        "tokens": n_tokens,
-        "bad_utf8": tokenizer.bad,
-        "first_bad_byte": first_bad,
-        "too_long": tokenizer.too_long,
-    }
+def _new_report(source: Source) -> dict[str, Any]:
+    """Of a source of which nothing is read yet."""
+    return {"name": source.name, "tokens": 0, "bad_utf8": 0, "first_bad_byte": None, "too_long": 0}
 
 
 def _note_bad_words(report: dict[str, Any], settings: TextSettings, progress: Progress) -> None:

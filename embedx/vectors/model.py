@@ -47,6 +47,7 @@ SCHEMA = FolderSchema(
         "sampler": Value(str, or_none=True),
         **dict.fromkeys(("tokenizer", "on_bad_utf8"), Value(str)),
         "lowercase": Value(bool),
+        **dict.fromkeys(("json_field", "column"), Value(str, or_none=True)),
     },
     facts={"objective": Value(str)},
 )
