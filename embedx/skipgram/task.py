@@ -29,10 +29,12 @@ from embedx.run.rounds import InRounds
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.settings import (
+    PhraseSettings,
     Settings,
     TextSettings,
     VocabularySettings,
     by_present_names,
+    check_phrase_settings,
     check_used,
     fraction,
     param,
@@ -43,6 +45,7 @@ from embedx.skipgram.strategies import RetrievedStream, Streamed
 from embedx.text import cache
 from embedx.text.encode import Corpora, encode
 from embedx.text.heldout import HeldOut, hold_out, n_chunks
+from embedx.text.phrases import phrases_of
 from embedx.text.subsampling import TokenStream
 from embedx.text.vocabulary import Vocabulary, kept_counts, select
 from embedx.vectors import model
@@ -137,6 +140,7 @@ def train(
     sampler_options: Mapping[str, Any] | None = None,
     text: TextSettings | None = None,
     vocabulary: VocabularySettings | None = None,
+    phrases: PhraseSettings | None = None,
     progress: Progress | None = None,
     cache_dir: Path | None = None,
     snapshot: Mapping[str, Any] | None = None,
@@ -151,8 +155,8 @@ def train(
     """
     settings = suited(settings, objective)
     progress = progress or Silent()
-    text, vocabulary = text or TextSettings(), vocabulary or VocabularySettings()
-    with encode(corpora, text, progress, cache_dir) as corpus:
+    text, vocabulary, phrases = text or TextSettings(), vocabulary or VocabularySettings(), phrases or PhraseSettings()
+    with encode(corpora, text, progress, cache_dir, phrases) as corpus:
         words, remap = select(corpus, vocabulary)
         progress.note(f"vocabulary: {len(words):,} words, {words.n_tokens:,} of {corpus.n_tokens:,} tokens")
         held_out = hold_out(corpus.tokens, remap, settings.heldout) if settings.heldout > 0 else None
@@ -165,7 +169,9 @@ def train(
         if sampler.candidates == "all" and len(words) > MANY_WORDS:
             progress.note(f"every pair meets all {len(words):,} words, which is slow; --max-vocab 5000 keeps the most frequent")
         tables = empty_tables(objective, settings, len(words))
-        task = Task(corpus, words, remap, sampler, warm_up, tables, objective, settings, text, vocabulary, progress, held_out)
+        task = Task(
+            corpus, words, remap, sampler, warm_up, tables, objective, settings, text, vocabulary, progress, held_out, phrases
+        )
         task.check_memory()
         initialise(tables, objective, settings, kept, drawing.noise)
         outcome = task.run(snapshot, checkpoints)
@@ -338,6 +344,7 @@ class Task:
     vocabulary: VocabularySettings
     progress: Progress
     heldout: HeldOut | None
+    phrases: PhraseSettings = dataclasses.field(default_factory=PhraseSettings)
     has_room: bool = True  # for a copy of the tables
 
     def stream(self) -> TokenStream:
@@ -381,6 +388,7 @@ class Task:
     def identity(self) -> dict[str, Any]:
         """What decides the result, for a run that goes on to be sure that it is the same one."""
         settings = self.settings.record() | self.objective.settings.record() | self.text.record() | self.vocabulary.record()
+        settings |= self.phrases.record()
         for sampler in (self.warm_up, self.sampler):
             settings |= sampler.settings.record() if sampler is not None else {}
         return {
@@ -442,7 +450,7 @@ class Task:
                 arrays |= self.sampler.arrays(of_keys=True)
             else:  # the run ended before
                 record["sampler"] = self.warm_up.name
-        record |= self.text.record() | self.vocabulary.record()
+        record |= self.text.record() | self.vocabulary.record() | self.phrases.record()
         facts: dict[str, Any] = {
             "objective": self.objective.name,
             "corpus": self.corpus.key,
@@ -461,7 +469,10 @@ class Task:
                 "interrupted": outcome.interrupted_by is not None,
                 **outcome.facts(),
             }
-        return model.WordVectors(self.words.words, arrays, counts=self.words.counts, settings=record, facts=facts)
+        joined = phrases_of(self.corpus)
+        return model.WordVectors(
+            self.words.words, arrays, counts=self.words.counts, settings=record, facts=facts, phrases=joined
+        )
 
 
 def _check(tables: engine.SkipGramTables, settings: SkipGramSettings, outcome: trainer.Outcome, progress: Progress) -> None:
@@ -493,6 +504,7 @@ def save(vectors: model.WordVectors, folder: Path, overwrite: bool = False) -> P
         arrays=vectors.arrays,
         settings=vectors.settings,
         facts=vectors.facts,
+        phrases=vectors.phrases,
         overwrite=overwrite,
     )
 
@@ -506,7 +518,8 @@ class SkipGram:
     def __init__(self, objective: str = "ns", *, cache_dir: str | Path | None = None, **options: Any) -> None:
         found = objectives.find(objective)
         of_samplers = [each.Settings for each in samplers.SAMPLERS.values()]
-        groups: list[type[Settings]] = [SkipGramSettings, TextSettings, VocabularySettings, found.Settings, *of_samplers]
+        groups: list[type[Settings]] = [SkipGramSettings, TextSettings, VocabularySettings, PhraseSettings]
+        groups += [found.Settings, *of_samplers]
         options = by_present_names(options, (field for group in groups for field in dataclasses.fields(group)))
         known = {name for group in groups for name in settings_of(group)}
         if unknown := options.keys() - known:
@@ -515,6 +528,8 @@ class SkipGram:
         self.sampler_options = samplers.own_options(options)
         self.text = TextSettings.from_options(options)
         self.vocabulary = VocabularySettings.from_options(options)
+        check_phrase_settings(options)
+        self.phrases = PhraseSettings.from_options(options)
         self.cache_dir = Path(cache_dir) if cache_dir else None
 
     def fit(self, corpora: Corpora) -> "SkipGram":
@@ -523,7 +538,7 @@ class SkipGram:
         """
         trained = train(
             corpora, self.objective, self.settings, sampler_options=self.sampler_options, text=self.text,
-            vocabulary=self.vocabulary, cache_dir=self.cache_dir,
+            vocabulary=self.vocabulary, phrases=self.phrases, cache_dir=self.cache_dir,
         )  # fmt: skip
         self.model, self.outcome = trained.vectors, trained.outcome.without_state()
         self.outcome.raise_reason()
