@@ -205,6 +205,11 @@ class VocabularySettings(Settings):
 
     min_count: int = param(5, "ignore words that occur fewer times than this", at_least=1)
     max_vocab: int | None = param(None, "maximum size of the vocabulary; the most frequent words are kept", at_least=1)
+    vocab: str | None = param(
+        None,
+        "file of the words of the vocabulary, a word a line, of which those in the text are kept; what follows a word, as a "
+        "count does, is not looked at",
+    )
     sample: float = param(
         1e-4,
         "subsampling threshold t: a word of relative frequency f > t is kept with probability sqrt(t/f) + t/f; 0 "
@@ -212,6 +217,27 @@ class VocabularySettings(Settings):
         at_least=0.0,
         at_most=1.0,
     )
+
+
+def check_vocabulary_settings(options: Mapping[str, Any]) -> None:
+    """Raise `EmbedxError` for settings that choose words beside --vocab."""
+    has_list = options.get("vocab") is not None
+    check_used(options, ((name, not has_list, "words that are not listed by --vocab") for name in ("min_count", "max_vocab")))
+
+
+@dataclasses.dataclass(frozen=True)
+class StartSettings(Settings):
+    """What training goes on from."""
+
+    start: str | None = param(
+        None,
+        "model folder to go on from: its words keep their vectors, new ones are added, and so are the counts of both texts",
+    )
+    freeze: bool = param(False, "with --start: the vectors of its words do not move, only those of new words")
+
+    def record(self) -> dict[str, Any]:
+        """The values; none where there is nothing to go on from."""
+        return super().record() if self.start else {}
 
 
 @dataclasses.dataclass(frozen=True)

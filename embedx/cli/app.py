@@ -24,6 +24,7 @@ from embedx.settings import (
     MOST_THREADS,
     PhraseSettings,
     Settings,
+    StartSettings,
     TextSettings,
     VocabularySettings,
     as_typed,
@@ -205,7 +206,8 @@ def train_settings() -> dict[str, Option]:
     from embedx.skipgram.task import SkipGramSettings
 
     options = _settings_of(
-        "word_defaults", SkipGramSettings, VocabularySettings, TextSettings, PhraseSettings, CollapsedSettings
+        "word_defaults",
+        *(SkipGramSettings, VocabularySettings, TextSettings, PhraseSettings, StartSettings, CollapsedSettings),
     )
     for name, value in DEFAULTS.items():
         options[name].others["--collapsed"] = value
@@ -277,7 +279,10 @@ def train(
         list[str],
         typer.Argument(metavar="CORPUS...", help="files, globs, directories, URLs, a recipe's name, - for standard input"),
     ],
-    objective: Annotated[str, typer.Option("--objective", help="the output layer")] = "ns",
+    objective: Annotated[
+        str | None,
+        typer.Option("--objective", help="the output layer; by default ns, with --start that of the model"),
+    ] = None,
     collapsed: Annotated[
         bool, typer.Option("--collapsed", help="count all pairs first, then take full gradient steps; --epochs are iterations")
     ] = False,

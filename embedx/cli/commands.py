@@ -18,16 +18,19 @@ from embedx.run.trainer import Outcome
 from embedx.settings import (
     PhraseSettings,
     Settings,
+    StartSettings,
     TextSettings,
     VocabularySettings,
     as_typed,
     check_phrase_settings,
+    check_vocabulary_settings,
     option_name,
     seconds,
     settings_of,
 )
 from embedx.skipgram import collapsed
 from embedx.skipgram import task as skipgram
+from embedx.skipgram.start import started
 from embedx.skipgram.task import SkipGramSettings
 from embedx.text.sources import STANDARD_INPUT, recipe_defaults, resolve
 
@@ -54,7 +57,7 @@ def request(command: str, arguments: dict[str, Any]) -> Request:
 
 def train(
     corpora: Sequence[str],
-    objective_name: str,
+    objective_name: str | None,
     collapse: bool,
     typed: dict[str, Any],
     output: Path | None,
@@ -68,12 +71,19 @@ def train(
     `collapse` them into counts of pairs to train on those, else their text is streamed.
     `typed` are the settings that the user gave; a recipe's come next, then the objective's own, then the defaults.
     """
+    start = started(typed)
+    objective_name = objective_name or (start.objective.name if start else "ns")
     found = objectives.find(objective_name)
     check_applies(typed, objective_name, (SkipGramSettings, TextSettings, VocabularySettings))
     check_stopping(typed)
     check_phrase_settings(typed)
+    check_vocabulary_settings(typed)
+    if start is not None:
+        typed = start.with_defaults(typed)
     resolve(corpora)  # a mistyped name is told before anything else is done
     folder = output or default_output(corpora, objective_name)
+    if start is not None and folder.resolve() == start.path.resolve():
+        raise EmbedxError(f"{folder}: the model of --start, which is kept; name another --output")
     checkpoints = Checkpoints(folder, request, overwrite, progress)
     overwrite = overwrite or checkpoints.resumes  # the model that an interrupted run left
     check_output(folder, overwrite)
@@ -84,9 +94,11 @@ def train(
         "text": text, "vocabulary": vocabulary, "phrases": phrases, "progress": progress, "cache_dir": cache_dir,
         "checkpoints": checkpoints,
     }  # fmt: skip
-    of_text = (text, vocabulary, phrases)
+    of_text = (text, vocabulary, phrases, StartSettings.from_options(typed))
     name = f"embedx train {' '.join(corpora)} --objective {objective_name}"
     if collapse:
+        if start is not None:
+            raise EmbedxError("--start does not apply with --collapsed; leave out one of them")
         settings, own, objective = collapsed.chosen(found, typed)
         progress.note(f"{name} --collapsed --output {folder}")
         _note_settings(progress, settings, own, objective.settings, *of_text)
@@ -100,7 +112,7 @@ def train(
         progress.note(f"{name} --output {folder}")
         _note_settings(progress, settings, *of_samplers, objective.settings, *of_text)
         with checkpoints.ended():
-            trained = skipgram.train(corpora, objective, settings, sampler_options=own_options, **how)
+            trained = skipgram.train(corpora, objective, settings, sampler_options=own_options, start=start, **how)
     saved = to_the_end(lambda: skipgram.save(trained.vectors, folder, overwrite))
     checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
     _check_end(saved, trained.outcome)
