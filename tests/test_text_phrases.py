@@ -153,6 +153,19 @@ def test_many_different_connector_words_make_room_for_their_sequences(tmp_path):
         assert len(phrases_of(corpus)) == len(model.export_phrases()) > 600
 
 
+def test_a_text_of_which_every_pair_is_another_one_makes_room_for_them(tmp_path):
+    sentences = [[f"w{k}" for k in range(3000)], *[["x", "y"]] * 3]
+    wanted = settings(phrase_min_count=1)
+    notes = []
+    progress = Silent()
+    progress.note = notes.append
+    (model,), (text,) = by_gensim(sentences, wanted)
+    with encode(sentences, TextSettings(), progress, tmp_path, wanted) as corpus:
+        assert as_sentences(corpus) == text
+        assert {each.joined: each.score for each in phrases_of(corpus).passes[0]} == model.export_phrases()
+    assert "3,000 different pairs of words, counted in 0.1 MB of memory" in notes
+
+
 def test_what_crosses_the_end_of_a_stretch_is_joined(tmp_path, monkeypatch):
     from embedx.text import phrases
 
@@ -244,4 +257,4 @@ def test_the_command_lists_them(write, capsys, tmp_path):
     application(typed)([*typed, "--json", "--top-k", "2"], standalone_mode=False)
     told = json.loads(capsys.readouterr().out)
     assert [each["phrase"] for each in told] == [row[0] for row in rows[:2]]
-    assert told[0].keys() == {"phrase", "words", "times", "score", "pass"}
+    assert told[0].keys() == {"phrase", "words", "count", "score", "pass"}

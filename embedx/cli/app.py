@@ -502,7 +502,9 @@ def phrases(
 
     found = commands.phrases(corpora, typed or {}, cache_dir, Reporter(sys.stderr))[:top_k]
     if as_json:
-        print(json.dumps([{"phrase": each.joined, **each._asdict(), "pass": number} for number, each in found]))
+        names = ("phrase", "words", "count", "score", "pass")
+        rows = [(each.joined, each.words, each.times, each.score, number) for number, each in found]
+        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows]))
     else:
         for number, each in found:
             print(f"{each.joined}\t{each.times}\t{each.score:.4f}\t{number}")

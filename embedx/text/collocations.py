@@ -127,7 +127,8 @@ def _parts(
     progress: Progress,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The pairs with their counts, as rows of the table, and the compound words whose hash begins alike, part by part."""
-    n_slots = _slots(len(tokens), settings)
+    most = _slots(len(tokens), settings)
+    n_slots, is_used = max(most // 2, FEWEST_SLOTS), False  # as a rule half of it is enough
     table = np.zeros((n_slots, 4), np.int32)
     part, bits = 0, 0  # of 2^bits parts
     state = np.zeros(4, np.int64)
@@ -136,7 +137,8 @@ def _parts(
     progress.start("counting pairs of words", None, " tokens")
     done = 0
     while part < 1 << bits:
-        table[:] = 0
+        if is_used:
+            table[:] = 0
         state[FIRST], state[BETWEEN], state[PAIRS] = NO_WORD, 0, 0
         at = 0
         while at < len(tokens) and state[PAIRS] < FULLEST * n_slots:
@@ -150,6 +152,11 @@ def _parts(
             progress.update(done)
             if 2 * state[SEQUENCES] >= len(sequences.table):
                 sequences.grow(int(state[SEQUENCES]))
+        is_used = True
+        if at < len(tokens) and n_slots < most:
+            n_slots, is_used = 2 * n_slots, False
+            table = np.zeros((n_slots, 4), np.int32)
+            continue
         if at < len(tokens):  # the part is too large
             part, bits = 2 * part, bits + 1
             if bits == HASH_BITS:

@@ -56,7 +56,7 @@ def with_phrases(
                     found.append(find(joined.tokens, joined.words, joined.counts, wanted, progress))
                     progress.note(f"pass {number}: {len(found[-1]):,} collocations" + _shown(found[-1]))
                 is_last = number == n_passes or not found[-1]
-                what = {"collocations": [list(each) for each in found], "connectors": list(connectors)} if is_last else {}
+                what = {"collocations": [_lines(each) for each in found], "connectors": [*connectors]} if is_last else {}
                 joined = _joined(joined, found[-1], connectors, home, key if is_last else "", corpus.report | what, progress)
                 if is_last:
                     break
@@ -72,8 +72,17 @@ def phrases_of(corpus: EncodedCorpus) -> Phrases | None:
     found = corpus.report.get("collocations")
     if found is None:
         return None
-    passes = tuple(tuple(Collocation(tuple(words), count, score) for words, count, score in each) for each in found)
-    return Phrases(tuple(corpus.report["connectors"]), passes)
+    return Phrases(tuple(corpus.report["connectors"]), tuple(tuple(map(_collocation, each)) for each in found))
+
+
+def _lines(found: Sequence[Collocation]) -> list[str]:
+    """Collocations as they stand in the cache, a line each: words, how often they were seen, score."""
+    return [f"{' '.join(each.words)}\t{each.times}\t{each.score!r}" for each in found]
+
+
+def _collocation(line: str) -> Collocation:
+    words, times, score = line.split("\t")
+    return Collocation(tuple(words.split(" ")), int(times), float(score))
 
 
 def _shown(found: Sequence[Collocation]) -> str:
@@ -83,7 +92,8 @@ def _shown(found: Sequence[Collocation]) -> str:
 
 def _check_words(words: Sequence[str]) -> None:
     """Raise `EmbedxError` for words that lists of collocations could not be read back with."""
-    if wrong := next((word for word in words if word.split() != [word]), None):
+    if " ".join(words).split() != [*words]:
+        wrong = next(word for word in words if word.split() != [word])
         raise EmbedxError(f"--phrases takes words without white space; {wrong!r} is one of the corpus")
 
 
