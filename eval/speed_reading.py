@@ -57,7 +57,7 @@ def by_embedx(file: str, threads: int) -> tuple[float, int]:
         for name in (f"{folder}/line.txt", file):
             settings = TextSettings.from_options(recipe_defaults([name]))
             start = time.perf_counter()
-            with encode(name, settings, Silent(), Path(folder) / "cache", threads) as corpus:
+            with encode(name, settings, Silent(), Path(folder) / "cache", threads=threads) as corpus:
                 seconds, n_tokens = time.perf_counter() - start, corpus.n_tokens
     return seconds, n_tokens
 

@@ -11,12 +11,20 @@ from embedx.classification.task import ClassifySettings
 from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
-from embedx.settings import TextSettings, VocabularySettings, check, kind_of, option_name
+from embedx.settings import PhraseSettings, StartSettings, TextSettings, VocabularySettings, check, kind_of, option_name
 from embedx.skipgram.collapsed import CollapsedSettings
 from embedx.skipgram.task import SkipGramSettings, distance
 from embedx.text.subsampling import WHOLE_SENTENCE
 
-GROUPS = [SkipGramSettings, ClassifySettings, CollapsedSettings, TextSettings, VocabularySettings]
+GROUPS = [
+    SkipGramSettings,
+    ClassifySettings,
+    CollapsedSettings,
+    TextSettings,
+    VocabularySettings,
+    PhraseSettings,
+    StartSettings,
+]
 GROUPS += [each.Settings for each in (*OBJECTIVES.values(), *SAMPLERS.values())]
 FIELDS = {f"{group.__module__}.{field.name}": field for group in GROUPS for field in dataclasses.fields(group)}
 WRONG = {

@@ -178,7 +178,7 @@ def pairs_of(
     """
     trained_on(vectors)
     text = TextSettings.from_options(vectors.settings)
-    with encode(corpora, text, progress or Silent(), cache_dir) as corpus:
+    with encode(corpora, text, progress or Silent(), cache_dir, vectors.phrases) as corpus:
         number = {word: k for k, word in enumerate(vectors.words)}
         remap = np.array([number.get(word, -1) for word in corpus.words], dtype=np.int32)
         return draw(*text_of(corpus.tokens, remap), vectors, seed, at_most)

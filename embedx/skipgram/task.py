@@ -29,22 +29,29 @@ from embedx.run.rounds import InRounds
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.settings import (
+    PhraseSettings,
     Settings,
+    StartSettings,
     TextSettings,
     VocabularySettings,
     by_present_names,
+    check_phrase_settings,
     check_used,
+    check_vocabulary_settings,
     fraction,
     param,
     settings_of,
 )
 from embedx.skipgram.fitted import FittedStream
+from embedx.skipgram.start import Start, started
 from embedx.skipgram.strategies import RetrievedStream, Streamed
 from embedx.text import cache
 from embedx.text.encode import Corpora, encode
 from embedx.text.heldout import HeldOut, hold_out, n_chunks
+from embedx.text.joined import Phrases
+from embedx.text.phrases import phrases_of
 from embedx.text.subsampling import WHOLE_SENTENCE, TokenStream, context_words
-from embedx.text.vocabulary import Vocabulary, kept_counts, select
+from embedx.text.vocabulary import Vocabulary, kept_counts, listed, select
 from embedx.vectors import model
 
 INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
@@ -147,6 +154,8 @@ def train(
     sampler_options: Mapping[str, Any] | None = None,
     text: TextSettings | None = None,
     vocabulary: VocabularySettings | None = None,
+    phrases: PhraseSettings | None = None,
+    start: Start | None = None,
     progress: Progress | None = None,
     cache_dir: Path | None = None,
     snapshot: Mapping[str, Any] | None = None,
@@ -154,18 +163,28 @@ def train(
 ) -> TrainedVectors:
     """Word vectors of `corpora`: what the command line takes (paths, globs, URLs, recipes, "-"), or an iterable of token lists.
 
-    `sampler_options` are settings of the sampler's own, by name; `snapshot`, of the `outcome.state` of a run with the same
+    `sampler_options` are settings of the sampler's own, by name; `start` is a model to go on from, with which `phrases` must be
+    as its `joining` says; `snapshot`, of the `outcome.state` of a run with the same
     settings on the same corpora, is where training goes on from; `checkpoints` keep its state on disk. Raises `EmbedxError` for
     what the user can mend and `DivergedError` when training diverges, at lower rates too, with nothing learned. Where something
     was, that is returned, and the outcome tells; Ctrl-C likewise ends the training early with what was learned so far.
     """
     settings = suited(settings, objective)
     progress = progress or Silent()
-    text, vocabulary = text or TextSettings(), vocabulary or VocabularySettings()
-    with encode(corpora, text, progress, cache_dir, settings.threads) as corpus:
-        words, remap = select(corpus, vocabulary)
-        progress.note(f"vocabulary: {len(words):,} words, {words.n_tokens:,} of {corpus.n_tokens:,} tokens")
-        held_out = hold_out(corpus.tokens, remap, settings.heldout) if settings.heldout > 0 else None
+    text, vocabulary, phrases = text or TextSettings(), vocabulary or VocabularySettings(), phrases or PhraseSettings()
+    joined: PhraseSettings | Phrases | None = phrases
+    if start is not None:
+        phrases, joined = start.joining()
+    with encode(corpora, text, progress, cache_dir, joined, threads=settings.threads) as corpus:
+        words, remap = start.vocabulary(corpus, vocabulary) if start else select(corpus, vocabulary)
+        n_tokens = int(corpus.counts[remap >= 0].sum())
+        progress.note(f"vocabulary: {len(words):,} words, {n_tokens:,} of {corpus.n_tokens:,} tokens")
+        if vocabulary.vocab is not None:
+            missing = set(listed(vocabulary.vocab)) - words.index.keys()
+            progress.note(f"--vocab {vocabulary.vocab}: {len(missing):,} of its words are not in the text")
+        if start is not None:
+            progress.note(start.told(corpus, words, objective, settings.bias != "none"))
+        held_out = hold_out(corpus.tokens, remap, settings.heldout, len(words)) if settings.heldout > 0 else None
         words = words.without(held_out.counts) if held_out else words
         kept = kept_counts(words.trained_counts, vocabulary.sample)
         objective.prepare(kept)
@@ -175,9 +194,16 @@ def train(
         if sampler.candidates == "all" and len(words) > MANY_WORDS:
             progress.note(f"every pair meets all {len(words):,} words, which is slow; --max-vocab 5000 keeps the most frequent")
         tables = empty_tables(objective, settings, len(words))
-        task = Task(corpus, words, remap, sampler, warm_up, tables, objective, settings, text, vocabulary, progress, held_out)
+        has_bias = settings.bias != "none"
+        rate = float(settings.learning_rate or 0)
+        task = Task(
+            corpus, words, remap, sampler, warm_up, tables, objective, settings, text, vocabulary, progress, held_out, phrases,
+            start,
+        )  # fmt: skip
         task.check_memory()
         initialise(tables, objective, settings, kept, drawing.noise)
+        if start is not None:
+            task.tables = tables = start.write(tables, words, objective, settings.optimizer, rate, has_bias)
         outcome = task.run(snapshot, checkpoints)
         to_the_end(lambda: _check(tables, settings, outcome, progress))
         vectors = task.model(outcome)
@@ -362,6 +388,8 @@ class Task:
     vocabulary: VocabularySettings
     progress: Progress
     heldout: HeldOut | None
+    phrases: PhraseSettings = dataclasses.field(default_factory=PhraseSettings)
+    start: Start | None = None
     has_room: bool = True  # for a copy of the tables
 
     def stream(self) -> TokenStream:
@@ -405,9 +433,11 @@ class Task:
     def identity(self) -> dict[str, Any]:
         """What decides the result, for a run that goes on to be sure that it is the same one."""
         settings = self.settings.record() | self.objective.settings.record() | self.text.record() | self.vocabulary.record()
+        settings |= self.phrases.record()
         for sampler in (self.warm_up, self.sampler):
             settings |= sampler.settings.record() if sampler is not None else {}
         return {
+            **({"start": self.start.identity()} if self.start else {}),
             "corpus": [checksum(self.corpus.tokens), zlib.crc32("\n".join(self.words.words).encode())],
             "settings": {name: value for name, value in settings.items() if name != "threads"},
         }
@@ -420,7 +450,7 @@ class Task:
         kept = kept_counts(self.words.trained_counts, self.vocabulary.sample)
         streamed.frequency_scores = self.objective.initial_bias(kept / kept.sum(), (self.warm_up or self.sampler).noise)
         strategy = InRounds(streamed, int(settings.threads or 1)) if settings.deterministic else streamed
-        n_words = self.words.n_tokens - (int(self.heldout.counts.sum()) if self.heldout else 0)
+        n_words = int(self.corpus.counts[self.remap >= 0].sum()) - (int(self.heldout.counts.sum()) if self.heldout else 0)
         rate = float(settings.learning_rate or 0)
         schedule = trainer.Schedule(rate, strategy.n_stretches, n_words, settings.epochs, settings.time_budget)
         after_epoch = self._after_epoch if self._tells() else None
@@ -466,13 +496,16 @@ class Task:
                 arrays |= self.sampler.arrays(of_keys=True)
             else:  # the run ended before
                 record["sampler"] = self.warm_up.name
-        record |= self.text.record() | self.vocabulary.record()
+        record |= self.text.record() | self.vocabulary.record() | self.phrases.record()
         facts: dict[str, Any] = {
             "objective": self.objective.name,
             "corpus": self.corpus.key,
             "corpus_tokens": self.corpus.n_tokens,
             "words": len(self.words),
         }
+        if self.start is not None:
+            record |= {"start": str(self.start.path), "freeze": self.start.freezes}
+            facts |= {"words_kept": len(self.start.model), "words_added": len(self.words) - len(self.start.model)}
         if outcome is not None:
             facts |= {
                 "final_loss": outcome.final_loss,
@@ -485,7 +518,10 @@ class Task:
                 "interrupted": outcome.interrupted_by is not None,
                 **outcome.facts(),
             }
-        return model.WordVectors(self.words.words, arrays, counts=self.words.counts, settings=record, facts=facts)
+        joined = phrases_of(self.corpus)
+        return model.WordVectors(
+            self.words.words, arrays, counts=self.words.counts, settings=record, facts=facts, phrases=joined
+        )
 
 
 def _check(tables: engine.SkipGramTables, settings: SkipGramSettings, outcome: trainer.Outcome, progress: Progress) -> None:
@@ -517,6 +553,7 @@ def save(vectors: model.WordVectors, folder: Path, overwrite: bool = False) -> P
         arrays=vectors.arrays,
         settings=vectors.settings,
         facts=vectors.facts,
+        phrases=vectors.phrases,
         overwrite=overwrite,
     )
 
@@ -530,15 +567,21 @@ class SkipGram:
     def __init__(self, objective: str = "ns", *, cache_dir: str | Path | None = None, **options: Any) -> None:
         found = objectives.find(objective)
         of_samplers = [each.Settings for each in samplers.SAMPLERS.values()]
-        groups: list[type[Settings]] = [SkipGramSettings, TextSettings, VocabularySettings, found.Settings, *of_samplers]
+        groups: list[type[Settings]] = [SkipGramSettings, TextSettings, VocabularySettings, PhraseSettings, StartSettings]
+        groups += [found.Settings, *of_samplers]
         options = by_present_names(options, (field for group in groups for field in dataclasses.fields(group)))
         known = {name for group in groups for name in settings_of(group)}
         if unknown := options.keys() - known:
             raise TypeError(f"SkipGram takes no {', '.join(sorted(unknown))}; its settings are {', '.join(sorted(known))}")
+        check_phrase_settings(options)
+        check_vocabulary_settings(options)
+        self.start = started(options)
+        options = self.start.with_defaults(options) if self.start else options
         self.settings, self.objective = chosen(found, options)
         self.sampler_options = samplers.own_options(options)
         self.text = TextSettings.from_options(options)
         self.vocabulary = VocabularySettings.from_options(options)
+        self.phrases = PhraseSettings.from_options(options)
         self.cache_dir = Path(cache_dir) if cache_dir else None
 
     def fit(self, corpora: Corpora) -> "SkipGram":
@@ -547,7 +590,7 @@ class SkipGram:
         """
         trained = train(
             corpora, self.objective, self.settings, sampler_options=self.sampler_options, text=self.text,
-            vocabulary=self.vocabulary, cache_dir=self.cache_dir,
+            vocabulary=self.vocabulary, phrases=self.phrases, start=self.start, cache_dir=self.cache_dir,
         )  # fmt: skip
         self.model, self.outcome = trained.vectors, trained.outcome.without_state()
         self.outcome.raise_reason()

@@ -116,7 +116,7 @@ def encode(
     """
     home = cache_dir or default_folder()
     key = cache_key(sources, settings)
-    corpus = _load(home / key, progress) if key else None
+    corpus = load(home / key, progress) if key else None
     if corpus:
         progress.note(f"{_size(corpus)} from the token cache {corpus.folder}; nothing is read")
     else:
@@ -305,7 +305,7 @@ class Building:
         target = self.home / key
         with explained(self.home):
             while not self._renamed_to(target):
-                if (winner := _load(target, SILENT)) is not None:
+                if (winner := load(target, SILENT)) is not None:
                     return winner
                 if not self._make_way(target):
                     progress.note(f"{target}: is in the way, and cannot be replaced; delete it, or name another --cache-dir")
@@ -456,8 +456,8 @@ def _bytes_in(folder: Path) -> int:
 # ---- reading what may be damaged
 
 
-def _load(folder: Path, progress: Progress) -> EncodedCorpus | None:
-    """The corpus in `folder`; None if there is none, or only a damaged one, which is told."""
+def load(folder: Path, progress: Progress) -> EncodedCorpus | None:
+    """The kept corpus in `folder`; None if there is none, or only a damaged one, which is told."""
     try:
         corpus = EncodedCorpus(folder)
         corpus.check()
