@@ -74,6 +74,16 @@ def _in_address_space() -> int:
     return NO_LIMIT if limit == resource.RLIM_INFINITY else limit - used
 
 
+def memory_in_use() -> int:
+    """Bytes of memory that this process has, with what it maps of files; 0 where the system does not tell."""
+    try:
+        import resource
+
+        return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * resource.getpagesize()
+    except (ImportError, OSError, ValueError):
+        return 0
+
+
 def check_memory(needs: Mapping[str, float], what: str, remedy: str, progress: Progress, copy: float = 0.0) -> bool:
     """Tell what a run needs beside what is in use, in bytes by purpose. Raises `EmbedxError` if there is not so much.
 

@@ -26,6 +26,7 @@ from embedx.run.interrupts import to_the_end
 from embedx.run.memory import amount, check_memory, n_bytes
 from embedx.run.progress import Progress, Silent
 from embedx.run.rounds import InRounds
+from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.settings import (
@@ -50,6 +51,7 @@ from embedx.vectors import model
 INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
 INITIAL_FLOATS = 1 << 23  # drawn at a time
 MANY_WORDS = 20_000
+OF_TABLES = ("vectors", "optimiser", "objective")  # what is copied, to go back to
 SMALLER = "lower --dim or --max-vocab"  # where memory is short
 BYTES_PER_WORD = 150  # while a vocabulary is checked and written
 OUT_OF_HAND = 100.0  # a loss so many times the first is that of a run that diverged, be it finite
@@ -153,27 +155,42 @@ def train(
     progress = progress or Silent()
     text, vocabulary = text or TextSettings(), vocabulary or VocabularySettings()
     with encode(corpora, text, progress, cache_dir) as corpus:
-        words, remap = select(corpus, vocabulary)
-        progress.note(f"vocabulary: {len(words):,} words, {words.n_tokens:,} of {corpus.n_tokens:,} tokens")
-        held_out = hold_out(corpus.tokens, remap, settings.heldout) if settings.heldout > 0 else None
-        words = words.without(held_out.counts) if held_out else words
-        kept = kept_counts(words.trained_counts, vocabulary.sample)
-        objective.prepare(kept)
-        sampler, warm_up = new_samplers(objective, settings, sampler_options or {}, words.trained_counts)
-        drawing = warm_up or sampler
-        settings = resolved(settings, objective, drawing, kept, progress)
-        if sampler.candidates == "all" and len(words) > MANY_WORDS:
-            progress.note(f"every pair meets all {len(words):,} words, which is slow; --max-vocab 5000 keeps the most frequent")
-        tables = empty_tables(objective, settings, len(words))
-        task = Task(corpus, words, remap, sampler, warm_up, tables, objective, settings, text, vocabulary, progress, held_out)
+        task = prepared(corpus, objective, settings, sampler_options or {}, text, vocabulary, progress)
         task.check_memory()
-        initialise(tables, objective, settings, kept, drawing.noise)
+        task.initialise()
         outcome = task.run(snapshot, checkpoints)
-        to_the_end(lambda: _check(tables, settings, outcome, progress))
+        to_the_end(lambda: _check(task.tables, task.settings, outcome, progress))
         vectors = task.model(outcome)
         if task.heldout is not None and outcome.interrupted_by is None:
             vectors.facts["heldout"] = to_the_end(task.heldout_metrics)
     return TrainedVectors(vectors, outcome)
+
+
+def prepared(
+    corpus: cache.EncodedCorpus,
+    objective: Objective,
+    settings: SkipGramSettings,
+    sampler_options: Mapping[str, Any],
+    text: TextSettings,
+    vocabulary: VocabularySettings,
+    progress: Progress,
+) -> "Task":
+    """A run on an encoded corpus with everything decided; its tables are of zeros, and take no memory yet.
+
+    `settings` are `suited` to the objective. Raises `EmbedxError` where the vocabulary is empty or the tables cannot be had.
+    """
+    words, remap = select(corpus, vocabulary)
+    progress.note(f"vocabulary: {len(words):,} words, {words.n_tokens:,} of {corpus.n_tokens:,} tokens")
+    held_out = hold_out(corpus.tokens, remap, settings.heldout) if settings.heldout > 0 else None
+    words = words.without(held_out.counts) if held_out else words
+    kept = kept_counts(words.trained_counts, vocabulary.sample)
+    objective.prepare(kept)
+    sampler, warm_up = new_samplers(objective, settings, sampler_options, words.trained_counts)
+    settings = resolved(settings, objective, warm_up or sampler, kept, progress)
+    if sampler.candidates == "all" and len(words) > MANY_WORDS:
+        progress.note(f"every pair meets all {len(words):,} words, which is slow; --max-vocab 5000 keeps the most frequent")
+    tables = empty_tables(objective, settings, len(words))
+    return Task(corpus, words, remap, sampler, warm_up, tables, objective, settings, text, vocabulary, progress, held_out)
 
 
 def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGramSettings, Objective]:
@@ -356,16 +373,20 @@ class Task:
         way = FittedStream if self.sampler.conditional else RetrievedStream
         return way(objective, settings, self.warm_up, tables, stream, self.sampler)
 
-    def check_memory(self) -> None:
-        """Tell what training, testing and saving will take, before the tables take it. Raises `EmbedxError` for too much."""
+    def initialise(self) -> None:
+        """Write to the tables what training starts from."""
+        kept = kept_counts(self.words.trained_counts, self.vocabulary.sample)
+        initialise(self.tables, self.objective, self.settings, kept, (self.warm_up or self.sampler).noise)
+
+    def memory(self) -> dict[str, float]:
+        """Bytes that training, testing and saving will take, by purpose. Raises `EmbedxError` where the threads' cannot be had."""
         tables, n_words = self.tables, len(self.words)
-        what = f"{n_words:,} words × {self.settings.dim} numbers"
         try:
             of_training = self.strategy().memory()
         except MemoryError as error:
             threads = f"{self.settings.threads} threads with --window {self.settings.window}"
-            raise EmbedxError(f"{what} and {threads} need more memory than there is; lower them, or --dim") from error
-        needs = {
+            raise EmbedxError(f"{self.size} and {threads} need more memory than there is; lower them, or --dim") from error
+        return {
             "vectors": n_bytes((tables.inputs.rows, tables.outputs.rows)),
             "optimiser": n_bytes((tables.inputs[1:], tables.outputs[1:])),
             "objective": n_bytes((tables.state, tables.n_updates)),
@@ -373,10 +394,19 @@ class Task:
             "saving": BYTES_PER_WORD * n_words,
             "testing": heldout.memory(n_words) if self.heldout else 0,
         }
-        workers = next(iter(of_training.values()))
+
+    def check_memory(self) -> None:
+        """Tell what training, testing and saving will take, before the tables take it. Raises `EmbedxError` for too much."""
+        needs = self.memory()
+        workers = next(value for name, value in needs.items() if name not in OF_TABLES)
         remedy = "lower --threads or --window" if 2 * workers > sum(needs.values()) else SMALLER
-        copy = sum(needs[name] for name in ("vectors", "optimiser", "objective"))
-        self.has_room = check_memory(needs, what, remedy, self.progress, copy)
+        copy = sum(needs[name] for name in OF_TABLES)
+        self.has_room = check_memory(needs, self.size, remedy, self.progress, copy)
+
+    @property
+    def size(self) -> str:
+        """How large the tables are, in words."""
+        return f"{len(self.words):,} words × {self.settings.dim} numbers"
 
     def identity(self) -> dict[str, Any]:
         """What decides the result, for a run that goes on to be sure that it is the same one."""
@@ -392,13 +422,8 @@ class Task:
         """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to go on from."""
         if checkpoints is not None:
             checkpoints.identify(self.identity)
-        settings, streamed = self.settings, self.strategy()
-        kept = kept_counts(self.words.trained_counts, self.vocabulary.sample)
-        streamed.frequency_scores = self.objective.initial_bias(kept / kept.sum(), (self.warm_up or self.sampler).noise)
-        strategy = InRounds(streamed, int(settings.threads or 1)) if settings.deterministic else streamed
-        n_words = self.words.n_tokens - (int(self.heldout.counts.sum()) if self.heldout else 0)
-        rate = float(settings.learning_rate or 0)
-        schedule = trainer.Schedule(rate, strategy.n_stretches, n_words, settings.epochs, settings.time_budget)
+        settings, strategy = self.settings, self._ready_strategy()
+        schedule = self._schedule(strategy, settings.epochs, settings.time_budget)
         after_epoch = self._after_epoch if self._tells() else None
         return trainer.run(
             strategy,
@@ -408,6 +433,28 @@ class Task:
             snapshot,
             checkpoints=checkpoints,
             guard=Guard(has_room=self.has_room),
+        )
+
+    def _ready_strategy(self) -> Strategy:
+        streamed = self.strategy()
+        kept = kept_counts(self.words.trained_counts, self.vocabulary.sample)
+        streamed.frequency_scores = self.objective.initial_bias(kept / kept.sum(), (self.warm_up or self.sampler).noise)
+        return InRounds(streamed, int(self.settings.threads or 1)) if self.settings.deterministic else streamed
+
+    @property
+    def n_trained_words(self) -> int:
+        """How many tokens of the vocabulary a pass over the corpus reads."""
+        return self.words.n_tokens - (int(self.heldout.counts.sum()) if self.heldout else 0)
+
+    def _schedule(self, strategy: Strategy, epochs: float, time_budget: float | None) -> trainer.Schedule:
+        rate = float(self.settings.learning_rate or 0)
+        return trainer.Schedule(rate, strategy.n_stretches, self.n_trained_words, epochs, time_budget)
+
+    def trial(self, seconds: float) -> trainer.Outcome:
+        """Train for so long, as `run` does to begin with, to see how fast that goes."""
+        strategy = self._ready_strategy()
+        return trainer.run(
+            strategy, self._schedule(strategy, self.settings.epochs, seconds), Silent(), guard=Guard(is_on=False)
         )
 
     def _tells(self) -> bool:

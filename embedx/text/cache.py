@@ -29,7 +29,7 @@ import tempfile
 import unicodedata
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -51,6 +51,7 @@ BUILDING, BUILDING_NAME = "building-", re.compile(r"building-[a-z0-9_]{8}")  # a
 TOKENS, COUNTS, LETTERS, STARTS, ABOUT = "tokens.bin", "counts.npy", "letters.bin", "starts.npy", "about.json"
 FLUSH_TOKENS = 1 << 16
 SILENT = Silent()
+Watch = Callable[[Source, bytes], None]  # is shown each block of the text, and an empty one where a source ends
 COUNT_TOKENS = 1 << 22  # counted at a time, so that a mapped corpus need not fit into memory
 CHECK_TOKENS = 1 << 18  # looked at at a time, so that the processor's cache holds them for the second look
 
@@ -99,20 +100,25 @@ class EncodedCorpus:
 
 
 def encode(
-    sources: Sequence[Source], settings: TextSettings, progress: Progress = SILENT, cache_dir: Path | None = None
+    sources: Sequence[Source],
+    settings: TextSettings,
+    progress: Progress = SILENT,
+    cache_dir: Path | None = None,
+    watch: Watch | None = None,
 ) -> EncodedCorpus:
     """The sources as tokens: from the cache if they are there, else each is read once, counted and written to the cache.
 
     What cannot be known again (standard input, a pipe, a file that changes while it is read) becomes a temporary corpus.
+    Where somebody is to `watch` the text, it is read in any case.
     """
     home = cache_dir or default_folder()
     key = cache_key(sources, settings)
-    corpus = _load(home / key, progress) if key else None
+    corpus = _load(home / key, progress) if key and watch is None else None
     if corpus:
         progress.note(f"{_size(corpus)} from the token cache {corpus.folder}; nothing is read")
     else:
         with Building(home) as building:
-            report = _read(sources, settings, progress, building)
+            report = _read(sources, settings, progress, building, watch)
             if key and all(source.fingerprint == current_fingerprint(source) for source in sources):
                 corpus = building.publish(key, report, settings.record(), progress)
             else:
@@ -368,7 +374,9 @@ def _checksum(folder: Path, sums: Iterable[int]) -> int:
     return found
 
 
-def _read(sources: Sequence[Source], settings: TextSettings, progress: Progress, building: Building) -> dict[str, Any]:
+def _read(
+    sources: Sequence[Source], settings: TextSettings, progress: Progress, building: Building, watch: Watch | None
+) -> dict[str, Any]:
     """Read all sources into `building`; the report of what was found."""
     tokenizer = Tokenizer(settings)
     reports: list[dict[str, Any]] = []
@@ -385,6 +393,8 @@ def _read(sources: Sequence[Source], settings: TextSettings, progress: Progress,
     with ReadAhead(sources) as blocks:
         for number, data, stored in blocks:
             source = sources[number]
+            if watch is not None:
+                watch(source, data)
             try:
                 if data:
                     write(tokenizer.feed(data))

@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, NamedTuple
 from embedx.errors import EmbedxError
 from embedx.run.memory import amount
 from embedx.run.progress import Progress, Silent
-from embedx.text.recipes import Recipe, data_folder
+from embedx.text.recipes import Recipe, data_folder, find_recipe, unknown_name
 from embedx.text.streams import BLOCK_BYTES, CountedReader, reason
 
 try:
@@ -44,6 +44,14 @@ ALGORITHMS = {32: "md5", 40: "sha1", 64: "sha256"}  # by the digits of a checksu
 CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
 OTHER_FILE = "the server has another file than the one that was begun"
 AGENT = "embedx (https://pypi.org/project/embedx)"  # Wikimedia asks for a name; Python's own is refused here and there
+
+
+def fetch_named(name: str, to: Path | None = None, progress: Progress | None = None) -> Path:
+    """As `fetch`, by the name of a recipe. Raises `EmbedxError` where there is none."""
+    recipe = find_recipe(name)
+    if recipe is None:
+        raise unknown_name(name)
+    return fetch(recipe, to, progress)
 
 
 def fetch(recipe: Recipe, to: Path | None = None, progress: Progress | None = None) -> Path:
@@ -79,15 +87,15 @@ def _told(recipe: Recipe, folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise EmbedxError(f"{recipe.name}: {folder}: {error.strerror or error}; make room there or choose a folder by --to") from error
+        raise EmbedxError(
+            f"{recipe.name}: {folder}: {error.strerror or error}; make room there or choose a folder by --to"
+        ) from error
 
 
 def _check_kept(recipe: Recipe, target: Path, progress: Progress) -> None:
     size = target.stat().st_size
     if recipe.fetched_size is not None and size != recipe.fetched_size:
-        raise EmbedxError(
-            f"{target}: has {size:,} bytes instead of {recipe.fetched_size:,}; remove it, and it is fetched anew"
-        )
+        raise EmbedxError(f"{target}: has {size:,} bytes instead of {recipe.fetched_size:,}; remove it, and it is fetched anew")
     progress.note(f"{target}: is there, {amount(size)}; nothing is fetched")
 
 
@@ -343,7 +351,9 @@ def _opened(url: str, headers: dict[str, str] | None = None) -> Any:
     """The response to a request; raises OSError, HTTPException or ValueError."""
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise ValueError("only http and https addresses are fetched")
-    return urllib.request.urlopen(urllib.request.Request(url, headers={"User-Agent": AGENT, **(headers or {})}), timeout=TIMEOUT)
+    return urllib.request.urlopen(
+        urllib.request.Request(url, headers={"User-Agent": AGENT, **(headers or {})}), timeout=TIMEOUT
+    )
 
 
 def _ranged(value: str | None) -> tuple[int | None, int | None]:

@@ -163,6 +163,35 @@ def recipe_names() -> list[str]:
     return sorted({file.stem for folder in _folders() for file in folder.glob("*.toml") if _is_recipe(file)})
 
 
+def listed() -> list[dict[str, str]]:
+    """Name, kind, state and subject of each recipe that can be found.
+
+    The state is "here" where its files are, else how they can be had: "fetch", "package" or "by hand"; "damaged" if it is no
+    recipe as it should be.
+    """
+    rows = []
+    for name in recipe_names():
+        try:
+            recipe = _of_name(name)
+            assert recipe is not None
+        except EmbedxError as error:
+            rows.append({"name": name, "kind": "", "state": "damaged", "about": str(error)})
+            continue
+        elsewhere = "package" if recipe.package else "fetch" if recipe.urls else "by hand"
+        state = "here" if recipe.files_here() else elsewhere
+        rows.append({"name": name, "kind": recipe.kind, "state": state, "about": recipe.about})
+        rows += [
+            {"name": f"{name}:{part}", "kind": recipe.kind, "state": state, "about": str(own.get("about", ""))}
+            for part, own in recipe.parts.items()
+        ]
+    return rows
+
+
+def unknown_name(name: str) -> EmbedxError:
+    """The error for a name that is no recipe's."""
+    return EmbedxError(f"{name}: no recipe of that name; recipes: {', '.join(recipe_names())}")
+
+
 def _folders() -> Iterator[Path]:
     yield Path()
     own = os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "embedx")

@@ -7,7 +7,7 @@ import glob
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from embedx.errors import EmbedxError
@@ -117,7 +117,9 @@ def _file(path: str) -> Source:
 
 def _of_recipe(recipe: Recipe) -> list[Source]:
     if recipe.kind != "text":
-        raise EmbedxError(f"{recipe.name}: labelled data, no text; embedx classify takes the files, which `embedx corpus info` names")
+        raise EmbedxError(
+            f"{recipe.name}: labelled data, no text; embedx classify takes the files, which `embedx corpus info` names"
+        )
     paths = recipe.find_files()
     return [_of_recipe_file(recipe, path, recipe.name if len(paths) == 1 else path) for path in paths]
 
@@ -128,6 +130,22 @@ def _of_recipe_file(recipe: Recipe, path: str, name: str) -> Source:
         members = recipe.members or "*"
         identity = identity and identity | {"members": members}
     return Source(name, recipe.reader, identity, path, recipe.cut_off, members)
+
+
+def described(corpus: str) -> dict[str, Any]:
+    """What is known of a corpus without reading it, by name: of a recipe all that it says, and where its files are."""
+    if recipe := _recipe_meant(corpus):
+        stated = {each.name: getattr(recipe, each.name) for each in fields(recipe) if each.name != "folder"}
+        return {
+            **{name: value for name, value in stated.items() if value or value == 0},
+            "recipe": str(recipe.folder),
+            "here": recipe.files_here(),
+        }
+    found = [
+        {"name": source.name, "reader": source.reader, **({} if source.size is None else {"bytes": source.size})}
+        for source in _resolve_one(corpus)
+    ]
+    return {"name": corpus, "sources": found, "settings": _defaults_of(corpus)}
 
 
 def _reader(name: str) -> str:
