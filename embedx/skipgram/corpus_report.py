@@ -11,7 +11,7 @@ from embedx.objectives.contract import Objective
 from embedx.run.memory import amount
 from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings, VocabularySettings
-from embedx.skipgram.estimate import Estimate, estimate
+from embedx.skipgram.estimate import MAPPED, Estimate, estimate
 from embedx.skipgram.task import SkipGramSettings
 from embedx.text import cache
 from embedx.text.inspection import GIANT, Findings, Inspector
@@ -88,8 +88,9 @@ class CorpusReport:
     def _training_rows(self) -> list[tuple[str, str]]:
         own = self.training
         needed = sum(own.memory.values())
+        at_least = needed - own.memory[MAPPED]
         purposes = ", ".join(f"{name} {amount(size)}" for name, size in own.memory.items() if size >= 0.01 * needed)
-        lacking = "" if needed <= own.available else ": TOO LITTLE"
+        lacking = "" if at_least <= own.available else ": TOO LITTLE"
         rows = [("memory", f"{amount(needed)} of {amount(own.available)}{lacking}: {purposes}")]
         on_disk = sum(own.disk.values())
         lacking = "" if on_disk - own.disk["encoded text"] <= own.disk_free else ": TOO LITTLE"

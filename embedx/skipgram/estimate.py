@@ -18,6 +18,7 @@ TRIAL = 2.0  # seconds of training
 WARM_UP = 0.3  # seconds before, in which memory is touched for the first time
 CHECKPOINTS = 2  # that are kept
 COUNTS = 8  # bytes
+MAPPED = "encoded text"  # is in memory as far as there is room
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,6 @@ def estimate(
     vocabulary: VocabularySettings,
     output: Path,
     progress: Progress | None = None,
-    seconds: float = TRIAL,
 ) -> Estimate:
     """What `train` with the same arguments will take, and saving to the folder `output`. Trains for a few seconds."""
     progress = progress or Silent()
@@ -66,8 +66,14 @@ def estimate(
         untimed = "there is not as much memory"
     elif task.warm_up is not None:
         untimed = f"--sampler {task.sampler.name} begins later in the run, by what was learned until then"
-    speed = None if untimed else words_per_second(task, seconds, progress)
-    epochs, needed = float(task.settings.epochs), None
+    speed: float | None = None
+    own = before
+    if not untimed:
+        speed = words_per_second(task, progress)
+        # With compiled kernels, which were not there before.
+        own = max(before, memory_in_use() - round(sum(of_tables.values()) - of_tables["saving"] - of_tables["testing"]))
+    needed: float | None = None
+    epochs = float(task.settings.epochs)
     if speed is not None:
         needed = task.settings.time_budget or task.n_trained_words * epochs / speed
         epochs = needed * speed / task.n_trained_words
@@ -79,7 +85,8 @@ def estimate(
         tokens=task.words.n_tokens,
         kept=int(kept_counts(task.words.trained_counts, vocabulary.sample).sum()),
         memory={
-            "program and text": before,
+            "program and words": own,
+            MAPPED: corpus.bytes,
             **{name: round(size) for name, size in of_tables.items() if size},
             **({"a copy to go back to": round(copy)} if has_room else {}),
         },
@@ -100,12 +107,13 @@ def estimate(
     )
 
 
-def words_per_second(task: Task, seconds: float, progress: Progress) -> float:
+def words_per_second(task: Task, progress: Progress) -> float:
     """How fast training goes; the task's tables are changed by it."""
-    progress.start("timing", seconds, "s")
+    progress.start("timing", TRIAL, "s")
     task.initialise()
+    task.progress = progress  # which tells that kernels are compiled
     task.trial(WARM_UP)
-    outcome = task.trial(seconds)
+    outcome = task.trial(TRIAL)
     progress.update(outcome.seconds)
     progress.finish()
     return outcome.tally.words / max(outcome.seconds, 1e-9)

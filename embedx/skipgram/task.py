@@ -379,7 +379,7 @@ class Task:
         initialise(self.tables, self.objective, self.settings, kept, (self.warm_up or self.sampler).noise)
 
     def memory(self) -> dict[str, float]:
-        """Bytes that training, testing and saving will take, by purpose. Raises `EmbedxError` where the threads' cannot be had."""
+        """Bytes that training, testing and saving will take, by purpose. Raises `EmbedxError` where threads cannot have it."""
         tables, n_words = self.tables, len(self.words)
         try:
             of_training = self.strategy().memory()
@@ -451,8 +451,9 @@ class Task:
         return trainer.Schedule(rate, strategy.n_stretches, self.n_trained_words, epochs, time_budget)
 
     def trial(self, seconds: float) -> trainer.Outcome:
-        """Train for so long, as `run` does to begin with, to see how fast that goes."""
+        """Train for so long, as `run` does to begin with, to see how fast that goes; more than 0."""
         strategy = self._ready_strategy()
+        strategy.compile(self.progress)
         return trainer.run(
             strategy, self._schedule(strategy, self.settings.epochs, seconds), Silent(), guard=Guard(is_on=False)
         )

@@ -22,7 +22,7 @@ def is_archive(path: str) -> bool:
 def members(
     file: Any, pattern: str, unpacked: Callable[[io.BufferedReader], Iterable[bytes]]
 ) -> Iterator[tuple[str, IO[bytes]]]:
-    """The files in an archive whose names match the glob `pattern`, as they come; each is to be read before the next is asked for.
+    """The files in an archive whose names match the glob `pattern`, as they come, each to be read before the next is asked for.
 
     file      a `CountedReader` of the archive; of a zip archive it must be one that can be sought in, which pipes cannot
     unpacked  decompresses a tar archive

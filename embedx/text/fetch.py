@@ -194,7 +194,9 @@ class _Fetch:
         try:
             with _opened(self.recipe.checksums) as response:
                 text = response.read(MOST_LIST_BYTES).decode("utf-8", "replace")
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
             self.progress.note(f"{self.recipe.checksums}: {reason(error)}; only the length is checked")
             return None
         name = self.recipe.checksum_of or self.target.name
@@ -251,7 +253,7 @@ class _Fetch:
         except urllib.error.HTTPError as error:
             with error:
                 if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE and start:
-                    if _ranged(error.headers.get("Content-Range"))[1] == start:
+                    if _ranged(error.headers.get("Content-Range"))[1] == start == (about.get("length") or start):
                         self.has_resumed = True
                         return  # it was all there
                     self._begin_anew(part)

@@ -146,9 +146,9 @@ def look(data, p, last, scripts, mask, state, line_hash, counts, places, letters
         if code < 0:
             tallied(BAD, place, line, counts, places)
         elif code < 0x20 or 0x7F <= code < 0xC0:
-            if 0x80 <= code and before != 0:
+            if code >= 0x80 and before != 0:
                 tallied(MOJIBAKE, place - 2, line, counts, places)
-            elif (code < 9 or 13 < code) and code < 0xA0:
+            elif (code < 9 or code > 13) and code < 0xA0:
                 tallied(CONTROL, place, line, counts, places)
             letters[scripts[code]] += 1
         else:
