@@ -11,6 +11,7 @@ from typing import IO, Any
 ARCHIVE_NAME = re.compile(r".*\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz|zst))", re.IGNORECASE)
 ZIP_MAGIC = b"PK\x03\x04"
 DAMAGED_ARCHIVE = (tarfile.TarError, zipfile.BadZipFile)  # beside OSError, EOFError and what decompressors raise
+READ_BYTES = 1 << 18
 TAR_BLOCK = 512  # bytes; zeros end an archive
 
 
@@ -30,6 +31,7 @@ def members(
     """
     stored = io.BufferedReader(file)
     if stored.peek(len(ZIP_MAGIC)).startswith(ZIP_MAGIC):
+        stored.detach()  # which would close the file with itself
         return _zip_members(file, pattern)
     return _tar_members(_Blocks(unpacked(stored)), pattern)
 
@@ -49,13 +51,13 @@ def _zip_members(file: Any, pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def _tar_members(blocks: "_Blocks", pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
-    with tarfile.open(fileobj=io.BufferedReader(blocks), mode="r|") as archive:
+    with tarfile.open(fileobj=blocks, mode="r|", bufsize=READ_BYTES) as archive:
         for each in archive:
             if each.isfile() and fnmatch.fnmatchcase(each.name, pattern):
                 opened = archive.extractfile(each)
                 assert opened is not None
                 yield each.name, opened
-    while blocks.read(1 << 18):  # checksums are at the end
+    while blocks.read(READ_BYTES):  # checksums are at the end
         pass
     if blocks.last.strip(b"\0") or not blocks.last:  # Python's reader takes a cut between two members for the end
         raise EOFError
