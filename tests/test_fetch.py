@@ -285,6 +285,12 @@ def test_a_file_that_lies_elsewhere_is_found_too(site, recipe, tmp_path):
     assert (source.name, source.size) == ("mine", len(TEXT))
 
 
+def test_what_is_here_already_is_not_fetched(site, recipe, tmp_path):
+    (tmp_path / "mine.txt").write_text("my own")
+    assert fetch(recipe()).read_text() == "my own"
+    assert site.asked == []
+
+
 def test_two_processes_do_not_fetch_the_same_file(recipe):
     data_folder().mkdir(parents=True)
     with open(data_folder() / "mine.txt.part", "wb") as part:

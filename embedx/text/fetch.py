@@ -67,6 +67,9 @@ def fetch(recipe: Recipe, to: Path | None = None, progress: Progress | None = No
         how = f"; get it {recipe.obtain}" if recipe.obtain else f"; its recipe, {recipe.folder}, names no URL"
         raise EmbedxError(f"{recipe.name}: cannot be fetched by a program{how}")
     folder = to or data_folder()
+    if to is None and (here := recipe.files_here()) and Path(here[0]).parent != folder:
+        progress.note(f"{here[0]}: is here; nothing is fetched")
+        return Path(here[0])
     target = folder / recipe.download
     with _told(recipe, folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -254,6 +254,7 @@ class Inspector:
         is_line = self.table.keys != 0
         times, lengths = self.table.counts[is_line], self.table.lengths[is_line]
         self.table = _new_table(1)
+        n_lines, n_bytes = int(times.sum()), int((times * lengths).sum())
         letters = {str(name): int(n) for name, n in zip(NAMES[1:], self.letters[1:], strict=True) if n}
         most_first = sorted(letters, key=lambda name: -letters[name])
         return Findings(
@@ -262,8 +263,8 @@ class Inspector:
             *self.longest,
             dict(zip(KINDS, self.counts.tolist(), strict=True)),
             self.found,
-            repeated_lines=float(1 - len(times) / max(times.sum(), 1)),
-            repeated_bytes=float(1 - lengths.sum() / max((times * lengths).sum(), 1)),
+            repeated_lines=(n_lines - len(times)) / max(n_lines, 1),
+            repeated_bytes=(n_bytes - int(lengths.sum())) / max(n_bytes, 1),
             is_sampled=self.mask > 0,
             scripts={name: letters[name] / sum(letters.values()) for name in most_first},
         )
