@@ -104,7 +104,7 @@ def test_coverage_by_minimum_count():
 def checked(corpus, tmp_path, monkeypatch, name="ns", **options):
     monkeypatch.setattr(estimate, "TRIAL", 0.02)
     monkeypatch.setattr(estimate, "WARM_UP", 0.01)
-    settings, objective = skipgram.chosen(objectives.find(name), {"dim": 8, "threads": 1, **options})
+    settings, objective = skipgram.chosen(objectives.find(name), {"dim": 16, "threads": 1, **options})
     return check(
         [str(corpus)], objective, settings, text=TextSettings(), vocabulary=VocabularySettings(sample=0),
         output=tmp_path / "model", cache_dir=tmp_path / "cache",
@@ -116,7 +116,7 @@ def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two
     own = found.training
     assert (own.words, own.tokens, own.kept) == (16, found.tokens, found.tokens)
     assert own.seconds == pytest.approx(3 * own.tokens / own.words_per_second)
-    assert own.memory["vectors"] == 2 * 16 * 8 * 4
+    assert own.memory["vectors"] == 2 * 16 * 16 * 4
     assert own.disk["model"] > own.memory["vectors"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache"]
     rows = dict(line.split("\t") for line in found.table().splitlines())
@@ -132,7 +132,7 @@ def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two
 
     notes = Notes()
     skipgram.train(
-        [str(two_topics)], objectives.find("ns")(objectives.find("ns").Settings()), skipgram.SkipGramSettings(dim=8, epochs=1),
+        [str(two_topics)], objectives.find("ns")(objectives.find("ns").Settings()), skipgram.SkipGramSettings(dim=16, epochs=1),
         text=TextSettings(), cache_dir=tmp_path / "cache", progress=notes,
     )  # fmt: skip
     assert any("nothing is read" in note for note in notes.told)

@@ -117,6 +117,14 @@ def test_a_cut_tar_is_an_error(here, cut, mode):
             text_of("mine")
 
 
+def test_damage_that_only_the_checksum_of_a_tar_shows_is_an_error(here):
+    whole = tar_of({"a": b"some words"})
+    (here / "mine.tar.gz").write_bytes(whole[:-8] + bytes(4) + whole[-4:])
+    own_recipe("mine.tar.gz")
+    with pytest.raises(EmbedxError, match=r"mine.*cannot be read \(CRC check failed"):
+        text_of("mine")
+
+
 def test_a_damaged_zip_is_an_error(here):
     whole = zip_of({"a.txt": b"some words " * 100})
     own_recipe("mine.zip")

@@ -137,7 +137,7 @@ def described(corpus: str) -> dict[str, Any]:
     if recipe := _recipe_meant(corpus):
         stated = {each.name: getattr(recipe, each.name) for each in fields(recipe) if each.name != "folder"}
         return {
-            **{name: value for name, value in stated.items() if value or value == 0},
+            **{name: value for name, value in stated.items() if value or (value == 0 and value is not False)},
             "recipe": str(recipe.folder),
             "here": recipe.files_here(),
         }
