@@ -74,14 +74,15 @@ def _in_address_space() -> int:
     return NO_LIMIT if limit == resource.RLIM_INFINITY else limit - used
 
 
-def memory_in_use() -> int:
-    """Bytes of memory that this process has, with what it maps of files; 0 where the system does not tell."""
+def memory_in_use() -> tuple[int, int]:
+    """Bytes of memory that this process has: of its own, and mapped from files; 0 where the system does not tell."""
     try:
         import resource
 
-        return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * resource.getpagesize()
+        _, resident, of_files, *_ = (int(n) for n in Path("/proc/self/statm").read_text("ascii").split())
     except (ImportError, OSError, ValueError):
-        return 0
+        return 0, 0
+    return (resident - of_files) * resource.getpagesize(), of_files * resource.getpagesize()
 
 
 def check_memory(needs: Mapping[str, float], what: str, remedy: str, progress: Progress, copy: float = 0.0) -> bool:

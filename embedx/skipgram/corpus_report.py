@@ -66,7 +66,7 @@ class CorpusReport:
         """For people: a line for each fact, with its name before a tab."""
         text = self.text
         rows = [
-            ("text", f"{text.n_bytes:,} bytes, {text.n_lines:,} lines, {self.tokens:,} tokens"),
+            ("text", f"{text.n_bytes:,} bytes, {text.n_lines:,} line{'s' * (text.n_lines != 1)}, {self.tokens:,} tokens"),
             ("longest line", f"{text.longest:,} bytes" + (f", {_places([text.longest_at])}" if text.longest_at else "")),
         ]
         for kind, meaning in MEANINGS.items():

@@ -58,20 +58,20 @@ def estimate(
     progress = progress or Silent()
     task = prepared(corpus, objective, suited(settings, objective), sampler_options or {}, text, vocabulary, Silent())
     of_tables = task.memory()
-    before = memory_in_use()
+    own, of_files = memory_in_use()
     copy = sum(of_tables[name] for name in OF_TABLES)
     available = available_memory()
+    in_all = available + own + of_files
     untimed = ""
     if sum(of_tables.values()) > available:
         untimed = "there is not as much memory"
     elif task.warm_up is not None:
         untimed = f"--sampler {task.sampler.name} begins later in the run, by what was learned until then"
     speed: float | None = None
-    own = before
     if not untimed:
         speed = words_per_second(task, progress)
         # With compiled kernels, which were not there before.
-        own = max(before, memory_in_use() - round(sum(of_tables.values()) - of_tables["saving"] - of_tables["testing"]))
+        own = max(own, memory_in_use()[0] - round(sum(of_tables.values()) - of_tables["saving"] - of_tables["testing"]))
     needed: float | None = None
     epochs = float(task.settings.epochs)
     if speed is not None:
@@ -85,12 +85,12 @@ def estimate(
         tokens=task.words.n_tokens,
         kept=int(kept_counts(task.words.trained_counts, vocabulary.sample).sum()),
         memory={
-            "program and words": own,
+            "program and words": own + of_files,
             MAPPED: corpus.bytes,
             **{name: round(size) for name, size in of_tables.items() if size},
             **({"a copy to go back to": round(copy)} if has_room else {}),
         },
-        available=available + before,
+        available=in_all,
         disk={
             "encoded text": corpus.bytes,
             "model": 4 * numbers
