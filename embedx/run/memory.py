@@ -79,7 +79,7 @@ def memory_in_use() -> tuple[int, int]:
     try:
         import resource
 
-        _, resident, of_files, *_ = (int(n) for n in Path("/proc/self/statm").read_text("ascii").split())
+        resident, of_files = (int(n) for n in Path("/proc/self/statm").read_text("ascii").split()[1:3])
     except (ImportError, OSError, ValueError):
         return 0, 0
     return (resident - of_files) * resource.getpagesize(), of_files * resource.getpagesize()
