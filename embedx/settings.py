@@ -87,7 +87,7 @@ def fraction(text: str) -> float:
     try:
         return float(text[:-1]) / 100 if text.strip().endswith("%") else float(text)
     except ValueError:
-        raise EmbedxError(f"--heldout {text}: not a fraction; write 0.1% or 0.001") from None
+        raise EmbedxError(f"--heldout {text}: not a fraction; write 0.1% or 0.001 (embedx eval takes a text)") from None
 
 
 def check_used(given: Mapping[str, Any], needs: Iterable[tuple[str, bool, str]]) -> None:

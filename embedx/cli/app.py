@@ -17,6 +17,8 @@ from typing import Annotated, Any
 
 import typer
 
+from embedx.cli import corpus
+from embedx.cli.options import CacheDir, Json
 from embedx.cli.streams import NobodyReadsError, open_streams
 from embedx.errors import EmbedxError
 from embedx.run.progress import Reporter
@@ -33,16 +35,9 @@ from embedx.settings import (
     option_name,
 )
 
-Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, or word2vec text or binary, or fastText .vec")]
 TopK = Annotated[int, typer.Option("--top-k", min=1, help="how many words to list")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace what is there, once the new is complete")]
-CacheDir = Annotated[
-    Path | None,
-    typer.Option("--cache-dir", help="where encoded corpora are kept; by default $EMBEDX_CACHE_DIR, ~/.cache/embedx"),
-]
-
-
 CheckpointEvery = Annotated[
     str,
     typer.Option(
@@ -123,6 +118,16 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     app.command("analogy")(analogy)
     app.command("export")(export)
     app.command("objectives")(list_objectives)
+    known = typer.Typer(
+        help="Corpora known by name: list and fetch them; what a text is like before training.", no_args_is_help=True
+    )
+    known.command("list")(corpus.list_recipes)
+    known.command("info")(corpus.info)
+    known.command("fetch")(corpus.fetch)
+    known.command("check")(
+        with_settings(corpus.check, train_settings()) if list(arguments[:2]) == ["corpus", "check"] else corpus.check
+    )
+    app.add_typer(known, name="corpus")
     stored = typer.Typer(help="Corpora encoded by earlier runs: list them, or clear them all.", no_args_is_help=True)
     stored.command("list")(cache_list)
     stored.command("clear")(cache_clear)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from embedx.evaluation.heldout import Likelihood, LikelihoodDifference
     from embedx.labeled.data import Labeled
     from embedx.labeled.schema import DataSchema
+    from embedx.skipgram.corpus_report import CorpusReport
     from embedx.text.joined import Collocation
 
 
@@ -156,6 +157,35 @@ def phrases(
         raise EmbedxError("--phrases 0 finds none; give the number of passes")
     numbered = [(number, each) for number, one in enumerate(found.passes, 1) for each in one]
     return sorted(numbered, key=lambda each: (-each[1].score, -each[1].times, each[1].words))
+
+
+def check_corpus(
+    corpora: Sequence[str],
+    objective_name: str,
+    typed: dict[str, Any],
+    output: Path | None,
+    cache_dir: Path | None,
+    progress: Progress,
+) -> "CorpusReport":
+    """What a corpus is like, and what `train` with the same arguments would take here."""
+    from embedx.skipgram.corpus_report import check
+
+    found = objectives.find(objective_name)
+    check_applies(typed, objective_name, (SkipGramSettings, TextSettings, VocabularySettings))
+    check_stopping(typed)
+    collapsed.check_not_typed(typed)
+    settings, objective = skipgram.chosen(found, typed)
+    return check(
+        corpora,
+        objective,
+        settings,
+        sampler_options=samplers.own_options(typed),
+        text=TextSettings.from_options(recipe_defaults(corpora) | typed),
+        vocabulary=VocabularySettings.from_options(typed),
+        output=output or default_output(corpora, objective_name),
+        cache_dir=cache_dir,
+        progress=progress,
+    )
 
 
 def _check_end(saved: Path, outcome: Outcome) -> None:

@@ -26,6 +26,7 @@ from embedx.run.interrupts import to_the_end
 from embedx.run.memory import amount, check_memory, n_bytes
 from embedx.run.progress import Progress, Silent
 from embedx.run.rounds import InRounds
+from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.settings import (
@@ -57,6 +58,7 @@ from embedx.vectors import model
 INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
 INITIAL_FLOATS = 1 << 23  # drawn at a time
 MANY_WORDS = 20_000
+OF_TABLES = ("vectors", "optimiser", "objective")  # what is copied, to go back to
 SMALLER = "lower --dim or --max-vocab"  # where memory is short
 BYTES_PER_WORD = 150  # while a vocabulary is checked and written
 OUT_OF_HAND = 100.0  # a loss so many times the first is that of a run that diverged, be it finite
@@ -176,36 +178,13 @@ def train(
     if start is not None:
         phrases, joined = start.joining()
     with encode(corpora, text, progress, cache_dir, joined, threads=settings.threads) as corpus:
-        words, remap = start.vocabulary(corpus, vocabulary) if start else select(corpus, vocabulary)
-        n_tokens = int(corpus.counts[remap >= 0].sum())
-        progress.note(f"vocabulary: {len(words):,} words, {n_tokens:,} of {corpus.n_tokens:,} tokens")
-        if vocabulary.vocab is not None:
-            missing = set(listed(vocabulary.vocab)) - words.index.keys()
-            progress.note(f"--vocab {vocabulary.vocab}: {len(missing):,} of its words are not in the text")
-        if start is not None:
-            progress.note(start.told(corpus, words, objective, settings.bias != "none"))
-        held_out = hold_out(corpus.tokens, remap, settings.heldout, len(words)) if settings.heldout > 0 else None
-        words = words.without(held_out.counts) if held_out else words
-        kept = kept_counts(words.trained_counts, vocabulary.sample)
-        objective.prepare(kept)
-        sampler, warm_up = new_samplers(objective, settings, sampler_options or {}, words.trained_counts)
-        drawing = warm_up or sampler
-        settings = resolved(settings, objective, drawing, kept, progress, context_words(corpus.tokens, settings.window))
-        if sampler.candidates == "all" and len(words) > MANY_WORDS:
-            progress.note(f"every pair meets all {len(words):,} words, which is slow; --max-vocab 5000 keeps the most frequent")
-        tables = empty_tables(objective, settings, len(words))
-        has_bias = settings.bias != "none"
-        rate = float(settings.learning_rate or 0)
-        task = Task(
-            corpus, words, remap, sampler, warm_up, tables, objective, settings, text, vocabulary, progress, held_out, phrases,
-            start,
-        )  # fmt: skip
+        task = prepared(
+            corpus, objective, settings, sampler_options or {}, text, vocabulary, progress, phrases=phrases, start=start
+        )
         task.check_memory()
-        initialise(tables, objective, settings, kept, drawing.noise)
-        if start is not None:
-            task.tables = tables = start.write(tables, words, objective, settings.optimizer, rate, has_bias)
+        task.initialise()
         outcome = task.run(snapshot, checkpoints)
-        to_the_end(lambda: _check(tables, settings, outcome, progress))
+        to_the_end(lambda: _check(task.tables, task.settings, outcome, progress))
         vectors = task.model(outcome)
         if task.heldout is not None and outcome.interrupted_by is None:
             found = vectors.facts["heldout"] = to_the_end(task.heldout_metrics)
@@ -217,6 +196,46 @@ def train(
                     f"likelier than by word frequencies ({best:.4f} and {found['unigram']:.4f}); try another --learning-rate"
                 )
     return TrainedVectors(vectors, outcome)
+
+
+def prepared(
+    corpus: cache.EncodedCorpus,
+    objective: Objective,
+    settings: SkipGramSettings,
+    sampler_options: Mapping[str, Any],
+    text: TextSettings,
+    vocabulary: VocabularySettings,
+    progress: Progress,
+    *,
+    phrases: PhraseSettings | None = None,
+    start: Start | None = None,
+) -> "Task":
+    """A run on an encoded corpus with everything decided; its tables are of zeros, and take no memory yet.
+
+    `settings` are `suited` to the objective. Raises `EmbedxError` where the vocabulary is empty or the tables cannot be had.
+    """
+    words, remap = start.vocabulary(corpus, vocabulary) if start else select(corpus, vocabulary)
+    n_tokens = int(corpus.counts[remap >= 0].sum())
+    progress.note(f"vocabulary: {len(words):,} words, {n_tokens:,} of {corpus.n_tokens:,} tokens")
+    if vocabulary.vocab is not None:
+        missing = set(listed(vocabulary.vocab)) - words.index.keys()
+        progress.note(f"--vocab {vocabulary.vocab}: {len(missing):,} of its words are not in the text")
+    if start is not None:
+        progress.note(start.told(corpus, words, objective, settings.bias != "none"))
+    held_out = hold_out(corpus.tokens, remap, settings.heldout, len(words)) if settings.heldout > 0 else None
+    words = words.without(held_out.counts) if held_out else words
+    kept = kept_counts(words.trained_counts, vocabulary.sample)
+    objective.prepare(kept)
+    sampler, warm_up = new_samplers(objective, settings, sampler_options, words.trained_counts)
+    wide = context_words(corpus.tokens, settings.window)
+    settings = resolved(settings, objective, warm_up or sampler, kept, progress, wide)
+    if sampler.candidates == "all" and len(words) > MANY_WORDS:
+        progress.note(f"every pair meets all {len(words):,} words, which is slow; --max-vocab 5000 keeps the most frequent")
+    tables = empty_tables(objective, settings, len(words))
+    return Task(
+        corpus, words, remap, sampler, warm_up, tables, objective, settings, text, vocabulary, progress, held_out,
+        phrases or PhraseSettings(), start,
+    )  # fmt: skip
 
 
 def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGramSettings, Objective]:
@@ -408,16 +427,25 @@ class Task:
         way = FittedStream if self.sampler.conditional else RetrievedStream
         return way(objective, settings, self.warm_up, tables, stream, self.sampler)
 
-    def check_memory(self) -> None:
-        """Tell what training, testing and saving will take, before the tables take it. Raises `EmbedxError` for too much."""
+    def initialise(self) -> None:
+        """Write to the tables what training starts from."""
+        kept = kept_counts(self.words.trained_counts, self.vocabulary.sample)
+        initialise(self.tables, self.objective, self.settings, kept, (self.warm_up or self.sampler).noise)
+        if self.start is not None:
+            rate, has_bias = float(self.settings.learning_rate or 0), self.settings.bias != "none"
+            self.tables = self.start.write(
+                self.tables, self.words, self.objective, self.settings.optimizer, rate, has_bias
+            )  # fmt: skip
+
+    def memory(self) -> dict[str, float]:
+        """Bytes that training, testing and saving will take, by purpose. Raises `EmbedxError` where threads cannot have it."""
         tables, n_words = self.tables, len(self.words)
-        what = f"{n_words:,} words × {self.settings.dim} numbers"
         try:
             of_training = self.strategy().memory()
         except MemoryError as error:
             threads = f"{self.settings.threads} threads with --window {self.settings.window}"
-            raise EmbedxError(f"{what} and {threads} need more memory than there is; lower them, or --dim") from error
-        needs = {
+            raise EmbedxError(f"{self.size} and {threads} need more memory than there is; lower them, or --dim") from error
+        return {
             "vectors": n_bytes((tables.inputs.rows, tables.outputs.rows)),
             "optimiser": n_bytes((tables.inputs[1:], tables.outputs[1:])),
             "objective": n_bytes((tables.state, tables.n_updates)),
@@ -425,10 +453,19 @@ class Task:
             "saving": BYTES_PER_WORD * n_words,
             "testing": heldout.memory(n_words) if self.heldout else 0,
         }
-        workers = next(iter(of_training.values()))
+
+    def check_memory(self) -> None:
+        """Tell what training, testing and saving will take, before the tables take it. Raises `EmbedxError` for too much."""
+        needs = self.memory()
+        workers = next(value for name, value in needs.items() if name not in OF_TABLES)
         remedy = "lower --threads or --window" if 2 * workers > sum(needs.values()) else SMALLER
-        copy = sum(needs[name] for name in ("vectors", "optimiser", "objective"))
-        self.has_room = check_memory(needs, what, remedy, self.progress, copy)
+        copy = sum(needs[name] for name in OF_TABLES)
+        self.has_room = check_memory(needs, self.size, remedy, self.progress, copy)
+
+    @property
+    def size(self) -> str:
+        """How large the tables are, in words."""
+        return f"{len(self.words):,} words × {self.settings.dim} numbers"
 
     def identity(self) -> dict[str, Any]:
         """What decides the result, for a run that goes on to be sure that it is the same one."""
@@ -446,13 +483,8 @@ class Task:
         """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to go on from."""
         if checkpoints is not None:
             checkpoints.identify(self.identity)
-        settings, streamed = self.settings, self.strategy()
-        kept = kept_counts(self.words.trained_counts, self.vocabulary.sample)
-        streamed.frequency_scores = self.objective.initial_bias(kept / kept.sum(), (self.warm_up or self.sampler).noise)
-        strategy = InRounds(streamed, int(settings.threads or 1)) if settings.deterministic else streamed
-        n_words = int(self.corpus.counts[self.remap >= 0].sum()) - (int(self.heldout.counts.sum()) if self.heldout else 0)
-        rate = float(settings.learning_rate or 0)
-        schedule = trainer.Schedule(rate, strategy.n_stretches, n_words, settings.epochs, settings.time_budget)
+        settings, strategy = self.settings, self._ready_strategy()
+        schedule = self._schedule(strategy, settings.epochs, settings.time_budget)
         after_epoch = self._after_epoch if self._tells() else None
         return trainer.run(
             strategy,
@@ -462,6 +494,29 @@ class Task:
             snapshot,
             checkpoints=checkpoints,
             guard=Guard(has_room=self.has_room),
+        )
+
+    def _ready_strategy(self) -> Strategy:
+        streamed = self.strategy()
+        kept = kept_counts(self.words.trained_counts, self.vocabulary.sample)
+        streamed.frequency_scores = self.objective.initial_bias(kept / kept.sum(), (self.warm_up or self.sampler).noise)
+        return InRounds(streamed, int(self.settings.threads or 1)) if self.settings.deterministic else streamed
+
+    @property
+    def n_trained_words(self) -> int:
+        """How many tokens of the vocabulary a pass over the corpus reads."""
+        return int(self.corpus.counts[self.remap >= 0].sum()) - (int(self.heldout.counts.sum()) if self.heldout else 0)
+
+    def _schedule(self, strategy: Strategy, epochs: float, time_budget: float | None) -> trainer.Schedule:
+        rate = float(self.settings.learning_rate or 0)
+        return trainer.Schedule(rate, strategy.n_stretches, self.n_trained_words, epochs, time_budget)
+
+    def trial(self, seconds: float) -> trainer.Outcome:
+        """Train for so long, as `run` does to begin with, to see how fast that goes; more than 0."""
+        strategy = self._ready_strategy()
+        strategy.compile(self.progress)
+        return trainer.run(
+            strategy, self._schedule(strategy, self.settings.epochs, seconds), Silent(), guard=Guard(is_on=False)
         )
 
     def _tells(self) -> bool:

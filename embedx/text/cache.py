@@ -29,7 +29,7 @@ import tempfile
 import unicodedata
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -43,7 +43,7 @@ from embedx.run.progress import Progress, Silent
 from embedx.run.trainer import usable_cores
 from embedx.settings import TextSettings
 from embedx.text.sources import Source, current_fingerprint, total_size
-from embedx.text.streams import ReadAhead
+from embedx.text.streams import ReadAhead, TextBlock
 from embedx.text.tokenizer import END_OF_SENTENCE, MOST_WORD_BYTES, BadUtf8Error
 from embedx.text.tokens import Tokens
 
@@ -53,6 +53,7 @@ BUILDING, BUILDING_NAME = "building-", re.compile(r"building-[a-z0-9_]{8}")  # a
 TOKENS, COUNTS, LETTERS, STARTS, ABOUT = "tokens.bin", "counts.npy", "letters.bin", "starts.npy", "about.json"
 FLUSH_TOKENS = 1 << 16
 SILENT = Silent()
+Watch = Callable[[Source, bytes], None]  # is shown each block of the text, and an empty one where a source ends
 COUNT_TOKENS = 1 << 22  # counted at a time, so that a mapped corpus need not fit into memory
 CHECK_TOKENS = 1 << 18  # looked at at a time, so that the processor's cache holds them for the second look
 
@@ -106,6 +107,7 @@ def encode(
     progress: Progress = SILENT,
     cache_dir: Path | None = None,
     threads: int | None = None,
+    watch: Watch | None = None,
 ) -> EncodedCorpus:
     """The sources as tokens: from the cache if they are there, else each is read once, counted and written to the cache.
 
@@ -113,15 +115,16 @@ def encode(
     the same, in the same order.
 
     What cannot be known again (standard input, a pipe, a file that changes while it is read) becomes a temporary corpus.
+    Where somebody is to `watch` the text, it is read in any case.
     """
     home = cache_dir or default_folder()
     key = cache_key(sources, settings)
-    corpus = load(home / key, progress) if key else None
+    corpus = load(home / key, progress) if key and watch is None else None
     if corpus:
         progress.note(f"{_size(corpus)} from the token cache {corpus.folder}; nothing is read")
     else:
         with Building(home) as building:
-            report = _read(sources, settings, progress, building, threads or usable_cores())
+            report = _read(sources, settings, progress, building, threads or usable_cores(), watch)
             if key and all(source.fingerprint == current_fingerprint(source) for source in sources):
                 corpus = building.publish(key, report, settings.record(), progress)
             else:
@@ -378,14 +381,22 @@ def _checksum(folder: Path, sums: Iterable[int]) -> int:
 
 
 def _read(
-    sources: Sequence[Source], settings: TextSettings, progress: Progress, building: Building, threads: int
+    sources: Sequence[Source],
+    settings: TextSettings,
+    progress: Progress,
+    building: Building,
+    threads: int,
+    watch: Watch | None,
 ) -> dict[str, Any]:
     """Read all sources into `building`; the report of what was found."""
     reports: list[dict[str, Any]] = []
     n_tokens = stored = 0
     report = _new_report(sources[0])
     progress.start("reading", total_size(sources), "B")
-    with ReadAhead(sources, settings, threads) as blocks, Tokens(blocks, sources, settings, threads) as pieces:
+    with (
+        ReadAhead(sources, settings, threads) as read,
+        Tokens(_watched(read, sources, watch), sources, settings, threads) as pieces,
+    ):
         try:
             for piece in pieces:
                 for tokens in piece.tokens:
@@ -418,6 +429,14 @@ def _read(
         "bad_utf8": sum(report["bad_utf8"] for report in reports),
         "sources": reports,
     }
+
+
+def _watched(blocks: Iterable[TextBlock], sources: Sequence[Source], watch: Watch | None) -> Iterator[TextBlock]:
+    """The blocks as they are, each shown to who is to watch them."""
+    for block in blocks:
+        if watch is not None:
+            watch(sources[block.source], block.data)
+        yield block
 
 
 def _new_report(source: Source) -> dict[str, Any]:

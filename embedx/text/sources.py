@@ -7,11 +7,12 @@ import glob
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
+from embedx.text.archives import is_archive
 from embedx.text.recipes import Recipe, find_recipe, recipe_names
 
 STANDARD_INPUT = "-"
@@ -37,6 +38,7 @@ class Source:
     fingerprint: dict[str, Any] | None  # identifies its content for the token cache (a URL's is its name); None: not cached
     location: str = ""  # path or URL to open, where it is not the name
     cut_off: bool = False  # a dump that is known to end in the middle
+    members: str = ""  # of an archive: which of its members are read, a glob; "" where it is none
 
     @property
     def address(self) -> str:
@@ -72,7 +74,7 @@ def resolve(corpora: Sequence[str]) -> list[Source]:
             raise EmbedxError(f"{where}{error}") from error
         for source in found:
             key = source.address if is_url(source.address) else os.path.realpath(source.address)
-            sources.setdefault(key, source)
+            sources.setdefault(f"{key}:{source.members}" if source.members else key, source)
     return list(sources.values())
 
 
@@ -176,11 +178,36 @@ def _file(path: str) -> Source:
 
 
 def _of_recipe(recipe: Recipe) -> list[Source]:
+    if recipe.kind != "text":
+        raise EmbedxError(
+            f"{recipe.name}: labelled data, no text; embedx classify takes the files, which `embedx corpus info` names"
+        )
     paths = recipe.find_files()
-    several = len(paths) > 1
-    return [
-        Source(path if several else recipe.name, recipe.reader, _file(path).fingerprint, path, recipe.cut_off) for path in paths
+    return [_of_recipe_file(recipe, path, recipe.name if len(paths) == 1 else path) for path in paths]
+
+
+def _of_recipe_file(recipe: Recipe, path: str, name: str) -> Source:
+    identity, members = _file(path).fingerprint, ""
+    if is_archive(path):
+        members = recipe.members or "*"
+        identity = identity and identity | {"members": members}
+    return Source(name, recipe.reader, identity, path, recipe.cut_off, members)
+
+
+def described(corpus: str) -> dict[str, Any]:
+    """What is known of a corpus without reading it, by name: of a recipe all that it says, and where its files are."""
+    if recipe := _recipe_meant(corpus):
+        stated = {each.name: getattr(recipe, each.name) for each in fields(recipe) if each.name != "folder"}
+        return {
+            **{name: value for name, value in stated.items() if value or (value == 0 and value is not False)},
+            "recipe": str(recipe.folder),
+            "here": recipe.files_here(),
+        }
+    found = [
+        {"name": source.name, "reader": source.reader, **({} if source.size is None else {"bytes": source.size})}
+        for source in _resolve_one(corpus)
     ]
+    return {"name": corpus, "sources": found, "settings": _defaults_of(corpus)}
 
 
 def _reader(name: str) -> str:
@@ -207,4 +234,5 @@ def current_fingerprint(source: Source) -> dict[str, Any] | None:
     """The fingerprint the source has now: another one means that it was changed while it was read."""
     if source.fingerprint is None or "path" not in source.fingerprint:
         return source.fingerprint
-    return _file(source.address).fingerprint if os.path.exists(source.address) else None
+    found = _file(source.address).fingerprint if os.path.exists(source.address) else None
+    return found | {"members": source.members} if found and source.members else found

@@ -3,6 +3,8 @@
 import bz2
 import codecs
 import contextlib
+import dataclasses
+import functools
 import gzip
 import io
 import itertools
@@ -21,6 +23,7 @@ from xml.parsers.expat import ExpatError
 
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
+from embedx.text import archives
 from embedx.text.records import PARQUET_START, json_text, lines_of, parquet_text, table_text
 from embedx.text.sources import STANDARD_INPUT, Source, is_url
 from embedx.text.wikipedia import DumpError, paragraphs
@@ -59,7 +62,7 @@ DUMP_START_BYTES = 4096
 MOST_UNREADABLE = 0.3
 FEWEST_BYTES_TO_JUDGE = 64
 PLAIN = TextSettings()
-DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, UnicodeError, ExpatError)
+DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, UnicodeError, ExpatError, *archives.DAMAGED_ARCHIVE)
 
 
 class CountedReader(io.RawIOBase):
@@ -82,7 +85,7 @@ class CountedReader(io.RawIOBase):
         except OSError:
             raise
         except Exception as error:  # every kind of storage has its own
-            raise OSError(_reason(error)) from error
+            raise OSError(reason(error)) from error
         self.count += n
         if not n and self.expected is not None and self.count < self.expected:
             raise OSError(f"the connection ended after {self.count} of {self.expected} bytes")
@@ -143,7 +146,7 @@ def open_source(source: Source) -> CountedReader:
 
         return CountedReader(smart_open.open(address, "rb", compression="disable"))
     except Exception as error:  # every kind of storage has its own
-        raise EmbedxError(f"{source.name}: cannot be opened ({_reason(error)}); check the name and your rights") from error
+        raise EmbedxError(f"{source.name}: cannot be opened ({reason(error)}); check the name and your rights") from error
 
 
 def _standard_input() -> CountedReader:
@@ -166,6 +169,9 @@ def text_blocks(source: Source, file: CountedReader, settings: TextSettings = PL
 
     Where `source.has_sentences`, other bytes than white space end its tokens: see `embedx.text.records`.
     """
+    if source.members:
+        yield from _text_of_members(source, file, settings)
+        return
     with damage_told(source):
         buffered: Any = io.BufferedReader(file, BLOCK_BYTES)
         format, whole = source.format(settings), source.has_sentences(settings)
@@ -200,6 +206,19 @@ def text_blocks(source: Source, file: CountedReader, settings: TextSettings = PL
             yield from blocks
 
 
+def _text_of_members(source: Source, archive: CountedReader, settings: TextSettings) -> Iterator[bytes]:
+    """The text of an archive's members, one after the other; the end of each ends a line."""
+    found = False
+    with damage_told(source):
+        for name, file in archives.members(archive, source.members, functools.partial(unpacked, source)):
+            found = True
+            own = dataclasses.replace(source, name=f"{source.name}: {name}", members="")
+            yield from text_blocks(own, CountedReader(file, keep_open=True), settings)
+            yield b"\n"
+    if not found:
+        raise EmbedxError(f"{source.name}: no member of it is {source.members}; is it the right file?")
+
+
 @contextlib.contextmanager
 def damage_told(source: Source) -> Iterator[None]:
     """Turn what decompressors, decoders and the XML parser raise into an `EmbedxError` with the source's name and a remedy."""
@@ -212,7 +231,7 @@ def damage_told(source: Source) -> Iterator[None]:
     except DumpError as error:
         raise EmbedxError(f"{source.name}: no dump as MediaWiki writes it ({error}); is it the right file?") from error
     except DAMAGED as error:
-        raise EmbedxError(f"{source.name}: cannot be read ({_reason(error)}); fetch or copy it again") from error
+        raise EmbedxError(f"{source.name}: cannot be read ({reason(error)}); fetch or copy it again") from error
 
 
 def unpacked(source: Source, file: io.BufferedReader, threads: int = 1) -> Iterator[bytes]:
@@ -328,7 +347,8 @@ def _check_is_text(source: Source, head: bytes) -> None:
         )
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
+    """Why something could not be opened or read, in one line."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(reason.split()) or type(error).__name__
 
