@@ -17,6 +17,13 @@ from embedx.errors import EmbedxError
 
 MOST = 2**31 - 1  # of a whole number, unless its `param` says otherwise: kernels count rows and draws in int32
 
+PHRASE_THRESHOLDS = {
+    "word2phrase": 10.0,
+    "npmi": 0.5,
+}  # by default, by scoring; gensim's, and half of what a fixed expression has
+
+MOST_PASSES = 9  # of joining collocations
+
 MOST_THREADS = 1024  # more than any machine has use for; each has memory of its own
 
 
@@ -80,7 +87,7 @@ def fraction(text: str) -> float:
     try:
         return float(text[:-1]) / 100 if text.strip().endswith("%") else float(text)
     except ValueError:
-        raise EmbedxError(f"--heldout {text}: not a fraction; write 0.1% or 0.001") from None
+        raise EmbedxError(f"--heldout {text}: not a fraction; write 0.1% or 0.001 (embedx eval takes a text)") from None
 
 
 def check_used(given: Mapping[str, Any], needs: Iterable[tuple[str, bool, str]]) -> None:
@@ -181,15 +188,27 @@ class TextSettings(Settings):
     tokenizer: str = param(
         "whitespace",
         "how text is split into words: `whitespace` at white space only; `words` takes runs of Unicode letters, "
-        "marks and digits, so that `isn't` becomes `isn` and `t`",
-        choices=("whitespace", "words"),
+        "marks and digits, so that `isn't` becomes `isn` and `t`; `none` as `whitespace`, but takes lists in JSON and Parquet "
+        "as they are, white space and all",
+        choices=("whitespace", "words", "none"),
     )
     lowercase: bool = param(False, "convert text to lower case")
+    json_field: str | None = param(
+        None, "JSON Lines: the field with the text, a string, or a sentence as a list of strings or whole numbers"
+    )
+    column: str | None = param(
+        None, "CSV, TSV and Parquet: the column with the text, by name or, where the first row is no heading, number from 1"
+    )
     on_bad_utf8: str = param(
         "replace",
         "bytes that are not valid UTF-8: `replace` each by U+FFFD, `skip` them, or stop with an `error`",
         choices=("replace", "skip", "error"),
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tokenizer == "none" and self.lowercase:
+            raise EmbedxError("--lowercase changes words, and --tokenizer none takes them as they are; leave out one of them")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,6 +217,11 @@ class VocabularySettings(Settings):
 
     min_count: int = param(5, "ignore words that occur fewer times than this", at_least=1)
     max_vocab: int | None = param(None, "maximum size of the vocabulary; the most frequent words are kept", at_least=1)
+    vocab: str | None = param(
+        None,
+        "file of the words of the vocabulary, a word a line, of which those in the text are kept; what follows a word, as a "
+        "count does, is not looked at",
+    )
     sample: float = param(
         1e-4,
         "subsampling threshold t: a word of relative frequency f > t is kept with probability sqrt(t/f) + t/f; 0 "
@@ -205,3 +229,84 @@ class VocabularySettings(Settings):
         at_least=0.0,
         at_most=1.0,
     )
+
+
+def check_vocabulary_settings(options: Mapping[str, Any]) -> None:
+    """Raise `EmbedxError` for settings that choose words beside --vocab."""
+    has_list = options.get("vocab") is not None
+    check_used(options, ((name, not has_list, "words that are not listed by --vocab") for name in ("min_count", "max_vocab")))
+
+
+@dataclasses.dataclass(frozen=True)
+class StartSettings(Settings):
+    """What training goes on from."""
+
+    start: str | None = param(
+        None,
+        "model folder to go on from: its words keep their vectors, new ones are added, and so are the counts of both texts",
+    )
+    freeze: bool = param(False, "with --start: the vectors of its words do not move, only those of new words")
+
+    def record(self) -> dict[str, Any]:
+        """The values; none where there is nothing to go on from."""
+        return super().record() if self.start else {}
+
+
+@dataclasses.dataclass(frozen=True)
+class PhraseSettings(Settings):
+    """Which words that stand side by side become one. Changing these re-reads no text."""
+
+    phrases: int = param(
+        0,
+        "join frequent collocations, such as new york, to one word by `_`, in so many passes: the second finds those of three "
+        "and four words",
+        at_least=0,
+        at_most=MOST_PASSES,
+    )
+    phrase_scoring: str = param(
+        "word2phrase",
+        "how pairs are scored: `word2phrase` by (count - least count) / (product of the words' counts), times how many "
+        "different words and pairs there are; `npmi` by normalised pointwise mutual information, from -1 to 1",
+        choices=tuple(PHRASE_THRESHOLDS),
+    )
+    phrase_threshold: float | None = param(
+        None,
+        "score above which a pair is a collocation; by default "
+        + ", ".join(f"{value:g} for {name}" for name, value in PHRASE_THRESHOLDS.items()),
+        at_most=1e9,
+        at_least=-1.0,
+    )
+    phrase_min_count: int = param(5, "least count of a collocation", at_least=1)
+    connector_words: str | None = param(
+        None, "words that may stand within a collocation but neither begin nor end it: a list such as of,the,and"
+    )
+    phrase_memory: float = param(4.0, "memory for counting pairs of words, in gigabytes", above=0.0, at_most=1e6)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = (-1, 1) if self.phrase_scoring == "npmi" else (0, math.inf)
+        if not low <= self.threshold <= high or self.threshold == 0 == low:
+            wanted = "from -1 to 1" if self.phrase_scoring == "npmi" else "above 0"
+            raise EmbedxError(
+                f"--phrase-threshold {self.threshold:g}: must be {wanted} for --phrase-scoring {self.phrase_scoring}"
+            )
+
+    @property
+    def threshold(self) -> float:
+        """The threshold that applies."""
+        return PHRASE_THRESHOLDS[self.phrase_scoring] if self.phrase_threshold is None else self.phrase_threshold
+
+    @property
+    def connectors(self) -> tuple[str, ...]:
+        """The connector words, each once."""
+        return tuple(dict.fromkeys(word for word in re.split(r"[\s,]+", self.connector_words or "") if word))
+
+    def record(self) -> dict[str, Any]:
+        """The values, with the threshold that applies; none where nothing is joined."""
+        return super().record() | {"phrase_threshold": self.threshold} if self.phrases else {}
+
+
+def check_phrase_settings(options: Mapping[str, Any]) -> None:
+    """Raise `EmbedxError` for settings of phrases without --phrases."""
+    others = [name for name in settings_of(PhraseSettings) if name != "phrases"]
+    check_used(options, ((name, bool(options.get("phrases")), "--phrases") for name in others))

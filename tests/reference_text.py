@@ -5,9 +5,9 @@ from collections import Counter
 
 
 def sentences(
-    data: bytes, tokenizer: str = "whitespace", lowercase: bool = False, on_bad_utf8: str = "replace"
+    data: bytes, tokenizer: str = "whitespace", lowercase: bool = False, on_bad_utf8: str = "replace", **of_records: object
 ) -> list[list[str]]:
-    """The sentences of one source that are not empty."""
+    """The sentences of one source of plain text that are not empty."""
     errors = {"replace": "replace", "skip": "ignore", "error": "strict"}[on_bad_utf8]
     text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors)
     lines = [words(line, tokenizer) for line in text.split("\n")]
@@ -15,7 +15,7 @@ def sentences(
 
 
 def words(line: str, tokenizer: str) -> list[str]:
-    if tokenizer == "whitespace":
+    if tokenizer != "words":
         return line.replace("\0", " ").split()
     spaced = "".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in line)
     return [word for word in spaced.split(" ") if word]

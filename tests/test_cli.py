@@ -203,6 +203,14 @@ def test_training_from_standard_input(home, two_topics):
     assert (home / "stdin.ns.embedx").is_dir()
 
 
+def test_training_on_baskets(home):
+    baskets = "".join(json.dumps({"items": [f"Item {n % 4}", n % 3]}) + "\n" for n in range(60))
+    options = ["--json-field", "items", "--tokenizer", "none", "--window", "all", "--dim", 4, "--epochs", 1, "--json"]
+    told = json.loads(embedx_run(home, "train", "-", *options, "--output", "baskets", input=baskets).stdout)
+    assert told["settings"]["window"] == 1000
+    assert sorted(embedx.load(home / "baskets").words) == ["0", "1", "2", "Item 0", "Item 1", "Item 2", "Item 3"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -217,6 +225,10 @@ def test_training_from_standard_input(home, two_topics):
         (["CORPUS", "--dim", "1" + "0" * 20], "--dim 100000000000000000000: must be at most 2147483647"),
         (["CORPUS", "--dim", "2000000000"], "16 words × 2000000000 numbers need 256.0 GB, more than there is; lower --dim or"),
         (["CORPUS", "--heldout-every", "2"], "--heldout-every applies only with --heldout"),
+        (
+            ["CORPUS", "--json-field", "text"],
+            "--json-field text: by its name no corpus is JSON Lines; rename it, or give it on",
+        ),
     ],
 )
 def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(home, two_topics, arguments, message):

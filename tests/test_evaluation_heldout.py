@@ -15,6 +15,7 @@ from embedx.evaluation.heldout import HeldOutPairs, compare, draw, evaluate, pai
 from embedx.objectives import OBJECTIVES
 from embedx.settings import TextSettings, VocabularySettings
 from embedx.skipgram.task import SkipGramSettings
+from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.text.vocabulary import kept_counts
 from embedx.vectors import model
 from embedx.vectors.model import WordVectors
@@ -73,6 +74,13 @@ def test_a_pair_is_as_likely_as_training_meets_it():
             assert found == pytest.approx(share, abs=4 * np.sqrt(share * (1 - share) / n) + 1e-12)
     assert pairs.inputs.dtype == pairs.targets.dtype == np.int32
     assert pairs.groups.dtype == np.int64
+
+
+def test_the_widest_window_takes_all_words_of_the_sentence():
+    groups = np.repeat([0, 1, 2], [3, 1, 2])
+    pairs = sample_pairs(np.arange(6, dtype=np.int32), groups, np.ones(6, np.float32), WHOLE_SENTENCE, 0, MANY)
+    expected = [(1, 0), (2, 0), (0, 1), (2, 1), (0, 2), (1, 2), (5, 4), (4, 5)]
+    assert list(zip(pairs.inputs.tolist(), pairs.targets.tolist(), strict=True)) == expected
 
 
 @pytest.mark.parametrize("seed", range(5))

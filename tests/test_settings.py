@@ -11,11 +11,20 @@ from embedx.classification.task import ClassifySettings
 from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
-from embedx.settings import TextSettings, VocabularySettings, check, kind_of, option_name
+from embedx.settings import PhraseSettings, StartSettings, TextSettings, VocabularySettings, check, kind_of, option_name
 from embedx.skipgram.collapsed import CollapsedSettings
-from embedx.skipgram.task import SkipGramSettings
+from embedx.skipgram.task import SkipGramSettings, distance
+from embedx.text.subsampling import WHOLE_SENTENCE
 
-GROUPS = [SkipGramSettings, ClassifySettings, CollapsedSettings, TextSettings, VocabularySettings]
+GROUPS = [
+    SkipGramSettings,
+    ClassifySettings,
+    CollapsedSettings,
+    TextSettings,
+    VocabularySettings,
+    PhraseSettings,
+    StartSettings,
+]
 GROUPS += [each.Settings for each in (*OBJECTIVES.values(), *SAMPLERS.values())]
 FIELDS = {f"{group.__module__}.{field.name}": field for group in GROUPS for field in dataclasses.fields(group)}
 WRONG = {
@@ -70,3 +79,9 @@ def test_numbers_of_numpy_are_numbers():
 def test_word_vectors_from_python_refuse_them_as_the_command_line_does(options, complaint):
     with pytest.raises(EmbedxError, match=f"^{re.escape(complaint)}$"):
         SkipGram(**options)
+
+
+def test_a_window_may_be_all_of_the_sentence():
+    assert [distance("all"), distance("7")] == [WHOLE_SENTENCE, 7]
+    with pytest.raises(EmbedxError, match="--window some: not a whole number; write 5, or all"):
+        distance("some")

@@ -1,5 +1,6 @@
 """The counts of pairs are those of the pairs that streaming trains on, however little memory there is to count them."""
 
+import itertools
 from collections import Counter
 
 import numpy as np
@@ -11,7 +12,7 @@ from embedx.kernels.random import stream_key
 from embedx.run.progress import Silent
 from embedx.text import cooccurrence
 from embedx.text.heldout import CHUNK, n_chunks
-from embedx.text.subsampling import TokenStream
+from embedx.text.subsampling import WHOLE_SENTENCE, TokenStream, context_words
 
 N_WORDS = 9
 WINDOW = 4
@@ -55,6 +56,25 @@ def test_every_pair_of_the_stream_is_counted(stream, tmp_path):
     found = as_counter(counted(stream, KEYS[:1], tmp_path))
     assert found == naive(stream, KEYS[:1])
     assert found[8, 8] > 0  # words do stand beside themselves
+
+
+def test_the_widest_window_is_not_drawn_and_takes_whole_sentences(stream, tmp_path):
+    kept = reference.kept_words(stream.tokens, stream.word, stream.keep, 1, KEYS[0], np.repeat(stream.held_out, CHUNK))
+    expected = Counter()
+    for _, same in itertools.groupby(kept, key=lambda each: each[2]):
+        words = Counter(each[1] for each in same)
+        for x, y in itertools.product(words, words):
+            expected[x, y] += words[x] * (words[y] - (x == y))
+    with cooccurrence.counted(stream, N_WORDS, WHOLE_SENTENCE, KEYS[:1], 10**7, home=tmp_path) as counts:
+        assert as_counter(counts) == +expected
+
+
+def test_context_words_are_as_many_as_sentences_have():
+    tokens = np.array([0, 1, 2, -1, 0, -1, 0, 1], np.int32)
+    assert context_words(tokens, 5) == 6
+    assert context_words(tokens, WHOLE_SENTENCE) == (3 * 2 + 1 * 0 + 2 * 1) / 6
+    assert context_words(np.zeros(5000, np.int32), WHOLE_SENTENCE) == 2 * WHOLE_SENTENCE
+    assert context_words(tokens[:0], WHOLE_SENTENCE) == 0
 
 
 def test_passes_add_up_and_differ(stream, tmp_path):

@@ -127,7 +127,7 @@ def test_the_program_may_end_while_a_thread_waits_for_standard_input():
     code = (
         "import sys, time\nfrom embedx.text.sources import resolve\nfrom embedx.text.streams import ReadAhead\n"
         "blocks = ReadAhead(resolve(['-']))\n"
-        "while (frame := sys._current_frames().get(blocks._thread.ident)) is None or frame.f_code.co_name != 'readinto':\n"
+        "while (frame := sys._current_frames().get(blocks._threads[0].ident)) is None or frame.f_code.co_name != 'readinto':\n"
         "    time.sleep(0.01)\n"
         "time.sleep(0.2)\n"
         "sys.exit(7)"
@@ -213,14 +213,14 @@ def test_damage_behind_what_was_wanted_is_told_to_nobody(tmp_path, monkeypatch):
     with ReadAhead(resolve([str(write(tmp_path / "corpus.txt", TEXT))])) as ahead:
         next(iter(ahead))
     reached.set()
-    ahead._thread.join()  # what it left uncaught is a warning of pytest's, and so an error
+    ahead._threads[0].join()  # what it left uncaught is a warning of pytest's, and so an error
 
 
 def test_reader_stops_when_nobody_wants_its_blocks(tmp_path):
     path = write(tmp_path / "long.txt", b"word " * 2_000_000)
     with ReadAhead(resolve([str(path)])) as blocks:
         next(iter(blocks))
-        while not blocks._queue.full():
+        while not blocks._queues[0].full():
             time.sleep(0.01)
-    blocks._thread.join(timeout=5)
-    assert not blocks._thread.is_alive()
+    blocks._threads[0].join(timeout=5)
+    assert not blocks._threads[0].is_alive()

@@ -23,9 +23,10 @@ PIECES = [
 ]  # fmt: skip
 ALL_SETTINGS = [
     TextSettings(tokenizer=name, lowercase=lower, on_bad_utf8=bad)
-    for name in ("whitespace", "words")
+    for name in ("whitespace", "words", "none")
     for lower in (False, True)
     for bad in ("replace", "skip")
+    if not (lower and name == "none")
 ]
 
 

@@ -17,12 +17,16 @@ from typing import Annotated, Any
 
 import typer
 
+from embedx.cli import corpus
+from embedx.cli.options import CacheDir, Json
 from embedx.cli.streams import NobodyReadsError, open_streams
 from embedx.errors import EmbedxError
 from embedx.run.progress import Reporter
 from embedx.settings import (
     MOST_THREADS,
+    PhraseSettings,
     Settings,
+    StartSettings,
     TextSettings,
     VocabularySettings,
     as_typed,
@@ -31,16 +35,9 @@ from embedx.settings import (
     option_name,
 )
 
-Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, or word2vec text or binary, or fastText .vec")]
 TopK = Annotated[int, typer.Option("--top-k", min=1, help="how many words to list")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace what is there, once the new is complete")]
-CacheDir = Annotated[
-    Path | None,
-    typer.Option("--cache-dir", help="where encoded corpora are kept; by default $EMBEDX_CACHE_DIR, ~/.cache/embedx"),
-]
-
-
 CheckpointEvery = Annotated[
     str,
     typer.Option(
@@ -116,10 +113,21 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     app.command("resume")(resume_run)
     app.command("predict")(predict)
     app.command("eval")(evaluate)
+    app.command("phrases")(with_settings(phrases, phrase_settings()) if "phrases" in arguments[:1] else phrases)
     app.command("nn")(nearest)
     app.command("analogy")(analogy)
     app.command("export")(export)
     app.command("objectives")(list_objectives)
+    known = typer.Typer(
+        help="Corpora known by name: list and fetch them; what a text is like before training.", no_args_is_help=True
+    )
+    known.command("list")(corpus.list_recipes)
+    known.command("info")(corpus.info)
+    known.command("fetch")(corpus.fetch)
+    known.command("check")(
+        with_settings(corpus.check, train_settings()) if list(arguments[:2]) == ["corpus", "check"] else corpus.check
+    )
+    app.add_typer(known, name="corpus")
     stored = typer.Typer(help="Corpora encoded by earlier runs: list them, or clear them all.", no_args_is_help=True)
     stored.command("list")(cache_list)
     stored.command("clear")(cache_clear)
@@ -203,11 +211,22 @@ def train_settings() -> dict[str, Option]:
     from embedx.skipgram.collapsed import DEFAULTS, CollapsedSettings
     from embedx.skipgram.task import SkipGramSettings
 
-    options = _settings_of("word_defaults", SkipGramSettings, VocabularySettings, TextSettings, CollapsedSettings)
+    options = _settings_of(
+        "word_defaults",
+        *(SkipGramSettings, VocabularySettings, TextSettings, PhraseSettings, StartSettings, CollapsedSettings),
+    )
     for name, value in DEFAULTS.items():
         options[name].others["--collapsed"] = value
     of_labels = {name for objective in OBJECTIVES.values() for name in objective.label_settings}
     return {name: option for name, option in options.items() if name not in of_labels}
+
+
+def phrase_settings() -> dict[str, Option]:
+    """Every option of `embedx phrases` that is a setting."""
+    groups = (PhraseSettings, TextSettings)
+    options = {field.name: Option(field) for group in groups for field in dataclasses.fields(group)}
+    options["phrases"].others["embedx phrases"] = 1
+    return options
 
 
 def classify_settings() -> dict[str, Option]:
@@ -265,9 +284,15 @@ def with_settings(command: Callable[..., None], options: dict[str, Option]) -> C
 def train(
     corpora: Annotated[
         list[str],
-        typer.Argument(metavar="CORPUS...", help="files, globs, directories, URLs, a recipe's name, - for standard input"),
+        typer.Argument(
+            metavar="CORPUS...",
+            help="files, globs, directories, URLs, a recipe's name, @FILE that lists such, - for standard input",
+        ),
     ],
-    objective: Annotated[str, typer.Option("--objective", help="the output layer")] = "ns",
+    objective: Annotated[
+        str | None,
+        typer.Option("--objective", help="the output layer; by default ns, with --start that of the model"),
+    ] = None,
     collapsed: Annotated[
         bool, typer.Option("--collapsed", help="count all pairs first, then take full gradient steps; --epochs are iterations")
     ] = False,
@@ -473,6 +498,26 @@ def evaluate(
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     print(json.dumps(told | report.as_dict()) if as_json else report.table())
+
+
+def phrases(
+    corpora: Annotated[list[str], typer.Argument(metavar="CORPUS...", help="as for `embedx train`")],
+    top_k: Annotated[int | None, typer.Option("--top-k", min=1, help="how many to list; by default all")] = None,
+    cache_dir: CacheDir = None,
+    as_json: Json = False,
+    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
+) -> None:
+    """List the collocations of a text, the highest score first: words joined by _, count, score, number of the pass."""
+    from embedx.cli import commands
+
+    found = commands.phrases(corpora, typed or {}, cache_dir, Reporter(sys.stderr))[:top_k]
+    if as_json:
+        names = ("phrase", "words", "count", "score", "pass")
+        rows = [(each.joined, each.words, each.times, each.score, number) for number, each in found]
+        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows]))
+    else:
+        for number, each in found:
+            print(f"{each.joined}\t{each.times}\t{each.score:.4f}\t{number}")
 
 
 def nearest(

@@ -16,11 +16,24 @@ from embedx.run.folder import check_output, task_of
 from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress
 from embedx.run.trainer import Outcome
-from embedx.settings import Settings, TextSettings, VocabularySettings, as_typed, option_name, seconds, settings_of
+from embedx.settings import (
+    PhraseSettings,
+    Settings,
+    StartSettings,
+    TextSettings,
+    VocabularySettings,
+    as_typed,
+    check_phrase_settings,
+    check_vocabulary_settings,
+    option_name,
+    seconds,
+    settings_of,
+)
 from embedx.skipgram import collapsed
 from embedx.skipgram import task as skipgram
+from embedx.skipgram.start import started
 from embedx.skipgram.task import SkipGramSettings
-from embedx.text.sources import STANDARD_INPUT, recipe_defaults, resolve
+from embedx.text.sources import COMPRESSED, STANDARD_INPUT, check_formats, recipe_defaults, resolve
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,8 +44,8 @@ if TYPE_CHECKING:
     from embedx.evaluation.heldout import Likelihood, LikelihoodDifference
     from embedx.labeled.data import Labeled
     from embedx.labeled.schema import DataSchema
-
-COMPRESSED = {".gz", ".bz2", ".xz", ".zst"}
+    from embedx.skipgram.corpus_report import CorpusReport
+    from embedx.text.joined import Collocation
 
 
 def request(command: str, arguments: dict[str, Any]) -> Request:
@@ -44,7 +57,7 @@ def request(command: str, arguments: dict[str, Any]) -> Request:
 
 def train(
     corpora: Sequence[str],
-    objective_name: str,
+    objective_name: str | None,
     collapse: bool,
     typed: dict[str, Any],
     output: Path | None,
@@ -58,24 +71,38 @@ def train(
     `collapse` them into counts of pairs to train on those, else their text is streamed.
     `typed` are the settings that the user gave; a recipe's come next, then the objective's own, then the defaults.
     """
+    start = started(typed)
+    objective_name = objective_name or (start.objective.name if start else "ns")
     found = objectives.find(objective_name)
     check_applies(typed, objective_name, (SkipGramSettings, TextSettings, VocabularySettings))
     check_stopping(typed)
-    resolve(corpora)  # a mistyped name is told before anything else is done
+    check_phrase_settings(typed)
+    check_vocabulary_settings(typed)
+    if start is not None:
+        typed = start.with_defaults(typed)
+    sources = resolve(corpora)  # a mistyped name is told before anything else is done
     folder = output or default_output(corpora, objective_name)
+    if start is not None and folder.resolve() == start.path.resolve():
+        raise EmbedxError(f"{folder}: the model of --start, which is kept; name another --output")
     checkpoints = Checkpoints(folder, request, overwrite, progress)
     overwrite = overwrite or checkpoints.resumes  # the model that an interrupted run left
     check_output(folder, overwrite)
     text = TextSettings.from_options(recipe_defaults(corpora) | typed)
+    check_formats(sources, text)
     vocabulary = VocabularySettings.from_options(typed)
+    phrases = PhraseSettings.from_options(typed)
     how: dict[str, Any] = {
-        "text": text, "vocabulary": vocabulary, "progress": progress, "cache_dir": cache_dir, "checkpoints": checkpoints,
+        "text": text, "vocabulary": vocabulary, "phrases": phrases, "progress": progress, "cache_dir": cache_dir,
+        "checkpoints": checkpoints,
     }  # fmt: skip
+    of_text = (text, vocabulary, phrases, StartSettings.from_options(typed))
     name = f"embedx train {' '.join(corpora)} --objective {objective_name}"
     if collapse:
+        if start is not None:
+            raise EmbedxError("--start does not apply with --collapsed; leave out one of them")
         settings, own, objective = collapsed.chosen(found, typed)
         progress.note(f"{name} --collapsed --output {folder}")
-        _note_settings(progress, settings, own, objective.settings, text, vocabulary)
+        _note_settings(progress, settings, own, objective.settings, *of_text)
         with checkpoints.ended():
             trained = collapsed.train(corpora, objective, settings, own, **how)
     else:
@@ -84,9 +111,9 @@ def train(
         own_options = samplers.own_options(typed)
         of_samplers = [each.settings for each in skipgram.chosen_samplers(objective, settings, own_options) if each]
         progress.note(f"{name} --output {folder}")
-        _note_settings(progress, settings, *of_samplers, objective.settings, text, vocabulary)
+        _note_settings(progress, settings, *of_samplers, objective.settings, *of_text)
         with checkpoints.ended():
-            trained = skipgram.train(corpora, objective, settings, sampler_options=own_options, **how)
+            trained = skipgram.train(corpora, objective, settings, sampler_options=own_options, start=start, **how)
     saved = _save(lambda place: skipgram.save(trained.vectors, place, overwrite), folder, checkpoints)
     checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
     _check_end(saved, trained.outcome)
@@ -114,6 +141,51 @@ def _save(save: Callable[[Path], Path], folder: Path, checkpoints: Checkpoints) 
             raise EmbedxError(f"{what}; {remedy}") from error
 
     return to_the_end(attempt)
+
+
+def phrases(
+    corpora: Sequence[str], typed: dict[str, Any], cache_dir: Path | None, progress: Progress
+) -> list[tuple[int, "Collocation"]]:
+    """The collocations of `corpora`, each after the number of the pass that found it, the highest score first."""
+    from embedx.text.encode import encode
+    from embedx.text.phrases import phrases_of
+
+    text = TextSettings.from_options(recipe_defaults(corpora) | typed)
+    with encode(corpora, text, progress, cache_dir, PhraseSettings.from_options({"phrases": 1, **typed})) as corpus:
+        found = phrases_of(corpus)
+    if found is None:
+        raise EmbedxError("--phrases 0 finds none; give the number of passes")
+    numbered = [(number, each) for number, one in enumerate(found.passes, 1) for each in one]
+    return sorted(numbered, key=lambda each: (-each[1].score, -each[1].times, each[1].words))
+
+
+def check_corpus(
+    corpora: Sequence[str],
+    objective_name: str,
+    typed: dict[str, Any],
+    output: Path | None,
+    cache_dir: Path | None,
+    progress: Progress,
+) -> "CorpusReport":
+    """What a corpus is like, and what `train` with the same arguments would take here."""
+    from embedx.skipgram.corpus_report import check
+
+    found = objectives.find(objective_name)
+    check_applies(typed, objective_name, (SkipGramSettings, TextSettings, VocabularySettings))
+    check_stopping(typed)
+    collapsed.check_not_typed(typed)
+    settings, objective = skipgram.chosen(found, typed)
+    return check(
+        corpora,
+        objective,
+        settings,
+        sampler_options=samplers.own_options(typed),
+        text=TextSettings.from_options(recipe_defaults(corpora) | typed),
+        vocabulary=VocabularySettings.from_options(typed),
+        output=output or default_output(corpora, objective_name),
+        cache_dir=cache_dir,
+        progress=progress,
+    )
 
 
 def _check_end(saved: Path, outcome: Outcome) -> None:
@@ -357,7 +429,7 @@ def default_output(corpora: Sequence[str], objective_name: str) -> Path:
     if path.suffix in COMPRESSED:
         path = path.with_suffix("")
     stem = path.stem if path.suffix else path.name
-    return Path(f"{stem.replace('*', '').strip('.-_') or 'corpus'}.{objective_name}.embedx")
+    return Path(f"{stem.replace('*', '').strip('.-_@') or 'corpus'}.{objective_name}.embedx")
 
 
 def resolved(*groups: Settings) -> list[tuple[str, Any]]:

@@ -91,7 +91,7 @@ def copies_of(copies: AllCopies, lane: int) -> Copies:
 def table_of(copies: AllCopies, lane: int, table: Table) -> Table:
     """A lane's copies as a table, a view; `table` is what they are of."""
     own = slice(lane * copies.most, (lane + 1) * copies.most)
-    return Table(copies.rows[own], copies.state[own], table.decay_clock, table.state_of)
+    return Table(copies.rows[own], copies.state[own], table.decay_clock, table.state_of, table.frozen)
 
 
 # ---- within a lane
@@ -191,8 +191,14 @@ def merge_rows(table, copies, n_lanes, optimizer, part, parts):
                 for d in range(0, table.rows.shape[1], FLOATS):
                     prefetch(table.rows, np.int64(copies.row[lane, k + AHEAD]), d)
             row = np.int64(copies.row[lane, k])
-            if row % parts == part and is_first(copies, lane, row):
+            if row % parts == part and is_first(copies, lane, row) and not is_frozen(table, row):
                 _merge_row(table, copies, lane, n_lanes, optimizer, row)
+
+
+@kernel_part
+def is_frozen(table, row):
+    """Whether a row must not be moved."""
+    return table.frozen.size > 0 and table.frozen[row] > 0
 
 
 @kernel_part

@@ -29,7 +29,17 @@ from embedx.engine.blocks import (
     plan_block,
     round_up_to_padding,
 )  # fmt: skip
-from embedx.engine.lanes import Copies, Lane, copy_all_rows, copy_rows, copy_state, forget_copies, prefetch_copies, use_all_rows
+from embedx.engine.lanes import (
+    Copies,
+    Lane,
+    copy_all_rows,
+    copy_rows,
+    copy_state,
+    forget_copies,
+    is_frozen,
+    prefetch_copies,
+    use_all_rows,
+)
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import TILE, scores, weighted_sums, weighted_sums_transposed
@@ -276,15 +286,16 @@ def gather(table, rows, n, n_padded, out):
 def update_rows(tables, plan, workspace, block, n, lr):
     """Update the first n candidates, in order; a row that stands twice is updated twice."""
     for k in range(n):
-        row = np.int64(block.candidate_places[k])
-        _update_row(tables.outputs, row, workspace.w_gradient, k, plan, lr, workspace.most[OF_ROWS])
+        if not is_frozen(tables.outputs, np.int64(block.candidates[k])):
+            row = np.int64(block.candidate_places[k])
+            _update_row(tables.outputs, row, workspace.w_gradient, k, plan, lr, workspace.most[OF_ROWS])
 
 
 @kernel_part
 def update_inputs(tables, plan, workspace, block, lr):
     """Update the input rows that have pairs; the constant feature of the biases is not trained."""
     for j in range(block.sizes[N_INPUTS]):
-        if block.n_pairs[j] > 0:
+        if block.n_pairs[j] > 0 and not is_frozen(tables.inputs, np.int64(block.inputs[j])):
             if plan.bias >= 0:
                 workspace.h_gradient[j, plan.bias] = 0
             row = np.int64(block.input_places[j])
@@ -516,12 +527,8 @@ def _train_on_all(coefficients, tables, constants, plan, workspace, block, lr):
                 )
         weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_inputs, workspace.w_gradient)
         for k in range(n):
-            if plan.is_proximal:
-                most = workspace.most[OF_ROWS]
-                row = first + k
-                descend_row_within(tables.outputs, row, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, lr, most)
-            else:
-                descend_row(tables.outputs, first + k, workspace.w_gradient, k, workspace.w.shape[1], plan.optimizer, lr)
+            if not is_frozen(tables.outputs, first + k):
+                _update_row(tables.outputs, first + k, workspace.w_gradient, k, plan, lr, workspace.most[OF_ROWS])
     update_inputs(tables, plan, workspace, block, lr)
     return loss
 

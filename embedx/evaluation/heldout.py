@@ -35,6 +35,7 @@ from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings
 from embedx.text.encode import Corpora, encode
 from embedx.text.heldout import CHUNK
+from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.vocabulary import keep_probability, kept_counts, trained_counts
 from embedx.vectors.model import WordVectors
@@ -106,7 +107,7 @@ def sample_pairs(
     place = place[rng.random(len(place)) < keep[words[place]]]
     kept, sentence = words[place], sentences[place]
     group = sentence if groups is None else groups[place]
-    reach = rng.integers(1, window + 1, len(kept))
+    reach = np.full(len(kept), window) if window == WHOLE_SENTENCE else rng.integers(1, window + 1, len(kept))
     here = np.arange(len(kept))
     before = np.minimum(reach, here - np.searchsorted(sentence, sentence, "left"))
     after = np.minimum(reach, np.searchsorted(sentence, sentence, "right") - 1 - here)
@@ -177,7 +178,7 @@ def pairs_of(
     """
     trained_on(vectors)
     text = TextSettings.from_options(vectors.settings)
-    with encode(corpora, text, progress or Silent(), cache_dir) as corpus:
+    with encode(corpora, text, progress or Silent(), cache_dir, vectors.phrases) as corpus:
         number = {word: k for k, word in enumerate(vectors.words)}
         remap = np.array([number.get(word, -1) for word in corpus.words], dtype=np.int32)
         return draw(*text_of(corpus.tokens, remap), vectors, seed, at_most)

@@ -77,6 +77,9 @@ class UpdateRule(NamedTuple):
     state_rate: np.float32
 
 
+NO_FLAGS = np.zeros(0, np.uint8)
+
+
 class Table(NamedTuple):
     """Rows of parameters and what belongs to them."""
 
@@ -84,6 +87,7 @@ class Table(NamedTuple):
     state: np.ndarray  # float32, the optimiser's: like the rows; (n, 1), one a row; (1, stride), one a column; or (0, stride)
     decay_clock: np.ndarray  # float64 (n,): the clock of weight decay when it was last applied to a row; (0,) without
     state_of: int  # NOTHING, NUMBER, ROW or COLUMN
+    frozen: np.ndarray = NO_FLAGS  # uint8 (n,): 1 for rows that skip-gram does not move; (0,) if there are none
 
 
 def new_table(n_rows: int, dim: int, optimizer: UpdateRule, *, columns: bool = False) -> Table:

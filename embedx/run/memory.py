@@ -74,6 +74,17 @@ def _in_address_space() -> int:
     return NO_LIMIT if limit == resource.RLIM_INFINITY else limit - used
 
 
+def memory_in_use() -> tuple[int, int]:
+    """Bytes of memory that this process has: of its own, and mapped from files; 0 where the system does not tell."""
+    try:
+        import resource
+
+        resident, of_files = (int(n) for n in Path("/proc/self/statm").read_text("ascii").split()[1:3])
+    except (ImportError, OSError, ValueError):
+        return 0, 0
+    return (resident - of_files) * resource.getpagesize(), of_files * resource.getpagesize()
+
+
 def check_memory(needs: Mapping[str, float], what: str, remedy: str, progress: Progress, copy: float = 0.0) -> bool:
     """Tell what a run needs beside what is in use, in bytes by purpose. Raises `EmbedxError` if there is not so much.
 

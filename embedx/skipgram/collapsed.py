@@ -32,7 +32,16 @@ from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress, Silent
 from embedx.run.rounds import LANES
 from embedx.run.tally import Tally
-from embedx.settings import Settings, TextSettings, VocabularySettings, check_used, option_name, param, settings_of
+from embedx.settings import (
+    PhraseSettings,
+    Settings,
+    TextSettings,
+    VocabularySettings,
+    check_used,
+    option_name,
+    param,
+    settings_of,
+)
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.task import SkipGramSettings, TrainedVectors
 from embedx.text import cooccurrence
@@ -139,6 +148,7 @@ def train(
     *,
     text: TextSettings | None = None,
     vocabulary: VocabularySettings | None = None,
+    phrases: PhraseSettings | None = None,
     progress: Progress | None = None,
     cache_dir: Path | None = None,
     watch: Watch | None = None,
@@ -156,9 +166,9 @@ def train(
     that were last found to be better than those before.
     """
     collapsed, progress = collapsed or CollapsedSettings(), progress or Silent()
-    text, vocabulary = text or TextSettings(), vocabulary or VocabularySettings()
+    text, vocabulary, phrases = text or TextSettings(), vocabulary or VocabularySettings(), phrases or PhraseSettings()
     settings = dataclasses.replace(settings, threads=settings.threads or trainer.usable_cores())
-    with encode(corpora, text, progress, cache_dir) as corpus:
+    with encode(corpora, text, progress, cache_dir, phrases, threads=settings.threads) as corpus:
         words, remap = select(corpus, vocabulary)
         progress.note(f"vocabulary: {len(words):,} words, {words.n_tokens:,} of {corpus.n_tokens:,} tokens")
         memory = _counting_memory(len(corpus.tokens), settings, collapsed)
@@ -171,8 +181,9 @@ def train(
         sampler = samplers.make(str(settings.sampler), {})
         sampler.prepare(words.trained_counts, paths=objective.paths())
         task = skipgram.Task(
-            corpus, words, remap, sampler, None, tables, objective, settings, text, vocabulary, progress, held_out
-        )
+            corpus, words, remap, sampler, None, tables, objective, settings, text, vocabulary, progress, held_out,
+            phrases,
+        )  # fmt: skip
         keys = [stream_key(settings.seed, epoch) for epoch in range(collapsed.count_passes)]
         with (
             cooccurrence.counted(task.stream(), len(words), settings.window, keys, memory, progress, cache_dir) as counts,

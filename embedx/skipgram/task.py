@@ -26,30 +26,39 @@ from embedx.run.interrupts import to_the_end
 from embedx.run.memory import amount, check_memory, n_bytes
 from embedx.run.progress import Progress, Silent
 from embedx.run.rounds import InRounds
+from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.settings import (
+    PhraseSettings,
     Settings,
+    StartSettings,
     TextSettings,
     VocabularySettings,
     by_present_names,
+    check_phrase_settings,
     check_used,
+    check_vocabulary_settings,
     fraction,
     param,
     settings_of,
 )
 from embedx.skipgram.fitted import FittedStream
+from embedx.skipgram.start import Start, started
 from embedx.skipgram.strategies import RetrievedStream, Streamed
 from embedx.text import cache
 from embedx.text.encode import Corpora, encode
 from embedx.text.heldout import HeldOut, hold_out, n_chunks
-from embedx.text.subsampling import TokenStream
-from embedx.text.vocabulary import Vocabulary, kept_counts, select
+from embedx.text.joined import Phrases
+from embedx.text.phrases import phrases_of
+from embedx.text.subsampling import WHOLE_SENTENCE, TokenStream, context_words
+from embedx.text.vocabulary import Vocabulary, kept_counts, listed, select
 from embedx.vectors import model
 
 INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
 INITIAL_FLOATS = 1 << 23  # drawn at a time
 MANY_WORDS = 20_000
+OF_TABLES = ("vectors", "optimiser", "objective")  # what is copied, to go back to
 SMALLER = "lower --dim or --max-vocab"  # where memory is short
 BYTES_PER_WORD = 150  # while a vocabulary is checked and written
 OUT_OF_HAND = 100.0  # a loss so many times the first is that of a run that diverged, be it finite
@@ -63,6 +72,14 @@ MOST_DRAWS = 1024
 PAIRS_PER_ROW = 30
 
 
+def distance(text: str) -> int:
+    """What `--window` says. Raises `EmbedxError` if it is no number, and not `all`."""
+    try:
+        return WHOLE_SENTENCE if text == "all" else int(text)
+    except ValueError:
+        raise EmbedxError(f"--window {text}: not a whole number; write 5, or all") from None
+
+
 @dataclasses.dataclass(frozen=True)
 class SkipGramSettings(TrainingSettings):
     """How skip-gram trains, whatever the objective."""
@@ -70,9 +87,11 @@ class SkipGramSettings(TrainingSettings):
     dim: int = param(100, "dimension of the word vectors", at_least=1)
     window: int = param(
         5,
-        "maximum distance between centre and context word, in kept words; each centre's own window is drawn between 1 and this",
+        "maximum distance between centre and context word, in kept words; each centre's own window is drawn between 1 and "
+        f"this; `all`, which is {WHOLE_SENTENCE}, draws none: all other words of a sentence are context, so far",
         at_least=1,
-        at_most=1000,  # a block has the rows of a whole window, and Ctrl-C waits for a stretch of them
+        at_most=WHOLE_SENTENCE,  # a block has the rows of a whole window, and Ctrl-C waits for a stretch of them
+        parse=distance,
     )
     optimizer: str = param(
         "rowwise-adagrad",
@@ -137,6 +156,8 @@ def train(
     sampler_options: Mapping[str, Any] | None = None,
     text: TextSettings | None = None,
     vocabulary: VocabularySettings | None = None,
+    phrases: PhraseSettings | None = None,
+    start: Start | None = None,
     progress: Progress | None = None,
     cache_dir: Path | None = None,
     snapshot: Mapping[str, Any] | None = None,
@@ -144,32 +165,26 @@ def train(
 ) -> TrainedVectors:
     """Word vectors of `corpora`: what the command line takes (paths, globs, URLs, recipes, "-"), or an iterable of token lists.
 
-    `sampler_options` are settings of the sampler's own, by name; `snapshot`, of the `outcome.state` of a run with the same
+    `sampler_options` are settings of the sampler's own, by name; `start` is a model to go on from, with which `phrases` must be
+    as its `joining` says; `snapshot`, of the `outcome.state` of a run with the same
     settings on the same corpora, is where training goes on from; `checkpoints` keep its state on disk. Raises `EmbedxError` for
     what the user can mend and `DivergedError` when training diverges, at lower rates too, with nothing learned. Where something
     was, that is returned, and the outcome tells; Ctrl-C likewise ends the training early with what was learned so far.
     """
     settings = suited(settings, objective)
     progress = progress or Silent()
-    text, vocabulary = text or TextSettings(), vocabulary or VocabularySettings()
-    with encode(corpora, text, progress, cache_dir) as corpus:
-        words, remap = select(corpus, vocabulary)
-        progress.note(f"vocabulary: {len(words):,} words, {words.n_tokens:,} of {corpus.n_tokens:,} tokens")
-        held_out = hold_out(corpus.tokens, remap, settings.heldout) if settings.heldout > 0 else None
-        words = words.without(held_out.counts) if held_out else words
-        kept = kept_counts(words.trained_counts, vocabulary.sample)
-        objective.prepare(kept)
-        sampler, warm_up = new_samplers(objective, settings, sampler_options or {}, words.trained_counts)
-        drawing = warm_up or sampler
-        settings = resolved(settings, objective, drawing, kept, progress)
-        if sampler.candidates == "all" and len(words) > MANY_WORDS:
-            progress.note(f"every pair meets all {len(words):,} words, which is slow; --max-vocab 5000 keeps the most frequent")
-        tables = empty_tables(objective, settings, len(words))
-        task = Task(corpus, words, remap, sampler, warm_up, tables, objective, settings, text, vocabulary, progress, held_out)
+    text, vocabulary, phrases = text or TextSettings(), vocabulary or VocabularySettings(), phrases or PhraseSettings()
+    joined: PhraseSettings | Phrases | None = phrases
+    if start is not None:
+        phrases, joined = start.joining()
+    with encode(corpora, text, progress, cache_dir, joined, threads=settings.threads) as corpus:
+        task = prepared(
+            corpus, objective, settings, sampler_options or {}, text, vocabulary, progress, phrases=phrases, start=start
+        )
         task.check_memory()
-        initialise(tables, objective, settings, kept, drawing.noise)
+        task.initialise()
         outcome = task.run(snapshot, checkpoints)
-        to_the_end(lambda: _check(tables, settings, outcome, progress))
+        to_the_end(lambda: _check(task.tables, task.settings, outcome, progress))
         vectors = task.model(outcome)
         if task.heldout is not None and outcome.interrupted_by is None:
             found = vectors.facts["heldout"] = to_the_end(task.heldout_metrics)
@@ -181,6 +196,46 @@ def train(
                     f"likelier than by word frequencies ({best:.4f} and {found['unigram']:.4f}); try another --learning-rate"
                 )
     return TrainedVectors(vectors, outcome)
+
+
+def prepared(
+    corpus: cache.EncodedCorpus,
+    objective: Objective,
+    settings: SkipGramSettings,
+    sampler_options: Mapping[str, Any],
+    text: TextSettings,
+    vocabulary: VocabularySettings,
+    progress: Progress,
+    *,
+    phrases: PhraseSettings | None = None,
+    start: Start | None = None,
+) -> "Task":
+    """A run on an encoded corpus with everything decided; its tables are of zeros, and take no memory yet.
+
+    `settings` are `suited` to the objective. Raises `EmbedxError` where the vocabulary is empty or the tables cannot be had.
+    """
+    words, remap = start.vocabulary(corpus, vocabulary) if start else select(corpus, vocabulary)
+    n_tokens = int(corpus.counts[remap >= 0].sum())
+    progress.note(f"vocabulary: {len(words):,} words, {n_tokens:,} of {corpus.n_tokens:,} tokens")
+    if vocabulary.vocab is not None:
+        missing = set(listed(vocabulary.vocab)) - words.index.keys()
+        progress.note(f"--vocab {vocabulary.vocab}: {len(missing):,} of its words are not in the text")
+    if start is not None:
+        progress.note(start.told(corpus, words, objective, settings.bias != "none"))
+    held_out = hold_out(corpus.tokens, remap, settings.heldout, len(words)) if settings.heldout > 0 else None
+    words = words.without(held_out.counts) if held_out else words
+    kept = kept_counts(words.trained_counts, vocabulary.sample)
+    objective.prepare(kept)
+    sampler, warm_up = new_samplers(objective, settings, sampler_options, words.trained_counts)
+    wide = context_words(corpus.tokens, settings.window)
+    settings = resolved(settings, objective, warm_up or sampler, kept, progress, wide)
+    if sampler.candidates == "all" and len(words) > MANY_WORDS:
+        progress.note(f"every pair meets all {len(words):,} words, which is slow; --max-vocab 5000 keeps the most frequent")
+    tables = empty_tables(objective, settings, len(words))
+    return Task(
+        corpus, words, remap, sampler, warm_up, tables, objective, settings, text, vocabulary, progress, held_out,
+        phrases or PhraseSettings(), start,
+    )  # fmt: skip
 
 
 def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGramSettings, Objective]:
@@ -298,27 +353,34 @@ def new_samplers(
 
 
 def resolved(
-    settings: SkipGramSettings, objective: Objective, sampler: Sampler, kept: np.ndarray, progress: Progress
+    settings: SkipGramSettings,
+    objective: Objective,
+    sampler: Sampler,
+    kept: np.ndarray,
+    progress: Progress,
+    n_around: float | None = None,
 ) -> SkipGramSettings:
     """The settings with nothing left open: what `block_size`, `draws` and `threads` are for this vocabulary on this machine.
 
-    sampler  what draws, if anything does, prepared
-    kept     int64 (n_words,)  how often each word is expected to survive subsampling
+    sampler   what draws, if anything does, prepared
+    kept      int64 (n_words,)  how often each word is expected to survive subsampling
+    n_around  how many context words a centre has, where sentences do not end before windows do unless given
     """
+    n_around = settings.window + 1 if n_around is None else n_around
     retrieves = samplers.SAMPLERS[str(settings.sampler)].candidates == "retrieved"
     negatives = objective.negatives if sampler.candidates == "drawn" and not retrieves else 0
     likeliest = max(float(kept.max() / kept.sum()), float(sampler.noise.max()) if negatives else 0.0)
     on_path = sampler.candidates == "path"
     if on_path:
         likeliest = 1.0  # the root's
-    pairs_of_centre = (settings.window + 1) * (1 + negatives) * likeliest  # that one centre brings to the likeliest row
+    pairs_of_centre = n_around * (1 + negatives) * likeliest  # that one centre brings to the likeliest row
     block_size = min(settings.block_size, max(1, int(PAIRS_PER_ROW / pairs_of_centre)))
     if block_size < settings.block_size and not on_path:
         progress.note(f"small vocabulary: blocks of {block_size} words instead of {settings.block_size}")
     if sampler.conditional and block_size > 0:
         progress.note(f"--sampler {sampler.name} draws for each input by itself, as with --block-size 0")
         block_size = 0
-    draws = min(max(negatives, math.ceil(negatives * block_size * (settings.window + 1) / PAIRS_PER_DRAW)), MOST_DRAWS)
+    draws = min(max(negatives, math.ceil(negatives * block_size * n_around / PAIRS_PER_DRAW)), MOST_DRAWS)
     if retrieves:
         draws = min(objective.negatives, MOST_DRAWS)  # before the search begins; they count once each, whatever the pairs
     return dataclasses.replace(
@@ -345,6 +407,8 @@ class Task:
     vocabulary: VocabularySettings
     progress: Progress
     heldout: HeldOut | None
+    phrases: PhraseSettings = dataclasses.field(default_factory=PhraseSettings)
+    start: Start | None = None
     has_room: bool = True  # for a copy of the tables
 
     def stream(self) -> TokenStream:
@@ -363,16 +427,25 @@ class Task:
         way = FittedStream if self.sampler.conditional else RetrievedStream
         return way(objective, settings, self.warm_up, tables, stream, self.sampler)
 
-    def check_memory(self) -> None:
-        """Tell what training, testing and saving will take, before the tables take it. Raises `EmbedxError` for too much."""
+    def initialise(self) -> None:
+        """Write to the tables what training starts from."""
+        kept = kept_counts(self.words.trained_counts, self.vocabulary.sample)
+        initialise(self.tables, self.objective, self.settings, kept, (self.warm_up or self.sampler).noise)
+        if self.start is not None:
+            rate, has_bias = float(self.settings.learning_rate or 0), self.settings.bias != "none"
+            self.tables = self.start.write(
+                self.tables, self.words, self.objective, self.settings.optimizer, rate, has_bias
+            )  # fmt: skip
+
+    def memory(self) -> dict[str, float]:
+        """Bytes that training, testing and saving will take, by purpose. Raises `EmbedxError` where threads cannot have it."""
         tables, n_words = self.tables, len(self.words)
-        what = f"{n_words:,} words × {self.settings.dim} numbers"
         try:
             of_training = self.strategy().memory()
         except MemoryError as error:
             threads = f"{self.settings.threads} threads with --window {self.settings.window}"
-            raise EmbedxError(f"{what} and {threads} need more memory than there is; lower them, or --dim") from error
-        needs = {
+            raise EmbedxError(f"{self.size} and {threads} need more memory than there is; lower them, or --dim") from error
+        return {
             "vectors": n_bytes((tables.inputs.rows, tables.outputs.rows)),
             "optimiser": n_bytes((tables.inputs[1:], tables.outputs[1:])),
             "objective": n_bytes((tables.state, tables.n_updates)),
@@ -380,17 +453,28 @@ class Task:
             "saving": BYTES_PER_WORD * n_words,
             "testing": heldout.memory(n_words) if self.heldout else 0,
         }
-        workers = next(iter(of_training.values()))
+
+    def check_memory(self) -> None:
+        """Tell what training, testing and saving will take, before the tables take it. Raises `EmbedxError` for too much."""
+        needs = self.memory()
+        workers = next(value for name, value in needs.items() if name not in OF_TABLES)
         remedy = "lower --threads or --window" if 2 * workers > sum(needs.values()) else SMALLER
-        copy = sum(needs[name] for name in ("vectors", "optimiser", "objective"))
-        self.has_room = check_memory(needs, what, remedy, self.progress, copy)
+        copy = sum(needs[name] for name in OF_TABLES)
+        self.has_room = check_memory(needs, self.size, remedy, self.progress, copy)
+
+    @property
+    def size(self) -> str:
+        """How large the tables are, in words."""
+        return f"{len(self.words):,} words × {self.settings.dim} numbers"
 
     def identity(self) -> dict[str, Any]:
         """What decides the result, for a run that goes on to be sure that it is the same one."""
         settings = self.settings.record() | self.objective.settings.record() | self.text.record() | self.vocabulary.record()
+        settings |= self.phrases.record()
         for sampler in (self.warm_up, self.sampler):
             settings |= sampler.settings.record() if sampler is not None else {}
         return {
+            **({"start": self.start.identity()} if self.start else {}),
             "corpus": [checksum(self.corpus.tokens), zlib.crc32("\n".join(self.words.words).encode())],
             "settings": {name: value for name, value in settings.items() if name != "threads"},
         }
@@ -399,13 +483,8 @@ class Task:
         """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to go on from."""
         if checkpoints is not None:
             checkpoints.identify(self.identity)
-        settings, streamed = self.settings, self.strategy()
-        kept = kept_counts(self.words.trained_counts, self.vocabulary.sample)
-        streamed.frequency_scores = self.objective.initial_bias(kept / kept.sum(), (self.warm_up or self.sampler).noise)
-        strategy = InRounds(streamed, int(settings.threads or 1)) if settings.deterministic else streamed
-        n_words = self.words.n_tokens - (int(self.heldout.counts.sum()) if self.heldout else 0)
-        rate = float(settings.learning_rate or 0)
-        schedule = trainer.Schedule(rate, strategy.n_stretches, n_words, settings.epochs, settings.time_budget)
+        settings, strategy = self.settings, self._ready_strategy()
+        schedule = self._schedule(strategy, settings.epochs, settings.time_budget)
         after_epoch = self._after_epoch if self._tells() else None
         return trainer.run(
             strategy,
@@ -415,6 +494,29 @@ class Task:
             snapshot,
             checkpoints=checkpoints,
             guard=Guard(has_room=self.has_room),
+        )
+
+    def _ready_strategy(self) -> Strategy:
+        streamed = self.strategy()
+        kept = kept_counts(self.words.trained_counts, self.vocabulary.sample)
+        streamed.frequency_scores = self.objective.initial_bias(kept / kept.sum(), (self.warm_up or self.sampler).noise)
+        return InRounds(streamed, int(self.settings.threads or 1)) if self.settings.deterministic else streamed
+
+    @property
+    def n_trained_words(self) -> int:
+        """How many tokens of the vocabulary a pass over the corpus reads."""
+        return int(self.corpus.counts[self.remap >= 0].sum()) - (int(self.heldout.counts.sum()) if self.heldout else 0)
+
+    def _schedule(self, strategy: Strategy, epochs: float, time_budget: float | None) -> trainer.Schedule:
+        rate = float(self.settings.learning_rate or 0)
+        return trainer.Schedule(rate, strategy.n_stretches, self.n_trained_words, epochs, time_budget)
+
+    def trial(self, seconds: float) -> trainer.Outcome:
+        """Train for so long, as `run` does to begin with, to see how fast that goes; more than 0."""
+        strategy = self._ready_strategy()
+        strategy.compile(self.progress)
+        return trainer.run(
+            strategy, self._schedule(strategy, self.settings.epochs, seconds), Silent(), guard=Guard(is_on=False)
         )
 
     def _tells(self) -> bool:
@@ -449,13 +551,16 @@ class Task:
                 arrays |= self.sampler.arrays(of_keys=True)
             else:  # the run ended before
                 record["sampler"] = self.warm_up.name
-        record |= self.text.record() | self.vocabulary.record()
+        record |= self.text.record() | self.vocabulary.record() | self.phrases.record()
         facts: dict[str, Any] = {
             "objective": self.objective.name,
             "corpus": self.corpus.key,
             "corpus_tokens": self.corpus.n_tokens,
             "words": len(self.words),
         }
+        if self.start is not None:
+            record |= {"start": str(self.start.path), "freeze": self.start.freezes}
+            facts |= {"words_kept": len(self.start.model), "words_added": len(self.words) - len(self.start.model)}
         if outcome is not None:
             facts |= {
                 "final_loss": outcome.final_loss,
@@ -468,7 +573,10 @@ class Task:
                 "interrupted": outcome.interrupted_by is not None,
                 **outcome.facts(),
             }
-        return model.WordVectors(self.words.words, arrays, counts=self.words.counts, settings=record, facts=facts)
+        joined = phrases_of(self.corpus)
+        return model.WordVectors(
+            self.words.words, arrays, counts=self.words.counts, settings=record, facts=facts, phrases=joined
+        )
 
 
 def _check(tables: engine.SkipGramTables, settings: SkipGramSettings, outcome: trainer.Outcome, progress: Progress) -> None:
@@ -500,6 +608,7 @@ def save(vectors: model.WordVectors, folder: Path, overwrite: bool = False) -> P
         arrays=vectors.arrays,
         settings=vectors.settings,
         facts=vectors.facts,
+        phrases=vectors.phrases,
         overwrite=overwrite,
     )
 
@@ -513,15 +622,21 @@ class SkipGram:
     def __init__(self, objective: str = "ns", *, cache_dir: str | Path | None = None, **options: Any) -> None:
         found = objectives.find(objective)
         of_samplers = [each.Settings for each in samplers.SAMPLERS.values()]
-        groups: list[type[Settings]] = [SkipGramSettings, TextSettings, VocabularySettings, found.Settings, *of_samplers]
+        groups: list[type[Settings]] = [SkipGramSettings, TextSettings, VocabularySettings, PhraseSettings, StartSettings]
+        groups += [found.Settings, *of_samplers]
         options = by_present_names(options, (field for group in groups for field in dataclasses.fields(group)))
         known = {name for group in groups for name in settings_of(group)}
         if unknown := options.keys() - known:
             raise TypeError(f"SkipGram takes no {', '.join(sorted(unknown))}; its settings are {', '.join(sorted(known))}")
+        check_phrase_settings(options)
+        check_vocabulary_settings(options)
+        self.start = started(options)
+        options = self.start.with_defaults(options) if self.start else options
         self.settings, self.objective = chosen(found, options)
         self.sampler_options = samplers.own_options(options)
         self.text = TextSettings.from_options(options)
         self.vocabulary = VocabularySettings.from_options(options)
+        self.phrases = PhraseSettings.from_options(options)
         self.cache_dir = Path(cache_dir) if cache_dir else None
 
     def fit(self, corpora: Corpora) -> "SkipGram":
@@ -530,7 +645,7 @@ class SkipGram:
         """
         trained = train(
             corpora, self.objective, self.settings, sampler_options=self.sampler_options, text=self.text,
-            vocabulary=self.vocabulary, cache_dir=self.cache_dir,
+            vocabulary=self.vocabulary, phrases=self.phrases, start=self.start, cache_dir=self.cache_dir,
         )  # fmt: skip
         self.model, self.outcome = trained.vectors, trained.outcome.without_state()
         self.outcome.raise_reason()

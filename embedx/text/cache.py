@@ -29,7 +29,7 @@ import tempfile
 import unicodedata
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -40,10 +40,12 @@ from embedx.errors import EmbedxError
 from embedx.kernels.cache_home import cache_home
 from embedx.run import locks
 from embedx.run.progress import Progress, Silent
+from embedx.run.trainer import usable_cores
 from embedx.settings import TextSettings
 from embedx.text.sources import Source, current_fingerprint, total_size
-from embedx.text.streams import ReadAhead
-from embedx.text.tokenizer import END_OF_SENTENCE, MOST_WORD_BYTES, BadUtf8Error, Tokenizer
+from embedx.text.streams import ReadAhead, TextBlock
+from embedx.text.tokenizer import END_OF_SENTENCE, MOST_WORD_BYTES, BadUtf8Error
+from embedx.text.tokens import Tokens
 
 FORMAT = 2  # part of every key: raise it when the files or the tokeniser's results change
 KEY = re.compile(r"[0-9a-f]{24}")
@@ -51,6 +53,7 @@ BUILDING, BUILDING_NAME = "building-", re.compile(r"building-[a-z0-9_]{8}")  # a
 TOKENS, COUNTS, LETTERS, STARTS, ABOUT = "tokens.bin", "counts.npy", "letters.bin", "starts.npy", "about.json"
 FLUSH_TOKENS = 1 << 16
 SILENT = Silent()
+Watch = Callable[[Source, bytes], None]  # is shown each block of the text, and an empty one where a source ends
 COUNT_TOKENS = 1 << 22  # counted at a time, so that a mapped corpus need not fit into memory
 CHECK_TOKENS = 1 << 18  # looked at at a time, so that the processor's cache holds them for the second look
 
@@ -99,20 +102,29 @@ class EncodedCorpus:
 
 
 def encode(
-    sources: Sequence[Source], settings: TextSettings, progress: Progress = SILENT, cache_dir: Path | None = None
+    sources: Sequence[Source],
+    settings: TextSettings,
+    progress: Progress = SILENT,
+    cache_dir: Path | None = None,
+    threads: int | None = None,
+    watch: Watch | None = None,
 ) -> EncodedCorpus:
     """The sources as tokens: from the cache if they are there, else each is read once, counted and written to the cache.
 
+    They are read by as many threads, and of Wikipedia dumps by as many processes; by default one for each core. The tokens are
+    the same, in the same order.
+
     What cannot be known again (standard input, a pipe, a file that changes while it is read) becomes a temporary corpus.
+    Where somebody is to `watch` the text, it is read in any case.
     """
     home = cache_dir or default_folder()
     key = cache_key(sources, settings)
-    corpus = _load(home / key, progress) if key else None
+    corpus = load(home / key, progress) if key and watch is None else None
     if corpus:
         progress.note(f"{_size(corpus)} from the token cache {corpus.folder}; nothing is read")
     else:
         with Building(home) as building:
-            report = _read(sources, settings, progress, building)
+            report = _read(sources, settings, progress, building, threads or usable_cores(), watch)
             if key and all(source.fingerprint == current_fingerprint(source) for source in sources):
                 corpus = building.publish(key, report, settings.record(), progress)
             else:
@@ -296,7 +308,7 @@ class Building:
         target = self.home / key
         with explained(self.home):
             while not self._renamed_to(target):
-                if (winner := _load(target, SILENT)) is not None:
+                if (winner := load(target, SILENT)) is not None:
                     return winner
                 if not self._make_way(target):
                     progress.note(f"{target}: is in the way, and cannot be replaced; delete it, or name another --cache-dir")
@@ -368,42 +380,49 @@ def _checksum(folder: Path, sums: Iterable[int]) -> int:
     return found
 
 
-def _read(sources: Sequence[Source], settings: TextSettings, progress: Progress, building: Building) -> dict[str, Any]:
+def _read(
+    sources: Sequence[Source],
+    settings: TextSettings,
+    progress: Progress,
+    building: Building,
+    threads: int,
+    watch: Watch | None,
+) -> dict[str, Any]:
     """Read all sources into `building`; the report of what was found."""
-    tokenizer = Tokenizer(settings)
     reports: list[dict[str, Any]] = []
-    n_tokens = 0
-
-    def write(arrays: Iterable[np.ndarray]) -> None:
-        nonlocal n_tokens
-        for tokens in arrays:
-            building.write_tokens(tokens)
-            n_tokens += int(np.count_nonzero(tokens != END_OF_SENTENCE))
-
+    n_tokens = stored = 0
+    report = _new_report(sources[0])
     progress.start("reading", total_size(sources), "B")
-    stored = n_before = 0
-    with ReadAhead(sources) as blocks:
-        for number, data, stored in blocks:
-            source = sources[number]
-            try:
-                if data:
-                    write(tokenizer.feed(data))
-                else:
-                    write(tokenizer.finish_source())
-                    reports.append(_source_report(source, tokenizer, n_tokens - n_before))
-                    n_before = n_tokens
-                    tokenizer.start_source()
-            except BadUtf8Error as error:
-                raise EmbedxError(
-                    f"{source.name}: not UTF-8 at byte {error.offset} of the (unpacked) text; "
-                    "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
-                ) from error
-            progress.update(stored, tokens=n_tokens)
+    with (
+        ReadAhead(sources, settings, threads) as read,
+        Tokens(_watched(read, sources, watch), sources, settings, threads) as pieces,
+    ):
+        try:
+            for piece in pieces:
+                for tokens in piece.tokens:
+                    building.write_tokens(tokens)
+                    report["tokens"] += int(np.count_nonzero(tokens != END_OF_SENTENCE))
+                if piece.bad and not report["bad_utf8"]:
+                    report["first_bad_byte"] = piece.first_bad
+                report["bad_utf8"] += piece.bad
+                report["too_long"] += piece.too_long
+                stored = piece.stored
+                progress.update(stored, tokens=n_tokens + report["tokens"])
+                if piece.is_last:
+                    reports.append(report)
+                    n_tokens += report["tokens"]
+                    report = _new_report(sources[min(len(reports), len(sources) - 1)])
+        except BadUtf8Error as error:
+            raise EmbedxError(
+                f"{sources[pieces.source].name}: not UTF-8 at byte {error.offset} of the (unpacked) text; "
+                "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
+            ) from error
     progress.finish()
     if not n_tokens:
         names = sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
         raise EmbedxError(f"{names}: no words in it; is it the right file, and --tokenizer {settings.tokenizer} the right one?")
-    building.write_words(tokenizer.word_letters.tobytes(), tokenizer.word_starts, tokenizer.counts)
+    words = pieces.words
+    building.write_words(words.word_letters.tobytes(), words.word_starts, words.counts)
     return {
         "n_tokens": n_tokens,
         "bytes_read": stored,
@@ -412,15 +431,17 @@ def _read(sources: Sequence[Source], settings: TextSettings, progress: Progress,
     }
 
 
-def _source_report(source: Source, tokenizer: Tokenizer, n_tokens: int) -> dict[str, Any]:
-    first_bad = tokenizer.first_bad if tokenizer.bad else None
-    return {
-        "name": source.name,
-        "tokens": n_tokens,
-        "bad_utf8": tokenizer.bad,
-        "first_bad_byte": first_bad,
-        "too_long": tokenizer.too_long,
-    }
+def _watched(blocks: Iterable[TextBlock], sources: Sequence[Source], watch: Watch | None) -> Iterator[TextBlock]:
+    """The blocks as they are, each shown to who is to watch them."""
+    for block in blocks:
+        if watch is not None:
+            watch(sources[block.source], block.data)
+        yield block
+
+
+def _new_report(source: Source) -> dict[str, Any]:
+    """Of a source of which nothing is read yet."""
+    return {"name": source.name, "tokens": 0, "bad_utf8": 0, "first_bad_byte": None, "too_long": 0}
 
 
 def _note_bad_words(report: dict[str, Any], settings: TextSettings, progress: Progress) -> None:
@@ -454,8 +475,8 @@ def _bytes_in(folder: Path) -> int:
 # ---- reading what may be damaged
 
 
-def _load(folder: Path, progress: Progress) -> EncodedCorpus | None:
-    """The corpus in `folder`; None if there is none, or only a damaged one, which is told."""
+def load(folder: Path, progress: Progress) -> EncodedCorpus | None:
+    """The kept corpus in `folder`; None if there is none, or only a damaged one, which is told."""
     try:
         corpus = EncodedCorpus(folder)
         corpus.check()

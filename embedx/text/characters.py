@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.settings import TextSettings
+from embedx.text.records import SENTENCE_END, TOKEN_END
 
 # Entries of `plain` that are not the byte to append to the word.
 SEPARATES, LINE_END, NOT_ASCII = 0, -1, -2
@@ -48,6 +49,16 @@ def tables(settings: TextSettings) -> Characters:
         plain[byte] = SEPARATES if difference == SEPARATOR else byte + difference
     plain[ord("\n")] = LINE_END
     return Characters(plain, blocks, np.stack(differences))
+
+
+@functools.cache
+def whole_tokens() -> Characters:
+    """The tables for tokens that are ended by TOKEN_END and SENTENCE_END, bytes that UTF-8 never has, and hold any others."""
+    plain = np.full(256, NOT_ASCII, np.int64)
+    plain[:128] = range(128)
+    plain[[0, TOKEN_END[0]]] = SEPARATES
+    plain[SENTENCE_END[0]] = LINE_END
+    return Characters(plain, np.zeros((sys.maxunicode + 1) >> BLOCK_BITS, np.int64), np.zeros((1, 1 << BLOCK_BITS), np.int64))
 
 
 def _row(characters: str, settings: TextSettings) -> np.ndarray:

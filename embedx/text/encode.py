@@ -5,16 +5,38 @@ from pathlib import Path
 from typing import cast
 
 from embedx.run.progress import Progress
-from embedx.settings import TextSettings
+from embedx.settings import PhraseSettings, TextSettings
 from embedx.text import cache, sources
+from embedx.text.joined import Phrases
+from embedx.text.phrases import with_phrases
 
 Corpora = str | Path | Sequence[str | Path] | Iterable[Sequence[str]]  # names of corpora, or sentences as lists of tokens
 
 
-def encode(corpora: Corpora, text: TextSettings, progress: Progress, cache_dir: Path | None) -> cache.EncodedCorpus:
-    """The corpora as provisional token ids; read now, or found in the token cache."""
+def encode(
+    corpora: Corpora,
+    text: TextSettings,
+    progress: Progress,
+    cache_dir: Path | None,
+    phrases: PhraseSettings | Phrases | None = None,
+    *,
+    threads: int | None = None,
+) -> cache.EncodedCorpus:
+    """The corpora as provisional token ids; read now, by so many threads (one for each core), or found in the token cache.
+
+    phrases   collocations to join: how they are found in these corpora, or those that were joined in others; none, if None
+    """
+    corpus = _encode(corpora, text, progress, cache_dir, threads)
+    if not phrases or (isinstance(phrases, PhraseSettings) and phrases.phrases == 0):
+        return corpus
+    return with_phrases(corpus, phrases, progress, cache_dir)
+
+
+def _encode(
+    corpora: Corpora, text: TextSettings, progress: Progress, cache_dir: Path | None, threads: int | None
+) -> cache.EncodedCorpus:
     if isinstance(corpora, str | Path):
         corpora = [corpora]
     if isinstance(corpora, Sequence) and (names := [str(name) for name in corpora if isinstance(name, str | Path)]):
-        return cache.encode(sources.resolve(names), text, progress, cache_dir)
+        return cache.encode(sources.resolve(names), text, progress, cache_dir, threads)
     return cache.encode_sentences(cast(Iterable[Sequence[str]], corpora), progress, cache_dir)

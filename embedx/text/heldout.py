@@ -53,8 +53,10 @@ def n_chunks(tokens: np.ndarray) -> int:
     return -(-len(tokens) // CHUNK)
 
 
-def hold_out(tokens: np.ndarray, remap: np.ndarray, share: float) -> HeldOut:
-    """A share of the corpus; `remap` int32 (n_types,) makes words of provisional ids. Raises `EmbedxError` if too small."""
+def hold_out(tokens: np.ndarray, remap: np.ndarray, share: float, n_words: int | None = None) -> HeldOut:
+    """A share of the corpus; `remap` int32 (n_types,) makes words of provisional ids, of which there are `n_words`, if that is
+    more than the corpus has. Raises `EmbedxError` if too small.
+    """
     chunks = np.zeros(n_chunks(tokens), dtype=np.uint8)
     spans, border = spans_of(len(chunks), share)
     inside = 0 if border else CHUNK // 10
@@ -66,7 +68,7 @@ def hold_out(tokens: np.ndarray, remap: np.ndarray, share: float) -> HeldOut:
     span = np.repeat(np.arange(len(bounds)), [stop - start for start, stop in bounds])
     sentence = np.cumsum((held == END_OF_SENTENCE) | (np.diff(span, prepend=0) != 0))
     is_word = held != END_OF_SENTENCE
-    counts = np.zeros(int(remap.max(initial=-1)) + 1, dtype=np.int64)
+    counts = np.zeros(int(remap.max(initial=-1)) + 1 if n_words is None else n_words, dtype=np.int64)
     for chunk in np.flatnonzero(chunks).tolist():
         piece = tokens[chunk * CHUNK : (chunk + 1) * CHUNK]
         words = remap[piece[piece != END_OF_SENTENCE]]

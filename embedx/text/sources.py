@@ -6,11 +6,13 @@ Nothing is opened here, and numba is not imported, so that help and error messag
 import glob
 import os
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from embedx.errors import EmbedxError
+from embedx.settings import TextSettings
+from embedx.text.archives import is_archive
 from embedx.text.recipes import Recipe, find_recipe, recipe_names
 
 STANDARD_INPUT = "-"
@@ -18,16 +20,25 @@ STANDARD_INPUT = "-"
 # Each part is looked for once, at its first place, so that the time is linear.
 DUMP_NAME = re.compile(r"(?>.*?\b(?>\w*?wik)\w++-).*pages-(?:articles|meta)|(?>.*?wik).*\.xml\b")
 
+# What a name says of the format, before the suffix of a compression. Another one says nothing: then the options do.
+FORMATS = {
+    ".txt": "text", ".jsonl": "json", ".ndjson": "json", ".csv": "table", ".tsv": "table", ".parquet": "table", ".pq": "table",
+}  # fmt: skip
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+FILE_LIST = "@"
+MOST_NAME_BYTES = 1 << 12  # in a list of files; the longest path of Linux
+
 
 @dataclass(frozen=True)
 class Source:
     """One file, URL or standard input."""
 
     name: str  # as the user knows it, for messages
-    reader: str  # "text" or "wikipedia"
+    reader: str  # "text", "wikipedia", "json", "table", or "any" where the name does not tell
     fingerprint: dict[str, Any] | None  # identifies its content for the token cache (a URL's is its name); None: not cached
     location: str = ""  # path or URL to open, where it is not the name
     cut_off: bool = False  # a dump that is known to end in the middle
+    members: str = ""  # of an archive: which of its members are read, a glob; "" where it is none
 
     @property
     def address(self) -> str:
@@ -38,32 +49,85 @@ class Source:
         """Bytes as stored, None when not known before reading."""
         return self.fingerprint.get("size") if self.fingerprint else None
 
+    def format(self, settings: TextSettings) -> str:
+        """What it is read as: "text" (which a dump is found to be by its beginning), "wikipedia", "json" or "table"."""
+        if self.reader != "any":
+            return self.reader
+        if settings.json_field is not None:
+            return "json"
+        return "table" if settings.column is not None else "text"
+
+    def has_sentences(self, settings: TextSettings) -> bool:
+        """Whether its tokens are taken as they are, so that other bytes than white space end them."""
+        return settings.tokenizer == "none" and self.format(settings) in ("json", "table")
+
 
 def resolve(corpora: Sequence[str]) -> list[Source]:
     """The sources named by paths, globs, directories, URLs, `-` and recipes; one that is named twice is read once."""
     if not corpora:
         raise EmbedxError("no corpus: name a file, a directory, a URL, a recipe, or - for standard input")
     sources: dict[str, Source] = {}
-    for corpus in corpora:
-        for source in _resolve_one(corpus):
+    for corpus, where in _listed(corpora):
+        try:
+            found = _resolve_one(corpus)
+        except EmbedxError as error:
+            raise EmbedxError(f"{where}{error}") from error
+        for source in found:
             key = source.address if is_url(source.address) else os.path.realpath(source.address)
-            sources.setdefault(key, source)
+            sources.setdefault(f"{key}:{source.members}" if source.members else key, source)
     return list(sources.values())
 
 
 def recipe_defaults(corpora: Sequence[str]) -> dict[str, Any]:
     """The `TextSettings` that suit what is named, where all agree: those of a recipe, or of a Wikipedia dump."""
-    defaults = [_defaults_of(corpus) for corpus in corpora]
+    defaults = [_defaults_of(corpus) for corpus, _ in _listed(corpora)]
     return defaults[0] if defaults and all(d == defaults[0] for d in defaults) else {}
+
+
+def check_formats(sources: Sequence[Source], settings: TextSettings) -> None:
+    """Raise `EmbedxError` if a field or column is named, and none of the sources has any."""
+    formats = {source.format(settings) for source in sources}
+    for option, value, format, what in (
+        ("--json-field", settings.json_field, "json", "JSON Lines"),
+        ("--column", settings.column, "table", "a table"),
+    ):
+        if value is not None and format not in formats:
+            raise EmbedxError(
+                f"{option} {value}: by its name no corpus is {what}; rename it, or give it on standard input, as in: "
+                f"embedx train - {option} {value} < FILE"
+            )
 
 
 def is_url(name: str) -> bool:
     return "://" in name
 
 
+def _listed(corpora: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The corpora, and instead of each @FILE those that the file lists, one a line, with the place for messages."""
+    for corpus in corpora:
+        if not corpus.startswith(FILE_LIST) or os.path.exists(corpus):
+            yield corpus, ""
+            continue
+        path = corpus[len(FILE_LIST) :]
+        n_names = 0
+        try:
+            with open(path, "rb") as file:
+                for number, line in enumerate(iter(lambda: file.readline(MOST_NAME_BYTES), b""), 1):
+                    name = os.fsdecode(line.strip(b"\r\n"))
+                    if name == STANDARD_INPUT or name.startswith(FILE_LIST) or "\0" in name or len(line) == MOST_NAME_BYTES:
+                        raise EmbedxError(f"{path}:{number}: no path; a list of files has one in each line")
+                    if name:
+                        n_names += 1
+                        yield name, f"{path}:{number}: "
+        except OSError as error:
+            raise EmbedxError(f"{corpus}: the list of files cannot be read ({error.strerror}); check its name") from error
+        if not n_names:
+            raise EmbedxError(f"{corpus}: an empty list of files; it should have a path a line")
+
+
 def _resolve_one(corpus: str) -> list[Source]:
     if corpus == STANDARD_INPUT:
-        return [Source(corpus, "text", None)]
+        return [Source(corpus, "any", None)]
     if is_url(corpus):
         return [Source(corpus, _reader(corpus), {"url": corpus})]
     if recipe := _recipe_meant(corpus):
@@ -108,21 +172,50 @@ def _file(path: str) -> Source:
     except OSError as error:
         raise EmbedxError(f"{path}: cannot be opened ({error.strerror}); repair or remove it") from error
     if not os.path.isfile(path):  # a pipe, as in <(zcat ...), gives its content once
-        return Source(path, "text", None)
+        return Source(path, _reader(path), None)
     identity = {"path": os.path.realpath(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns}
     return Source(path, _reader(path), identity)
 
 
 def _of_recipe(recipe: Recipe) -> list[Source]:
+    if recipe.kind != "text":
+        raise EmbedxError(
+            f"{recipe.name}: labelled data, no text; embedx classify takes the files, which `embedx corpus info` names"
+        )
     paths = recipe.find_files()
-    several = len(paths) > 1
-    return [
-        Source(path if several else recipe.name, recipe.reader, _file(path).fingerprint, path, recipe.cut_off) for path in paths
+    return [_of_recipe_file(recipe, path, recipe.name if len(paths) == 1 else path) for path in paths]
+
+
+def _of_recipe_file(recipe: Recipe, path: str, name: str) -> Source:
+    identity, members = _file(path).fingerprint, ""
+    if is_archive(path):
+        members = recipe.members or "*"
+        identity = identity and identity | {"members": members}
+    return Source(name, recipe.reader, identity, path, recipe.cut_off, members)
+
+
+def described(corpus: str) -> dict[str, Any]:
+    """What is known of a corpus without reading it, by name: of a recipe all that it says, and where its files are."""
+    if recipe := _recipe_meant(corpus):
+        stated = {each.name: getattr(recipe, each.name) for each in fields(recipe) if each.name != "folder"}
+        return {
+            **{name: value for name, value in stated.items() if value or (value == 0 and value is not False)},
+            "recipe": str(recipe.folder),
+            "here": recipe.files_here(),
+        }
+    found = [
+        {"name": source.name, "reader": source.reader, **({} if source.size is None else {"bytes": source.size})}
+        for source in _resolve_one(corpus)
     ]
+    return {"name": corpus, "sources": found, "settings": _defaults_of(corpus)}
 
 
 def _reader(name: str) -> str:
-    return "wikipedia" if DUMP_NAME.match(name.rsplit("/", 1)[-1]) else "text"
+    name = name.rsplit("/", 1)[-1]
+    if DUMP_NAME.match(name):
+        return "wikipedia"
+    stem, suffix = os.path.splitext(name.lower())
+    return FORMATS.get(os.path.splitext(stem)[1] if suffix in COMPRESSED else suffix, "any")
 
 
 def _defaults_of(corpus: str) -> dict[str, Any]:
@@ -141,4 +234,5 @@ def current_fingerprint(source: Source) -> dict[str, Any] | None:
     """The fingerprint the source has now: another one means that it was changed while it was read."""
     if source.fingerprint is None or "path" not in source.fingerprint:
         return source.fingerprint
-    return _file(source.address).fingerprint if os.path.exists(source.address) else None
+    found = _file(source.address).fingerprint if os.path.exists(source.address) else None
+    return found | {"members": source.members} if found and source.members else found

@@ -3,6 +3,8 @@
 import bz2
 import codecs
 import contextlib
+import dataclasses
+import functools
 import gzip
 import io
 import itertools
@@ -20,11 +22,15 @@ from typing import Any, NamedTuple, Self
 from xml.parsers.expat import ExpatError
 
 from embedx.errors import EmbedxError
+from embedx.settings import TextSettings
+from embedx.text import archives
+from embedx.text.records import PARQUET_START, json_text, lines_of, parquet_text, table_text
 from embedx.text.sources import STANDARD_INPUT, Source, is_url
 from embedx.text.wikipedia import DumpError, paragraphs
 
 BLOCK_BYTES = 1 << 18
 BLOCKS_AHEAD = 8  # enough to even out the speeds of the two threads
+MOST_AHEAD = 128  # where several sources are read at once: most of one whose turn is still to come
 # A zstd decompressor's output has no limit, so its input gets one, by what the last piece became.
 ZSTD_LEAST, ZSTD_MOST = 1 << 6, 1 << 11
 MOST_XZ_MEMORY = 1 << 30  # bytes that a file may ask its reader to have; `xz -9` asks for 65 MB
@@ -38,7 +44,7 @@ NOT_TEXT = {
     b"Rar!": "a rar archive; unpack it",
     b"\x04\x22\x4d\x18": "lz4 data; unpack it with lz4 -d",
     b"%PDF-": "a PDF; convert it with pdftotext",
-    b"PAR1": "a Parquet file; write its text column to a plain file",
+    PARQUET_START: "a Parquet file; name the column with the text by --column",
     b"\x93NUMPY": "a NumPy array; embedx train reads text",
 }
 TAR_MAGIC, TAR_MAGIC_PLACE = b"ustar", 257
@@ -55,7 +61,8 @@ DUMP_START_BYTES = 4096
 # Text in an 8-bit encoding, or with damaged places, stays well below this; about half of random bytes is not UTF-8.
 MOST_UNREADABLE = 0.3
 FEWEST_BYTES_TO_JUDGE = 64
-DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, UnicodeError, ExpatError)
+PLAIN = TextSettings()
+DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, UnicodeError, ExpatError, *archives.DAMAGED_ARCHIVE)
 
 
 class CountedReader(io.RawIOBase):
@@ -66,6 +73,7 @@ class CountedReader(io.RawIOBase):
         self.expected = expected
         self.keep_open = keep_open
         self.count = 0
+        self.is_file = isinstance(file, io.FileIO) and file.seekable()
 
     def readable(self) -> bool:
         return True
@@ -77,7 +85,7 @@ class CountedReader(io.RawIOBase):
         except OSError:
             raise
         except Exception as error:  # every kind of storage has its own
-            raise OSError(_reason(error)) from error
+            raise OSError(reason(error)) from error
         self.count += n
         if not n and self.expected is not None and self.count < self.expected:
             raise OSError(f"the connection ended after {self.count} of {self.expected} bytes")
@@ -138,7 +146,7 @@ def open_source(source: Source) -> CountedReader:
 
         return CountedReader(smart_open.open(address, "rb", compression="disable"))
     except Exception as error:  # every kind of storage has its own
-        raise EmbedxError(f"{source.name}: cannot be opened ({_reason(error)}); check the name and your rights") from error
+        raise EmbedxError(f"{source.name}: cannot be opened ({reason(error)}); check the name and your rights") from error
 
 
 def _standard_input() -> CountedReader:
@@ -156,18 +164,37 @@ def _standard_input() -> CountedReader:
     return CountedReader(io.FileIO(descriptor, closefd=False))
 
 
-def text_blocks(source: Source, file: CountedReader) -> Iterator[bytes]:
-    """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times BLOCK_BYTES at most."""
+def text_blocks(source: Source, file: CountedReader, settings: TextSettings = PLAIN, threads: int = 1) -> Iterator[bytes]:
+    """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times BLOCK_BYTES or a record.
+
+    Where `source.has_sentences`, other bytes than white space end its tokens: see `embedx.text.records`.
+    """
+    if source.members:
+        yield from _text_of_members(source, file, settings)
+        return
     with damage_told(source):
-        blocks = unpacked(source, io.BufferedReader(file, BLOCK_BYTES))
+        buffered: Any = io.BufferedReader(file, BLOCK_BYTES)
+        format, whole = source.format(settings), source.has_sentences(settings)
+        if format == "table" and buffered.peek(4)[:4] == PARQUET_START:
+            yield from _parquet_blocks(source, file, settings.column, whole)
+            return
+        blocks = unpacked(source, buffered, threads)
         head = next((block for block in blocks if block), b"")
         for start, kind in NOT_TEXT.items():
             if head.startswith(start):
                 raise EmbedxError(f"{source.name}: {kind}")
         blocks = itertools.chain([head], blocks)
         encoding = next((name for mark, name in BYTE_ORDER_MARKS if head.startswith(mark)), "utf-8")
-        if DUMP_START.match(head[:DUMP_START_BYTES].decode(encoding, "ignore").lstrip("\ufeff")):
-            yield from paragraphs(blocks, source.cut_off)
+        if format in ("json", "table"):
+            if encoding == "utf-8":
+                _check_is_text(source, head)
+            lines = lines_of(blocks if encoding == "utf-8" else _recoded(blocks, encoding), source.name)
+            if format == "json":
+                yield from json_text(lines, source.name, settings.json_field, whole)
+            else:
+                yield from table_text(lines, source.name, settings.column, whole)
+        elif DUMP_START.match(head[:DUMP_START_BYTES].decode(encoding, "ignore").lstrip("\ufeff")):
+            yield from paragraphs(blocks, source.cut_off, threads)
         elif source.reader == "wikipedia":
             raise EmbedxError(
                 f"{source.name}: no Wikipedia dump, as its name or recipe says: it does not begin with <mediawiki>"
@@ -177,6 +204,19 @@ def text_blocks(source: Source, file: CountedReader) -> Iterator[bytes]:
         else:
             _check_is_text(source, head)
             yield from blocks
+
+
+def _text_of_members(source: Source, archive: CountedReader, settings: TextSettings) -> Iterator[bytes]:
+    """The text of an archive's members, one after the other; the end of each ends a line."""
+    found = False
+    with damage_told(source):
+        for name, file in archives.members(archive, source.members, functools.partial(unpacked, source)):
+            found = True
+            own = dataclasses.replace(source, name=f"{source.name}: {name}", members="")
+            yield from text_blocks(own, CountedReader(file, keep_open=True), settings)
+            yield b"\n"
+    if not found:
+        raise EmbedxError(f"{source.name}: no member of it is {source.members}; is it the right file?")
 
 
 @contextlib.contextmanager
@@ -191,22 +231,46 @@ def damage_told(source: Source) -> Iterator[None]:
     except DumpError as error:
         raise EmbedxError(f"{source.name}: no dump as MediaWiki writes it ({error}); is it the right file?") from error
     except DAMAGED as error:
-        raise EmbedxError(f"{source.name}: cannot be read ({_reason(error)}); fetch or copy it again") from error
+        raise EmbedxError(f"{source.name}: cannot be read ({reason(error)}); fetch or copy it again") from error
 
 
-def unpacked(source: Source, file: io.BufferedReader) -> Iterator[bytes]:
+def unpacked(source: Source, file: io.BufferedReader, threads: int = 1) -> Iterator[bytes]:
     """What the file holds, decompressed if need be, in blocks. Raises one of DAMAGED where it does not go on as it should."""
     magic = file.peek(512)[:512]
     if ZSTD_START.match(magic):
         yield from _zstd_blocks(source, file)
     elif BZIP2_START.match(magic):
-        yield from _stream_blocks(file, bz2.BZ2Decompressor)
+        yield from _bzip2_blocks(file, threads)
     elif magic.startswith(XZ_MAGIC):
         yield from _stream_blocks(file, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, MOST_XZ_MEMORY))
     else:
         stream = gzip.GzipFile(fileobj=file) if magic.startswith(b"\x1f\x8b") else file
         while block := stream.read(BLOCK_BYTES):
             yield block
+
+
+def _bzip2_blocks(file: io.BufferedReader, threads: int) -> Iterator[bytes]:
+    """The content of a bzip2 file; by several threads, or by one where they fail and it can be read again."""
+    n_bytes = 0
+    counted: Any = file.raw
+    can_be_read_again = threads > 1 and isinstance(counted, CountedReader) and counted.is_file
+    if threads > 1:
+        from embedx.text import bzip2  # here because numba takes a while to import
+
+        try:
+            for block in bzip2.unpacked(file, threads):
+                n_bytes += len(block)
+                yield block
+            return
+        except (OSError, EOFError):
+            if not can_be_read_again:
+                raise
+        counted.file.seek(0)
+        counted.count = 0
+        file = io.BufferedReader(counted, BLOCK_BYTES)
+    for block in _stream_blocks(file, bz2.BZ2Decompressor):
+        yield block[n_bytes:]
+        n_bytes -= min(n_bytes, len(block))
 
 
 def _stream_blocks(file: io.BufferedReader, decompressor: Callable[[], Any]) -> Iterator[bytes]:
@@ -251,6 +315,19 @@ def _zstd_blocks(source: Source, file: Any) -> Iterator[bytes]:
         raise EOFError
 
 
+def _parquet_blocks(source: Source, file: CountedReader, column: str | None, whole: bool) -> Iterator[bytes]:
+    """The text of a column of a Parquet file; `file` counts as read what its rows are of all."""
+    stored = file.file
+    if not stored.seekable():
+        raise EmbedxError(f"{source.name}: Parquet is read from its end; store it in a file first")
+    size = stored.seek(0, io.SEEK_END)
+    stored.seek(0)
+    for share, block in parquet_text(stored, source.name, column, whole):
+        file.count = int(share * size)
+        yield block
+    file.count = size
+
+
 def _recoded(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)()
     for block in blocks:
@@ -270,7 +347,8 @@ def _check_is_text(source: Source, head: bytes) -> None:
         )
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
+    """Why something could not be opened or read, in one line."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(reason.split()) or type(error).__name__
 
@@ -284,14 +362,27 @@ class TextBlock(NamedTuple):
 
 
 class ReadAhead:
-    """Iterates over the blocks of all sources; reading and unpacking go on in a thread, a few blocks ahead."""
+    """Iterates over the blocks of all sources; reading and unpacking go on in threads, some blocks ahead.
 
-    def __init__(self, sources: Sequence[Source]) -> None:
-        self._queue: queue.Queue[TextBlock | BaseException | None] = queue.Queue(BLOCKS_AHEAD)
+    Each of `threads` reads a source, in their order; what those ahead hold is bounded. One source is unpacked by all of them,
+    where its format allows it.
+    """
+
+    def __init__(self, sources: Sequence[Source], settings: TextSettings = PLAIN, threads: int = 1) -> None:
+        self._sources = sources
+        self._settings = settings
+        n = max(1, min(threads, len(sources)))
+        self._threads_each = max(1, threads // n)
+        self._ahead = BLOCKS_AHEAD if n == 1 else MOST_AHEAD
+        self._next = iter(range(len(sources)))
+        self._queues: dict[int, queue.Queue[tuple[bytes, int] | BaseException]] = {}
+        self._lock = threading.Lock()
         self._stopped = threading.Event()
-        # A daemon, because a read from a terminal or a slow server cannot be interrupted.
-        self._thread = threading.Thread(target=self._run, args=(sources,), daemon=True, name="embedx-reader")
-        self._thread.start()
+        self._threads: list[threading.Thread] = []
+        for _ in range(n):
+            # A daemon, because a read from a terminal or a slow server cannot be interrupted.
+            self._threads.append(threading.Thread(target=self._run, daemon=True, name="embedx-reader"))
+            self._threads[-1].start()
 
     def __enter__(self) -> Self:
         return self
@@ -300,32 +391,47 @@ class ReadAhead:
         self._stopped.set()
 
     def __iter__(self) -> Iterator[TextBlock]:
-        while (item := self._queue.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
+        done = 0
+        for number in range(len(self._sources)):
+            blocks = self._blocks_of(number)
+            data: bytes | None = None
+            while data != b"":
+                item = blocks.get()
+                if isinstance(item, BaseException):
+                    raise item
+                data, stored = item
+                yield TextBlock(number, data, done + stored)
+            done += stored
+            del self._queues[number]
 
-    def _run(self, sources: Sequence[Source]) -> None:
-        try:
-            done = 0
-            for number, source in enumerate(sources):
+    def _blocks_of(self, number: int) -> "queue.Queue[tuple[bytes, int] | BaseException]":
+        with self._lock:
+            return self._queues.setdefault(number, queue.Queue(self._ahead))
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                number = next(self._next, None)
+            if number is None:
+                return
+            source, blocks = self._sources[number], self._blocks_of(number)
+            try:
                 with open_source(source) as file:
-                    for block in text_blocks(source, file):
-                        if block:
-                            self._put(TextBlock(number, block, done + file.count))
-                    done += file.count
-                self._put(TextBlock(number, b"", done))
-            self._put(None)
-        except Stopped:
-            pass
-        except BaseException as error:  # to be raised where the blocks are wanted
-            with contextlib.suppress(Stopped):  # or nowhere
-                self._put(error)
+                    for block in text_blocks(source, file, self._settings, self._threads_each):
+                        for start in range(0, len(block), BLOCK_BYTES):
+                            self._put(blocks, (block[start : start + BLOCK_BYTES], file.count))
+                    self._put(blocks, (b"", file.count))
+            except Stopped:
+                return
+            except BaseException as error:  # to be raised where the blocks are wanted
+                with contextlib.suppress(Stopped):  # or nowhere
+                    self._put(blocks, error)
+                return
 
-    def _put(self, item: TextBlock | BaseException | None) -> None:
+    def _put(self, blocks: "queue.Queue[tuple[bytes, int] | BaseException]", item: tuple[bytes, int] | BaseException) -> None:
         while not self._stopped.is_set():
             try:
-                return self._queue.put(item, timeout=0.1)
+                return blocks.put(item, timeout=0.1)
             except queue.Full:
                 continue
         raise Stopped

@@ -13,6 +13,8 @@ from embedx.text.heldout import CHUNK
 from embedx.text.tokenizer import END_OF_SENTENCE
 
 LEFT_OUT = -1
+WHOLE_SENTENCE = 1000  # the widest window, which alone is not drawn: every other word of the sentence, up to this far
+LOOKED_AT = 1 << 22  # tokens, for the length of sentences
 
 
 class TokenStream(NamedTuple):
@@ -36,6 +38,15 @@ def new_words(window: int, n_tokens: int) -> KeptWords:
     """Memory for the words of stretches of up to `n_tokens` tokens."""
     capacity = n_tokens + 2 * window
     return KeptWords(*(np.zeros(capacity, dtype=np.int32) for _ in range(3)))
+
+
+def context_words(tokens: np.ndarray, window: int) -> float:
+    """How many words a centre has around it, before any is left out: exact where windows are drawn and sentences long."""
+    if window != WHOLE_SENTENCE:
+        return window + 1
+    ends = np.flatnonzero(np.append(tokens[:LOOKED_AT], np.int32(END_OF_SENTENCE)) == END_OF_SENTENCE)
+    lengths = np.diff(ends, prepend=-1) - 1
+    return float((lengths * np.minimum(lengths - 1, 2 * window)).sum() / max(lengths.sum(), 1))
 
 
 @kernel_part
@@ -73,7 +84,7 @@ def keep_words(stream, window, start, stop, key, words):
         elif _is_kept(stream, position, key):
             words.word[n] = stream.word[tokens[position]]
             words.sentence[n] = sentence
-            words.reach[n] = 1 + low_half_below(bits(key, np.uint64(position)), window)
+            words.reach[n] = window if window == WHOLE_SENTENCE else 1 + low_half_below(bits(key, np.uint64(position)), window)
             n += 1
         position += 1
         if position <= stop:

@@ -17,7 +17,8 @@ from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
 from embedx.run.memory import available_memory
 from embedx.settings import TextSettings
-from embedx.text.characters import BLOCK_BITS, DOT_ABOVE, DOTTED_CAPITAL_I, LINE_END, NOT_ASCII, SEPARATOR, tables
+from embedx.text.characters import BLOCK_BITS, DOT_ABOVE, DOTTED_CAPITAL_I, LINE_END, NOT_ASCII, SEPARATOR, tables, whole_tokens
+from embedx.text.records import SENTENCE_END
 
 END_OF_SENTENCE = -1
 BLOCK_BYTES = 1 << 18  # a block, its tokens and the table's busy part fit into a core's own cache together
@@ -207,7 +208,7 @@ def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, star
                 line_ended = np.int64(0)
             out[emitted] = number
             emitted += 1
-        if letter == LINE_END and types > 0:
+        if letter == LINE_END:
             line_ended = np.int64(1)
         p += width
     state[END] = end
@@ -216,6 +217,37 @@ def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, star
     state[EMITTED] = emitted
     state[LINE_ENDED] = line_ended
     return p
+
+
+@kernel
+def enter_words(others, other_starts, first, state, letters, starts, slots, numbers):  # type: ignore[no-untyped-def]
+    """Enter the words from `first` on that lie in `others`, unless they are there; writes the number of each to `numbers`."""
+    types = state[TYPES]
+    for word in range(first, len(other_starts) - 1):
+        start = end = starts[types]
+        key = np.int64(0)
+        for i in range(other_starts[word], other_starts[word + 1]):
+            letters[end] = others[i]
+            end += 1
+            key = packed(key, np.int64(others[i]))
+        signature = key if end - start <= SHORT else long_signature(letters, start, end)
+        place = find_slot(letters, starts, slots, start, end, signature)
+        if slots[place, 0] == 0:
+            slots[place, 0] = signature
+            slots[place, 1] = types
+            types += 1
+            starts[types] = end
+        numbers[word] = slots[place, 1]
+    state[TYPES] = types
+    state[END] = starts[types]
+
+
+@kernel
+def renumber(tokens, numbers):  # type: ignore[no-untyped-def]
+    """Write numbers[token] for each token that is a word."""
+    for i in range(len(tokens)):
+        if tokens[i] != END_OF_SENTENCE:
+            tokens[i] = numbers[tokens[i]]
 
 
 @kernel
@@ -238,6 +270,8 @@ class Tokenizer:
 
     def __init__(self, settings: TextSettings) -> None:
         self.characters = tables(settings)
+        self.begun = False  # whether there were tokens before, so that the end of a line is one of a sentence
+        self.whole = False  # whether the current source has its tokens ended by bytes of their own
         self.on_bad = ON_BAD[settings.on_bad_utf8]
         self.state = np.zeros(STATE_WIDTH, np.int64)
         self.letters = np.zeros(1 << 16, np.uint8)
@@ -281,6 +315,16 @@ class Tokenizer:
         """How many words of the current source were left out, for they have more than MOST_WORD_BYTES."""
         return int(self.state[TOO_LONG])
 
+    @property
+    def line_ended(self) -> bool:
+        """Whether a line ended after the last word."""
+        return bool(self.state[LINE_ENDED])
+
+    def enter(self, others: np.ndarray, starts: np.ndarray, first: int, numbers: np.ndarray) -> None:
+        """Number the words from `first` on of others, which begin and end at `starts`, and write it to `numbers`, int32."""
+        self._make_room(int(starts[-1] - starts[first]), len(starts) - 1 - first)
+        enter_words(others, starts, first, self.state, self.letters, self.starts, self.slots, numbers)
+
     def feed(self, block: bytes) -> Iterator[np.ndarray]:
         """The tokens that end within the next block of the current source."""
         for first in range(0, len(block), BLOCK_BYTES):
@@ -290,25 +334,33 @@ class Tokenizer:
         """The next block fed is the first of another source."""
         self.state[[BAD, FIRST_BAD, OFFSET, TOO_LONG]] = 0
 
+    def start_stretch(self, offset: int, goes_on: bool) -> None:
+        """The next block fed is at that byte of its source; it `goes_on` from the last one, or else no line ended before it."""
+        self.state[[BAD, FIRST_BAD, TOO_LONG]] = 0
+        self.state[OFFSET] = offset - len(self.cut_off)
+        self.state[LINE_ENDED] &= goes_on
+
     def finish_source(self) -> Iterator[np.ndarray]:
         """The tokens left at the end of a source, which ends a sentence."""
         yield from self._scan(self.cut_off, last=True)
-        yield from self._scan(b"\n", last=True)
+        yield from self._scan(SENTENCE_END if self.whole else b"\n", last=True)
 
     def _scan(self, block: bytes, last: bool) -> Iterator[np.ndarray]:
         data = np.frombuffer(block, np.uint8)
         p = 0
+        characters = whole_tokens() if self.whole else self.characters
         while True:
             self._make_room(len(data) - p)
             p = scan(
-                data, p, last, self.on_bad, *self.characters,
+                data, p, last, self.on_bad, *characters,
                 self.state, self.letters, self.starts, self._counts, self.slots, self.out,
             )  # fmt: skip
             longest = int(self.starts[self.n_types]) + MOST_WORD_BYTES
             self.state[END] = min(int(self.state[END]), longest + 1)  # of a word that is too long the length is enough
             if emitted := int(self.state[EMITTED]):
                 self.state[EMITTED] = 0
-                yield self.out[:emitted]
+                yield self.out[int(not self.begun and self.out[0] == END_OF_SENTENCE) : emitted]
+                self.begun = True
             if self.bad and self.on_bad == ERROR:
                 raise BadUtf8Error(self.first_bad)
             if p == len(data) or self.state[CUT_OFF]:
@@ -317,9 +369,9 @@ class Tokenizer:
         self.state[OFFSET] += p
         self.state[CUT_OFF] = 0
 
-    def _make_room(self, n_bytes: int) -> None:
+    def _make_room(self, n_bytes: int, n_words: int = 1) -> None:
         """Grow whatever may become full. A byte appends at most three (one bad byte as U+FFFD)."""
-        end, types = int(self.state[END]), self.n_types
+        end, types = int(self.state[END]), self.n_types + n_words - 1
         if end + 3 * n_bytes > len(self.letters):
             if len(self.letters) > MOST_LETTERS * available_memory():
                 raise EmbedxError("the different words do not fit into memory: clean the text, or try --tokenizer words")
@@ -329,7 +381,7 @@ class Tokenizer:
                 raise EmbedxError(f"more than {MAX_TYPES} different words: clean the text, or try --tokenizer words")
             self.starts = grown(self.starts, types + 2)
             self._counts = grown(self._counts, len(self.starts) - 1)
-        if 2 * types >= len(self.slots):
+        while 2 * types >= len(self.slots):
             slots = np.zeros((2 * len(self.slots), 2), np.int64)
             enter_all(self.slots, slots)
             self.slots = slots

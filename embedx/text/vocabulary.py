@@ -33,7 +33,7 @@ class Vocabulary:
 
     def without(self, held_out: np.ndarray) -> "Vocabulary":
         """The same words where training leaves out a part of the corpus; `held_out` is how often they occur in it."""
-        return replace(self, held_out=held_out)
+        return replace(self, held_out=held_out if self.held_out is None else self.held_out + held_out)
 
     @functools.cached_property
     def trained_counts(self) -> np.ndarray:
@@ -85,7 +85,13 @@ def select(corpus: TokenCounts, settings: VocabularySettings) -> tuple[Vocabular
     """The words that the settings keep, and the remap int32 (n_types,) from provisional ids to theirs, -1 if left out."""
     counts = corpus.counts
     order = np.argsort(-counts, kind="stable")
-    kept = order[: np.count_nonzero(counts >= settings.min_count)][: settings.max_vocab]
+    if settings.vocab is not None:
+        wanted = set(listed(settings.vocab))
+        kept = order[np.array([word in wanted for word in corpus.words])[order]]
+        if len(kept) == 0:
+            raise EmbedxError(f"--vocab {settings.vocab}: none of its words is in the text; is it tokenised alike?")
+    else:
+        kept = order[: np.count_nonzero(counts >= settings.min_count)][: settings.max_vocab]
     if len(kept) == 0:
         raise EmbedxError(
             f"no word is seen {settings.min_count} times, the most frequent one {counts.max(initial=0)}; "
@@ -95,3 +101,16 @@ def select(corpus: TokenCounts, settings: VocabularySettings) -> tuple[Vocabular
     remap[kept] = np.arange(len(kept), dtype=np.int32)
     words = corpus.words
     return Vocabulary([words[i] for i in kept], counts[kept]), remap
+
+
+def listed(path: str) -> list[str]:
+    """The words of a list: the first of each line. Raises `EmbedxError` for what is none."""
+    try:
+        with open(path, encoding="utf-8") as lines:
+            words = [line.split(maxsplit=1)[0] for line in lines if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        why = "not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise EmbedxError(f"--vocab {path}: {why}; give a file of a word a line") from error
+    if not words:
+        raise EmbedxError(f"--vocab {path}: no words in it; give a file of a word a line")
+    return words

@@ -1,16 +1,31 @@
 """A Wikipedia dump (MediaWiki XML) as plain text: the articles, one paragraph a line.
 
-Serial and without a wikitext grammar: a few regular expressions and a scanner for what nests. Templates go as a whole, so do
+Without a wikitext grammar: a few regular expressions and a scanner for what nests. Templates go as a whole, so do
 tables, references, formulas and captions; links, headings and list items leave their text.
 
 Time is linear in the text, whatever it is: a pattern that failed at one place does not look again at what it saw there. Memory
 is that of a page, which may not be longer than MediaWiki lets any page be.
 """
 
+import collections
+import contextlib
 import html
+import itertools
+import os
+import pickle
+import queue
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Self
 from xml.parsers import expat
+
+Page = tuple[str, frozenset[str]]  # wikitext, and the namespaces of which links are left out
+BATCH_CHARACTERS = 1 << 18  # of pages that a process gets at a time
+FEW_BATCHES = 4  # that are made plain text of sooner than processes are started
 
 FILE_NAMESPACE, CATEGORY_NAMESPACE = "6", "14"
 HIDDEN_LINKS = frozenset({"file", "image", "media", "category"})  # their English names, lower-case
@@ -56,12 +71,104 @@ LETTER_OR_DIGIT = re.compile(r"\w")
 UNBALANCED = re.compile(r"\{\{|\}\}|\[\[|\]\]")
 
 
-def paragraphs(blocks: Iterable[bytes], cut_off: bool = False) -> Iterator[bytes]:
-    """The articles of a dump given as blocks of XML, as blocks of UTF-8. One page at a time is held in memory.
+def paragraphs(blocks: Iterable[bytes], cut_off: bool = False, processes: int = 1) -> Iterator[bytes]:
+    """The articles of a dump given as blocks of XML, as blocks of UTF-8. Some pages at a time are held in memory.
 
     Only pages of the main namespace that are no redirects. `ExpatError` if it is not well-formed to the end, which a dump that
-    is known to be `cut_off` need not be; `DumpError` if it is nothing that MediaWiki writes.
+    is known to be `cut_off` need not be; `DumpError` if it is nothing that MediaWiki writes. Several `processes` make plain
+    text of the pages of a long dump, with the same result.
     """
+    pages = _pages(blocks, cut_off)
+    if processes == 1:
+        for page in pages:
+            yield plain_bytes([page])
+        return
+    batches = _batches(pages)
+    for batch in itertools.islice(batches, FEW_BATCHES):
+        yield plain_bytes(batch)
+    yield from _by_processes(batches, processes)
+
+
+def plain_bytes(pages: Iterable[Page]) -> bytes:
+    """The plain text of pages as UTF-8."""
+    return b"".join(plain_text(*page).encode("utf-8", "replace") for page in pages)
+
+
+def _batches(pages: Iterator[Page]) -> Iterator[list[Page]]:
+    batch: list[Page] = []
+    n_characters = 0
+    for page in pages:
+        batch.append(page)
+        n_characters += len(page[0])
+        if n_characters >= BATCH_CHARACTERS:
+            yield batch
+            batch, n_characters = [], 0
+    yield batch
+
+
+def _by_processes(batches: Iterator[list[Page]], processes: int) -> Iterator[bytes]:
+    """What `plain_bytes` makes of each batch, in order."""
+    first = next(batches, [])
+    if not first:
+        return
+    waiting: collections.deque[Future[bytes]] = collections.deque()
+    with contextlib.ExitStack() as stack:
+        idle: queue.SimpleQueue[Cleaner] = queue.SimpleQueue()
+        for _ in range(processes):
+            idle.put(stack.enter_context(Cleaner()))
+
+        def clean(batch: list[Page]) -> bytes:
+            cleaner = idle.get()
+            try:
+                return cleaner.plain_bytes(batch)
+            finally:
+                idle.put(cleaner)
+
+        pool = stack.enter_context(ThreadPoolExecutor(processes, "embedx-wikipedia"))
+        for batch in itertools.chain([first], batches):
+            waiting.append(pool.submit(clean, batch))
+            if len(waiting) > 2 * processes:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+class Cleaner:
+    """A process that makes plain text of pages. It runs this file, which imports nothing of embedx, and ends when we do."""
+
+    def __enter__(self) -> Self:
+        self._process: subprocess.Popen[bytes] | None = None
+        with contextlib.suppress(OSError, TypeError):  # no interpreter to be found, or no more processes allowed
+            command = [sys.executable, "-I", "-S", os.path.abspath(__file__)]
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+
+    def plain_bytes(self, pages: list[Page]) -> bytes:
+        """The plain text of pages; made here if the process is gone, whatever ended it."""
+        if self._process is not None and self._process.stdin and self._process.stdout:
+            with contextlib.suppress(OSError, EOFError, ValueError, pickle.UnpicklingError):
+                pickle.dump(pages, self._process.stdin)
+                self._process.stdin.flush()
+                return bytes(pickle.load(self._process.stdout))
+        return plain_bytes(pages)
+
+
+def serve() -> None:
+    """Make plain text of the pages that come on standard input, until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which a terminal sends to all; whoever started this one ends it
+    with contextlib.suppress(OSError, EOFError):
+        while True:
+            pickle.dump(plain_bytes(pickle.load(sys.stdin.buffer)), sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+
+
+def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
+    """The articles as wikitext."""
     reader = DumpReader()
     n_bytes = 0
     for block in blocks:
@@ -84,7 +191,7 @@ class DumpError(Exception):
 
 
 class DumpReader:
-    """Collects the plain text of the articles while `parser` is fed with XML, whatever its namespace or encoding."""
+    """Collects the articles while `parser` is fed with XML, whatever its namespace or encoding."""
 
     def __init__(self) -> None:
         self.parser = expat.ParserCreate()
@@ -99,9 +206,9 @@ class DumpReader:
         self._page: dict[str, str] = {}
         self._n_open = 0  # elements
         self._n_characters = 0  # of the element that is wanted
-        self._done: list[bytes] = []
+        self._done: list[Page] = []
 
-    def take(self) -> Iterator[bytes]:
+    def take(self) -> Iterator[Page]:
         """What was completed since the last call."""
         yield from self._done
         self._done.clear()
@@ -139,7 +246,7 @@ class DumpReader:
             else:
                 self._page[name] = content  # of several revisions the last one
         elif name == "page" and self._is_article():
-            self._done.append(plain_text(self._page.get("text", ""), self._hidden_links).encode("utf-8", "replace"))
+            self._done.append((self._page.get("text", ""), self._hidden_links))
             self._page = {}
 
     def _is_article(self) -> bool:
@@ -207,3 +314,7 @@ def _plain_line(line: str) -> str:
     line = line[level : len(line) - level]  # of a heading; of other lines the level is 0
     line = " ".join(LINE_START.sub("", line).split())
     return line if LETTER_OR_DIGIT.search(line) else ""
+
+
+if __name__ == "__main__":
+    serve()

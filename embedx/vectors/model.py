@@ -5,9 +5,12 @@ In the model folder (see `embedx.run.folder`):
     input.npy        float32 (words, dim), the word vectors
     output.npy       float32 (outputs, dim), the rows the input was trained against; further arrays as NAME.npy
     vocabulary.tsv   word TAB count, most frequent first; line k describes row k
+    phrases1.tsv     the collocations that the first pass joined to one word, if any did: words, with spaces between them, TAB
+                     count; phrases2.tsv those of the second, and so on
 """
 
 import difflib
+import itertools
 import os
 from collections.abc import Sequence
 from functools import cached_property
@@ -17,18 +20,21 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.run.folder import present
+from embedx.run.folder import Folder, damaged, present
 from embedx.run.folder import read as read_folder
 from embedx.run.folder import save as save_folder
 from embedx.run.progress import Progress, Silent
 from embedx.run.schema import Array, FolderSchema, Names, Value, row_blocks
+from embedx.settings import MOST_PASSES, PhraseSettings
+from embedx.text.joined import Collocation, Phrases
 from embedx.vectors import formats
 
 TASK = "skipgram"
+PASSES = [f"phrases{k}" for k in range(1, MOST_PASSES + 1)]
 SCHEMA = FolderSchema(
     TASK,
     "`embedx train` wrote, or a vector file",
-    names={"vocabulary": Names("words")},
+    names={"vocabulary": Names("words"), **{stem: Names(f"collocations of {stem}", required=False) for stem in PASSES}},
     arrays={
         "input": Array(("words", "dim"), required=True, rows_of="vocabulary"),
         "output": Array(("outputs", "dim")),
@@ -47,6 +53,8 @@ SCHEMA = FolderSchema(
         "sampler": Value(str, or_none=True),
         **dict.fromkeys(("tokenizer", "on_bad_utf8"), Value(str)),
         "lowercase": Value(bool),
+        **dict.fromkeys(("json_field", "column"), Value(str, or_none=True)),
+        "connector_words": Value(str, or_none=True),
     },
     facts={"objective": Value(str)},
 )
@@ -69,12 +77,14 @@ class WordVectors:
         counts: np.ndarray | None = None,  # int64 (words,)
         settings: dict[str, Any] | None = None,
         facts: dict[str, Any] | None = None,
+        phrases: Phrases | None = None,  # the collocations that were joined in its text, and are to be in other text
     ) -> None:
         self.words = words
         self.arrays = arrays
         self.counts = counts
         self.settings = settings or {}
         self.facts = facts or {}
+        self.phrases = phrases
 
     @property
     def vectors(self) -> np.ndarray:
@@ -200,7 +210,23 @@ def load_folder(path: Path) -> WordVectors:
     """The word vectors in a model folder, memory-mapped."""
     stored = read_folder(path, SCHEMA)
     words, counts = stored.names["vocabulary"]
-    return WordVectors(words, stored.arrays, counts=counts, settings=stored.settings, facts=stored.facts)
+    phrases = _phrases_in(path, stored)
+    return WordVectors(words, stored.arrays, counts=counts, settings=stored.settings, facts=stored.facts, phrases=phrases)
+
+
+def _phrases_in(path: Path, stored: Folder) -> Phrases | None:
+    """What was joined in the text of a model; None if nothing was."""
+    if PASSES[0] not in stored.names:
+        return None
+    passes = []
+    for stem in itertools.takewhile(stored.names.__contains__, PASSES):
+        names, counts = stored.names[stem]
+        words = [tuple(name.split(" ")) for name in names]
+        if wrong := next((name for name, each in zip(names, words, strict=True) if len(each) < 2 or "" in each), None):
+            raise damaged(path / f"{stem}.tsv", f"{wrong!r} is no list of words with spaces between them")
+        times = [0] * len(words) if counts is None else counts.tolist()
+        passes.append(tuple(Collocation(each, n, 0.0) for each, n in zip(words, times, strict=True)))
+    return Phrases(PhraseSettings(connector_words=stored.settings.get("connector_words")).connectors, tuple(passes))
 
 
 # ---- writing
@@ -214,6 +240,7 @@ def save(
     arrays: dict[str, np.ndarray],
     settings: dict[str, Any],
     facts: dict[str, Any],
+    phrases: Phrases | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write a model folder and return its path; at any moment the folder is absent, the old model or the new one, whole.
@@ -226,5 +253,7 @@ def save(
         raise ValueError("each row of the input needs a word of its own")
     if counts is not None and np.any(counts[1:] > counts[:-1]):
         raise ValueError("counts must not increase")
-    names = {"vocabulary": (words, counts)}
+    names: dict[str, tuple[Sequence[str], np.ndarray | None]] = {"vocabulary": (words, counts)}
+    for stem, found in zip(PASSES, phrases.passes if phrases else (), strict=False):
+        names[stem] = [" ".join(each.words) for each in found], np.array([each.times for each in found], np.int64)
     return save_folder(folder, task=TASK, names=names, arrays=arrays, settings=settings, facts=facts, overwrite=overwrite)

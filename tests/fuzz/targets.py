@@ -169,9 +169,15 @@ def recipe(rng):
     return b"""kind = "text"
 reader = "text"
 about = "x"
-files = ["a.txt", "given*"]
-urls = ["http://x"]
+files = ["a.txt", "given*", "{n}.zip"]
+members = "*.txt"
+urls = ["http://x/a.txt"]
+sha256 = ""
 size = 3
+[parts.rest]
+files = ["given*"]
+[values]
+n = "1"
 [settings]
 lowercase = true
 """

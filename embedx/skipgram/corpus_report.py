@@ -1,0 +1,163 @@
+"""A corpus before it is trained on: what its text is like, how much of it a vocabulary covers, and what training will take."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embedx.objectives.contract import Objective
+from embedx.run.memory import amount
+from embedx.run.progress import Progress, Silent
+from embedx.settings import TextSettings, VocabularySettings
+from embedx.skipgram.estimate import MAPPED, Estimate, estimate
+from embedx.skipgram.task import SkipGramSettings
+from embedx.text import cache
+from embedx.text.inspection import GIANT, Findings, Inspector
+from embedx.text.sources import Source, resolve
+from embedx.text.vocabulary import kept_counts
+
+MIN_COUNTS = (1, 2, 5, 10, 20, 50, 100)
+FEWEST = 0.0005  # share of the letters from which a script is told in the table
+MEANINGS = {
+    "not UTF-8": "not UTF-8",
+    "replaced": "U+FFFD, lost before",
+    "wrongly decoded": "UTF-8 decoded as Latin-1",
+    "control characters": "control characters",
+    "giant lines": f"lines above {GIANT >> 20} MiB",
+}
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The vocabulary at one --min-count."""
+
+    min_count: int
+    words: int
+    tokens: int
+    share: float  # of all tokens
+    kept: int  # tokens, after subsampling
+
+
+@dataclass(frozen=True)
+class CorpusReport:
+    """What was found."""
+
+    corpora: list[str]
+    tokens: int
+    text: Findings
+    vocabulary: list[Coverage]
+    sample: float
+    training: Estimate
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain types, by name."""
+        return {
+            "corpora": self.corpora,
+            "tokens": self.tokens,
+            "text": self.text.as_dict(),
+            "vocabulary": [asdict(each) for each in self.vocabulary],
+            "sample": self.sample,
+            "training": self.training.as_dict(),
+        }
+
+    def table(self) -> str:
+        """For people: a line for each fact, with its name before a tab."""
+        text = self.text
+        rows = [
+            ("text", f"{text.n_bytes:,} bytes, {text.n_lines:,} line{'s' * (text.n_lines != 1)}, {self.tokens:,} tokens"),
+            ("longest line", f"{text.longest:,} bytes" + (f", {_places([text.longest_at])}" if text.longest_at else "")),
+        ]
+        for kind, meaning in MEANINGS.items():
+            n, places = text.counts[kind], text.places[kind]
+            more = ", ..." if n > len(places) else ""
+            rows.append((meaning, f"{n:,}" + (f": {_places(places)}{more}" if n else "")))
+        sampled = ", by a sample" if text.is_sampled else ""
+        repeated = f"{text.repeated_lines:.2%} of the lines, {text.repeated_bytes:.2%} of their bytes{sampled}"
+        rows.append(("repeated lines", repeated))
+        told = {name: share for name, share in text.scripts.items() if share >= FEWEST}
+        rest = sum(text.scripts.values()) - sum(told.values())
+        scripts = [f"{name} {share:.2%}" for name, share in told.items()] + ([f"others {rest:.2%}"] if rest > 0 else [])
+        rows.append(("scripts", ", ".join(scripts) or "no letters"))
+        for each in self.vocabulary:
+            kept = f"{each.kept:,} after subsampling at {self.sample:g}"
+            rows.append((f"--min-count {each.min_count}", f"{each.words:,} words, {each.share:.2%} of the tokens, {kept}"))
+        return "\n".join(f"{name}\t{value}" for name, value in rows + self._training_rows())
+
+    def _training_rows(self) -> list[tuple[str, str]]:
+        own = self.training
+        needed = sum(own.memory.values())
+        at_least = needed - own.memory[MAPPED]
+        purposes = ", ".join(f"{name} {amount(size)}" for name, size in own.memory.items() if size >= 0.01 * needed)
+        lacking = "" if at_least <= own.available else ": TOO LITTLE"
+        rows = [("memory", f"{amount(needed)} of {amount(own.available)}{lacking}: {purposes}")]
+        on_disk = sum(own.disk.values())
+        lacking = "" if on_disk - own.disk["encoded text"] <= own.disk_free else ": TOO LITTLE"
+        purposes = ", ".join(f"{name} {amount(size)}" for name, size in own.disk.items())
+        rows.append(("disk", f"{amount(on_disk)}, {amount(own.disk_free)} are free{lacking}: {purposes}"))
+        if own.seconds is None or own.words_per_second is None:
+            rows.append(("time", f"not known: {own.why_untimed}"))
+        else:
+            threads = f"{own.threads} thread" + "s" * (own.threads > 1)
+            pace = f"{own.words_per_second:,.0f} words/s by {threads}"
+            rows.append(("time", f"{duration(own.seconds)} of training: {own.epochs:.3g} passes at {pace}"))
+        return rows
+
+
+def check(
+    corpora: Sequence[str],
+    objective: Objective,
+    settings: SkipGramSettings,
+    *,
+    sampler_options: Mapping[str, Any] | None = None,
+    text: TextSettings,
+    vocabulary: VocabularySettings,
+    output: Path,
+    cache_dir: Path | None = None,
+    progress: Progress | None = None,
+) -> CorpusReport:
+    """Read `corpora` once and train for a moment, with the arguments of `skipgram.task.train`; nothing is written but to the
+    token cache, which training then finds filled. Raises `EmbedxError` for what `train` would.
+    """
+    progress = progress or Silent()
+    inspector = Inspector()
+
+    def watch(source: Source, block: bytes) -> None:
+        if block:
+            inspector.feed(block)
+        else:
+            inspector.finish_source(source.name)
+
+    with cache.encode(resolve(corpora), text, progress, cache_dir, watch=watch) as corpus:
+        found = inspector.findings()
+        own = coverage(corpus.counts, sorted({*MIN_COUNTS, vocabulary.min_count}), vocabulary)
+        training = estimate(
+            corpus, objective, settings, sampler_options=sampler_options, text=text, vocabulary=vocabulary, output=output,
+            progress=progress,
+        )  # fmt: skip
+        return CorpusReport(list(corpora), corpus.n_tokens, found, own, vocabulary.sample, training)
+
+
+def coverage(counts: np.ndarray, min_counts: Sequence[int], vocabulary: VocabularySettings) -> list[Coverage]:
+    """The vocabulary at several minimum counts; `counts` int64 (n_types,), how often each word occurs."""
+    found = []
+    ordered = -np.sort(-counts)
+    for min_count in min_counts:
+        own = ordered[: np.count_nonzero(ordered >= min_count)][: vocabulary.max_vocab]
+        kept = int(kept_counts(own, vocabulary.sample).sum()) if len(own) else 0
+        tokens = int(own.sum())
+        found.append(Coverage(min_count, len(own), tokens, tokens / max(int(counts.sum()), 1), kept))
+    return found
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person would say them."""
+    if seconds < 90:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _places(places: Sequence[Any]) -> str:
+    return ", ".join(f"{place.source} line {place.line:,} byte {place.byte:,}" for place in places)

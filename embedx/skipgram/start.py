@@ -1,0 +1,163 @@
+"""Going on: training that begins with the vectors of a model, on other text or the same.
+
+The words of the model keep their rows in both tables, and their biases; words that are new begin as usual. Counts are those of
+both texts together, and subsampling, noise and the biases of new words follow them. What a model does not keep begins anew: the
+state of the optimiser, and that of objectives that have one. An adaptive optimiser would take its first steps as if nothing had
+been learned; so rows that are kept begin where it moves them at the rate of plain descent,
+
+    lr / √s0 = RATE      s0 = (lr / RATE)²      or at the optimiser's limit, if that is less
+
+Output rows that belong to the nodes of a tree mean something else under other counts, and begin anew. Biases are kept where
+the objective means the same by its scores as the model's: both, or neither, have the log of the noise added for predictions.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embedx import objectives, optimizers
+from embedx.engine import skipgram as engine
+from embedx.errors import EmbedxError
+from embedx.objectives.contract import Objective
+from embedx.optimizers.contract import NUMBER, ROW, WORDS, Table
+from embedx.run.checkpoint import checksum
+from embedx.settings import MOST_PASSES, PhraseSettings, StartSettings, VocabularySettings, check_used, option_name, settings_of
+from embedx.text.joined import Phrases
+from embedx.text.vocabulary import TokenCounts, Vocabulary, listed
+from embedx.vectors.model import WordVectors, load_folder
+
+RATE = optimizers.OPTIMIZERS["sgd"].rates[WORDS]
+TAKEN_OVER = ("dim", "tokenizer", "lowercase", "on_bad_utf8")  # settings that are the model's unless they are given
+STEP = 1 << 16  # rows at a time
+
+
+class Start:
+    """A model to go on from. Raises `EmbedxError` if it is not one that `embedx train` wrote."""
+
+    def __init__(self, settings: StartSettings) -> None:
+        self.path, self.freezes = Path(str(settings.start)), settings.freeze
+        self.model: WordVectors = load_folder(self.path)
+        if self.model.counts is None or self.model.output_vectors is None or "objective" not in self.model.facts:
+            raise EmbedxError(f"--start {self.path}: no record of how it was trained; give a folder that `embedx train` wrote")
+        self.objective = objectives.find(self.model.facts["objective"])
+        self.index = {word: row for row, word in enumerate(self.model.words)}
+
+    def with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options, those that have to be the model's and are not given as there. Raises `EmbedxError` for others."""
+        for name in settings_of(PhraseSettings):
+            if name in options:
+                raise EmbedxError(f"{option_name(name)} does not apply with --start: what is joined is the model's affair")
+        limit, dim = options.get("max_vocab"), self.model.vectors.shape[1]
+        if limit is not None and limit < len(self.model):
+            raise EmbedxError(f"--max-vocab {limit}: less than the {len(self.model):,} words of --start, which are all kept")
+        if options.get("dim", dim) != dim:
+            raise EmbedxError(f"--dim {options['dim']}: the vectors of --start {self.path} have {dim} numbers; leave it out")
+        known = {name: self.model.settings[name] for name in TAKEN_OVER if name in self.model.settings}
+        return {**known, "dim": dim, **options}
+
+    def joining(self) -> tuple[PhraseSettings, Phrases | None]:
+        """How collocations were found in the model's text, and those that there were."""
+        found = self.model.phrases
+        options = {**self.model.settings, "phrases": min(len(found.passes), MOST_PASSES) if found else 0}
+        return PhraseSettings.from_options(options), found
+
+    def vocabulary(self, corpus: TokenCounts, settings: VocabularySettings) -> tuple[Vocabulary, np.ndarray]:
+        """The words of the model and those that the settings add, by decreasing count in both texts, and the remap int32
+        (n_types,) from provisional ids, -1 if left out.
+        """
+        model, n_old = self.model, len(self.model)
+        assert model.counts is not None
+        row = np.array([self.index.get(word, -1) for word in corpus.words], np.int64)
+        if settings.vocab is None:
+            is_chosen = corpus.counts >= settings.min_count
+        else:
+            wanted = set(listed(settings.vocab))
+            is_chosen = np.array([word in wanted for word in corpus.words])
+        new = np.flatnonzero((row < 0) & is_chosen)
+        most = len(new) if settings.max_vocab is None else settings.max_vocab - n_old
+        new = new[np.argsort(-corpus.counts[new], kind="stable")][:most]
+        counts = np.concatenate([model.counts, corpus.counts[new]])
+        np.add.at(counts, row[row >= 0], corpus.counts[row >= 0])
+        words = [*model.words, *(corpus.words[k] for k in new.tolist())]
+        row[new] = np.arange(n_old, len(words))
+        order = np.argsort(-counts, kind="stable")
+        place = np.empty(len(words) + 1, np.int32)
+        place[order], place[-1] = np.arange(len(words)), -1
+        held_out = None
+        if "heldout_counts" in model.arrays:
+            held_out = np.concatenate([model.arrays["heldout_counts"], np.zeros(len(new), np.int64)])[order]
+        return Vocabulary([words[k] for k in order.tolist()], counts[order], held_out), place[row]
+
+    def told(self, corpus: TokenCounts, words: Vocabulary, objective: Objective, has_bias: bool) -> str:
+        """What changes, in a line."""
+        seen = sum(word in self.index for word in corpus.words)
+        keeps_rows, keeps_bias = self.keeps_outputs(objective), has_bias and self.keeps_bias(objective)
+        kept = ["word vectors", *(["output vectors"] if keeps_rows else []), *(["biases"] if keeps_bias else [])]
+        anew = [*([] if keeps_rows else ["output vectors, which belong to a tree of counts"])]
+        anew += [*(["biases"] if has_bias and not keeps_bias else []), "the optimiser's state"]
+        anew += ["the objective's state"] if objective.state_width else []
+        left_out = "; the model's biases are left out" if "bias" in self.model.arrays and not has_bias else ""
+        before = int(self.model.counts.sum()) if self.model.counts is not None else 0
+        return (
+            f"going on from {self.path}: {len(self.model):,} words kept{' and frozen' * self.freezes}, {seen:,} of them in this"
+            f" text; {len(words) - len(self.model):,} added; {before:,} + {words.n_tokens - before:,} words of text; "
+            f"kept are {', '.join(kept)}; {', '.join(anew)} {'begin' if len(anew) > 1 else 'begins'} anew{left_out}"
+        )
+
+    def keeps_outputs(self, objective: Objective) -> bool:
+        """Whether output rows are those of words, in the model and here."""
+        return "path" not in (*self.objective.candidates, *objective.candidates)
+
+    def keeps_bias(self, objective: Objective) -> bool:
+        """Whether biases mean the same in the model and here."""
+        same = self.objective.adds_log_noise == objective.adds_log_noise
+        return "bias" in self.model.arrays and same and self.keeps_outputs(objective)
+
+    def write(
+        self,
+        tables: engine.SkipGramTables,
+        words: Vocabulary,
+        objective: Objective,
+        optimizer: str,
+        rate: float,
+        has_bias: bool,
+    ) -> engine.SkipGramTables:
+        """Write the model's rows into tables that are initialised as usual; the tables, with what is frozen."""
+        arrays, dim = self.model.arrays, self.model.vectors.shape[1]
+        row = np.array([self.index.get(word, -1) for word in words.words], np.int64)
+        outputs = arrays["output"] if self.keeps_outputs(objective) else None
+        bias = arrays["bias"] if has_bias and self.keeps_bias(objective) else None
+        for start in range(0, len(row), STEP):
+            here = start + np.flatnonzero(row[start : start + STEP] >= 0)
+            tables.inputs.rows[here, :dim] = arrays["input"][row[here]]
+            if outputs is not None:
+                tables.outputs.rows[here, :dim] = outputs[row[here]]
+            if bias is not None:
+                tables.outputs.rows[here, dim] = bias[row[here]]
+        is_old = row >= 0
+        old_outputs = is_old if outputs is not None else np.zeros(len(tables.outputs.rows), bool)
+        if not optimizers.OPTIMIZERS[optimizer].fades:
+            for table, rows in ((tables.inputs, is_old), (tables.outputs, old_outputs)):
+                if table.state_of in (ROW, NUMBER):
+                    table.state[rows] = min((rate / RATE) ** 2, optimizers.OPTIMIZERS[optimizer].limit)
+        if not self.freezes:
+            return tables
+        return tables._replace(inputs=_frozen(tables.inputs, is_old), outputs=_frozen(tables.outputs, old_outputs))
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the result, as JSON types."""
+        names = sorted({"input", "output", "bias", "heldout_counts"} & self.model.arrays.keys())
+        return {"arrays": [checksum(self.model.arrays[name]) for name in names], "freezes": self.freezes}
+
+
+def started(options: Mapping[str, Any]) -> Start | None:
+    """The model that the options name to go on from; None if they name none. Raises `EmbedxError`."""
+    check_used({"freeze": options.get("freeze") or None}, [("freeze", options.get("start") is not None, "--start")])
+    return Start(StartSettings.from_options(dict(options))) if options.get("start") is not None else None
+
+
+def _frozen(table: Table, rows: np.ndarray) -> Table:
+    """A table of which these rows, bool (n,), are never moved."""
+    return table._replace(frozen=rows.astype(np.uint8))

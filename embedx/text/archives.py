@@ -1,0 +1,108 @@
+"""The members of a tar or zip archive, read one after the other where they lie: nothing is unpacked to disk."""
+
+import fnmatch
+import io
+import re
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any
+
+ARCHIVE_NAME = re.compile(r".*\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz|zst))", re.IGNORECASE)
+ZIP_MAGIC = b"PK\x03\x04"
+DAMAGED_ARCHIVE = (tarfile.TarError, zipfile.BadZipFile)  # beside OSError, EOFError and what decompressors raise
+READ_BYTES = 1 << 18
+TAR_BLOCK = 512  # bytes; zeros end an archive
+
+
+def is_archive(path: str) -> bool:
+    """Whether a file is a tar or zip archive, by its name."""
+    return ARCHIVE_NAME.fullmatch(path) is not None
+
+
+def members(
+    file: Any, pattern: str, unpacked: Callable[[io.BufferedReader], Iterable[bytes]]
+) -> Iterator[tuple[str, IO[bytes]]]:
+    """The files in an archive whose names match the glob `pattern`, as they come, each to be read before the next is asked for.
+
+    file      a `CountedReader` of the archive; of a zip archive it must be one that can be sought in, which pipes cannot
+    unpacked  decompresses a tar archive
+    Raises OSError, EOFError, one of DAMAGED_ARCHIVE or what `unpacked` does where the archive is damaged, to its end.
+    """
+    stored = io.BufferedReader(file)
+    if stored.peek(len(ZIP_MAGIC)).startswith(ZIP_MAGIC):
+        stored.detach()  # which would close the file with itself
+        return _zip_members(file, pattern)
+    return _tar_members(_Blocks(unpacked(stored)), pattern)
+
+
+def _zip_members(file: Any, pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
+    if not file.file.seekable():
+        raise OSError("a zip archive is read from its end, which a pipe or a server does not have; save it as a file")
+    with zipfile.ZipFile(io.BufferedReader(_Sought(file))) as archive:
+        for each in archive.infolist():
+            if not each.is_dir() and fnmatch.fnmatchcase(each.filename, pattern):
+                try:
+                    opened = archive.open(each)
+                except (NotImplementedError, RuntimeError) as error:  # a method that Python lacks; a password
+                    raise OSError(f"{each.filename} in it: {error}") from error
+                with opened:
+                    yield each.filename, opened
+
+
+def _tar_members(blocks: "_Blocks", pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
+    with tarfile.open(fileobj=blocks, mode="r|", bufsize=READ_BYTES) as archive:
+        for each in archive:
+            if each.isfile() and fnmatch.fnmatchcase(each.name, pattern):
+                opened = archive.extractfile(each)
+                assert opened is not None
+                yield each.name, opened
+    while blocks.read(READ_BYTES):  # checksums are at the end
+        pass
+    if blocks.last.strip(b"\0") or not blocks.last:  # Python's reader takes a cut between two members for the end
+        raise EOFError
+
+
+class _Blocks(io.RawIOBase):
+    """Blocks of bytes as a file that is read once; `last` are its last bytes so far, a few hundred."""
+
+    def __init__(self, blocks: Iterable[bytes]) -> None:
+        self._blocks = iter(blocks)
+        self._rest = memoryview(b"")
+        self.last = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            if (block := next(self._blocks, None)) is None:
+                return 0
+            self._rest = memoryview(block)
+        n = min(len(buffer), len(self._rest))
+        buffer[:n] = self._rest[:n]
+        self._rest = self._rest[n:]
+        self.last = (self.last + bytes(buffer[max(n - TAR_BLOCK, 0) : n]))[-TAR_BLOCK:]
+        return n
+
+
+class _Sought(io.RawIOBase):
+    """A `CountedReader` that is sought in; closing it leaves that open."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        return int(self._file.file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.file.tell())
+
+    def readinto(self, buffer: Any) -> int:
+        return int(self._file.readinto(buffer))

@@ -1,0 +1,213 @@
+"""From blocks of text to tokens, on one thread or on several, with the same tokens in the same order.
+
+Text is cut into stretches, where words end. Each thread has a tokeniser of its own, which numbers words as it meets them, and
+which words are new in a stretch is told with its tokens. Going through the stretches in their order, these few words are looked
+up among all words, and the tokens numbered anew: a word new to all gets the next number, by first appearance, whoever read it.
+"""
+
+import collections
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from embedx.errors import EmbedxError
+from embedx.settings import TextSettings
+from embedx.text.records import SENTENCE_END
+from embedx.text.sources import Source
+from embedx.text.streams import TextBlock
+from embedx.text.tokenizer import END_OF_SENTENCE, Tokenizer, grown, renumber
+
+STRETCH_BYTES = 1 << 19  # enough that handing it over costs nothing, little enough to have some for each thread
+MOST_STRETCH_BYTES = 1 << 23  # it is cut there whatever stands there
+MOST_TYPES = 1 << 20  # of a thread's own table, which is begun anew before it takes more than some hundred megabytes
+
+
+class Stretch(NamedTuple):
+    """A piece of the text of a source, to be tokenised."""
+
+    source: int
+    blocks: list[bytes]
+    offset: int  # bytes of the source's text before it
+    goes_on: bool  # it begins within a word, and belongs to the thread that had the last one
+    is_last: bool  # of its source
+    stored: int  # bytes read so far, as stored
+
+
+class Piece(NamedTuple):
+    """What became of a stretch."""
+
+    source: int
+    tokens: list[np.ndarray]  # int32
+    bad: int  # ill-formed UTF-8 sequences
+    first_bad: int  # byte offset of the first of them in the text of the source
+    too_long: int  # words that were left out for their length
+    is_last: bool
+    stored: int
+
+
+class Words(NamedTuple):
+    """A stretch by the words of a thread's own table, and whether a line ended after the last of its tokens."""
+
+    table: Tokenizer
+    letters: np.ndarray  # uint8
+    starts: np.ndarray  # int64 (n_types + 1,)
+    piece: Piece
+    line_ended: bool
+
+
+class Tokens:
+    """Iterates over what becomes of `blocks` of the text of `sources`; when that is over, `words` has all words and counts.
+
+    Raises `BadUtf8Error` as `source`, the number of the source that is at fault, says.
+    """
+
+    def __init__(self, blocks: Iterable[TextBlock], sources: Sequence[Source], settings: TextSettings, threads: int) -> None:
+        self.words = Tokenizer(settings)
+        self.source = 0
+        self._whole = [source.has_sentences(settings) for source in sources]
+        self._stretches = stretches(blocks, self._whole)
+        self._settings = settings
+        self._readers = [Reader(settings, None if threads > 1 else self.words) for _ in range(threads)]
+        self._pools = [ThreadPoolExecutor(1, "embedx-tokens") for _ in range(threads)] if threads > 1 else []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for pool in self._pools:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def __iter__(self) -> Iterator[Piece]:
+        line_ended = begun = False
+        known = [Known(self.words) for _ in self._readers]
+        for number, found in self._found():
+            tokens = found.piece.tokens if not self._pools else known[number].renumbered(found)
+            if tokens:
+                first = tokens[0]
+                if first[0] == END_OF_SENTENCE and not begun:
+                    tokens[0] = first[1:]
+                elif first[0] != END_OF_SENTENCE and line_ended and begun:
+                    tokens.insert(0, np.array([END_OF_SENTENCE], np.int32))
+                begun, line_ended = True, False
+            line_ended |= found.line_ended
+            yield found.piece._replace(tokens=tokens)
+        for each in known if self._pools else []:
+            each.add_counts()
+
+    def _found(self) -> Iterator[tuple[int, Words]]:
+        """What each stretch holds, in order, with the number of its reader."""
+        number = 0
+        if not self._pools:
+            for stretch in self._stretches:
+                self.source = stretch.source
+                yield 0, self._readers[0].read(stretch, self._whole[stretch.source])
+            return
+        waiting: collections.deque[tuple[int, int, Future[Words]]] = collections.deque()
+        failure: EmbedxError | None = None
+        while True:
+            try:
+                stretch = next(self._stretches)
+            except StopIteration:
+                break
+            except EmbedxError as error:  # to be raised when it is its turn
+                failure = error
+                break
+            if not stretch.goes_on:
+                number = (number + 1) % len(self._pools)
+            read, whole = self._readers[number].read, self._whole[stretch.source]
+            waiting.append((number, stretch.source, self._pools[number].submit(read, stretch, whole)))
+            if len(waiting) > 2 * len(self._pools):
+                yield self._next(waiting)
+        while waiting:
+            yield self._next(waiting)
+        if failure is not None:
+            raise failure
+
+    def _next(self, waiting: collections.deque[tuple[int, int, Future[Words]]]) -> tuple[int, Words]:
+        number, self.source, future = waiting.popleft()
+        return number, future.result()
+
+
+class Reader:
+    """Tokenises stretches, by `table` or by tables of its own."""
+
+    def __init__(self, settings: TextSettings, table: Tokenizer | None) -> None:
+        self.settings = settings
+        self.is_own = table is None
+        self.table = table or self._new_table()
+
+    def read(self, stretch: Stretch, whole: bool) -> Words:
+        """The words and tokens of a stretch."""
+        if self.is_own and not stretch.goes_on and self.table.n_types > MOST_TYPES:
+            self.table = self._new_table()
+        table = self.table
+        table.whole = whole
+        table.start_stretch(stretch.offset, stretch.goes_on)
+        arrays = [tokens.copy() for block in stretch.blocks for tokens in table.feed(block)]
+        if stretch.is_last:
+            arrays += [tokens.copy() for tokens in table.finish_source()]
+        piece = Piece(
+            stretch.source, arrays, table.bad, table.first_bad, table.too_long, stretch.is_last, stretch.stored
+        )  # fmt: skip
+        return Words(table, table.letters, table.word_starts, piece, table.line_ended)
+
+    def _new_table(self) -> Tokenizer:
+        table = Tokenizer(self.settings)
+        table.begun = True  # others may have had words before
+        return table
+
+
+class Known:
+    """The words of one thread as those of all."""
+
+    def __init__(self, words: Tokenizer) -> None:
+        self.words = words
+        self.table: Tokenizer | None = None
+        self.n_types = 0
+        self.numbers = np.empty(0, np.int32)  # of each of the thread's words among all
+
+    def renumbered(self, found: Words) -> list[np.ndarray]:
+        """The tokens of a stretch by the numbers of all words."""
+        if found.table is not self.table:
+            self.add_counts()
+            self.table, self.n_types = found.table, 0
+        n_types = len(found.starts) - 1
+        if n_types > len(self.numbers):
+            self.numbers = grown(self.numbers, 2 * n_types)
+        self.words.enter(found.letters, found.starts, self.n_types, self.numbers)
+        self.n_types = n_types
+        for tokens in found.piece.tokens:
+            renumber(tokens, self.numbers)
+        return found.piece.tokens
+
+    def add_counts(self) -> None:
+        """Add how often the thread saw its words, when it is done with its table."""
+        if self.table is not None:
+            self.words.counts[self.numbers[: self.n_types]] += self.table.counts
+
+
+def stretches(blocks: Iterable[TextBlock], whole: Sequence[bool]) -> Iterator[Stretch]:
+    """The blocks put together to stretches that end where words do, of `whole` sources with SENTENCE_END."""
+    pieces: list[bytes] = []
+    offset = size = 0
+    goes_on = False
+    for source, data, stored in blocks:
+        if not data:
+            yield Stretch(source, pieces, offset, goes_on, True, stored)
+            pieces, offset, size, goes_on = [], 0, 0, False
+            continue
+        pieces.append(data)
+        size += len(data)
+        if size < STRETCH_BYTES:
+            continue
+        cut = data.rfind(SENTENCE_END) + 1 if whole[source] else max(data.rfind(b"\n"), data.rfind(b" ")) + 1
+        if cut or size >= MOST_STRETCH_BYTES:
+            rest = data[cut:] if cut else b""
+            if cut:
+                pieces[-1] = data[:cut]
+            yield Stretch(source, pieces, offset, goes_on, False, stored)
+            offset += size - len(rest)
+            pieces, size, goes_on = [rest] if rest else [], len(rest), not cut

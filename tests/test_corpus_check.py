@@ -1,0 +1,166 @@
+"""What `embedx corpus check` finds in a text, and says of the training to come."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from embedx import objectives
+from embedx.errors import EmbedxError
+from embedx.run.progress import Silent
+from embedx.settings import TextSettings, VocabularySettings
+from embedx.skipgram import corpus_report, estimate
+from embedx.skipgram import task as skipgram
+from embedx.skipgram.corpus_report import check, coverage, duration
+from embedx.text import inspection
+from embedx.text.inspection import Inspector, Place
+
+MOJIBAKE = "é".encode().decode("latin-1").encode()  # Ã©
+
+
+def findings(*texts, size=7, slots=1 << 10):
+    """Of texts, each a source, in blocks that cut lines and characters."""
+    inspector = Inspector(slots)
+    for number, text in enumerate(texts):
+        for first in range(0, len(text), size):
+            inspector.feed(text[first : first + size])
+        inspector.finish_source(f"text {number}")
+    return inspector.findings()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
+def test_damage_is_found_with_its_places_however_the_text_is_cut(size):
+    text = (
+        b"fine\nb\xe4d \xff\nlost \xef\xbf\xbd\n\x00 and \xc2\x85\ncaf" + MOJIBAKE + b"\nna\xc3\xafve, \xc2\xa9 \t\r\n\xe2\x82"
+    )
+    found = findings(b"\n", text, size=size)
+    assert found.counts == {
+        "not UTF-8": 3, "replaced": 1, "wrongly decoded": 1, "control characters": 2, "giant lines": 0,
+    }  # fmt: skip
+    assert found.places["not UTF-8"] == [Place("text 1", 2, 6), Place("text 1", 2, 9), Place("text 1", 7, len(text) - 2)]
+    assert found.places["replaced"] == [Place("text 1", 3, text.index(b"\xef"))]
+    assert found.places["control characters"] == [
+        Place("text 1", 4, text.index(b"\0")),
+        Place("text 1", 4, text.index(b"\xc2\x85")),
+    ]
+    assert found.places["wrongly decoded"] == [Place("text 1", 5, text.index(MOJIBAKE))]
+    assert (found.n_lines, found.n_bytes) == (8, len(text) + 1)
+
+
+def test_only_the_first_places_are_kept():
+    found = findings(b"\xff" * 10, b"\xff")
+    assert found.counts["not UTF-8"] == 11
+    assert found.places["not UTF-8"] == [Place("text 0", 1, n) for n in range(inspection.PLACES)]
+
+
+def test_the_longest_line_and_giants_are_told(monkeypatch):
+    text = b"short\n" + b"x" * (inspection.GIANT + 1) + b"\n" + b"y" * 100
+    found = findings(b"z" * 50, text, size=100_000)
+    assert (found.longest, found.longest_at) == (inspection.GIANT + 1, Place("text 1", 2, 6))
+    assert (found.counts["giant lines"], found.places["giant lines"]) == (1, [Place("text 1", 2, 6)])
+
+
+def test_repeated_lines_are_counted_over_all_sources():
+    found = findings(b"one line\nanother\n\n\none line", b"one line\n\nshort\n")
+    assert found.repeated_lines == pytest.approx(2 / 5)
+    assert found.repeated_bytes == pytest.approx(16 / (24 + 7 + 5))
+    assert not found.is_sampled
+
+
+def test_a_full_table_goes_on_with_a_sample():
+    rng = np.random.default_rng(0)
+    lines = [b"line %d" % n for n in rng.integers(0, 20_000, 40_000)]
+    found = findings(b"\n".join(lines), size=10_000)
+    assert found.is_sampled
+    assert found.repeated_lines == pytest.approx(1 - len(set(lines)) / len(lines), abs=0.06)
+
+
+def test_scripts_are_shares_of_the_letters():
+    found = findings("abc 123 дом, 中文! ά".encode())
+    assert found.scripts == pytest.approx({"Latin": 3 / 9, "Cyrillic": 3 / 9, "Han": 2 / 9, "Greek": 1 / 9})
+    assert list(found.scripts)[-1] == "Greek"
+    assert findings(b"12").scripts == {}
+
+
+def test_every_script_is_a_range_of_its_own():
+    assert all(first <= last for _, first, last in inspection.SCRIPTS)
+    ranges = sorted((first, last) for _, first, last in inspection.SCRIPTS)
+    assert all(before[1] < after[0] for before, after in itertools.pairwise(ranges))
+    table = inspection.script_table()
+    assert [inspection.NAMES[table[ord(letter)]] for letter in "zß7ÿЯא漢가ꦀ"] == [
+        "Latin", "Latin", None, "Latin", "Cyrillic", "Hebrew", "Han", "Hangul", None if not "ꦀ".isalpha() else "other",
+    ]  # fmt: skip
+
+
+def test_coverage_by_minimum_count():
+    counts = np.array([1, 10, 1, 4, 2])
+    own = coverage(counts, [1, 2, 5, 20], VocabularySettings(sample=0))
+    assert [(each.words, each.tokens, each.kept) for each in own] == [(5, 18, 18), (3, 16, 16), (1, 10, 10), (0, 0, 0)]
+    assert [each.share for each in own] == pytest.approx([1, 16 / 18, 10 / 18, 0])
+    assert [each.words for each in coverage(counts, [1, 2], VocabularySettings(max_vocab=2))] == [2, 2]
+    assert coverage(counts, [2], VocabularySettings(sample=1e-3))[0].kept < 16
+
+
+def checked(corpus, tmp_path, monkeypatch, name="ns", **options):
+    monkeypatch.setattr(estimate, "TRIAL", 0.02)
+    monkeypatch.setattr(estimate, "WARM_UP", 0.01)
+    settings, objective = skipgram.chosen(objectives.find(name), {"dim": 16, "threads": 1, **options})
+    return check(
+        [str(corpus)], objective, settings, text=TextSettings(), vocabulary=VocabularySettings(sample=0),
+        output=tmp_path / "model", cache_dir=tmp_path / "cache",
+    )  # fmt: skip
+
+
+def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two_topics, tmp_path, monkeypatch):
+    found = checked(two_topics, tmp_path, monkeypatch, epochs=3)
+    own = found.training
+    assert (own.words, own.tokens, own.kept) == (16, found.tokens, found.tokens)
+    assert own.seconds == pytest.approx(3 * own.tokens / own.words_per_second)
+    assert own.memory["vectors"] == 2 * 16 * 16 * 4
+    assert own.disk["model"] > own.memory["vectors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache"]
+    rows = dict(line.split("\t") for line in found.table().splitlines())
+    assert rows["text"] == f"{two_topics.stat().st_size:,} bytes, 4,000 lines, {found.tokens:,} tokens"
+    assert rows["--min-count 5"].startswith("16 words, 100.00% of the tokens")
+    assert rows["time"].endswith("words/s by 1 thread")
+
+    class Notes(Silent):
+        told = ()
+
+        def note(self, message):
+            self.told = (*self.told, message)
+
+    notes = Notes()
+    skipgram.train(
+        [str(two_topics)], objectives.find("ns")(objectives.find("ns").Settings()), skipgram.SkipGramSettings(dim=16, epochs=1),
+        text=TextSettings(), cache_dir=tmp_path / "cache", progress=notes,
+    )  # fmt: skip
+    assert any("nothing is read" in note for note in notes.told)
+
+
+def test_what_does_not_fit_is_told_and_not_tried(two_topics, tmp_path, monkeypatch):
+    monkeypatch.setattr(estimate, "available_memory", lambda: 1000)
+    found = checked(two_topics, tmp_path, monkeypatch)
+    assert found.training.seconds is None
+    rows = dict(line.split("\t") for line in found.table().splitlines())
+    assert "TOO LITTLE" in rows["memory"]
+    assert rows["time"] == "not known: there is not as much memory"
+
+
+def test_what_begins_later_in_a_run_is_not_timed(two_topics, tmp_path, monkeypatch):
+    found = checked(two_topics, tmp_path, monkeypatch, "mips")
+    assert found.training.why_untimed.startswith("--sampler search begins later")
+
+
+def test_an_empty_text_is_the_error_that_training_makes_of_it(tmp_path, monkeypatch):
+    (tmp_path / "empty.txt").write_text("\n")
+    with pytest.raises(EmbedxError, match="no words in it"):
+        checked(tmp_path / "empty.txt", tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(3.21, "3.2 s"), (59, "59 s"), (100, "2 min"), (5399, "1 h 30 min"), (9000, "2 h 30 min")]
+)
+def test_durations_are_told_as_people_do(seconds, told):
+    assert duration(seconds) == told
+    assert corpus_report.duration is duration

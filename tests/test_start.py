@@ -1,0 +1,243 @@
+"""Going on from a model: its words keep their vectors, new words join them, and what cannot be is refused in one line."""
+
+import random
+
+import numpy as np
+import pytest
+
+import embedx
+from embedx.errors import EmbedxError
+from embedx.evaluation import heldout
+from embedx.objectives import OBJECTIVES
+from embedx.run.progress import Silent
+from embedx.settings import StartSettings, VocabularySettings
+from embedx.skipgram import task as skipgram
+from embedx.skipgram.start import RATE, Start
+from embedx.text.vocabulary import Vocabulary, select
+
+CATS, CARS = ["cat", "dog", "purr", "fur", "paw", "tail"], ["car", "truck", "engine", "wheel", "road", "fuel"]
+COMMON = ["the", "a", "and", "is"]
+FEW = {"dim": 8, "epochs": 5, "threads": 1, "min_count": 1, "sample": 0, "window": 3}
+
+
+def a_text(n=1000, seed=0, called=None):
+    """Sentences about cats or about cars; `called` gives words another name."""
+    rng = random.Random(seed)
+    sentences = []
+    for _ in range(n):
+        topic = rng.choice((CATS, CARS)) + COMMON
+        sentences.append([(called or {}).get(word, word) for word in rng.choices(topic, k=rng.randint(4, 16))])
+    return sentences
+
+
+TEXT, MORE = a_text(), a_text(seed=1, called={"cat": "kitty", "truck": "lorry"})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Finds the folder of a model that was trained on TEXT, by objective."""
+    made = {}
+    where = tmp_path_factory.mktemp("models")
+
+    def find(objective="ns"):
+        if objective not in made:
+            made[objective] = embedx.SkipGram(objective=objective, **FEW).fit(TEXT).save(where / objective)
+        return made[objective]
+
+    return find
+
+
+def going_on(folder, text=MORE, **options):
+    return embedx.SkipGram(**{**FEW, "start": str(folder), **options}).fit(text)
+
+
+def rows(model, words, name):
+    return model.arrays[name][[model.index(word) for word in words]]
+
+
+def test_counts_are_added_up_and_new_words_join(folder):
+    old, new = embedx.load(folder()), going_on(folder()).model
+    counts = [dict(zip(each.words, each.counts.tolist(), strict=True)) for each in (old, new)]
+    more = [word for sentence in MORE for word in sentence]
+    assert counts[1] == {word: counts[0].get(word, 0) + more.count(word) for word in {*old.words, *more}}
+    assert list(new.counts) == sorted(new.counts, reverse=True)
+    assert (new.facts["words_kept"], new.facts["words_added"]) == (16, 2)
+    assert new.settings["start"] == str(folder())
+    assert new.vectors.shape == (18, 8)
+
+
+def test_only_frequent_words_are_added_and_words_of_a_list(folder, write):
+    often = going_on(folder(), [*MORE, ["once", "the"]], min_count=2).model
+    assert set(often.words) == {*CATS, *CARS, *COMMON, "kitty", "lorry"}
+    most = going_on(folder(), [*MORE, ["kitty"] * 300], max_vocab=17).model
+    assert set(most.words) == {*CATS, *CARS, *COMMON, "kitty"}
+    listed = {**FEW, "start": str(folder()), "vocab": write("lorry 7\nnowhere\n")}
+    del listed["min_count"]
+    assert set(embedx.SkipGram(**listed).fit(MORE).model.words) == {*CATS, *CARS, *COMMON, "lorry"}
+
+
+def test_a_line_tells_what_changes(folder):
+    notes = []
+    progress = Silent()
+    progress.note = notes.append
+    start = Start(StartSettings(start=str(folder()), freeze=True))
+    settings, objective = skipgram.chosen(OBJECTIVES["hs"], start.with_defaults({**FEW}))
+    skipgram.train(MORE, objective, settings, start=start, vocabulary=VocabularySettings(min_count=1), progress=progress)
+    (told,) = [note for note in notes if note.startswith("going on")]
+    n, m = (sum(map(len, text)) for text in (TEXT, MORE))
+    assert told == (
+        f"going on from {folder()}: 16 words kept and frozen, 14 of them in this text; 2 added; {n:,} + {m:,} words of text; "
+        "kept are word vectors; output vectors, which belong to a tree of counts, biases, the optimiser's state begin anew"
+    )
+
+
+@pytest.mark.parametrize("objective", ["ns", "ar", "softmax", "hs", "implicit"])
+def test_going_on_over_the_same_text_does_not_lose_what_was_learned(folder, objective):
+    old = embedx.load(folder(objective))
+    new = going_on(folder(objective), TEXT, objective=objective).model
+    assert new.words == old.words
+    pairs, calibration = heldout.pairs_of(a_text(seed=2), old)
+    before, after = (heldout.evaluate(each, pairs, calibration).log_likelihood for each in (old, new))
+    assert after > before - 0.01
+    fresh = embedx.SkipGram(objective=objective, **{**FEW, "epochs": 1}).fit(TEXT).model
+    on = going_on(folder(objective), TEXT, objective=objective, epochs=1, learning_rate=1e-3).model
+    ways = [np.abs(rows(each, old.words, "input") - old.vectors).max() for each in (on, fresh)]
+    assert ways[0] < 0.1 < ways[1]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_frozen_vectors_stay_to_the_last_bit_and_new_ones_move(folder, objective):
+    old = embedx.load(folder())
+    names = ["input"] if OBJECTIVES[objective].candidates == ("path",) else ["input", "output"]
+    is_new = ["kitty", "lorry"]
+    still = going_on(folder(), MORE[:100], freeze=True, objective=objective, epochs=1, learning_rate=1e-30).model
+    before = rows(still, is_new, "input")
+    for how in ({}, {"deterministic": True, "threads": 2}):
+        new = going_on(folder(), MORE[:100], freeze=True, objective=objective, epochs=2, **how).model
+        for name in names:
+            assert rows(new, old.words, name).tobytes() == old.arrays[name].tobytes()
+        assert (np.abs(rows(new, is_new, "input") - before).max(axis=1) > 1e-3).all()
+
+
+def test_biases_are_frozen_too(folder):
+    old = embedx.load(folder("ar"))
+    new = going_on(folder("ar"), freeze=True, objective="ar").model
+    for name in ("input", "output", "bias"):
+        assert rows(new, old.words, name).tobytes() == old.arrays[name].tobytes()
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_new_words_come_to_lie_near_their_synonyms(folder, freeze):
+    new = going_on(folder(), freeze=freeze, epochs=10).model
+    nearest = {word: {other for other, _ in new.most_similar(word, top_k=4)} for word in ("kitty", "lorry")}
+    assert nearest["kitty"] <= set(CATS)
+    assert nearest["lorry"] <= set(CARS)
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_a_run_that_goes_on_is_resumed_to_the_same_bytes(folder, freeze, stop_after):
+    def run(snapshot=None, **how):
+        start = Start(StartSettings(start=str(folder()), freeze=freeze))
+        settings, objective = skipgram.chosen(OBJECTIVES["ns"], start.with_defaults({**FEW, **how}))
+        return skipgram.train(
+            MORE, objective, settings, start=start, vocabulary=VocabularySettings(min_count=1, sample=0), snapshot=snapshot
+        )
+
+    whole = run().vectors.arrays
+    stop_after(2)
+    snapshot = run().outcome.state.snapshot()
+    stop_after(None)
+    rest = run(snapshot).vectors.arrays
+    one, two = (run(deterministic=True, threads=n).vectors.arrays for n in (1, 2))
+    for name in whole:
+        np.testing.assert_array_equal(rest[name], whole[name])
+        np.testing.assert_array_equal(one[name], two[name])
+    this, other = (Start(StartSettings(start=str(folder(name)))).identity() for name in ("ns", "ar"))
+    assert this != other
+
+
+def test_held_out_counts_of_both_texts_are_left_out_of_frequencies(folder, tmp_path):
+    how = {**FEW, "heldout": 0.4}
+    old = embedx.SkipGram(**how).fit(TEXT).save(tmp_path / "old")
+    new = going_on(old, TEXT, heldout=0.4).model
+    before = embedx.load(old)
+    np.testing.assert_array_equal(rows(new, before.words, "heldout_counts"), 2 * before.arrays["heldout_counts"])
+    elsewhere = going_on(old, MORE, heldout=0.4).model
+    absent = ["cat", "truck"]
+    np.testing.assert_array_equal(rows(elsewhere, absent, "heldout_counts"), rows(before, absent, "heldout_counts"))
+    kept = going_on(old, TEXT).model
+    np.testing.assert_array_equal(rows(kept, before.words, "heldout_counts"), before.arrays["heldout_counts"])
+
+
+def test_collocations_of_the_model_are_joined_in_the_new_text(tmp_path):
+    text = [["in", "new", "york", *random.Random(k).choices("abcdefgh", k=6)] for k in range(60)]
+    made = embedx.SkipGram(phrases=1, phrase_threshold=0.5, phrase_min_count=20, connector_words="of", **FEW).fit(text)
+    old = made.save(tmp_path / "old")
+    assert "in_new" in made.model
+    new = going_on(old, [["in", "new", "jersey", "in"]] * 30).model
+    assert {"in_new", "jersey"} <= set(new.words)
+    assert "new" not in new
+    saved = embedx.load(skipgram.save(new, tmp_path / "new"))
+    assert saved.phrases.identity() == embedx.load(old).phrases.identity()
+    assert saved.phrases.connectors == ("of",)
+
+
+def test_kept_rows_begin_at_the_rate_of_plain_descent(folder):
+    start = Start(StartSettings(start=str(folder())))
+    settings, objective = skipgram.chosen(OBJECTIVES["ns"], start.with_defaults({**FEW, "optimizer": "rowwise-adagrad"}))
+    words = Vocabulary([*start.model.words, "new"], np.arange(17, 0, -1))
+    tables = skipgram.new_tables(objective, settings, words.counts, np.full(17, 1 / 17))
+    start.write(tables, words, objective, settings.optimizer, settings.learning_rate, settings.bias != "none")
+    for table in (tables.inputs, tables.outputs):
+        rates = settings.learning_rate / np.sqrt(table.state[:-1, 0])
+        np.testing.assert_allclose(rates, RATE, rtol=1e-5)
+        assert table.state[-1, 0] == 0
+    np.testing.assert_array_equal(tables.inputs.rows[:-1, :8], start.model.vectors)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"dim": 9}, r"--dim 9: the vectors of --start .* have 8 numbers; leave it out"),
+        ({"max_vocab": 5}, "--max-vocab 5: less than the 16 words of --start, which are all kept"),
+        ({"phrases": 1}, "--phrases does not apply with --start"),
+        ({"start": None, "freeze": True}, "--freeze applies only with --start"),
+        ({"start": "nowhere"}, "nowhere: no such folder; give one that `embedx train` wrote"),
+        ({"vocab": "nowhere"}, "--min-count applies only with words that are not listed by --vocab"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(folder, options, complaint):
+    with pytest.raises(EmbedxError, match=f"^{complaint}"):
+        going_on(folder(), **options)
+
+
+def test_a_vocabulary_of_a_list(write):
+    class Corpus:
+        words, counts = ["rare", "b", "a", "often"], np.array([1, 5, 5, 40])
+
+    found, remap = select(Corpus, VocabularySettings(vocab=write("rare\t3\n\na 5 x\nnone\n")))
+    assert found.words == ["a", "rare"]
+    assert found.counts.tolist() == [5, 1]
+    assert remap.tolist() == [1, -1, 0, -1]
+    for text, complaint in (("none\n", "none of its words is in the text"), ("\n", "no words in it"), (b"\xff", "not UTF-8")):
+        with pytest.raises(EmbedxError, match=f"^--vocab .*: {complaint}"):
+            select(Corpus, VocabularySettings(vocab=write(text)))
+
+
+def test_the_command_keeps_the_models_settings_and_the_model(folder, write, tmp_path, monkeypatch, capsys):
+    from embedx.cli.app import application
+
+    monkeypatch.chdir(tmp_path)
+    more = write("\n".join(map(" ".join, MORE)), "more.txt")
+    typed = ["train", more, "--start", str(folder("ar")), "--epochs", "1", "--min-count", "1", "--output"]
+    application(typed)([*typed, "out", "--json"], standalone_mode=False)
+    new = embedx.load("out")
+    assert (new.facts["objective"], new.vectors.shape) == ("ar", (18, 8))
+    assert "going on from" in capsys.readouterr().err
+    for words, complaint in (
+        ([*typed, str(folder("ar")), "--overwrite"], "the model of --start, which is kept; name another --output"),
+        ([*typed, "other", "--collapsed", "--objective", "softmax"], "--start does not apply with --collapsed"),
+    ):
+        with pytest.raises(EmbedxError, match=complaint):
+            application(words)(words, standalone_mode=False)
+    assert not (tmp_path / "other").exists()

@@ -1,0 +1,147 @@
+"""Corpora read out of tar and zip archives."""
+
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from embedx.errors import EmbedxError
+from embedx.settings import TextSettings
+from embedx.text import cache
+from embedx.text.sources import resolve
+from embedx.text.streams import ReadAhead
+
+OBW = "1-billion-word-language-modeling-benchmark-r13output"
+SHARDS = {
+    f"{OBW}/training-monolingual.tokenized.shuffled/news.en-00001-of-00100": b"first shard\n",
+    f"{OBW}/heldout-monolingual.tokenized.shuffled/news.en-00000-of-00100": b"held out\nand more",
+    f"{OBW}/heldout-monolingual.tokenized.shuffled/news.en.heldout-00000-of-00050": b"held out",
+    f"{OBW}/heldout-monolingual.tokenized.shuffled/news.en.heldout-00001-of-00050": b"and more",
+    f"{OBW}/training-monolingual.tokenized.shuffled/news.en-00002-of-00100": b"second shard",
+}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """An empty working directory, and a data folder."""
+    (tmp_path / "embedx" / "corpora").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    return tmp_path
+
+
+def tar_of(files, mode="w:gz"):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode) as archive:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return out.getvalue()
+
+
+def zip_of(files):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
+def text_of(name):
+    with ReadAhead(resolve([name])) as blocks:
+        return b"".join(block.data for block in blocks)
+
+
+def own_recipe(file, members="*"):
+    Path("mine.toml").write_text(f'kind = "text"\nreader = "text"\nfiles = ["{file}"]\nmembers = "{members}"\n')
+
+
+def test_one_billion_word_is_read_from_its_archive_without_what_is_held_out(here):
+    (here / "embedx" / "corpora" / f"{OBW}.tar.gz").write_bytes(tar_of(SHARDS))
+    assert text_of("one-billion-word") == b"first shard\n\nsecond shard\n"
+    assert text_of("one-billion-word:heldout") == b"held out\nand more\n"
+    assert len(resolve(["one-billion-word", "one-billion-word:heldout", "one-billion-word"])) == 2
+    with pytest.raises(EmbedxError, match="one-billion-word: has no part test; it has heldout"):
+        resolve(["one-billion-word:test"])
+
+
+def test_parts_of_an_archive_are_kept_apart_in_the_token_cache(here):
+    (here / "embedx" / "corpora" / f"{OBW}.tar.gz").write_bytes(tar_of(SHARDS))
+    for name, words in (
+        ("one-billion-word", ["first", "shard", "second"]),
+        ("one-billion-word:heldout", ["held", "out", "and", "more"]),
+    ):
+        for _ in range(2):
+            with cache.encode(resolve([name]), TextSettings(), cache_dir=here / "cache") as corpus:
+                assert corpus.words == words
+                assert corpus.key
+
+
+def test_unpacked_shards_go_before_the_archive(here):
+    (here / "embedx" / "corpora" / f"{OBW}.tar.gz").write_bytes(tar_of(SHARDS))
+    name = next(iter(SHARDS))
+    (here / "embedx" / "corpora" / name).parent.mkdir(parents=True)
+    (here / "embedx" / "corpora" / name).write_text("unpacked")
+    assert text_of("one-billion-word") == b"unpacked"
+
+
+def test_text8_and_enwik9_are_read_from_their_zips(here):
+    (here / "text8.zip").write_bytes(zip_of({"text8": b" anarchism originated"}))
+    assert text_of("text8") == b" anarchism originated\n"
+    page = b"<mediawiki><page><title>A</title><ns>0</ns><revision><text>An article of some words.</text></revision></page>"
+    (here / "enwik9.zip").write_bytes(zip_of({"enwik9": page + b"<page><tit"}))
+    assert b"An article of some words." in text_of("enwik9")
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
+def test_tar_archives_of_all_kinds(here, mode):
+    (here / "mine.tar").write_bytes(tar_of({"a.txt": b"a", "b.dat": b"b", "c.txt": b"c"}, mode))
+    own_recipe("mine.tar", "*.txt")
+    assert text_of("mine") == b"a\nc\n"
+
+
+@pytest.mark.parametrize("cut", [100, 512, 1536, 2048, -1])
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_a_cut_tar_is_an_error(here, cut, mode):
+    whole = tar_of({"a": b"a" * 700, "b": b"b" * 512}, mode)
+    (here / "mine.tar").write_bytes(whole[: cut if mode == "w" else min(cut, len(whole) - 1)])
+    own_recipe("mine.tar")
+    if (mode, cut) == ("w", -1):
+        assert text_of("mine") == b"a" * 700 + b"\n" + b"b" * 512 + b"\n"  # a byte of the filling
+    else:
+        with pytest.raises(EmbedxError, match=r"mine.*(ends too early|cannot be read)"):
+            text_of("mine")
+
+
+def test_damage_that_only_the_checksum_of_a_tar_shows_is_an_error(here):
+    whole = tar_of({"a": b"some words"})
+    (here / "mine.tar.gz").write_bytes(whole[:-8] + bytes(4) + whole[-4:])
+    own_recipe("mine.tar.gz")
+    with pytest.raises(EmbedxError, match=r"mine.*cannot be read \(CRC check failed"):
+        text_of("mine")
+
+
+def test_a_damaged_zip_is_an_error(here):
+    whole = zip_of({"a.txt": b"some words " * 100})
+    own_recipe("mine.zip")
+    for damaged in (whole[:-30], whole.replace(whole[40:44], b"\0\0\0\0", 1)):
+        (here / "mine.zip").write_bytes(damaged)
+        with pytest.raises(EmbedxError, match=r"mine.*cannot be read"):
+            text_of("mine")
+
+
+def test_an_archive_without_the_member_is_an_error(here):
+    (here / "text8.zip").write_bytes(zip_of({"text9": b"x"}))
+    with pytest.raises(EmbedxError, match="text8: no member of it is text8; is it the right file"):
+        text_of("text8")
+
+
+def test_bad_utf8_in_a_member_and_members_without_a_line_end(here):
+    (here / "mine.zip").write_bytes(zip_of({"a": b"one two", "dir/b": b"three"}))
+    own_recipe("mine.zip")
+    with cache.encode(resolve(["mine"]), TextSettings(), cache_dir=here / "cache") as corpus:
+        assert corpus.tokens.tolist() == [0, 1, -1, 2]

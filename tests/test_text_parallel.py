@@ -1,0 +1,227 @@
+"""Reading on several threads and processes gives the same tokens, in the same order, as on one."""
+
+import bz2
+import gzip
+import io
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import reference_text
+
+from embedx.errors import EmbedxError
+from embedx.settings import TextSettings
+from embedx.text import bzip2, cache, streams, tokens, wikipedia
+from embedx.text.sources import resolve
+from embedx.text.wikipedia import paragraphs, plain_bytes
+
+WORDS = [*"abcdefghijk", "é", "\u3000", "\n", "\n\n", " ", "longer", "\ufffd", "x" * 300]
+
+
+@pytest.fixture
+def small_stretches(monkeypatch):
+    monkeypatch.setattr(tokens, "STRETCH_BYTES", 50)
+    monkeypatch.setattr(tokens, "MOST_STRETCH_BYTES", 200)
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 33)
+
+
+def texts(seed):
+    rng = random.Random(seed)
+    drawn = [rng.choices(WORDS, k=rng.choice([0, 3, 600])) for _ in range(5)]
+    return [rng.choice([" ", ""]).join(words).encode() + rng.choice([b"", b"\n"]) for words in drawn]
+
+
+def encoded(folder, sources, threads, **settings):
+    home = folder / f"cache-{threads}"
+    with cache.encode(sources, TextSettings(**settings), cache_dir=home, threads=threads) as corpus:
+        return corpus.tokens.tolist(), corpus.words, corpus.counts.tolist(), corpus.report["sources"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_text_is_the_same_tokens_on_any_number_of_threads(tmp_path, small_stretches, monkeypatch, seed):
+    monkeypatch.setattr(tokens, "MOST_TYPES", 1 << 20 if seed % 2 else 3)
+    pack = [bytes, gzip.compress, bz2.compress]
+    for number, text in enumerate(texts(seed)):
+        bad = b" bad\xff " if number == seed % 5 else b""
+        (tmp_path / f"{number}.txt").write_bytes(pack[seed % 3](b"\n a" + text + bad))
+    sources = resolve([str(tmp_path / "*.txt")])
+    one = encoded(tmp_path, sources, 1)
+    assert [encoded(tmp_path, sources, threads) for threads in (2, 3)] == [one, one]
+    read = [reference_text.sentences(b"\n a" + text + (b" bad\xff " * (n == seed % 5))) for n, text in enumerate(texts(seed))]
+    assert one[:3] == tuple(reference_text.encoded(read))
+    assert [each["bad_utf8"] for each in one[3]] == [number == seed % 5 for number in range(5)]
+
+
+def test_lists_are_the_same_tokens_on_any_number_of_threads(tmp_path, small_stretches):
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"t": ["a b", "{n % 7}", "c\\n"]}}\n' for n in range(300)))
+    sources = resolve([str(tmp_path / "a.jsonl")])
+    one = encoded(tmp_path, sources, 1, tokenizer="none", json_field="t")
+    assert encoded(tmp_path, sources, 3, tokenizer="none", json_field="t") == one
+    assert one[1][:4] == ["a b", "0", "c\n", "1"]
+
+
+def test_what_is_wrong_first_is_told_on_any_number_of_threads(tmp_path, small_stretches):
+    (tmp_path / "0.txt").write_bytes(b"word " * 200 + b"\xff" + b"word " * 900)
+    (tmp_path / "1.gz").write_bytes(gzip.compress(os.urandom(999))[:-9])
+    for threads in (1, 3):
+        with pytest.raises(EmbedxError, match=r"0\.txt: not UTF-8 at byte 1000 of the \(unpacked\) text"):
+            encoded(tmp_path, resolve([str(tmp_path / "*")]), threads, on_bad_utf8="error")
+        with pytest.raises(EmbedxError, match=r"1\.gz: ends too early"):
+            encoded(tmp_path, resolve([str(tmp_path / "*")]), threads)
+        (tmp_path / f"cache-{threads}").rmdir()
+
+
+def test_of_several_sources_a_bounded_part_is_read_ahead(tmp_path, monkeypatch):
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 10)
+    monkeypatch.setattr(streams, "MOST_AHEAD", 3)
+    for number in range(4):
+        (tmp_path / f"{number}.txt").write_bytes(b"%d" % number * 100)
+    with streams.ReadAhead(resolve([str(tmp_path)]), threads=2) as blocks:
+        first = next(iter(blocks))
+        while not all(number in blocks._queues and blocks._queues[number].full() for number in (0, 1)):
+            time.sleep(0.01)
+        assert set(blocks._queues) == {0, 1}
+    for thread in blocks._threads:
+        thread.join(timeout=5)
+        assert not thread.is_alive()
+    assert (first.source, first.data) == (0, b"0" * 10)
+
+
+# ---- bzip2
+
+
+@pytest.mark.parametrize("level", [1, 9])
+def test_bzip2_is_unpacked_block_by_block(level):
+    rng = np.random.default_rng(level)
+    data = bz2.compress(rng.bytes(250_000), level) + bz2.compress(b"") + bz2.compress(b"a" * 500_000 + b"b", level) + b"\0\0"
+    with io_of(data) as file:
+        found = list(bzip2.unpacked(file, 2))
+    assert b"".join(found) == bz2.decompress(data)
+    assert len(found) == (4 if level == 1 else 2)
+
+
+def io_of(data):
+    return io.BufferedReader(io.BytesIO(data))
+
+
+@pytest.mark.parametrize("read_bytes", [1, 7, 1 << 20])
+def test_marks_of_blocks_are_found_however_the_file_is_cut(monkeypatch, read_bytes):
+    monkeypatch.setattr(bzip2, "READ_BYTES", read_bytes)
+    data = bz2.compress(bytes(range(256)), 1) * 3
+    assert b"".join(map(bz2.decompress, bzip2.blocks(io_of(data)))) == bytes(range(256)) * 3
+
+
+@pytest.mark.parametrize("place", [2, 6, 12, 40, 100, -8, -3])
+def test_bzip2_that_several_threads_cannot_read_is_read_by_one(tmp_path, place):
+    """So that what is said of damage is the same, wherever it is."""
+    text = random.Random(0).randbytes(150).hex().encode()
+    damaged = bytearray(bz2.compress(text * 3000, 1) + bz2.compress(b"the end"))
+    damaged[place] ^= 0x55
+    for threads in (1, 2):
+        (tmp_path / "corpus.bz2").write_bytes(damaged)
+        with pytest.raises(EmbedxError, match=r"corpus\.bz2: (cannot be read|ends too early|not UTF-8 text)"):
+            encoded(tmp_path, resolve([str(tmp_path / "corpus.bz2")]), threads)
+
+
+def test_a_block_that_fails_by_chance_is_read_by_one_thread(tmp_path, monkeypatch):
+    calls = itertools.count()
+
+    def decompress(block):
+        if next(calls) == 1:
+            raise OSError("Invalid data stream")
+        return bz2.decompress(block)
+
+    text = b"".join(b"%d " % n for n in range(60_000))
+    (tmp_path / "corpus.bz2").write_bytes(bz2.compress(text, 1))
+    sources = resolve([str(tmp_path / "corpus.bz2")])
+    monkeypatch.setattr(bzip2, "_decompress", decompress)
+    assert encoded(tmp_path, sources, 2) == encoded(tmp_path, sources, 1)
+    assert next(calls) > 2
+
+
+# ---- Wikipedia
+
+PAGES = [(f"Page '''{n}''' of [[some|{n % 7}]] {{{{gone}}}}\n" * 5, frozenset({"file"})) for n in range(60)]
+DUMP = "<mediawiki>" + "".join(
+    f"<page><title>{n}</title><ns>0</ns><text>{text}</text></page>" for n, (text, _) in enumerate(PAGES)
+)
+DUMP = DUMP.encode() + b"</mediawiki>"
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    monkeypatch.setattr(wikipedia, "BATCH_CHARACTERS", 700)
+
+
+@pytest.fixture
+def cleaners(monkeypatch):
+    """The processes that were started."""
+    started = []
+
+    class Recorded(wikipedia.Cleaner):
+        def __enter__(self):
+            started.append(super().__enter__())
+            return self
+
+    monkeypatch.setattr(wikipedia, "Cleaner", Recorded)
+    return started
+
+
+def test_articles_are_the_same_by_several_processes_which_then_end(small_batches, cleaners):
+    assert b"".join(paragraphs([DUMP], processes=2)) == b"".join(paragraphs([DUMP])) == plain_bytes(PAGES)
+    assert len(cleaners) == 2
+    assert all(cleaner._process.returncode is not None for cleaner in cleaners)
+
+
+def test_processes_end_when_nobody_wants_the_articles(small_batches, cleaners):
+    articles = paragraphs([DUMP], processes=2)
+    assert len(list(itertools.islice(articles, wikipedia.FEW_BATCHES + 1))) > wikipedia.FEW_BATCHES
+    articles.close()
+    assert [cleaner._process.returncode for cleaner in cleaners] == [-signal.SIGKILL] * 2
+
+
+def test_a_process_that_dies_loses_nothing(small_batches, cleaners):
+    articles = paragraphs([DUMP], processes=2)
+    found = list(itertools.islice(articles, wikipedia.FEW_BATCHES + 1))
+    for cleaner in cleaners:
+        cleaner._process.kill()
+    assert b"".join([*found, *articles]) == plain_bytes(PAGES)
+
+
+def test_a_short_dump_needs_no_processes(cleaners):
+    assert b"".join(paragraphs([DUMP], processes=2)) == plain_bytes(PAGES)
+    assert not cleaners
+
+
+def test_without_an_interpreter_pages_are_made_text_here(small_batches, monkeypatch):
+    monkeypatch.setattr(sys, "executable", None)
+    assert b"".join(paragraphs([DUMP], processes=2)) == plain_bytes(PAGES)
+
+
+def test_processes_end_with_the_one_that_started_them_and_leave_ctrl_c_to_it():
+    code = (
+        "import sys, time; from embedx.text.wikipedia import Cleaner; cleaner = Cleaner().__enter__();"
+        "cleaner.plain_bytes([('a', frozenset())]); print(cleaner._process.pid, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+        child = int(parent.stdout.readline())
+        os.kill(child, signal.SIGINT)
+        time.sleep(0.1)
+        os.kill(child, 0)
+        parent.kill()
+    for _ in range(500):
+        try:
+            os.kill(child, 0)
+        except ProcessLookupError:
+            return
+        with open(f"/proc/{child}/stat") as file:
+            if file.read().rpartition(")")[2].split()[0] == "Z":
+                return
+        time.sleep(0.01)
+    pytest.fail("the process goes on")

@@ -1,0 +1,260 @@
+"""Collocations are those of gensim's `Phrases`, scores and joined text included, however little memory there is."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from gensim.models.phrases import Phrases as GensimPhrases
+
+import embedx
+from embedx.errors import EmbedxError
+from embedx.run.progress import Silent
+from embedx.settings import PhraseSettings, TextSettings
+from embedx.text import cache, collocations
+from embedx.text.encode import encode
+from embedx.text.phrases import phrases_of
+
+CONNECTORS = "of,the"
+WORDS = [
+    "bank",
+    "of",
+    "america",
+    "the",
+    "new",
+    "york",
+    "city",
+    "times",
+    "a",
+    "b",
+    "c",
+    "d",
+    "new_york",
+    "york_city",
+    "york_city_times",
+]
+CASES = {
+    "one pass": {},
+    "a higher threshold": {"phrase_threshold": 0.6},
+    "npmi": {"phrase_scoring": "npmi", "phrase_threshold": 0.2},
+    "connector words": {"connector_words": CONNECTORS},
+    "three passes": {"phrases": 3, "connector_words": CONNECTORS},
+    "two passes of npmi": {"phrases": 2, "phrase_scoring": "npmi", "phrase_threshold": 0.1, "phrase_min_count": 2},
+    "little memory": {"phrases": 2, "connector_words": CONNECTORS, "phrase_memory": 4e-6},
+}
+
+
+def a_text(n=1500, seed=0):
+    """Sentences with expressions in them, and words that read like what is joined from others."""
+    rng = random.Random(seed)
+    expressions = [
+        "bank of the america",
+        "bank of america",
+        "new york",
+        "new york city",
+        "york city",
+        "a b c",
+        "b c d",
+        "a of c",
+    ]
+    sentences = []
+    for _ in range(n):
+        words = []
+        while len(words) < rng.randint(1, 12):
+            words += rng.choice(expressions).split() if rng.random() < 0.4 else [rng.choice([*WORDS, *"efghijklmnop"])]
+        sentences.append(words)
+    return sentences
+
+
+SENTENCES = a_text()
+
+
+def settings(**given):
+    return PhraseSettings(**{"phrases": 1, "phrase_threshold": 0.3, "phrase_min_count": 3, **given})
+
+
+def by_gensim(sentences, wanted):
+    """The passes of gensim: its models, and the text after each."""
+    models, texts = [], []
+    for _ in range(wanted.phrases):
+        scoring = {"word2phrase": "default"}.get(wanted.phrase_scoring, wanted.phrase_scoring)
+        model = GensimPhrases(
+            sentences, min_count=wanted.phrase_min_count, threshold=wanted.threshold, scoring=scoring,
+            connector_words=frozenset(wanted.connectors),
+        )  # fmt: skip
+        sentences = [model[sentence] for sentence in sentences]
+        models.append(model)
+        texts.append(sentences)
+    return models, texts
+
+
+def as_sentences(corpus):
+    words = [corpus.words[k] if k >= 0 else "\n" for k in corpus.tokens]
+    return [sentence.split() for sentence in " ".join(words).split("\n")]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_collocations_scores_and_joined_text_are_gensims(case, tmp_path):
+    wanted = settings(**CASES[case])
+    models, texts = by_gensim(SENTENCES, wanted)
+    with encode(SENTENCES, TextSettings(), Silent(), tmp_path, wanted) as corpus:
+        assert as_sentences(corpus) == texts[-1]
+        found = phrases_of(corpus)
+        with cache.encode_sentences(texts[-1], cache_dir=tmp_path) as expected:
+            assert corpus.words == expected.words
+            np.testing.assert_array_equal(corpus.tokens, expected.tokens)
+            np.testing.assert_array_equal(corpus.counts, expected.counts)
+            assert corpus.n_tokens == expected.n_tokens
+    for k, model in enumerate(models):
+        ours = {each.words: (each.times, each.score) for each in found.passes[k]}
+        joined = {}
+        for a, *between, b in ours:
+            name, score = model.score_candidate(a, b, between)
+            joined[a, *between, b] = (model.vocab[name], pytest.approx(score, rel=1e-12))
+        assert ours == joined
+        before = SENTENCES if k == 0 else texts[k - 1]
+        theirs = model.find_phrases(before)
+        assert len(theirs) >= 3 - k
+        assert theirs.keys() <= {"_".join(words) for words in ours}
+        assert list(found.passes[k]) == sorted(found.passes[k], key=lambda each: -each.score)
+
+
+def test_all_collocations_are_found_and_no_others(tmp_path):
+    wanted = settings(connector_words=CONNECTORS)
+    sentences = [[word for word in sentence if "_" not in word] for sentence in SENTENCES]  # which gensim's list takes apart
+    (model,), _ = by_gensim(sentences, wanted)
+    with encode(sentences, TextSettings(), Silent(), tmp_path, wanted) as corpus:
+        found = {each.joined: each.score for each in phrases_of(corpus).passes[0]}
+    assert found == pytest.approx(model.export_phrases())
+
+
+def test_pairs_are_counted_in_parts_where_memory_is_short(tmp_path, monkeypatch):
+    notes = []
+    progress = Silent()
+    progress.note = notes.append
+    with encode(SENTENCES, TextSettings(), progress, tmp_path, settings(phrase_memory=4e-6)):
+        pass
+    assert any("different pairs of words, counted in 2.0 kB of memory, a part of them at a time" in note for note in notes)
+    monkeypatch.setattr(collocations, "available_memory", lambda: 1000)
+    with pytest.raises(
+        EmbedxError, match=r"--phrases: counting pairs would take .* MB, more than the 1\.0 kB there are; try --phrase-memory"
+    ):
+        encode(SENTENCES, TextSettings(), progress, tmp_path, settings())
+
+
+def test_many_different_connector_words_make_room_for_their_sequences(tmp_path):
+    rng = random.Random(1)
+    connectors = [f"c{k}" for k in range(40)]
+    sentences = [["x", *rng.choices(connectors, k=2), "y"] for _ in range(3000)]
+    wanted = settings(connector_words=" ".join(connectors), phrase_min_count=1, phrase_threshold=0.0001)
+    (model,), (text,) = by_gensim(sentences, wanted)
+    with encode(sentences, TextSettings(), Silent(), tmp_path, wanted) as corpus:
+        assert as_sentences(corpus) == text
+        assert len(phrases_of(corpus)) == len(model.export_phrases()) > 600
+
+
+def test_a_text_of_which_every_pair_is_another_one_makes_room_for_them(tmp_path):
+    sentences = [[f"w{k}" for k in range(3000)], *[["x", "y"]] * 3]
+    wanted = settings(phrase_min_count=1)
+    notes = []
+    progress = Silent()
+    progress.note = notes.append
+    (model,), (text,) = by_gensim(sentences, wanted)
+    with encode(sentences, TextSettings(), progress, tmp_path, wanted) as corpus:
+        assert as_sentences(corpus) == text
+        assert {each.joined: each.score for each in phrases_of(corpus).passes[0]} == model.export_phrases()
+    assert "3,000 different pairs of words, counted in 0.1 MB of memory" in notes
+
+
+def test_what_crosses_the_end_of_a_stretch_is_joined(tmp_path, monkeypatch):
+    from embedx.text import phrases
+
+    wanted = settings(connector_words=CONNECTORS)
+    with encode(SENTENCES, TextSettings(), Silent(), tmp_path, wanted) as corpus:
+        expected = np.array(corpus.tokens)
+    monkeypatch.setattr(phrases, "STRETCH", 3)
+    monkeypatch.setattr(collocations, "STRETCH", 3)
+    with encode(SENTENCES, TextSettings(), Silent(), tmp_path, wanted) as corpus:
+        np.testing.assert_array_equal(corpus.tokens, expected)
+
+
+def test_a_joined_corpus_is_kept_under_a_key_of_its_own(write, tmp_path):
+    text = write("\n".join(map(" ".join, SENTENCES)))
+    home = tmp_path / "cache"
+    notes = []
+    progress = Silent()
+    progress.note = notes.append
+    first = encode(text, TextSettings(), progress, home, settings())
+    again = encode(text, TextSettings(), progress, home, settings())
+    assert "collocations joined, from the token cache" in notes[-1]
+    assert first.key == again.key
+    assert phrases_of(first) == phrases_of(again)
+    other = encode(text, TextSettings(), progress, home, settings(phrase_min_count=4))
+    plain = encode(text, TextSettings(), progress, home)
+    assert len({first.key, other.key, plain.key}) == 3
+    assert phrases_of(plain) is None
+    assert {each.key for each in cache.list_caches(home)} == {first.key, other.key, plain.key}
+    alike = encode(text, TextSettings(), progress, home, phrases_of(first))
+    np.testing.assert_array_equal(alike.tokens, first.tokens)
+
+
+def test_a_model_keeps_what_was_joined_and_other_text_is_joined_alike(write, tmp_path):
+    text = write("\n".join(map(" ".join, SENTENCES)))
+    how = {"dim": 4, "epochs": 1, "threads": 1, "min_count": 1, "sample": 0, "cache_dir": tmp_path / "cache"}
+    fitted = embedx.SkipGram(phrases=2, phrase_threshold=0.3, connector_words=CONNECTORS, heldout=0.3, **how).fit(text)
+    folder = fitted.save(tmp_path / "model")
+    loaded = embedx.load(folder)
+    assert loaded.phrases.identity() == fitted.model.phrases.identity()
+    assert "bank_of_america" in loaded
+    assert loaded.settings["phrases"] == 2
+    assert loaded.facts["heldout"]["n_pairs"] > 100
+    from embedx.evaluation.heldout import pairs_of
+
+    other = a_text(300, seed=5)
+    joined, _ = pairs_of(other, loaded, cache_dir=tmp_path / "cache")
+    shown = {loaded.words[k] for k in joined.inputs}
+    assert {"bank_of_america", "new_york"} <= shown
+    (folder / "phrases1.tsv").write_text((folder / "phrases1.tsv").read_text().replace(" ", "", 1))
+    with pytest.raises(EmbedxError, match=r"phrases1.tsv: '\w+' is no list of words with spaces between them; restore"):
+        embedx.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"phrase_threshold": 2.0}, "--phrase-threshold applies only with --phrases"),
+        ({"phrases": 0, "connector_words": "of"}, "--connector-words applies only with --phrases"),
+        ({"phrases": 10}, "--phrases 10: must be at most 9"),
+        ({"phrases": 1, "phrase_threshold": 0.0}, "--phrase-threshold 0: must be above 0 for --phrase-scoring word2phrase"),
+        ({"phrases": 1, "phrase_scoring": "npmi", "phrase_threshold": 2.0}, "--phrase-threshold 2: must be from -1 to 1 for"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(options, complaint):
+    with pytest.raises(EmbedxError, match=f"^{complaint}"):
+        embedx.SkipGram(**options)
+
+
+def test_words_with_white_space_are_refused(tmp_path):
+    with pytest.raises(EmbedxError, match=r"--phrases takes words without white space; 'new york' is one of the corpus"):
+        encode([["in", "new york"]], TextSettings(), Silent(), tmp_path, settings())
+
+
+def test_the_command_lists_them(write, capsys, tmp_path):
+    from embedx.cli.app import application
+
+    text = write("\n".join(map(" ".join, SENTENCES)))
+    typed = ["phrases", text, "--phrase-threshold", "0.3", "--connector-words", "of the", "--cache-dir", f"{tmp_path}/cache"]
+    application(typed)(typed, standalone_mode=False)
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    wanted = settings(phrase_min_count=5, connector_words=CONNECTORS)
+    (model,), _ = by_gensim(SENTENCES, wanted)
+    assert {"bank_of_america", "new_york"} <= {row[0] for row in rows}
+    scores = [float(row[2]) for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    assert (
+        dict(zip((row[0] for row in rows), (int(row[1]) for row in rows), strict=True))["new_york"] == model.vocab["new_york"]
+    )
+    application(typed)([*typed, "--json", "--top-k", "2"], standalone_mode=False)
+    told = json.loads(capsys.readouterr().out)
+    assert [each["phrase"] for each in told] == [row[0] for row in rows[:2]]
+    assert told[0].keys() == {"phrase", "words", "count", "score", "pass"}

@@ -1,0 +1,227 @@
+"""Formats that corpora come in: JSON Lines, tables and Parquet, lists of files, and tokens that are taken as they are."""
+
+import gzip
+import io
+import json
+import sys
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from embedx.errors import EmbedxError
+from embedx.settings import TextSettings
+from embedx.text import cache, records
+from embedx.text.sources import Source, check_formats, recipe_defaults, resolve
+from embedx.text.tokenizer import END_OF_SENTENCE
+
+
+@pytest.fixture
+def sentences(tmp_path):
+    """What is in a file of that name and content, read with these settings: its sentences."""
+
+    def read(name, data, **settings):
+        (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+        with cache.encode(resolve([str(tmp_path / name)]), TextSettings(**settings), cache_dir=tmp_path / "cache") as corpus:
+            marked = ["\n" if token == END_OF_SENTENCE else corpus.words[token] for token in corpus.tokens.tolist()]
+        found = [[]]
+        for word in marked:
+            found[-1].append(word) if word != "\n" else found.append([])
+        return found
+
+    return read
+
+
+def lines(*objects):
+    return "".join(json.dumps(each) + "\n" for each in objects)
+
+
+def parquet_of(**columns):
+    out = io.BytesIO()
+    parquet.write_table(pyarrow.table(columns), out, row_group_size=2)
+    return out.getvalue()
+
+
+DOCUMENTS = [{"id": 1, "text": "The cat\nsat é"}, {"text": "", "x": 0}, {"text": None}, {"text": 'on, "the" mat'}]
+READ = [["The", "cat"], ["sat", "é"], ["on,", '"the"', "mat"]]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson", "a.json", "a"])
+def test_a_field_of_json_lines_is_text(sentences, name):
+    assert sentences(name, lines(*DOCUMENTS), json_field="text") == READ
+
+
+def test_json_lines_may_be_compressed_and_have_a_mark_empty_lines_and_no_last_line_end(sentences):
+    data = "\ufeff\n" + lines(*DOCUMENTS).rstrip("\n").replace("\n", "\r\n \n")
+    assert sentences("a.jsonl.gz", gzip.compress(data.encode()), json_field="text") == READ
+    assert sentences("a.jsonl", data.encode("utf-16"), json_field="text") == READ
+
+
+def test_a_list_is_a_sentence_of_strings_or_numbers(sentences):
+    data = lines({"items": ["a b", 7, "c\nd", ""]}, {"items": []}, {"items": [7]})
+    assert sentences("a.jsonl", data, json_field="items") == [["a", "b", "7", "c", "d"], ["7"]]
+    assert sentences("a.jsonl", data, json_field="items", tokenizer="none") == [["a b", "7", "c\nd"], ["7"]]
+
+
+def test_without_a_tokenizer_text_is_split_at_white_space_and_nothing_else(sentences):
+    text = "New York's\t10,5\u00a0ﬀ\n\n B"
+    expected = [["New", "York's", "10,5", "ﬀ"], ["B"]]
+    assert sentences("a.txt", text, tokenizer="none") == expected
+    assert sentences("a.jsonl", lines({"t": text}), json_field="t", tokenizer="none") == expected
+
+
+def test_ill_formed_utf8_in_records_is_what_it_is_in_text(sentences):
+    data = b'{"t": ["a\xfe", "b\xff\xfe"]}\n'
+    for tokenizer in ("none", "whitespace"):
+        assert sentences("a.jsonl", data, json_field="t", tokenizer=tokenizer) == [["a\ufffd", "b\ufffd\ufffd"]]
+    assert sentences("a.jsonl", data, json_field="t", on_bad_utf8="skip") == [["a", "b"]]
+    assert sentences("b.jsonl", rb'{"t": "\ud83d\ude00 \ud83d"}', json_field="t", on_bad_utf8="skip") == [["\U0001f600"]]
+    with pytest.raises(EmbedxError, match=r"a\.jsonl: not UTF-8 at byte 1 of"):
+        sentences("a.jsonl", data, json_field="t", on_bad_utf8="error")
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
+def test_a_column_of_a_table_is_text_whatever_separates_it(sentences, delimiter):
+    row = delimiter.join
+    data = (
+        row(["id", "text"])
+        + "\r\n\r\n"
+        + row(["1", f'"The cat\nsat{delimiter} ""é"""'])
+        + "\r\n"
+        + row(["2", ""])
+        + "\n"
+        + row(["", "B"])
+    )
+    expected = [["The", "cat"], [*f"sat{delimiter}".split(), '"é"'], ["B"]]
+    for name in ("a.csv", "a.tsv", "a"):
+        assert sentences(name, data, column="text") == expected
+    assert sentences("a.csv", data, column="2") == [["text"], *expected]
+
+
+def test_a_column_of_parquet_is_text_or_lists(sentences):
+    data = parquet_of(text=[each["text"] for each in DOCUMENTS], ids=[[1, 2], None, [], [3]], names=[["a b", "c"]] * 4)
+    assert sentences("a.parquet", data, column="text") == READ
+    assert sentences("a", data, column="ids") == [["1", "2"], ["3"]]
+    assert sentences("a.parquet", data, column="names", tokenizer="none") == [["a b", "c"]] * 4
+
+
+def test_parquet_without_pyarrow_names_the_extra(sentences, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(EmbedxError, match=r"a\.parquet: reading Parquet needs pyarrow; pip install embedx\[parquet\]"):
+        sentences("a.parquet", parquet_of(text=["a"]), column="text")
+
+
+TABLE = "id,text\n1,a\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "settings", "message"),
+    [
+        ("a.jsonl", '{"t": "a"}\n{"t": \n', {"json_field": "t"}, r":2: no JSON \(Expecting value\); JSON Lines have"),
+        ("a.jsonl", "[" * 100_000, {"json_field": "t"}, r":1: no JSON \(maximum recursion depth"),
+        ("a.jsonl", "\n[1]\n", {"json_field": "t"}, ":2: a list, not an object; JSON Lines have"),
+        ("a.jsonl", '{"t": "a"}\n{"x": 1, "y": 2}', {"json_field": "t"}, ":2: no field t; choose --json-field among x, y"),
+        ("a.jsonl", '{"t": 1.5}\n', {"json_field": "t"}, ":1: t is a number, not a string or a list of strings; is it"),
+        ("a.jsonl", '{"t": ["a", null]}', {"json_field": "t"}, ":1: t has null in a list; words are strings or whole n"),
+        ("a.jsonl", '{"t": [true]}', {"json_field": "t"}, ":1: t has true or false in a list"),
+        ("a.jsonl", '{"t": "a", "u": 1}', {}, ": JSON Lines; name the field with the text by --json-field; there are t, u"),
+        ("a.csv", TABLE, {}, ": a table; name the column with the text by --column; there are id, text"),
+        ("a.csv", TABLE, {"column": "x"}, ": no column x; choose --column among id, text, or by its number, from 1"),
+        ("a.csv", TABLE, {"column": "3"}, ": no column 3; choose --column among id, text"),
+        ("a.csv", TABLE + '2,"b\nc",d\n', {"column": "text"}, ":3: 3 columns, but 2 in the first row; a field with"),
+        ("a.csv", TABLE + '2,"b\n\nc', {"column": "text"}, r":3: no row of a table \(unexpected end of data\); is a quote"),
+        ("a.csv", TABLE + '2,"b"c\n', {"column": "text"}, r":3: no row of a table \(',' expected after '\"'\)"),
+        ("a.parquet", parquet_of(a=["x"], b=[1]), {}, ": a Parquet file; name the column with the text by --column; .* a, b"),
+        ("a.parquet", parquet_of(a=["x"], b=[1]), {"column": "c"}, ": no column c; choose --column among a, b"),
+        ("a.parquet", parquet_of(a=["x"], b=[1]), {"column": "b"}, ":1: b is a number, not a string or a list of strings"),
+        ("a.parquet", parquet_of(a=["x"])[:-9], {"column": "a"}, r": cannot be read \(.+\); fetch or copy it again"),
+        ("a.txt", parquet_of(a=["x"]), {}, ": a Parquet file; name the column with the text by --column"),
+        ("a.jsonl", bytes(range(128, 256)) * 9, {"json_field": "t"}, ": not UTF-8 text: 100% of its first characters"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_with_its_line_and_a_remedy(sentences, name, data, settings, message):
+    with pytest.raises(EmbedxError, match=rf"/{name}{message}"):
+        sentences(name, data, **settings)
+
+
+def test_records_have_an_end(sentences, monkeypatch):
+    monkeypatch.setattr(records, "MOST_RECORD_BYTES", 1000)
+    monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", 64)
+    assert sentences("a.jsonl", lines({"t": "a " * 490}) * 9, json_field="t") == [["a"] * 490] * 9
+    for text in ({"t": "a " * 500}, {"t": "a " * 500, "u": "b" * 999_999}):
+        with pytest.raises(
+            EmbedxError, match=r"a\.jsonl:2: a line of more than 1,000 bytes; is it the right file, with a record"
+        ):
+            sentences("a.jsonl", '{"t": "a"}\n' + lines(text), json_field="t")
+    assert sentences("a.csv", TABLE + ('2,"' + "b " * 400 + '"\n') * 9, column="text")[1:] == [["b"] * 400] * 9
+    for row in ('2,"' + "b\n" * 600 + '"\n', '"\n",' * 300 + "\n"):
+        with pytest.raises(EmbedxError, match=r"a\.csv:3: a row of more than 1,000 characters; is a quote not closed\?"):
+            sentences("a.csv", TABLE + row, column="text")
+
+
+def test_a_parquet_file_that_comes_as_a_stream_is_an_error():
+    from embedx.text.streams import CountedReader, text_blocks
+
+    class Stream(io.BytesIO):
+        def seekable(self):
+            return False
+
+    with pytest.raises(EmbedxError, match=r"http://x/a\.parquet: Parquet is read from its end; store it in a file first"):
+        list(text_blocks(Source("http://x/a.parquet", "table", None), CountedReader(Stream(parquet_of(a=["x"])))))
+
+
+def test_what_tokens_depend_on_is_part_of_the_key(tmp_path):
+    (tmp_path / "a.jsonl").write_text("{}")
+    settings = [TextSettings(json_field="a"), TextSettings(json_field="b"), TextSettings(json_field="a", tokenizer="none")]
+    assert len({cache.cache_key(resolve([str(tmp_path / "a.jsonl")]), each) for each in settings}) == 3
+
+
+def test_a_name_that_tells_goes_before_the_options(sentences):
+    assert sentences("a.txt", "plain text", json_field="t", column="c") == [["plain", "text"]]
+    assert sentences("a.csv.gz", gzip.compress(b"c\nx"), json_field="t", column="c") == [["x"]]
+
+
+def test_options_that_no_corpus_has_a_use_for_are_an_error(tmp_path):
+    (tmp_path / "a.txt").write_text("text")
+    sources = resolve([str(tmp_path / "a.txt")])
+    check_formats(sources, TextSettings())
+    with pytest.raises(EmbedxError, match="--json-field t: by its name no corpus is JSON Lines; rename it, or give it"):
+        check_formats(sources, TextSettings(json_field="t"))
+    with pytest.raises(EmbedxError, match="--column c: by its name no corpus is a table"):
+        check_formats([*sources, Source("-", "any", None)], TextSettings(json_field="t", column="c"))
+
+
+def test_words_taken_as_they_are_are_not_lower_cased():
+    with pytest.raises(EmbedxError, match="--lowercase changes words, and --tokenizer none takes them as they are; leave out"):
+        TextSettings(tokenizer="none", lowercase=True)
+
+
+def test_a_list_of_files_stands_for_its_lines(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "b c.txt", "d.txt"):
+        (tmp_path / name).write_text("text")
+    (tmp_path / "list").write_text("b c.txt\r\n\nd*\nwikipedia-sample\n")
+    assert [source.name for source in resolve(["a.txt", "@list"])] == ["a.txt", "b c.txt", "d.txt", "wikipedia-sample"]
+    (tmp_path / "list").write_text("wikipedia-sample")
+    assert recipe_defaults(["@list"]) == recipe_defaults(["wikipedia-sample"]) != {}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a.txt\nnone.txt\n", "^list:2: none.txt: no such file or directory, and no recipe"),
+        ("a.txt\n-\n", "^list:2: no path; a list of files has one in each line"),
+        ("@list\n", "^list:1: no path"),
+        ("\0\n", "^list:1: no path"),
+        ("a" * 9999, "^list:1: no path"),
+        (None, r"^@list: the list of files cannot be read \(No such file or directory\); check its name"),
+        ("", "^@list: an empty list of files"),
+    ],
+)
+def test_what_is_wrong_with_a_list_of_files_is_told(tmp_path, monkeypatch, content, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("text")
+    if content is not None:
+        (tmp_path / "list").write_text(content)
+    with pytest.raises(EmbedxError, match=message):
+        resolve(["@list"])
