@@ -81,7 +81,7 @@ class Setup:
             self.key, self.noise_key,
         )  # fmt: skip
         if self.functions is None:
-            self.functions = load_kernel(engine.train_stretch, self.objective, self.drawing, arguments, Silent())
+            self.functions = load_kernel(engine.train_stretch, self.objective.coefficients, self.drawing, arguments, Silent())
         return engine.train_stretch(*self.functions, *arguments)
 
     def kept(self):

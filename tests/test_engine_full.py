@@ -222,7 +222,7 @@ def by_tiles(run, orders, lr, sum_over=1.0, threads=1):
                 float(sum_over), problem.dim - 1 if problem.has_bias else -1, problem.n_rows, first, last,
                 run.keeps_accidental_hits, run.positives == "summed", np.float32(lr), float(run.clock),
             )  # fmt: skip
-            functions = load_kernel(full_tiled.train_tiles, run.objective, None, arguments, Silent())
+            functions = load_kernel(full_tiled.train_tiles, run.objective.coefficients, None, arguments, Silent())
             loss += full_tiled.train_tiles(*functions, *arguments)
         run.clock += n_steps * clock_step(problem.optimizer, np.float32(lr))
     return loss

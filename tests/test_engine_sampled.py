@@ -77,7 +77,7 @@ class Run:
             self.tables, self.problem.examples, self.draws, self.objective.constants(), self.problem.optimizer, self.plan,
             self.workspace, self.order, start, stop, np.float32(lr), self.clock, self.key,
         )  # fmt: skip
-        functions = load_kernel(sampled.train_stretch, self.objective, self.sampler, arguments, Silent())
+        functions = load_kernel(sampled.train_stretch, self.objective.coefficients, self.sampler, arguments, Silent())
         loss, n_lines, self.clock = sampled.train_stretch(*functions, *arguments)
         return loss, n_lines
 

@@ -56,7 +56,7 @@ class Retrieving(Setup):
             self.tables, self.stream, self.draws, self.index, self.search, self.constants, self.plan, self.workspace,
             self.found, self.refresh, self.retrieval, start, stop, np.float32(lr), self.key, self.noise_key,
         )  # fmt: skip
-        functions = loading.load_kernel(retrieved.train_stretch, self.objective, self.drawing, arguments, Silent())
+        functions = loading.load_kernel(retrieved.train_stretch, self.objective.coefficients, self.drawing, arguments, Silent())
         return retrieved.train_stretch(*functions, *arguments)
 
     def naive_blocks(self, pairs, kept):

@@ -103,7 +103,7 @@ def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
     of_group = Lists(np.array([0, 0, len(members)], dtype=np.int64), members.astype(np.int32))
     bias = np.zeros(n_labels, dtype=np.float32)
     arguments = (examples, of_group, positives, 1, 0, n_labels, passes, objective.constants(1, 1), rule, worker, bias)
-    functions = load_kernel(label_tiles.train_tile, objective, None, arguments, Silent())
+    functions = load_kernel(label_tiles.train_tile, objective.coefficients, None, arguments, Silent())
     for _ in range(2):  # what a tile leaves behind does not matter to the next
         bias[:] = 0
         found_loss, n_kept = label_tiles.train_tile(*functions, *arguments)
