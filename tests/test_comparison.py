@@ -352,6 +352,7 @@ def test_labelled_data_are_recognised(write, first, is_labelled):
         (["-"], {}, {}, "-: can be read only once"),
         (["CORPUS"], {"hidden": 9}, {}, "--hidden applies to labelled data; without --test, DATA is text"),
         (["CORPUS"], {"dim": 9}, {"test": "x"}, "--dim applies to text; with --test, DATA are labelled"),
+        (["-"], {}, {"test": "x"}, "-: can be read only once"),
         (["CORPUS", "b"], {}, {"test": "x"}, "b: with --test, DATA is one file"),
         (["CORPUS"], {}, {"train_labels": "x"}, "name the labelled data to score on with --test"),
         (["CORPUS"], {}, {"test_labels": "x"}, "--test-labels needs --test"),

@@ -102,7 +102,7 @@ def compare(
     try:
         circumstances = {
             "data": ", ".join([data.name, *(f"{name} {amount(value)}" for name, value in facts.items())]),
-            "each run": f"{how} {value}, {settings.used_threads} threads, seeds 1 to {settings.seeds}, each objective in turn",
+            "runs": f"{how} {value}, --threads {settings.used_threads}, seeds 1 to {settings.seeds}, the objectives taking turns",
             "machine": identity["machine"],
             "versions": f"embedx {identity['embedx']}, Python {sys.version.split()[0]}",
         }
@@ -132,7 +132,8 @@ def measure_all(
     jobs = [(seed, name) for seed in range(1, settings.seeds + 1) for name in names]
     left = [job for job in jobs if records.find(job[1], job[0]) is None]
     told = f", {len(jobs) - len(left)} of them on record" if len(left) < len(jobs) else ""
-    progress.note(f"{len(names)} objectives × {settings.seeds} seeds, each {' '.join(settings.stopping)[2:]}{told}")
+    lasting = "" if settings.epochs else f", {len(left) * settings.budget / 60:.1f} minutes of training"
+    progress.note(f"{len(names)} objectives × {settings.seeds} seeds, each {' '.join(settings.stopping)}{told}{lasting}")
     progress.start("comparing", len(left), " runs")
     try:
         for k, (seed, name) in enumerate(left):

@@ -8,8 +8,8 @@ from pathlib import Path
 Curves = Mapping[str, Sequence[Sequence[Sequence[float]]]]  # by objective, by run: points (epochs, seconds, score)
 
 EPOCHS, SECONDS = 0, 1  # what a point has first
-WIDTH, HEIGHT = 640, 360
-LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 44  # of the plot within the picture
+WIDTH, HEIGHT = 440, 300  # so that letters of 12 are read on a phone, where the picture is 360 pixels wide
+LEFT, RIGHT, TOP, BOTTOM = 54, 12, 10, 42  # of the plot within the picture
 TICKS = 5
 N_COLOURS = 8  # those of the page; a second round of objectives is dashed
 SHOWN_FROM = 0.15  # of the longest run: what is lower than all scores after that is cut off, for the ends are what matters

@@ -23,6 +23,7 @@ from embedx.labeled.read import read, read_training
 from embedx.labeled.sparse import HEADER
 from embedx.run.progress import Progress
 from embedx.settings import as_typed, option_name
+from embedx.text.sources import STANDARD_INPUT
 
 GROUPS = 50  # of test rows: a standard error from so many is itself within a tenth, as a rule
 VALIDATION, MOST_VALIDATION = 0.1, 2000  # share of the training rows, and how many at most: they are scored after each epoch
@@ -39,7 +40,6 @@ class LabelledData:
     """
 
     command, unit = "classify", "examples"
-    measures = ("log_likelihood", "p@1", "p@3", "p@5", "ndcg@5")
 
     def __init__(
         self,
@@ -56,10 +56,17 @@ class LabelledData:
             raise EmbedxError(f"{train[1]}: with --test, DATA is one file of training rows")
         if test is None and train[0] != GENERATED:
             raise EmbedxError(f"{train[0]}: name the labelled data to score on with --test")
+        if STANDARD_INPUT in (train[0], train_labels, settings.validation):
+            raise EmbedxError("-: can be read only once, and each run reads it; name a file")
         self.train, self.train_labels, self.test, self.test_labels = train[0], train_labels, test, test_labels
         self.options, self.settings = dict(options), settings
         self.validation = settings.validation
         self.is_single = False
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        precisions = ("p@1", "p@3", "p@5")
+        return ("log_likelihood", *precisions, "ndcg@5") if self.is_single else ("ndcg@5", *precisions, "log_likelihood")
 
     @property
     def name(self) -> str:
@@ -115,17 +122,15 @@ class LabelledData:
         """The scores of a saved classifier on the test rows, and facts that stand beside them."""
         found, n = classifier.load(model), len(self.rows)
         groups = [found.evaluate(self.rows.rows(np.arange(k, n, GROUPS))) for k in range(min(GROUPS, n))]
-        sizes = [int(each["n"]) for each in groups]
-        scored = {name: (name, sizes) for name in self.measures if name != "log_likelihood"}
-        if all("log_likelihood" in each for each in groups):
-            known = [int(each["n"] - each["n_without_labels"] - each["n_unknown"]) for each in groups]
-            scored["log_likelihood"] = ("log_likelihood", known)
+        counted = [int(each["n"]) for each in groups]
+        sizes = {name: counted for name in self.measures}
+        sizes["log_likelihood"] = [int(each["n"] - each["n_without_labels"] - each["n_unknown"]) for each in groups]
         scores = {}
-        for name, (key, counts) in scored.items():
-            sums = [each[key] * count if count else 0.0 for each, count in zip(groups, counts, strict=True)]
-            if sum(counts) and all(map(math.isfinite, sums)):
-                scores[name] = Score.of_groups(sums, counts)
-        return {name: scores[name] for name in self.measures if name in scores}, {}
+        for name in self.measures:
+            if all(name in each for each in groups) and sum(sizes[name]):
+                sums = [each[name] * size if size else 0.0 for each, size in zip(groups, sizes[name], strict=True)]
+                scores[name] = Score.of_groups(sums, sizes[name])
+        return scores, {}
 
     def curve(self, facts: Mapping[str, Any]) -> list[list[float]]:
         """[epochs, seconds, score of the validation data] after each epoch, from what a run printed."""

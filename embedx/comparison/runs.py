@@ -32,8 +32,9 @@ class Data(Protocol):
 
     command: str  # that trains on it
     unit: str  # "words" or "examples"
-    measures: tuple[str, ...]  # in the order of tables, of which the first is ranked by if all runs have it
 
+    @property
+    def measures(self) -> tuple[str, ...]: ...  # in the order of tables; the first is ranked by if all runs have it
     @property
     def name(self) -> str: ...
     @property

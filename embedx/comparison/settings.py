@@ -43,7 +43,12 @@ class CompareSettings(Settings):
         """The option that ends each run, as it is typed."""
         if self.epochs is not None:
             return "--epochs", str(self.epochs)
-        return "--time-budget", f"{self.time_budget or BUDGET:g}s"
+        return "--time-budget", f"{self.budget:g}s"
+
+    @property
+    def budget(self) -> float:
+        """Seconds of training of a run that is ended by time."""
+        return self.time_budget or BUDGET
 
     @property
     def used_threads(self) -> int:

@@ -35,7 +35,7 @@ class Text:
     """
 
     command, unit = "train", "words"
-    measures = ("log_likelihood", "similarity", "analogies")
+    measures: tuple[str, ...] = ("log_likelihood", "similarity", "analogies")
     curve_of = "held-out log-likelihood"
 
     def __init__(
