@@ -82,8 +82,8 @@ def compare(
 ) -> Comparison:
     """Train each objective with each seed, in turn, score and rank them, and write the folder.
 
-    `resume` to go on with what is in the folder, with other objectives or more seeds if that is what is asked for. `command` is what was
-    typed, for the page. Raises `EmbedxError` for what the user can mend, and if not one run finished.
+    `resume` to go on with what is in the folder, with other objectives or more seeds if that is what is asked for; `command` is
+    what was typed, for the page. Raises `EmbedxError` for what the user can mend, and if not one run finished.
     """
     progress = progress or Silent()
     names = list(dict.fromkeys(objectives))
@@ -102,7 +102,7 @@ def compare(
     try:
         circumstances = {
             "data": ", ".join([data.name, *(f"{name} {amount(value)}" for name, value in facts.items())]),
-            "runs": f"{how} {value}, --threads {settings.used_threads}, seeds 1 to {settings.seeds}, the objectives taking turns",
+            "runs": f"{how} {value}, --threads {settings.used_threads}, seeds 1 to {settings.seeds}, objectives taking turns",
             "machine": identity["machine"],
             "versions": f"embedx {identity['embedx']}, Python {sys.version.split()[0]}",
         }
@@ -182,7 +182,7 @@ def check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
 
 
 def opened(folder: Path) -> int | None:
-    """The folder, made if it is not there, and locked. Raises `EmbedxError` if it cannot be, or another comparison is at work."""
+    """The folder, made if it is not there, and locked. Raises `EmbedxError` if that cannot be, or another is at work."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -123,7 +123,7 @@ class LabelledData:
         found, n = classifier.load(model), len(self.rows)
         groups = [found.evaluate(self.rows.rows(np.arange(k, n, GROUPS))) for k in range(min(GROUPS, n))]
         counted = [int(each["n"]) for each in groups]
-        sizes = {name: counted for name in self.measures}
+        sizes = dict.fromkeys(self.measures, counted)
         sizes["log_likelihood"] = [int(each["n"] - each["n_without_labels"] - each["n_unknown"]) for each in groups]
         scores = {}
         for name in self.measures:

@@ -18,7 +18,8 @@ body { margin: 0 auto; max-width: 72rem; padding: 1rem; background: var(--paper)
   font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
 h1 { font-size: 1.4rem; line-height: 1.25; margin: .5rem 0 1rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
 ul { padding-left: 1.2rem; } .faint, caption { color: var(--faint); font-size: .875rem; }
-.wide { overflow-x: auto; } .charts { display: grid; gap: 1.5rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
+.wide { overflow-x: auto; }
+.charts { display: grid; gap: 1.5rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
 th, td { padding: .3rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child { position: sticky; left: 0; background: var(--paper); }
@@ -26,7 +27,8 @@ th.name, td.name { text-align: left; } tr.best td { background: var(--best); }
 th button { all: unset; cursor: pointer; font-weight: 600; } th button:focus-visible { outline: 2px solid var(--c0); }
 th[aria-sort=ascending] button::after { content: " \\2191"; } th[aria-sort=descending] button::after { content: " \\2193"; }
 figure { margin: 0; } figcaption { font-size: .875rem; color: var(--faint); }
-svg { width: 100%; height: auto; } svg text { font-size: 12px; fill: var(--faint); } .grid { stroke: var(--line); stroke-width: 1; }
+svg { width: 100%; height: auto; } svg text { font-size: 12px; fill: var(--faint); }
+.grid { stroke: var(--line); stroke-width: 1; }
 .curve { fill: none; stroke-width: 2; stroke-linejoin: round; } .dashed { stroke-dasharray: 6 4; }
 .legend span { white-space: nowrap; margin-right: 1rem; } svg.key { width: 24px; height: 8px; }
 code { font-size: .875rem; }

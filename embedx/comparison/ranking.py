@@ -103,9 +103,7 @@ def troubles(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
     for name in names:
         for run in sorted((run for run in runs if run["objective"] == name), key=lambda run: run["seed"]):
             of = f"{name}, seed {run['seed']}"
-            for kind in ("diverged", "failed"):
-                if kind in run:
-                    found.append(f"{of}: {kind}: {run[kind]}")
+            found += [f"{of}: {kind}: {run[kind]}" for kind in ("diverged", "failed") if kind in run]
             if "lowered" in run.get("result", {}):
                 found.append(f"{of}: diverged, and went on at the learning rate {run['result']['lowered']:.3g}")
     return found

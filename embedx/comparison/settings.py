@@ -28,8 +28,8 @@ class CompareSettings(Settings):
     )
     validation: str | None = param(
         None,
-        "labels: validation data for the learning curves, a file or a fraction of the training rows; the parameters of the best "
-        "epoch are kept; 0 for none; by default 0.1, or less where that is more than 2,000 rows",
+        "labels: validation data for the learning curves, a file or a fraction of the training rows; the parameters of the "
+        "best epoch are kept; 0 for none; by default 0.1, or less where that is more than 2,000 rows",
     )
     validation_labels: str | None = param(None, "labels: those of the validation file")
 

@@ -13,8 +13,8 @@ MEGABYTE = 1e6
 NORMAL_95 = 1.96  # standard errors on each side of a 95 % interval
 DASH = "-"
 NOTE = (
-    "± beside a score: half of its 95 % interval; beside a difference: its standard error. Objectives that differ by less than two "
-    "standard errors share a rank."
+    "± beside a score: half of its 95 % interval; beside a difference: its standard error. Objectives that differ by less than "
+    "two standard errors share a rank."
 )
 
 
@@ -55,7 +55,7 @@ def text(ranking: Ranking) -> str:
         return "\n".join(ranking.troubles)
     rows = [cells(ranking, line) for line in ranking.lines]
     lines = aligned([list(rows[0]), *(list(row.values()) for row in rows)])
-    return "\n".join([*lines, *ranking.troubles, "", *ranking.advice])
+    return "\n".join([*lines, NOTE, *ranking.troubles, "", *ranking.advice])
 
 
 def all_numbers(ranking: Ranking) -> list[list[str]]:

@@ -79,7 +79,7 @@ class Text:
         return [*self.corpora, *typed_options(self.options | {name: value for name, value in own.items() if value is not None})]
 
     def prepare(self, progress: Progress) -> dict[str, Any]:
-        """Read the text and hold out a part of it; what is to be known of it. Raises `EmbedxError` for what is wrong with it."""
+        """Read the text and hold out a part of it; what is to be known of it. Raises `EmbedxError` if that cannot be."""
         text = TextSettings.from_options(recipe_defaults(self.corpora) | self.options)
         with encode(self.corpora, text, progress, self.cache_dir) as corpus:
             vocabulary, remap = select(corpus, VocabularySettings.from_options(self.options))
