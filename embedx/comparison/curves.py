@@ -58,10 +58,9 @@ def svg(curves: Curves, against: int, x_label: str, y_label: str) -> str:
 
 def legend(names: Sequence[str]) -> str:
     """Which colour is whose."""
+    start, end = '<span><svg viewBox="0 0 24 8" class="key" aria-hidden="true">', "</svg>"
     keys = (
-        f'<span><svg viewBox="0 0 24 8" class="key" aria-hidden="true"><polyline class="{style_of(k)}" points="0,4 24,4"/></svg>'
-        f" {escape(name)}</span>"
-        for k, name in enumerate(names)
+        f'{start}<polyline class="{style_of(k)}" points="0,4 24,4"/>{end} {escape(name)}</span>' for k, name in enumerate(names)
     )
     return f'<p class="legend">{" ".join(keys)}</p>'
 

@@ -203,12 +203,13 @@ def of_unigram(ranking: Ranking, own: Sequence[Line]) -> list[str]:
 def of_time(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
     """Whether the curve of the best still rose at the end of the runs."""
     rises = {name: [each for each in map(last_rise, runs) if each is not None] for name, runs in ranking.curves.items()}
-    spread = between_seeds(list(rises.values()))
+    has_error = any(len(each) > 1 for each in rises.values())
+    spread = between_seeds(list(rises.values())) if has_error else math.nan
     told = []
     for line in leaders[:1]:
         if not (own := rises[line.objective]):
             continue
-        rise = Estimate(float(np.mean(own)), spread / math.sqrt(len(own)) if spread else math.nan)
+        rise = Estimate(float(np.mean(own)), spread / math.sqrt(len(own)))
         amount = f"{abs(rise.value):.3g}" + ("" if math.isnan(rise.error) else f" ± {rise.error:.1g}")
         last = f"over the last {100 * (1 - LAST):.0f} % of its time"
         if math.isnan(rise.error):

@@ -105,8 +105,13 @@ def csv_text(ranking: Ranking) -> str:
 def as_dict(ranking: Ranking) -> dict[str, Any]:
     """The same as plain JSON types; None where there is no number."""
     head, *rows = all_numbers(ranking) or [[]]
-    numbers = [
-        {name: cell if name == "objective" else float(cell) if cell else None for name, cell in zip(head, row, strict=True)}
-        for row in rows
-    ]
+    numbers = [{name: as_number(cell) for name, cell in zip(head, row, strict=True)} for row in rows]
     return {"ranked_by": ranking.by, "objectives": numbers, "advice": ranking.advice, "troubles": ranking.troubles}
+
+
+def as_number(cell: str) -> str | float | None:
+    """A cell as the number that it is; a name as it is."""
+    try:
+        return int(cell) if cell.isdecimal() else float(cell) if cell else None
+    except ValueError:
+        return cell
