@@ -219,7 +219,7 @@ def test_ticks_are_round_numbers(low, high, expected):
 
 
 def small_text(two_topics, folder, **settings):
-    settings = CompareSettings(**{"epochs": 1, "seeds": 2, "threads": 1, "heldout": 0.3} | settings)
+    settings = CompareSettings(**{"epochs": 3, "seeds": 2, "threads": 1, "heldout": 0.3} | settings)
     return Text([str(two_topics)], {"dim": 8, "sample": 0.0}, settings, cache_dir=folder / "tokens"), settings
 
 
@@ -242,7 +242,7 @@ def test_runs_that_finish_diverge_and_crash_are_told_and_none_is_made_twice(two_
     found = comparison.compare(data, names, settings, folder)
     assert made == [(seed, name) for seed in (1, 2) for name in names]  # in turn
     assert {line.objective for line in found.ranking.lines} == {"ns", "ove"}
-    assert all(line.seeds == [1, 2] and line.epochs == 1 for line in found.ranking.lines)
+    assert all(line.seeds == [1, 2] and line.epochs == 3 for line in found.ranking.lines)
     assert "hs, seed 2: diverged: the loss is not finite" in found.ranking.troubles
     assert "ar, seed 1: failed: MemoryError: no room" in found.ranking.troubles
     first, second = (line.standings["log_likelihood"] for line in found.ranking.lines)
