@@ -109,7 +109,7 @@ def test_the_best_is_told_with_its_lead_and_what_a_faster_one_costs():
     told = " ".join(found.advice)
     assert "ar is best in log-likelihood, -8.210, 0.300 ± 0.014 above ns, the next." in told
     assert "In word similarity ns is best (0.400); ar has 0.300." in told
-    assert "ns goes through 3.0 times as many words per second as ar, and is 0.300 lower." in told
+    assert "ns goes through 3.0 times as many words per second as ar, and is 0.300 below ar." in told
     assert found.first.pace == 1050
     assert "--seeds" not in told
 
@@ -133,6 +133,14 @@ def test_of_those_that_share_the_first_rank_the_fastest_is_told():
 def test_the_curve_tells_whether_more_time_would_help(ends, told):
     records = [run("ar", k + 1, -8.0, curve=[(1, 2, -8.6), (4, 8, -8.2), (5, 10, -8.2 + end)]) for k, end in enumerate(ends)]
     assert any(told in sentence for sentence in ranked(*records).advice)
+
+
+def test_what_was_better_before_the_end_is_told():
+    up, down = [(1, 4, -8.6), (2, 10, -8.0)], [(1, 4, -8.2), (2, 10, -8.5)]
+    records = [run("ar", seed, -8.0, curve=up) for seed in (1, 2)] + [run("ns", seed, -8.5, curve=down) for seed in (1, 2)]
+    told = "The learning curve of ns was highest after 4 s, and fell by 0.3 ± 0 since: it may do better with less time."
+    assert told in ranked(*records).advice
+    assert told not in ranked(*records[::2]).advice  # one run of each tells nothing of the noise
 
 
 def test_a_model_that_learned_nothing_and_a_single_seed_are_told():

@@ -123,11 +123,11 @@ class LabelledData:
         found, n = classifier.load(model), len(self.rows)
         groups = [found.evaluate(self.rows.rows(np.arange(k, n, GROUPS))) for k in range(min(GROUPS, n))]
         counted = [int(each["n"]) for each in groups]
-        sizes = dict.fromkeys(self.measures, counted)
+        sizes: dict[str, list[int]] = dict.fromkeys(self.measures, counted)
         sizes["log_likelihood"] = [int(each["n"] - each["n_without_labels"] - each["n_unknown"]) for each in groups]
         scores = {}
         for name in self.measures:
-            if all(name in each for each in groups) and sum(sizes[name]):
+            if all(name in each for each in groups) and sum(sizes[name]) > 0:
                 sums = [each[name] * size if size else 0.0 for each, size in zip(groups, sizes[name], strict=True)]
                 scores[name] = Score.of_groups(sums, sizes[name])
         return scores, {}

@@ -122,6 +122,7 @@ def advice(ranking: Ranking, scores: Mapping[str, Sequence[Score]]) -> list[str]
     told += of_pace(ranking, own, leaders)
     told += of_unigram(ranking, own) if by == "log_likelihood" else []
     told += of_time(ranking, leaders)
+    told += of_falls(ranking, leaders)
     if all(len(line.seeds) == 1 for line in lines) and len(lines) > 1:
         told.append("Each was trained with one seed: the errors leave out the luck of a run, which --seeds 3 would measure.")
     return told
@@ -182,7 +183,7 @@ def of_pace(ranking: Ranking, own: Sequence[Line], leaders: Sequence[Line]) -> l
     if quick not in leaders and quick.pace >= FASTER * fastest.pace and (behind := quick.standings[by].behind) is not None:
         told.append(
             f"{quick.objective} goes through {quick.pace / max(fastest.pace, 1e-9):.1f} times as many {unit} per second as "
-            f"{fastest.objective}, and is {spoken(by, -behind.value)} lower."
+            f"{fastest.objective}, and is {spoken(by, -behind.value)} below {own[0].objective}."
         )
     return told
 
@@ -223,6 +224,27 @@ def of_time(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
             told.append(f"The learning curve of {line.objective} fell {last}, by {amount}: less time, or more data, may help.")
         else:
             told.append(f"The learning curve of {line.objective} was level {last} (a change of {amount}).")
+    return told
+
+
+def of_falls(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
+    """Which of the others were better before the end of the runs."""
+    falls = {
+        name: [max(point[2] for point in run) - run[-1][2] for run in runs if run] for name, runs in ranking.curves.items()
+    }
+    if all(len(each) < 2 for each in falls.values()):
+        return []
+    spread, told = between_seeds(list(falls.values())), []
+    for line in ranking.lines:
+        if line in leaders or not (own := falls[line.objective]):
+            continue
+        fall = Estimate(float(np.mean(own)), spread / math.sqrt(len(own)))
+        highest = [max(run, key=lambda point: point[2])[1] for run in ranking.curves[line.objective] if run]
+        if order(fall) > 0 and np.mean(highest) < LAST * line.seconds:
+            told.append(
+                f"The learning curve of {line.objective} was highest after {np.mean(highest):.3g} s, and fell by "
+                f"{fall.value:.3g} ± {fall.error:.1g} since: it may do better with less time."
+            )
     return told
 
 

@@ -123,7 +123,8 @@ def watched(command: Sequence[str], folder: Path) -> Ended:
             process.wait()
     ended = log.stat().st_mtime if log.exists() and log.stat().st_size else time.time()
     peak = max((size for when, size in seen if when <= ended), default=None)
-    return Ended(process.returncode, *(file.read_text("utf-8", errors="replace") for file in (printed, complaints)), peak)
+    told, complained = (file.read_text("utf-8", errors="replace") for file in (printed, complaints))
+    return Ended(process.returncode, told, complained, peak)
 
 
 def resident_peak(pid: int) -> int | None:
