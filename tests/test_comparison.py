@@ -114,6 +114,21 @@ def test_the_best_is_told_with_its_lead_and_what_a_faster_one_costs():
     assert "--seeds" not in told
 
 
+@pytest.mark.parametrize(
+    ("similarities", "told"),
+    [
+        ((0.3, 0.4, 0.2), "In word similarity ns is best (0.400); ar has 0.300."),
+        ((0.4, 0.3, 0.2), "ar is best in word similarity too (0.400)."),
+        ((0.4, 0.4, 0.2), "In word similarity ar is highest (0.400); ns shares its rank."),
+        ((0.2, 0.4, 0.4), "In word similarity ns is highest (0.400); hs shares its rank; ar has 0.200."),
+        ((0.4, 0.4, 0.4), "In word similarity there is no order between them (the highest is 0.400, of ar)."),
+    ],
+)
+def test_the_best_in_similarity_is_told(similarities, told):
+    values = zip(("ar", "ns", "hs"), (-8.0, -8.5, -9.0), similarities, strict=True)
+    assert told in ranked(*(run(name, 1, value, similarity=similarity) for name, value, similarity in values)).advice
+
+
 def test_of_those_that_share_the_first_rank_the_fastest_is_told():
     found = ranked(run("ns", 1, -8.5, 3000), run("ns", 2, -8.3, 3000), run("ar", 1, -8.45, 1000), run("ar", 2, -8.25, 1000))
     assert "ar and ns share the first rank in log-likelihood (ar has -8.350)" in found.advice[0]

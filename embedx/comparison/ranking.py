@@ -160,13 +160,11 @@ def of_second(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
     value, name = spoken(measure, value_of(best[0], measure)), NAMES[measure]
     if len(best) == len(own):
         return [f"In {name} there is no order between them (the highest is {value}, of {best[0].objective})."]
-    both = [line for line in best if line in leaders]
-    if both:
-        others = [line for line in best if line not in both]
-        beside = f", as {'are' if len(others) > 1 else 'is'} {listed(others)}" if others else ""
-        return [f"{listed(both)} {'are' if len(both) > 1 else 'is'} also among the best in {name} ({value}){beside}."]
-    verb = "share the first rank" if len(best) > 1 else "is best"
-    return [f"In {name} {listed(best)} {verb} ({value}); {leaders[0].objective} has {told_of(leaders[0], measure)}."]
+    if len(best) == 1 and best[0] is leaders[0]:
+        return [f"{best[0].objective} is best in {name} too ({value})."]
+    others = f"; {listed(best[1:])} {'share' if len(best) > 2 else 'shares'} its rank" if len(best) > 1 else ""
+    beside = "" if leaders[0] in best else f"; {leaders[0].objective} has {told_of(leaders[0], measure)}"
+    return [f"In {name} {best[0].objective} is {'highest' if others else 'best'} ({value}){others}{beside}."]
 
 
 def of_pace(ranking: Ranking, own: Sequence[Line], leaders: Sequence[Line]) -> list[str]:
