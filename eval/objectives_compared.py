@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from eval.records import Job, Record, Records
-from eval.under_test import heldout, objectives
-from eval.word_tests import between_seeds, similarity
+from eval.under_test import between_seeds, heldout, objectives
+from eval.word_tests import similarity
 
 Runs = dict[str, list[Record]]  # by objective, in the order of the registry; one for each seed, the least first
 

@@ -21,7 +21,7 @@ from eval import corpus, speed_block, word_tests
 from eval.experiment import Experiment, Run, in_process, say
 from eval.page import MEGABYTE, figure, table, target, thousands
 from eval.records import Job, Record, Records, Result
-from eval.under_test import word_report, words
+from eval.under_test import between_seeds, word_report, words
 
 # What all tools are set to.
 SETTINGS = {"dim": 100, "window": 5, "sample": 1e-4, "min_count": 5, "negatives": 5}
@@ -298,7 +298,7 @@ def differences(ours: Sequence[Record], theirs: Sequence[Record]) -> list[Any]:
     a, b = [answers(each) for each in ours], [answers(each) for each in theirs]
     found = [words.paired_difference([x[i] for x in a], [x[i] for x in b]) for i in range(len(tests))]
     values = [[each["result"]["pooled"]["score"] for each in runs if "pooled" in each["result"]] for runs in (ours, theirs)]
-    if pooled := word_tests.similarity(ours, theirs, word_tests.between_seeds(values)):
+    if pooled := word_tests.similarity(ours, theirs, between_seeds(values)):
         difference, error = pooled
         ends, n_pairs = (difference - 2 * error, difference + 2 * error), ours[0]["result"]["pooled"]["pairs"]
         found.append(words.ScoreDifference(POOLED, "spearman", difference, ends, n_pairs))

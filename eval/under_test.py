@@ -38,6 +38,7 @@ _HOME = {
     "words": "embedx.evaluation.words",
     "word_report": "embedx.evaluation.word_report",
     "bootstrap": "embedx.evaluation.bootstrap",
+    "between_seeds": "embedx.comparison.statistics:between_seeds",
     "LabelMetrics": "embedx.evaluation.labels:LabelMetrics",
     "TextSettings": "embedx.settings:TextSettings",
     "VocabularySettings": "embedx.settings:VocabularySettings",

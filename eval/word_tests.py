@@ -49,12 +49,3 @@ def similarity(a: Sequence[Record], b: Sequence[Record], spread: float = 0.0) ->
     mean = [np.mean([[each["score"], *each["resampled"]] for each in side], axis=0) for side in (of[: len(a)], of[len(a) :])]
     gain = mean[0] - mean[1]
     return float(gain[0]), math.hypot(float(gain[1:].std(ddof=1)), spread * math.sqrt(1 / len(a) + 1 / len(b)))
-
-
-def between_seeds(groups: Sequence[Sequence[float]]) -> float:
-    """The standard deviation of a number between runs that differ in their seed, from all groups of such together; 0 where no
-    group has two.
-    """
-    several = [each for each in groups if len(each) > 1]
-    freedom = sum(len(each) - 1 for each in several)
-    return math.sqrt(sum(len(each) * float(np.var(each)) for each in several) / freedom) if freedom else 0.0

@@ -24,6 +24,7 @@ LAYERS = (
     {"vectors"},
     {"evaluation"},
     {"skipgram", "classification"},
+    {"comparison"},
     {"cli"},
 )
 ABOVE_ALL = {"__init__", "__main__"}  # what a user asks the package for, wherever it lies

@@ -71,6 +71,7 @@ def test_numbers_of_numpy_are_numbers():
         ({"objective": "hs", "draws": 5}, "--draws applies only with a sampler that draws"),
         ({"objective": "hs", "hierarchy": "clusters"}, "--hierarchy applies only with labels, which have features"),
         ({"heldout_every": 2}, "--heldout-every applies only with --heldout"),
+        ({"heldout_points": 2}, "--heldout-points applies only with --heldout"),
         ({"fit_after": 1.0}, "--fit-after applies only with --sampler adversarial"),
         ({"score_l2": float("inf")}, "--score-l2 inf: must be a finite number"),
         ({"learning_rate": float("inf")}, "--learning-rate inf: must be at most 1e+38"),

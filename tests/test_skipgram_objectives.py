@@ -360,3 +360,16 @@ def test_the_likelihood_is_told_after_so_many_epochs(two_topics):
     lines = [line for line in stream.getvalue().splitlines() if "held-out log-likelihood" in line]
     assert [line.split(":")[0] for line in lines] == ["epoch 2", "epoch 4"]
     assert float(lines[-1].split()[-1]) == pytest.approx(trained.vectors.facts["heldout"]["log_likelihood"], abs=1e-3)
+    assert [each["epoch"] for each in trained.vectors.facts["history"]] == [2, 4]
+
+
+def test_the_likelihood_is_told_so_many_times_over_the_run(two_topics):
+    found = OBJECTIVES["ns"]
+    fitted = fit(two_topics, "ns", epochs=1)
+    settings = dataclasses.replace(fitted.settings, epochs=6, heldout=0.2, heldout_points=3)
+    facts = skipgram.train([str(two_topics)], found(found.Settings()), settings).vectors.facts
+    assert [each["epoch"] for each in facts["history"]] == [2, 4]  # that of the end is told in any case
+    assert all(each["log_likelihood"] > facts["heldout"]["unigram"] for each in facts["history"])
+    seconds = [each["seconds"] for each in facts["history"]]
+    assert 0 < seconds[0] < seconds[1] < facts["seconds"]
+    assert "history" not in fitted.model.facts

@@ -110,6 +110,7 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     app.callback()(version_option)
     app.command("train")(with_settings(train, train_settings()) if "train" in arguments[:1] else train)
     app.command("classify")(with_settings(classify, classify_settings()) if "classify" in arguments[:1] else classify)
+    app.command("compare")(with_settings(compare, compare_settings()) if "compare" in arguments[:1] else compare)
     app.command("resume")(resume_run)
     app.command("predict")(predict)
     app.command("eval")(evaluate)
@@ -236,6 +237,19 @@ def classify_settings() -> dict[str, Option]:
 
     of_words = {name for objective in OBJECTIVES.values() for name in objective.word_settings}
     return {name: option for name, option in _settings_of("label_defaults", ClassifySettings).items() if name not in of_words}
+
+
+def compare_settings() -> dict[str, Option]:
+    """Every option of `embedx compare` that is a setting: its own, and those that it hands on to each run."""
+    from embedx.classification.task import ClassifySettings
+    from embedx.comparison.settings import OF_LABELS, OF_TEXT, CompareSettings
+    from embedx.skipgram.task import SkipGramSettings
+
+    own = {field.name: Option(field) for field in dataclasses.fields(CompareSettings)}
+    of_text = {f.name: f for group in (SkipGramSettings, VocabularySettings, TextSettings) for f in dataclasses.fields(group)}
+    of_labels = {field.name: field for field in dataclasses.fields(ClassifySettings)}
+    handed_on = {name: of_text[name] for name in OF_TEXT} | {name: of_labels[name] for name in OF_LABELS}
+    return own | {name: Option(field) for name, field in handed_on.items()}
 
 
 def _settings_of(own_defaults: str, *groups: type[Settings]) -> dict[str, Option]:
@@ -379,6 +393,53 @@ def classify(
         words = [f"{name} {metrics[name]:.4f}" for name in told if name in metrics] if metrics else []
         loss = "no example had a label" if found.facts["final_loss"] is None else f"loss {found.facts['final_loss']:.4f}"
         print(f"{folder}\t" + ", ".join([f"{found.n_labels:,} labels", loss, *words]))
+
+
+def compare(
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA...",
+            help="text, named as for `embedx train`, but not -; with --test, labelled data, as for `classify`",
+        ),
+    ],
+    objectives: Annotated[str, typer.Option("--objectives", help="the output layers, separated by commas: ns,hs,ar")],
+    train_labels: Annotated[str | None, typer.Option("--train-labels", help="labels of DATA, where it holds none")] = None,
+    test: Annotated[str | None, typer.Option("--test", help="labelled data to score on; DATA is then labelled too")] = None,
+    test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
+    pairs: Annotated[
+        list[Path] | None, typer.Option("--pairs", help="text: word pairs with scores, beside the packaged sets")
+    ] = None,
+    analogies: Annotated[
+        Path | None, typer.Option("--analogies", help="text: questions in the layout of Google's, instead of these")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="folder to write; by default DATA.compare")] = None,
+    overwrite: Overwrite = False,
+    cache_dir: CacheDir = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="go on with the comparison in the folder: only runs that are not there yet are made"),
+    ] = False,
+    as_json: Json = False,
+    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
+) -> None:
+    """Train several objectives on the same data for the same time, rank them, and write a page about it."""
+    from embedx.cli import commands
+    from embedx.comparison import tables
+
+    names = [name.strip() for name in objectives.split(",") if name.strip()]
+    with Reporter(sys.stderr) as reporter:
+        found = commands.compare(
+            data, names, typed or {}, train_labels, test, test_labels, pairs or [], analogies, output, resume, overwrite,
+            cache_dir, ["embedx", *sys.argv[1:]], reporter,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps({"folder": str(found.folder), **tables.as_dict(found.ranking)}))
+    else:
+        print(tables.text(found.ranking))
+        print(found.folder / "compare.html")
+    if found.interrupted:
+        raise KeyboardInterrupt
 
 
 def resume_run(

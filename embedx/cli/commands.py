@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from embedx.classification import task as classification
     from embedx.classification.classifier import Classifier
     from embedx.classification.task import ClassifySettings
+    from embedx.comparison.compare import Comparison
     from embedx.evaluation.heldout import Likelihood, LikelihoodDifference
     from embedx.labeled.data import Labeled
     from embedx.labeled.schema import DataSchema
@@ -264,6 +265,38 @@ def classify(
     return saved, trained, metrics
 
 
+def compare(
+    data: Sequence[str],
+    names: Sequence[str],
+    typed: dict[str, Any],
+    train_labels: str | None,
+    test: str | None,
+    test_labels: str | None,
+    pairs: Sequence[Path],
+    analogies: Path | None,
+    output: Path | None,
+    resume: bool,
+    overwrite: bool,
+    cache_dir: Path | None,
+    command: Sequence[str],
+    progress: Progress,
+) -> "Comparison":
+    """Compare objectives on text or labelled data: what came of it, and its folder."""
+    from embedx.comparison import compare as comparison
+    from embedx.comparison.settings import CompareSettings
+
+    settings = CompareSettings.from_options(typed)
+    handed_on = {name: value for name, value in typed.items() if name not in settings_of(CompareSettings)}
+    found = comparison.data_of(
+        data, handed_on, settings, train_labels=train_labels, test=test, test_labels=test_labels, pairs=pairs,
+        analogies=analogies, cache_dir=cache_dir,
+    )  # fmt: skip
+    folder = output or Path(f"{stem_of(data[0])}.compare")
+    return comparison.compare(
+        found, names, settings, folder, resume=resume, overwrite=overwrite, progress=progress, command=command
+    )
+
+
 def labelled_data(
     train: str,
     train_labels: str | None,
@@ -423,13 +456,18 @@ def check_applies(typed: dict[str, Any], objective_name: str, groups: Sequence[t
 
 def default_output(corpora: Sequence[str], objective_name: str) -> Path:
     """`corpus.ns.embedx` in the working folder for `…/corpus.txt.gz`, and for several corpora the name of the first."""
-    if corpora[0] == STANDARD_INPUT:
-        return Path(f"stdin.{objective_name}.embedx")
-    path = Path(os.path.basename(corpora[0].rstrip("/")) or "corpus")
+    return Path(f"{stem_of(corpora[0])}.{objective_name}.embedx")
+
+
+def stem_of(corpus: str) -> str:
+    """`corpus` for `…/corpus.txt.gz`."""
+    if corpus == STANDARD_INPUT:
+        return "stdin"
+    path = Path(os.path.basename(corpus.rstrip("/")) or "corpus")
     if path.suffix in COMPRESSED:
         path = path.with_suffix("")
     stem = path.stem if path.suffix else path.name
-    return Path(f"{stem.replace('*', '').strip('.-_@') or 'corpus'}.{objective_name}.embedx")
+    return stem.replace("*", "").strip(".-_@") or "corpus"
 
 
 def resolved(*groups: Settings) -> list[tuple[str, Any]]:

@@ -26,6 +26,7 @@ from embedx.run.interrupts import to_the_end
 from embedx.run.memory import amount, check_memory, n_bytes
 from embedx.run.progress import Progress, Silent
 from embedx.run.rounds import InRounds
+from embedx.run.state import TrainState
 from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
@@ -138,6 +139,9 @@ class SkipGramSettings(TrainingSettings):
         parse=fraction,
     )
     heldout_every: int | None = param(None, "also report it after every N epochs", at_least=1)
+    heldout_points: int | None = param(
+        None, "also report it about N times over the run, at ends of epochs; the model's `history` has the values", at_least=1
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,7 +256,7 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     sampler = samplers.SAMPLERS[str(settings.sampler)]
     conditional = " or ".join(name for name, each in samplers.SAMPLERS.items() if each.conditional)
     needs = (
-        ("heldout_every", settings.heldout > 0, "--heldout"),
+        *((name, settings.heldout > 0, "--heldout") for name in ("heldout_every", "heldout_points")),
         ("fit_after", sampler.conditional, f"--sampler {conditional}"),
         ("draws", sampler.candidates in ("drawn", "retrieved"), "a sampler that draws"),
     )
@@ -410,6 +414,7 @@ class Task:
     phrases: PhraseSettings = dataclasses.field(default_factory=PhraseSettings)
     start: Start | None = None
     has_room: bool = True  # for a copy of the tables
+    history: list[dict[str, float]] = dataclasses.field(default_factory=list)  # held-out log-likelihood on the way
 
     def stream(self) -> TokenStream:
         """The corpus as training sees it."""
@@ -492,8 +497,9 @@ class Task:
             self.progress,
             after_epoch,
             snapshot,
-            checkpoints=checkpoints,
-            guard=Guard(has_room=self.has_room),
+            self._state(),
+            checkpoints,
+            Guard(has_room=self.has_room),
         )
 
     def _ready_strategy(self) -> Strategy:
@@ -520,13 +526,35 @@ class Task:
         )
 
     def _tells(self) -> bool:
-        return self.heldout is not None and self.settings.heldout_every is not None
+        settings = self.settings
+        return self.heldout is not None and (settings.heldout_every is not None or settings.heldout_points is not None)
+
+    def _state(self) -> TrainState:
+        """What was told so far of the held-out text."""
+        state = TrainState()
+        if self._tells():
+            state.add_attribute("task.history", self, "history", "last")
+        return state
 
     def _after_epoch(self, epoch: int, tally: Tally, seconds_passed: float) -> bool:
         """Tell the held-out log-likelihood if its turn has come; never ends the training."""
-        if (epoch + 1) % (self.settings.heldout_every or 1) == 0:
-            self.progress.note(f"epoch {epoch + 1}: held-out log-likelihood {self.heldout_metrics()['log_likelihood']:.4f}")
+        every = self.settings.heldout_every
+        if (every is not None and (epoch + 1) % every == 0) or self._is_point(epoch + 1, seconds_passed):
+            found = self.heldout_metrics()["log_likelihood"]
+            self.progress.note(f"epoch {epoch + 1}: held-out log-likelihood {found:.4f}")
+            self.history.append({"epoch": epoch + 1, "seconds": round(seconds_passed, 3), "log_likelihood": found})
         return False
+
+    def _is_point(self, epochs: int, seconds_passed: float) -> bool:
+        """Whether the run has come to another of --heldout-points since the last one; its end is told anyway."""
+        budget, last = self.settings.time_budget, self.history[-1] if self.history else {"epoch": 0, "seconds": 0.0}
+        now, before = (
+            (epochs / self.settings.epochs, last["epoch"] / self.settings.epochs)
+            if budget is None
+            else (seconds_passed / budget, last["seconds"] / budget)
+        )
+        points = self.settings.heldout_points or 0
+        return now < 1 and int(now * points) > int(before * points)
 
     def heldout_metrics(self) -> dict[str, float]:
         """How likely what was learned so far finds the text that was held out; see `embedx.evaluation.heldout`."""
@@ -573,6 +601,8 @@ class Task:
                 "interrupted": outcome.interrupted_by is not None,
                 **outcome.facts(),
             }
+            if self.history:
+                facts["history"] = self.history
         joined = phrases_of(self.corpus)
         return model.WordVectors(
             self.words.words, arrays, counts=self.words.counts, settings=record, facts=facts, phrases=joined

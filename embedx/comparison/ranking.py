@@ -1,0 +1,273 @@
+"""The ranking of a comparison, from its records alone: a line for each objective, and what follows from their numbers."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from embedx.comparison.records import Run
+from embedx.comparison.statistics import ERRORS, Estimate, Score, Standing, between_seeds, order, standings
+
+LAST = 0.8  # of the seconds of a run: what was won after that tells whether more time would help
+NAMES = {  # of measures, in sentences
+    "log_likelihood": "log-likelihood", "similarity": "word similarity", "analogies": "analogies",
+    "p@1": "P@1", "p@3": "P@3", "p@5": "P@5", "ndcg@5": "nDCG@5",
+}  # fmt: skip
+SECOND = {"words": "similarity", "examples": "p@1"}  # the measure that is told of beside the one ranked by
+FASTER = 1.2  # a pace so many times another is worth a word
+
+
+@dataclass(frozen=True)
+class Line:
+    """What was measured of an objective; means over its runs, but for the median pace and the largest memory."""
+
+    objective: str
+    seeds: list[int]  # of the runs that finished
+    standings: dict[str, Standing]  # by measure
+    pace: float  # words or examples per second
+    peak: float | None  # bytes
+    epochs: float
+    seconds: float
+    loss: float | None
+    lowered: bool  # the learning rate, by a run that had diverged
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The objectives in order."""
+
+    by: str | None  # the measure ranked by; None where no run finished
+    lines: list[Line]
+    measures: list[str]  # that any of them has
+    unit: str
+    unigram: float | None
+    curves: dict[str, list[list[list[float]]]]  # by objective, by run: [epochs, seconds, score]
+    troubles: list[str]  # what went wrong, a sentence each
+    advice: list[str]
+
+    @property
+    def first(self) -> Line:
+        return self.lines[0]
+
+
+def ranked(runs: Sequence[Run], names: Sequence[str], measures: Sequence[str], unit: str) -> Ranking:
+    """The ranking of the objectives `names`, by the first of the measures that all of them have."""
+    finished = {name: [run for run in runs if run["objective"] == name and "result" in run] for name in names}
+    finished = {name: sorted(of, key=lambda run: run["seed"]) for name, of in finished.items() if of}
+    scores = {measure: scores_of(finished, measure) for measure in measures}
+    scores = {measure: of for measure, of in scores.items() if of}
+    by = next((measure for measure in measures if finished and len(scores.get(measure, {})) == len(finished)), None)
+    by = by or next(iter(scores), None)
+    reference = next(iter(standings(scores[by])), None) if by else None
+    found = {measure: standings(of, reference) for measure, of in scores.items()}
+    in_order = [*found[by], *(name for name in finished if name not in found[by])] if by else []
+    lines = [line_of(name, finished[name], {m: of[name] for m, of in found.items() if name in of}) for name in in_order]
+    curves = {name: [run["result"]["curve"] for run in finished[name]] for name in in_order}
+    unigrams = [run["result"]["unigram"] for of in finished.values() for run in of if "unigram" in run["result"]]
+    unigram = unigrams[0] if unigrams else None
+    ranking = Ranking(by, lines, list(found), unit, unigram, curves, troubles(runs, names), [])
+    if by:
+        ranking.advice.extend(advice(ranking, scores[by]))
+    return ranking
+
+
+def scores_of(finished: Mapping[str, Sequence[Run]], measure: str) -> dict[str, list[Score]]:
+    """The scores of each objective all of whose runs have that measure."""
+    found = {name: [run["result"]["scores"].get(measure) for run in of] for name, of in finished.items()}
+    return {name: [Score.from_record(each) for each in of] for name, of in found.items() if all(of)}
+
+
+def line_of(name: str, runs: Sequence[Run], found: dict[str, Standing]) -> Line:
+    results: list[dict[str, Any]] = [run["result"] for run in runs]
+    warm = [each["peak"] for each in results if each["peak"] is not None and not each["compiled"]]
+    peaks = warm or [each["peak"] for each in results if each["peak"] is not None]
+    losses = [each["loss"] for each in results if each["loss"] is not None]
+    return Line(
+        name,
+        [run["seed"] for run in runs],
+        found,
+        pace=float(np.median([each["pace"] for each in results])),
+        peak=max(peaks, default=None),
+        epochs=float(np.mean([each["epochs"] for each in results])),
+        seconds=float(np.mean([each["seconds"] for each in results])),
+        loss=float(np.mean(losses)) if losses else None,
+        lowered=any("lowered" in each for each in results),
+    )
+
+
+def troubles(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
+    """A sentence for each run that did not finish, or only at a lower learning rate."""
+    found = []
+    for name in names:
+        for run in sorted((run for run in runs if run["objective"] == name), key=lambda run: run["seed"]):
+            of = f"{name}, seed {run['seed']}"
+            found += [f"{of}: {kind}: {run[kind]}" for kind in ("diverged", "failed") if kind in run]
+            if "lowered" in run.get("result", {}):
+                found.append(f"{of}: diverged, and went on at the learning rate {run['result']['lowered']:.3g}")
+    return found
+
+
+# ---- advice
+
+
+def advice(ranking: Ranking, scores: Mapping[str, Sequence[Score]]) -> list[str]:
+    """What follows from the numbers, a sentence each; `scores` are those ranked by."""
+    by, lines = str(ranking.by), ranking.lines
+    own = [line for line in lines if by in line.standings]
+    leaders = [line for line in own if line.standings[by].rank == 1]
+    told = [of_leaders(by, own, leaders)]
+    told += of_second(ranking, leaders)
+    told += of_pace(ranking, own, leaders)
+    told += of_unigram(ranking, own) if by == "log_likelihood" else []
+    told += of_time(ranking, leaders)
+    told += of_falls(ranking, leaders)
+    if all(len(line.seeds) == 1 for line in lines) and len(lines) > 1:
+        told.append("Each was trained with one seed: the errors leave out the luck of a run, which --seeds 3 would measure.")
+    return told
+
+
+def of_leaders(by: str, own: Sequence[Line], leaders: Sequence[Line]) -> str:
+    first = own[0]
+    value = spoken(by, first.standings[by].score.value)
+    if len(own) == 1:
+        return f"Only {first.objective} finished: {NAMES[by]} {value}."
+    if len(leaders) == 1:
+        second = own[1]
+        behind = second.standings[by].behind
+        how = (
+            ""
+            if behind is None
+            else f", {spoken(by, -behind.value)} ± {spoken(by, behind.error)} above {second.objective}, the next"
+        )
+        return f"{first.objective} is best in {NAMES[by]}, {value}{how}."
+    widest = max((line.standings[by].behind for line in leaders[1:]), key=lambda each: each.error if each else 0.0)
+    within = "" if widest is None or math.isnan(widest.error) else f" of up to {spoken(by, widest.error)}"
+    return (
+        f"{listed(leaders)} share the first rank in {NAMES[by]} ({first.objective} has {value}): they differ by less than "
+        f"{ERRORS:g} standard errors{within}."
+    )
+
+
+def of_second(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
+    """Who is best in the other measure that counts, if those are others."""
+    measure = SECOND[ranking.unit]
+    own = [line for line in ranking.lines if measure in line.standings]
+    if measure == ranking.by or len(own) < 2:
+        return []
+    best = sorted((line for line in own if line.standings[measure].rank == 1), key=lambda line: -value_of(line, measure))
+    value, name = spoken(measure, value_of(best[0], measure)), NAMES[measure]
+    if len(best) == len(own):
+        return [f"In {name} there is no order between them (the highest is {value}, of {best[0].objective})."]
+    if len(best) == 1 and best[0] is leaders[0]:
+        return [f"{best[0].objective} is best in {name} too ({value})."]
+    others = f"; {listed(best[1:])} {'share' if len(best) > 2 else 'shares'} its rank" if len(best) > 1 else ""
+    beside = "" if leaders[0] in best else f"; {leaders[0].objective} has {told_of(leaders[0], measure)}"
+    return [f"In {name} {best[0].objective} is {'highest' if others else 'best'} ({value}){others}{beside}."]
+
+
+def of_pace(ranking: Ranking, own: Sequence[Line], leaders: Sequence[Line]) -> list[str]:
+    """The fastest of the best, or what a faster one would cost."""
+    by, unit = str(ranking.by), ranking.unit
+    fastest = max(leaders, key=lambda line: line.pace)
+    told = []
+    if len(leaders) > 1:
+        slowest = min(leaders, key=lambda line: line.pace)
+        times = fastest.pace / max(slowest.pace, 1e-9)
+        beside = f", {times:.1f} times as many as {slowest.objective}" if times >= FASTER else ""
+        told.append(f"Of these {fastest.objective} is the fastest, with {fastest.pace:,.0f} {unit} per second{beside}.")
+    quick = max(own, key=lambda line: line.pace)
+    if quick not in leaders and quick.pace >= FASTER * fastest.pace and (behind := quick.standings[by].behind) is not None:
+        told.append(
+            f"{quick.objective} goes through {quick.pace / max(fastest.pace, 1e-9):.1f} times as many {unit} per second as "
+            f"{fastest.objective}, and is {spoken(by, -behind.value)} below {own[0].objective}."
+        )
+    return told
+
+
+def of_unigram(ranking: Ranking, own: Sequence[Line]) -> list[str]:
+    """Whether anything was learned."""
+    if ranking.unigram is None:
+        return []
+    none = [line for line in own if value_of(line, "log_likelihood") <= ranking.unigram]
+    if not none:
+        return []
+    return [
+        f"{listed(none)} made the held-out text no likelier than the frequencies of its words do ({ranking.unigram:.3f}): too "
+        "little text or time."
+    ]
+
+
+def of_time(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
+    """Whether the curve of the best still rose at the end of the runs."""
+    rises = {name: [each for each in map(last_rise, runs) if each is not None] for name, runs in ranking.curves.items()}
+    has_error = any(len(each) > 1 for each in rises.values())
+    spread = between_seeds(list(rises.values())) if has_error else math.nan
+    told = []
+    for line in leaders[:1]:
+        if not (own := rises[line.objective]):
+            continue
+        rise = Estimate(float(np.mean(own)), spread / math.sqrt(len(own)))
+        amount = f"{abs(rise.value):.3g}" + ("" if math.isnan(rise.error) else f" ± {rise.error:.1g}")
+        last = f"over the last {100 * (1 - LAST):.0f} % of its time"
+        if math.isnan(rise.error):
+            verb = "rose" if rise.value > 0 else "fell"
+            told.append(
+                f"The learning curve of {line.objective} {verb} by {amount} {last}; one run has no error to judge that by."
+            )
+        elif order(rise) > 0:
+            told.append(f"The learning curve of {line.objective} still rose {last}, by {amount}: more time may help.")
+        elif order(rise) < 0:
+            told.append(f"The learning curve of {line.objective} fell {last}, by {amount}: less time, or more data, may help.")
+        else:
+            told.append(f"The learning curve of {line.objective} was level {last} (a change of {amount}).")
+    return told
+
+
+def of_falls(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
+    """Which of the others were better before the end of the runs."""
+    falls = {
+        name: [max(point[2] for point in run) - run[-1][2] for run in runs if run] for name, runs in ranking.curves.items()
+    }
+    if all(len(each) < 2 for each in falls.values()):
+        return []
+    spread, told = between_seeds(list(falls.values())), []
+    for line in ranking.lines:
+        if line in leaders or not (own := falls[line.objective]):
+            continue
+        fall = Estimate(float(np.mean(own)), spread / math.sqrt(len(own)))
+        highest = [max(run, key=lambda point: point[2])[1] for run in ranking.curves[line.objective] if run]
+        if order(fall) > 0 and np.mean(highest) < LAST * line.seconds:
+            told.append(
+                f"The learning curve of {line.objective} was highest after {np.mean(highest):.3g} s, and fell by "
+                f"{fall.value:.3g} ± {fall.error:.1g} since: it may do better with less time."
+            )
+    return told
+
+
+def last_rise(curve: Sequence[Sequence[float]]) -> float | None:
+    """How much the score rose after LAST of the time; None where the curve has no point before."""
+    if not curve:
+        return None
+    end = curve[-1]
+    before = [point for point in curve[:-1] if point[1] <= LAST * end[1]]
+    return end[2] - before[-1][2] if before else None
+
+
+def value_of(line: Line, measure: str) -> float:
+    return line.standings[measure].score.value
+
+
+def told_of(line: Line, measure: str) -> str:
+    return spoken(measure, value_of(line, measure)) if measure in line.standings else "none"
+
+
+def spoken(measure: str, value: float) -> str:
+    """A score, or a difference, as a table has it."""
+    return "?" if math.isnan(value) else f"{value:.3f}"
+
+
+def listed(lines: Sequence[Line]) -> str:
+    names = [line.objective for line in lines]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,55 @@
+"""What `embedx compare` takes beside the options that it hands on to each run."""
+
+import dataclasses
+
+from embedx.errors import EmbedxError
+from embedx.run import trainer
+from embedx.settings import MOST_THREADS, Settings, fraction, param, seconds
+
+BUDGET = 60.0  # seconds for each run, where nothing is said
+OF_TEXT = ("dim", "window", "sample", "tokenizer", "lowercase", "on_bad_utf8", "min_count", "max_vocab")  # handed on
+OF_LABELS = ("labels", "unseen", "scaling", "hidden")
+
+
+@dataclasses.dataclass(frozen=True)
+class CompareSettings(Settings):
+    """How objectives are compared, whatever the data."""
+
+    time_budget: float | None = param(
+        None, f"train each for this long, once for each seed: 90s, 5m, 2h; by default {BUDGET:.0f}s", above=0.0, parse=seconds
+    )
+    epochs: int | None = param(None, "train each for this many passes over the data instead of for a time", at_least=1)
+    seeds: int = param(3, "runs of each objective, with the seeds 1, 2, ...", at_least=1)
+    threads: int | None = param(
+        None, "worker threads of each run; by default one for each usable core", at_least=1, at_most=MOST_THREADS
+    )
+    heldout: float = param(
+        0.01, "text: fraction of it that is left out of training and scored, such as 1%", above=0.0, at_most=0.5, parse=fraction
+    )
+    validation: str | None = param(
+        None,
+        "labels: validation data for the learning curves, a file or a fraction of the training rows; the parameters of the "
+        "best epoch are kept; 0 for none; by default 0.1, or less where that is more than 2,000 rows",
+    )
+    validation_labels: str | None = param(None, "labels: those of the validation file")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epochs is not None and self.time_budget is not None:
+            raise EmbedxError("--epochs and --time-budget both say when to stop; give one of them")
+
+    @property
+    def stopping(self) -> tuple[str, str]:
+        """The option that ends each run, as it is typed."""
+        if self.epochs is not None:
+            return "--epochs", str(self.epochs)
+        return "--time-budget", f"{self.budget:g}s"
+
+    @property
+    def budget(self) -> float:
+        """Seconds of training of a run that is ended by time."""
+        return self.time_budget or BUDGET
+
+    @property
+    def used_threads(self) -> int:
+        return self.threads or trainer.usable_cores()

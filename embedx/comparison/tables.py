@@ -1,0 +1,117 @@
+"""A ranking as a table for people, and with all its numbers as CSV."""
+
+import csv
+import io
+import math
+from typing import Any
+
+from embedx.comparison.ranking import NAMES, Line, Ranking
+from embedx.comparison.statistics import Estimate, Standing
+from embedx.evaluation.word_report import aligned
+
+MEGABYTE = 1e6
+NORMAL_95 = 1.96  # standard errors on each side of a 95 % interval
+DASH = "-"
+NOTE = (
+    "± beside a score: half of its 95 % interval; beside a difference: its standard error. Objectives that differ by less than "
+    "two standard errors share a rank."
+)
+
+
+def interval(score: Estimate) -> Estimate:
+    """A score with half of its 95 % interval."""
+    return Estimate(score.value, NORMAL_95 * score.error)
+
+
+def shown(found: Estimate | None, sign: str = "") -> str:
+    """`-8.876 ± 0.011`; without what is not known."""
+    if found is None or not math.isfinite(found.value):
+        return DASH
+    error = f" ± {found.error:.3f}" if math.isfinite(found.error) else ""
+    return f"{found.value:{sign}.3f}{error}"
+
+
+def cells(ranking: Ranking, line: Line) -> dict[str, str]:
+    """The columns of one objective, as people read them."""
+    by = ranking.by
+    found = {"objective": line.objective, "rank": str(line.standings[by].rank) if by in line.standings else DASH}
+    for measure in ranking.measures:
+        standing = line.standings.get(measure)
+        found[NAMES[measure]] = DASH if standing is None else shown(interval(standing.score))
+        if measure == by:
+            found[f"minus {ranking.first.objective}"] = DASH if standing is None else shown(standing.behind, "+")
+    return found | {
+        f"{ranking.unit}/s": f"{line.pace:,.0f}",
+        "peak MB": DASH if line.peak is None else f"{line.peak / MEGABYTE:,.0f}",
+        "epochs": f"{line.epochs:.1f}",
+        "seconds": f"{line.seconds:.1f}",
+        "runs": str(len(line.seeds)),
+    }
+
+
+def text(ranking: Ranking) -> str:
+    """The table, what went wrong and what follows, for a terminal."""
+    if not ranking.lines:
+        return "\n".join(ranking.troubles)
+    rows = [cells(ranking, line) for line in ranking.lines]
+    lines = aligned([list(rows[0]), *(list(row.values()) for row in rows)])
+    return "\n".join([*lines, NOTE, *ranking.troubles, "", *ranking.advice])
+
+
+def all_numbers(ranking: Ranking) -> list[list[str]]:
+    """Every number, a row for each objective under a row of names; "" where there is none."""
+    reference = ranking.first.objective if ranking.lines else ""
+    rows = []
+    for line in ranking.lines:
+        row = {"objective": line.objective, "runs": str(len(line.seeds))}
+        for measure in ranking.measures:
+            row |= numbers_of(measure, line.standings.get(measure), reference)
+        row |= {
+            f"{ranking.unit}_per_second": f"{line.pace:.0f}",
+            "peak_memory_mb": "" if line.peak is None else f"{line.peak / MEGABYTE:.1f}",
+            "epochs": f"{line.epochs:.3f}",
+            "seconds": f"{line.seconds:.3f}",
+            "training_loss": "" if line.loss is None else f"{line.loss:.5f}",
+        }
+        rows.append(row)
+    return [list(rows[0]), *(list(row.values()) for row in rows)] if rows else []
+
+
+def numbers_of(measure: str, standing: Standing | None, reference: str) -> dict[str, str]:
+    """The columns of one measure."""
+    none = Estimate(math.nan, math.nan)
+    score, behind = (standing.score, standing.behind or none) if standing else (none, none)
+    return {
+        measure: plain(score.value),
+        f"{measure}_standard_error": plain(score.error),
+        f"{measure}_rank": str(standing.rank) if standing else "",
+        f"{measure}_minus_{reference}": plain(behind.value),
+        f"{measure}_minus_{reference}_standard_error": plain(behind.error),
+        f"{measure}_items": str(standing.items) if standing else "",
+    }
+
+
+def plain(value: float) -> str:
+    return f"{value:.5f}" if math.isfinite(value) else ""
+
+
+def csv_text(ranking: Ranking) -> str:
+    """The same as a file."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(all_numbers(ranking))
+    return out.getvalue()
+
+
+def as_dict(ranking: Ranking) -> dict[str, Any]:
+    """The same as plain JSON types; None where there is no number."""
+    head, *rows = all_numbers(ranking) or [[]]
+    numbers = [{name: as_number(cell) for name, cell in zip(head, row, strict=True)} for row in rows]
+    return {"ranked_by": ranking.by, "objectives": numbers, "advice": ranking.advice, "troubles": ranking.troubles}
+
+
+def as_number(cell: str) -> str | float | None:
+    """A cell as the number that it is; a name as it is."""
+    try:
+        return int(cell) if cell.isdecimal() else float(cell) if cell else None
+    except ValueError:
+        return cell

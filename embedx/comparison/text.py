@@ -1,0 +1,167 @@
+"""Text as what objectives are compared on: how a run on it is started, and how its word vectors are scored."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embedx import objectives
+from embedx.comparison.settings import OF_TEXT, CompareSettings
+from embedx.comparison.statistics import Score
+from embedx.errors import EmbedxError
+from embedx.evaluation import bootstrap, heldout, words
+from embedx.run.progress import Progress, Silent
+from embedx.settings import TextSettings, VocabularySettings, as_typed, option_name
+from embedx.skipgram import task as skipgram
+from embedx.text.encode import encode
+from embedx.text.heldout import HeldOut, hold_out
+from embedx.text.sources import recipe_defaults, resolve
+from embedx.text.vocabulary import select
+from embedx.vectors.model import load
+
+POINTS = 12  # of a learning curve
+RESAMPLES = 200  # of the word pairs, on record: the standard error of a difference is then within 5 %
+
+
+class Text:
+    """A corpus, and what is held out of it.
+
+    corpora   what `embedx train` takes, but standard input; `options` go on to each run
+    pairs     files of word pairs, and `analogies` of questions, beside the packaged ones
+    """
+
+    command, unit = "train", "words"
+    measures: tuple[str, ...] = ("log_likelihood", "similarity", "analogies")
+    curve_of = "held-out log-likelihood"
+
+    def __init__(
+        self,
+        corpora: Sequence[str],
+        options: Mapping[str, Any],
+        settings: CompareSettings,
+        pairs: Sequence[Path] = (),
+        analogies: Path | None = None,
+        cache_dir: Path | None = None,
+    ) -> None:
+        if others := sorted(options.keys() - set(OF_TEXT)):
+            raise EmbedxError(f"{option_name(others[0])} applies to labelled data; without --test, DATA is text")
+        self.corpora, self.options, self.settings, self.cache_dir = list(corpora), dict(options), settings, cache_dir
+        self.files, self.analogies = list(pairs), analogies
+        self.sources = resolve(self.corpora)
+        if once := [source.name for source in self.sources if source.fingerprint is None]:
+            raise EmbedxError(f"{once[0]}: can be read only once, and each run reads it; name a file")
+
+    @property
+    def name(self) -> str:
+        return " ".join(os.path.basename(name.rstrip("/")) or name for name in self.corpora)
+
+    def check(self, names: Sequence[str]) -> None:
+        """Raise `EmbedxError` if an objective does not take the options."""
+        for name in names:
+            skipgram.chosen(objectives.find(name), self.options)
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the results, beside time, threads and machine."""
+        typed = {name: as_typed(value) for name, value in self.options.items()}
+        tests = [str(path) for path in (*self.files, *filter(None, [self.analogies]))]
+        return {
+            "data": [source.fingerprint for source in self.sources], "options": typed, "heldout": self.settings.heldout,
+            "tests": tests,
+        }  # fmt: skip
+
+    def arguments(self) -> list[str]:
+        """What a run is started with, beside objective, seed, time and places."""
+        own = {"heldout": self.settings.heldout, "heldout_points": POINTS, "cache_dir": self.cache_dir}
+        return [*self.corpora, *typed_options(self.options | {name: value for name, value in own.items() if value is not None})]
+
+    def prepare(self, progress: Progress) -> dict[str, Any]:
+        """Read the text and hold out a part of it; what is to be known of it. Raises `EmbedxError` if that cannot be."""
+        text = TextSettings.from_options(recipe_defaults(self.corpora) | self.options)
+        with encode(self.corpora, text, progress, self.cache_dir) as corpus:
+            vocabulary, remap = select(corpus, VocabularySettings.from_options(self.options))
+            self.held_out: HeldOut = hold_out(corpus.tokens, remap, self.settings.heldout)
+            facts = {"tokens": corpus.n_tokens, "vocabulary": len(vocabulary), "held-out tokens": self.held_out.n_words}
+        self.progress = progress
+        len(self.tests)  # a file of pairs that cannot be read is told now
+        return facts
+
+    @cached_property
+    def tests(self) -> list[words.Asked]:
+        """The tests of word vectors; none where gensim is not to be had."""
+        own: list[words.Asked] = [words.read_pairs(file) for file in self.files]
+        if self.analogies is not None:
+            own.append(words.read_analogies(self.analogies))
+        try:
+            packaged = words.default_tests()
+        except EmbedxError as error:
+            self.progress.note(f"no similarity or analogies: {error}")
+            return []
+        if self.analogies is not None:
+            packaged = [test for test in packaged if isinstance(test, words.SimilarityPairs)]
+        return [*packaged, *own]
+
+    def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]:
+        """The scores of a saved model, as far as its words are known to the tests, and facts that stand beside them."""
+        vectors = load(model)
+        held = self.held_out
+        pairs, calibration = heldout.draw(held.words, held.sentences, vectors, groups=held.spans)
+        likelihood = heldout.evaluate(vectors, pairs, calibration)
+        found = {"log_likelihood": grouped(likelihood.values, likelihood.groups)}
+        answers = words.score(vectors, self.tests, Silent()) if self.tests else []
+        if (similarity := of_pairs(answers)) is not None:
+            found["similarity"] = similarity
+        if (analogies := of_questions(answers)) is not None:
+            found["analogies"] = analogies
+        return found, {"unigram": likelihood.unigram, "calibrated": likelihood.calibrated}
+
+    def curve(self, facts: Mapping[str, Any]) -> list[list[float]]:
+        """[epochs, seconds, held-out log-likelihood] on the way and at the end, from what a run printed."""
+        points = [[each["epoch"], each["seconds"], each["log_likelihood"]] for each in facts.get("history", [])]
+        end = [facts["epochs"], facts["seconds"], facts.get("heldout", {}).get("log_likelihood")]
+        return [each for each in [*points, end] if each[2] is not None and math.isfinite(each[2])]
+
+
+def typed_options(options: Mapping[str, Any]) -> list[str]:
+    """Settings as they are typed."""
+    typed: list[str] = []
+    for name, value in options.items():
+        flag = option_name(name)
+        typed += [flag if value else f"--no-{flag[2:]}"] if isinstance(value, bool) else [flag, str(value)]
+    return typed
+
+
+def grouped(values: np.ndarray, groups: np.ndarray) -> Score:
+    """The mean of values, float64 (n,), by groups, int (n,), that are taken for independent."""
+    _, group = np.unique(groups, return_inverse=True)
+    return Score.of_groups(np.bincount(group, values).tolist(), np.bincount(group).tolist())
+
+
+def of_pairs(answers: Sequence[words.Answers]) -> Score | None:
+    """The similarity pooled over all sets; None where the words are not known."""
+    found = words.pooled(answers)
+    if found is None:
+        sets = [each for each in answers if isinstance(each.test, words.SimilarityPairs)]
+        found = sets[0] if sets else None
+    if found is None or not math.isfinite(found.score):
+        return None
+    test, used = found.test, found.used
+    resampled = bootstrap.resampled(test.statistic(found.values, used), test.sizes(used), 0, RESAMPLES)
+    score = Score(found.score, resampled, None, int(used.sum()))
+    return score if score.is_finite else None
+
+
+def of_questions(answers: Sequence[words.Answers]) -> Score | None:
+    """The share of analogies that are answered right; questions with the same first pair are one group. None where the words
+    are not known.
+    """
+    for each in answers:
+        if isinstance(each.test, words.Analogies) and each.used.any():
+            keys = [(section, *question[:2]) for section, question in zip(each.test.sections, each.test.words, strict=True)]
+            number = {key: k for k, key in enumerate(dict.fromkeys(keys))}
+            groups = np.array([number[key] for key in keys])
+            return grouped(each.values[each.used], groups[each.used])
+    return None

@@ -1,0 +1,426 @@
+"""`embedx compare`: statistics by hand, what follows from numbers, the page, and runs that finish, diverge, crash or resume."""
+
+import csv
+import json
+import math
+import re
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from embedx.cli.app import application
+from embedx.comparison import compare as comparison
+from embedx.comparison import curves, ranking, runs, statistics, tables
+from embedx.comparison.labels import LabelledData, looks_labelled
+from embedx.comparison.page import page
+from embedx.comparison.records import FILE, Records
+from embedx.comparison.settings import CompareSettings
+from embedx.comparison.statistics import Estimate, Score
+from embedx.comparison.text import Text, grouped
+from embedx.errors import EmbedxError
+from embedx.evaluation import heldout
+
+MEASURES = Text.measures
+
+
+# ---- statistics
+
+
+def test_a_score_by_groups_has_the_error_of_its_items():
+    rng = np.random.default_rng(0)
+    values, groups = rng.normal(size=60), rng.integers(7, size=60)
+    score = grouped(values, groups)
+    assert score.value == pytest.approx(values.mean())
+    assert score.item_error() == pytest.approx(heldout.standard_error(values, groups))
+    others = values + rng.normal(size=60)
+    gain = statistics.difference([score], [grouped(others, groups)], 0.0)
+    assert gain.value == pytest.approx((values - others).mean())
+    assert gain.error == pytest.approx(heldout.standard_error(values - others, groups))
+    assert statistics.difference([score], [grouped(values[1:], groups[1:])], 0.0) is None  # other items
+    assert math.isnan(Score.of_groups([1.0], [2]).item_error())  # one group tells nothing
+
+
+def test_errors_by_hand():
+    a, b = Score.of_groups([3.0, 1.0], [2, 2]), Score.of_groups([1.0, 1.0], [2, 2])
+    assert a.value == 1.0
+    assert a.item_error() == pytest.approx(math.sqrt(2 * (1 + 1)) / 4)  # what is left is 1 and -1
+    assert statistics.between_seeds([[1, 3], [2, 2, 5], [9]]) == pytest.approx(math.sqrt((2 + 6) / 3))
+    assert statistics.between_seeds([[1], [2]]) == 0
+    together = statistics.estimate([a, b], spread=0.3)  # sums 2 and 1 on average: what is left is ±0.5
+    assert together == pytest.approx((0.75, math.hypot(math.sqrt(2 * 0.5) / 4, 0.3 / math.sqrt(2))))
+    gain = statistics.difference([a, b], [b], spread=0.3)  # sums 1 and 0: what is left is ±0.5
+    assert gain == pytest.approx((0.25, math.hypot(math.sqrt(2 * 0.5) / 4, 0.3 * math.sqrt(1 / 2 + 1))))
+    resampled = Score(0.5, np.array([0.4, 0.5, 0.6]), None, 10)
+    assert resampled.item_error() == pytest.approx(0.1)
+    assert Score.from_record(json.loads(json.dumps(resampled.record()))).item_error() == pytest.approx(0.1)
+    assert Score.from_record(json.loads(json.dumps(a.record()))).item_error() == pytest.approx(a.item_error())
+
+
+def test_an_order_needs_more_than_two_standard_errors():
+    assert [statistics.order(each) for each in (Estimate(0.21, 0.1), Estimate(-0.21, 0.1), Estimate(0.2, 0.1))] == [1, -1, 0]
+    assert statistics.order(Estimate(5.0, math.nan)) == statistics.order(None) == 0
+
+
+def scores(*values):
+    """A score for each value, by groups that differ alike from it, so that differences have no error of their own."""
+    return [Score.of_groups([value + 0.5, value - 0.5], [1, 1]) for value in values]
+
+
+def test_those_without_an_order_share_a_rank():
+    # The standard deviation between seeds is 0.1 each, so that a difference of two pairs has the error 0.1.
+    near = {"a": scores(1.0, 1.2), "b": scores(0.85, 1.05), "c": scores(0.5, 0.7)}
+    spread = math.sqrt(0.02)
+    found = statistics.standings(near)
+    assert {name: each.rank for name, each in found.items()} == {"a": 1, "b": 1, "c": 3}
+    assert list(found) == ["a", "b", "c"]
+    assert found["a"].behind is None
+    assert found["b"].behind == pytest.approx((-0.15, spread))
+    assert found["c"].score.value == pytest.approx(0.6)
+    assert statistics.standings(near, "c")["a"].behind == pytest.approx((0.5, spread))
+
+
+# ---- what follows
+
+
+def run(name, seed, value, pace=1000, similarity=None, curve=(), **more):
+    """The record of a run."""
+    found = {"log_likelihood": scores(value)[0].record()}
+    if similarity is not None:
+        found["similarity"] = Score(similarity, np.array([similarity - 0.01, similarity + 0.01]), None, 50).record()
+    result = {
+        "epochs": 5.0, "seconds": 10.0, "pace": pace, "loss": 1.5, "peak": 2e8, "compiled": False, "scores": found,
+        "unigram": -9.0, "curve": [list(point) for point in curve],
+    }  # fmt: skip
+    return {"objective": name, "seed": seed, "ended": f"2026-01-0{seed}", "result": result | more}
+
+
+def ranked(*records):
+    return ranking.ranked(records, list(dict.fromkeys(each["objective"] for each in records)), MEASURES, "words")
+
+
+def test_the_best_is_told_with_its_lead_and_what_a_faster_one_costs():
+    found = ranked(
+        run("ns", 1, -8.5, 3000, 0.4), run("ns", 2, -8.52, 3200, 0.4), run("ar", 1, -8.2, 1000, 0.3),
+        run("ar", 2, -8.22, 1100, 0.3),
+    )  # fmt: skip
+    assert [line.objective for line in found.lines] == ["ar", "ns"]
+    told = " ".join(found.advice)
+    assert "ar is best in log-likelihood, -8.210, 0.300 ± 0.014 above ns, the next." in told
+    assert "In word similarity ns is best (0.400); ar has 0.300." in told
+    assert "ns goes through 3.0 times as many words per second as ar, and is 0.300 below ar." in told
+    assert found.first.pace == 1050
+    assert "--seeds" not in told
+
+
+@pytest.mark.parametrize(
+    ("similarities", "told"),
+    [
+        ((0.3, 0.4, 0.2), "In word similarity ns is best (0.400); ar has 0.300."),
+        ((0.4, 0.3, 0.2), "ar is best in word similarity too (0.400)."),
+        ((0.4, 0.4, 0.2), "In word similarity ar is highest (0.400); ns shares its rank."),
+        ((0.2, 0.4, 0.4), "In word similarity ns is highest (0.400); hs shares its rank; ar has 0.200."),
+        ((0.4, 0.4, 0.4), "In word similarity there is no order between them (the highest is 0.400, of ar)."),
+    ],
+)
+def test_the_best_in_similarity_is_told(similarities, told):
+    values = zip(("ar", "ns", "hs"), (-8.0, -8.5, -9.0), similarities, strict=True)
+    assert told in ranked(*(run(name, 1, value, similarity=similarity) for name, value, similarity in values)).advice
+
+
+def test_of_those_that_share_the_first_rank_the_fastest_is_told():
+    found = ranked(run("ns", 1, -8.5, 3000), run("ns", 2, -8.3, 3000), run("ar", 1, -8.45, 1000), run("ar", 2, -8.25, 1000))
+    assert "ar and ns share the first rank in log-likelihood (ar has -8.350)" in found.advice[0]
+    assert "Of these ns is the fastest, with 3,000 words per second, 3.0 times as many as ar." in found.advice
+    assert [line.standings["log_likelihood"].rank for line in found.lines] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        ((0.20, 0.21), "still rose over the last 20 % of its time, by 0.205 ± 0.005: more time may help"),
+        ((-0.20, -0.21), "fell over the last 20 % of its time, by 0.205 ± 0.005: less time, or more data, may help"),
+        ((0.20, -0.21), "was level over the last 20 % of its time"),
+        ((0.20,), "rose by 0.2 over the last 20 % of its time; one run has no error to judge that by"),
+    ],
+)
+def test_the_curve_tells_whether_more_time_would_help(ends, told):
+    records = [run("ar", k + 1, -8.0, curve=[(1, 2, -8.6), (4, 8, -8.2), (5, 10, -8.2 + end)]) for k, end in enumerate(ends)]
+    assert any(told in sentence for sentence in ranked(*records).advice)
+
+
+def test_what_was_better_before_the_end_is_told():
+    up, down = [(1, 4, -8.6), (2, 10, -8.0)], [(1, 4, -8.2), (2, 10, -8.5)]
+    records = [run("ar", seed, -8.0, curve=up) for seed in (1, 2)] + [run("ns", seed, -8.5, curve=down) for seed in (1, 2)]
+    told = "The learning curve of ns was highest after 4 s, and fell by 0.3 ± 0 since: it may do better with less time."
+    assert told in ranked(*records).advice
+    assert told not in ranked(*records[::2]).advice  # one run of each tells nothing of the noise
+
+
+def test_a_model_that_learned_nothing_and_a_single_seed_are_told():
+    found = ranked(run("ns", 1, -8.5), run("ove", 1, -9.5))
+    assert any(each.startswith("ove made the held-out text no likelier than the frequencies") for each in found.advice)
+    assert "--seeds 3" in found.advice[-1]
+
+
+def test_memory_is_of_runs_that_did_not_compile():
+    found = ranked(run("ns", 1, -8.5, peak=9e8, compiled=True), run("ns", 2, -8.4))
+    assert found.first.peak == 2e8
+    assert ranked(run("ns", 1, -8.5, peak=9e8, compiled=True)).first.peak == 9e8
+    assert ranked(run("ns", 1, -8.5, peak=None)).first.peak is None
+
+
+# ---- the page
+
+
+class Page(HTMLParser):
+    """The text of a page, whose tags are closed as they were opened."""
+
+    VOID = ("meta", "br", "line", "rect", "polyline", "link", "img")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.cells, self.attributes = [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes += attrs
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert tag in self.VOID or self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "td" in self.open:
+            self.cells.append(data)
+
+
+def check_page(text, numbers):
+    """A page parses, asks the network for nothing, and has every number of the CSV."""
+    found = Page(text)
+    assert not re.search(r"https?:|//[\w-]+\.\w|@import|url\((?!#)", text)
+    assert not {"src", "href"} & {name for name, _ in found.attributes}
+    wanted = {cell for row in list(csv.reader(numbers.splitlines()))[1:] for cell in row if cell}
+    assert wanted
+    assert wanted <= set(found.cells)
+    return found
+
+
+def test_the_page_has_every_number_and_needs_nothing_else():
+    points = [(1, 2.5, -8.6), (3, 7.5, -8.2), (5, 10, -8.1)]
+    records = [run(name, seed, -8 - k / 7, curve=points) for k, name in enumerate(["ns", "<ar>"]) for seed in (1, 2)]
+    records.append({"objective": "hs", "seed": 1, "ended": "2026", "diverged": "the loss is <not> finite"})
+    found = ranked(*records)
+    text = page("a & b", found, "held-out log-likelihood", {"machine": "<x>"})
+    check_page(text, tables.csv_text(found))
+    assert "<ar>" not in text
+    assert "hs, seed 1: diverged: the loss is &lt;not&gt; finite" in text
+    assert text.count("<polyline") == 2 * 4 + 2  # runs in two charts, and the legend
+    assert "prefers-color-scheme: dark" in text
+    empty = ranked(records[-1])
+    assert "No run has finished" in page("x", empty, "y", {})
+    assert tables.csv_text(empty) == ""
+
+
+def test_a_curve_runs_from_left_to_right_and_up_where_scores_rise():
+    drawn = curves.svg({"ns": [[(1, 5, -9.0), (2, 10, -8.0)]]}, curves.SECONDS, "s", "y")
+    (x0, y0), (x1, y1) = (map(float, each.split(",")) for each in re.search(r'points="(.*?)"', drawn)[1].split())
+    assert x0 < x1 == curves.WIDTH - curves.RIGHT
+    assert curves.HEIGHT - curves.BOTTOM > y0 > y1 > curves.TOP
+
+
+@pytest.mark.parametrize(("low", "high", "expected"), [(0, 10, [0, 2, 4, 6, 8, 10]), (-8.93, -8.52, [-8.9, -8.8, -8.7, -8.6])])
+def test_ticks_are_round_numbers(low, high, expected):
+    assert curves.ticks(low, high) == pytest.approx(expected)
+
+
+# ---- runs
+
+
+def small_text(two_topics, folder, **settings):
+    settings = CompareSettings(**{"epochs": 3, "seeds": 2, "threads": 1, "heldout": 0.3} | settings)
+    return Text([str(two_topics)], {"dim": 8, "sample": 0.0}, settings, cache_dir=folder / "tokens"), settings
+
+
+def test_runs_that_finish_diverge_and_crash_are_told_and_none_is_made_twice(two_topics, tmp_path, monkeypatch):
+    data, settings = small_text(two_topics, tmp_path)
+    usual, made = runs.command_of, []
+    scripts = {
+        "hs": "import sys; print('embedx: the loss is not finite', file=sys.stderr); sys.exit(3)",
+        "ar": "raise MemoryError('no room')",
+        "implicit": "import os; os.kill(os.getpid(), 9)",
+    }
+
+    def command_of(data, objective, seed, settings, folder):
+        made.append((seed, objective))
+        script = scripts.get(objective)
+        return [sys.executable, "-c", script] if script else usual(data, objective, seed, settings, folder)
+
+    monkeypatch.setattr(runs, "command_of", command_of)
+    names, folder = ["hs", "ns", "ar", "ove"], tmp_path / "out"
+    found = comparison.compare(data, names, settings, folder)
+    assert made == [(seed, name) for seed in (1, 2) for name in names]  # in turn
+    assert {line.objective for line in found.ranking.lines} == {"ns", "ove"}
+    assert all(line.seeds == [1, 2] and line.epochs == 3 for line in found.ranking.lines)
+    assert "hs, seed 2: diverged: the loss is not finite" in found.ranking.troubles
+    assert "ar, seed 1: failed: MemoryError: no room" in found.ranking.troubles
+    first, second = (line.standings["log_likelihood"] for line in found.ranking.lines)
+    assert second.behind.value == pytest.approx(second.score.value - first.score.value)
+    assert found.ranking.unigram < first.score.value
+    assert first.items > 1000
+    assert all(line.peak is None or line.peak > 1e7 for line in found.ranking.lines)
+    text, numbers = ((folder / name).read_text("utf-8") for name in ("compare.html", "compare.csv"))
+    check_page(text, numbers)
+    assert not (folder / "work").exists()
+
+    made.clear()
+    with pytest.raises(EmbedxError, match="has a comparison already; add --resume to go on with it"):
+        comparison.compare(data, names, settings, folder)
+    again = comparison.compare(data, [*names, "implicit"], settings, folder, resume=True)
+    assert made == [(1, "ar"), (1, "implicit"), (2, "ar"), (2, "implicit")]  # failed before, or new
+    assert "implicit, seed 2: failed: killed by signal 9, as by the system when memory is short" in again.ranking.troubles
+    assert (folder / "compare.csv").read_text("utf-8") == numbers
+    assert len((folder / FILE).read_text("utf-8").splitlines()) == 1 + 2 * 5
+    other, _ = small_text(two_topics, tmp_path, epochs=2)
+    with pytest.raises(EmbedxError, match=r"runs.jsonl: of a comparison with other until; choose another --output"):
+        comparison.compare(other, names, other.settings, folder, resume=True)
+
+
+def test_ctrl_c_ends_with_what_there_is(two_topics, tmp_path, monkeypatch):
+    data, settings = small_text(two_topics, tmp_path)
+    records = iter([{"result": run("ns", 1, -2.0)["result"]}])
+
+    def measured(data, name, seed, settings, folder):
+        try:
+            return next(records)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr(runs, "measured", measured)
+    found = comparison.compare(data, ["ns", "ove"], settings, tmp_path / "out")
+    assert found.interrupted
+    assert found.ranking.advice[0] == "Only ns finished: log-likelihood -2.000."
+    check_page(*((tmp_path / "out" / name).read_text("utf-8") for name in ("compare.html", "compare.csv")))
+    nothing = comparison.compare(data, ["ns"], settings, tmp_path / "nothing")
+    assert nothing.interrupted
+    assert nothing.ranking.lines == []
+
+
+def test_a_run_ends_with_the_comparison(tmp_path, monkeypatch):
+    """Ctrl-C leaves no process behind."""
+    started = []
+    usual = runs.subprocess.Popen
+
+    def popen(*arguments, **options):
+        started.append(usual(*arguments, **options))
+        return started[-1]
+
+    def interrupt(pid):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs.subprocess, "Popen", popen)
+    monkeypatch.setattr(runs, "resident_peak", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        runs.watched([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path)
+    assert started[0].returncode == -9
+
+
+def test_labelled_data_by_the_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    typed = ["compare", "digits", "--objectives", "softmax,ns", "--epochs", "2", "--seeds", "1", "--threads", "1"]
+    application(typed)([*typed, "--json"], standalone_mode=False)
+    told = json.loads(capsys.readouterr().out)
+    assert told["ranked_by"] == "log_likelihood"
+    assert [each["objective"] for each in told["objectives"]] == ["softmax", "ns"]
+    best = told["objectives"][0]
+    assert best["p@1"] > 0.8
+    assert best["p@1_items"] == 1000
+    assert best["p@3"] * 3 <= 1
+    assert best["ndcg@5"] >= best["p@1"]
+    (line,) = [
+        json.loads(line) for line in (tmp_path / "digits.compare" / FILE).read_text().splitlines() if '"softmax"' in line
+    ]
+    assert [point[0] for point in line["result"]["curve"]] == [1, 2]  # of the validation data
+    check_page(*((tmp_path / "digits.compare" / name).read_text("utf-8") for name in ("compare.html", "compare.csv")))
+
+
+# ---- mistakes
+
+
+@pytest.mark.parametrize(
+    ("first", "is_labelled"),
+    [
+        ("3 10 4\n0 1:2 3:4\n", True),
+        ("7 1:0.5 9:1e-3 12:2\n", True),
+        ("__label__good a nice film\n", True),
+        ("so it was 10:30 when the train left\n", False),
+        ("anarchism originated as a term of abuse\n", False),
+    ],
+)
+def test_labelled_data_are_recognised(write, first, is_labelled):
+    file = write(first)
+    assert looks_labelled(file) is is_labelled
+    if is_labelled:
+        with pytest.raises(EmbedxError, match="looks like labelled data, not text; name the labelled data to score on with"):
+            comparison.data_of([file], {}, CompareSettings())
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "more", "message"),
+    [
+        (["-"], {}, {}, "-: can be read only once"),
+        (["CORPUS"], {"hidden": 9}, {}, "--hidden applies to labelled data; without --test, DATA is text"),
+        (["CORPUS"], {"dim": 9}, {"test": "x"}, "--dim applies to text; with --test, DATA are labelled"),
+        (["-"], {}, {"test": "x"}, "-: can be read only once"),
+        (["CORPUS", "b"], {}, {"test": "x"}, "b: with --test, DATA is one file"),
+        (["CORPUS"], {}, {"train_labels": "x"}, "name the labelled data to score on with --test"),
+        (["CORPUS"], {}, {"test_labels": "x"}, "--test-labels needs --test"),
+        (["digits"], {}, {"analogies": "x"}, "--pairs and --analogies are for word vectors"),
+        (["nowhere.txt"], {}, {}, "nowhere.txt: no such file"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_trained(write, names, options, more, message):
+    names = [write("a b c") if name == "CORPUS" else name for name in names]
+    with pytest.raises(EmbedxError, match=re.escape(message)):
+        comparison.data_of(names, options, CompareSettings(), **more)
+
+
+def test_folders_and_names_that_are_none_are_told(two_topics, tmp_path):
+    data, settings = small_text(two_topics, tmp_path)
+    (tmp_path / "file").write_text("x")
+    for names, folder, message in (
+        ([], "out", "--objectives: name those to compare"),
+        (["nss"], "out", "--objective nss: no such objective"),
+        (["ns"], "file", "file: a file; choose another --output"),
+        (["ns"], "", "not empty, and no comparison"),
+    ):
+        with pytest.raises(EmbedxError, match=message):
+            comparison.compare(data, names, settings, tmp_path / folder)
+    with pytest.raises(EmbedxError, match="--epochs and --time-budget both say when to stop"):
+        CompareSettings(epochs=1, time_budget=2.0)
+    assert CompareSettings().stopping == ("--time-budget", "60s")
+
+
+def test_a_damaged_record_is_named_by_its_line(tmp_path):
+    records = Records(tmp_path, {"until": "now"})
+    records.add("ns", 1, {"diverged": "why"})
+    assert Records(tmp_path, {"until": "now"}).find("ns", 1)["diverged"] == "why"
+    assert Records(tmp_path, {"until": "later"}, anew=True).runs == []
+    with open(tmp_path / FILE, "a") as file:
+        file.write('{"objective": "ns"\n')
+    with pytest.raises(EmbedxError, match=r"runs.jsonl:3: not a line that `embedx compare` wrote"):
+        Records(tmp_path, {"until": "now"})
+
+
+def test_a_share_of_the_rows_is_for_the_curve_unless_it_is_turned_off():
+    from embedx.run.progress import Silent
+
+    for typed, expected in ((None, "0.1"), ("0", None)):
+        data = LabelledData(["digits"], {}, CompareSettings(validation=typed))
+        data.prepare(Silent())
+        assert data.validation == expected
+        assert ("--validation" in data.arguments()) is (expected is not None)
