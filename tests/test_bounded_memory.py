@@ -101,12 +101,12 @@ save_npz(MATRIX, csr_matrix(np.ones(BIG, np.float32)))
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("x.npy.gz", gzip.compress(npy_that_claims((10**6, 10**5)))),
-        ("x.npy.gz", gzip.compress(npy(np.ones(BIG)))),
+        ("x.npy.gz", gzip.compress(npy_that_claims((10**6, 10**5)), mtime=0)),
+        ("x.npy.gz", gzip.compress(npy(np.ones(BIG)), mtime=0)),
         ("x.idx", bytes([0, 0, 0x08, 3]) + b"\x7f\xff\xff\xff" * 3),
         ("x.npz", MATRIX.getvalue()),
-        ("x.npz.gz", gzip.compress(MATRIX.getvalue())),
-        ("x.npz.gz", gzip.compress(b"PK\3\4" + bytes(10**6))),
+        ("x.npz.gz", gzip.compress(MATRIX.getvalue(), mtime=0)),
+        ("x.npz.gz", gzip.compress(b"PK\3\4" + bytes(10**6), mtime=0)),
     ],
 )
 def test_arrays_that_do_not_fit_are_an_error_before_memory_is_asked_for(write, name, content, little_memory):
