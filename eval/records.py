@@ -117,7 +117,7 @@ def by_present_names(record: Record) -> Record:
 
 
 def settings_by_present_names(name: str, value: Any) -> Any:
-    if name in ("options", "settings", "defaults"):
+    if name in ("options", "settings", "defaults") and isinstance(value, dict):
         return {FORMER_NAMES.get(setting, setting): each for setting, each in value.items()}
     return value.replace("--keep ", "--candidate-fraction ") if name == "contender" else value
 
