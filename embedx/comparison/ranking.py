@@ -118,8 +118,8 @@ def advice(ranking: Ranking, scores: Mapping[str, Sequence[Score]]) -> list[str]
     own = [line for line in lines if by in line.standings]
     leaders = [line for line in own if line.standings[by].rank == 1]
     told = [of_leaders(by, own, leaders)]
-    told += of_second(ranking, leaders)
     told += of_pace(ranking, own, leaders)
+    told += of_second(ranking, leaders)
     told += of_unigram(ranking, own) if by == "log_likelihood" else []
     told += of_time(ranking, leaders)
     told += of_falls(ranking, leaders)
