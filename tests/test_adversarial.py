@@ -299,7 +299,7 @@ def test_on_bibtex_adversarial_gradients_have_the_most_signal(bibtex):
     At one softmax, half learned, that predictions are to come to: the scores are its own less the log of each noise (eq. 5).
     """
     features, labels, n_labels = bibtex
-    options = {"sampler": "all", "epochs": 1, "batch_size": 100, "learning_rate": 0.01}
+    options = {"sampler": "all", "epochs": 1, "batch_size": 100, "learning_rate": 0.01, "initial_gradient": 0.0, "bias": "zero"}
     softmax = train(Labeled(features, labels, n_labels), "softmax", **options).classifier
     s, y, row = (
         np.concatenate([log_p for _, log_p in softmax.blocks(features)]).astype(float),

@@ -37,6 +37,13 @@ def test_the_more_rows_the_fewer_passes():
     assert settled(rows(), epochs=3).epochs == 3
 
 
+def test_rows_of_several_labels_count_for_as_many_and_lower_the_rate():
+    one = rows(10_000)
+    four = Labeled(one.features, Labels(np.arange(10_001) * 4, np.tile(np.arange(4, dtype=np.int32), 10_000)), 4)
+    assert settled(four).epochs == defaults.ROOT_EPOCHS // 200
+    assert settled(four).learning_rate == pytest.approx(settled(one).learning_rate / 2, rel=1e-2)
+
+
 def test_dual_coordinate_descent_keeps_its_passes_and_zero_biases():
     hinge = OVA(OVA.Settings(loss="squared-hinge"))
     chosen = resolved(ClassifySettings(weights="sparse"), hinge, rows())

@@ -155,7 +155,7 @@ def test_random_states(data):
 
 def test_verbose_reports_on_standard_error(data, monkeypatch):
     reported = []
-    monkeypatch.setattr(estimator.Reporter, "start", lambda self, title, total, unit: reported.append(self.stream))
+    monkeypatch.setattr(estimator.Reporter, "start", lambda self, title, total, unit, done=0: reported.append(self.stream))
     monkeypatch.setattr(estimator.Reporter, "update", lambda self, done, **facts: reported.append(facts["loss"]))
     monkeypatch.setattr(estimator.Reporter, "finish", lambda self: None)
     SoftmaxClassifier(epochs=1).fit(*data[:2])
@@ -504,7 +504,7 @@ def test_a_tree_of_single_labels_predicts_the_best_it_finds():
 
 @pytest.mark.parametrize("weights", [None, "auto"])
 def test_few_weights_are_dense_unless_asked_otherwise(several, weights):
-    fitted = SoftmaxClassifier(weights=weights).fit(*several)
+    fitted = SoftmaxClassifier(weights=weights, l2=0.01).fit(*several)
     assert fitted.classifier_.settings["weights"] == "dense"
     assert fitted.classifier_.settings["optimizer"] == "lbfgs"
 

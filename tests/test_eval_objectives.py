@@ -48,7 +48,7 @@ def run(
             "scores": {"WordSim-353": wordsim, "SimLex-999": 0.25, "Google analogies": 0.4},
         }  # fmt: skip
         if pooled is not None:
-            noise = np.random.default_rng(0).normal(0, 0.02, script.RESAMPLES)
+            noise = np.random.default_rng(0).normal(0, 0.02, script.word_tests.RESAMPLES)
             result["pooled"] = {"score": pooled, "pairs": 1800, "resampled": (pooled + noise).tolist()}
     return {"part": part, "objective": name, "options": options, "defaults": {"seed": next(RUNS)}}, result
 
@@ -88,7 +88,7 @@ def some_runs(values, seed=0, pooled=None):
 
 def test_the_error_of_a_difference_has_the_spans_and_the_seeds():
     a, b = some_runs([-9.0, -8.9, -9.1]), some_runs([-9.3, -9.25, -9.2], seed=1)
-    spread = compared.between_seeds({"a": a, "b": b}, compared.mean_of)
+    spread = compared.between({"a": a, "b": b}, compared.mean_of)
     variances = [np.var(values, ddof=1) for values in ([-9.0, -8.9, -9.1], [-9.3, -9.25, -9.2])]
     assert spread == pytest.approx(np.sqrt(np.mean(variances)), abs=1e-6)
     gains = np.mean([each["result"]["heldout"]["sums"] for each in a], axis=0)

@@ -157,7 +157,7 @@ def test_a_step_that_looks_ahead_knows_how_far_each_row_can_move():
 @pytest.mark.parametrize(("name", "sampler"), [("ns", "unigram"), ("hs", "path"), ("softmax", "all")])
 def test_a_rows_own_rate_knows_of_its_own_numbers_alone(name, sampler):
     """The first step of row-wise Adagrad has the length of the learning rate."""
-    made = strategy(topics(n=60, n_labels=20, n_features=50), name, "sparse", sampler, "rowwise-adagrad")
+    made = strategy(topics(n=60, n_labels=20, n_features=50), name, "sparse", sampler, "rowwise-adagrad", initial_gradient=0.0)
     made.train_examples(made.workers[0], np.arange(60), 0, 0, made.batch, 0.25, 0.0)
     lengths = np.linalg.norm(dense_of(made)[0], axis=1)
     assert (lengths > 0).sum() > 3

@@ -109,7 +109,7 @@ class ClassifySettings(TrainingSettings):
     )
     epochs: int | None = param(  # type: ignore[assignment]  # None in settings as they are given alone
         None,
-        f"passes over the training data; by default {defaults.ROOT_EPOCHS} / √rows, at least {defaults.FEWEST_EPOCHS} and at "
+        f"passes over the training data; by default {defaults.ROOT_EPOCHS} / √(labels of all rows), at least {defaults.FEWEST_EPOCHS} and at "
         f"most {defaults.MOST_EPOCHS}, and for dcd at most {defaults.DUAL_EPOCHS}; for lbfgs see --max-iterations",
         at_least=1,
     )
@@ -122,7 +122,7 @@ class ClassifySettings(TrainingSettings):
     learning_rate: float | None = param(
         None,
         f"learning rate at the start; by default {optimizers.usual_rates(LABELS)}, with --hidden times {defaults.HIDDEN_RATE}, "
-        "divided by the root mean squared length of the inputs, for sgd by its square",
+        "divided by the root mean squared length of the inputs, for sgd by its square, and by the root of the labels of a row",
         above=0.0,
         at_most=MOST_RATE,
     )
@@ -320,7 +320,7 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     rate = settings.learning_rate or defaults.learning_rate(
         objective, optimizer, data, settings.scaling, kind, by_label=by_label
     )
-    epochs = settings.epochs or defaults.epochs(len(data), optimizer)
+    epochs = settings.epochs or defaults.epochs(len(data.labels.ids), optimizer)
     bias = settings.bias or defaults.bias(objective, kind, optimizer)
     name = f"--objective {objective.name}"
     check_sampler(sampler, objective.name, objective.samplers())
