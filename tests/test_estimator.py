@@ -504,7 +504,7 @@ def test_a_tree_of_single_labels_predicts_the_best_it_finds():
 
 @pytest.mark.parametrize("weights", [None, "auto"])
 def test_few_weights_are_dense_unless_asked_otherwise(several, weights):
-    fitted = SoftmaxClassifier(weights=weights, l2=0.01).fit(*several)
+    fitted = SoftmaxClassifier(weights=weights, tolerance=0.1).fit(*several)
     assert fitted.classifier_.settings["weights"] == "dense"
     assert fitted.classifier_.settings["optimizer"] == "lbfgs"
 

@@ -483,6 +483,8 @@ def test_caches_are_listed_and_cleared(corpus, home):
 @pytest.mark.parametrize(("threads", "most"), [(1, 12_000_000), (2, 20_000_000)])
 def test_a_line_of_40_mb_needs_a_fraction_of_that_memory(tmp_path, home, pack, threads, most):
     (tmp_path / "line.txt").write_bytes(pack(b"some words on a single line " * 1_500_000))
+    (tmp_path / "short.txt").write_bytes(pack(b"some words"))
+    encode(resolve([str(tmp_path / "short.txt")]), TextSettings(), cache_dir=home, threads=threads)  # loads the kernels
     tracemalloc.start()
     encoded = encode(resolve([str(tmp_path / "line.txt")]), TextSettings(), cache_dir=home, threads=threads)
     peak = tracemalloc.get_traced_memory()[1]

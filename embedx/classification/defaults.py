@@ -2,9 +2,9 @@
 
 An objective declares what suits it as `label_defaults`, a value or one for each kind of input (`ByInput`); what it does not
 declare is decided here. Rates are for inputs of length 1: features on another scale, a hundred times larger say, want weights a
-hundred times smaller, hence steps that are shorter by as much, and by plain descent by its square. Where rows have several labels
-the gradients of these add up, and say less each: rates fall with the root of their number. Passes are fewer the more labels of
-rows there are, as each row of output weights then meets more examples in one.
+hundred times smaller, hence steps that are shorter by as much, and by plain descent by its square. Where rows have several
+labels the gradients of these add up, and say less each: rates fall with the root of their number. Passes are fewer the more
+labels of rows there are, as each row of output weights then meets more examples in one.
 """
 
 import math
@@ -24,10 +24,10 @@ from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.optimizers.lbfgs import Lbfgs
 from embedx.settings import settings_of
 
-# By steps: ROOT_EPOCHS / √(labels of all rows), within these. On 2,250 noisy rows of 23 labels each (the set `tags` of the page on
-# defaults), by 63 epochs at a rate that does not know of several labels and by these, P@1: softmax .151 and .519, ova .299 and .556,
-# ns .272 and .545, hs .435 and .536; on Bibtex, 2.4 labels a row, .586 and .593, .602 and .600, .589 and .561; on 15,000 rows of
-# EURLex-4.3K, 5 labels a row, ar .752 and .796, ove .688 and .711, ns .776 and .754.
+# By steps: ROOT_EPOCHS / √(labels of all rows), within these. On 2,250 noisy rows of 23 labels each (`tags` of the page on
+# defaults), by 63 epochs at a rate that does not know of several labels and by these, P@1: softmax .151 and .519, ova .299 and
+# .556, ns .272 and .545, hs .435 and .536; on Bibtex, 2.4 labels a row, .586 and .593, .602 and .600, .589 and .561; on 15,000
+# rows of EURLex-4.3K, 5 labels a row, ar .752 and .796, ove .688 and .711, ns .776 and .754.
 ROOT_EPOCHS, FEWEST_EPOCHS, MOST_EPOCHS = 3000, 5, 100
 HIDDEN_RATE = 0.4  # of a rate, with a hidden layer, whose tables both move
 # Of a rate, with sparse weights; logistic ova on 4,000 rows of EURLex-4.3K has P@1 .765 at 3, and at 1, with a lower initial
