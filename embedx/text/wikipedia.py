@@ -55,8 +55,8 @@ EXTERNAL_LINK = re.compile(
     re.IGNORECASE,
 )
 BARE_URL = re.compile(r"\b(?:https?|ftp)://[^\s\]\[<>|]+", re.IGNORECASE)
-# Single brackets may stand in it, one even at its end: "[[a [sic]]]".
-INNERMOST_LINK = re.compile(r"\[\[((?:[^\[\]]|\[(?!\[)|\](?!\])|\](?=\]\](?!\])))*+)\]\]")
+# Single brackets may stand in it, one even at its end: "[[a [sic]]]". Python below 3.11.5 fails at possessive groups with conditions.
+INNERMOST_LINK = re.compile(r"\[\[([^\[\]]*+(?:(?:\[(?!\[)|\](?!\])|\](?=\]\](?!\])))[^\[\]]*+)*)\]\]")
 MOST_NESTED = 50  # links within links that are told apart: captions of captions have three
 LONG_REFERENCE = re.compile(r"&#[0-9]{1000,}+;?")  # to a character far beyond the last; Python reads no such number
 MEDIA_FILE = re.compile(r"\.(?:jpe?g|png|svg|gif|tiff?|ogg|oga|ogv|webm|webp|pdf|djvu|mid)$", re.IGNORECASE)
