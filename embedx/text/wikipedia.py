@@ -55,7 +55,7 @@ EXTERNAL_LINK = re.compile(
     re.IGNORECASE,
 )
 BARE_URL = re.compile(r"\b(?:https?|ftp)://[^\s\]\[<>|]+", re.IGNORECASE)
-# Single brackets may stand in it, one even at its end: "[[a [sic]]]". Python below 3.11.5 fails at possessive groups with conditions.
+# Single brackets may stand in it, one even at its end: "[[a [sic]]]". No possessive group, at which Python below 3.11.5 fails.
 INNERMOST_LINK = re.compile(r"\[\[([^\[\]]*+(?:(?:\[(?!\[)|\](?!\])|\](?=\]\](?!\])))[^\[\]]*+)*)\]\]")
 MOST_NESTED = 50  # links within links that are told apart: captions of captions have three
 LONG_REFERENCE = re.compile(r"&#[0-9]{1000,}+;?")  # to a character far beyond the last; Python reads no such number
