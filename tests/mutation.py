@@ -55,6 +55,9 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
         "if not low < alpha[e, 0] <= high:": "from an end, halving comes to the same root",
         "if not low <= alpha[e, 0] < high:": "from an end, halving comes to the same root",
     },
+    ("embedx/objectives/margin.py", "depths"): {
+        "going_on = d + p >= gap": "where they are equal both conditions have one answer",
+    },
     ("embedx/optimizers/decay.py", "decay_row"): {
         "if due >= 0:": "a decay of 0 multiplies by 1",
     },
