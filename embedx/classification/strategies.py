@@ -139,8 +139,8 @@ class Classification(Strategy):
         """Write the biases to start from, float32 (n_rows,)."""
 
     @abc.abstractmethod
-    def weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """Output rows float32 (n_rows, dim without bias) and biases (n_rows,), views of the tables."""
+    def arrays_of_outputs(self) -> dict[str, np.ndarray]:
+        """The output rows and biases as a classifier has them, views of the tables where these are whole rows."""
 
     def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
         start, stop = stretch * self.stretch, min((stretch + 1) * self.stretch, self.n)
@@ -185,9 +185,9 @@ class Classification(Strategy):
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The parameters as a classifier has them, views of the tables."""
-        output, bias = self.weights()
-        arrays = {"output": output} | ({"bias": bias} if self.has_bias else {})
-        return arrays | ({"hidden": self.hidden.rows[:, : self.settings.hidden]} if self.settings.hidden else {})
+        return self.arrays_of_outputs() | (
+            {"hidden": self.hidden.rows[:, : self.settings.hidden]} if self.settings.hidden else {}
+        )
 
     def facts(self) -> dict[str, Any]:
         """What else is to be told of the training."""
@@ -285,8 +285,9 @@ class Sampled(Classification):
     def set_bias(self, bias: np.ndarray) -> None:
         self.outputs.rows[:, self.dim - 1] = bias
 
-    def weights(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.outputs.rows[:, : self.dim - self.has_bias], self.outputs.rows[:, self.dim - 1]
+    def arrays_of_outputs(self) -> dict[str, np.ndarray]:
+        rows = self.outputs.rows
+        return {"output": rows[:, : self.dim - self.has_bias]} | ({"bias": rows[:, self.dim - 1]} if self.has_bias else {})
 
 
 class SparseRows(Classification):
@@ -316,10 +317,7 @@ class SparseRows(Classification):
     def set_bias(self, bias: np.ndarray) -> None:
         self.outputs.rows[0, self.slots_of_bias()] = bias
 
-    def weights(self) -> tuple[np.ndarray, np.ndarray]:
-        raise NotImplementedError("sparse rows are no matrix: see `arrays`")
-
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays_of_outputs(self) -> dict[str, np.ndarray]:
         """The weights above the threshold, as the level of a tree in which all rows are children of the root."""
         feature, row, value = self.numbers()
         kept = ~(np.abs(value) <= self.settings.weight_threshold)  # with what is no number
@@ -543,8 +541,9 @@ class Full(Classification):
     def set_bias(self, bias: np.ndarray) -> None:
         self.outputs.rows[self.dim - 1, : self.n_rows] = bias
 
-    def weights(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.outputs.rows[: self.dim - self.has_bias, : self.n_rows].T, self.outputs.rows[self.dim - 1, : self.n_rows]
+    def arrays_of_outputs(self) -> dict[str, np.ndarray]:
+        columns = self.outputs.rows[:, : self.n_rows]
+        return {"output": columns[: self.dim - self.has_bias].T} | ({"bias": columns[self.dim - 1]} if self.has_bias else {})
 
 
 class FullSparse(SparseRows, Full):
