@@ -13,6 +13,7 @@ EXPERIMENTS = {
     "speed": "words per second, quality and memory of skip-gram beside gensim and fastText",
     "speed-classification": "classifiers beside label trees, fastText and scikit-learn",
     "speed-many-labels": "many labels on sparse features, beside label trees",
+    "scale": "a text of a billion words, and how fast corpora are read",
     "defaults": "every objective of classification at its defaults, beside scikit-learn's linear classifiers",
     "objectives": "all output layers of skip-gram side by side",
     "papers-augment-and-reduce": "Ruiz et al. 2018, the tables by the paper's protocol",

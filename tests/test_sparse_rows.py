@@ -7,7 +7,7 @@ import pytest
 from test_label_tree import of_lists, topics
 
 from embedx import objectives, optimizers
-from embedx.classification import classifier, strategies
+from embedx.classification import classifier, strategies, strategies_sparse
 from embedx.classification.task import ClassifySettings, new_samplers, resolved, train
 from embedx.engine import sparse_rows
 from embedx.engine.examples import examples_of
@@ -22,7 +22,7 @@ MASKED = {"sgd": 0.05, "adagrad": 0.1}  # optimisers under which what is masked 
 
 def mask_of(data, objective, sampler):
     """bool (rows, features): where a row has an example with the feature."""
-    rows = strategies.examples_of_rows(examples_of(data.features, data.labels), sampler, objective.n_rows(data.n_labels))
+    rows = strategies_sparse.examples_of_rows(examples_of(data.features, data.labels), sampler, objective.n_rows(data.n_labels))
     dense = data.features.toarray() != 0
     return np.array([dense[rows.items[a:b]].any(axis=0) for a, b in zip(rows.offsets[:-1], rows.offsets[1:], strict=True)])
 
@@ -40,7 +40,7 @@ def strategy(data, name, weights, sampler=None, optimizer=None, **options):
     examples = examples_of(data.features, data.labels)
     rule = optimizers.update_rule(str(settings.optimizer), row_length=float(data.features.nnz / len(data)))
     # A loss that is a sum over labels has strategies of its own for all rows; the ones here can take it too.
-    kind = strategies.strategy_for(objective, settings, chosen, examples)
+    kind = strategies_sparse.strategy_for(objective, settings, chosen, examples)
     made = kind(objective, settings, chosen, examples, rule, counts, data.n_features)
     made.compile(Silent())
     return made

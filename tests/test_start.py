@@ -14,6 +14,7 @@ from embedx.settings import StartSettings, VocabularySettings
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.start import RATE, Start
 from embedx.text.vocabulary import Vocabulary, select
+from embedx.text.word_list import WordList
 
 CATS, CARS = ["cat", "dog", "purr", "fur", "paw", "tail"], ["car", "truck", "engine", "wheel", "road", "fuel"]
 COMMON = ["the", "a", "and", "is"]
@@ -213,7 +214,7 @@ def test_what_cannot_be_is_refused_in_a_line(folder, options, complaint):
 
 def test_a_vocabulary_of_a_list(write):
     class Corpus:
-        words, counts = ["rare", "b", "a", "often"], np.array([1, 5, 5, 40])
+        words, counts = WordList.of(["rare", "b", "a", "often"]), np.array([1, 5, 5, 40])
 
     found, remap = select(Corpus, VocabularySettings(vocab=write("rare\t3\n\na 5 x\nnone\n")))
     assert found.words == ["a", "rare"]

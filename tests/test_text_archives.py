@@ -51,8 +51,8 @@ def zip_of(files):
     return out.getvalue()
 
 
-def text_of(name):
-    with ReadAhead(resolve([name])) as blocks:
+def text_of(name, **settings):
+    with ReadAhead(resolve([name]), TextSettings(**settings)) as blocks:
         return b"".join(block.data for block in blocks)
 
 
@@ -145,3 +145,42 @@ def test_bad_utf8_in_a_member_and_members_without_a_line_end(here):
     own_recipe("mine.zip")
     with cache.encode(resolve(["mine"]), TextSettings(), cache_dir=here / "cache") as corpus:
         assert corpus.tokens.tolist() == [0, 1, -1, 2]
+
+
+@pytest.mark.parametrize("name", ["mine.tar", "mine.tgz", "mine.tar.xz", "mine.zip"])
+def test_an_archive_of_ones_own_is_read_without_a_recipe(here, name):
+    files = {"en/a.txt": b"one two", "en/b.txt": b"three\n", "en/.hidden": b"x", "__MACOSX/en/a.txt": b"y", "de/c.txt": b"vier"}
+    mode = {"mine.tar": "w", "mine.tgz": "w:gz", "mine.tar.xz": "w:xz"}.get(name)
+    (here / name).write_bytes(tar_of(files, mode) if mode else zip_of(files))
+    assert text_of(name) == b"one two\nthree\n\nvier\n"
+    assert text_of(f"{name}:de/*") == b"vier\n"
+    assert text_of(str(here / name) + ":en/*.txt") == b"one two\nthree\n\n"
+    (here / "sub").mkdir()
+    (here / name).rename(here / "sub" / name)
+    assert text_of("sub") == b"one two\nthree\n\nvier\n"
+    with pytest.raises(EmbedxError, match=rf"^sub/{name}: no member of it is fr/\*"):
+        text_of(f"sub/{name}:fr/*")
+    with pytest.raises(EmbedxError, match=r"^none\.zip:a: no such file"):
+        text_of("none.zip:a")
+
+
+def test_members_are_of_the_format_that_their_names_tell(here):
+    lines = b'{"text": "one two"}\n{"text": "three"}\n'
+    (here / "mine.zip").write_bytes(zip_of({"a.jsonl": lines, "b.csv": b"text,id\nfour,1\n", "c.txt": b"five"}))
+    assert text_of("mine.zip", json_field="text", column="text").split() == [b"one", b"two", b"three", b"four", b"five"]
+    (here / "ids.zip").write_bytes(zip_of({"a": b'{"ids": ["new york", 3]}\n', "b": b'{"ids": ["rome"]}\n'}))
+    settings = TextSettings(tokenizer="none", json_field="ids")
+    with cache.encode(resolve(["ids.zip"]), settings, cache_dir=here / "cache") as corpus:
+        assert corpus.words == ["new york", "3", "rome"]
+
+
+def test_parts_of_ones_own_archive_are_kept_apart_in_the_token_cache(here):
+    (here / "mine.zip").write_bytes(zip_of({"a": b"one", "b": b"two"}))
+    for members, words in ((":a", ["one"]), (":b", ["two"]), ("", ["one", "two"])):
+        with cache.encode(resolve([f"mine.zip{members}"]), TextSettings(), cache_dir=here / "cache") as corpus:
+            assert corpus.words == words
+
+
+def test_an_archive_from_a_server(here, tmp_path):
+    (here / "mine.tar.gz").write_bytes(tar_of({"a.txt": b"one two"}))
+    assert text_of((here / "mine.tar.gz").as_uri()) == b"one two\n"

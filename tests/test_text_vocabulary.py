@@ -8,8 +8,9 @@ import pytest
 from embedx.errors import EmbedxError
 from embedx.settings import VocabularySettings
 from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts, select
+from embedx.text.word_list import WordList
 
-CORPUS = SimpleNamespace(words=["rare", "b", "a", "often", "c"], counts=np.array([1, 5, 5, 40, 3]))
+CORPUS = SimpleNamespace(words=WordList.of(["rare", "b", "a", "often", "c"]), counts=np.array([1, 5, 5, 40, 3]))
 
 
 def test_words_come_by_count_and_equal_counts_by_first_appearance():
@@ -24,7 +25,7 @@ def test_words_come_by_count_and_equal_counts_by_first_appearance():
 
 def test_the_order_of_many_equal_counts_is_kept():
     counts = np.random.default_rng(2).integers(1, 5, 2000)
-    _, remap = select(SimpleNamespace(words=[str(n) for n in range(2000)], counts=counts), VocabularySettings(min_count=1))
+    _, remap = select(SimpleNamespace(words=WordList.of(map(str, range(2000))), counts=counts), VocabularySettings(min_count=1))
     assert np.argsort(remap).tolist() == sorted(range(2000), key=lambda n: -counts[n])
 
 

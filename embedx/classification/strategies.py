@@ -1,11 +1,11 @@
 """How classification trains a stretch of labelled examples, one class for each way in which rows compete.
 
-Sampled       a few output rows for each example, or those on a tree's path       engine/sampled.py
-SampledSparse the same with sparse rows                                          engine/sparse_rows.py
-Retrieved     those that an index finds to score highest                         engine/retrieved.py
-Full          every output row for each example                                  engine/full.py
-FullSparse    the same with sparse rows                                          engine/full_sparse.py
-FullTiled     the same, where the rows of the loss do not know of each other     engine/full_tiled.py
+Sampled     a few output rows for each example, or those on a tree's path       engine/sampled.py
+Retrieved   those that an index finds to score highest                         engine/retrieved.py
+Full        every output row for each example                                  engine/full.py
+FullTiled   the same, where the rows of the loss do not know of each other     engine/full_tiled.py
+
+`strategies_sparse` has those whose output rows are sparse, and which strategy suits a run.
 
 With --deterministic minibatches are trained one after another, and threads share each where they can. What they do is cut into
 as many parts whatever their number, so that sums are the same too.
@@ -14,23 +14,21 @@ as many parts whatever their number, so that sums are the same too.
 import abc
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from embedx.classification.defaults import first_state
-from embedx.classification.label_tree import LabelTree, arrays_of
-from embedx.engine import full, full_sparse, full_tiled, retrieved, sampled, sparse_rows
+from embedx.engine import full, full_tiled, retrieved, sampled, sparse_rows
 from embedx.engine.examples import Examples, copy_examples, memory_for, new_feature_workspace, new_groups
-from embedx.engine.label_tiles import Lists, lists_of
 from embedx.engine.loading import compile_function, load_kernel
-from embedx.engine.sparse_levels import Level
 from embedx.kernels.batch import COEFFICIENTS
 from embedx.kernels.random import stream_key
 from embedx.kernels.simd import LANES as FLOATS
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_all, step_size
+from embedx.run.orders import Orders
 from embedx.run.progress import Progress
 from embedx.run.rounds import LANES
 from embedx.run.state import TrainState
@@ -50,19 +48,6 @@ MOST_FOUND = 2**23  # rows that a minibatch may find
 # Multiply-adds of a minibatch that threads share, at least; to share it takes as long as two million of them. On EURLex-4.3K a
 # step of 100 examples of `ove` has 1.6 million with --hidden 100, and 60 million without, where each is by itself.
 SHARED = 1 << 22
-
-
-def strategy_for(objective: Objective, settings: Any, sampler: Sampler, examples: Examples) -> "type[Classification]":
-    """The strategy that suits the resolved settings."""
-    if sampler.candidates == "retrieved":
-        return Retrieved
-    if settings.weights == "sparse":
-        return FullSparse if sampler.candidates == "all" else SampledSparse
-    if sampler.candidates != "all":
-        return Sampled
-    is_sparse_linear = examples.dense.size == 0 and not settings.hidden
-    by_tiles = objective.separable and is_sparse_linear and settings.labels != "one" and not settings.max_norm
-    return FullTiled if by_tiles else Full
 
 
 def memory_of_step(settings: Any, sampler: Sampler, n: int, n_rows: int, dim: int) -> int:
@@ -114,7 +99,7 @@ class Classification(Strategy):
         self.local_state = np.zeros((self.n, objective.state_width), dtype=np.float32)
         self.n_updates = np.zeros(self.n if objective.state_width else 1, dtype=np.int64)
         self.clock, self.clock_lock = np.zeros(1), threading.Lock()  # of weight decay; advanced by every thread
-        self.orders: dict[int, np.ndarray] = {}
+        self.orders = Orders(self.n, settings.seed)
         self.frequency_bias: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each label occurs
         self.prepare()
         self.outputs.state.fill(first_state(settings, optimizer, examples, self.batch))
@@ -145,7 +130,7 @@ class Classification(Strategy):
     def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
         start, stop = stretch * self.stretch, min((stretch + 1) * self.stretch, self.n)
         now = float(self.clock[0])
-        loss, terms, passed = self.train_examples(worker, self.order_of(epoch), epoch, start, stop, rate, now)
+        loss, terms, passed = self.train_examples(worker, self.orders.of(epoch), epoch, start, stop, rate, now)
         with self.clock_lock:
             self.clock[0] += passed
         return Tally(loss, terms, stop - start)
@@ -153,7 +138,7 @@ class Classification(Strategy):
     def untrained_loss(self) -> float | None:
         """From the first examples that are trained, at rate 0."""
         n = min(LOOKED_AT, self.stretch, self.n)
-        loss, terms, _ = self.train_examples(self.workers[0], self.order_of(0), 0, 0, n, 0.0, float(self.clock[0]))
+        loss, terms, _ = self.train_examples(self.workers[0], self.orders.of(0), 0, 0, n, 0.0, float(self.clock[0]))
         return Tally(loss, terms).mean_loss
 
     def baseline_loss(self) -> float | None:
@@ -166,15 +151,6 @@ class Classification(Strategy):
     def phase(self, step: int) -> int:
         """What an objective keeps of an example suits it best at the first visit: then losses are lower than at later ones."""
         return int(self.objective.state_width > 0 and step >= self.n_stretches)
-
-    def order_of(self, epoch: int) -> np.ndarray:
-        """int64 (n,): the examples as pass `epoch` takes them."""
-        order = self.orders.get(epoch)
-        if order is None:  # perhaps in two threads at once, and in the old epoch while another thread is in the new one
-            order = np.random.default_rng([self.settings.seed, epoch]).permutation(self.n)
-            self.orders.clear()
-            self.orders[epoch] = order
-        return order
 
     def apply_decay(self) -> None:
         """Apply the weight decay that is due to all rows."""
@@ -288,73 +264,6 @@ class Sampled(Classification):
     def arrays_of_outputs(self) -> dict[str, np.ndarray]:
         rows = self.outputs.rows
         return {"output": rows[:, : self.dim - self.has_bias]} | ({"bias": rows[:, self.dim - 1]} if self.has_bias else {})
-
-
-class SparseRows(Classification):
-    """What strategies have in common whose output rows have numbers for the features of their own examples alone."""
-
-    slots: sparse_rows.Slots
-    make_slots: ClassVar[Any]  # of `sparse_rows`
-
-    def make_outputs(self) -> None:
-        """Set `outputs` and `slots`."""
-        own = examples_of_rows(self.examples, self.sampler, self.n_rows)
-        support = sparse_rows.support_of(self.examples, own, self.n_features)
-        self.slots = type(self).make_slots(self.examples, own, support, self.has_bias)
-        self.outputs = sparse_rows.new_sparse_table(self.slots, self.n_rows, self.optimizer)
-
-    @abc.abstractmethod
-    def slots_of_bias(self) -> np.ndarray:
-        """int64 (n_rows,): the slots of the biases."""
-
-    @abc.abstractmethod
-    def numbers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The feature, row and value of each weight, by feature; of those that are dropped too."""
-
-    def decay_outputs(self, clock: float) -> None:
-        pass  # --l2 does not apply
-
-    def set_bias(self, bias: np.ndarray) -> None:
-        self.outputs.rows[0, self.slots_of_bias()] = bias
-
-    def arrays_of_outputs(self) -> dict[str, np.ndarray]:
-        """The weights above the threshold, as the level of a tree in which all rows are children of the root."""
-        feature, row, value = self.numbers()
-        kept = ~(np.abs(value) <= self.settings.weight_threshold)  # with what is no number
-        features, n_of_feature = np.unique(feature[kept], return_counts=True)
-        bias = self.outputs.rows[0, self.slots_of_bias()] if self.has_bias else np.zeros(self.n_rows, dtype=np.float32)
-        level = Level(
-            np.array([0, self.n_rows]), np.array([0, len(features)]), features.astype(np.int32),
-            np.concatenate([[0], np.cumsum(n_of_feature)]), row[kept].astype(np.int32), value[kept], bias,
-        )  # fmt: skip
-        return arrays_of([LabelTree([level], np.arange(self.n_rows, dtype=np.int32))])
-
-
-def examples_of_rows(examples: Examples, sampler: Sampler, n_rows: int) -> Lists:
-    """The examples that have each output row among their positives, or on the way to these."""
-    example = np.repeat(np.arange(len(examples.label_offsets) - 1), np.diff(examples.label_offsets))
-    if sampler.candidates != "path":
-        return lists_of(examples.label_ids, example, n_rows)
-    paths = sampler.data(0)
-    lengths = np.diff(paths.offsets)[examples.label_ids]
-    first = np.repeat(paths.offsets[examples.label_ids] - np.cumsum(lengths) + lengths, lengths)
-    return lists_of(paths.rows[first + np.arange(len(first))], np.repeat(example, lengths), n_rows)
-
-
-class SampledSparse(SparseRows, Sampled):
-    """A few rows for each example, which have numbers for the features of their own examples alone."""
-
-    make_slots = sparse_rows.slots_by_row
-
-    def slots_of_bias(self) -> np.ndarray:
-        return np.asarray(self.slots.offsets[1:] - 1)
-
-    def numbers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        feature, value = self.slots.of_slot, self.outputs.rows[0]
-        row = np.repeat(np.arange(self.n_rows, dtype=np.int32), np.diff(self.slots.offsets))
-        there = np.flatnonzero((feature >= 0) & (feature < self.n_features))
-        there = there[np.argsort(feature[there], kind="stable")]
-        return feature[there], row[there], value[there]
 
 
 class _Shared:
@@ -544,35 +453,6 @@ class Full(Classification):
     def arrays_of_outputs(self) -> dict[str, np.ndarray]:
         columns = self.outputs.rows[:, : self.n_rows]
         return {"output": columns[: self.dim - self.has_bias].T} | ({"bias": columns[self.dim - 1]} if self.has_bias else {})
-
-
-class FullSparse(SparseRows, Full):
-    """All rows for each example, which have numbers for the features of their own examples alone."""
-
-    make_slots = sparse_rows.slots_by_feature
-
-    def slots_of_bias(self) -> np.ndarray:
-        return np.arange(self.slots.offsets[self.n_features], self.slots.offsets[-1])
-
-    def numbers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        n = int(self.slots.offsets[self.n_features])
-        feature = np.repeat(np.arange(self.n_features), np.diff(self.slots.offsets[: self.n_features + 1]))
-        return feature, self.slots.of_slot[:n], self.outputs.rows[0, :n]
-
-    def prepare(self) -> None:
-        objective, settings = self.objective, self.settings
-        self.make_outputs()
-        self.steps = full_sparse.FullSparseSteps(
-            objective.coefficients, full.Layer(self.hidden, self.outputs, self.local_state, self.n_updates), self.slots,
-            self.examples, self.optimizer,
-            n_rows=self.n_rows, n_features=self.n_features, batch_size=self.batch, has_bias=self.has_bias,
-            positives=objective.positives, keeps_accidental_hits=objective.keeps_accidental_hits,
-            one_label=settings.labels == "one", uniforms_width=objective.uniforms_width,
-            uses_score_gain=objective.uses_score_gain, constants=objective.constants(self.n_rows, self.n_rows),
-            threads=self.threads, parts=self.parts, in_turn=objective.kind == "proximal",
-        )  # fmt: skip
-        self.workers = [None]
-        self.stretch = self.batch
 
 
 class FullTiled(Full):

@@ -17,7 +17,8 @@ from embedx.classification import defaults, tree_training
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
 from embedx.classification.history import History
-from embedx.classification.strategies import INITIAL, Classification, memory_of_step, strategy_for
+from embedx.classification.strategies import INITIAL, Classification, memory_of_step
+from embedx.classification.strategies_sparse import strategy_for
 from embedx.classification.tree_training import TreeTraining
 from embedx.classification.weights import (
     EVERY_ROW,

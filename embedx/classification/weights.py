@@ -8,7 +8,7 @@ import numpy as np
 from embedx import optimizers
 from embedx.classification import clustering, tree_training
 from embedx.classification.defaults import DUAL_EPOCHS
-from embedx.classification.strategies import examples_of_rows
+from embedx.classification.strategies_sparse import examples_of_rows
 from embedx.engine import sparse_rows
 from embedx.engine.examples import Examples
 from embedx.errors import EmbedxError

@@ -129,7 +129,7 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     draws = {"draws": TAIL} if has_tail(made) else {}
     settings = SkipGramSettings.from_options({**DEFAULTS, **draws, **options, "sampler": objective.samplers()[0]})
     optimizers.find(settings.optimizer, COLLAPSED)
-    of_streams = [(name, False, "streamed text") for name in ("fit_after", "heldout_points")]
+    of_streams = [(name, False, "streamed text") for name in ("fit_after", "heldout_points", "shuffle")]
     check_used(options, [("heldout_every", settings.heldout > 0, "--heldout"), *of_streams])
     return settings, CollapsedSettings.from_options(options), made
 

@@ -80,7 +80,7 @@ class Start:
         new = new[np.argsort(-corpus.counts[new], kind="stable")][:most]
         counts = np.concatenate([model.counts, corpus.counts[new]])
         np.add.at(counts, row[row >= 0], corpus.counts[row >= 0])
-        words = [*model.words, *(corpus.words[k] for k in new.tolist())]
+        words = [*model.words, *corpus.words.at(new)]
         row[new] = np.arange(n_old, len(words))
         order = np.argsort(-counts, kind="stable")
         place = np.empty(len(words) + 1, np.int32)

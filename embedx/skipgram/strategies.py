@@ -20,6 +20,7 @@ from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
 from embedx.objectives.retrieval import RetrievalObjective
 from embedx.run.memory import n_bytes
+from embedx.run.orders import Orders
 from embedx.run.progress import Progress
 from embedx.run.rounds import LANES, Lanes
 from embedx.run.state import TrainState
@@ -31,6 +32,7 @@ from embedx.search.index import memory as index_memory
 from embedx.search.updater import IndexUpdater
 from embedx.text.subsampling import TokenStream
 
+SHUFFLED = 2**34  # the place of the order of stretches among a seed's random numbers
 STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
 # What is known of the loss before training is from one stretch in so many, and not from more than a few.
 SPARED, MOST_LOOKED_AT = 100, 8
@@ -99,6 +101,7 @@ class Streamed(Lanes):
         self.frequency_scores: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each word occurs
         self.stretch = APART if settings.deterministic else STRETCH  # tokens
         self.n_stretches = -(-len(stream.tokens) // self.stretch)
+        self.orders = Orders(self.n_stretches, settings.seed, SHUFFLED)
         n_words, n_rows = len(tables.inputs.rows), len(tables.outputs.rows)
         n_draws = settings.draws if sampler.candidates == "drawn" else 0
         self.plan = blocks.SkipGramPlan(
@@ -209,10 +212,13 @@ class Streamed(Lanes):
         return tables, worker._replace(lane=lane)
 
     def place(self, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
-        """Where a stretch begins and ends, its rate, and the keys of its random numbers."""
-        start, stop = stretch * self.stretch, min((stretch + 1) * self.stretch, len(self.stream.tokens))
+        """Where the stretch that is trained as number `stretch` of an epoch begins and ends, its rate, and the keys of its
+        random numbers.
+        """
+        at = int(self.orders.of(epoch)[stretch]) if self.settings.shuffle else stretch
+        start, stop = at * self.stretch, min((at + 1) * self.stretch, len(self.stream.tokens))
         seed = self.settings.seed
-        return start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, stretch)
+        return start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, at)
 
 
 class _Worker(NamedTuple):

@@ -130,6 +130,11 @@ class SkipGramSettings(TrainingSettings):
         at_least=1,
         at_most=MOST_DRAWS,
     )
+    shuffle: bool = param(
+        True,
+        "train on stretches of 10,000 tokens in an order drawn anew for each epoch, so that a corpus sorted by subject or date "
+        "is learned evenly; otherwise in the order of the corpus",
+    )
     heldout: float = param(
         0.0,
         "fraction of the corpus that is left out of training, such as 0.1%, in a few dozen contiguous spans, beside a border "

@@ -20,6 +20,12 @@ def is_archive(path: str) -> bool:
     return ARCHIVE_NAME.fullmatch(path) is not None
 
 
+def is_wanted(name: str, pattern: str) -> bool:
+    """Whether a member's name matches a glob; hidden ones, and what macOS adds, match none."""
+    hidden = any((part.startswith(".") and part.strip("./")) or part == "__MACOSX" for part in name.split("/"))
+    return not hidden and fnmatch.fnmatchcase(name, pattern)
+
+
 def members(
     file: Any, pattern: str, unpacked: Callable[[io.BufferedReader], Iterable[bytes]]
 ) -> Iterator[tuple[str, IO[bytes]]]:
@@ -41,7 +47,7 @@ def _zip_members(file: Any, pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
         raise OSError("a zip archive is read from its end, which a pipe or a server does not have; save it as a file")
     with zipfile.ZipFile(io.BufferedReader(_Sought(file))) as archive:
         for each in archive.infolist():
-            if not each.is_dir() and fnmatch.fnmatchcase(each.filename, pattern):
+            if not each.is_dir() and is_wanted(each.filename, pattern):
                 try:
                     opened = archive.open(each)
                 except (NotImplementedError, RuntimeError) as error:  # a method that Python lacks; a password
@@ -53,7 +59,7 @@ def _zip_members(file: Any, pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
 def _tar_members(blocks: "_Blocks", pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
     with tarfile.open(fileobj=blocks, mode="r|", bufsize=READ_BYTES) as archive:
         for each in archive:
-            if each.isfile() and fnmatch.fnmatchcase(each.name, pattern):
+            if each.isfile() and is_wanted(each.name, pattern):
                 opened = archive.extractfile(each)
                 assert opened is not None
                 yield each.name, opened

@@ -21,7 +21,6 @@ import array
 import contextlib
 import datetime
 import hashlib
-import itertools
 import json
 import os
 import re
@@ -46,6 +45,7 @@ from embedx.text.sources import Source, current_fingerprint, total_size
 from embedx.text.streams import ReadAhead, TextBlock
 from embedx.text.tokenizer import END_OF_SENTENCE, MOST_WORD_BYTES, BadUtf8Error
 from embedx.text.tokens import Tokens
+from embedx.text.word_list import WordList
 
 FORMAT = 2  # part of every key: raise it when the files or the tokeniser's results change
 KEY = re.compile(r"[0-9a-f]{24}")
@@ -69,9 +69,7 @@ class EncodedCorpus:
         self.checksum: int | None = about["checksum"]  # None for a temporary corpus
         self.report: dict[str, Any] = about["report"]
         self.counts: np.ndarray = np.array(counts)  # int64 (n_types,)
-        letters = (folder / LETTERS).read_bytes()
-        # Every word by provisional id, that is by first appearance.
-        self.words = [letters[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(starts.tolist())]
+        self.words = WordList((folder / LETTERS).read_bytes(), np.array(starts))
         self.bytes = _bytes_in(folder)
         # At the latest when the program ends.
         self._delete = weakref.finalize(self, locks.remove, folder, lock) if not self.key else None
@@ -79,7 +77,8 @@ class EncodedCorpus:
     def check(self) -> None:
         """Raise ValueError unless words, counts and tokens are those that were written; reads it all (4 GB/s from memory)."""
         n_types = len(self.words)
-        _demand(len(set(self.words)) == n_types, LETTERS, "some word stands there twice")
+        self.words.check()
+        _demand(not self.words.has_twins(), LETTERS, "some word stands there twice")
         _demand(self.counts.min() > 0 and self.counts.sum() == self.n_tokens, COUNTS, "they do not add up to the tokens")
         sums = []
         for first in range(0, len(self.tokens), CHECK_TOKENS):
@@ -162,9 +161,7 @@ def encode_sentences(
             raise EmbedxError("the sentences have no words; perhaps the iterator was used up before")
         if wrong := [word for word in numbers if not isinstance(word, str)]:
             raise EmbedxError(f"a word is a string, not {type(wrong[0]).__name__}: {wrong[0]!r}")
-        words = [word.encode("utf-8", "surrogatepass") for word in numbers]
-        starts = np.cumsum([0, *map(len, words)], dtype=np.int64)
-        building.write_words(b"".join(words), starts, building.counted(len(words)))
+        building.write_words(WordList.of(numbers), building.counted(len(numbers)))
         return building.keep_until_closed({"n_tokens": n_tokens, "sources": [], "bytes_read": 0, "bad_utf8": 0}, {})
 
 
@@ -283,11 +280,11 @@ class Building:
             while view:
                 view = view[self.tokens.write(view) :]
 
-    def write_words(self, letters: bytes, starts: np.ndarray, counts: np.ndarray) -> None:
+    def write_words(self, words: WordList, counts: np.ndarray) -> None:
         """The words, and how often each was seen."""
         with explained(self.home):
-            (self.folder / LETTERS).write_bytes(letters)
-            np.save(self.folder / STARTS, starts)
+            (self.folder / LETTERS).write_bytes(words.letters)
+            np.save(self.folder / STARTS, words.starts)
             np.save(self.folder / COUNTS, counts)
 
     def counted(self, n_types: int) -> np.ndarray:
@@ -422,7 +419,7 @@ def _read(
         names = sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
         raise EmbedxError(f"{names}: no words in it; is it the right file, and --tokenizer {settings.tokenizer} the right one?")
     words = pieces.words
-    building.write_words(words.word_letters.tobytes(), words.word_starts, words.counts)
+    building.write_words(WordList(words.word_letters.tobytes(), words.word_starts), words.counts)
     return {
         "n_tokens": n_tokens,
         "bytes_read": stored,

@@ -15,7 +15,6 @@ begins alike in one go over the tokens, which only looks at each. The hash is th
 its words, so that what is written alike is counted in the same part.
 """
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -26,6 +25,7 @@ from embedx.run.memory import amount, available_memory
 from embedx.run.progress import Progress, Silent
 from embedx.settings import PhraseSettings
 from embedx.text.joined import JOINED_BY, Collocation
+from embedx.text.word_list import WordList
 
 STRETCH = 1 << 22  # tokens between two looks at the progress
 BYTES_PER_SLOT = 32  # of the table: 16 there, 16 in the copy that is read out of it
@@ -222,10 +222,9 @@ def _add_up_equal_strings(
 
 def word_hashes(words: Sequence[str]) -> np.ndarray:
     """H, G and Q of each word, int32 (n_words, 3)."""
-    letters = [word.encode("utf-8", "surrogatepass") for word in words]
-    starts = np.fromiter(itertools.accumulate(map(len, letters), initial=0), np.int64, len(letters) + 1)
+    listed = words if isinstance(words, WordList) else WordList.of(words)
     hashes = np.empty((len(words), 3), np.int32)
-    hash_words(np.frombuffer(b"".join(letters), np.uint8), starts, ord(JOINED_BY), hashes)
+    hash_words(np.frombuffer(listed.letters, np.uint8), listed.starts, ord(JOINED_BY), hashes)
     return hashes
 
 

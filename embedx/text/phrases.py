@@ -22,6 +22,7 @@ from embedx.text import cache
 from embedx.text.cache import Building, EncodedCorpus
 from embedx.text.collocations import NO_WORD, VALUE, Sequences, fill, find, slot_of_ids
 from embedx.text.joined import Collocation, Phrases
+from embedx.text.word_list import WordList
 
 FORMAT = 1  # part of every key: raise it when the results change
 STRETCH = 1 << 20  # tokens that are joined at a time
@@ -126,9 +127,7 @@ def _joined(
             progress.update(at)
         progress.finish()
         n_types = int(state[TYPES])
-        letters = [words[k].encode("utf-8", "surrogatepass") for k in order[:n_types].tolist()]
-        starts = np.cumsum([0, *map(len, letters)], dtype=np.int64)
-        building.write_words(b"".join(letters), starts, counts[:n_types])
+        building.write_words(WordList.of(words[k] for k in order[:n_types].tolist()), counts[:n_types])
         report = report | {"n_tokens": int(counts[:n_types].sum())}
         if key:
             return building.publish(key, report, {}, progress)

@@ -7,7 +7,7 @@ import glob
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from embedx.errors import EmbedxError
@@ -26,6 +26,8 @@ FORMATS = {
 }  # fmt: skip
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 FILE_LIST = "@"
+OF_ARCHIVE = re.compile(r"(.+):([^:]+)", re.DOTALL)  # ARCHIVE:PATTERN
+ALL_MEMBERS = "*"
 MOST_NAME_BYTES = 1 << 12  # in a list of files; the longest path of Linux
 
 
@@ -39,6 +41,11 @@ class Source:
     location: str = ""  # path or URL to open, where it is not the name
     cut_off: bool = False  # a dump that is known to end in the middle
     members: str = ""  # of an archive: which of its members are read, a glob; "" where it is none
+
+    def member(self, name: str) -> "Source":
+        """A member of an archive; its name tells the format where that of the archive does not."""
+        reader = _reader(name) if self.reader == "any" else self.reader
+        return replace(self, name=f"{self.name}: {name}", reader=reader, members="")
 
     @property
     def address(self) -> str:
@@ -129,13 +136,16 @@ def _resolve_one(corpus: str) -> list[Source]:
     if corpus == STANDARD_INPUT:
         return [Source(corpus, "any", None)]
     if is_url(corpus):
-        return [Source(corpus, _reader(corpus), {"url": corpus})]
+        members = ALL_MEMBERS if is_archive(corpus.partition("?")[0]) else ""
+        return [Source(corpus, _reader(corpus), {"url": corpus}, members=members)]
     if recipe := _recipe_meant(corpus):
         return _of_recipe(recipe)
     if os.path.isdir(corpus):
         return _in_directory(corpus)
     if os.path.exists(corpus):
         return [_file(corpus)]
+    if (named := OF_ARCHIVE.fullmatch(corpus)) and is_archive(named[1]) and os.path.isfile(named[1]):
+        return [_file(named[1], named[2])]
     if glob.has_magic(corpus):
         return _matching(corpus)
     raise EmbedxError(f"{corpus}: no such file or directory, and no recipe of that name; recipes: {', '.join(recipe_names())}")
@@ -166,7 +176,8 @@ def _matching(pattern: str) -> list[Source]:
     return [_file(path) for path in found]
 
 
-def _file(path: str) -> Source:
+def _file(path: str, members: str = ALL_MEMBERS) -> Source:
+    """A file; if it is an archive, those of its members that match the pattern."""
     try:
         status = os.stat(path)
     except OSError as error:
@@ -174,7 +185,9 @@ def _file(path: str) -> Source:
     if not os.path.isfile(path):  # a pipe, as in <(zcat ...), gives its content once
         return Source(path, _reader(path), None)
     identity = {"path": os.path.realpath(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns}
-    return Source(path, _reader(path), identity)
+    if not is_archive(path):
+        return Source(path, _reader(path), identity)
+    return Source(path, _reader(path), identity | {"members": members}, members=members)
 
 
 def _of_recipe(recipe: Recipe) -> list[Source]:
@@ -187,11 +200,8 @@ def _of_recipe(recipe: Recipe) -> list[Source]:
 
 
 def _of_recipe_file(recipe: Recipe, path: str, name: str) -> Source:
-    identity, members = _file(path).fingerprint, ""
-    if is_archive(path):
-        members = recipe.members or "*"
-        identity = identity and identity | {"members": members}
-    return Source(name, recipe.reader, identity, path, recipe.cut_off, members)
+    file = _file(path, recipe.members or ALL_MEMBERS)
+    return Source(name, recipe.reader, file.fingerprint, path, recipe.cut_off, file.members)
 
 
 def described(corpus: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import bz2
 import codecs
 import contextlib
-import dataclasses
 import functools
 import gzip
 import io
@@ -39,7 +38,7 @@ BZIP2_START = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")
 XZ_MAGIC = b"\xfd7zXZ\0"
 ZSTD_START = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or one to skip, with which pzstd begins
 NOT_TEXT = {
-    b"PK\x03\x04": "a zip archive; unzip it",
+    b"PK\x03\x04": "a zip archive; unzip it, or name it .zip",
     b"7z\xbc\xaf\x27\x1c": "a 7z archive; unpack it",
     b"Rar!": "a rar archive; unpack it",
     b"\x04\x22\x4d\x18": "lz4 data; unpack it with lz4 -d",
@@ -164,17 +163,20 @@ def _standard_input() -> CountedReader:
     return CountedReader(io.FileIO(descriptor, closefd=False))
 
 
-def text_blocks(source: Source, file: CountedReader, settings: TextSettings = PLAIN, threads: int = 1) -> Iterator[bytes]:
+def text_blocks(
+    source: Source, file: CountedReader, settings: TextSettings = PLAIN, threads: int = 1, whole: bool | None = None
+) -> Iterator[bytes]:
     """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times BLOCK_BYTES or a record.
 
-    Where `source.has_sentences`, other bytes than white space end its tokens: see `embedx.text.records`.
+    whole   whether other bytes than white space end its tokens, see `embedx.text.records`; by default `source.has_sentences`
     """
+    whole = source.has_sentences(settings) if whole is None else whole
     if source.members:
-        yield from _text_of_members(source, file, settings)
+        yield from _text_of_members(source, file, settings, whole)
         return
     with damage_told(source):
         buffered: Any = io.BufferedReader(file, BLOCK_BYTES)
-        format, whole = source.format(settings), source.has_sentences(settings)
+        format = source.format(settings)
         if format == "table" and buffered.peek(4)[:4] == PARQUET_START:
             yield from _parquet_blocks(source, file, settings.column, whole)
             return
@@ -206,14 +208,13 @@ def text_blocks(source: Source, file: CountedReader, settings: TextSettings = PL
             yield from blocks
 
 
-def _text_of_members(source: Source, archive: CountedReader, settings: TextSettings) -> Iterator[bytes]:
+def _text_of_members(source: Source, archive: CountedReader, settings: TextSettings, whole: bool) -> Iterator[bytes]:
     """The text of an archive's members, one after the other; the end of each ends a line."""
     found = False
     with damage_told(source):
         for name, file in archives.members(archive, source.members, functools.partial(unpacked, source)):
             found = True
-            own = dataclasses.replace(source, name=f"{source.name}: {name}", members="")
-            yield from text_blocks(own, CountedReader(file, keep_open=True), settings)
+            yield from text_blocks(source.member(name), CountedReader(file, keep_open=True), settings, whole=whole)
             yield b"\n"
     if not found:
         raise EmbedxError(f"{source.name}: no member of it is {source.members}; is it the right file?")
@@ -337,7 +338,7 @@ def _recoded(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
 
 def _check_is_text(source: Source, head: bytes) -> None:
     if head[TAR_MAGIC_PLACE:].startswith(TAR_MAGIC):
-        raise EmbedxError(f"{source.name}: a tar archive; unpack it with tar -x and name the files")
+        raise EmbedxError(f"{source.name}: a tar archive; name it .tar, or unpack it with tar -x")
     text = head.decode("utf-8", "replace")
     unreadable = text.count("\ufffd") + text.count("\0")
     if len(head) >= FEWEST_BYTES_TO_JUDGE and unreadable > MOST_UNREADABLE * len(text):

@@ -8,6 +8,7 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.settings import VocabularySettings
+from embedx.text.word_list import WordList
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class TokenCounts(Protocol):
     """What `select` needs of an encoded corpus."""
 
     @property
-    def words(self) -> list[str]: ...
+    def words(self) -> WordList: ...
     @property
     def counts(self) -> np.ndarray: ...
 
@@ -99,8 +100,7 @@ def select(corpus: TokenCounts, settings: VocabularySettings) -> tuple[Vocabular
         )
     remap = np.full(len(counts), -1, np.int32)
     remap[kept] = np.arange(len(kept), dtype=np.int32)
-    words = corpus.words
-    return Vocabulary([words[i] for i in kept], counts[kept]), remap
+    return Vocabulary(corpus.words.at(kept), counts[kept]), remap
 
 
 def listed(path: str) -> list[str]:

@@ -1,0 +1,177 @@
+"""Does embedx keep its pace at full scale? A billion words of twenty million types; corpora read by one thread and by two.
+
+Sections: `billion`, one epoch of `ns` on a generated text of a billion words, stage by stage, beside one of twenty million
+words by the same law; `reading`, the forms that corpora come in, Wikipedia's dumps beside gensim's WikiCorpus with as many
+processes. Every measurement is a process of its own (`scale_process.py`), and they take turns.
+"""
+
+import bz2
+import gzip
+import shutil
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from eval import corpus, generated_text
+from eval.experiment import Experiment, Run, in_process
+from eval.page import number, table, target, thousands
+from eval.records import Job, Records, Result, has_failed
+
+TRAINED: dict[str, Job] = {
+    "small": {"words": 20_000_000, "types": 480_000}, "large": {"words": 1_000_000_000, "types": 24_000_000},
+}  # fmt: skip
+SETTINGS: Job = {
+    "objective": "ns", "dim": 100, "window": 5, "negatives": 5, "sample": 1e-3, "min_count": 5, "epochs": 1, "threads": 2,
+    "seed": 1, "options": {},
+}  # fmt: skip
+THREADS = (1, 2)
+FORMS = ("plain", "gz", "bz2", "dump")
+DUMP = "corpora/wikidump/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
+DUMP_COPIES = 12  # of its pages, for a longer dump
+GIBIBYTE = 2**30
+MOST_MEMORY, LEAST_PACE, LEAST_GAIN, LEAST_LEAD = 16 * GIBIBYTE, 0.8, 1.6, 5.0
+
+
+def jobs(run: Run) -> Iterator[Job]:
+    sections = run.chosen("section")
+    if "billion" in sections:
+        for name in run.chosen("corpus"):
+            size = TRAINED[name] if not run.quick else {"words": 200_000, "types": 20_000}
+            yield {"kind": "train", "corpus": name, **size, **SETTINGS}
+    if "reading" in sections:
+        for repetition in range(int(run.settings.repetitions)):
+            for form in run.chosen("form"):
+                for threads in THREADS:
+                    yield {"kind": "read", "form": form, "tool": "embedx", "threads": threads, "repetition": repetition}
+                if form == "dump" and run.need("gensim", "gensim"):
+                    yield {"kind": "read", "form": form, "tool": "gensim", "threads": max(THREADS), "repetition": repetition}
+
+
+def prepare(run: Run) -> dict[str, Any]:
+    """The corpus in its forms, where reading is measured."""
+    if "reading" not in run.chosen("section"):
+        return {"data": {}}
+    about = corpus.unpacked(run)
+    text, forms = Path(run.files["text"]), run.chosen("form")
+    for form, opened in (("gz", gzip.open), ("bz2", bz2.open)):
+        if form in forms:
+            with text.open("rb") as source, opened(run.folder / f"text.{form}", "wb") as out:
+                shutil.copyfileobj(source, out, 1 << 20)
+    if "dump" in forms:
+        about["dump bytes"] = write_dump(run.folder / "dump.xml.bz2", bz2.decompress((run.data / DUMP).read_bytes()))
+    run.files |= {form: str(run.folder / f"text.{form}") for form in ("gz", "bz2")}
+    run.files |= {"plain": run.files["text"], "dump": str(run.folder / "dump.xml.bz2")}
+    return {"corpus": about}
+
+
+def write_dump(file: Path, xml: bytes) -> int:
+    """One dump with the pages of another several times over, in streams of their own as in a multistream dump; its bytes."""
+    first, last = xml.index(b"<page>"), xml.rindex(b"</page>") + len(b"</page>")
+    packed = bz2.compress(xml[first:last])
+    with file.open("wb") as out:
+        out.write(bz2.compress(xml[:first]))
+        out.writelines([packed] * DUMP_COPIES)
+        out.write(bz2.compress(xml[last:]))
+    return len(xml) + (DUMP_COPIES - 1) * (last - first)
+
+
+def measure(run: Run, job: Job) -> Result:
+    if job["kind"] == "read":
+        return in_process("eval.scale_process", job, run.files)
+    text = run.folder / "generated"
+    generated_text.write(text, job["words"], job["types"])
+    try:
+        return in_process("eval.scale_process", job, {"generated": str(text), "folder": str(run.folder)})
+    finally:
+        text.unlink()
+
+
+# ---- tables
+
+
+def result_of(records: Records, **job: Any) -> Result | None:
+    found = [each["result"] for each in records.find(**job) if not has_failed(each["result"])]
+    return found[-1] if found else None
+
+
+def seconds_of(records: Records, **job: Any) -> float | None:
+    """The median over repetitions."""
+    found = [each["result"]["seconds"] for each in records.find(kind="read", **job) if not has_failed(each["result"])]
+    return statistics.median(found) if found else None
+
+
+def pace(result: Result | None) -> float | None:
+    return result["trained"] / result["stages"]["training"] if result else None
+
+
+def stages(records: Records) -> str:
+    rows = []
+    for name in TRAINED:
+        found = result_of(records, kind="train", corpus=name)
+        if found is not None:
+            took, size = found["stages"], found["text"]
+            rows.append({
+                "corpus": name, "words": f"{found['tokens']:,}", "types": f"{found['types']:,}",
+                "vocabulary": f"{found['vocabulary']:,}", "text": amount(size),
+                "reading, s": number(took["reading"], 0), "words/s read": thousands(found["tokens"] / took["reading"]),
+                "training, s": number(took["training"], 0), "words/s trained": thousands(pace(found) or 0),
+                "saving, s": number(took["saving"], 0), "most memory": amount(found["anonymous"]),
+                "encoded": amount(found["encoded"]), "model": amount(found["model"]),
+            })  # fmt: skip
+    return table(rows)
+
+
+def amount(n_bytes: float) -> str:
+    return f"{n_bytes / GIBIBYTE:.2f} GiB"
+
+
+def reading(records: Records) -> str:
+    rows = []
+    for form in FORMS:
+        for tool, threads in (*(("embedx", threads) for threads in THREADS), ("gensim", max(THREADS))):
+            found = seconds_of(records, form=form, tool=tool, threads=threads)
+            if found is not None:
+                one = seconds_of(records, form=form, tool="embedx", threads=1) if tool == "embedx" else None
+                tokens = result_of(records, kind="read", form=form, tool=tool, threads=threads)
+                rows.append({
+                    "form": form, "tool": tool, "threads": str(threads), "seconds": number(found, 2),
+                    "words/s": thousands((tokens or {})["tokens"] / found),
+                    "times one thread's": number(one / found if one and threads > 1 else None, 2),
+                })  # fmt: skip
+    return table(rows)
+
+
+def targets(records: Records) -> str:
+    small, large = (result_of(records, kind="train", corpus=name) for name in TRAINED)
+    rows = []
+    memory = large["anonymous"] if large else None
+    rows.append(target(
+        "an epoch of a billion words inside 16 GiB", memory and amount(memory), bool(memory and memory <= MOST_MEMORY)
+    ))  # fmt: skip
+    kept = (pace(large) or 0) / (pace(small) or 1) if small and large else None
+    rows.append(target(
+        "at least 80 % of the small corpus's words per second", kept and f"{kept:.0%}", bool(kept and kept >= LEAST_PACE)
+    ))  # fmt: skip
+    for form in FORMS:
+        one, two = (seconds_of(records, form=form, tool="embedx", threads=threads) for threads in THREADS)
+        gain = one / two if one and two else None
+        rows.append(target(
+            f"{form}: two threads read 1.6 times as fast as one", gain and f"{gain:.2f}", bool(gain and gain >= LEAST_GAIN)
+        ))  # fmt: skip
+    gensim, own = (seconds_of(records, form="dump", tool=tool, threads=max(THREADS)) for tool in ("gensim", "embedx"))
+    lead = gensim / own if gensim and own else None
+    rows.append(target(
+        "a dump five times as fast as gensim's WikiCorpus", lead and f"{lead:.1f}", bool(lead and lead >= LEAST_LEAD)
+    ))  # fmt: skip
+    return table(rows)
+
+
+EXPERIMENT = Experiment(
+    name="scale",
+    title="Corpora at full scale",
+    choices={"section": ("billion", "reading"), "corpus": tuple(TRAINED), "form": FORMS},
+    jobs=jobs, measure=measure, prepare=prepare,
+    tables={"targets": targets, "stages": stages, "reading": reading}, plots={},
+    settings={"repetitions": 3, "corpus": None}, quick={"repetitions": 1}, packages=("gensim",),
+)  # fmt: skip

@@ -1,0 +1,88 @@
+"""eval scale: the generated text and dump, and what the tables tell."""
+
+import bz2
+from collections import Counter
+
+import pytest
+from eval_setup import Records, Run, environment, found
+
+from eval import generated_text, scale
+
+
+def test_generated_text_has_as_many_words_by_a_power_law(tmp_path, monkeypatch):
+    monkeypatch.setattr(generated_text, "AT_ONCE", 700)
+    for name in ("a", "b"):
+        generated_text.write(tmp_path / name, 20_010, 500)
+    text = (tmp_path / "a").read_text()
+    assert text == (tmp_path / "b").read_text()
+    counts = Counter(text.split())
+    assert sum(counts.values()) == 20_010
+    assert 450 < len(counts) <= 500
+    assert [len(line.split()) for line in text.splitlines()] == [25] * 800 + [10]
+    assert [word for word, _ in counts.most_common(3)] == ["a", "b", "c"]
+    share = counts["a"] / counts["c"]  # ∫ from 1 to 2 over ∫ from 3 to 4 of x^-1.1
+    assert share == pytest.approx((1 - 2**-0.1) / (3**-0.1 - 4**-0.1), rel=0.1)
+
+
+def test_words_are_spelt_once_each(tmp_path):
+    import numpy as np
+
+    out = np.empty(8 * 2000, np.uint8)
+    low = 2001.0 ** (1 - generated_text.EXPONENT)
+    middle = (np.arange(1, 2001) + 0.5) ** (1 - generated_text.EXPONENT)
+    n = generated_text.spell((1 - middle) / (1 - low), 2000, 0, out)
+    words = out[:n].tobytes().decode().split()
+    assert len(set(words)) == len(words) == 2000
+    assert words[:2] + words[25:28] == ["a", "b", "z", "aa", "ba"]
+
+
+def test_a_dump_of_pages_several_times_over_is_one_document(tmp_path):
+    from xml.etree import ElementTree
+
+    size = scale.write_dump(tmp_path / "dump", b"<mediawiki><siteinfo/><page>one</page> <page>two</page></mediawiki>")
+    xml = bz2.decompress((tmp_path / "dump").read_bytes())
+    assert len(xml) == size
+    assert [page.text for page in ElementTree.fromstring(xml).iter("page")] == ["one", "two"] * scale.DUMP_COPIES
+
+
+@pytest.fixture
+def records(tmp_path):
+    kept = Records(tmp_path / "scale.jsonl", environment())
+    gib = scale.GIBIBYTE
+    for name, seconds, memory in (("small", 10.0, gib), ("large", 12.5, 15.9 * gib)):
+        result = {
+            "stages": {"reading": 2.0, "training": seconds, "saving": 1.0}, "anonymous": memory, "encoded": gib, "model": gib,
+            "text": gib, "tokens": 5000, "trained": 4000, "vocabulary": 300, "types": 700,
+        }  # fmt: skip
+        kept.add({"kind": "train", "corpus": name, **scale.TRAINED[name], **scale.SETTINGS}, result, "x")
+    for repetition, seconds in enumerate((3.0, 1.0, 2.0)):
+        job = {"kind": "read", "form": "dump", "repetition": repetition}
+        kept.add({**job, "tool": "embedx", "threads": 2}, {"seconds": seconds, "tokens": 100}, "x")
+        kept.add({**job, "tool": "embedx", "threads": 1}, {"seconds": 1.5 * seconds, "tokens": 100}, "x")
+        kept.add({**job, "tool": "gensim", "threads": 2}, {"seconds": 5 * seconds, "tokens": 90}, "x")
+    return kept
+
+
+def test_targets_are_judged_from_the_records(records):
+    lines = {line.split(" | ")[0].strip("| "): line for line in scale.targets(records).splitlines()}
+    memory, kept = (
+        lines["an epoch of a billion words inside 16 GiB"],
+        lines["at least 80 % of the small corpus's words per second"],
+    )
+    assert "15.90 GiB | met" in memory
+    assert "80% | met" in kept
+    assert "1.50 | **not met**" in lines["dump: two threads read 1.6 times as fast as one"]
+    assert "5.0 | met" in lines["a dump five times as fast as gensim's WikiCorpus"]
+    assert "not measured" in lines["gz: two threads read 1.6 times as fast as one"]
+
+
+def test_tables_give_medians_and_paces(records):
+    assert "| dump | embedx | 2 | 2.00 | 0 | 1.50 |" in scale.reading(records)
+    assert "700 | 300 | 1.00 GiB" in scale.stages(records)
+
+
+def test_what_is_chosen_is_measured(tmp_path):
+    run = Run(found("scale"), ["reading", "plain"], quick=False)
+    assert [(job["threads"], job["repetition"]) for job in scale.jobs(run)] == [(t, r) for r in range(3) for t in (1, 2)]
+    run = Run(found("scale"), ["billion", "small"], quick=False)
+    assert [job["words"] for job in scale.jobs(run)] == [20_000_000]
