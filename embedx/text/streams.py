@@ -215,7 +215,8 @@ def _text_of_members(source: Source, archive: CountedReader, settings: TextSetti
         for name, file in archives.members(archive, source.members, functools.partial(unpacked, source)):
             found = True
             yield from text_blocks(source.member(name), CountedReader(file, keep_open=True), settings, whole=whole)
-            yield b"\n"
+            if not whole:  # where records end sentences by themselves
+                yield b"\n"
     if not found:
         raise EmbedxError(f"{source.name}: no member of it is {source.members}; is it the right file?")
 
