@@ -12,7 +12,7 @@ import pytest
 
 from embedx.cli.app import application
 from embedx.comparison import compare as comparison
-from embedx.comparison import curves, ranking, runs, statistics, tables
+from embedx.comparison import curves, ranking, runs, statistics, tables, tuning
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.page import page
 from embedx.comparison.records import FILE, Records
@@ -424,3 +424,79 @@ def test_a_share_of_the_rows_is_for_the_curve_unless_it_is_turned_off():
         data.prepare(Silent())
         assert data.validation == expected
         assert ("--validation" in data.arguments()) is (expected is not None)
+
+
+# ---- tuning
+
+
+def trials_of(score, own=None):
+    """A function that tries options out by what `score` says of rate and negatives, and the list of what was tried."""
+    own, tried = own or {"learning_rate": 1.0, "negatives": 5}, []
+
+    def try_out(options):
+        used = own | options
+        tried.append(options)
+        return tuning.Trial(options, used, score(used.get("learning_rate"), used.get("negatives")))
+
+    return try_out, tried
+
+
+def test_the_search_follows_the_better_rate_and_then_tries_more_negatives():
+    try_out, tried = trials_of(lambda rate, negatives: -abs(math.log(rate / 9)) + 0.01 * negatives)
+    assert tuning.search(try_out, has_negatives=True).options == {"learning_rate": 9.0, "negatives": 15}
+    assert len(tried) == runs.MOST_TRIALS == 5
+    assert tried[0] == {}
+    try_out, tried = trials_of(lambda rate, negatives: -abs(math.log(3 * rate)) - negatives)
+    assert tuning.search(try_out, has_negatives=True).options == {"learning_rate": 0.333}
+    assert {"learning_rate": 0.111} in tried
+
+
+def test_the_defaults_stay_where_nothing_is_better():
+    try_out, tried = trials_of(lambda rate, negatives: -abs(math.log(rate)) - negatives)
+    assert tuning.search(try_out, has_negatives=False).options == {}
+    assert len(tried) == 3
+    try_out, tried = trials_of(lambda rate, negatives: None)  # none has a score
+    assert tuning.search(try_out, has_negatives=True).options == {}
+    try_out, tried = trials_of(lambda rate, negatives: 1.0, own={"used": 1})  # trained without a rate
+    assert tuning.search(try_out, has_negatives=True).options == {}
+    assert tried == [{}]
+
+
+def test_trials_take_the_part_of_the_time_that_tuning_has():
+    settings = CompareSettings(time_budget=100.0, seeds=3, tune=0.2)
+    assert settings.stopping == ("--time-budget", "80s")
+    assert settings.stopping_of_trials(5) == ("--time-budget", "12s")
+    assert CompareSettings(epochs=10, tune=0.25).stopping_of_trials(5) == ("--epochs", "2")
+    assert CompareSettings(epochs=10, tune=0.25).stopping == ("--epochs", "10")
+
+
+def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path):
+    """The run's score is of other spans than the trials', and the whole is told on the page and in the table."""
+    settings = CompareSettings(epochs=2, seeds=1, threads=1, tune=0.5, heldout=0.2)
+    data = Text([str(two_topics)], {"dim": 4, "min_count": 1}, settings, cache_dir=tmp_path / "cache")
+    folder = tmp_path / "out"
+    found = comparison.compare(data, ["ns"], settings, folder)
+    lines = [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
+    trials, made = [line for line in lines if "trial" in line], next(line for line in lines if "result" in line)
+    assert 3 <= len(trials) <= 5
+    assert trials[0]["trial"] == {}
+    assert {"learning_rate", "negatives"} <= trials[0]["used"].keys()
+    best = max(trials, key=lambda each: each["score"])
+    assert made.get("tuned", {}) == best["trial"] == found.ranking.lines[0].tuned
+    n_spans = len(set(data.held_out.spans.tolist()))
+    assert len(made["result"]["scores"]["log_likelihood"]["sizes"]) <= n_spans // 2
+    assert ("tuned" in tables.text(found.ranking)) == bool(best["trial"])
+    again = comparison.compare(data, ["ns"], settings, folder, resume=True)  # nothing is left to be done
+    assert again.ranking.lines[0].tuned == found.ranking.lines[0].tuned
+    assert [json.loads(line) for line in (folder / FILE).read_text().splitlines()] == lines
+
+
+def test_labels_are_tuned_on_validation_rows_and_need_some():
+    settings = CompareSettings(epochs=4, seeds=1, threads=1, tune=0.5)
+    data = LabelledData(["digits"], {}, settings)
+    data.prepare(comparison.Silent())
+    facts = {"history": [{"epoch": k, "seconds": k, "validation": {"log_likelihood": -k}} for k in (3, 1, 2)]}
+    assert data.validation_score(None, facts) == -1
+    assert data.validation_score(None, {}) is None
+    with pytest.raises(EmbedxError, match=r"^--tune needs validation data"):
+        LabelledData(["digits"], {}, CompareSettings(tune=0.5, validation="0")).prepare(comparison.Silent())

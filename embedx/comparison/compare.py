@@ -22,6 +22,7 @@ from embedx.comparison.runs import Data
 from embedx.comparison.settings import CompareSettings
 from embedx.comparison.tables import csv_text
 from embedx.comparison.text import Text
+from embedx.comparison.tuning import tuned
 from embedx.errors import EmbedxError
 from embedx.run import locks
 from embedx.run.folder import installed_version
@@ -93,8 +94,8 @@ def compare(
     check_folder(folder, resume, overwrite)
     how, value = settings.stopping
     identity = {
-        "task": data.command, "until": f"{how} {value}", "threads": settings.used_threads, **data.identity(),
-        "machine": running.machine(), "embedx": installed_version(),
+        "task": data.command, "until": f"{how} {value}", "tune": settings.tune, "threads": settings.used_threads,
+        **data.identity(), "machine": running.machine(), "embedx": installed_version(),
     }  # fmt: skip
     records = Records(folder, identity, anew=not resume)
     facts = data.prepare(progress)
@@ -108,6 +109,8 @@ def compare(
         }
         if command:
             circumstances["command"] = shlex.join(command)
+        if settings.tune:
+            circumstances["tuned"] = f"{' '.join(settings.stopping_of_trials(running.MOST_TRIALS))} a trial, on validation data"
         interrupted = measure_all(data, names, settings, folder, records, circumstances, progress)
         ranking = written(data, names, folder, records, circumstances)
         if drawn := drawing.drawable(ranking.curves):
@@ -129,6 +132,13 @@ def measure_all(
     progress: Progress,
 ) -> bool:
     """Make the runs that are not on record, seed after seed; whether Ctrl-C ended that."""
+    options: dict[str, dict[str, Any]] = {}
+    if settings.tune:
+        try:
+            options = tuned(data, names, settings, folder / WORK, records, progress)
+        except KeyboardInterrupt:
+            records.save()
+            return True
     jobs = [(seed, name) for seed in range(1, settings.seeds + 1) for name in names]
     left = [job for job in jobs if records.find(job[1], job[0]) is None]
     told = f", {len(jobs) - len(left)} of them on record" if len(left) < len(jobs) else ""
@@ -138,7 +148,7 @@ def measure_all(
     try:
         for k, (seed, name) in enumerate(left):
             began = time.monotonic()
-            outcome = running.measured(data, name, seed, settings, folder / WORK)
+            outcome = running.measured(data, name, seed, settings, folder / WORK, options.get(name, {}))
             records.add(name, seed, outcome)
             written(data, names, folder, records, circumstances)
             said = next((f"{kind}: {outcome[kind]}" for kind in FAILED if kind in outcome), "")

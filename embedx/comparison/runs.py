@@ -5,22 +5,27 @@ So a run's memory is measured by itself, and one that dies or diverges ends no o
 
 import contextlib
 import json
+import math
 import platform
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from embedx.comparison.settings import CompareSettings
 from embedx.comparison.statistics import Score
 from embedx.errors import DivergedError, EmbedxError, one_line
+from embedx.run.folder import read_description
 from embedx.run.progress import Progress
 from embedx.run.trainer import usable_cores
+from embedx.settings import option_name
 
+MOST_TRIALS = 5  # of an objective, where it is tuned
 LOOK = 0.05  # seconds between two looks at the memory of a process
 LAST_WORDS = 300  # characters
 MOST_POINTS = 60  # of a curve, on record
@@ -44,6 +49,7 @@ class Data(Protocol):
     def arguments(self) -> list[str]: ...
     def prepare(self, progress: Progress) -> dict[str, Any]: ...
     def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]: ...
+    def validation_score(self, model: Path, facts: Mapping[str, Any]) -> float | None: ...  # the higher, the better
     def curve(self, facts: Mapping[str, Any]) -> list[list[float]]: ...
 
 
@@ -57,25 +63,76 @@ class Ended:
     peak: int | None  # bytes; None where the system does not tell
 
 
-def command_of(data: Data, objective: str, seed: int, settings: CompareSettings, folder: Path) -> list[str]:
-    """The command of a run that writes its model and its log to `folder`."""
+def command_of(
+    data: Data,
+    objective: str,
+    seed: int,
+    settings: CompareSettings,
+    folder: Path,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    stopping: tuple[str, str] | None = None,
+) -> list[str]:
+    """The command of a run that writes its model and its log to `folder`; `options` are the objective's alone."""
     places = ["--output", str(folder / "model"), "--log-json", str(folder / "log"), "--checkpoint-every", "0", "--json"]
-    how = ["--seed", str(seed), "--threads", str(settings.used_threads), *settings.stopping]
+    how = ["--seed", str(seed), "--threads", str(settings.used_threads), *(stopping or settings.stopping)]
+    how += typed_options(options)
     return [sys.executable, "-m", "embedx", data.command, *data.arguments(), "--objective", objective, *how, *places]
 
 
-def measured(data: Data, objective: str, seed: int, settings: CompareSettings, folder: Path) -> dict[str, Any]:
-    """What came of a run: {"result": ...}, {"diverged": why} or {"failed": why}; see `embedx.comparison.records`.
+def typed_options(options: Mapping[str, Any]) -> list[str]:
+    """Settings as they are typed."""
+    typed: list[str] = []
+    for name, value in options.items():
+        flag = option_name(name)
+        typed += [flag if value else f"--no-{flag[2:]}"] if isinstance(value, bool) else [flag, str(value)]
+    return typed
 
-    `folder` is where the run works; it is there only for as long.
-    """
+
+@contextlib.contextmanager
+def place_of_work(folder: Path) -> Iterator[None]:
+    """A folder that is new, and there only for as long."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
-        ended = watched(command_of(data, objective, seed, settings, folder), folder)
-        return outcome(data, ended, folder)
+        yield
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def measured(
+    data: Data,
+    objective: str,
+    seed: int,
+    settings: CompareSettings,
+    folder: Path,
+    options: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """What came of a run: {"result": ...}, {"diverged": why} or {"failed": why}; see `embedx.comparison.records`.
+
+    options   the objective's alone; `folder` is where the run works
+    """
+    with place_of_work(folder):
+        ended = watched(command_of(data, objective, seed, settings, folder, options), folder)
+        return outcome(data, ended, folder) | ({"tuned": dict(options)} if options else {})
+
+
+def tried(
+    data: Data, objective: str, seed: int, settings: CompareSettings, folder: Path, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What came of a trial: {"used": settings, "score": of the validation data}, or the score None and why it "failed"."""
+    with place_of_work(folder):
+        stopping = settings.stopping_of_trials(MOST_TRIALS)
+        ended = watched(command_of(data, objective, seed, settings, folder, options, stopping), folder)
+        if ended.code:
+            return {"used": {}, "score": None, "failed": last_words(ended.complaints) or f"ended with status {ended.code}"}
+        try:
+            facts = json.loads(ended.printed.splitlines()[-1])
+            used = read_description(folder / "model")["settings"]
+            score = data.validation_score(folder / "model", facts)
+        except (EmbedxError, ValueError, KeyError, IndexError) as error:
+            return {"used": {}, "score": None, "failed": one_line(str(error))}
+    kept = {name: used[name] for name in ("learning_rate", "negatives") if used.get(name) is not None}
+    return {"used": kept, "score": score if score is not None and math.isfinite(score) else None}
 
 
 def outcome(data: Data, ended: Ended, folder: Path) -> dict[str, Any]:

@@ -23,6 +23,14 @@ class CompareSettings(Settings):
     threads: int | None = param(
         None, "worker threads of each run; by default one for each usable core", at_least=1, at_most=MOST_THREADS
     )
+    tune: float | None = param(
+        None,
+        "part of each objective's time that goes to short runs before, which find its learning rate and number of negatives on "
+        "validation data, such as 30%",
+        above=0.0,
+        at_most=0.9,
+        parse=fraction,
+    )
     heldout: float = param(
         0.01, "text: fraction of it that is left out of training and scored, such as 1%", above=0.0, at_most=0.5, parse=fraction
     )
@@ -48,7 +56,14 @@ class CompareSettings(Settings):
     @property
     def budget(self) -> float:
         """Seconds of training of a run that is ended by time."""
-        return self.time_budget or BUDGET
+        return (self.time_budget or BUDGET) * (1 - (self.tune or 0.0))
+
+    def stopping_of_trials(self, most: int) -> tuple[str, str]:
+        """The option that ends each of at most so many trials: together they take the part of the time that tuning has."""
+        share = self.tune or 0.0
+        if self.epochs is not None:
+            return "--epochs", str(max(1, round(self.epochs * share)))
+        return "--time-budget", f"{(self.time_budget or BUDGET) * self.seeds * share / most:.3g}s"
 
     @property
     def used_threads(self) -> int:

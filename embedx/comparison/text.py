@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from embedx import objectives
+from embedx.comparison.runs import typed_options
 from embedx.comparison.settings import OF_TEXT, CompareSettings
 from embedx.comparison.statistics import Score
 from embedx.errors import EmbedxError
@@ -21,7 +22,7 @@ from embedx.text.encode import encode
 from embedx.text.heldout import HeldOut, hold_out
 from embedx.text.sources import recipe_defaults, resolve
 from embedx.text.vocabulary import select
-from embedx.vectors.model import load
+from embedx.vectors.model import WordVectors, load
 
 POINTS = 12  # of a learning curve
 RESAMPLES = 200  # of the word pairs, on record: the standard error of a difference is then within 5 %
@@ -104,13 +105,23 @@ class Text:
             packaged = [test for test in packaged if isinstance(test, words.SimilarityPairs)]
         return [*packaged, *own]
 
+    def _likelihood(self, vectors: WordVectors) -> heldout.Likelihood:
+        held = self.held_out
+        pairs, calibration = heldout.draw(held.words, held.sentences, vectors, groups=held.spans)
+        return heldout.evaluate(vectors, pairs, calibration)
+
+    def validation_score(self, model: Path, facts: Mapping[str, Any]) -> float | None:
+        """The mean log-likelihood of every other held-out span, which no score is of where learning rates are tuned."""
+        found = self._likelihood(load(model))
+        own = found.groups % 2 == 0
+        return float(found.values[own].mean()) if own.any() else None
+
     def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]:
         """The scores of a saved model, as far as its words are known to the tests, and facts that stand beside them."""
         vectors = load(model)
-        held = self.held_out
-        pairs, calibration = heldout.draw(held.words, held.sentences, vectors, groups=held.spans)
-        likelihood = heldout.evaluate(vectors, pairs, calibration)
-        found = {"log_likelihood": grouped(likelihood.values, likelihood.groups)}
+        likelihood = self._likelihood(vectors)
+        own = likelihood.groups % 2 == 1 if self.settings.tune else np.ones(len(likelihood.groups), dtype=bool)
+        found = {"log_likelihood": grouped(likelihood.values[own], likelihood.groups[own])}
         answers = words.score(vectors, self.tests, Silent()) if self.tests else []
         if (similarity := of_pairs(answers)) is not None:
             found["similarity"] = similarity
@@ -123,15 +134,6 @@ class Text:
         points = [[each["epoch"], each["seconds"], each["log_likelihood"]] for each in facts.get("history", [])]
         end = [facts["epochs"], facts["seconds"], facts.get("heldout", {}).get("log_likelihood")]
         return [each for each in [*points, end] if each[2] is not None and math.isfinite(each[2])]
-
-
-def typed_options(options: Mapping[str, Any]) -> list[str]:
-    """Settings as they are typed."""
-    typed: list[str] = []
-    for name, value in options.items():
-        flag = option_name(name)
-        typed += [flag if value else f"--no-{flag[2:]}"] if isinstance(value, bool) else [flag, str(value)]
-    return typed
 
 
 def grouped(values: np.ndarray, groups: np.ndarray) -> Score:
