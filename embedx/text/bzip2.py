@@ -24,6 +24,16 @@ READ_BYTES = 1 << 20
 MOST_BLOCK_BYTES = 1 << 21  # as stored; a block is of 900,000 bytes that bzip2 makes hardly larger
 
 
+def near_marks() -> np.ndarray:
+    """bool (65536,): whether two bytes may be those before the last byte of a mark, wherever that ends within it."""
+    near = np.zeros(1 << 16, dtype=np.bool_)
+    near[[(mark >> (8 - shift)) & 0xFFFF for mark in (BLOCK, END) for shift in range(8)]] = True
+    return near
+
+
+NEAR_MARKS = near_marks()  # of all pairs of bytes one in four thousand
+
+
 @kernel
 def next_mark(data, bit):  # type: ignore[no-untyped-def]
     """The first bit, from `bit` on, at which BLOCK or END stands in data; -1 if there is none."""
@@ -31,7 +41,7 @@ def next_mark(data, bit):  # type: ignore[no-untyped-def]
     first = bit >> 3
     for i in range(first, len(data)):
         bits = ((bits << 8) | np.int64(data[i])) & ((1 << 56) - 1)
-        if i >= first + 5:
+        if i >= first + 5 and NEAR_MARKS[(bits >> 8) & 0xFFFF]:
             for shift in range(7, -1, -1):
                 mark = (bits >> shift) & MARK_MASK
                 if mark in (BLOCK, END):
