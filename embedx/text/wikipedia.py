@@ -18,7 +18,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Self
 from xml.parsers import expat
@@ -46,9 +46,12 @@ HIDDEN_TAGS = (
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 ATTRIBUTES = r"\b(?:[^<>\"]|\"[^\"<]*\")*?"
 HIDDEN_EMPTY = re.compile(rf"<(?:{HIDDEN_TAGS}){ATTRIBUTES}/>", re.IGNORECASE)
-HIDDEN_EDGE = re.compile(rf"(?P<open><(?:{HIDDEN_TAGS}){ATTRIBUTES}>)|(?P<close></(?:{HIDDEN_TAGS})\s*>)", re.IGNORECASE)
-TEMPLATE_EDGE = re.compile(r"(?P<open>\{\{)|(?P<close>\}\})")
-TABLE_EDGE = re.compile(r"^[ \t:*#]*(?:(?P<open>\{\|)|(?P<close>\|\}))", re.MULTILINE)
+# What nests. Python finds the characters that a pattern can begin with much faster than what is in its groups: so "open" matches
+# nothing, at the end of an edge that opens.
+HIDDEN_EDGE = re.compile(rf"<(?:(?:{HIDDEN_TAGS}){ATTRIBUTES}>(?P<open>)|/(?:{HIDDEN_TAGS})\s*>)", re.IGNORECASE)
+TEMPLATE_EDGE = re.compile(r"\{\{(?P<open>)|\}\}")
+TABLE_EDGE = re.compile(r"\{\|(?P<open>)|\|\}")
+BEFORE_TABLE = " \t:*#"  # may stand in the line before the edge of a table
 EXTERNAL_LINK = re.compile(
     r"\[(?:[a-z]++:)?//[^\s\]\[]*+[ \t]*+([^\]\[\n]*+)\]"
     r"|\[mailto:[^\s\]]*+(?:[ \t]*+([^\]\[\n]*+)\])?",  # an address that is no link: the match ends without "]"
@@ -273,7 +276,7 @@ def plain_text(wikitext: str, hidden_links: frozenset[str] = HIDDEN_LINKS) -> st
     text = HIDDEN_EMPTY.sub("", COMMENT.sub("", wikitext))
     text = without_nested(text, HIDDEN_EDGE)
     text = without_nested(text, TEMPLATE_EDGE)
-    text = without_nested(text, TABLE_EDGE)
+    text = without_nested(text, TABLE_EDGE, line_start)
     text = EXTERNAL_LINK.sub(lambda link: (link[1] or link[2] or "") if link[0].endswith("]") else link[0], text)
     for _ in range(MOST_NESTED):  # from the inside out, because captions have links in them
         text, found = INNERMOST_LINK.subn(shown, text)
@@ -286,13 +289,26 @@ def plain_text(wikitext: str, hidden_links: frozenset[str] = HIDDEN_LINKS) -> st
     return "".join(line + "\n" for line in lines if line)
 
 
-def without_nested(text: str, edge: re.Pattern[str]) -> str:
-    """`text` without what stands between matching edges; an edge without its counterpart stays."""
+def line_start(text: str, place: int) -> int:
+    """Where the line begins in which the edge of a table stands at `place`; -1 if more is in the line before it."""
+    while place > 0 and text[place - 1] in BEFORE_TABLE:
+        place -= 1
+    return place if place == 0 or text[place - 1] == "\n" else -1
+
+
+def without_nested(text: str, edge: re.Pattern[str], start_of: Callable[[str, int], int] | None = None) -> str:
+    """`text` without what stands between matching edges; an edge without its counterpart stays.
+
+    start_of   where an edge that is found begins; it is none where that is -1
+    """
     opened: list[int] = []
     pieces: list[tuple[int, int]] = []  # outermost (start, end), in order
     for match in edge.finditer(text):
-        if match["open"]:
-            opened.append(match.start())
+        place = start_of(text, match.start()) if start_of else match.start()
+        if place < 0:
+            continue
+        if match["open"] is not None:
+            opened.append(place)
         elif opened:
             start = opened.pop()
             while pieces and pieces[-1][0] >= start:
