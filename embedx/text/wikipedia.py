@@ -46,8 +46,8 @@ HIDDEN_TAGS = (
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 ATTRIBUTES = r"\b(?:[^<>\"]|\"[^\"<]*\")*?"
 HIDDEN_EMPTY = re.compile(rf"<(?:{HIDDEN_TAGS}){ATTRIBUTES}/>", re.IGNORECASE)
-# What nests. Python finds the characters that a pattern can begin with much faster than what is in its groups: so "open" matches
-# nothing, at the end of an edge that opens.
+# What nests. Python finds the characters that a pattern can begin with much faster than what is in its groups: "open" matches
+# nothing, and stands at the end of an edge that opens.
 HIDDEN_EDGE = re.compile(rf"<(?:(?:{HIDDEN_TAGS}){ATTRIBUTES}>(?P<open>)|/(?:{HIDDEN_TAGS})\s*>)", re.IGNORECASE)
 TEMPLATE_EDGE = re.compile(r"\{\{(?P<open>)|\}\}")
 TABLE_EDGE = re.compile(r"\{\|(?P<open>)|\|\}")
