@@ -6,6 +6,7 @@ Results go to standard output, everything else to standard error. Exit codes: 0;
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import json
 import os
@@ -279,7 +280,7 @@ class Option:
         if kind is bool:
             option = typer.Option(f"{flag}/--no-{flag[2:]}", **how)
         elif limits["parse"]:
-            option = typer.Option(flag, parser=limits["parse"], **how)
+            option = typer.Option(flag, parser=_unless_read(limits["parse"]), **how)
         elif limits["choices"]:
             option = typer.Option(flag, autocompletion=names_completed(lambda: limits["choices"]), **how)
         else:
@@ -298,6 +299,16 @@ class Option:
         kind, option = shown.annotation.__args__[0], shown.annotation.__metadata__[0]
         option.hidden = True
         return shown.replace(annotation=Annotated[kind, option])
+
+
+def _unless_read(parse: Callable[[str], Any]) -> Callable[[Any], Any]:
+    """How to read a text, leaving as it is what comes from a file as a number."""
+
+    @functools.wraps(parse)
+    def read(value: Any) -> Any:
+        return parse(value) if isinstance(value, str) else value
+
+    return read
 
 
 def _meaning(field: dataclasses.Field[Any]) -> str:
@@ -399,19 +410,18 @@ def with_settings(
     """
 
     def run(**arguments: Any) -> None:
-        arguments.pop("help_all")
-        if has_config:
-            arguments.pop("config")
-            if path := arguments.pop("save_config"):
-                parameters = run.__signature__.parameters.values()  # type: ignore[attr-defined]
-                keys = config.keys_of(parameters, {name: option.field for name, option in options.items()})
-                given = config.given(arguments, parameters, keys)
-                config.save(path, given, f"embedx {command.__name__}", overwrite=arguments["overwrite"])
+        for name in ("help_all", "config"):
+            arguments.pop(name, None)
+        save_to = arguments.pop("save_config", None)
         names = [parameter.name for parameter in own_options]
         typed = {name: arguments.pop(name) for name in names}
         given = {name: value for name, value in typed.items() if value is not None}
-        arguments["typed"] = by_present_names(given, (option.field for option in options.values()))
-        command(**arguments)
+        typed = by_present_names(given, (option.field for option in options.values()))
+        if save_to:
+            keys = config.keys_of(signature.parameters.values(), {name: option.field for name, option in options.items()})
+            saved = config.given(arguments | typed, signature.parameters.values(), keys)
+            config.save(save_to, saved, f"embedx {command.__name__}", overwrite=arguments["overwrite"])
+        command(**arguments, typed=typed)
 
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "typed"]
     own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
@@ -421,9 +431,10 @@ def with_settings(
     own.append(inspect.Parameter("help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=HelpAll))
     own_options = [option.parameter(chosen) for option in options.values()]
     own_options += [former for option in options.values() if (former := option.former())]
-    run.__signature__ = inspect.Signature([*own, *own_options])  # type: ignore[attr-defined]
+    signature = inspect.Signature([*own, *own_options])
+    run.__signature__ = signature  # type: ignore[attr-defined]
     run.__doc__ = command.__doc__
-    run.__annotations__ = {p.name: p.annotation for p in run.__signature__.parameters.values()}  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
     return run
 
 
@@ -787,8 +798,8 @@ def phrases(
         rows = [(each.joined, each.words, each.times, each.score, number) for number, each in found]
         print(json.dumps([dict(zip(names, row, strict=True)) for row in rows]))
     else:
-        rows = [(each.joined, str(each.times), f"{each.score:.4f}", str(number)) for number, each in found]
-        tables.show(("phrase", "count", "score", "pass"), rows)
+        cells = [(each.joined, str(each.times), f"{each.score:.4f}", str(number)) for number, each in found]
+        tables.show(("phrase", "count", "score", "pass"), cells)
 
 
 def nearest(

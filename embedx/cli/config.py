@@ -84,13 +84,14 @@ def _as_typed(path: str | Path, name: str, key: Key, value: Any) -> Any:
     wanted = _wanted(key.kind, parse is not None, value)
     if wanted:
         raise EmbedxError(f"{path}: {name}: must be {wanted}, not {json.dumps(value, default=str)}")
-    text = value if isinstance(value, bool) else repr(value) if isinstance(value, float) else str(value)
     if key.field is not None:
         try:
-            check(key.field, parse(str(text)) if parse else value)
+            check(key.field, parse(value) if parse and isinstance(value, str) else value)
         except EmbedxError as error:
             raise EmbedxError(f"{path}: {name}: {error}") from error
-    return text
+    if isinstance(value, bool) or parse:
+        return value
+    return repr(value) if isinstance(value, float) else str(value)
 
 
 def _wanted(kind: type, is_parsed: bool, value: Any) -> str:

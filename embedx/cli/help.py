@@ -53,7 +53,7 @@ class Command(TyperCommand):
             args = translated(args, self.known(ctx))
             path = value_of(args, "--config") if self.keys else None
             if path is not None:
-                ctx.default_map = {**(ctx.default_map or {}), **config.read(path, self.keys, ctx.command_path)}
+                ctx.default_map = {**(ctx.default_map or {}), **config.read(path, self.keys, f"embedx {self.name}")}
         return super().parse_args(ctx, args)
 
     def known(self, ctx: Any) -> dict[str, bool]:
@@ -93,7 +93,7 @@ class Command(TyperCommand):
         whole.params = []
         for each in self.shown(ctx):
             boxed: Any = copy.copy(each)
-            boxed.rich_help_panel = None if boxed.param_type_name == "argument" else _panel(each) or HELP
+            boxed.rich_help_panel = _panel(each) or None
             boxed.help = escape(getattr(each, "help", None) or "")
             whole.params.append(boxed)
         whole.add_help_option = False
