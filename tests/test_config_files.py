@@ -101,7 +101,8 @@ def test_a_file_holds_all_that_was_given(asked, tmp_path):  # noqa: F811
     assert sorted(saved.read_text().splitlines()[1:]) == sorted(expected)
 
 
-def test_what_belongs_to_one_run_is_not_saved(asked, tmp_path):  # noqa: F811
+def test_what_belongs_to_one_run_is_not_saved(asked, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
     saved = tmp_path / "saved.toml"
     asked("train", "x", "--output", "y", "--json", "--overwrite", "--log-json", "z", "--dim", "3", "--save-config", str(saved))
     assert saved.read_text() == "# embedx train --config saved.toml\ndim = 3\n"
