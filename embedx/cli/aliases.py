@@ -59,50 +59,57 @@ def translated(arguments: Sequence[str], known: Mapping[str, bool]) -> list[str]
 
     Raises `EmbedxError` where a setting is given by two names, or a value means something that there is not.
     """
-    result: list[str] = []
-    named: dict[str, str] = {}  # our option: as it was typed
-    tree = negatives = rate = ""
+    given: dict[str, tuple[str, str | None]] = {}  # our option: its name as it was typed, and its value
+    found: list[tuple[str, list[str]]] = []  # our option, or nothing, and its words
     for name, value, words in _options(arguments, known):
         if name is None:
-            result += words
+            found.append(("", words))
             continue
-        if value is not None and form(name) in _FIXED and _own(name, known) is None:
-            right, why = _FIXED[form(name)][1:]
+        ours = _own(name, known)
+        if ours is None and form(name) in _FIXED:
+            _, right, why = _FIXED[form(name)]
             if _number(value) != float(right):
                 raise EmbedxError(f"{name} {value}: {why}")
             continue
-        if _is_tree(name, known) and value is not None:
+        if ours is None:  # it is TREE
             if value not in ("0", "1"):
                 raise EmbedxError(f"{name} {value}: must be 0 or 1; 1 is --objective hs")
             if value == "0":
                 continue
-            tree, ours, words = name, "--objective", ["--objective", "hs"]
-        else:
-            ours = _own(name, known) or ""
-        if (ours and name != ours) or ours in named:
-            if named.get(ours, name) != name:
-                raise EmbedxError(f"{named[ours]} and {name} are two names of one setting; give one of them")
-            if form(name) in map(form, RATES):
-                rate = f"{name} {value}"
-            words = words if name == tree else [ours] if value is None else [ours, value]
-        if ours:
-            named[ours] = name
-        if ours == "--negatives":
-            negatives = f"{name} {value}"
-            if tree and _number(value) == 0:
-                continue
-        result += words
-    if tree and negatives:
-        if _number(negatives.split()[1]) != 0:
-            raise EmbedxError(f"{tree} 1 with {negatives}: would train by both at once, which embedx does not; leave out one")
-        result = _without(result, "--negatives")
-    if rate and value_of(result, "--optimizer") != "sgd":
-        number = rate.split()[1]
+            ours, words = "--objective", ["--objective", "hs"]
+        elif ours != name:
+            words = [ours] if value is None else [ours, value]
+        before = given.setdefault(ours, (name, value))[0]
+        if before != name:
+            raise EmbedxError(f"{before} and {name} are two names of one setting; give one of them")
+        given[ours] = name, value
+        found.append((ours, words))
+    _check_rate(given)
+    dropped = "--negatives" if _is_by_tree(given) else None
+    return [word for ours, words in found if ours != dropped for word in words]
+
+
+def _check_rate(given: Mapping[str, tuple[str, str | None]]) -> None:
+    """Raise `EmbedxError` for a rate of plain descent where another optimiser would take it."""
+    name, rate = given.get("--learning-rate", ("", None))
+    if form(name) in map(form, RATES) and given.get("--optimizer", ("", None))[1] != "sgd":
         raise EmbedxError(
-            f"{rate}: a rate of plain descent, which is not the optimizer here; type --optimizer sgd --learning-rate {number}, "
-            "or leave it out for what suits the objective"
+            f"{name} {rate}: a rate of plain descent, which is not the optimizer here; type --optimizer sgd "
+            f"--learning-rate {rate}, or leave it out for what suits the objective"
         )
-    return result
+
+
+def _is_by_tree(given: Mapping[str, tuple[str, str | None]]) -> bool:
+    """Whether a tree was asked for by TREE. Raises `EmbedxError` if negatives were as well."""
+    tree, _ = given.get("--objective", ("", None))
+    if form(tree) != form(TREE):
+        return False
+    name, negatives = given.get("--negatives", ("", "0"))
+    if _number(negatives) != 0:
+        raise EmbedxError(
+            f"{tree} 1 with {name} {negatives}: would train by both at once, which embedx does not; leave out one"
+        )
+    return True
 
 
 def told(known: Mapping[str, bool]) -> str:
@@ -141,8 +148,9 @@ def _options(arguments: Sequence[str], known: Mapping[str, bool]) -> Iterator[tu
             yield None, None, list(arguments[i - 1 :])
             return
         name, equals, value = word.partition("=")
-        ours = _own(name, known) if re.fullmatch(r"--?[A-Za-z][\w-]*", name) else None
-        is_fixed = form(name) in _FIXED or _is_tree(name, known)
+        is_name = re.fullmatch(r"--?[A-Za-z][\w-]*", name) is not None
+        ours = _own(name, known) if is_name else None
+        is_fixed = is_name and (form(name) in _FIXED or _is_tree(name, known))
         if not word.startswith("-") or (ours is None and not is_fixed):
             yield None, None, [word]
         elif equals:
@@ -172,10 +180,3 @@ def value_of(arguments: Sequence[str], option: str) -> str | None:
         elif word.startswith(f"{option}="):
             found = word.partition("=")[2]
     return found
-
-
-def _without(arguments: list[str], option: str) -> list[str]:
-    """The arguments without that option and its value."""
-    at = [i for i, word in enumerate(arguments) if word == option]
-    gone = {i + k for i in at for k in (0, 1)}
-    return [word for i, word in enumerate(arguments) if i not in gone and not word.startswith(f"{option}=")]
