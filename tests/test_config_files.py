@@ -118,6 +118,8 @@ def test_another_file_is_kept_unless_overwrite_is_given(asked, tmp_path):  # noq
     assert "seed" not in saved.read_text()
     asked(*words, "--seed", "2", "--overwrite")
     assert "seed = 2" in saved.read_text()
+    with pytest.raises(EmbedxError, match="--dim 0: must be at least 1"):
+        application(["train"])(["train", "x", "--dim", "0", "--save-config", str(tmp_path / "new.toml")], standalone_mode=False)
     assert os.listdir(tmp_path) == ["saved.toml"]
     with pytest.raises(EmbedxError, match=r"--save-config .*no/such: cannot be written: No such file or directory"):
         application(["train"])(["train", "x", "--save-config", str(tmp_path / "no/such")], standalone_mode=False)

@@ -34,6 +34,7 @@ from embedx.settings import (
     VocabularySettings,
     as_typed,
     by_present_names,
+    check,
     kind_of,
     option_name,
 )
@@ -418,6 +419,8 @@ def with_settings(
         given = {name: value for name, value in typed.items() if value is not None}
         typed = by_present_names(given, (option.field for option in options.values()))
         if save_to:
+            for name, value in typed.items():  # what is refused is not saved
+                check(options[name].field, value)
             keys = config.keys_of(signature.parameters.values(), {name: option.field for name, option in options.items()})
             saved = config.given(arguments | typed, signature.parameters.values(), keys)
             config.save(save_to, saved, f"embedx {command.__name__}", overwrite=arguments["overwrite"])
