@@ -102,6 +102,10 @@ def test_what_means_something_else_is_told(typed, message):
         aliases.translated(typed.split(), KNOWN)
 
 
+def test_other_commands_take_no_names_of_training():
+    assert aliases.translated(["x", "--sg", "1", "--top_k", "3"], {"--top-k": True}) == ["x", "--sg", "1", "--top-k", "3"]
+
+
 def test_the_commands_take_them(asked):
     objective, typed = asked("train", "x", "--vector_size", "7", "--iter", "3", "--hs", "1", "--minCount", "2")
     assert (objective, typed) == ("hs", {"dim": 7, "epochs": 3, "min_count": 2})

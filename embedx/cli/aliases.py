@@ -150,7 +150,7 @@ def _options(arguments: Sequence[str], known: Mapping[str, bool]) -> Iterator[tu
         name, equals, value = word.partition("=")
         is_name = re.fullmatch(r"--?[A-Za-z][\w-]*", name) is not None
         ours = _own(name, known) if is_name else None
-        is_fixed = is_name and (form(name) in _FIXED or _is_tree(name, known))
+        is_fixed = is_name and "--epochs" in known and (form(name) in _FIXED or _is_tree(name, known))
         if not word.startswith("-") or (ours is None and not is_fixed):
             yield None, None, [word]
         elif equals:

@@ -20,7 +20,7 @@ import typer
 
 from embedx.cli import config, corpus, peers, tables
 from embedx.cli.aliases import value_of
-from embedx.cli.help import HelpAll, OtherPrograms, command_class, names_completed, objective_names
+from embedx.cli.help import Command, HelpAll, OtherPrograms, command_class, names_completed, objective_names
 from embedx.cli.options import CacheDir, Json
 from embedx.cli.streams import NobodyReadsError, open_streams
 from embedx.errors import EmbedxError, near
@@ -163,34 +163,34 @@ def application(arguments: Sequence[str]) -> typer.Typer:
         if name == named:
             _add(app, name, command, settings(), arguments, usual, has_config=True)
         else:
-            app.command(name)(command)
+            app.command(name, cls=Command)(command)
     app.command("word2vec", cls=OtherPrograms)(word2vec)
     app.command("supervised", cls=OtherPrograms)(supervised)
-    app.command("resume")(resume_run)
-    app.command("predict")(predict)
-    app.command("eval")(evaluate)
+    app.command("resume", cls=Command)(resume_run)
+    app.command("predict", cls=Command)(predict)
+    app.command("eval", cls=Command)(evaluate)
     if named == "phrases":
         _add(app, "phrases", phrases, phrase_settings(), arguments)
     else:
-        app.command("phrases")(phrases)
-    app.command("nn")(nearest)
-    app.command("analogy")(analogy)
-    app.command("export")(export)
-    app.command("objectives")(list_objectives)
+        app.command("phrases", cls=Command)(phrases)
+    app.command("nn", cls=Command)(nearest)
+    app.command("analogy", cls=Command)(analogy)
+    app.command("export", cls=Command)(export)
+    app.command("objectives", cls=Command)(list_objectives)
     known = typer.Typer(
         help="Corpora known by name: list and fetch them; what a text is like before training.", no_args_is_help=True
     )
-    known.command("list")(corpus.list_recipes)
-    known.command("info")(corpus.info)
-    known.command("fetch")(corpus.fetch)
+    known.command("list", cls=Command)(corpus.list_recipes)
+    known.command("info", cls=Command)(corpus.info)
+    known.command("fetch", cls=Command)(corpus.fetch)
     if list(arguments[:2]) == ["corpus", "check"]:
         _add(known, "check", corpus.check, train_settings(), arguments, "ns")
     else:
-        known.command("check")(corpus.check)
+        known.command("check", cls=Command)(corpus.check)
     app.add_typer(known, name="corpus")
     stored = typer.Typer(help="Corpora encoded by earlier runs: list them, or clear them all.", no_args_is_help=True)
-    stored.command("list")(cache_list)
-    stored.command("clear")(cache_clear)
+    stored.command("list", cls=Command)(cache_list)
+    stored.command("clear", cls=Command)(cache_clear)
     app.add_typer(stored, name="cache")
     return app
 

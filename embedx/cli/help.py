@@ -108,8 +108,6 @@ class Command(TyperCommand):
             if record is not None:
                 title = "Arguments" if each.param_type_name == "argument" else _panel(each) or "Options"
                 parts.setdefault(title, []).append(record)
-        if list(parts)[-2:] == [HELP, "Options"]:  # where nothing has a part but what helps
-            parts["Options"] = parts.pop(HELP) + parts.pop("Options")
         for title, records in parts.items():
             with formatter.section(title):
                 formatter.write_dl(records)
