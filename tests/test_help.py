@@ -128,7 +128,7 @@ def run(*words):
     [
         (["train", "x", "--epocs", "3"], "embedx: No such option: --epocs; did you mean --epochs? --help tells more\n"),
         (["train", "x", "--block-sise", "3"], "embedx: No such option: --block-sise; did you mean --block-size? --help tells"),
-        (["nn", "x", "w", "--topk", "3"], "embedx: No such option: --topk; did you mean --top-k? --help tells more\n"),
+        (["nn", "x", "w", "--topp", "3"], "embedx: No such option: --topp; did you mean --top-k? --help tells more\n"),
         (["trian", "x"], "embedx: No such command 'trian'. Did you mean 'train'? --help tells more\n"),
         (["train", "x", "--zzz", "3"], "embedx: No such option: --zzz; --help tells more\n"),
     ],
