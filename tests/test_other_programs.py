@@ -102,6 +102,11 @@ def test_what_means_something_else_is_told(typed, message):
         aliases.translated(typed.split(), KNOWN)
 
 
+def test_the_value_of_an_option_is_the_last_that_was_given():
+    words = ["x", "--dim", "3", "--config", "a", "--config=b", "--config"]
+    assert [aliases.value_of(words[:n], "--config") for n in (0, 3, 5, 6)] == [None, None, "a", "b"]
+
+
 def test_other_commands_take_no_names_of_training():
     assert aliases.translated(["x", "--sg", "1", "--top_k", "3"], {"--top-k": True}) == ["x", "--sg", "1", "--top-k", "3"]
 

@@ -174,7 +174,7 @@ def _number(text: str | None) -> float | None:
 def value_of(arguments: Sequence[str], option: str) -> str | None:
     """The value that is given to an option, the last if there are several; None if it is not."""
     found = None
-    for word, following in zip(arguments, [*arguments[1:], None], strict=True):
+    for word, following in zip(arguments, [*arguments, None][1:], strict=True):
         if word == option:
             found = following
         elif word.startswith(f"{option}="):
