@@ -1,5 +1,7 @@
 """The ways a run can end that are not our bug; the command line turns each into one line and an exit code."""
 
+from collections.abc import Iterable
+
 MOST_CHARACTERS = 1000
 
 
@@ -18,6 +20,14 @@ def one_line(message: str) -> str:
         half = MOST_CHARACTERS // 2
         message = f"{message[:half]} ... {message[-half:]}"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in message)
+
+
+def near(word: object, known: Iterable[str]) -> str:
+    """`; did you mean ove?`, to end a message about a name that is not known; "" where none is like it."""
+    import difflib
+
+    found = difflib.get_close_matches(str(word), list(known), n=1)
+    return f"; did you mean {found[0]}?" if found else ""
 
 
 class DivergedError(EmbedxError):

@@ -11,9 +11,9 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, near
 
 MOST = 2**31 - 1  # of a whole number, unless its `param` says otherwise: kernels count rows and draws in int32
 
@@ -37,12 +37,14 @@ def param(
     choices: Sequence[str] | None = None,
     parse: Callable[[str], Any] | None = None,
     formerly: str | None = None,
+    panel: str | None = None,
 ) -> Any:
-    """A dataclass field that declares a setting: default, meaning, range (inclusive unless `above`), how to read it typed, and
-    the name that it had before, under which it is still taken.
+    """A dataclass field that declares a setting: default, meaning, range (inclusive unless `above`), how to read it typed, the
+    name that it had before, under which it is still taken, and the part of the help it stands in, if not that of its class.
     """
     limits = {
         "at_least": at_least, "above": above, "at_most": at_most, "choices": choices, "parse": parse, "formerly": formerly,
+        "panel": panel,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata={"meaning": meaning, **limits})
 
@@ -109,6 +111,8 @@ def settings_of(group: "type[Settings]") -> list[str]:
 class Settings:
     """Base of every settings class: checks each value against the range its `param` declares."""
 
+    panel: ClassVar[str] = "Training"  # the part of the help in which its settings stand
+
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             check(field, getattr(self, field.name))
@@ -133,7 +137,7 @@ def check(field: dataclasses.Field[Any], value: Any) -> None:
     if wanted := _wanted(field, value):
         raise EmbedxError(f"{name} {_shown(value)}: must be {wanted}")
     if limits["choices"] is not None and value not in limits["choices"]:
-        raise EmbedxError(f"{name} {value}: choose one of {', '.join(limits['choices'])}")
+        raise EmbedxError(f"{name} {value}: choose one of {', '.join(limits['choices'])}{near(value, limits['choices'])}")
     for limit, holds, words in (
         ("at_least", operator.ge, "must be at least"),
         ("above", operator.gt, "must be above"),
@@ -185,6 +189,8 @@ def _shown(value: Any) -> str:
 class TextSettings(Settings):
     """How text becomes tokens. Together with the sources these settings key the token cache."""
 
+    panel = "Text"
+
     tokenizer: str = param(
         "whitespace",
         "how text is split into words: `whitespace` at white space only; `words` takes runs of Unicode letters, "
@@ -215,6 +221,8 @@ class TextSettings(Settings):
 class VocabularySettings(Settings):
     """Which of the counted tokens are words of the model. Changing these re-reads no text."""
 
+    panel = "Vocabulary"
+
     min_count: int = param(5, "ignore words that occur fewer times than this", at_least=1)
     max_vocab: int | None = param(None, "maximum size of the vocabulary; the most frequent words are kept", at_least=1)
     vocab: str | None = param(
@@ -241,6 +249,8 @@ def check_vocabulary_settings(options: Mapping[str, Any]) -> None:
 class StartSettings(Settings):
     """What training goes on from."""
 
+    panel = "Going on from a model"
+
     start: str | None = param(
         None,
         "model folder to go on from: its words keep their vectors, new ones are added, and so are the counts of both texts",
@@ -255,6 +265,8 @@ class StartSettings(Settings):
 @dataclasses.dataclass(frozen=True)
 class PhraseSettings(Settings):
     """Which words that stand side by side become one. Changing these re-reads no text."""
+
+    panel = "Phrases"
 
     phrases: int = param(
         0,

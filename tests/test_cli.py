@@ -245,7 +245,7 @@ def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(home, two
     ("arguments", "message"),
     [
         (["train", "x", "--epochs", "many"], "--epochs"),
-        (["train", "x", "--vector-size", "5"], "--vector-size"),
+        (["train", "x", "--vector-length", "5"], "--vector-length"),
         (["train"], "CORPUS"),
         (["trian"], "trian"),
         (["nn", "x", "word", "--top-k", "0"], "--top-k"),

@@ -79,34 +79,48 @@ class ClassifySettings(TrainingSettings):
         "all",
         "which labels of a row are positives: all, the first in the file, the lowest id, or one drawn at random at each visit",
         choices=LABEL_RULES,
+        panel="Data",
     )
     unseen: str = param(
         "keep",
         "test labels that do not occur in training: count as mistakes (`keep`), or are left out (`drop`)",
         choices=("keep", "drop"),
+        panel="Data",
     )
     scaling: str = param(
-        "none", "feature scaling: none, rows to unit L2 norm, or columns divided by their maximum", choices=SCALINGS
+        "none",
+        "feature scaling: none, rows to unit L2 norm, or columns divided by their maximum",
+        choices=SCALINGS,
+        panel="Data",
     )
     hidden: int | None = param(
-        None, "size of a hidden layer, the sum of trained feature embeddings; by default there is none", at_least=1
+        None,
+        "size of a hidden layer, the sum of trained feature embeddings; by default there is none",
+        at_least=1,
+        panel="Model",
     )
     weights: str | None = param(
         None,
         "weights of the labels on sparse features: `dense`; `sparse`, for the features of a label's positives alone; `tree`, "
         "the same in a tree over clusters of labels, under a loss that is a sum over labels; by default as suits the size",
         choices=WEIGHTS,
+        panel="Model",
     )
-    weight_threshold: float = param(0.1, "with sparse weights: those of at most this size are dropped in the end", at_least=0.0)
-    leaf_size: int = param(64, "with --weights tree: most labels in a cluster", at_least=1)
-    arity: int = param(2048, "with --weights tree: most children of a node above the clusters", at_least=2)
-    beam: int = param(10, "with --weights tree: nodes of a level that a search goes on from", at_least=1)
-    trees: int = param(1, "with --weights tree: trees whose probabilities are averaged", at_least=1, at_most=1000)
+    weight_threshold: float = param(
+        0.1, "with sparse weights: those of at most this size are dropped in the end", at_least=0.0, panel="Model"
+    )
+    leaf_size: int = param(64, "with --weights tree: most labels in a cluster", at_least=1, panel="Model")
+    arity: int = param(2048, "with --weights tree: most children of a node above the clusters", at_least=2, panel="Model")
+    beam: int = param(10, "with --weights tree: nodes of a level that a search goes on from", at_least=1, panel="Model")
+    trees: int = param(
+        1, "with --weights tree: trees whose probabilities are averaged", at_least=1, at_most=1000, panel="Model"
+    )
     bias: str | None = param(
         None,
         "initial value of the biases: zero, or `frequency`, which predicts how often each label occurs; `none` "
         f"trains no biases; by default {defaults.BIAS}, for lbfgs and dcd zero",
         choices=("zero", "frequency", "none"),
+        panel="Model",
     )
     epochs: int | None = param(  # type: ignore[assignment]  # None in settings as they are given alone
         None,
@@ -160,9 +174,12 @@ class ClassifySettings(TrainingSettings):
     validation: str | None = param(
         None,
         "validation data, a file or a fraction of the training rows such as 0.1; the parameters of the best epoch are kept",
+        panel="Validation",
     )
-    validation_labels: str | None = param(None, "labels of the validation file")
-    patience: int = param(3, "stop after this many epochs without improvement on the validation data", at_least=1)
+    validation_labels: str | None = param(None, "labels of the validation file", panel="Validation")
+    patience: int = param(
+        3, "stop after this many epochs without improvement on the validation data", at_least=1, panel="Validation"
+    )
     max_iterations: int = param(1000, "maximum number of lbfgs iterations", at_least=1)
     tolerance: float = param(1e-6, "lbfgs stops when no element of the gradient is larger than this", above=0.0)
 

@@ -6,6 +6,7 @@ Results go to standard output, everything else to standard error. Exit codes: 0;
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import json
 import os
@@ -17,10 +18,12 @@ from typing import Annotated, Any
 
 import typer
 
-from embedx.cli import corpus
+from embedx.cli import config, corpus, peers, tables
+from embedx.cli.aliases import value_of
+from embedx.cli.help import Command, HelpAll, OtherPrograms, command_class, names_completed, objective_names
 from embedx.cli.options import CacheDir, Json
 from embedx.cli.streams import NobodyReadsError, open_streams
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, near
 from embedx.run.progress import Reporter
 from embedx.settings import (
     MOST_THREADS,
@@ -31,22 +34,55 @@ from embedx.settings import (
     VocabularySettings,
     as_typed,
     by_present_names,
+    check,
     kind_of,
     option_name,
 )
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, or word2vec text or binary, or fastText .vec")]
 TopK = Annotated[int, typer.Option("--top-k", min=1, help="how many words to list")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace what is there, once the new is complete")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="replace what is there, once the new is complete", rich_help_panel="Output")
+]
 CheckpointEvery = Annotated[
     str,
     typer.Option(
         "--checkpoint-every",
         help="how often the state of the run is saved beside the output; 0 for only when it is interrupted",
+        rich_help_panel="Long runs",
     ),
 ]
 Resume = Annotated[
-    bool, typer.Option("--resume", help="go on from where the same command was when it ended, if it left its state")
+    bool,
+    typer.Option(
+        "--resume",
+        help="go on from where the same command was when it ended, if it left its state",
+        rich_help_panel="Long runs",
+    ),
+]
+LogJson = Annotated[
+    Path | None,
+    typer.Option("--log-json", help="append a JSON object for each interval to this file", rich_help_panel="Output"),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="TOML file of options, such as epochs = 5; those typed come first",
+        rich_help_panel="Settings in a file",
+    ),
+]
+SaveConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--save-config",
+        help="write the options of this run, but for those of its output, as such a file",
+        rich_help_panel="Settings in a file",
+    ),
+]
+
+TestLabels = Annotated[
+    str | None, typer.Option("--test-labels", help="labels of --test, where it holds none", rich_help_panel="Data")
 ]
 
 SCORED_FRACTION = 0.05  # of the labels, by `predict --search`
@@ -71,8 +107,7 @@ def main() -> None:
         _tell(f"embedx: {error}")
         code = error.exit_code
     except UsageError as error:
-        message = error.format_message()  # a whole page of help where the command is missing
-        _tell(message if "\n" in message else f"embedx: {message.rstrip('.')}; --help tells more")
+        _tell(_complaint(error))
         code = 2
     except NobodyReadsError:
         code = 128 + 13  # as if SIGPIPE had ended it
@@ -82,6 +117,17 @@ def main() -> None:
         _tell("embedx: interrupted")
         code = 128 + _received[0]
     sys.exit(code)
+
+
+def _complaint(error: Any) -> str:
+    """What is told of a command line that was not understood: a line, or a whole page of help where the command is missing."""
+    message = error.format_message()
+    if "\n" in message:
+        return str(message)
+    if hasattr(error, "possibilities"):  # typer counts hidden options among them
+        shown = [name for each in error.ctx.command.get_params(error.ctx) if not each.hidden for name in each.opts]
+        message = f"{error.message}{near(error.option_name, shown)}"
+    return f"embedx: {message.rstrip('.')}{' ' if message.endswith('?') else '; '}--help tells more"
 
 
 def _tell(line: str) -> None:
@@ -100,40 +146,80 @@ def _interrupt(signal_number: int, frame: object) -> None:
 
 def application(arguments: Sequence[str]) -> typer.Typer:
     """All commands. Only the one that `arguments` name gets options that take an import of numba to find."""
+    arguments = completed_words() or arguments
     app = typer.Typer(
-        add_completion=False,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         help="Word embeddings and classifiers with huge label sets, in one engine whose output layer is a flag.",
     )
     app.callback()(version_option)
-    app.command("train")(with_settings(train, train_settings()) if "train" in arguments[:1] else train)
-    app.command("classify")(with_settings(classify, classify_settings()) if "classify" in arguments[:1] else classify)
-    app.command("compare")(with_settings(compare, compare_settings()) if "compare" in arguments[:1] else compare)
-    app.command("resume")(resume_run)
-    app.command("predict")(predict)
-    app.command("eval")(evaluate)
-    app.command("phrases")(with_settings(phrases, phrase_settings()) if "phrases" in arguments[:1] else phrases)
-    app.command("nn")(nearest)
-    app.command("analogy")(analogy)
-    app.command("export")(export)
-    app.command("objectives")(list_objectives)
+    named = arguments[0] if arguments else ""
+    for name, command, settings, usual in (
+        ("train", train, train_settings, "ns"),
+        ("classify", classify, classify_settings, None),
+        ("compare", compare, compare_settings, None),
+    ):
+        if name == named:
+            _add(app, name, command, settings(), arguments, usual, has_config=True)
+        else:
+            app.command(name, cls=Command)(command)
+    app.command("word2vec", cls=OtherPrograms)(word2vec)
+    app.command("supervised", cls=OtherPrograms)(supervised)
+    app.command("resume", cls=Command)(resume_run)
+    app.command("predict", cls=Command)(predict)
+    app.command("eval", cls=Command)(evaluate)
+    if named == "phrases":
+        _add(app, "phrases", phrases, phrase_settings(), arguments)
+    else:
+        app.command("phrases", cls=Command)(phrases)
+    app.command("nn", cls=Command)(nearest)
+    app.command("analogy", cls=Command)(analogy)
+    app.command("export", cls=Command)(export)
+    app.command("objectives", cls=Command)(list_objectives)
     known = typer.Typer(
         help="Corpora known by name: list and fetch them; what a text is like before training.", no_args_is_help=True
     )
-    known.command("list")(corpus.list_recipes)
-    known.command("info")(corpus.info)
-    known.command("fetch")(corpus.fetch)
-    known.command("check")(
-        with_settings(corpus.check, train_settings()) if list(arguments[:2]) == ["corpus", "check"] else corpus.check
-    )
+    known.command("list", cls=Command)(corpus.list_recipes)
+    known.command("info", cls=Command)(corpus.info)
+    known.command("fetch", cls=Command)(corpus.fetch)
+    if list(arguments[:2]) == ["corpus", "check"]:
+        _add(known, "check", corpus.check, train_settings(), arguments, "ns")
+    else:
+        known.command("check", cls=Command)(corpus.check)
     app.add_typer(known, name="corpus")
     stored = typer.Typer(help="Corpora encoded by earlier runs: list them, or clear them all.", no_args_is_help=True)
-    stored.command("list")(cache_list)
-    stored.command("clear")(cache_clear)
+    stored.command("list", cls=Command)(cache_list)
+    stored.command("clear", cls=Command)(cache_clear)
     app.add_typer(stored, name="cache")
     return app
+
+
+def _add(
+    app: typer.Typer,
+    name: str,
+    command: Callable[..., None],
+    options: dict[str, "Option"],
+    arguments: Sequence[str],
+    usual: str | None = None,  # objective
+    *,
+    has_config: bool = False,
+) -> None:
+    """Add the command that was named, with its settings as options; its help is about the objective that `arguments` name."""
+    shows_all = "--help-all" in arguments
+    chosen = None if shows_all else value_of(arguments, "--objective") or usual
+    run = with_settings(command, options, chosen, has_config=has_config)
+    parameters = inspect.signature(run).parameters.values()
+    keys = config.keys_of(parameters, {n: option.field for n, option in options.items()}) if has_config else {}
+    of_objectives = {n: tuple(option.objectives) for n, option in options.items() if option.objectives}
+    app.command(name, cls=command_class(keys, of_objectives, chosen, shows_all))(run)
+
+
+def completed_words() -> list[str]:
+    """What was typed so far after `embedx`, where a shell asks how to go on; else nothing."""
+    if "_EMBEDX_COMPLETE" not in os.environ:
+        return []
+    return (os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")).split()[1:]
 
 
 def print_version(wanted: bool) -> None:
@@ -157,33 +243,49 @@ def version_option(
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """A setting on the command line: its field, and the objectives that take it (all, if empty)."""
+    """A setting on the command line: its field, the part of the help it stands in, and the objectives that take it (all, if
+    empty)."""
 
     field: dataclasses.Field[Any]
+    panel: str = Settings.panel
     objectives: dict[str, Any] = dataclasses.field(default_factory=dict)  # name: default there
     others: dict[str, Any] = dataclasses.field(default_factory=dict)  # objectives and ways that have a default of their own
     meanings: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # what it means, to which objectives
 
-    def parameter(self) -> inspect.Parameter:
-        """As typer wants it. Not typed means None, so that what was typed can be told from a default."""
+    def parameter(self, chosen: str | None = None) -> inspect.Parameter:
+        """As typer wants it. Not typed means None, so that what was typed can be told from a default.
+
+        chosen  the objective that the help is to be about; all if there is none
+        """
         limits, default = self.field.metadata, as_typed(self.field.default)
-        if self.objectives:
+        own = self.objectives | self.others
+        if chosen in own:
+            default = as_typed(own[chosen])
+        elif self.objectives:
             default = ", ".join(f"{name} {as_typed(value)}" for name, value in self.objectives.items())
-        for value in dict.fromkeys(map(as_typed, self.others.values())):
-            names = ", ".join(name for name, own in self.others.items() if as_typed(own) == value)
+        others = {name: own for name, own in self.others.items() if chosen is None or name.startswith("-")}
+        for value in dict.fromkeys(map(as_typed, others.values())):
+            names = ", ".join(name for name, own in others.items() if as_typed(own) == value)
             default += ("; " if default else "") + f"{value} for {names}"
         meaning = _meaning(self.field)
-        if len(self.meanings) > 1:
+        of_chosen = [own for own, names in self.meanings.items() if chosen in names]
+        if of_chosen:
+            meaning = of_chosen[0]
+        elif len(self.meanings) > 1:
             meaning = "; ".join(f"{', '.join(names)}: {own}" for own, names in self.meanings.items())
         text = meaning + (f"  [default: {default}]" if default else "")
         kind = kind_of(self.field)
         flag = option_name(self.field.name)
+        how: dict[str, Any] = {"help": text, "show_default": False}
+        how["rich_help_panel"] = limits["panel"] or ("Objective" if self.objectives else self.panel)
         if kind is bool:
-            option = typer.Option(f"{flag}/--no-{flag[2:]}", help=text, show_default=False)
+            option = typer.Option(f"{flag}/--no-{flag[2:]}", **how)
         elif limits["parse"]:
-            option = typer.Option(flag, help=text, parser=limits["parse"], show_default=False)
+            option = typer.Option(flag, parser=_unless_read(limits["parse"]), **how)
+        elif limits["choices"]:
+            option = typer.Option(flag, autocompletion=names_completed(lambda: limits["choices"]), **how)
         else:
-            option = typer.Option(flag, help=text, show_default=False)
+            option = typer.Option(flag, **how)
         return inspect.Parameter(
             self.field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
         )
@@ -198,6 +300,16 @@ class Option:
         kind, option = shown.annotation.__args__[0], shown.annotation.__metadata__[0]
         option.hidden = True
         return shown.replace(annotation=Annotated[kind, option])
+
+
+def _unless_read(parse: Callable[[str], Any]) -> Callable[[Any], Any]:
+    """How to read a text, leaving as it is what comes from a file as a number."""
+
+    @functools.wraps(parse)
+    def read(value: Any) -> Any:
+        return parse(value) if isinstance(value, str) else value
+
+    return read
 
 
 def _meaning(field: dataclasses.Field[Any]) -> str:
@@ -225,7 +337,7 @@ def train_settings() -> dict[str, Option]:
 def phrase_settings() -> dict[str, Option]:
     """Every option of `embedx phrases` that is a setting."""
     groups = (PhraseSettings, TextSettings)
-    options = {field.name: Option(field) for group in groups for field in dataclasses.fields(group)}
+    options = {field.name: Option(field, group.panel) for group in groups for field in dataclasses.fields(group)}
     options["phrases"].others["embedx phrases"] = 1
     return options
 
@@ -245,11 +357,28 @@ def compare_settings() -> dict[str, Option]:
     from embedx.comparison.settings import OF_LABELS, OF_TEXT, CompareSettings
     from embedx.skipgram.task import SkipGramSettings
 
-    own = {field.name: Option(field) for field in dataclasses.fields(CompareSettings)}
-    of_text = {f.name: f for group in (SkipGramSettings, VocabularySettings, TextSettings) for f in dataclasses.fields(group)}
-    of_labels = {field.name: field for field in dataclasses.fields(ClassifySettings)}
+    def options_of(*groups: type[Settings]) -> dict[str, Option]:
+        return {field.name: Option(field, group.panel) for group in groups for field in dataclasses.fields(group)}
+
+    of_text, of_labels = options_of(SkipGramSettings, VocabularySettings, TextSettings), options_of(ClassifySettings)
     handed_on = {name: of_text[name] for name in OF_TEXT} | {name: of_labels[name] for name in OF_LABELS}
-    return own | {name: Option(field) for name, field in handed_on.items()}
+    return options_of(CompareSettings) | handed_on
+
+
+def own_options(objective: str) -> dict[str, str]:
+    """The options that this objective takes and not every other, with what they mean to it, in either command."""
+    found: dict[str, dict[str, str]] = {}
+    for command, options in (("train", train_settings()), ("classify", classify_settings())):
+        for name, option in options.items():
+            if objective in option.objectives:
+                meaning = option.parameter(objective).annotation.__metadata__[0].help
+                found.setdefault(option_name(name), {})[f"embedx {command}"] = meaning
+    return {
+        name: each["embedx train"]
+        if len(each) == 2 and len(set(each.values())) == 1
+        else "; ".join(f"`{command}`: {meaning}" for command, meaning in each.items())
+        for name, each in found.items()
+    }
 
 
 def _settings_of(own_defaults: str, *groups: type[Settings]) -> dict[str, Option]:
@@ -257,10 +386,10 @@ def _settings_of(own_defaults: str, *groups: type[Settings]) -> dict[str, Option
     from embedx.objectives import OBJECTIVES
     from embedx.samplers import SAMPLERS
 
-    options = {field.name: Option(field) for group in groups for field in dataclasses.fields(group)}
+    options = {field.name: Option(field, group.panel) for group in groups for field in dataclasses.fields(group)}
     for sampler in SAMPLERS.values():
         for field in dataclasses.fields(sampler.Settings):
-            options.setdefault(field.name, Option(field))
+            options.setdefault(field.name, Option(field, sampler.Settings.panel))
     for name, objective in OBJECTIVES.items():
         for field in dataclasses.fields(objective.Settings):
             option = options.setdefault(field.name, Option(field))
@@ -272,23 +401,43 @@ def _settings_of(own_defaults: str, *groups: type[Settings]) -> dict[str, Option
     return options
 
 
-def with_settings(command: Callable[..., None], options: dict[str, Option]) -> Callable[..., None]:
-    """The command with each option added to its signature; it gets those that were typed as `typed`, by name."""
+def with_settings(
+    command: Callable[..., None], options: dict[str, Option], chosen: str | None = None, *, has_config: bool = False
+) -> Callable[..., None]:
+    """The command with each option added to its signature; it gets those that were typed as `typed`, by name.
+
+    chosen      the objective that its help is to be about
+    has_config  whether its options may be read from a file, and saved
+    """
 
     def run(**arguments: Any) -> None:
+        for name in ("help_all", "config"):
+            arguments.pop(name, None)
+        save_to = arguments.pop("save_config", None)
         names = [parameter.name for parameter in own_options]
         typed = {name: arguments.pop(name) for name in names}
         given = {name: value for name, value in typed.items() if value is not None}
-        arguments["typed"] = by_present_names(given, (option.field for option in options.values()))
-        command(**arguments)
+        typed = by_present_names(given, (option.field for option in options.values()))
+        if save_to:
+            for name, value in typed.items():  # what is refused is not saved
+                check(options[name].field, value)
+            keys = config.keys_of(signature.parameters.values(), {name: option.field for name, option in options.items()})
+            saved = config.given(arguments | typed, signature.parameters.values(), keys)
+            config.save(save_to, saved, f"embedx {command.__name__}", overwrite=arguments["overwrite"])
+        command(**arguments, typed=typed)
 
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "typed"]
     own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-    own_options = [option.parameter() for option in options.values()]
+    added = {"config": Config, "save_config": SaveConfig} if has_config else {}
+    for name, kind in added.items():
+        own.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind))
+    own.append(inspect.Parameter("help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=HelpAll))
+    own_options = [option.parameter(chosen) for option in options.values()]
     own_options += [former for option in options.values() if (former := option.former())]
-    run.__signature__ = inspect.Signature([*own, *own_options])  # type: ignore[attr-defined]
+    signature = inspect.Signature([*own, *own_options])
+    run.__signature__ = signature  # type: ignore[attr-defined]
     run.__doc__ = command.__doc__
-    run.__annotations__ = {p.name: p.annotation for p in run.__signature__.parameters.values()}  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
     return run
 
 
@@ -305,19 +454,30 @@ def train(
     ],
     objective: Annotated[
         str | None,
-        typer.Option("--objective", help="the output layer; by default ns, with --start that of the model"),
+        typer.Option(
+            "--objective",
+            help="the output layer; by default ns, with --start that of the model; `embedx objectives` lists them",
+            autocompletion=names_completed(objective_names),
+            rich_help_panel="Objective",
+        ),
     ] = None,
     collapsed: Annotated[
-        bool, typer.Option("--collapsed", help="count all pairs first, then take full gradient steps; --epochs are iterations")
+        bool,
+        typer.Option(
+            "--collapsed",
+            help="count all pairs first, then take full gradient steps; --epochs are iterations",
+            rich_help_panel="Objective",
+        ),
     ] = False,
-    output: Annotated[Path | None, typer.Option("--output", help="folder to write; by default CORPUS.OBJECTIVE.embedx")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", help="folder to write; by default CORPUS.OBJECTIVE.embedx", rich_help_panel="Output"),
+    ] = None,
     overwrite: Overwrite = False,
     cache_dir: CacheDir = None,
     checkpoint_every: CheckpointEvery = "10m",
     resume: Resume = False,
-    log_json: Annotated[
-        Path | None, typer.Option("--log-json", help="append a JSON object for each interval to this file")
-    ] = None,
+    log_json: LogJson = None,
     as_json: Json = False,
     typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
 ) -> None:
@@ -350,28 +510,37 @@ def classify(
         str,
         typer.Argument(metavar="TRAIN", help="XC, LIBSVM, fastText, .npy, .npz or IDX file, DATA@SPLIT[:COLUMN], or digits"),
     ],
-    train_labels: Annotated[str | None, typer.Option("--train-labels", help="labels of TRAIN, where it holds none")] = None,
-    test: Annotated[str | None, typer.Option("--test", help="data to score the classifier on")] = None,
-    test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
+    train_labels: Annotated[
+        str | None, typer.Option("--train-labels", help="labels of TRAIN, where it holds none", rich_help_panel="Data")
+    ] = None,
+    test: Annotated[str | None, typer.Option("--test", help="data to score the classifier on", rich_help_panel="Data")] = None,
+    test_labels: TestLabels = None,
     label_names: Annotated[
         str | None,
-        typer.Option("--label-names", help="what labels from 0 on are called: a name a line, or ID TAB ... TAB NAME"),
+        typer.Option(
+            "--label-names",
+            help="what labels from 0 on are called: a name a line, or ID TAB ... TAB NAME",
+            rich_help_panel="Data",
+        ),
     ] = None,
     objective: Annotated[
         str | None,
         typer.Option(
             "--objective",
             help="the output layer; by default ova with --loss squared-hinge for sparse features with 1,000 labels or several "
-            "a row, else softmax",
+            "a row, else softmax; `embedx objectives` lists them",
+            autocompletion=names_completed(objective_names),
+            rich_help_panel="Objective",
         ),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", help="folder to write; by default TRAIN.OBJECTIVE.embedx")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", help="folder to write; by default TRAIN.OBJECTIVE.embedx", rich_help_panel="Output"),
+    ] = None,
     overwrite: Overwrite = False,
     checkpoint_every: CheckpointEvery = "10m",
     resume: Resume = False,
-    log_json: Annotated[
-        Path | None, typer.Option("--log-json", help="append a JSON object for each interval to this file")
-    ] = None,
+    log_json: LogJson = None,
     as_json: Json = False,
     typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
 ) -> None:
@@ -403,29 +572,47 @@ def compare(
             help="text, named as for `embedx train`, but not -; with --test, labelled data, as for `classify`",
         ),
     ],
-    objectives: Annotated[str, typer.Option("--objectives", help="the output layers, separated by commas: ns,hs,ar")],
-    train_labels: Annotated[str | None, typer.Option("--train-labels", help="labels of DATA, where it holds none")] = None,
-    test: Annotated[str | None, typer.Option("--test", help="labelled data to score on; DATA is then labelled too")] = None,
-    test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
+    objectives: Annotated[
+        str,
+        typer.Option("--objectives", help="the output layers, separated by commas: ns,hs,ar", rich_help_panel="Objective"),
+    ],
+    train_labels: Annotated[
+        str | None, typer.Option("--train-labels", help="labels of DATA, where it holds none", rich_help_panel="Data")
+    ] = None,
+    test: Annotated[
+        str | None,
+        typer.Option("--test", help="labelled data to score on; DATA is then labelled too", rich_help_panel="Data"),
+    ] = None,
+    test_labels: TestLabels = None,
     pairs: Annotated[
-        list[Path] | None, typer.Option("--pairs", help="text: word pairs with scores, beside the packaged sets")
+        list[Path] | None,
+        typer.Option("--pairs", help="text: word pairs with scores, beside the packaged sets", rich_help_panel="Held-out data"),
     ] = None,
     analogies: Annotated[
-        Path | None, typer.Option("--analogies", help="text: questions in the layout of Google's, instead of these")
+        Path | None,
+        typer.Option(
+            "--analogies", help="text: questions in the layout of Google's, instead of these", rich_help_panel="Held-out data"
+        ),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", help="folder to write; by default DATA.compare")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="folder to write; by default DATA.compare", rich_help_panel="Output")
+    ] = None,
     overwrite: Overwrite = False,
     cache_dir: CacheDir = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="go on with the comparison in the folder: only runs that are not there yet are made"),
+        typer.Option(
+            "--resume",
+            help="go on with the comparison in the folder: only runs that are not there yet are made",
+            rich_help_panel="Output",
+        ),
     ] = False,
     as_json: Json = False,
     typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
 ) -> None:
     """Train several objectives on the same data for the same time, rank them, and write a page about it."""
     from embedx.cli import commands
-    from embedx.comparison import tables
+    from embedx.comparison import tables as compared
 
     names = [name.strip() for name in objectives.split(",") if name.strip()]
     with Reporter(sys.stderr) as reporter:
@@ -434,12 +621,49 @@ def compare(
             cache_dir, ["embedx", *sys.argv[1:]], reporter,
         )  # fmt: skip
     if as_json:
-        print(json.dumps({"folder": str(found.folder), **tables.as_dict(found.ranking)}))
+        print(json.dumps({"folder": str(found.folder), **compared.as_dict(found.ranking)}))
     else:
-        print(tables.text(found.ranking))
+        print(compared.text(found.ranking))
         print(found.folder / "compare.html")
     if found.interrupted:
         raise KeyboardInterrupt
+
+
+def word2vec(
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="-train TEXT -output VECTORS ...", help=f"taken: {', '.join(peers.WORD2VEC)}")
+    ],
+) -> None:
+    """Train word vectors by word2vec.c's own command line.
+
+    They are written as by word2vec.c; the model is kept in VECTORS.embedx. What is not given is as in word2vec.c, but for the
+    threads, one for each usable core, and for the optimiser, which is that of `embedx train`; with -alpha it is plain descent.
+    It is always skip-gram. --overwrite replaces what is there.
+    """
+    asked = peers.word2vec(arguments)
+    from embedx.cli import commands
+
+    commands.check_free(asked)
+    for note in asked.notes:
+        _tell(note)
+    train([asked.source], asked.objective, output=asked.folder, overwrite=asked.overwrite, typed=dict(asked.typed))
+    for written in commands.write_vectors(asked, Reporter(sys.stderr)):
+        print(written)
+
+
+def supervised(
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="-input TEXT -output MODEL ...", help=f"taken: {', '.join(peers.SUPERVISED)}")
+    ],
+) -> None:
+    """Train a classifier by the command line of `fasttext supervised`.
+
+    MODEL is a folder, for `embedx predict` and `embedx eval`. What is not given is as in fastText, but for the threads, one for
+    each usable core, and for the optimiser and its rate, which are those of `embedx classify`. Texts are scaled to one length,
+    as they are there by a mean over words. --overwrite replaces what is there.
+    """
+    asked = peers.supervised(arguments)
+    classify(asked.source, objective=asked.objective, output=asked.output, overwrite=asked.overwrite, typed=dict(asked.typed))
 
 
 def resume_run(
@@ -577,8 +801,8 @@ def phrases(
         rows = [(each.joined, each.words, each.times, each.score, number) for number, each in found]
         print(json.dumps([dict(zip(names, row, strict=True)) for row in rows]))
     else:
-        for number, each in found:
-            print(f"{each.joined}\t{each.times}\t{each.score:.4f}\t{number}")
+        cells = [(each.joined, str(each.times), f"{each.score:.4f}", str(number)) for number, each in found]
+        tables.show(("phrase", "count", "score", "pass"), cells)
 
 
 def nearest(
@@ -595,9 +819,8 @@ def nearest(
     if as_json:
         print(json.dumps({word: [{"word": w, "cosine": c} for w, c in rows] for word, rows in found.items()}))
     else:
-        for word, rows in found.items():
-            for neighbour, cosine in rows:
-                print(f"{word}\t{neighbour}\t{cosine:.4f}")
+        rows = [(word, neighbour, f"{cosine:.4f}") for word, near_it in found.items() for neighbour, cosine in near_it]
+        tables.show(("word", "neighbour", "cosine"), rows)
 
 
 def analogy(
@@ -615,8 +838,7 @@ def analogy(
     if as_json:
         print(json.dumps([{"word": word, "cosine": cosine} for word, cosine in rows]))
     else:
-        for word, cosine in rows:
-            print(f"{word}\t{cosine:.4f}")
+        tables.show(("word", "cosine"), [(word, f"{cosine:.4f}") for word, cosine in rows])
 
 
 def export(
@@ -635,18 +857,33 @@ def export(
     print(exporting.export(load(model), format or exporting.usual_format(out), out, overwrite, Reporter(sys.stderr)))
 
 
-def list_objectives(as_json: Json = False) -> None:
+def list_objectives(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="this one alone, with the options that only some objectives take",
+            autocompletion=names_completed(objective_names),
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """List the objectives: loss, paper, when to choose it, rows that an example meets (m negatives, K classes), scores."""
     from embedx import objectives
 
-    rows = [dict(zip(objectives.TABLE_HEAD, row, strict=True)) for row in objectives.table()]
+    rows: list[dict[str, Any]] = [dict(zip(objectives.TABLE_HEAD, row, strict=True)) for row in objectives.table()]
+    if name is not None:
+        objectives.find(name)
+        rows = [row | {"options": own_options(name)} for row in rows if row["objective"] == name]
     if as_json:
         print(json.dumps(rows))
         return
     for row in rows:
         print(f"{row['objective']:16} {row['loss']}\n" + "".join(f"{'':16} {row[k]}\n" for k in ("paper", "when")), end="")
         for names in (("rows", "samplers", "needs"), objectives.MEASURED):
-            print(f"{'':16} " + "; ".join(f"{name}: {row[name]}" for name in names))
+            print(f"{'':16} " + "; ".join(f"{each}: {row[each]}" for each in names))
+        for option, meaning in row.get("options", {}).items():
+            print(f"{'':16} {option}: {meaning}")
     print(objectives.measured_how())
 
 
@@ -658,10 +895,12 @@ def cache_list(cache_dir: CacheDir = None, as_json: Json = False) -> None:
     if as_json:
         print(json.dumps([dataclasses.asdict(corpus) for corpus in corpora]))
     else:
+        rows = []
         for corpus in corpora:
             size, names = f"{corpus.bytes / 1e6:.1f} MB", " ".join(corpus.sources)
             tokens, about = (f"{corpus.tokens:,} tokens", names) if corpus.damage is None else ("damaged", corpus.damage)
-            print(f"{corpus.key}\t{tokens}\t{size}\t{about}")
+            rows.append((corpus.key, tokens, size, about))
+        tables.show(("key", "tokens", "size", "sources"), rows)
 
 
 def cache_clear(cache_dir: CacheDir = None) -> None:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from embedx.classification import task as classification
     from embedx.classification.classifier import Classifier
     from embedx.classification.task import ClassifySettings
+    from embedx.cli.peers import Asked
     from embedx.comparison.compare import Comparison
     from embedx.evaluation.heldout import Likelihood, LikelihoodDifference
     from embedx.labeled.data import Labeled
@@ -119,6 +120,26 @@ def train(
     checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
     _check_end(saved, trained.outcome)
     return saved, trained
+
+
+def check_free(asked: "Asked") -> None:
+    """Raise `EmbedxError`, before anything is trained, if a file that is to be written has no place."""
+    from embedx.vectors import export
+
+    for path in (asked.output, asked.save_vocab):
+        if path is not None:
+            export.check_free(path, asked.overwrite)
+
+
+def write_vectors(asked: "Asked", progress: Progress) -> Iterator[Path]:
+    """Write what word2vec.c would have written of a model that was trained; each path when its file is there."""
+    from embedx.vectors import export
+    from embedx.vectors.model import load_folder
+
+    model = load_folder(asked.folder)
+    yield export.export(model, asked.format, asked.output, asked.overwrite, progress)
+    if asked.save_vocab is not None:
+        yield export.export_vocabulary(model, asked.save_vocab, asked.overwrite)
 
 
 def _save(save: Callable[[Path], Path], folder: Path, checkpoints: Checkpoints) -> Path:

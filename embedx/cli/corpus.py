@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from embedx.cli import tables
 from embedx.cli.options import CacheDir, Json
 from embedx.run.progress import Reporter
 
@@ -19,8 +20,8 @@ def list_recipes(as_json: Json = False) -> None:
     if as_json:
         print(json.dumps(found))
     else:
-        for each in found:
-            print(f"{each['name']}\t{each['kind']}\t{each['state']}\t{each['about']}")
+        heading = ("name", "kind", "state", "about")
+        tables.show(heading, [tuple(str(each[column]) for column in heading) for each in found])
 
 
 def info(
@@ -55,8 +56,12 @@ def fetch(
 
 def check(
     corpora: Annotated[list[str], typer.Argument(metavar="CORPUS...", help="what `embedx train` takes")],
-    objective: Annotated[str, typer.Option("--objective", help="the output layer that is to be trained")] = "ns",
-    output: Annotated[Path | None, typer.Option("--output", help="where the model is to be written")] = None,
+    objective: Annotated[
+        str, typer.Option("--objective", help="the output layer that is to be trained", rich_help_panel="Objective")
+    ] = "ns",
+    output: Annotated[
+        Path | None, typer.Option("--output", help="where the model is to be written", rich_help_panel="Output")
+    ] = None,
     cache_dir: CacheDir = None,
     as_json: Json = False,
     typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,

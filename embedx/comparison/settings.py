@@ -32,14 +32,20 @@ class CompareSettings(Settings):
         parse=fraction,
     )
     heldout: float = param(
-        0.01, "text: fraction of it that is left out of training and scored, such as 1%", above=0.0, at_most=0.5, parse=fraction
+        0.01,
+        "text: fraction of it that is left out of training and scored, such as 1%",
+        above=0.0,
+        at_most=0.5,
+        parse=fraction,
+        panel="Held-out data",
     )
     validation: str | None = param(
         None,
         "labels: validation data for the learning curves, a file or a fraction of the training rows; the parameters of the "
         "best epoch are kept; 0 for none; by default 0.1, or less where that is more than 2,000 rows",
+        panel="Held-out data",
     )
-    validation_labels: str | None = param(None, "labels: those of the validation file")
+    validation_labels: str | None = param(None, "labels: those of the validation file", panel="Held-out data")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -66,6 +66,8 @@ def l2_or_auto(text: str) -> float:
 class AdversarialSettings(Settings):
     """How the tree is fitted."""
 
+    panel = "Sampler"
+
     tree_features: int = param(
         16, "principal components of the inputs that the tree of `adversarial` sees", at_least=1, at_most=1024
     )

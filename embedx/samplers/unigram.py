@@ -16,6 +16,8 @@ from embedx.settings import Settings, param
 class UnigramSettings(Settings):
     """How far noise follows the counts."""
 
+    panel = "Sampler"
+
     sampler_exponent: float = param(0.75, "exponent of the counts that `unigram` draws by", at_least=0.0, at_most=1.0)
 
 

@@ -73,6 +73,8 @@ TAIL = 1000  # rows drawn for each input, by default
 class CollapsedSettings(Settings):
     """What only the collapsed objective takes."""
 
+    panel = "With --collapsed"
+
     warm_start: str = param(
         "ns", "initialise by one epoch of streaming with this objective, or at random (`none`)", choices=("ns", "none")
     )

@@ -85,7 +85,7 @@ def distance(text: str) -> int:
 class SkipGramSettings(TrainingSettings):
     """How skip-gram trains, whatever the objective."""
 
-    dim: int = param(100, "dimension of the word vectors", at_least=1)
+    dim: int = param(100, "dimension of the word vectors", at_least=1, panel="Model")
     window: int = param(
         5,
         "maximum distance between centre and context word, in kept words; each centre's own window is drawn between 1 and "
@@ -93,6 +93,7 @@ class SkipGramSettings(TrainingSettings):
         at_least=1,
         at_most=WHOLE_SENTENCE,  # a block has the rows of a whole window, and Ctrl-C waits for a stretch of them
         parse=distance,
+        panel="Model",
     )
     optimizer: str = param(
         "rowwise-adagrad",
@@ -109,6 +110,7 @@ class SkipGramSettings(TrainingSettings):
         "frequency",
         "initial value of the output rows' biases: `frequency` predicts how often each word occurs; `none` trains no biases",
         choices=("frequency", "zero", "none"),
+        panel="Model",
     )
     block_size: int = param(
         8,
@@ -142,10 +144,14 @@ class SkipGramSettings(TrainingSettings):
         at_least=0.0,
         at_most=0.5,
         parse=fraction,
+        panel="Held-out text",
     )
-    heldout_every: int | None = param(None, "also report it after every N epochs", at_least=1)
+    heldout_every: int | None = param(None, "also report it after every N epochs", at_least=1, panel="Held-out text")
     heldout_points: int | None = param(
-        None, "also report it about N times over the run, at ends of epochs; the model's `history` has the values", at_least=1
+        None,
+        "also report it about N times over the run, at ends of epochs; the model's `history` has the values",
+        at_least=1,
+        panel="Held-out text",
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import smart_open
 from smart_open import compression
 
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, near
 from embedx.run import locks
 from embedx.run.folder import beside, leftovers, sync, sync_folder
 from embedx.run.progress import Progress, Silent
@@ -61,17 +61,41 @@ def export(model: WordVectors, format: str, out: Path, overwrite: bool = False, 
     written, or two words would become one.
     """
     if format not in FORMATS:
-        raise EmbedxError(f"--format {format}: choose one of {', '.join(FORMATS)}")
+        raise EmbedxError(f"--format {format}: choose one of {', '.join(FORMATS)}{near(format, FORMATS)}")
+    check_free(out, overwrite)
+    progress = progress or Silent()
+    words = writable(model.words, progress)
+    _write(out, pieces(FORMATS[format], words, model.vectors, progress))
+    return out
+
+
+def export_vocabulary(model: WordVectors, out: Path, overwrite: bool = False) -> Path:
+    """Write the words of `model` with their counts, a word a line, as word2vec.c does by -save-vocab, and return the path.
+
+    The file is written and errors are raised as by `export`.
+    """
+    if model.counts is None:
+        raise EmbedxError(f"{out}: the model has no counts of its words")
+    check_free(out, overwrite)
+    rows = zip(writable(model.words, Silent()), model.counts.tolist(), strict=True)
+    _write(out, (f"{word} {count}\n".encode() for word, count in rows))
+    return out
+
+
+def check_free(out: Path, overwrite: bool) -> None:
+    """Raise EmbedxError if a file cannot be put there."""
     if out.is_dir():
         raise EmbedxError(f"{out}: is a folder; give the name of a file")
     if out.exists() and not out.is_file():
         raise EmbedxError(f"{out}: a pipe or a device, in whose place no file is put; give the name of a file")
     if out.exists() and not overwrite:
         raise EmbedxError(f"{out}: exists already; add --overwrite, or choose another name")
-    progress = progress or Silent()
-    words = writable(model.words, progress)
     if out.suffix == ".zst":
         raise EmbedxError(f"{out}: .zst is not written; use .gz, .bz2 or .xz, or no suffix")
+
+
+def _write(out: Path, content: Pieces) -> None:
+    """Put a file there when it is complete."""
     suffix = out.suffix if out.suffix in compression.get_supported_extensions() else "disable"
     place = out.resolve()  # where links lead to
     partial, lock = beside(place, "partial"), None
@@ -79,7 +103,7 @@ def export(model: WordVectors, format: str, out: Path, overwrite: bool = False, 
         partial.mkdir()
         lock = locks.mark(partial)
         with smart_open.open(str(partial / out.name), "wb", compression=suffix) as stream:
-            stream.writelines(pieces(FORMATS[format], words, model.vectors, progress))
+            stream.writelines(content)
         with (partial / out.name).open("rb") as written:
             sync(written)
         (partial / out.name).replace(place)
@@ -90,7 +114,6 @@ def export(model: WordVectors, format: str, out: Path, overwrite: bool = False, 
         locks.remove(partial, lock)
     for left in leftovers(place, "partial"):
         locks.remove_if_left(left)
-    return out
 
 
 def pieces(format: Format, words: list[str], vectors: np.ndarray, progress: Progress) -> Pieces:
