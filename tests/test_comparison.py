@@ -255,10 +255,10 @@ def test_runs_that_finish_diverge_and_crash_are_told_and_none_is_made_twice(two_
         "implicit": "import os; os.kill(os.getpid(), 9)",
     }
 
-    def command_of(data, objective, seed, settings, folder):
+    def command_of(data, objective, seed, settings, folder, options):
         made.append((seed, objective))
         script = scripts.get(objective)
-        return [sys.executable, "-c", script] if script else usual(data, objective, seed, settings, folder)
+        return [sys.executable, "-c", script] if script else usual(data, objective, seed, settings, folder, options)
 
     monkeypatch.setattr(runs, "command_of", command_of)
     names, folder = ["hs", "ns", "ar", "ove"], tmp_path / "out"
@@ -294,7 +294,7 @@ def test_ctrl_c_ends_with_what_there_is(two_topics, tmp_path, monkeypatch):
     data, settings = small_text(two_topics, tmp_path)
     records = iter([{"result": run("ns", 1, -2.0)["result"]}])
 
-    def measured(data, name, seed, settings, folder):
+    def measured(data, name, seed, settings, folder, options):
         try:
             return next(records)
         except StopIteration:
