@@ -558,6 +558,8 @@ def evaluate(
 
         if test is not None:
             raise EmbedxError("--heldout is for word vectors, --test for classifiers; give one of them")
+        if runs or against:
+            raise EmbedxError("--heldout compares two models at most; leave out --against and the others")
         likelihoods, difference = commands.heldout(model, other, heldout, seed, Reporter(sys.stderr))
         told["heldout"] = commands.heldout_json(likelihoods, difference)
         if not as_json:

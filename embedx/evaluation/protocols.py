@@ -198,10 +198,10 @@ class Ahead:
         is_variant = (asked[barred[:, 0]] != barred[:, 1:]).all(axis=1)
         is_ahead = is_variant & (best.barred > (best.scores - margins)[barred[:, 0]])
         n_ahead = np.bincount(barred[is_ahead, 0], minlength=len(asked))
-        is_certain = (best.gaps > margins) & (n_ahead < 5) & (questions.norms[asked] > 0).all(axis=1)
-        answers = {
-            self.asked[k]: self.words[best.rows[k]] for k in np.flatnonzero(is_certain).tolist() if self.has_length(asked[k])
-        }
+        a, b, c = (questions.table[rows] * questions.inverse[rows, None] for rows in asked.T)
+        has_direction = np.any(b - a + c, axis=1) & (questions.norms[asked] > 0).all(axis=1)
+        is_certain = np.flatnonzero((best.gaps > margins) & (n_ahead < 5) & has_direction)
+        answers = {self.asked[k]: self.words[best.rows[k]] for k in is_certain.tolist()}
         search = vectors.most_similar
 
         def most_similar(positive: list[str], negative: list[str], **options: Any) -> list[tuple[str, float]]:
@@ -209,11 +209,6 @@ class Ahead:
             return [(word, math.nan)] if word else search(positive, negative, **options)
 
         vectors.most_similar = most_similar
-
-    def has_length(self, asked: np.ndarray) -> bool:
-        """Whether the words asked with do not cancel to nothing."""
-        a, b, c = self.questions.table[asked] * self.questions.inverse[asked, None]
-        return bool(np.any(b - a + c))
 
 
 # ---- word2vec.c's

@@ -86,7 +86,7 @@ def score(
     progress: Progress | None = None,
     protocol: str = "embedx",
 ) -> list[Answers]:
-    """What `vectors`, ours or gensim's KeyedVectors, make of each test (of the default ones if None)."""
+    """What `vectors`, ours or gensim's KeyedVectors, make of each test, as `Protocol.tests` gives it (of ours if None)."""
     tests = default_tests() if tests is None else tests
     limit = max(test.candidates for test in tests)
     words = vectors.words if isinstance(vectors, WordVectors) else vectors.index_to_key
