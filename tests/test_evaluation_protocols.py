@@ -1,4 +1,4 @@
-"""The presets give the numbers of the programs that they are named after, in every block size, and refuse what these have not."""
+"""The presets give the numbers of the programs that they are named after, whatever the block size, and refuse the rest."""
 
 import itertools
 import re
@@ -161,6 +161,9 @@ def test_hyperwords_counts_pairs_with_unknown_words(monkeypatch):
     assert answers.used.all()
     assert 20 < answers.details["oov"] < 200
     assert answers.details["printed"] == [f"{answers.score:.3f}"]
+    other = words.read_pairs(Path(datapath("simlex999.txt")))
+    both = asked(vectors, [test, other], "hyperwords")
+    assert words.pooled(both).details["oov"] == sum(each.details["oov"] for each in both) > answers.details["oov"]
     embedx = asked(vectors, [test], "embedx")[0]
     assert np.count_nonzero(embedx.used) == len(test) - embedx_oov(vectors, test)
 
@@ -193,7 +196,7 @@ def test_hyperwords_asks_with_its_first_word_for_an_unknown_one_and_never_loses_
     rng = np.random.default_rng(2)
     names = ["zebra", "ant", "bee", "cow", "dog"]
     vectors = WordVectors(names, {"input": rng.normal(size=(5, 3)).astype(np.float32)})
-    every = list(itertools.product([*names, "unknown"], repeat=4))
+    every = list(itertools.product(*[[*names, "unknown"]] * 3, ["ant", "cow"]))
     test = words.Analogies("all", ["s"] * len(every), every)
     found = [each.score for each in asked(vectors, [test], "hyperwords")]
     assert found == pytest.approx(reference_words.hyperwords_analogies(names, vectors.vectors, every), abs=1e-12)

@@ -107,7 +107,10 @@ def pooled(answers: Sequence[Answers]) -> Answers | None:
         return None
     test = PooledPairs([test for (test, _), is_in_another in zip(sets, is_part, strict=True) if not is_in_another])
     values = [each.values if np.count_nonzero(each.used) >= FEWEST else np.full(len(each.values), np.nan) for each in own]
-    together = Answers(test, np.concatenate(values), math.nan, {"sets": [each.test.name for each in own]})
+    details: dict[str, Any] = {"sets": [each.test.name for each in own]}
+    if all("oov" in each.details for each in own):  # those with unknown words count
+        details["oov"] = sum(each.details["oov"] for each in own)
+    together = Answers(test, np.concatenate(values), math.nan, details)
     used = int(np.count_nonzero(together.used))
     if used < FEWEST:
         return together
