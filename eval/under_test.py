@@ -39,6 +39,7 @@ _HOME = {
     "word_report": "embedx.evaluation.word_report",
     "bootstrap": "embedx.evaluation.bootstrap",
     "between_seeds": "embedx.comparison.statistics:between_seeds",
+    "statistics": "embedx.comparison.statistics",
     "LabelMetrics": "embedx.evaluation.labels:LabelMetrics",
     "TextSettings": "embedx.settings:TextSettings",
     "VocabularySettings": "embedx.settings:VocabularySettings",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eval.records import Record, Result
-from eval.under_test import bootstrap, words
+from eval.under_test import statistics, words
 
 TUNED_ON = {"MTurk-287": "EN-MTurk-287.txt", "RG-65": "EN-RG-65.txt"}  # in the folder wordsim of the data
 POOLED = TUNED_ON | {"YP-130": "EN-YP-130.txt"}  # with WordSim-353 and SimLex-999; MC-30 is all in RG-65
@@ -33,10 +33,8 @@ def pooled(answers: list[Any]) -> Result:
     found = words.pooled(answers)
     if found is None or math.isnan(found.score):
         return {}
-    test, used = found.test, found.used
-    values = bootstrap.resampled(test.statistic(found.values, used), test.sizes(used), 0, RESAMPLES)
-    about = {"score": round(found.score, 5), "pairs": int(used.sum()), "sets": found.details["sets"]}
-    return {"pooled": about | {"resampled": [round(value, 5) for value in values.tolist()]}}
+    about = {"score": round(found.score, 5), "pairs": int(found.used.sum()), "sets": found.details["sets"]}
+    return {"pooled": about | {"resampled": [round(value, 5) for value in words.resampled(found, RESAMPLES).tolist()]}}
 
 
 def similarity(a: Sequence[Record], b: Sequence[Record], spread: float = 0.0) -> tuple[float, float] | None:
@@ -46,6 +44,6 @@ def similarity(a: Sequence[Record], b: Sequence[Record], spread: float = 0.0) ->
     of = [each["result"].get("pooled") for each in [*a, *b]]
     if not all(of) or len({each["pairs"] for each in of}) > 1:
         return None
-    mean = [np.mean([[each["score"], *each["resampled"]] for each in side], axis=0) for side in (of[: len(a)], of[len(a) :])]
-    gain = mean[0] - mean[1]
-    return float(gain[0]), math.hypot(float(gain[1:].std(ddof=1)), spread * math.sqrt(1 / len(a) + 1 / len(b)))
+    scores = [statistics.Score(each["score"], np.array(each["resampled"]), None, each["pairs"]) for each in of]
+    found = statistics.difference(scores[: len(a)], scores[len(a) :], spread)
+    return found and (found.value, found.error)

@@ -16,7 +16,7 @@ from needs import HAS_NO_GENSIM, WHY_NO_GENSIM, needs_data
 from scipy import stats
 
 from embedx.errors import EmbedxError
-from embedx.evaluation import words
+from embedx.evaluation import analogies, words
 from embedx.labeled.read import read, read_label_names
 from embedx.run.progress import Silent
 from embedx.vectors import export, model
@@ -85,7 +85,8 @@ def test_pairs_are_scored_as_gensim_scores_the_file(name, seed):
 @pytest.mark.parametrize("candidates", [40, 700, 30_000])
 @pytest.mark.parametrize("cased", [False, True])
 def test_analogies_are_answered_exactly_as_gensim_does(tmp_path, cased, candidates, monkeypatch):
-    monkeypatch.setattr(words, "BLOCK_FLOATS", 20_000)  # several blocks
+    monkeypatch.setattr(analogies, "BLOCK_FLOATS", 20_000)  # several blocks
+    monkeypatch.setattr(analogies, "SCORE_FLOATS", 1_000)
     file, vectors = some_questions(tmp_path), toy(cased=cased, share=1.0)
     score, sections = as_gensim(vectors).evaluate_word_analogies(str(file), restrict_vocab=candidates)
     test = words.read_analogies(file, candidates=candidates)

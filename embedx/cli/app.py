@@ -41,6 +41,9 @@ from embedx.settings import (
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, or word2vec text or binary, or fastText .vec")]
 TopK = Annotated[int, typer.Option("--top-k", min=1, help="how many words to list")]
+WhichVectors = Annotated[
+    str, typer.Option("--vectors", help="of a word: input, output, or sum, the two added; the last two from a model folder")
+]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="replace what is there, once the new is complete", rich_help_panel="Output")
 ]
@@ -716,19 +719,42 @@ def predict(
 
 
 def evaluate(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="model folder, word2vec or .vec file, or gensim's with --trust-pickle")
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL [OTHER]",
+            help="model folder, word2vec or .vec file, or gensim's with --trust-pickle; a second is compared pair by pair",
+        ),
     ],
-    other: Annotated[str | None, typer.Argument(metavar="[OTHER]", help="a second model, to be compared pair by pair")] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--against", help="models of another configuration, or a pattern; MODEL may then be several, of several seeds"
+        ),
+    ] = None,
     pairs: Annotated[
         list[Path] | None, typer.Option("--pairs", help="word pairs with scores, instead of the packaged sets")
     ] = None,
     analogies: Annotated[
         Path | None, typer.Option("--analogies", help="questions in sections, in the layout of Google's")
     ] = None,
+    categories: Annotated[
+        list[Path] | None, typer.Option("--categories", help="words with their categories: purity of clusters")
+    ] = None,
+    outliers: Annotated[
+        list[Path] | None, typer.Option("--outliers", help="file, or folder of files, of groups with their outliers, as 8-8-8")
+    ] = None,
+    protocol: Annotated[
+        str, typer.Option("--protocol", help="whose numbers: embedx, gensim, compute-accuracy or hyperwords")
+    ] = "embedx",
+    method: Annotated[str | None, typer.Option("--method", help="analogies: 3cosadd, which is the default, or 3cosmul")] = None,
     candidates: Annotated[
-        int, typer.Option("--candidates", min=1, help="analogies: answers are sought among so many words")
-    ] = 30000,
+        int | None,
+        typer.Option(
+            "--candidates", min=1, help="analogies: answers are sought among so many words; by default the protocol's"
+        ),
+    ] = None,
+    vectors: WhichVectors = "input",
     heldout: Annotated[
         str | None,
         typer.Option(
@@ -745,15 +771,19 @@ def evaluate(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Score word vectors on similarity and analogies, by gensim, or on --heldout text, or a classifier on --test data."""
+    """Score word vectors on similarity and analogies, or on --heldout text, or a classifier on --test data."""
     from embedx.run.folder import task_of
 
+    model, *runs = models
+    other = runs.pop() if len(runs) == 1 and not against else None
     told: dict[str, Any] = {}
     if heldout is not None:
         from embedx.cli import commands
 
         if test is not None:
             raise EmbedxError("--heldout is for word vectors, --test for classifiers; give one of them")
+        if runs or against:
+            raise EmbedxError("--heldout compares two models at most; leave out --against and the others")
         likelihoods, difference = commands.heldout(model, other, heldout, seed, Reporter(sys.stderr))
         told["heldout"] = commands.heldout_json(likelihoods, difference)
         if not as_json:
@@ -773,16 +803,29 @@ def evaluate(
     report = words.evaluate(
         model,
         other,
+        runs=runs,
+        against=against or (),
         pairs=pairs or (),
         analogies=analogies,
+        categories=categories or (),
+        outliers=outliers or (),
+        protocol=protocol,
+        method=method,
         candidates=candidates,
+        which=vectors,
         seed=seed,
         trust_pickle=trust_pickle,
         progress=Reporter(sys.stderr),
     )
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    print(json.dumps(told | report.as_dict()) if as_json else report.table())
+    if as_json:
+        print(json.dumps(told | report.as_dict()))
+    elif sys.stdout.isatty():
+        print(report.table())
+    else:
+        print(report.tsv())
+        print("".join(f"{each}\n" for each in report.conclusions()), end="", file=sys.stderr)
 
 
 def phrases(
@@ -809,13 +852,14 @@ def nearest(
     model: Model,
     words: Annotated[list[str], typer.Argument(metavar="WORD...", help="each is looked up for itself")],
     top_k: TopK = 10,
+    vectors: WhichVectors = "input",
     as_json: Json = False,
 ) -> None:
     """List the words nearest to each WORD: word, neighbour, cosine."""
     from embedx import load
 
-    vectors = load(model)
-    found = {word: vectors.most_similar(word, top_k=top_k) for word in words}
+    chosen = load(model).of(vectors)
+    found = {word: chosen.most_similar(word, top_k=top_k) for word in words}
     if as_json:
         print(json.dumps({word: [{"word": w, "cosine": c} for w, c in rows] for word, rows in found.items()}))
     else:

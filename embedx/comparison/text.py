@@ -14,7 +14,7 @@ from embedx.comparison.runs import typed_options
 from embedx.comparison.settings import OF_TEXT, CompareSettings
 from embedx.comparison.statistics import Score
 from embedx.errors import EmbedxError
-from embedx.evaluation import bootstrap, heldout, words
+from embedx.evaluation import heldout, words
 from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings, VocabularySettings, as_typed, option_name
 from embedx.skipgram import task as skipgram
@@ -150,9 +150,7 @@ def of_pairs(answers: Sequence[words.Answers]) -> Score | None:
         found = sets[0] if sets else None
     if found is None or not math.isfinite(found.score):
         return None
-    test, used = found.test, found.used
-    resampled = bootstrap.resampled(test.statistic(found.values, used), test.sizes(used), 0, RESAMPLES)
-    score = Score(found.score, resampled, None, int(used.sum()))
+    score = Score(found.score, words.resampled(found, RESAMPLES), None, int(found.used.sum()))
     return score if score.is_finite else None
 
 

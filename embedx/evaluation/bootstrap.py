@@ -5,7 +5,8 @@ A statistic therefore maps counts (resamples, n) to values (resamples,). Two mod
 that what makes an item hard for both cancels out.
 
 The interval speaks of the choice of items, nothing else: not of the luck of a training run. Models trained with several
-seeds enter as the mean of their scores, which makes that luck smaller but does not measure it.
+seeds enter as the mean of their scores, which makes that luck smaller but does not measure it; `of_runs` does, by drawing
+runs beside items.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -90,6 +91,23 @@ def ranks(values: np.ndarray) -> Statistic:
 
 def average(statistics: list[Statistic]) -> Statistic:
     return lambda counts: np.mean([statistic(counts) for statistic in statistics], axis=0)
+
+
+def of_runs(statistics: Sequence[Statistic], seed: int | Sequence[int]) -> Statistic:
+    """The mean over runs, as many drawn with replacement as there are, anew for each resample of items.
+
+    Of n runs such a mean has only (n - 1)/n of the variance that the mean over n runs has, so its deviations are stretched by
+    the root of n/(n - 1) (Davison & Hinkley 1997, Bootstrap Methods, 2.3). One run is the same each time.
+    """
+    rng, n = np.random.default_rng(seed), len(statistics)
+
+    def statistic(counts: np.ndarray) -> np.ndarray:
+        values = np.array([each(counts) for each in statistics])  # (runs, resamples)
+        mean = values.mean(axis=0)
+        drawn = np.take_along_axis(values, rng.integers(n, size=values.shape), axis=0).mean(axis=0)
+        return np.asarray(mean + np.sqrt(n / max(n - 1, 1)) * (drawn - mean))
+
+    return statistic
 
 
 def weighted(statistics: Sequence[Statistic], sizes: Sequence[int]) -> Statistic:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, Protocol
 
 from embedx.evaluation import bootstrap
 
@@ -21,40 +21,67 @@ class Score:
     candidates: int
     details: dict[str, Any]
 
+    @property
+    def oov(self) -> int:
+        """Items with an unknown word, which some protocols count."""
+        return int(self.details.get("oov", self.total - self.used))
+
 
 @dataclasses.dataclass(frozen=True)
 class ScoreDifference:
-    """How much better the first model is on the items that both can score."""
+    """How much better the first model, or the mean of the first models, is on the items that all can score."""
 
     test: str
     measure: str
     difference: float
     interval: tuple[float, float]
     shared: int  # items
+    runs: tuple[int, int] = (1, 1)  # models of either side
+
+
+class Asked(Protocol):
+    """What a report tells of the protocol; see `embedx.evaluation.protocols`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def case(self) -> str: ...
+    @property
+    def about(self) -> dict[str, str]: ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The scores of one model or two, with differences if there are two."""
+    """The scores of one model or more, with differences if there are two or more."""
 
     models: list[str]
-    scores: list[Score]
+    scores: list[Score]  # those of a set follow each other, in the order of the models
     differences: list[ScoreDifference]
     warnings: list[str]
     seed: int
+    protocol: Asked
+    vectors: str
+    n_first: int  # models of the first side; the others are of the second
+
+    @property
+    def sides(self) -> list[str]:
+        """A letter for each model, with a number where a side has several."""
+        sizes = {"A": self.n_first, "B": len(self.models) - self.n_first}
+        return [side if size == 1 else f"{side}{k + 1}" for side, size in sizes.items() for k in range(size)]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON types; None where there is no number."""
         return {
             "models": self.models,
+            "sides": self.sides,
+            "vectors": self.vectors,
             "protocol": {
-                "case": "ignored; the most frequent variant counts",
-                "unknown_words": "items with one are left out and counted as oov",
+                "name": self.protocol.name,
+                **self.protocol.about,
                 "pooled": "mean of the sets' correlations weighted by their items; a set that is a part of another is left out",
-                "interval": "95 %, percentile bootstrap over items",
+                "interval": "95 %, percentile bootstrap over items; that of a difference also over the models of a side",
                 "resamples": bootstrap.RESAMPLES,
                 "seed": self.seed,
-                "scored_by": "gensim",
             },
             "scores": [
                 {
@@ -65,10 +92,10 @@ class Report:
                     "interval": [number(end) for end in s.interval],
                     "used": s.used,
                     "total": s.total,
-                    "oov": s.total - s.used,
-                    "case": "ignored",
+                    "case": self.protocol.case,
                     "candidates": s.candidates,
                     **s.details,
+                    "oov": s.oov,
                 }
                 for s in self.scores
             ],
@@ -79,9 +106,11 @@ class Report:
                     "difference": number(d.difference),
                     "interval": [number(end) for end in d.interval],
                     "shared": d.shared,
+                    "runs": list(d.runs),
                 }
                 for d in self.differences
             ],
+            "conclusions": self.conclusions(),
             "warnings": self.warnings,
         }
 
@@ -90,9 +119,9 @@ class Report:
         several = len(self.models) > 1
         rows = [["set", *["model"] * several, "measure", "score", "95 % interval", "used/total", "OOV", "case", "candidates"]]
         for i, s in enumerate(self.scores):
-            which = ["AB"[i % 2]] if several else []  # the two scores of a set follow each other
+            which = [self.sides[i % len(self.models)]] if several else []
             score, ends = shown(s.measure, s.score), shown(s.measure, *s.interval)
-            used = [f"{s.used:,}/{s.total:,}", f"{s.total - s.used:,}", "ignored", f"{s.candidates:,}"]
+            used = [f"{s.used:,}/{s.total:,}", f"{s.oov:,}", self.protocol.case, f"{s.candidates:,}"]
             rows.append([s.test, *which, s.measure, score, ends, *used])
         lines = aligned(rows)
         if several:
@@ -100,8 +129,52 @@ class Report:
             for d in self.differences:
                 difference, ends = shown(d.measure, d.difference, sign="+"), shown(d.measure, *d.interval, sign="+")
                 rows.append([d.test, d.measure, difference, ends, f"{d.shared:,}"])
-            lines = [f"A: {self.models[0]}", f"B: {self.models[1]}", "", *lines, "", *aligned(rows)]
+            names = [f"{side}: {model}" for side, model in zip(self.sides, self.models, strict=True)]
+            lines = [*names, "", *lines, "", *aligned(rows), "", *self.conclusions()]
+        for s in self.scores:
+            lines += (
+                ["", f"{self.protocol.name} on {s.test}, {s.model}:", *s.details["printed"]] if "printed" in s.details else []
+            )
         return "\n".join(lines)
+
+    def tsv(self) -> str:
+        """The same for programs: a row for each score, then one for each difference, whose model is `A - B`; full precision,
+        and nothing where there is no number.
+        """
+        rows = [["set", "model", "measure", "score", "low", "high", "used", "total", "oov", "candidates"]]
+        for s in self.scores:
+            about = [str(each) for each in (s.used, s.total, s.oov, s.candidates)]
+            rows.append([s.test, s.model, s.measure, *map(plain, (s.score, *s.interval)), *about])
+        rows += [
+            [d.test, "A - B", d.measure, *map(plain, (d.difference, *d.interval)), str(d.shared), "", "", ""]
+            for d in self.differences
+        ]
+        return "\n".join("\t".join(row) for row in rows)
+
+    def conclusions(self) -> list[str]:
+        """What the differences say, a plain sentence for each; nothing where there are none."""
+        found = [sentence(each) for each in self.differences if math.isfinite(each.difference)]
+        if found and max(self.differences[0].runs) == 1:
+            found.append(
+                "A and B are one run each, so the intervals do not hold the luck of training: give several seeds of both."
+            )
+        return found
+
+
+def sentence(found: ScoreDifference) -> str:
+    """Who is better on a set, or that it cannot tell."""
+    low, high = found.interval
+    ends = f"95 % interval {shown(found.measure, low, high, sign='+')}, {found.shared:,} items"
+    runs = "" if found.runs == (1, 1) else f", {found.runs[0]} and {found.runs[1]} runs"
+    if low > 0 or high < 0:
+        better, worse = "AB" if low > 0 else "BA"
+        by = shown(found.measure, abs(found.difference), sign="+").removeprefix("+")
+        return f"{found.test}: {better} is better than {worse} by {by} (A - B: {ends}{runs})."
+    return f"{found.test}: A and B cannot be told apart (A - B: {ends}{runs})."
+
+
+def plain(value: float) -> str:
+    return repr(float(value)) if math.isfinite(value) else ""
 
 
 def number(value: float) -> float | None:

@@ -30,6 +30,7 @@ from embedx.text.joined import Collocation, Phrases
 from embedx.vectors import formats
 
 TASK = "skipgram"
+VECTORS = ("input", "output", "sum")  # of a word: see `WordVectors.of`
 PASSES = [f"phrases{k}" for k in range(1, MOST_PASSES + 1)]
 SCHEMA = FolderSchema(
     TASK,
@@ -95,6 +96,23 @@ class WordVectors:
     def output_vectors(self) -> np.ndarray | None:
         """The output rows, float32 (outputs, dim), or None where the file holds none."""
         return self.arrays.get("output")
+
+    def of(self, which: str) -> "WordVectors":
+        """The same words with other vectors: their output rows, or the sum of both, as GloVe has it and hyperwords' w+c."""
+        if which not in VECTORS:
+            raise EmbedxError(f"--vectors {which}: must be {', '.join(VECTORS[:-1])} or {VECTORS[-1]}")
+        if which == VECTORS[0]:
+            return self
+        output, name = self.output_vectors, self.facts.get("source", "this model")
+        if output is None:
+            raise EmbedxError(f"--vectors {which}: {name} has no output vectors, which only a model folder keeps")
+        if output.shape != self.vectors.shape:  # hs: the inner nodes of its tree
+            objective = self.facts.get("objective", "its objective")
+            raise EmbedxError(f"--vectors {which}: the {len(output):,} output rows of {objective} are not those of the words")
+        chosen = output if which == VECTORS[1] else self.vectors + output
+        return WordVectors(
+            self.words, {"input": chosen}, counts=self.counts, settings=self.settings, facts=self.facts, phrases=self.phrases
+        )
 
     def __repr__(self) -> str:
         return f"WordVectors({len(self):,} words, dim {self.vectors.shape[1]})"

@@ -1,0 +1,307 @@
+"""Test sets of word vectors, and the files they are read from.
+
+    pairs        word TAB word TAB score; further columns do not count, nor does a first line with the names of the columns
+    questions    four words a line, a : b = c : d, with `: name` before each section
+    categories   word TAB category, as the sets AP, BLESS and Battig are passed on
+    outliers     words that belong together, a line each, a blank line, words that do not; then the next such group after
+                 another blank line (8-8-8 has a file of one group for each topic: a folder is read file by file)
+
+Between fields stand tabs, commas or spaces. Files may begin with a byte order mark, end lines with CR LF, lack the last line's
+end, and be compressed; lines that begin with `#` and, but for outliers, blank ones do not count.
+"""
+
+import dataclasses
+import itertools
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from embedx.errors import EmbedxError
+from embedx.evaluation import bootstrap
+from embedx.evaluation.with_gensim import gensim_quietly
+from embedx.labeled.files import Lines, source_of
+from embedx.labeled.schema import decoded
+from embedx.run.progress import Silent
+
+PAIR_CANDIDATES = 300_000  # gensim's default for both kinds; for analogies 30,000 is what word2vec.c's users compare
+ANALOGY_CANDIDATES = 30_000
+MOST_TEXT = 1 << 23  # bytes; Google's analogies are 600,000
+FEWEST = 3  # below this many items there is no correlation to speak of
+METHODS = ("3cosadd", "3cosmul")
+HEADINGS = {"word", "words", "concept"}  # of a first column of words
+
+
+class Items:
+    """What all tests share: items with values, of which some are scored and resampled."""
+
+    def sizes(self, items: np.ndarray) -> list[int]:
+        """How many of the given items are resampled together."""
+        return [int(np.count_nonzero(items))]
+
+    def statistic(self, values: np.ndarray, items: np.ndarray) -> bootstrap.Statistic:
+        """The measure on the given items, as a function of how often each is drawn: here the mean of their values."""
+        return bootstrap.mean(values[items])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SimilarityPairs(Items):
+    """A list of word pairs with a human score of their similarity."""
+
+    name: str
+    words: list[tuple[str, str]]
+    gold: np.ndarray  # float64 (items,)
+    candidates: int = PAIR_CANDIDATES
+    measure: ClassVar[str] = "spearman"
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def statistic(self, values: np.ndarray, items: np.ndarray) -> bootstrap.Statistic:
+        """Spearman's correlation on the given items, as a function of how often each is drawn."""
+        return bootstrap.spearman(self.gold[items], values[items])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Analogies(Items):
+    """A list of questions: a is to b as c is to d."""
+
+    name: str
+    sections: list[str]  # of each item
+    words: list[tuple[str, str, str, str]]
+    candidates: int = ANALOGY_CANDIDATES
+    method: str = METHODS[0]
+    headers: tuple[str, ...] = ()  # of all sections, also of those without questions
+    numbers: tuple[int, ...] = ()  # of each item: how many headers stand before it
+    measure: ClassVar[str] = "accuracy"
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def numbered(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """The headers of all sections, and how many of these stand before each item."""
+        if self.numbers:
+            return self.headers, self.numbers
+        parts = [(name, len(list(items))) for name, items in itertools.groupby(self.sections)]
+        numbers = (number for number, (_, n) in enumerate(parts, 1) for _ in range(n))
+        return tuple(name for name, _ in parts), tuple(numbers)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Categories(Items):
+    """Words with their categories."""
+
+    name: str
+    words: list[str]
+    categories: list[str]  # of each word
+    candidates: int = PAIR_CANDIDATES
+    seed: int = 0  # of the clustering
+    measure: ClassVar[str] = "purity"
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Outliers(Items):
+    """Groups of words that belong together, each with words that do not; an item is a group with one of the latter."""
+
+    name: str
+    groups: list[tuple[list[str], list[str]]]
+    candidates: int = PAIR_CANDIDATES
+    measure: ClassVar[str] = "accuracy"
+
+    def __len__(self) -> int:
+        return sum(len(outliers) for _, outliers in self.groups)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PooledPairs:
+    """Several lists of word pairs as one test, whose items are those of the first, then those of the second, and so on."""
+
+    tests: list[SimilarityPairs]
+    name: ClassVar[str] = "pooled"
+    measure: ClassVar[str] = "spearman"
+
+    def __len__(self) -> int:
+        return sum(map(len, self.tests))
+
+    @property
+    def candidates(self) -> int:
+        return max(test.candidates for test in self.tests)
+
+    def parts(self, items: np.ndarray) -> list[np.ndarray]:
+        """`items`, bool or float (items,), by list."""
+        return np.split(items, np.cumsum([len(test) for test in self.tests])[:-1])
+
+    def sizes(self, items: np.ndarray) -> list[int]:
+        """How many of the given items are resampled together: those of a list."""
+        return [int(np.count_nonzero(part)) for part in self.parts(items)]
+
+    def statistic(self, values: np.ndarray, items: np.ndarray) -> bootstrap.Statistic:
+        """The measure on the given items, as a function of how often each is drawn; a list has FEWEST of them or none."""
+        lists = zip(self.tests, self.parts(values), self.parts(items), strict=True)
+        statistics = [test.statistic(value, used) if used.any() else _nothing for test, value, used in lists]
+        return bootstrap.weighted(statistics, self.sizes(items))
+
+
+def _nothing(counts: np.ndarray) -> np.ndarray:
+    """What the statistic of no items counts for, at weight 0."""
+    return np.zeros(len(counts))
+
+
+Asked = SimilarityPairs | Analogies | Categories | Outliers
+Test = Asked | PooledPairs
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Answers:
+    """What one model made of one test set."""
+
+    test: Test
+    values: np.ndarray  # float64 (items,): the cosine, or 1 for a right answer and 0 for a wrong one; NaN if left out
+    score: float  # as the protocol computes it; NaN if nothing could be scored
+    details: dict[str, Any]  # what the protocol tells beyond the score
+
+    @property
+    def used(self) -> np.ndarray:  # bool (items,)
+        return np.asarray(~np.isnan(self.values))
+
+
+# ---- reading
+
+
+def default_tests() -> list[Asked]:
+    """WordSim-353, SimLex-999 and Google's analogies, from gensim's package."""
+    with gensim_quietly():
+        from gensim.test.utils import datapath
+    return [
+        read_pairs(Path(datapath("wordsim353.tsv")), "WordSim-353"),
+        read_pairs(Path(datapath("simlex999.txt")), "SimLex-999"),
+        read_analogies(Path(datapath("questions-words.txt")), "Google analogies"),
+    ]
+
+
+def read_pairs(path: Path, name: str | None = None) -> SimilarityPairs:
+    """The pairs in a file of `word TAB word TAB score`, or the same with commas or spaces."""
+    words: list[tuple[str, str]] = []
+    gold: list[float] = []
+    for order, (where, line) in enumerate(lines_of(path)):
+        fields = fields_of(line, 3)
+        try:
+            a, b, score = fields[0], fields[1], float(fields[2])
+        except (IndexError, ValueError):
+            if order == 0 and len(fields) > 2:
+                continue  # the names of the columns
+            raise EmbedxError(f"{where}: not a pair with its score; lines look like `tiger TAB cat TAB 7.35`") from None
+        if not (a and b and math.isfinite(score)):
+            raise EmbedxError(f"{where}: a word is missing or the score is not finite; mend or delete the line")
+        words.append((a, b))
+        gold.append(score)
+    if not words:
+        raise EmbedxError(f"{path}: holds no pairs; lines look like `tiger TAB cat TAB 7.35`")
+    return SimilarityPairs(name or path.stem, words, np.array(gold))
+
+
+def read_analogies(path: Path, name: str | None = None, candidates: int = ANALOGY_CANDIDATES) -> Analogies:
+    """The questions in a file of four words a line, with `: name` before each section."""
+    section = "all"
+    headers: list[str] = []
+    sections: list[str] = []
+    numbers: list[int] = []
+    words: list[tuple[str, str, str, str]] = []
+    for where, line in lines_of(path):
+        if line.startswith(":"):
+            section = line[1:].strip() or "all"
+            headers.append(section)
+            continue
+        # Words between tabs or commas may hold spaces; a word with a comma in it is no list.
+        fields = next((each for each in (between(line, ","), line.split(), between(line, "\t")) if len(each) == 4), None)
+        if fields is None:
+            raise EmbedxError(f"{where}: {len(line.split())} words; a question has four, such as `Athens Greece Oslo Norway`")
+        sections.append(section)
+        numbers.append(len(headers))
+        words.append((fields[0], fields[1], fields[2], fields[3]))
+    if not words:
+        raise EmbedxError(f"{path}: holds no questions; lines look like `Athens Greece Oslo Norway`")
+    return Analogies(name or path.stem, sections, words, candidates, headers=tuple(headers), numbers=tuple(numbers))
+
+
+def read_categories(path: Path, name: str | None = None) -> Categories:
+    """The words in a file of `word TAB category`, or the same with a comma or spaces."""
+    words: list[str] = []
+    categories: list[str] = []
+    for order, (where, line) in enumerate(lines_of(path)):
+        fields = fields_of(line, 2)
+        if order == 0 and fields[0].lower() in HEADINGS:
+            continue
+        if len(fields) < 2 or not (fields[0] and fields[1]):
+            raise EmbedxError(f"{where}: not a word with its category; lines look like `owl TAB bird`")
+        words.append(fields[0])
+        categories.append(fields[1])
+    if not words:
+        raise EmbedxError(f"{path}: holds no words; lines look like `owl TAB bird`")
+    if len(set(categories)) < 2:
+        raise EmbedxError(f"{path}: all words are of the category {categories[0]}; there must be two at least")
+    return Categories(name or path.stem, words, categories)
+
+
+def read_outliers(path: Path, name: str | None = None) -> Outliers:
+    """The groups in a file, or in all files of a folder: words that belong together, a blank line, words that do not."""
+    if os.path.isdir(path):
+        files = sorted(each for each in Path(path).iterdir() if each.is_file() and not each.name.startswith("."))
+        if not files:
+            raise EmbedxError(f"{path}: an empty folder; outlier sets have a file for each topic")
+        return Outliers(name or path.name, [group for file in files for group in read_outliers(file).groups])
+    blocks: list[list[str]] = []
+    where = str(path)
+    goes_on = False
+    for where, line in lines_of(path, keep_blank=True):  # noqa: B007  the last place is told
+        word = "_".join(line.split())
+        if not word:
+            goes_on = False
+        elif goes_on:
+            blocks[-1].append(word)
+        else:
+            blocks.append([word])
+            goes_on = True
+    if not blocks or len(blocks) % 2:
+        raise EmbedxError(
+            f"{where}: {len(blocks)} blocks of words; a group is words that belong together, a blank line, and the outliers"
+        )
+    groups = list(zip(blocks[::2], blocks[1::2], strict=True))
+    if small := next((members for members, _ in groups if len(members) < 2), None):
+        raise EmbedxError(f"{path}: only {small[0]} before its outliers; at least two words must belong together")
+    return Outliers(name or path.stem, groups)
+
+
+def between(line: str, separator: str) -> list[str]:
+    """The fields of a line; those between commas without quotation marks around them."""
+    fields = [field.strip() for field in line.split(separator)]
+    return [field[1:-1] if len(field) > 1 and field[0] == field[-1] == '"' else field for field in fields]
+
+
+def fields_of(line: str, n: int) -> list[str]:
+    """The fields of a line that should have n or more: between tabs, or commas, or spaces."""
+    if "\t" in line:
+        return [field.strip() for field in line.split("\t")]
+    fields = between(line, ",")
+    return fields if len(fields) >= n else line.split()
+
+
+def lines_of(path: Path, keep_blank: bool = False) -> Iterator[tuple[str, str]]:
+    """(file:line, text) of each line that is neither blank nor a `#` comment; blank ones too if they are asked for."""
+    if not os.path.exists(path):
+        raise EmbedxError(f"{path}: no such file")
+    n_bytes = 0
+    lines = Lines(source_of(str(path)), Silent())
+    for chunk in lines:
+        n_bytes += len(chunk)
+        if n_bytes > MOST_TEXT:
+            raise EmbedxError(f"{path}: more than {MOST_TEXT:,} bytes of text; is it the right file? If so, give a part of it")
+        for place, line in enumerate(decoded(lines, chunk).split("\n")[:-1], lines.line):
+            if (keep_blank or line.strip()) and not line.startswith("#"):
+                yield f"{path}:{place}", line.strip("\r\n")
