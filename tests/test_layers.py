@@ -12,6 +12,7 @@ LAYERS = (
     {"errors"},
     {"registry"},
     {"settings"},
+    {"pages"},
     {"kernels"},
     {"run"},
     {"text"},
