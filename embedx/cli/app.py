@@ -114,6 +114,7 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     app.command("resume")(resume_run)
     app.command("predict")(predict)
     app.command("eval")(evaluate)
+    app.command("report")(with_settings(report, report_settings()) if "report" in arguments[:1] else report)
     app.command("phrases")(with_settings(phrases, phrase_settings()) if "phrases" in arguments[:1] else phrases)
     app.command("nn")(nearest)
     app.command("analogy")(analogy)
@@ -250,6 +251,13 @@ def compare_settings() -> dict[str, Option]:
     of_labels = {field.name: field for field in dataclasses.fields(ClassifySettings)}
     handed_on = {name: of_text[name] for name in OF_TEXT} | {name: of_labels[name] for name in OF_LABELS}
     return own | {name: Option(field) for name, field in handed_on.items()}
+
+
+def report_settings() -> dict[str, Option]:
+    """Every option of `embedx report` that is a setting."""
+    from embedx.report.settings import ReportSettings
+
+    return {field.name: Option(field) for field in dataclasses.fields(ReportSettings)}
 
 
 def _settings_of(own_defaults: str, *groups: type[Settings]) -> dict[str, Option]:
@@ -559,6 +567,36 @@ def evaluate(
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     print(json.dumps(told | report.as_dict()) if as_json else report.table())
+
+
+def report(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="folder that `embedx train` or `embedx classify` wrote")],
+    output: Annotated[
+        Path | None, typer.Option("--output", help="file to write; by default MODEL.report.html in the working folder")
+    ] = None,
+    overwrite: Overwrite = False,
+    test: Annotated[str | None, typer.Option("--test", help="classifiers: the data to score them on")] = None,
+    test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
+    pairs: Annotated[
+        list[Path] | None, typer.Option("--pairs", help="word vectors: word pairs with scores, instead of the packaged sets")
+    ] = None,
+    analogies: Annotated[
+        Path | None, typer.Option("--analogies", help="word vectors: questions in sections, in the layout of Google's")
+    ] = None,
+    log_json: Annotated[
+        Path | None, typer.Option("--log-json", help="what --log-json of the training wrote, for the curve of the loss")
+    ] = None,
+    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
+) -> None:
+    """Write one HTML page about a model: settings, curves, scores, nearest words and a map, or where its answers go wrong."""
+    from embedx.cli import commands
+
+    with Reporter(sys.stderr) as reporter:
+        page = commands.report(
+            model, typed or {}, output=output, overwrite=overwrite, test=test, test_labels=test_labels, pairs=pairs,
+            analogies=analogies, log_json=log_json, progress=reporter,
+        )  # fmt: skip
+    print(page)
 
 
 def phrases(
