@@ -77,7 +77,12 @@ def take_picture(driver, file, of=None):
     Path(file).write_bytes(base64.b64decode(taken["data"]))
 
 
-def choose(driver, word):
+def texts(driver, selector):
+    """What the elements say, whatever characters are in it."""
+    return driver.execute_script("return [...document.querySelectorAll(arguments[0])].map(each => each.textContent)", selector)
+
+
+def choose(driver, word, typed=None):
     """Choose a word on the map of a page of `embedx report` by its search, and wait until it is shown."""
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
@@ -85,10 +90,8 @@ def choose(driver, word):
 
     search = driver.find_element(By.ID, "search")
     search.clear()
-    search.send_keys(word, Keys.ENTER)
-    WebDriverWait(driver, PATIENCE).until(
-        lambda driver: [each.text for each in driver.find_elements(By.CSS_SELECTOR, "#plane text.chosen")] == [word]
-    )
+    search.send_keys(typed or word, Keys.ENTER)
+    WebDriverWait(driver, PATIENCE).until(lambda driver: texts(driver, "#plane text.chosen") == [word])
 
 
 def main():

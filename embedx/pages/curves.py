@@ -21,7 +21,7 @@ def drawable(curves: Curves) -> dict[str, list[list[Sequence[float]]]]:
     return {name: runs for name, runs in found.items() if runs}
 
 
-def svg(curves: Curves, against: int, x_label: str, y_label: str, id: str, falls: bool = False) -> str:
+def svg(curves: Curves, against: int, x_label: str, y_label: str, id: str = "plot", falls: bool = False) -> str:
     """A chart of the scores, or losses, which fall, against epochs or seconds; a line for each run, in the colour of its name.
 
     id  of the chart among those of its page

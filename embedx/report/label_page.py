@@ -168,8 +168,8 @@ def example_table(examples: Sequence[Example]) -> str:
 def told_of(classifier: Classifier, found: LabelFindings) -> str:
     """What the diagram shows, and what is to be known of its probabilities."""
     told = (
-        "Reliability: first answers by their probability, and how many were right; on the diagonal both agree. The darker a "
-        f"bar the more answers. Expected calibration error {number(found.reliability.error)} over "
+        "Reliability: first answers by their probability, and how many were right; on the diagonal both agree. The "
+        f"stronger the colour the more answers. Expected calibration error {number(found.reliability.error)} over "
         f"{found.reliability.n.sum():,} labelled rows."
     )
     if not classifier.objective.calibrated:

@@ -5,7 +5,7 @@
   const search = document.getElementById("search"), matches = document.getElementById("matches");
   const panel = document.getElementById("chosen"), margin = 24, most = 400, near = 16, onTheLine = 8, matched = 8;
   const make = (name, attributes = {}, text = "") => {
-    const svg = ["g", "path", "text", "line"].includes(name);
+    const svg = ["g", "path", "text", "line", "circle"].includes(name);
     const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
     element.textContent = text;
@@ -47,7 +47,8 @@
     return widths.get(word);
   };
 
-  // The chosen word, those near to it and the one under the pointer have labels, then the most frequent that find room.
+  // The chosen word and the one under the pointer have labels, then of those near to it and of the others, the most frequent
+  // first, as many as find room.
   function draw() {
     waiting = false;
     dots.setAttribute("transform", `translate(${left} ${top_}) scale(${zoom * across} ${zoom * down})`);
@@ -58,18 +59,19 @@
       const half = widthOf(words[i]) / 2 + 3, cells = [];
       for (let column = Math.floor((x - half) / 8); column <= (x + half) / 8; column++)
         for (let row = Math.floor((y - 7) / 8); row <= (y + 7) / 8; row++) cells.push(column * 4096 + row);
-      if (kind === "" && cells.some(cell => taken.has(cell))) return;
+      if ((kind === "" || kind === "near") && cells.some(cell => taken.has(cell))) return;
       for (const cell of cells) taken.add(cell);
       shown.push(make("text", {x: x.toFixed(1), y: y.toFixed(1), class: kind}, words[i]));
     };
-    const first = new Map([[under, "under"], ...close.map(i => [i, "near"]), [chosen, "chosen"]]);
+    const first = new Map([[chosen, "chosen"], [under, "under"], ...close.map(i => [i, i === under ? "under" : "near"])]);
+    if (chosen >= 0) first.set(chosen, "chosen");
     first.delete(-1);
-    for (const [i, kind] of [...first].reverse()) place(i, kind);
+    for (const [i, kind] of first) place(i, kind);
     for (let i = 0; i < n; i++) if (!first.has(i)) place(i, "");
     labels.replaceChildren(...shown.reverse());
-    lines.replaceChildren(...close.map(i => {
+    lines.replaceChildren(...close.flatMap(i => {
       const [[x1, y1], [x2, y2]] = [at(chosen), at(i)];
-      return make("line", {x1, y1, x2, y2});
+      return [make("line", {x1, y1, x2, y2}), make("circle", {cx: x2, cy: y2, r: 3})];
     }));
   }
 
@@ -88,11 +90,11 @@
     own(i).forEach((other, place) => {
       const line = make("li"), word = other < n ? make("button", {type: "button"}, words[other]) : make("i", {}, words[other]);
       if (other < n) word.addEventListener("click", () => choose(other, true));
-      else word.title = "not on the map";
       line.append(word, make("span", {}, (data.cosines[i * k + place] / data.cosine_units).toFixed(3)));
       list.append(line);
     });
     panel.replaceChildren(make("h3", {}, words[i]), make("p", {class: "faint"}, told.join(", ")), list);
+    if (own(i).some(other => other >= n)) panel.append(make("p", {class: "faint"}, "In italics: not on the map."));
   }
 
   function nearestTo(x, y) {

@@ -18,8 +18,11 @@ Curve = tuple[str, list[list[float]], bool]  # what it is of, its points, whethe
 
 def settings_and_facts(settings: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
     """All settings as they were used, and all else that the folder records of the run."""
-    used = [["setting", "value"], *([name.replace("_", "-"), typed(value)] for name, value in settings.items())]
-    known = {name: value for name, value in facts.items() if name not in SHOWN_ALONE}
+    used = [
+        ["setting", "value"],
+        *([name.replace("_", "-"), typed(value)] for name, value in settings.items() if value is not None),
+    ]
+    known = {name: value for name, value in facts.items() if name not in SHOWN_ALONE and value is not None}
     told = [["fact", "value"], *([name.replace("_", " "), typed(value)] for name, value in known.items())]
     tables = [table(rows, names=("setting", "fact", "value"), texts=("value",)) for rows in (used, told)]
     return ["<h2>Settings and facts</h2>", '<div class="charts">', *tables, "</div>"]
@@ -27,8 +30,6 @@ def settings_and_facts(settings: Mapping[str, Any], facts: Mapping[str, Any]) ->
 
 def typed(value: Any) -> str:
     """A setting or a fact as it would be typed, large numbers by thousands."""
-    if value is None:
-        return "–"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else as_typed(value)
 
 
