@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import sys
 
 import numba
@@ -14,5 +15,8 @@ WHY_NO_GENSIM = "gensim has no build for this Python"
 needs_gensim = pytest.mark.skipif(HAS_NO_GENSIM, reason=WHY_NO_GENSIM)
 # Real data are not in the repository. Where the variable is set, files that are missing fail their tests.
 needs_data = pytest.mark.skipif("EMBEDX_DATA" not in os.environ, reason="EMBEDX_DATA does not name the folder of real data")
+# Pages are opened in chromium, which comes with the system: apt-get install chromium chromium-driver. `.ci/run` installs it.
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+needs_browser = pytest.mark.skipif(not (BROWSER and DRIVER), reason="chromium and chromedriver are not installed")
 # These look at compiled code itself, or compare it with plain Python.
 needs_compiler = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="NUMBA_DISABLE_JIT: nothing is compiled")

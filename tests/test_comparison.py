@@ -12,7 +12,7 @@ import pytest
 
 from embedx.cli.app import application
 from embedx.comparison import compare as comparison
-from embedx.comparison import curves, ranking, runs, statistics, tables, tuning
+from embedx.comparison import ranking, runs, statistics, tables, tuning
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.page import page
 from embedx.comparison.records import FILE, Records
@@ -21,6 +21,7 @@ from embedx.comparison.statistics import Estimate, Score
 from embedx.comparison.text import Text, grouped
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
+from embedx.pages import curves
 
 MEASURES = Text.measures
 

@@ -12,6 +12,7 @@ LAYERS = (
     {"errors"},
     {"registry"},
     {"settings"},
+    {"pages"},
     {"kernels"},
     {"run"},
     {"text"},
@@ -24,7 +25,7 @@ LAYERS = (
     {"vectors"},
     {"evaluation"},
     {"skipgram", "classification"},
-    {"comparison"},
+    {"comparison", "report"},
     {"cli"},
 )
 ABOVE_ALL = {"__init__", "__main__"}  # what a user asks the package for, wherever it lies

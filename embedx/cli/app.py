@@ -172,10 +172,11 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     app.command("resume", cls=Command)(resume_run)
     app.command("predict", cls=Command)(predict)
     app.command("eval", cls=Command)(evaluate)
-    if named == "phrases":
-        _add(app, "phrases", phrases, phrase_settings(), arguments)
-    else:
-        app.command("phrases", cls=Command)(phrases)
+    for name, command, settings in (("report", report, report_settings), ("phrases", phrases, phrase_settings)):
+        if name == named:
+            _add(app, name, command, settings(), arguments)
+        else:
+            app.command(name, cls=Command)(command)
     app.command("nn", cls=Command)(nearest)
     app.command("analogy", cls=Command)(analogy)
     app.command("export", cls=Command)(export)
@@ -382,6 +383,13 @@ def own_options(objective: str) -> dict[str, str]:
         else "; ".join(f"`{command}`: {meaning}" for command, meaning in each.items())
         for name, each in found.items()
     }
+
+
+def report_settings() -> dict[str, Option]:
+    """Every option of `embedx report` that is a setting."""
+    from embedx.report.settings import ReportSettings
+
+    return {field.name: Option(field, ReportSettings.panel) for field in dataclasses.fields(ReportSettings)}
 
 
 def _settings_of(own_defaults: str, *groups: type[Settings]) -> dict[str, Option]:
@@ -826,6 +834,36 @@ def evaluate(
     else:
         print(report.tsv())
         print("".join(f"{each}\n" for each in report.conclusions()), end="", file=sys.stderr)
+
+
+def report(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="folder that `embedx train` or `embedx classify` wrote")],
+    output: Annotated[
+        Path | None, typer.Option("--output", help="file to write; by default MODEL.report.html in the working folder")
+    ] = None,
+    overwrite: Overwrite = False,
+    test: Annotated[str | None, typer.Option("--test", help="classifiers: the data to score them on")] = None,
+    test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
+    pairs: Annotated[
+        list[Path] | None, typer.Option("--pairs", help="word vectors: word pairs with scores, instead of the packaged sets")
+    ] = None,
+    analogies: Annotated[
+        Path | None, typer.Option("--analogies", help="word vectors: questions in sections, in the layout of Google's")
+    ] = None,
+    log_json: Annotated[
+        Path | None, typer.Option("--log-json", help="what --log-json of the training wrote, for the curve of the loss")
+    ] = None,
+    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
+) -> None:
+    """Write one HTML page about a model: settings, curves, scores, nearest words and a map, or where its answers go wrong."""
+    from embedx.cli import commands
+
+    with Reporter(sys.stderr) as reporter:
+        page = commands.report(
+            model, typed or {}, output=output, overwrite=overwrite, test=test, test_labels=test_labels, pairs=pairs,
+            analogies=analogies, log_json=log_json, progress=reporter,
+        )  # fmt: skip
+    print(page)
 
 
 def phrases(

@@ -318,6 +318,13 @@ def compare(
     )
 
 
+def report(model: str, typed: dict[str, Any], **arguments: Any) -> Path:
+    """Write the page about a model: its file. `arguments` are those of `embedx.report.report.report`."""
+    from embedx.report.report import report as page_of
+
+    return page_of(model, **arguments, **typed)
+
+
 def labelled_data(
     train: str,
     train_labels: str | None,

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from embedx.comparison import curves as drawing
 from embedx.comparison import runs as running
 from embedx.comparison.labels import GENERATED, LabelledData, looks_labelled
 from embedx.comparison.page import page
@@ -24,6 +23,7 @@ from embedx.comparison.tables import csv_text
 from embedx.comparison.text import Text
 from embedx.comparison.tuning import tuned
 from embedx.errors import EmbedxError
+from embedx.pages import curves as drawing
 from embedx.run import locks
 from embedx.run.folder import installed_version
 from embedx.run.progress import Progress, Silent

@@ -1,6 +1,5 @@
 """Labelled data as what objectives are compared on: how a run on them is started, and how its classifier is scored."""
 
-import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from embedx.comparison.runs import typed_options
 from embedx.comparison.settings import OF_LABELS, CompareSettings
 from embedx.comparison.statistics import Score
 from embedx.errors import EmbedxError
+from embedx.evaluation import learning_curves
 from embedx.labeled.arrays import is_binary
 from embedx.labeled.digits import named
 from embedx.labeled.files import head_of, source_of
@@ -141,9 +141,7 @@ class LabelledData:
     def curve(self, facts: Mapping[str, Any]) -> list[list[float]]:
         """[epochs, seconds, score of the validation data] after each epoch, from what a run printed."""
         measure = "log_likelihood" if self.is_single else "ndcg@5"
-        history = [each for each in facts.get("history", []) if each.get("validation", {}).get(measure) is not None]
-        points = [[each["epoch"], each["seconds"], each["validation"][measure]] for each in history]
-        return [each for each in points if math.isfinite(each[2])]
+        return learning_curves.validation_points(facts, measure)
 
 
 def fingerprint(file: str) -> list[int] | None:

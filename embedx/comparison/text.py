@@ -14,7 +14,7 @@ from embedx.comparison.runs import typed_options
 from embedx.comparison.settings import OF_TEXT, CompareSettings
 from embedx.comparison.statistics import Score
 from embedx.errors import EmbedxError
-from embedx.evaluation import heldout, words
+from embedx.evaluation import heldout, learning_curves, words
 from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings, VocabularySettings, as_typed, option_name
 from embedx.skipgram import task as skipgram
@@ -131,9 +131,7 @@ class Text:
 
     def curve(self, facts: Mapping[str, Any]) -> list[list[float]]:
         """[epochs, seconds, held-out log-likelihood] on the way and at the end, from what a run printed."""
-        points = [[each["epoch"], each["seconds"], each["log_likelihood"]] for each in facts.get("history", [])]
-        end = [facts["epochs"], facts["seconds"], facts.get("heldout", {}).get("log_likelihood")]
-        return [each for each in [*points, end] if each[2] is not None and math.isfinite(each[2])]
+        return learning_curves.heldout_points(facts)
 
 
 def grouped(values: np.ndarray, groups: np.ndarray) -> Score:

@@ -114,8 +114,8 @@ class Report:
             "warnings": self.warnings,
         }
 
-    def table(self) -> str:
-        """The same for people."""
+    def rows(self) -> list[list[str]]:
+        """The scores, a row for each under a row of names."""
         several = len(self.models) > 1
         rows = [["set", *["model"] * several, "measure", "score", "95 % interval", "used/total", "OOV", "case", "candidates"]]
         for i, s in enumerate(self.scores):
@@ -123,8 +123,12 @@ class Report:
             score, ends = shown(s.measure, s.score), shown(s.measure, *s.interval)
             used = [f"{s.used:,}/{s.total:,}", f"{s.oov:,}", self.protocol.case, f"{s.candidates:,}"]
             rows.append([s.test, *which, s.measure, score, ends, *used])
-        lines = aligned(rows)
-        if several:
+        return rows
+
+    def table(self) -> str:
+        """The same for people."""
+        lines = aligned(self.rows())
+        if len(self.models) > 1:
             rows = [["set", "measure", "A - B", "95 % interval", "shared items"]]
             for d in self.differences:
                 difference, ends = shown(d.measure, d.difference, sign="+"), shown(d.measure, *d.interval, sign="+")

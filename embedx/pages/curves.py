@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-Curves = Mapping[str, Sequence[Sequence[Sequence[float]]]]  # by objective, by run: points (epochs, seconds, score)
+Curves = Mapping[str, Sequence[Sequence[Sequence[float]]]]  # by name, by run: points (epochs, seconds, score)
 
 EPOCHS, SECONDS = 0, 1  # what a point has first
 WIDTH, HEIGHT = 440, 300  # so that letters of 12 are read on a phone, where the picture is 360 pixels wide
 LEFT, RIGHT, TOP, BOTTOM = 54, 12, 10, 42  # of the plot within the picture
 TICKS = 5
-N_COLOURS = 8  # those of the page; a second round of objectives is dashed
-SHOWN_FROM = 0.15  # of the longest run: what is lower than all scores after that is cut off, for the ends are what matters
+N_COLOURS = 8  # those of the page; a second round of names is dashed
+SHOWN_FROM = 0.15  # of the longest run: what is worse than all scores after that is cut off, for the ends are what matters
 
 
 def drawable(curves: Curves) -> dict[str, list[list[Sequence[float]]]]:
@@ -21,11 +21,14 @@ def drawable(curves: Curves) -> dict[str, list[list[Sequence[float]]]]:
     return {name: runs for name, runs in found.items() if runs}
 
 
-def svg(curves: Curves, against: int, x_label: str, y_label: str) -> str:
-    """A chart of the scores against epochs or seconds; a line for each run, in the colour of its objective."""
+def svg(curves: Curves, against: int, x_label: str, y_label: str, id: str = "plot", falls: bool = False) -> str:
+    """A chart of the scores, or losses, which fall, against epochs or seconds; a line for each run, in the colour of its name.
+
+    id  of the chart among those of its page
+    """
     points = [point for runs in curves.values() for run in runs for point in run]
     x_most = max(point[against] for point in points) or 1.0
-    low, high = y_range(points, against, x_most)
+    low, high = y_range(points, against, x_most, falls)
 
     def at(point: Sequence[float]) -> str:
         x = LEFT + (WIDTH - LEFT - RIGHT) * point[against] / x_most
@@ -34,7 +37,7 @@ def svg(curves: Curves, against: int, x_label: str, y_label: str) -> str:
 
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(y_label)} against {escape(x_label)}">',
-        f'<clipPath id="plot{against}"><rect x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" '
+        f'<clipPath id="{id}"><rect x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" '
         f'height="{HEIGHT - TOP - BOTTOM}"/></clipPath>',
     ]
     y_ticks, x_ticks = ticks(low, high), ticks(0.0, x_most)
@@ -47,7 +50,7 @@ def svg(curves: Curves, against: int, x_label: str, y_label: str) -> str:
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
         parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{tick_label(value, x_ticks)}</text>')
     parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>')
-    parts.append(f'<g clip-path="url(#plot{against})">')
+    parts.append(f'<g clip-path="url(#{id})">')
     for k, (name, runs) in enumerate(curves.items()):
         for run in runs:
             line = " ".join(map(at, run))
@@ -69,10 +72,11 @@ def style_of(k: int) -> str:
     return f"curve c{k % N_COLOURS}" + (" dashed" if k >= N_COLOURS else "")
 
 
-def y_range(points: Sequence[Sequence[float]], against: int, x_most: float) -> tuple[float, float]:
-    """The least and the highest score shown, with a little room."""
-    late = [point[2] for point in points if point[against] >= SHOWN_FROM * x_most] or [point[2] for point in points]
-    low, high = min(late), max(point[2] for point in points)
+def y_range(points: Sequence[Sequence[float]], against: int, x_most: float, falls: bool = False) -> tuple[float, float]:
+    """The least and the highest score, or loss, shown, with a little room."""
+    every = [point[2] for point in points]
+    late = [point[2] for point in points if point[against] >= SHOWN_FROM * x_most] or every
+    low, high = (min(every), max(late)) if falls else (min(late), max(every))
     room = 0.06 * (high - low) or 0.01 * abs(high) or 0.01
     return low - room, high + room
 

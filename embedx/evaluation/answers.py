@@ -1,0 +1,170 @@
+"""What a classifier's best answers to test rows say in detail: by how frequent labels are, which are confused, and whether its
+probabilities are to be believed.
+
+A row may have several labels, one, or none; ids from n_labels on are unknown to the classifier, which cannot answer with them.
+The answers to a row are ids, best first; it *finds* the labels that are among as many best answers as it has labels, its
+*share* (at most all that are at hand). So a row of one label is answered by its first answer alone.
+
+    reliability   answers by their probability, in bins of equal width; for each bin how probable they were on average, and how
+                  many were right. ECE = sum over bins of (answers in the bin / all answers) |right - probable|: the expected
+                  calibration error of Naeini, Cooper & Hauskrecht 2015, of first answers to rows with labels
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from embedx.evaluation.labels import ratio, row_of_label
+from embedx.labeled.data import Labels
+
+THIRDS = ("head", "middle", "tail")  # of the occurrences of labels in training
+UNSEEN = "not in training"
+BINS = 10  # of a reliability diagram
+NOT_FOUND = 2**31 - 1  # the rank of a label that is not among the answers
+
+
+@dataclass(frozen=True)
+class FrequencyBin:
+    """Labels that are about as frequent in training, and how their occurrences in test rows were answered."""
+
+    name: str
+    labels: int
+    fewest: int  # training rows of a label
+    most: int
+    occurrences: int  # in test rows
+    recall: dict[int, float]  # by k: the share of the occurrences that is among the k best answers
+    answered: int  # rows whose first answer is in this bin
+    precision: float  # the share of these that is right
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """A label that was missed while another was answered wrongly."""
+
+    label: int
+    answer: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Missed:
+    """A label of test rows, and how often it was not found."""
+
+    label: int
+    occurrences: int
+    missed: int
+    instead: int | None  # the wrong answer that was most often given meanwhile; None if there was none
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """First answers by how probable they were said to be."""
+
+    n: np.ndarray  # int64 (bins,): answers
+    confidence: np.ndarray  # float64 (bins,): their mean probability, nan where there are none
+    accuracy: np.ndarray  # float64 (bins,): the share that is right
+    error: float  # ECE
+
+
+def bin_of_labels(counts: np.ndarray) -> np.ndarray:
+    """The frequency bin of each label, int (n_labels + 1,): 0 to 2 for THIRDS, 3 for UNSEEN, as is the last, of all other ids.
+
+    counts  in how many training rows each label is, int (n_labels,)
+
+    The labels before one, all that are more frequent, have less than a third of all occurrences together if it is in the head,
+    and less than two thirds if it is in the middle. Labels of equal counts are in the same bin.
+    """
+    values, which = np.unique(-counts, return_inverse=True)  # the most frequent first
+    occurrences = np.bincount(which, weights=counts, minlength=len(values))
+    before = (np.cumsum(occurrences) - occurrences)[which]
+    third = np.minimum(3 * before // max(counts.sum(), 1), 2).astype(np.int64)
+    return np.append(np.where(counts > 0, third, len(THIRDS)), len(THIRDS))
+
+
+def by_frequency(top: np.ndarray, labels: Labels, counts: np.ndarray, ks: tuple[int, ...] = (1, 3, 5)) -> list[FrequencyBin]:
+    """How labels of each frequency fare; bins without labels and occurrences are left out.
+
+    top     the best answers to each row, distinct ids, best first, int (n, at least max(ks), or all labels)
+    counts  in how many training rows each label is, int (n_labels,)
+    """
+    n_labels = len(counts)
+    bins = bin_of_labels(counts)
+    of_label = bins[np.minimum(labels.ids, n_labels)]
+    rank = ranks(top, labels)
+    first_right = hits(top[:, :1], labels)[:, 0]
+    of_first = bins[top[:, 0]]
+    found = []
+    for k, name in enumerate((*THIRDS, UNSEEN)):
+        own, mine, answered = counts[bins[:-1] == k], of_label == k, of_first == k
+        if not len(own) and not mine.any():
+            continue
+        n, n_answered = int(mine.sum()), int(answered.sum())
+        recall = {best: ratio(int((rank[mine] < best).sum()), n) for best in ks}
+        precision = ratio(int(first_right[answered].sum()), n_answered)
+        fewest, most = (int(own.min()), int(own.max())) if len(own) else (0, 0)
+        found.append(FrequencyBin(name, len(own), fewest, most, n, recall, n_answered, precision))
+    return found
+
+
+def confusions(top: np.ndarray, labels: Labels) -> list[Confusion]:
+    """Which labels were missed while which others were answered wrongly, most often first: pairs of a label that a row has but
+    was not found, and a wrong answer within the row's share, with the rows that have the pair.
+    """
+    share = np.minimum(labels.n_of_row, top.shape[1])
+    is_wrong = (np.arange(top.shape[1]) < share[:, None]) & ~hits(top, labels)
+    row = row_of_label(labels)
+    missed = np.flatnonzero(ranks(top, labels) >= share[row])
+    n_wrong = is_wrong.sum(axis=1)
+    wrong_row, wrong_column = np.nonzero(is_wrong)
+    first = np.searchsorted(wrong_row, np.arange(len(labels)))
+    times = n_wrong[row[missed]]  # pairs of each missed label
+    label = np.repeat(labels.ids[missed], times).astype(np.int64)
+    within = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+    place = np.repeat(first[row[missed]], times) + within
+    answer = top[wrong_row[place], wrong_column[place]].astype(np.int64)
+    pairs, n = np.unique(np.stack([label, answer], axis=1), axis=0, return_counts=True)
+    order = np.argsort(-n, kind="stable")
+    return [Confusion(int(pairs[k, 0]), int(pairs[k, 1]), int(n[k])) for k in order]
+
+
+def most_missed(top: np.ndarray, labels: Labels, confused: list[Confusion]) -> list[Missed]:
+    """The labels that were not found in some rows, most often first; `confused` are the `confusions`."""
+    share = np.minimum(labels.n_of_row, top.shape[1])
+    is_missed = ranks(top, labels) >= share[row_of_label(labels)]
+    n = np.bincount(labels.ids)
+    missed = np.bincount(labels.ids[is_missed], minlength=len(n))
+    instead: dict[int, int] = {}
+    for each in confused:
+        instead.setdefault(each.label, each.answer)
+    order = [int(k) for k in np.argsort(-missed, kind="stable") if missed[k]]
+    return [Missed(k, int(n[k]), int(missed[k]), instead.get(k)) for k in order]
+
+
+def reliability(probability: np.ndarray, is_right: np.ndarray, bins: int = BINS) -> Reliability:
+    """Whether answers are right as often as they are probable.
+
+    probability  float (n,) within 0 and 1; `is_right` bool (n,)
+    """
+    which = np.clip((probability * bins).astype(np.int64), 0, bins - 1)
+    n = np.bincount(which, minlength=bins)
+    with np.errstate(invalid="ignore"):
+        confidence = np.bincount(which, weights=probability, minlength=bins) / n
+        accuracy = np.bincount(which, weights=is_right, minlength=bins) / n
+    error = ratio(float(np.nansum(n * np.abs(accuracy - confidence))), float(n.sum()))
+    return Reliability(n, confidence, accuracy, error)
+
+
+def hits(top: np.ndarray, labels: Labels) -> np.ndarray:
+    """Which answers are right, bool like `top`."""
+    width = int(max(top.max(initial=0), labels.ids.max(initial=0))) + 1
+    has = row_of_label(labels) * width + labels.ids
+    return np.isin(np.arange(len(labels))[:, None] * width + top, has)
+
+
+def ranks(top: np.ndarray, labels: Labels) -> np.ndarray:
+    """The place of each of `labels.ids` among the answers to its row, from 0 on; NOT_FOUND if it is not there."""
+    rank = np.full(len(labels.ids), NOT_FOUND)
+    row = row_of_label(labels)
+    for place in reversed(range(top.shape[1])):
+        rank[top[row, place] == labels.ids] = place
+    return rank

@@ -1,0 +1,1 @@
+"""Pages that need nothing else: no file, no network; light and dark, and readable on a phone."""

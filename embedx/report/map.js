@@ -1,0 +1,201 @@
+// The map of words: drag or arrows move it; wheel, two fingers, buttons, + and - zoom; a click or the search chooses a word.
+{
+  const data = JSON.parse(document.getElementById("map-data").textContent);
+  const {words, n, k, counts, neighbours} = data, plane = document.getElementById("plane");
+  const search = document.getElementById("search"), matches = document.getElementById("matches");
+  const panel = document.getElementById("chosen"), margin = 24, most = 400, near = 16, onTheLine = 8, matched = 8;
+  const make = (name, attributes = {}, text = "") => {
+    const svg = ["g", "path", "text", "line", "circle"].includes(name);
+    const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    element.textContent = text;
+    return element;
+  };
+  const dots = make("path", {class: "dots"}), lines = make("g"), labels = make("g");
+  plane.append(dots, lines, labels);
+  const x = data.x, y = data.y.map(each => data.units - each);
+  const xStart = Math.min(...x), xSize = Math.max(...x) - xStart || 1;
+  const yStart = Math.min(...y), ySize = Math.max(...y) - yStart || 1;
+  dots.setAttribute("d", x.map((each, i) => `M${each} ${y[i]}h0`).join(""));
+
+  // A word lies at (left + zoom across x, top + zoom down y) pixels; `zoom` is 1 where the whole map is seen. The map fills its
+  // place, so that labels find room: one direction may be stretched, to at most twice the other.
+  let width = 1, height = 1, across = 1, down = 1, zoom = 1, left = 0, top_ = 0, chosen = -1, under = -1, waiting = false;
+  const at = i => [left + zoom * across * x[i], top_ + zoom * down * y[i]];
+  const later = () => { if (!waiting) { waiting = true; requestAnimationFrame(draw); } };
+  const own = i => neighbours.slice(i * k, (i + 1) * k);
+
+  function showWhole() {
+    zoom = 1;
+    left = width / 2 - across * (xStart + xSize / 2);
+    top_ = height / 2 - down * (yStart + ySize / 2);
+    later();
+  }
+
+  function zoomBy(factor, x = width / 2, y = height / 2) {
+    const to = Math.min(most, Math.max(0.5, zoom * factor)), by = to / zoom;
+    zoom = to;
+    left = x + by * (left - x);
+    top_ = y + by * (top_ - y);
+    later();
+  }
+
+  const pen = document.createElement("canvas").getContext("2d"), widths = new Map();
+  pen.font = "13px system-ui, sans-serif";
+  const widthOf = word => {
+    if (!widths.has(word)) widths.set(word, pen.measureText(word).width);
+    return widths.get(word);
+  };
+
+  // The chosen word and the one under the pointer have labels, then of those near to it and of the others, the most frequent
+  // first, as many as find room.
+  function draw() {
+    waiting = false;
+    dots.setAttribute("transform", `translate(${left} ${top_}) scale(${zoom * across} ${zoom * down})`);
+    const close = chosen < 0 ? [] : own(chosen).filter(i => i < n), taken = new Set(), shown = [];
+    const place = (i, kind) => {
+      const [x, y] = at(i);
+      if (x < 0 || y < 0 || x > width || y > height) return;
+      const half = widthOf(words[i]) / 2 + 3, cells = [];
+      for (let column = Math.floor((x - half) / 8); column <= (x + half) / 8; column++)
+        for (let row = Math.floor((y - 7) / 8); row <= (y + 7) / 8; row++) cells.push(column * 4096 + row);
+      if ((kind === "" || kind === "near") && cells.some(cell => taken.has(cell))) return;
+      for (const cell of cells) taken.add(cell);
+      shown.push(make("text", {x: x.toFixed(1), y: y.toFixed(1), class: kind}, words[i]));
+    };
+    const first = new Map([[chosen, "chosen"], [under, "under"], ...close.map(i => [i, i === under ? "under" : "near"])]);
+    if (chosen >= 0) first.set(chosen, "chosen");
+    first.delete(-1);
+    for (const [i, kind] of first) place(i, kind);
+    for (let i = 0; i < n; i++) if (!first.has(i)) place(i, "");
+    labels.replaceChildren(...shown.reverse());
+    lines.replaceChildren(...close.flatMap(i => {
+      const [[x1, y1], [x2, y2]] = [at(chosen), at(i)];
+      return [make("line", {x1, y1, x2, y2}), make("circle", {cx: x2, cy: y2, r: 3})];
+    }));
+  }
+
+  function choose(i, goThere = false) {
+    chosen = i;
+    if (goThere) {
+      if (zoom < 4) zoomBy(4 / zoom);
+      const [x, y] = at(i);
+      left += width / 2 - x;
+      top_ += height / 2 - y;
+    }
+    later();
+    if (i < 0) return panel.replaceChildren();
+    const list = make("ol"), told = [`rank ${(i + 1).toLocaleString("en")}`];
+    if (counts.length) told.push(`${counts[i].toLocaleString("en")} times`);
+    own(i).forEach((other, place) => {
+      const line = make("li"), word = other < n ? make("button", {type: "button"}, words[other]) : make("i", {}, words[other]);
+      if (other < n) word.addEventListener("click", () => choose(other, true));
+      line.append(word, make("span", {}, (data.cosines[i * k + place] / data.cosine_units).toFixed(3)));
+      list.append(line);
+    });
+    panel.replaceChildren(make("h3", {}, words[i]), make("p", {class: "faint"}, told.join(", ")), list);
+    if (own(i).some(other => other >= n)) panel.append(make("p", {class: "faint"}, "In italics: not on the map."));
+  }
+
+  function nearestTo(x, y) {
+    let best = -1, least = near * near;
+    for (let i = 0; i < n; i++) {
+      const [a, b] = at(i), distance = (a - x) ** 2 + (b - y) ** 2;
+      if (distance < least) [best, least] = [i, distance];
+    }
+    if (best >= 0 && least <= onTheLine * onTheLine) return best;
+    const label = [...labels.children].reverse().find(each => {  // else the label that is pointed at
+      return Math.abs(each.getAttribute("x") - x) < widthOf(each.textContent) / 2 && Math.abs(each.getAttribute("y") - y) < 9;
+    });
+    return label ? rankOf.get(label.textContent) : best;
+  }
+
+  const rankOf = new Map(words.slice(0, n).map((word, i) => [word, i])), folded = words.slice(0, n).map(w => w.toLowerCase());
+  search.addEventListener("input", () => {
+    const sought = search.value.trim().toLowerCase(), found = [];
+    if (sought)
+      for (const test of [w => w === sought, w => w.startsWith(sought), w => w.includes(sought)])
+        for (let i = 0; i < n && found.length < matched; i++) if (test(folded[i]) && !found.includes(i)) found.push(i);
+    matches.replaceChildren(...found.map(i => {
+      const button = make("button", {type: "button"}, words[i]);
+      button.addEventListener("click", () => choose(i, true));
+      return button;
+    }));
+    if (sought && !found.length) matches.append(make("span", {class: "faint"}, "not on the map"));
+  });
+  search.addEventListener("keydown", event => { if (event.key === "Enter") matches.querySelector("button")?.click(); });
+
+  const pointers = new Map();
+  let moved = 0;
+  const inPlane = event => {
+    const box = plane.getBoundingClientRect();
+    return [event.clientX - box.left - plane.clientLeft, event.clientY - box.top - plane.clientTop];
+  };
+  plane.addEventListener("pointerdown", event => {
+    if (event.button) return;
+    plane.setPointerCapture(event.pointerId);
+    if (!pointers.size) moved = 0;
+    pointers.set(event.pointerId, inPlane(event));
+  });
+  plane.addEventListener("pointermove", event => {
+    const now = inPlane(event), before = pointers.get(event.pointerId);
+    if (!before) {
+      const i = nearestTo(...now);
+      if (i !== under) { under = i; later(); }
+      return;
+    }
+    const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1];
+    moved += Math.hypot(now[0] - before[0], now[1] - before[1]);
+    pointers.set(event.pointerId, now);
+    if (other) {
+      const apart = ([x, y]) => Math.max(Math.hypot(x - other[0], y - other[1]), 1);
+      const [x, y] = [(now[0] + other[0]) / 2, (now[1] + other[1]) / 2];
+      left += (now[0] - before[0]) / 2;
+      top_ += (now[1] - before[1]) / 2;
+      zoomBy(apart(now) / apart(before), x, y);
+    } else if (moved > 4) {
+      plane.classList.add("dragged");
+      left += now[0] - before[0];
+      top_ += now[1] - before[1];
+      later();
+    }
+  });
+  const released = event => {
+    if (!pointers.delete(event.pointerId) || pointers.size) return;
+    plane.classList.remove("dragged");
+    if (event.type === "pointerup" && moved <= 4) choose(nearestTo(...inPlane(event)));
+  };
+  plane.addEventListener("pointerup", released);
+  plane.addEventListener("pointercancel", released);
+  plane.addEventListener("pointerleave", () => { if (under >= 0) { under = -1; later(); } });
+  plane.addEventListener("wheel", event => {
+    event.preventDefault();
+    zoomBy(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.002)), ...inPlane(event));
+  }, {passive: false});
+  plane.addEventListener("keydown", event => {
+    const step = 60, moves = {ArrowLeft: [step, 0], ArrowRight: [-step, 0], ArrowUp: [0, step], ArrowDown: [0, -step]};
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (moves[event.key]) { left += moves[event.key][0]; top_ += moves[event.key][1]; later(); }
+    else if (event.key === "+" || event.key === "=") zoomBy(1.5);
+    else if (event.key === "-") zoomBy(1 / 1.5);
+    else if (event.key === "0") showWhole();
+    else if (event.key === "Escape") choose(-1);
+    else return;
+    event.preventDefault();
+  });
+  document.getElementById("zoom-in").addEventListener("click", () => zoomBy(1.5));
+  document.getElementById("zoom-out").addEventListener("click", () => zoomBy(1 / 1.5));
+  document.getElementById("zoom-reset").addEventListener("click", showWhole);
+
+  new ResizeObserver(() => {
+    const middleX = (width / 2 - left) / (zoom * across), middleY = (height / 2 - top_) / (zoom * down), isFirst = width === 1;
+    [width, height] = [plane.clientWidth, plane.clientHeight];
+    plane.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    [across, down] = [Math.max(width - 2 * margin, 1) / xSize, Math.max(height - 2 * margin, 1) / ySize];
+    [across, down] = [Math.min(across, 2 * down), Math.min(down, 2 * across)];
+    if (isFirst || zoom === 1) return showWhole();
+    left = width / 2 - zoom * across * middleX;
+    top_ = height / 2 - zoom * down * middleY;
+    later();
+  }).observe(plane);
+}

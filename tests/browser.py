@@ -1,0 +1,117 @@
+"""A real browser without a screen, for pages that embedx writes: in tests, and for pictures of them.
+
+    python -m tests.browser PAGE PICTURE [--width 1280] [--height 800] [--dark] [--of ID] [--choose WORD]
+
+takes a picture of a whole page, or of the element of that ID, after WORD was chosen on its map.
+"""
+
+import argparse
+import base64
+import contextlib
+import json
+import tempfile
+from pathlib import Path
+
+from tests.needs import BROWSER, DRIVER
+
+PATIENCE = 60.0  # seconds, on a machine that has other things to do
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def browser():
+    """Selenium's driver of chromium, which keeps its files to itself and notes what pages log and ask for."""
+    from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        options = ChromeOptions()
+        options.binary_location = BROWSER
+        for flag in (*FLAGS, f"--user-data-dir={folder}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        driver = Chrome(options, ChromeService(DRIVER))
+        try:
+            driver.set_page_load_timeout(PATIENCE)
+            driver.set_script_timeout(PATIENCE)
+            yield driver
+        finally:
+            driver.quit()
+
+
+def open_page(driver, page, width=1280, height=800, dark=False):
+    """Open a file in a window of that size, by day or by night."""
+    driver.execute_cdp_cmd("Network.enable", {})
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+    for kind in ("browser", "performance"):
+        driver.get_log(kind)  # what was before does not count
+    driver.get(Path(page).resolve().as_uri())
+
+
+def logged(driver):
+    """What the console says since the page was opened."""
+    return [entry["message"] for entry in driver.get_log("browser")]
+
+
+def requested(driver):
+    """What was asked for since the page was opened: its own address, once, if all is well."""
+    events = (json.loads(entry["message"])["message"] for entry in driver.get_log("performance"))
+    return [each["params"]["request"]["url"] for each in events if each["method"] == "Network.requestWillBeSent"]
+
+
+def take_picture(driver, file, of=None):
+    """Save what the whole page looks like, or an element of it."""
+    if of is None:
+        script = "const {width, height} = document.documentElement.getBoundingClientRect(); return [0, 0, width, height]"
+    else:
+        script = f"const {{x, y, width, height}} = document.getElementById({json.dumps(of)}).getBoundingClientRect();"
+        script += "return [x + scrollX, y + scrollY, width, height]"
+    x, y, width, height = driver.execute_script(script)
+    clip = {"x": x, "y": y, "width": width, "height": height, "scale": 1}
+    taken = driver.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
+    Path(file).write_bytes(base64.b64decode(taken["data"]))
+
+
+def texts(driver, selector):
+    """What the elements say, whatever characters are in it."""
+    return driver.execute_script("return [...document.querySelectorAll(arguments[0])].map(each => each.textContent)", selector)
+
+
+def choose(driver, word, typed=None):
+    """Choose a word on the map of a page of `embedx report` by its search, and wait until it is shown."""
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    search = driver.find_element(By.ID, "search")
+    search.clear()
+    search.send_keys(typed or word, Keys.ENTER)
+    WebDriverWait(driver, PATIENCE).until(lambda driver: texts(driver, "#plane text.chosen") == [word])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("page", type=Path)
+    parser.add_argument("picture", type=Path)
+    parser.add_argument("--width", type=int, default=1280)
+    parser.add_argument("--height", type=int, default=800)
+    parser.add_argument("--dark", action="store_true")
+    parser.add_argument("--of")
+    parser.add_argument("--choose")
+    asked = parser.parse_args()
+    with browser() as driver:
+        open_page(driver, asked.page, asked.width, asked.height, asked.dark)
+        if asked.choose:
+            choose(driver, asked.choose)
+        take_picture(driver, asked.picture, asked.of)
+        for line in logged(driver):
+            print(line)
+
+
+if __name__ == "__main__":
+    main()

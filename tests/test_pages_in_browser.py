@@ -1,0 +1,215 @@
+"""The pages of `embedx compare` and `embedx report` in a real browser: nothing is asked for, and they do what they offer."""
+
+import json
+
+import numpy as np
+import pytest
+
+from embedx.comparison.page import page as page_of_comparison
+from embedx.report.report import report
+from embedx.vectors.model import load_folder
+from tests.browser import PATIENCE, browser, choose, logged, open_page, requested, texts
+from tests.needs import needs_browser
+from tests.report_setup import NASTY, TEST, label_folder, word_folder
+from tests.test_comparison import ranked, run
+
+pytestmark = needs_browser
+ON_MAP = 50  # of 60 words
+
+
+@pytest.fixture(scope="module")
+def driver():
+    with browser() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """The files of a page of each kind."""
+    folder = tmp_path_factory.mktemp("pages")
+    pairs = folder / "pairs.txt"
+    pairs.write_text("".join(f"topic0word{k}\ttopic{k % 4}word{k + 1}\t{k}\n" for k in range(2, 8)))
+    test = folder / "test.txt"
+    test.write_text(TEST)
+    points = [(1, 2.5, -8.6), (3, 7.5, -8.2), (5, 10, -8.1)]
+    records = [run(name, seed, -8 - k / 7, curve=points) for k, name in enumerate(["ns", NASTY]) for seed in (1, 2)]
+    comparison = folder / "compare.html"
+    comparison.write_text(page_of_comparison(NASTY, ranked(*records), "log-likelihood", {"machine": NASTY}), "utf-8")
+    model, classifier = word_folder(folder / "words"), label_folder(folder / "labels")
+    return {
+        "words": report(
+            model, folder / "words.html", words=f"{NASTY},topic1word2,topic0word0", pairs=[pairs], nearest=5, map_words=ON_MAP
+        ),
+        "labels": report(classifier, folder / "labels.html", test=str(test)),
+        "labels without test": report(classifier, folder / "plain.html"),
+        "comparison": comparison,
+    }
+
+
+def until(driver, condition):
+    """Wait until it holds, and give what it gives."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    return WebDriverWait(driver, PATIENCE, poll_frequency=0.05).until(lambda _: condition())
+
+
+def find(driver, selector):
+    return driver.find_elements("css selector", selector)
+
+
+def labels_of(driver):
+    """The words that the map shows, with the places of their middles in the window."""
+    script = (
+        "return [...document.querySelectorAll('#plane text')].map(each => { const box = each.getBoundingClientRect();"
+        "return [each.textContent, box.x + box.width / 2, box.y + box.height / 2]; })"
+    )
+    return {word: np.array([x, y]) for word, x, y in driver.execute_script(script)}
+
+
+@pytest.fixture
+def word_map(driver, pages):
+    """The page of word vectors, its map drawn."""
+    open_page(driver, pages["words"])
+    until(driver, lambda: labels_of(driver))
+    return driver
+
+
+@pytest.mark.parametrize("kind", ["words", "labels", "labels without test", "comparison"])
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+def test_a_page_loads_without_a_complaint_or_a_request_and_fits(driver, pages, kind, width, dark):
+    open_page(driver, pages[kind], width, dark=dark)
+    until(driver, lambda: driver.execute_script("return document.readyState") == "complete")
+    if kind == "words":
+        until(driver, lambda: labels_of(driver))
+    assert logged(driver) == []
+    assert requested(driver) == [pages[kind].as_uri()]
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+    ground = driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, ground[4:-1].split(","))) < 384) is dark
+    assert find(driver, "#x") == []  # the element that a word would be
+    assert NASTY in driver.execute_script("return document.body.textContent")
+
+
+def test_a_request_would_be_noticed(driver, tmp_path):
+    (tmp_path / "picture.png").write_bytes(b"")
+    page = tmp_path / "page.html"
+    page.write_text("<!DOCTYPE html><img src=picture.png><script>nothing()</script>")
+    open_page(driver, page)
+    assert requested(driver) == [page.as_uri(), (tmp_path / "picture.png").as_uri()]
+    assert any("nothing is not defined" in message for message in logged(driver))
+
+
+def test_the_search_finds_a_word_and_shows_its_neighbours(word_map, pages):
+    choose(word_map, "topic2word3")
+    vectors = load_folder(pages["words"].parent / "words")
+    near = vectors.most_similar("topic2word3", top_k=5)
+    assert texts(word_map, "#chosen li > :first-child") == [word for word, _ in near]
+    assert texts(word_map, "#chosen li > span") == [f"{cosine:.3f}" for _, cosine in near]
+    assert texts(word_map, "#chosen p")[0] == "rank 15, 4,600 times"
+    on_map = [word for word, _ in near if vectors.index(word) < ON_MAP]
+    assert set(texts(word_map, "#plane text.near")) <= set(on_map)
+    assert len(find(word_map, "#plane line")) == len(on_map)
+    choose(word_map, NASTY, typed="</script>")
+    search = find(word_map, "#search")[0]
+    search.clear()
+    search.send_keys("nowhere")
+    until(word_map, lambda: texts(word_map, "#matches .faint") == ["not on the map"])
+    search.clear()
+    search.send_keys("C2WORD1")  # within a word, whatever the case
+    until(word_map, lambda: texts(word_map, "#matches button") == ["topic2word1", "topic2word10", "topic2word11"])
+
+
+def test_a_click_on_a_word_shows_its_neighbours(word_map):
+    from selenium.webdriver import ActionChains
+
+    plane = find(word_map, "#plane")[0]
+    word_map.execute_script("arguments[0].scrollIntoView({block: 'center'})", plane)
+    word, place = next(iter(sorted(labels_of(word_map).items())))
+    box = plane.rect
+    scrolled = word_map.execute_script("return [scrollX, scrollY]")
+    middle = np.array([box["x"] + box["width"] / 2, box["y"] + box["height"] / 2]) - scrolled
+    across, down = (round(each) for each in (place - middle).tolist())
+    ActionChains(word_map).move_to_element_with_offset(plane, across, down).click().perform()
+    until(word_map, lambda: texts(word_map, "#chosen h3") == [word])
+    other = texts(word_map, "#chosen li button")[0]
+    find(word_map, "#chosen li button")[0].click()
+    until(word_map, lambda: texts(word_map, "#chosen h3") == [other])
+
+
+def spread(places, words):
+    return np.mean([np.linalg.norm(places[a] - places[b]) for a in words for b in words if a < b])
+
+
+def test_zooming_moves_words_apart_and_dragging_moves_all_alike(word_map):
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.actions.wheel_input import ScrollOrigin
+
+    plane = find(word_map, "#plane")[0]
+    word_map.execute_script("arguments[0].scrollIntoView({block: 'center'})", plane)
+
+    def changed(act):
+        """The places before and after, of the words that are shown both times."""
+        before = labels_of(word_map)
+        act()
+
+        def moved():
+            after = labels_of(word_map)
+            common = sorted(before.keys() & after.keys())
+            return [before, after, common] if any(abs(before[k] - after[k]).max() > 1 for k in common) else None
+
+        return until(word_map, moved)
+
+    def zoom(act):
+        before, after, common = changed(act)
+        assert len(common) > 1
+        return spread(after, common) / spread(before, common)
+
+    assert zoom(find(word_map, "#zoom-in")[0].click) == pytest.approx(1.5, rel=0.02)
+    assert zoom(find(word_map, "#zoom-out")[0].click) == pytest.approx(1 / 1.5, rel=0.02)
+    origin = ScrollOrigin.from_element(plane)
+    assert zoom(ActionChains(word_map).scroll_from_origin(origin, 0, -200).perform) > 1.1
+    assert zoom(find(word_map, "#zoom-reset")[0].click) < 0.9
+    drag = ActionChains(word_map, duration=0).move_to_element(plane).click_and_hold().move_by_offset(40, 25).release()
+    before, after, common = changed(drag.perform)
+    steps = np.array([after[word] - before[word] for word in common])
+    assert steps == pytest.approx(np.tile([40, 25], (len(steps), 1)), abs=1)
+    word_map.execute_script("arguments[0].focus()", plane)
+    before, after, common = changed(ActionChains(word_map).send_keys("+").perform)
+    assert spread(after, common) > spread(before, common)
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns"),
+    [("words", ("word", "count")), ("labels", ("label", "training rows")), ("comparison", ("objective", "words/s"))],
+)
+def test_tables_sort_by_click_and_by_key(driver, pages, kind, columns):
+    from selenium.webdriver.common.keys import Keys
+
+    open_page(driver, pages[kind])
+    script = "const [table, column] = arguments; return [...table.tBodies[0].rows].map(row => row.cells[column].textContent)"
+    table = next(
+        table for table in find(driver, "table")
+        if set(columns) <= {each.text.strip() for each in table.find_elements("css selector", "th")}
+    )  # fmt: skip
+    heads = table.find_elements("css selector", "th")
+    for name, is_number in zip(columns, (False, True), strict=True):
+        column = next(k for k, each in enumerate(heads) if each.text.strip() == name)
+        button = heads[column].find_element("css selector", "button")
+        for direction, act in (("ascending", button.click), ("descending", lambda button=button: button.send_keys(Keys.ENTER))):
+            driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+            act()
+            until(driver, lambda head=heads[column], to=direction: head.get_attribute("aria-sort") == to)
+            cells = driver.execute_script(script, table, column)
+            assert len(cells) > 1
+            if is_number:
+                numbers = [float(cell.replace(",", "")) for cell in cells]
+                assert numbers == sorted(numbers, reverse=direction == "descending")
+            else:
+                compare = "const [cells, sign] = arguments; return cells.every((cell, k) => !k || sign * "
+                compare += "cells[k - 1].localeCompare(cell, 'en', {numeric: true}) <= 0)"
+                assert driver.execute_script(compare, cells, 1 if direction == "ascending" else -1)
+
+
+def test_keys_of_the_map_are_told_to_those_who_cannot_see_it(word_map):
+    assert "arrows" in find(word_map, "#plane")[0].get_attribute("aria-label")
+    assert json.loads(word_map.execute_script("return document.getElementById('map-data').textContent"))["n"] == ON_MAP

@@ -1,0 +1,413 @@
+"""`embedx report`: the numbers of its pages against slow and obvious computations, the pages, and mistakes."""
+
+import json
+import re
+import sys
+import types
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from embedx.classification.classifier import load
+from embedx.cli.app import application
+from embedx.errors import EmbedxError
+from embedx.evaluation import answers, learning_curves
+from embedx.labeled.data import Labels
+from embedx.pages import curves
+from embedx.pages.document import data, table
+from embedx.report import labels as of_labels
+from embedx.report import projection
+from embedx.report import words as of_words
+from embedx.report.report import default_output, report
+from embedx.report.settings import ReportSettings
+from embedx.run.progress import Silent
+from embedx.vectors.model import load_folder
+from tests.needs import needs_gensim
+from tests.report_setup import FEATURES, NASTY, SIZE, TEST, TOPICS, label_folder, topic_vectors, word_folder, words
+
+# ---- answers in detail, against loops over rows
+
+
+def drawn_answers(seed, n_rows=60, n_labels=9, k=5):
+    """Answers and labels of rows: none, one or several of them, some unknown to the classifier."""
+    rng = np.random.default_rng(seed)
+    top = np.array([rng.permutation(n_labels)[:k] for _ in range(n_rows)], np.int32)
+    rows = [rng.choice(n_labels + 2, rng.integers(0, 4), replace=False).tolist() for _ in range(n_rows)]
+    counts = rng.integers(0, 6, n_labels) ** 2
+    return top, rows, counts
+
+
+def naive_bin(label, counts):
+    if label >= len(counts) or counts[label] == 0:
+        return 3
+    return int(3 * sum(n for n in counts if n > counts[label]) // sum(counts))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_labels_by_frequency(seed):
+    top, rows, counts = drawn_answers(seed)
+    found = {each.name: each for each in answers.by_frequency(top, Labels.of_rows(rows), counts, ks=(1, 3))}
+    for k, name in enumerate((*answers.THIRDS, answers.UNSEEN)):
+        own = [n for label, n in enumerate(counts) if naive_bin(label, counts) == k]
+        pairs = [(best, label) for best, row in zip(top, rows, strict=True) for label in row if naive_bin(label, counts) == k]
+        if not own and not pairs:
+            assert name not in found
+            continue
+        each = found[name]
+        assert (each.labels, each.occurrences) == (len(own), len(pairs))
+        assert (each.fewest, each.most) == ((min(own), max(own)) if own else (0, 0))
+        for best in (1, 3):
+            expected = sum(label in answered[:best] for answered, label in pairs) / len(pairs) if pairs else np.nan
+            assert each.recall[best] == pytest.approx(expected, nan_ok=True)
+        first = [best[0] in row for best, row in zip(top, rows, strict=True) if naive_bin(best[0], counts) == k]
+        assert each.answered == len(first)
+        assert each.precision == pytest.approx(sum(first) / len(first) if first else np.nan, nan_ok=True)
+
+
+def test_head_middle_and_tail_have_about_a_third_of_the_occurrences_each():
+    counts = np.array([1, 1, 30, 10, 10, 1, 0, 10])
+    assert answers.bin_of_labels(counts).tolist() == [2, 2, 0, 1, 1, 2, 3, 1, 3]
+
+
+def test_a_label_beyond_all_answers_is_not_found_however_many_are_asked_for():
+    (only, *_) = answers.by_frequency(np.array([[0, 1]]), Labels.of_rows([[2]]), np.array([4, 4, 4]))
+    assert only.recall == {1: 0, 3: 0, 5: 0}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_labels_confused_and_missed(seed):
+    top, rows, _ = drawn_answers(seed, n_rows=200)
+    labels = Labels.of_rows(rows)
+    pairs, missed, occurrences = {}, {}, {}
+    for best, row in zip(top.tolist(), rows, strict=True):
+        share = best[: len(row)]
+        for label in row:
+            occurrences[label] = occurrences.get(label, 0) + 1
+            if label not in share:
+                missed[label] = missed.get(label, 0) + 1
+                for answer in set(share) - set(row):
+                    pairs[label, answer] = pairs.get((label, answer), 0) + 1
+    found = answers.confusions(top, labels)
+    assert {(each.label, each.answer): each.rows for each in found} == pairs
+    assert [each.rows for each in found] == sorted(pairs.values(), reverse=True)
+    most = answers.most_missed(top, labels, found)
+    assert {each.label: (each.missed, each.occurrences) for each in most} == {k: (missed[k], occurrences[k]) for k in missed}
+    assert [each.missed for each in most] == sorted(missed.values(), reverse=True)
+    for each in most:
+        assert pairs[each.label, each.instead] == max(n for (label, _), n in pairs.items() if label == each.label)
+
+
+def test_with_one_label_a_row_confusions_are_those_of_first_answers():
+    top, labels = np.array([[0, 1], [1, 0], [1, 0]]), Labels.of_rows([[0], [0], [0]])
+    assert answers.confusions(top, labels) == [answers.Confusion(0, 1, 2)]
+    assert answers.most_missed(top, labels, []) == [answers.Missed(0, 3, 2, None)]
+
+
+def test_rows_without_labels_confuse_nothing():
+    labels = Labels.of_rows([[], []])
+    assert answers.confusions(np.array([[0, 1], [1, 0]]), labels) == []
+    assert answers.most_missed(np.array([[0, 1], [1, 0]]), labels, []) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_reliability(seed):
+    rng = np.random.default_rng(seed)
+    p = np.concatenate([rng.random(300), [0.0, 1.0, 0.3]])
+    p = p[~((p > 0.5) & (p < 0.6))]  # one bin is empty
+    right = rng.random(len(p)) < p**2
+    found = answers.reliability(p, right)
+    error = 0.0
+    for k in range(10):
+        inside = [i for i in range(len(p)) if min(int(10 * p[i]), 9) == k]
+        assert found.n[k] == len(inside)
+        if not inside:
+            assert np.isnan(found.accuracy[k])
+            continue
+        confidence, accuracy = np.mean([p[i] for i in inside]), np.mean([right[i] for i in inside])
+        assert (found.confidence[k], found.accuracy[k]) == pytest.approx((confidence, accuracy))
+        error += len(inside) / len(p) * abs(accuracy - confidence)
+    assert found.n[5] == 0
+    assert found.error == pytest.approx(error)
+    assert answers.reliability(np.array([1.0, 1.0]), np.array([True, True])).error == 0
+    assert np.isnan(answers.reliability(np.zeros(0), np.zeros(0, bool)).error)
+
+
+# ---- words
+
+
+def test_nearest_words_are_those_of_nn(tmp_path, monkeypatch):
+    vectors = load_folder(word_folder(tmp_path / "model"))
+    rows = np.array([3, 0, 59, 3])
+    monkeypatch.setattr(of_words, "BLOCK_FLOATS", 130)  # blocks of two words
+    found = of_words.nearest(vectors.vectors, rows, 5, Silent())
+    for row, ids, cosines in zip(rows, found.neighbours, found.cosines, strict=True):
+        expected = vectors.most_similar(vectors.words[row], top_k=5)
+        assert [vectors.words[k] for k in ids] == [word for word, _ in expected]
+        assert cosines == pytest.approx([cosine for _, cosine in expected], abs=1e-6)
+
+
+def test_of_equally_near_words_the_more_frequent_comes_first():
+    vectors = np.array([[1, 0], [0, 1], [1, 0], [1, 0], [0, 0]], np.float32)
+    found = of_words.nearest(vectors, np.array([3]), 10, Silent())
+    assert found.neighbours.tolist() == [[0, 2, 1, 4]]
+    assert of_words.nearest(vectors[:1], np.array([0]), 3, Silent()).neighbours.shape == (1, 0)
+
+
+def test_random_words_are_different_seeded_and_of_all_frequencies():
+    first = of_words.drawn_rows(100_000, 30, 1)
+    assert first.tolist() == sorted(set(first.tolist())) == of_words.drawn_rows(100_000, 30, 1).tolist()
+    assert first.tolist() != of_words.drawn_rows(100_000, 30, 2).tolist()
+    assert len(of_words.drawn_rows(5, 30, 0)) == 5
+    drawn = np.concatenate([of_words.drawn_rows(100_000, 30, seed) for seed in range(20)])
+    assert 0.4 < np.mean(drawn < 316) < 0.6  # half of the logarithm
+
+
+def test_principal_components_are_those_of_the_svd():
+    vectors = topic_vectors()
+    centred = vectors - vectors.mean(axis=0)
+    _, _, axes = np.linalg.svd(centred.astype(np.float64), full_matrices=False)
+    found = projection.by_pca(vectors, 0)
+    assert np.abs(found) == pytest.approx(np.abs(centred @ axes[:2].T), abs=1e-5)
+    assert projection.by_pca(vectors[:, :1], 0)[:, 1].tolist() == [0] * len(vectors)
+
+
+def apart(places):
+    """How far topics lie from each other, by how far their words do."""
+    topic = np.arange(len(places)) % TOPICS
+    centres = np.array([places[topic == k].mean(axis=0) for k in range(TOPICS)])
+    within = np.mean([places[topic == k].std(axis=0).max() for k in range(TOPICS)])
+    between = min(np.linalg.norm(centres[a] - centres[b]) for a in range(TOPICS) for b in range(a))
+    return between / within
+
+
+def test_t_sne_puts_topics_apart_and_a_seed_gives_the_same_map():
+    first, again = (projection.project(topic_vectors(), "tsne", 3) for _ in range(2))
+    assert apart(first) > 2
+    assert np.array_equal(first, again)
+    assert (first.min(), first.max()) == (0, 1)
+
+
+def test_umap_is_taken_where_it_is_installed(monkeypatch):
+    asked = {}
+
+    class UMAP:
+        def __init__(self, **options):
+            asked.update(options)
+
+        def fit_transform(self, vectors):
+            return vectors[:, :2]
+
+    monkeypatch.setattr(projection.importlib.util, "find_spec", lambda name: None)
+    assert projection.chosen(None) == "pca"
+    assert projection.chosen("pca") == "pca"
+    with pytest.raises(EmbedxError, match=r'--projection umap: umap is not installed; pip install "embedx\[umap\]", or take'):
+        projection.chosen("umap")
+    monkeypatch.setattr(projection.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setitem(sys.modules, "umap", types.SimpleNamespace(UMAP=UMAP))
+    assert projection.chosen(None) == "umap"
+    assert projection.project(topic_vectors(), "umap", 7).shape == (TOPICS * SIZE, 2)
+    assert asked == {"n_neighbors": 15, "random_state": 7, "n_jobs": 1}
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 5, 6])
+@pytest.mark.parametrize("name", ["pca", "tsne"])
+def test_a_few_words_have_their_places(n, name):
+    places = projection.project(np.zeros((n, 3), np.float32) if n == 3 else topic_vectors()[:n], name, 0)
+    assert places.shape == (n, 2)
+    assert np.isfinite(places).all()
+    assert places.min() >= 0
+    assert places.max() <= 1
+
+
+# ---- learning curves
+
+
+def test_the_log_of_the_last_run_gives_the_curve_of_the_loss(write):
+    lines = [
+        {"stage": "reading", "done": 5, "total": 9, "seconds": 9.0},
+        {"stage": "training", "done": 50, "total": 100, "seconds": 5.0, "loss": 9.0},
+        {"stage": "training", "done": 10, "total": 100, "seconds": 1.0, "loss": 3.0},
+        {"stage": "training", "done": 50, "total": 100, "seconds": 4.0, "loss": 2.0},
+        {"stage": "training", "done": 60, "total": 100, "seconds": 5.0, "loss": None},
+    ]
+    file = write("".join(json.dumps(line) + "\n" for line in lines), "log.jsonl")
+    assert learning_curves.logged_points(Path(file), {"epochs": 4}) == [[0.4, 1.0, 3.0], [2.0, 4.0, 2.0]]
+    for content, message in (("x\n", r"log.jsonl:1: not a line that --log-json wrote"), (b"\xff", "not UTF-8")):
+        with pytest.raises(EmbedxError, match=message):
+            learning_curves.logged_points(Path(write(content, "log.jsonl")), {})
+    with pytest.raises(EmbedxError, match="nowhere: No such file"):
+        learning_curves.logged_points(Path("nowhere"), {})
+
+
+def test_curves_are_what_the_folder_has_of_them():
+    facts = {"epochs": 2, "seconds": 3.0, "heldout": None, "history": [{"number": 1, "seconds": 1.0, "objective": 5.0}]}
+    assert learning_curves.heldout_points(facts) == []
+    assert learning_curves.loss_points(facts) == [[1, 1.0, 5.0]]
+    assert learning_curves.validation_points({"history": "x"}, "p@1") == []
+    assert learning_curves.loss_points({"history": [{"epoch": 1, "seconds": 2, "loss": float("nan")}]}) == []
+
+
+def test_a_chart_of_a_loss_cuts_off_what_is_high_at_the_beginning():
+    points = [(0, 0, 9.0), (5, 5, 3.0), (10, 10, 2.0)]
+    assert curves.y_range(points, curves.EPOCHS, 10, falls=True) == pytest.approx((1.94, 3.06))
+    assert curves.y_range([(*x, -y) for *x, y in points], curves.EPOCHS, 10) == pytest.approx((-3.06, -1.94))
+
+
+# ---- pages
+
+
+class Page(HTMLParser):
+    """What a page says, by element, and the data in it; its tags are closed as they were opened."""
+
+    VOID = ("meta", "input", "br")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.cells, self.data, self.ids = [], [], [], "", []
+        self.feed(text)
+        self.close()
+        assert not self.open
+        assert len(self.ids) == len(set(self.ids))
+        assert not re.search(r"https?://(?!www.w3.org/2000/svg)|@import|url\((?!#)|innerHTML", text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.ids += [value for name, value in attrs if name == "id"]
+        assert not {"src", "href", "onclick"} & {name for name, _ in attrs}
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag == "td":
+            self.cells.append("")
+        self.is_data = tag == "script" and ("type", "application/json") in attrs
+
+    def handle_endtag(self, tag):
+        assert tag in self.VOID or self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "td":
+            self.cells[-1] += data
+        if self.open and self.open[-1] == "script" and self.is_data:
+            self.data += data
+
+
+def test_text_of_the_user_stays_text():
+    found = Page("<html>" + table([["word", "n"], [NASTY, "1"]], names=("word",)) + data("d", {"words": [NASTY]}) + "</html>")
+    assert found.cells == [NASTY, "1"]
+    assert json.loads(found.data) == {"words": [NASTY]}
+    assert "b" not in found.tags
+
+
+@needs_gensim
+def test_the_page_of_word_vectors(tmp_path, write):
+    folder = word_folder(tmp_path / "a.ns.embedx")
+    named = words()
+    pairs = write("".join(f"{named[a]}\t{named[b]}\t{10 - abs(a % 4 - b % 4)}\n" for a, b in ((0, 4), (1, 2), (8, 3), (5, 9))))
+    file = report(folder, tmp_path / "page.html", words=f"topic1word1,{NASTY}", pairs=[Path(pairs)], nearest=3, map_words=40)
+    text = file.read_text("utf-8")
+    found = Page(text)
+    assert "b" not in found.tags
+    vectors = load_folder(folder)
+    near = vectors.most_similar(NASTY, top_k=3)
+    assert ", ".join(f"{word} ({cosine:.2f})" for word, cosine in near) in found.cells
+    assert {"window", "5", "tokenizer", "whitespace", "1,234,567", "-4.1000"} <= set(found.cells)
+    assert "train" in found.cells  # the set of pairs, by the name of its file
+    on_map = json.loads(found.data)
+    assert on_map["words"][:40] == named[:40]
+    assert on_map["counts"] == vectors.counts[:40].tolist()
+    own = on_map["neighbours"][7 * 3 : 8 * 3]
+    assert [on_map["words"][k] for k in own] == [word for word, _ in near]
+    assert on_map["cosines"][7 * 3] == round(1000 * near[0][1])
+    assert text.count("<polyline") == 2  # held-out text, against epochs and seconds
+    assert "prefers-color-scheme: dark" in text
+    without = Page(report(folder, tmp_path / "two.html", pairs=[Path(pairs)], map_words=0, random_words=0).read_text("utf-8"))
+    assert "map" not in without.ids
+
+
+def test_the_page_of_a_classifier_on_test_data(tmp_path, write):
+    folder = label_folder(tmp_path / "c.softmax.embedx")
+    file = report(folder, tmp_path / "page.html", test=write(TEST, "test.txt"), examples=7)
+    text = file.read_text("utf-8")
+    found = Page(text)
+    assert not {"b", "i"} & set(found.tags)
+    for cell in ("head", "not in training", "unknown label 4", "sport, film", "ball goal"):
+        assert cell in found.cells
+    assert any(re.fullmatch(r"sport 0\.99\d ✓, .*, film 0\.0\d\d, .*", cell, re.DOTALL) for cell in found.cells)
+    assert text.count("<polyline") == 6
+    assert 'class="bar"' in text
+    plain = Page(report(folder, tmp_path / "two.html").read_text("utf-8"))
+    assert NASTY in plain.cells
+    assert {"60", "sport"} <= set(plain.cells)
+
+
+def test_what_is_found_on_test_data(tmp_path, write):
+    classifier = load(label_folder(tmp_path / "model"))
+    found = of_labels.find_out(classifier, write(TEST, "test.txt"), None, ReportSettings(examples=3), Silent())
+    assert found.rows == found.metrics["n"] == 7
+    assert len(found.examples) == 3
+    assert found.reliability.n.sum() == 6  # one row has no label
+    assert {found.names[each.label]: each.missed for each in found.missed} == {"film": 1, "rare": 1, "unknown label 4": 1}
+    assert ("film", "sport", 1) in [(found.names[c.label], found.names[c.answer], c.rows) for c in found.confusions]
+    assert {each.labels[0] for each in found.mistakes} == {"film", "rare", "unknown label 4"}
+    probabilities = [each.answers[0][1] for each in found.mistakes]
+    assert probabilities == sorted(probabilities, reverse=True)
+    by_row = {each.row: each for each in found.mistakes}
+    assert by_row[5].features == ["goal"]
+    assert set(by_row[2].features) == {"ball", "word"} <= set(FEATURES)
+    assert not by_row[2].answers[0][2]
+
+
+# ---- the command line
+
+
+def test_the_command_writes_a_page_named_after_the_model(tmp_path, monkeypatch, capsys):
+    label_folder(tmp_path / "c.softmax.embedx")
+    monkeypatch.chdir(tmp_path)
+    typed = ["report", "c.softmax.embedx", "--examples", "2"]
+    application(typed)(typed, standalone_mode=False)
+    assert capsys.readouterr().out == "c.softmax.report.html\n"
+    assert default_output("elsewhere/c.softmax.embedx") == Path("c.softmax.report.html")
+    assert [each.name for each in tmp_path.iterdir() if "partial" in each.name] == []
+    with pytest.raises(EmbedxError, match=r"c.softmax.report.html: exists already; add --overwrite"):
+        application(typed)(typed, standalone_mode=False)
+    (tmp_path / "c.softmax.report.html").write_text("old")
+    application(typed)([*typed, "--overwrite"], standalone_mode=False)
+    Page((tmp_path / "c.softmax.report.html").read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "message"),
+    [
+        ("nowhere", {}, "nowhere: no such folder; give a folder that `embedx train` or `embedx classify` wrote"),
+        ("file", {}, "file: a file; give a folder"),
+        ("", {}, "not a model folder; give a folder"),
+        ("words", {"test": "x"}, "--test is for a classifier; MODEL is word vectors"),
+        ("words", {"examples": 5}, "--examples is for a classifier"),
+        ("words", {"words": "topic1word1,nothere"}, "nothere: not among the 60 words of the model"),
+        ("words", {"output": "nowhere/page.html"}, "nowhere/page.html: its folder does not exist"),
+        ("words", {"output": "."}, ".: is a folder; give the name of a file"),
+        ("words", {"projection": "sketch"}, "--projection sketch: choose one of umap, tsne, pca"),
+        ("words", {"log_json": "nowhere"}, "--log-json nowhere: No such file"),
+        ("labels", {"words": "a"}, "--words is for word vectors; MODEL is a classifier"),
+        ("labels", {"pairs": ["x"]}, "--pairs is for word vectors"),
+        ("labels", {"test_labels": "x"}, "--test-labels needs --test"),
+        ("labels", {"test": "nowhere"}, "nowhere"),
+    ],
+)
+def test_mistakes_are_told_in_one_line_and_leave_no_page(tmp_path, monkeypatch, model, arguments, message):
+    word_folder(tmp_path / "words")
+    label_folder(tmp_path / "labels")
+    (tmp_path / "file").write_text("x")
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    log_json = Path(arguments.pop("log_json")) if "log_json" in arguments else None
+    with pytest.raises(EmbedxError, match=re.escape(message.replace("MODEL", str(tmp_path / model)))) as caught:
+        report(tmp_path / model, log_json=log_json, **arguments)
+    assert "\n" not in str(caught.value)
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_a_setting_that_there_is_not_is_told():
+    with pytest.raises(TypeError, match="report takes no colour; its settings are examples, map_words"):
+        report("x", colour="red")
