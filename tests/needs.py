@@ -16,3 +16,7 @@ needs_gensim = pytest.mark.skipif(HAS_NO_GENSIM, reason=WHY_NO_GENSIM)
 needs_data = pytest.mark.skipif("EMBEDX_DATA" not in os.environ, reason="EMBEDX_DATA does not name the folder of real data")
 # These look at compiled code itself, or compare it with plain Python.
 needs_compiler = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="NUMBA_DISABLE_JIT: nothing is compiled")
+# torch is some hundred megabytes, and so no dependency of the tests: where it is installed, they use it.
+needs_sentence_transformers = pytest.mark.skipif(
+    importlib.util.find_spec("sentence_transformers") is None, reason="sentence-transformers (and torch) are not installed"
+)

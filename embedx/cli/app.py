@@ -35,8 +35,13 @@ from embedx.settings import (
     option_name,
 )
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, or word2vec text or binary, or fastText .vec")]
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="model folder, or a vector file of another program, such as word2vec's")
+]
 TopK = Annotated[int, typer.Option("--top-k", min=1, help="how many words to list")]
+TrustPickle = Annotated[
+    bool, typer.Option("--trust-pickle", help="open files of gensim's own format, which may run any code that is in them")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace what is there, once the new is complete")]
 CheckpointEvery = Annotated[
     str,
@@ -117,7 +122,8 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     app.command("phrases")(with_settings(phrases, phrase_settings()) if "phrases" in arguments[:1] else phrases)
     app.command("nn")(nearest)
     app.command("analogy")(analogy)
-    app.command("export")(export)
+    for name, command in (("export", export), ("convert", convert)):
+        app.command(name)(with_settings(command, export_settings()) if name in arguments[:1] else command)
     app.command("objectives")(list_objectives)
     known = typer.Typer(
         help="Corpora known by name: list and fetch them; what a text is like before training.", no_args_is_help=True
@@ -250,6 +256,13 @@ def compare_settings() -> dict[str, Option]:
     of_labels = {field.name: field for field in dataclasses.fields(ClassifySettings)}
     handed_on = {name: of_text[name] for name in OF_TEXT} | {name: of_labels[name] for name in OF_LABELS}
     return own | {name: Option(field) for name, field in handed_on.items()}
+
+
+def export_settings() -> dict[str, Option]:
+    """Every option of `embedx export` and `embedx convert` that is a setting."""
+    from embedx.vectors.export import ExportSettings
+
+    return {field.name: Option(field) for field in dataclasses.fields(ExportSettings)}
 
 
 def _settings_of(own_defaults: str, *groups: type[Settings]) -> dict[str, Option]:
@@ -516,9 +529,7 @@ def evaluate(
     seed: Annotated[int, typer.Option("--seed", min=0, help="of the bootstrap, and of the held-out pairs")] = 0,
     test: Annotated[str | None, typer.Option("--test", help="classifiers: the data to score them on")] = None,
     test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
-    trust_pickle: Annotated[
-        bool, typer.Option("--trust-pickle", help="open files of gensim's own format, which may run any code that is in them")
-    ] = False,
+    trust_pickle: TrustPickle = False,
     as_json: Json = False,
 ) -> None:
     """Score word vectors on similarity and analogies, by gensim, or on --heldout text, or a classifier on --test data."""
@@ -621,18 +632,28 @@ def analogy(
 
 def export(
     model: Model,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="file to write; .gz, .bz2, .xz compress")],
-    format: Annotated[
-        str | None,
-        typer.Option("--format", help="word2vec, word2vec-binary or glove; by default word2vec-binary for .bin, else word2vec"),
-    ] = None,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="file or folder to write; .gz, .bz2, .xz compress text and .bin")],
     overwrite: Overwrite = False,
+    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
 ) -> None:
     """Write word vectors in another program's format."""
+    convert(model, out, overwrite=overwrite, typed=typed)
+
+
+def convert(
+    model: Model,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="file or folder to write; .gz, .bz2, .xz compress text and .bin")],
+    overwrite: Overwrite = False,
+    trust_pickle: TrustPickle = False,
+    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
+) -> None:
+    """Write the word vectors of one program's file in the format of another."""
     from embedx import load
     from embedx.vectors import export as exporting
 
-    print(exporting.export(load(model), format or exporting.usual_format(out), out, overwrite, Reporter(sys.stderr)))
+    options = {"format": None} | (typed or {})
+    reporter = Reporter(sys.stderr)
+    print(exporting.export(load(model, reporter, trust_pickle), out=out, overwrite=overwrite, progress=reporter, **options))
 
 
 def list_objectives(as_json: Json = False) -> None:

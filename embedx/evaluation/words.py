@@ -38,6 +38,7 @@ from embedx.labeled.files import Lines, source_of
 from embedx.labeled.schema import decoded
 from embedx.run.progress import Progress, Silent
 from embedx.vectors import model
+from embedx.vectors.formats.gensim import open_trusted
 from embedx.vectors.model import WordVectors
 
 PAIR_CANDIDATES = 300_000  # gensim's default for both kinds; for analogies 30,000 is what word2vec.c's users compare
@@ -299,16 +300,8 @@ def open_vectors(path: str | Path, progress: Progress, trust_pickle: bool = Fals
         with Path(path).open("rb") as file:
             pickled = file.read(1) == b"\x80"
         if pickled:
-            try:
-                with gensim_quietly():
-                    from gensim.models import KeyedVectors
-
-                    opened = KeyedVectors.load(str(path))
-                    opened = getattr(opened, "wv", opened)  # a Word2Vec or FastText model holds its vectors there
-                    opened.index_to_key, opened.vectors  # noqa: B018
-            except Exception as error:  # a pickle can fail in any way
-                raise EmbedxError(f"{path}: gensim finds no word vectors in it ({error})") from error
-            return opened
+            with gensim_quietly():
+                return open_trusted(path)
     return model.load(path, progress)
 
 
