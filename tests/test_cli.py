@@ -202,7 +202,7 @@ def test_export_refuses_what_it_cannot_write(trained):
 @needs_gensim
 def test_convert_goes_from_format_to_format(trained):
     home, folder, _ = trained
-    words = ["--top", "9", "--vectors", "sum"]
+    words = ["--top", "15", "--vectors", "sum"]
     steps = [[folder, "a.npz", *words, "--dtype", "float16"], ["a.npz", "a.parquet"], ["a.parquet", "a.kv"]]
     for step in steps:
         assert embedx_run(home, "convert", *step).stdout.splitlines() == [step[1]]

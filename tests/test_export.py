@@ -16,7 +16,6 @@ from embedx.run import locks
 from embedx.vectors import export, formats, model
 from tests.test_formats import Notes
 
-
 OF_LINES = ("word2vec", "word2vec-binary", "glove")
 
 

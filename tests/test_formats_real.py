@@ -34,7 +34,12 @@ def assert_close(found, expected, dtype):
     assert (np.abs(np.asarray(found, np.float32) - expected) <= TOLERANCE[dtype] * largest).all()
 
 
-EACH = [(name, dtype) for name in formats.written() for dtype in formats.FORMATS[name].dtypes]
+def marked(*values):
+    """A case, the first of whose values is a format, where that can be written."""
+    return pytest.param(*values, marks=[needs_gensim] if values[0] == "gensim" else [])
+
+
+EACH = [marked(name, dtype) for name in formats.written() for dtype in formats.FORMATS[name].dtypes]
 
 
 @pytest.mark.parametrize(("format", "dtype"), EACH)
@@ -70,6 +75,10 @@ def test_a_format_or_a_model_that_has_it_not_is_told(tmp_path):
         ({"format": "static-embedding", "dtype": "int8"}, "--dtype int8: not with .* taken by npz, safetensors, parquet"),
         ({"format": "npz", "vectors": "sum"}, "--vectors sum: the model has no vectors of the output layer; take input"),
         ({"format": "npz", "top": 0}, "--top 0: must be at least 1"),
+        (
+            {"format": "npz", "license": "mit"},
+            "--license applies only with a --format that keeps it: safetensors, parquet, static",
+        ),
         ({"format": "npz", "dtype": "int4"}, "--dtype int4: choose one of float32, float16, int8"),
     ):
         with pytest.raises(EmbedxError, match=complaint):
@@ -78,7 +87,7 @@ def test_a_format_or_a_model_that_has_it_not_is_told(tmp_path):
     tree.arrays["output"] = tree.arrays["output"][1:]
     with pytest.raises(EmbedxError, match="--vectors output: the output layer has 8 rows for 9 words, as with a tree"):
         export.export(tree, "npz", tmp_path / "out", vectors="output")
-    with pytest.raises(EmbedxError, match="out.npz.gz: --format npz is not compressed; give a name of a file without .gz"):
+    with pytest.raises(EmbedxError, match=r"out.npz.gz: --format npz is not compressed; give a name of a file without .gz"):
         export.export(tree, None, tmp_path / "out.npz.gz")
     large = model.WordVectors(["a", "b"], {"input": np.array([[1, 2], [70000, 0]], np.float32)})
     with pytest.raises(EmbedxError, match="--dtype float16: the vector of 'b' has numbers above 65,504; write float32"):
@@ -86,7 +95,7 @@ def test_a_format_or_a_model_that_has_it_not_is_told(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("format", formats.written())
+@pytest.mark.parametrize("format", [marked(name) for name in formats.written()])
 def test_no_second_copy_of_a_large_table_is_made(tmp_path, monkeypatch, format):
     monkeypatch.setattr("embedx.run.schema.BLOCK_FLOATS", 50_000)
     given = toy([f"w{k}" for k in range(4000)], dim=1000)
@@ -241,7 +250,7 @@ def test_a_file_of_gensim_is_read_by_who_trusts_it(tmp_path):
     keyed = KeyedVectors(12)
     keyed.add_vectors(WORDS, given.vectors)
     keyed.save(str(tmp_path / "a.model"))
-    with pytest.raises(EmbedxError, match="a.model: this is a pickle, .* `embedx convert`"):
+    with pytest.raises(EmbedxError, match=r"a.model: this is a pickle, .* `embedx convert`"):
         model.load(tmp_path / "a.model")
     found = model.load(tmp_path / "a.model", trust_pickle=True)
     assert found.words == WORDS
@@ -343,6 +352,7 @@ def test_a_folder_is_replaced_only_if_all_in_it_was_written_here(tmp_path, forma
     assert (other / "cat.jpg").exists()
 
 
+@needs_gensim
 def test_the_files_of_gensim_are_replaced_together(tmp_path):
     export.export(toy(), None, tmp_path / "a.kv")
     export.export(toy(WORDS[:3]), None, tmp_path / "a.kv", overwrite=True)
@@ -384,7 +394,7 @@ def test_an_npz_that_cannot_be_is_told(tmp_path, arrays, complaint):
 def test_an_npz_that_claims_too_much_takes_no_memory(tmp_path, monkeypatch):
     path = npz(tmp_path, words=TWO, vectors=ONES)
     monkeypatch.setattr("embedx.vectors.formats.npz.available_memory", lambda: 20)
-    with pytest.raises(EmbedxError, match="a.npz: vectors.npy takes 0.0 GB, more memory than there is"):
+    with pytest.raises(EmbedxError, match=r"a.npz: vectors.npy takes 0.0 GB, more memory than there is"):
         model.load(path)
 
 
@@ -450,7 +460,7 @@ def test_a_format_that_is_read_at_many_places_has_to_be_a_plain_file(tmp_path):
 
     out = export.export(toy(), None, tmp_path / "a.npz")
     (tmp_path / "a.npz.gz").write_bytes(gzip.compress(out.read_bytes()))
-    with pytest.raises(EmbedxError, match="a.npz.gz: an .npz file is read at many places; unpack it first"):
+    with pytest.raises(EmbedxError, match=r"a.npz.gz: an .npz file is read at many places; unpack it first"):
         model.load(tmp_path / "a.npz.gz")
 
 

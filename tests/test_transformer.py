@@ -1,5 +1,7 @@
 """`SkipGram` from Python: as a transformer of scikit-learn, and with callbacks."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -22,6 +24,7 @@ def test_a_document_becomes_the_mean_of_its_words(documents):
     found = fitted.transform([["cat", "dog"], ["unheard-of"]])
     np.testing.assert_allclose(found, [fitted.model[["cat", "dog"]].mean(axis=0), np.zeros(8)], atol=1e-7)
     np.testing.assert_array_equal(embedx.SkipGram(**SMALL).fit_transform(texts), fitted.transform(texts))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).transform(texts), fitted.transform(texts))
     assert fitted.get_feature_names_out().tolist() == [f"skipgram{k}" for k in range(8)]
 
 

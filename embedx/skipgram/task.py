@@ -188,9 +188,9 @@ def train(
     `sampler_options` are settings of the sampler's own, by name; `start` is a model to go on from, with which `phrases` must be
     as its `joining` says; `snapshot`, of the `outcome.state` of a run with the same settings on the same corpora, is where
     training goes on from; `checkpoints` keep its state on disk; `callbacks` hear of the end of each epoch, and may end the
-    training. Raises `EmbedxError` for what the user can mend and `DivergedError` when training diverges, at lower rates too, with
-    nothing learned. Where something was, that is returned, and the outcome tells; Ctrl-C likewise ends the training early with
-    what was learned so far.
+    training. Raises `EmbedxError` for what the user can mend and `DivergedError` when training diverges, at lower rates too,
+    with nothing learned. Where something was, that is returned, and the outcome tells; Ctrl-C likewise ends the training early
+    with what was learned so far.
     """
     settings = suited(settings, objective)
     progress = progress or Silent()

@@ -15,7 +15,7 @@ from embedx.errors import EmbedxError
 from embedx.run import locks
 from embedx.run.folder import beside, leftovers, sync, sync_folder
 from embedx.run.progress import Progress, Silent
-from embedx.settings import Settings, param
+from embedx.settings import Settings, check_used, param
 from embedx.vectors import formats
 from embedx.vectors.formats.contract import DTYPES, WHITE_SPACE, Format, Rows, Table
 from embedx.vectors.model import WordVectors
@@ -39,7 +39,10 @@ class ExportSettings(Settings):
     vectors: str = param(
         "input", "the vectors of words, those of the output layer, or their `sum`", choices=("input", "output", "sum")
     )
-    license: str = param("unknown", "what the model card says of the licence, such as cc-by-4.0")
+    license: str = param(
+        "unknown",
+        "licence of the vectors, such as cc-by-4.0: in the model card of static-embedding, the metadata of safetensors and parquet",
+    )
 
 
 def export(
@@ -58,6 +61,8 @@ def export(
     """
     settings = ExportSettings(format=format, **options)
     chosen = formats.FORMATS[settings.format or formats.of_name(out)]
+    able = ", ".join(name for name, each in formats.FORMATS.items() if each.keeps_license)
+    check_used(options, [("license", chosen.keeps_license, f"a --format that keeps it: {able}")])
     _check_place(out, chosen, overwrite)
     table = _table(model, chosen, settings, progress or Silent())
     place = out.resolve()  # where links lead to

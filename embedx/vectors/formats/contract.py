@@ -133,7 +133,7 @@ def quantised(block: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """int8 (rows, dim) of the numbers of a block; rows of zeros stay so."""
     with np.errstate(over="ignore"):
         shares = np.divide(block, scale[:, None], out=np.zeros_like(block), where=scale[:, None] > 0)
-    return np.rint(np.clip(shares, -STEPS, STEPS)).astype(np.int8)
+    return np.asarray(np.rint(np.clip(shares, -STEPS, STEPS)), np.int8)
 
 
 class Format:
@@ -150,6 +150,7 @@ class Format:
     is_written: ClassVar[bool] = True
     is_folder: ClassVar[bool] = False
     is_packed: ClassVar[bool] = False  # whether it is compressed where the name says so
+    keeps_license: ClassVar[bool] = False
     ends_words: ClassVar[bool] = False  # at white space, which is written as `_`
 
     @classmethod

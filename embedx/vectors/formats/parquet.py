@@ -26,6 +26,7 @@ class Parquet(Format):
     suffixes = (".parquet",)
     dtypes = DTYPES
     extra = "parquet"
+    keeps_license = True
 
     @classmethod
     def recognises(cls, head: bytes) -> bool:

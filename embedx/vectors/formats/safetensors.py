@@ -12,7 +12,6 @@ within a word is `\\t`, `\\n`, `\\r` or `\\\\`.
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -53,6 +52,7 @@ class Safetensors(Format):
     programs = "safetensors in Python, Rust, JavaScript"
     suffixes = (".safetensors",)
     dtypes = DTYPES
+    keeps_license = True
 
     @classmethod
     def recognises(cls, head: bytes) -> bool:

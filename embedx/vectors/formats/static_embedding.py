@@ -38,6 +38,7 @@ class StaticEmbedding(Format):
     programs = "sentence-transformers, model2vec"
     dtypes = ("float32", "float16")
     is_folder = True
+    keeps_license = True
 
     @classmethod
     def recognises_folder(cls, folder: Path) -> bool:

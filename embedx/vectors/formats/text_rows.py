@@ -5,7 +5,7 @@ give the same one again.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
