@@ -89,6 +89,8 @@ def test_a_format_or_a_model_that_has_it_not_is_told(tmp_path):
         export.export(tree, "npz", tmp_path / "out", vectors="output")
     with pytest.raises(EmbedxError, match=r"out.npz.gz: --format npz is not compressed; give a name of a file without .gz"):
         export.export(tree, None, tmp_path / "out.npz.gz")
+    with pytest.raises(EmbedxError, match="the vectors of the model have 0 dimensions"):
+        export.export(toy(dim=0), "npz", tmp_path / "out")
     large = model.WordVectors(["a", "b"], {"input": np.array([[1, 2], [70000, 0]], np.float32)})
     with pytest.raises(EmbedxError, match="--dtype float16: the vector of 'b' has numbers above 65,504; write float32"):
         export.export(large, "npz", tmp_path / "out", dtype="float16")
@@ -205,6 +207,13 @@ def test_parquet_of_other_programs_has_lists_of_any_kind(tmp_path):
         parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
         with pytest.raises(EmbedxError, match=f"a.parquet: {complaint}"):
             model.load(tmp_path / "a.parquet")
+
+
+def test_parquet_that_claims_too_much_takes_no_memory(tmp_path, monkeypatch):
+    out = export.export(toy(), None, tmp_path / "a.parquet")
+    monkeypatch.setattr("embedx.vectors.formats.parquet.available_memory", lambda: 4 * 9 * 12 - 1)
+    with pytest.raises(EmbedxError, match=r"a.parquet: 108 numbers do not fit into memory; write fewer words"):
+        model.load(out)
 
 
 def test_parquet_without_the_extra_names_it(tmp_path, monkeypatch):

@@ -763,7 +763,8 @@ class SkipGram:
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
 
+        repeats = self.settings.threads == 1 or self.settings.deterministic
         return Tags(
             estimator_type="transformer", target_tags=TargetTags(required=False), transformer_tags=TransformerTags(),
-            input_tags=InputTags(two_d_array=False), non_deterministic=self.settings.threads != 1,
+            input_tags=InputTags(two_d_array=False), non_deterministic=not repeats,
         )  # fmt: skip

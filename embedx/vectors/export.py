@@ -133,6 +133,8 @@ def _table(model: WordVectors, format: type[Format], settings: ExportSettings, p
                 "tree; take input"
             )
         tables.append(output)
+    if not model.vector_size:
+        raise EmbedxError("the vectors of the model have 0 dimensions, so that there is nothing to write")
     n = len(model) if settings.top is None else min(settings.top, len(model))
     words: Sequence[str] = model.words[:n]
     counts = None if model.counts is None else model.counts[:n]

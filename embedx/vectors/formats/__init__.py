@@ -17,7 +17,6 @@ from embedx.text.sources import Source, is_url
 from embedx.text.streams import UnpackedReader
 from embedx.vectors.formats import contract
 from embedx.vectors.formats.contract import Format, Found, Opened
-from embedx.vectors.formats.text_rows import KNOWN
 
 # Each as file.Class of this folder, in the order of help texts. A file is of the first that recognises it, of those with a
 # mark first: safetensors may begin like a pickle, but no pickle goes on like them.
@@ -42,6 +41,7 @@ FOREIGN = {
     b"PK\x03\x04": "a zip archive; unpack it first",
 }
 COMPRESSED = (".gz", ".bz2", ".xz")
+KNOWN = f"embedx reads {', '.join(name for name, each in FORMATS.items() if each.is_read and not each.is_folder)} files"
 
 
 def written() -> tuple[str, ...]:

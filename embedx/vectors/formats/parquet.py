@@ -12,6 +12,7 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.labeled.files import Room
 from embedx.run.folder import plain
+from embedx.run.memory import available_memory
 from embedx.run.progress import Progress
 from embedx.vectors.formats.contract import DTYPES, Format, Found, Opened, Table, check_finite, quantised, scaled, scales, shown
 
@@ -87,6 +88,7 @@ def _read(name: str, table: Any, progress: Progress) -> Found:
             f"{name}: no column `{missing[0]}`, but {shown(', '.join(names))}; embedx reads Parquet files with columns `word` "
             "and `vector`"
         )
+    check_size(name, table.metadata)
     wanted = [each for each in ("word", "vector", "count", "scale") if each in names]
     words: list[str] = []
     blocks: list[np.ndarray] = []
@@ -119,6 +121,14 @@ def _read(name: str, table: Any, progress: Progress) -> Found:
     vectors = np.concatenate(blocks) if blocks else np.empty((0, 1), np.float32)
     check_finite(name, words, vectors, AGAIN)
     return Found(words, vectors, np.concatenate(counts) if counts else None)
+
+
+def check_size(name: str, about: Any) -> None:
+    """Raise EmbedxError if there is no memory for the numbers that a file says it has: some bytes may stand for very many."""
+    columns = [about.row_group(g).column(c) for g in range(about.num_row_groups) for c in range(about.num_columns)]
+    n_values = sum(each.num_values for each in columns if each.path_in_schema.startswith("vector"))
+    if 4 * n_values > available_memory():
+        raise EmbedxError(f"{name}: {n_values:,} numbers do not fit into memory; write fewer words")
 
 
 def _numbers(name: str, column: Any, done: int) -> np.ndarray:
