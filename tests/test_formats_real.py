@@ -3,6 +3,7 @@
 import json
 import sys
 import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -99,8 +100,8 @@ def test_a_format_or_a_model_that_has_it_not_is_told(tmp_path):
 
 @pytest.mark.parametrize("format", [marked(name) for name in formats.written()])
 def test_no_second_copy_of_a_large_table_is_made(tmp_path, monkeypatch, format):
-    monkeypatch.setattr("embedx.run.schema.BLOCK_FLOATS", 50_000)
-    given = toy([f"w{k}" for k in range(4000)], dim=1000)
+    monkeypatch.setattr("embedx.run.schema.BLOCK_FLOATS", 20_000)
+    given = toy([f"w{k}" for k in range(1000)], dim=1000)
     export.export(toy(), format, tmp_path / f"first{suffix(format)}")  # what is imported for it
     tracemalloc.start()
     try:
@@ -398,6 +399,21 @@ TWO = np.array(["a", "b"])
 def test_an_npz_that_cannot_be_is_told(tmp_path, arrays, complaint):
     with pytest.raises(EmbedxError, match=f"a.npz: .*{complaint}|a.npz: {complaint}"):
         model.load(npz(tmp_path, **arrays))
+
+
+def test_an_npz_whose_array_is_not_as_large_as_it_says_is_told(tmp_path):
+    path = npz(tmp_path, words=TWO, vectors=ONES)
+    data = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    assert b"(2, 3)" in data
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content.replace(b"(2, 3)", b"(2, 2)"))
+    with pytest.raises(
+        EmbedxError, match=r"a.npz: no readable .npz of word vectors \(vectors.npy is not as large as it says\)"
+    ):
+        model.load(path)
 
 
 def test_an_npz_that_claims_too_much_takes_no_memory(tmp_path, monkeypatch):
