@@ -41,7 +41,7 @@ class ExportSettings(Settings):
     )
     license: str = param(
         "unknown",
-        "licence of the vectors, such as cc-by-4.0: in the model card of static-embedding, the metadata of safetensors, parquet",
+        "licence of the vectors, such as cc-by-4.0: in the model card of static-embedding, metadata of safetensors and parquet",
     )
 
 
