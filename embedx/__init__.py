@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from embedx.classification.estimator import SoftmaxClassifier as SoftmaxClassifier
     from embedx.errors import EmbedxError
+    from embedx.skipgram.task import EpochEnd as EpochEnd
     from embedx.skipgram.task import SkipGram
     from embedx.vectors.model import WordVectors, load
 
@@ -12,6 +13,7 @@ __all__ = ["EmbedxError", "SkipGram", "WordVectors", "load"]  # what `import *` 
 
 _HOME = {
     "EmbedxError": "errors",
+    "EpochEnd": "skipgram.task",
     "SkipGram": "skipgram.task",
     "SoftmaxClassifier": "classification.estimator",
     "WordVectors": "vectors.model",
@@ -23,10 +25,12 @@ def __dir__() -> list[str]:
     return sorted(_HOME)
 
 
-def __getattr__(name: str) -> Any:
-    """Import on first use, so that reading a model needs numpy alone and `embedx --help` nothing at all."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'embedx' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # to whom everything would be known
 
-    return getattr(import_module(f"embedx.{_HOME[name]}"), name)
+    def __getattr__(name: str) -> Any:
+        """Import on first use, so that reading a model needs numpy alone and `embedx --help` nothing at all."""
+        if name not in _HOME:
+            raise AttributeError(f"module 'embedx' has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(f"embedx.{_HOME[name]}"), name)

@@ -20,3 +20,7 @@ BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 needs_browser = pytest.mark.skipif(not (BROWSER and DRIVER), reason="chromium and chromedriver are not installed")
 # These look at compiled code itself, or compare it with plain Python.
 needs_compiler = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="NUMBA_DISABLE_JIT: nothing is compiled")
+# torch is some hundred megabytes, and so no dependency of the tests: where it is installed, they use it.
+needs_sentence_transformers = pytest.mark.skipif(
+    importlib.util.find_spec("sentence_transformers") is None, reason="sentence-transformers (and torch) are not installed"
+)

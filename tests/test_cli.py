@@ -12,10 +12,12 @@ import time
 import numpy as np
 import pytest
 import typer
+from needs import needs_gensim
 from typer.main import get_command
 
 import embedx
 from embedx.cli.app import application
+from embedx.vectors import formats
 
 COMMAND = [sys.executable, "-m", "embedx"]
 
@@ -195,6 +197,31 @@ def test_export_refuses_what_it_cannot_write(trained):
     assert done.returncode == 2
     assert "vectors.txt.zst: .zst is not written; use .gz, .bz2 or .xz, or no suffix" in done.stderr.splitlines()[-1]
     assert not list(home.glob("vectors.txt.zst*"))
+
+
+@needs_gensim
+def test_convert_goes_from_format_to_format(trained):
+    home, folder, _ = trained
+    words = ["--top", "15", "--vectors", "sum"]
+    steps = [[folder, "a.npz", *words, "--dtype", "float16"], ["a.npz", "a.parquet"], ["a.parquet", "a.kv"]]
+    for step in steps:
+        assert embedx_run(home, "convert", *step).stdout.splitlines() == [step[1]]
+    done = embedx_run(home, "convert", "a.kv", "sentences", "--format", "static-embedding", check=False)
+    assert done.returncode == 2
+    assert "a.kv: this is a pickle" in done.stderr
+    embedx_run(home, "convert", "a.kv", "sentences", "--format", "static-embedding", "--trust-pickle")
+    embedx_run(home, "export", "sentences", "a.vec.gz")
+    embedx_run(home, "convert", "a.vec.gz", "back.embedx")
+    embedx_run(home, "export", folder, "straight.vec", *words)
+    nearest = [embedx_run(home, "nn", name, "cat", "--top-k", 2, "--json").stdout for name in ("back.embedx", "straight.vec")]
+    back, straight = ([row["word"] for row in json.loads(each)["cat"]] for each in nearest)
+    assert back == straight
+    done = embedx_run(home, "convert", "back.embedx", "a.npz", check=False)
+    assert done.stderr.splitlines()[-1] == "embedx: a.npz: exists already; add --overwrite, or choose another name"
+    for command in ("export", "convert"):
+        told = " ".join(embedx_run(home, command, "--help").stdout.split())
+        for name in formats.written():
+            assert f"`{name}`" in told
 
 
 def test_training_from_standard_input(home, two_topics):
@@ -406,7 +433,7 @@ def test_a_pickle_is_opened_only_by_who_trusts_it(home):
     assert done.stderr.splitlines() == [
         "embedx: vectors.model: this is a pickle, perhaps gensim's own format; opening it would run whatever code is in it: "
         "write the vectors by gensim's KeyedVectors.save_word2vec_format or, if you trust where it is from, add "
-        "--trust-pickle to `embedx eval`"
+        "--trust-pickle to `embedx eval` or `embedx convert`"
     ]
     assert not (home / "was-here").exists()
     done = embedx_run(home, "eval", "vectors.model", "--trust-pickle", check=False)

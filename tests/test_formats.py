@@ -14,6 +14,7 @@ import zstandard
 
 from embedx.errors import EmbedxError
 from embedx.vectors import formats, model
+from embedx.vectors.formats import contract, text_rows
 
 WORDS = ["the", "naïve", "a\u00a0b", "</s>", "42"]
 VECTORS = np.array([[0.1, -2.5], [1e-20, 3e20], [7, 8], [0, -0.0], [1 / 3, 2 / 3]], np.float32)
@@ -77,8 +78,8 @@ def write(tmp_path, content, name="vectors"):
 @pytest.mark.parametrize("block", [1, 7, 1 << 22])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_each_layout_is_read_bit_for_bit(tmp_path, monkeypatch, layout, block):
-    monkeypatch.setattr(formats, "BLOCK_BYTES", block)
-    words, vectors = formats.read(write(tmp_path, LAYOUTS[layout]))
+    monkeypatch.setattr(contract, "BLOCK_BYTES", block)
+    words, vectors, _ = formats.read(write(tmp_path, LAYOUTS[layout]))
     assert words == WORDS
     assert vectors.dtype == np.float32
     assert vectors.tobytes() == VECTORS.tobytes()
@@ -86,7 +87,7 @@ def test_each_layout_is_read_bit_for_bit(tmp_path, monkeypatch, layout, block):
 
 @pytest.mark.parametrize(("layout", "total"), [("word2vec text", 5), ("glove", None), ("word2vec binary", 5)])
 def test_a_long_file_shows_its_progress(tmp_path, monkeypatch, layout, total):
-    monkeypatch.setattr(formats, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(contract, "BLOCK_BYTES", 16)
     notes = Notes()
     formats.read(write(tmp_path, LAYOUTS[layout]), notes)
     assert notes.stages == [("Reading vectors", total, "words")]
@@ -111,25 +112,25 @@ def test_compression_is_recognised_whatever_the_name(tmp_path, compress, layout)
 
 def test_words_with_spaces_of_glove(tmp_path):
     content = b"the 0.5 1.5\n. . . 2 3\nat name@domain.com 4 5\n"
-    words, vectors = formats.read(write(tmp_path, content))
+    words, vectors, _ = formats.read(write(tmp_path, content))
     assert words == ["the", ". . .", "at name@domain.com"]
     np.testing.assert_array_equal(vectors, [[0.5, 1.5], [2, 3], [4, 5]])
 
 
 def test_a_glove_file_may_begin_with_such_a_word(tmp_path):
-    words, vectors = formats.read(write(tmp_path, b". . . 2 3 \r\nthe 0.5 1.5 \r\n"))
+    words, vectors, _ = formats.read(write(tmp_path, b". . . 2 3 \r\nthe 0.5 1.5 \r\n"))
     assert words == [". . .", "the"]
     np.testing.assert_array_equal(vectors, [[2, 3], [0.5, 1.5]])
 
 
 def test_a_word_cut_within_a_letter_is_still_read(tmp_path):
-    words, _ = formats.read(write(tmp_path, b"2 1\nna\xc3 1\nb 2\n"))
+    words, *_ = formats.read(write(tmp_path, b"2 1\nna\xc3 1\nb 2\n"))
     assert words == ["na\ufffd", "b"]
 
 
 def test_the_first_of_two_equal_words_wins(tmp_path):
     notes = Notes()
-    words, vectors = formats.read(write(tmp_path, b"4 1\na 1\nb 2\na 3\na 4\n"), notes)
+    words, vectors, _ = formats.read(write(tmp_path, b"4 1\na 1\nb 2\na 3\na 4\n"), notes)
     assert words == ["a", "b"]
     np.testing.assert_array_equal(vectors, [[1], [2]])
     assert [note.partition(": ")[2] for note in notes.notes] == ["2 words occur twice; the first vector of each is kept"]
@@ -179,14 +180,14 @@ def test_a_broken_file_is_an_error_with_place_and_remedy(tmp_path, content, comp
 
 @pytest.mark.parametrize("more", [b"m", b"\nm"])
 def test_what_follows_the_last_block_of_a_binary_file_is_noticed(tmp_path, monkeypatch, more):
-    monkeypatch.setattr(formats, "BLOCK_BYTES", len(binary().partition(b"\n")[2]))
+    monkeypatch.setattr(contract, "BLOCK_BYTES", len(binary().partition(b"\n")[2]))
     assert len(formats.read(write(tmp_path, binary() + b"\n"))[0]) == 5
     with pytest.raises(EmbedxError, match="goes on after the 5 words"):
         formats.read(write(tmp_path, binary() + more))
 
 
 def test_the_line_is_counted_over_blocks_and_blank_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr(formats, "BLOCK_BYTES", 50)
+    monkeypatch.setattr(contract, "BLOCK_BYTES", 50)
     lines = ["100 1", *(f"w{i} {i}" for i in range(30)), "", "w30 3O"]
     with pytest.raises(EmbedxError, match=":33: '3O' in the vector of 'w30' is not a number"):
         formats.read(write(tmp_path, "\n".join(lines).encode()))
@@ -208,7 +209,7 @@ def test_a_pipe_is_read_once(tmp_path):
         os.mkfifo(tmp_path / "pipe")
         writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(content,))
         writer.start()
-        words, _ = formats.read(tmp_path / "pipe")
+        words, *_ = formats.read(tmp_path / "pipe")
         writer.join()
         assert words == WORDS
         (tmp_path / "pipe").unlink()
@@ -225,33 +226,33 @@ def test_a_pipe_is_read_once(tmp_path):
     ],
 )
 def test_what_has_no_end_or_claims_too_much_is_an_error(tmp_path, monkeypatch, content, complaint):
-    monkeypatch.setattr(formats, "BLOCK_BYTES", 50)
-    monkeypatch.setattr(formats, "MOST_LINE_BYTES", 1000)
+    monkeypatch.setattr(contract, "BLOCK_BYTES", 50)
+    monkeypatch.setattr(contract, "MOST_LINE_BYTES", 1000)
     with pytest.raises(EmbedxError, match=complaint):
         formats.read(write(tmp_path, content))
 
 
 def test_no_more_is_read_of_a_line_without_end(monkeypatch):
-    monkeypatch.setattr(formats, "BLOCK_BYTES", 50)
-    monkeypatch.setattr(formats, "MOST_LINE_BYTES", 1000)
+    monkeypatch.setattr(contract, "BLOCK_BYTES", 50)
+    monkeypatch.setattr(contract, "MOST_LINE_BYTES", 1000)
     stream = io.BytesIO(b"a" * 9999)
-    [[line]] = formats.line_blocks(stream)
+    [[line]] = text_rows.line_blocks(stream)
     assert len(line) == stream.tell() - 50 == 1050  # the block that is one too many is read, and dropped
 
 
 def test_vectors_that_do_not_fit_into_memory_are_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("embedx.labeled.files.available_memory", lambda: 10_000)
-    monkeypatch.setattr(formats, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(contract, "BLOCK_BYTES", 1000)
     with pytest.raises(EmbedxError, match=r"vectors.*: takes more than half of the memory there is"):
         formats.read(write(tmp_path, gzip.compress(b"a 1 2 3\n" * 9999)))
-    monkeypatch.setattr(formats, "available_memory", lambda: 39)
+    monkeypatch.setattr(contract, "available_memory", lambda: 39)
     with pytest.raises(EmbedxError, match=":1: 5 vectors of 2 numbers do not fit into memory; is the first line right"):
         formats.read(write(tmp_path, binary()))
-    monkeypatch.setattr(formats, "available_memory", lambda: 40)
+    monkeypatch.setattr(contract, "available_memory", lambda: 40)
     assert formats.read(write(tmp_path, binary()))[0] == WORDS
 
 
 def test_empty_rows_are_named_without_a_warning(tmp_path, monkeypatch):
-    monkeypatch.setattr(formats, "BLOCK_BYTES", 6)
+    monkeypatch.setattr(contract, "BLOCK_BYTES", 6)
     with pytest.raises(EmbedxError, match=":2: 0 numbers after the word 'b', not 2"):
         formats.read(write(tmp_path, b"a 1 2\nb \n"))

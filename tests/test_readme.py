@@ -21,6 +21,7 @@ from embedx.objectives import OBJECTIVES, markdown_table
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS
 from embedx.skipgram import task as skipgram
+from embedx.vectors import formats
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -85,14 +86,18 @@ def python_blocks(text):
 
 
 def test_the_python_of_the_readme_runs(two_topics, tmp_path, monkeypatch):
-    words, classes = python_blocks(README.split(OWN_OBJECTIVE)[0])
+    words, documents, classes = python_blocks(README.split(OWN_OBJECTIVE)[0])
     monkeypatch.chdir(tmp_path)
-    text = two_topics.read_text().replace("cat", "city")
+    text = two_topics.read_text()
+    for here, there in (("cat", "city"), ("dog", "king"), ("fur", "woman"), ("paw", "man"), ("tail", "music")):
+        text = text.replace(here, there)
     (tmp_path / "corpus.txt").write_text(text)
     embedx.SkipGram(dim=4, epochs=1).fit("corpus.txt").save("corpus.ns.embedx")
     names = {}
     exec(words, names)
     assert names["model"]["city"].shape == (4,)
+    exec(documents, names)
+    assert names["pipeline"].score(names["documents"], names["topics"]) > 0.9
     exec(classes, names)
     assert names["accuracy"] > 0.8
     assert (names["labels"][:, 0] == names["y"]).mean() > 0.95
@@ -100,6 +105,10 @@ def test_the_python_of_the_readme_runs(two_topics, tmp_path, monkeypatch):
 
 def test_the_table_of_objectives_is_the_registry():
     assert markdown_table() in README, "paste what `embedx.objectives.markdown_table()` gives"
+
+
+def test_the_table_of_formats_is_the_registry():
+    assert formats.markdown_table() in README, "paste what `embedx.vectors.formats.markdown_table()` gives"
 
 
 @pytest.fixture(scope="module")

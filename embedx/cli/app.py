@@ -39,10 +39,15 @@ from embedx.settings import (
     option_name,
 )
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, or word2vec text or binary, or fastText .vec")]
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="model folder, or a vector file of another program, such as word2vec's")
+]
 TopK = Annotated[int, typer.Option("--top-k", min=1, help="how many words to list")]
 WhichVectors = Annotated[
     str, typer.Option("--vectors", help="of a word: input, output, or sum, the two added; the last two from a model folder")
+]
+TrustPickle = Annotated[
+    bool, typer.Option("--trust-pickle", help="open files of gensim's own format, which may run any code that is in them")
 ]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="replace what is there, once the new is complete", rich_help_panel="Output")
@@ -172,14 +177,18 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     app.command("resume", cls=Command)(resume_run)
     app.command("predict", cls=Command)(predict)
     app.command("eval", cls=Command)(evaluate)
-    for name, command, settings in (("report", report, report_settings), ("phrases", phrases, phrase_settings)):
+    for name, command, settings in (
+        ("report", report, report_settings),
+        ("phrases", phrases, phrase_settings),
+        ("export", export, export_settings),
+        ("convert", convert, export_settings),
+    ):
         if name == named:
             _add(app, name, command, settings(), arguments)
         else:
             app.command(name, cls=Command)(command)
     app.command("nn", cls=Command)(nearest)
     app.command("analogy", cls=Command)(analogy)
-    app.command("export", cls=Command)(export)
     app.command("objectives", cls=Command)(list_objectives)
     known = typer.Typer(
         help="Corpora known by name: list and fetch them; what a text is like before training.", no_args_is_help=True
@@ -390,6 +399,13 @@ def report_settings() -> dict[str, Option]:
     from embedx.report.settings import ReportSettings
 
     return {field.name: Option(field, ReportSettings.panel) for field in dataclasses.fields(ReportSettings)}
+
+
+def export_settings() -> dict[str, Option]:
+    """Every option of `embedx export` and `embedx convert` that is a setting."""
+    from embedx.vectors.export import ExportSettings
+
+    return {field.name: Option(field, ExportSettings.panel) for field in dataclasses.fields(ExportSettings)}
 
 
 def _settings_of(own_defaults: str, *groups: type[Settings]) -> dict[str, Option]:
@@ -774,9 +790,7 @@ def evaluate(
     seed: Annotated[int, typer.Option("--seed", min=0, help="of the bootstrap, and of the held-out pairs")] = 0,
     test: Annotated[str | None, typer.Option("--test", help="classifiers: the data to score them on")] = None,
     test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
-    trust_pickle: Annotated[
-        bool, typer.Option("--trust-pickle", help="open files of gensim's own format, which may run any code that is in them")
-    ] = False,
+    trust_pickle: TrustPickle = False,
     as_json: Json = False,
 ) -> None:
     """Score word vectors on similarity and analogies, or on --heldout text, or a classifier on --test data."""
@@ -925,18 +939,28 @@ def analogy(
 
 def export(
     model: Model,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="file to write; .gz, .bz2, .xz compress")],
-    format: Annotated[
-        str | None,
-        typer.Option("--format", help="word2vec, word2vec-binary or glove; by default word2vec-binary for .bin, else word2vec"),
-    ] = None,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="file or folder to write; .gz, .bz2, .xz compress text and .bin")],
     overwrite: Overwrite = False,
+    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
 ) -> None:
     """Write word vectors in another program's format."""
+    convert(model, out, overwrite=overwrite, typed=typed)
+
+
+def convert(
+    model: Model,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="file or folder to write; .gz, .bz2, .xz compress text and .bin")],
+    overwrite: Overwrite = False,
+    trust_pickle: TrustPickle = False,
+    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
+) -> None:
+    """Write the word vectors of one program's file in the format of another."""
     from embedx import load
     from embedx.vectors import export as exporting
 
-    print(exporting.export(load(model), format or exporting.usual_format(out), out, overwrite, Reporter(sys.stderr)))
+    options = {"format": None} | (typed or {})
+    reporter = Reporter(sys.stderr)
+    print(exporting.export(load(model, reporter, trust_pickle), out=out, overwrite=overwrite, progress=reporter, **options))
 
 
 def list_objectives(

@@ -49,6 +49,7 @@ from embedx.evaluation.word_sets import (
 )
 from embedx.run.progress import Progress, Silent
 from embedx.vectors import model
+from embedx.vectors.formats.gensim import open_trusted
 from embedx.vectors.model import WordVectors
 
 __all__ = [
@@ -136,18 +137,10 @@ def open_vectors(
         with Path(path).open("rb") as file:
             pickled = file.read(1) == b"\x80"
         if pickled:
-            try:
-                with gensim_quietly():
-                    from gensim.models import KeyedVectors
-
-                    opened = KeyedVectors.load(str(path))
-                    opened = getattr(opened, "wv", opened)  # a Word2Vec or FastText model holds its vectors there
-                    opened.index_to_key, opened.vectors  # noqa: B018
-            except Exception as error:  # a pickle can fail in any way
-                raise EmbedxError(f"{path}: gensim finds no word vectors in it ({error})") from error
             if which != model.VECTORS[0]:
                 raise EmbedxError(f"{path}: --vectors {which} needs a model folder; gensim's own files are taken as they are")
-            return opened
+            with gensim_quietly():
+                return open_trusted(path)
     return model.load(path, progress).of(which)
 
 

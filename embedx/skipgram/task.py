@@ -6,9 +6,9 @@ corpora -> encoded tokens -> vocabulary -> [engine: blocks of skip-gram pairs] -
 import dataclasses
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -55,12 +55,14 @@ from embedx.text.phrases import phrases_of
 from embedx.text.subsampling import WHOLE_SENTENCE, TokenStream, context_words
 from embedx.text.vocabulary import Vocabulary, kept_counts, listed, select
 from embedx.vectors import model
+from embedx.vectors.model import WordVectors
 
 INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
 INITIAL_FLOATS = 1 << 23  # drawn at a time
 MANY_WORDS = 20_000
 OF_TABLES = ("vectors", "optimiser", "objective")  # what is copied, to go back to
 SMALLER = "lower --dim or --max-vocab"  # where memory is short
+MOST_SOURCES = 20  # whose names a model keeps
 BYTES_PER_WORD = 150  # while a vocabulary is checked and written
 OUT_OF_HAND = 100.0  # a loss so many times the first is that of a run that diverged, be it finite
 PREFERRED = ("search", "unigram")  # samplers, before those that an objective has in mind for labels
@@ -155,6 +157,19 @@ class SkipGramSettings(TrainingSettings):
     )
 
 
+class EpochEnd(NamedTuple):
+    """What a callback hears after an epoch."""
+
+    epoch: int  # from 1
+    loss: float | None  # mean per pair over the epoch, in nats; None if there was no pair
+    words: int  # of the vocabulary that were read in it
+    seconds: float  # of training so far
+    model: WordVectors  # as it is now: views of tables that training goes on to change
+
+
+Callback = Callable[[EpochEnd], object]  # what returns True ends the training
+
+
 @dataclasses.dataclass(frozen=True)
 class TrainedVectors:
     """A trained model and how its training went."""
@@ -177,14 +192,16 @@ def train(
     cache_dir: Path | None = None,
     snapshot: Mapping[str, Any] | None = None,
     checkpoints: Checkpoints | None = None,
+    callbacks: Iterable[Callback] = (),
 ) -> TrainedVectors:
     """Word vectors of `corpora`: what the command line takes (paths, globs, URLs, recipes, "-"), or an iterable of token lists.
 
     `sampler_options` are settings of the sampler's own, by name; `start` is a model to go on from, with which `phrases` must be
-    as its `joining` says; `snapshot`, of the `outcome.state` of a run with the same
-    settings on the same corpora, is where training goes on from; `checkpoints` keep its state on disk. Raises `EmbedxError` for
-    what the user can mend and `DivergedError` when training diverges, at lower rates too, with nothing learned. Where something
-    was, that is returned, and the outcome tells; Ctrl-C likewise ends the training early with what was learned so far.
+    as its `joining` says; `snapshot`, of the `outcome.state` of a run with the same settings on the same corpora, is where
+    training goes on from; `checkpoints` keep its state on disk; `callbacks` hear of the end of each epoch, and may end the
+    training. Raises `EmbedxError` for what the user can mend and `DivergedError` when training diverges, at lower rates too,
+    with nothing learned. Where something was, that is returned, and the outcome tells; Ctrl-C likewise ends the training early
+    with what was learned so far.
     """
     settings = suited(settings, objective)
     progress = progress or Silent()
@@ -198,7 +215,7 @@ def train(
         )
         task.check_memory()
         task.initialise()
-        outcome = task.run(snapshot, checkpoints)
+        outcome = task.run(snapshot, checkpoints, callbacks)
         to_the_end(lambda: _check(task.tables, task.settings, outcome, progress))
         vectors = task.model(outcome)
         if task.heldout is not None and outcome.interrupted_by is None:
@@ -495,18 +512,33 @@ class Task:
             "settings": {name: value for name, value in settings.items() if name != "threads"},
         }
 
-    def run(self, snapshot: Mapping[str, Any] | None = None, checkpoints: Checkpoints | None = None) -> trainer.Outcome:
+    def run(
+        self,
+        snapshot: Mapping[str, Any] | None = None,
+        checkpoints: Checkpoints | None = None,
+        callbacks: Iterable[Callback] = (),
+    ) -> trainer.Outcome:
         """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to go on from."""
         if checkpoints is not None:
             checkpoints.identify(self.identity)
         settings, strategy = self.settings, self._ready_strategy()
         schedule = self._schedule(strategy, settings.epochs, settings.time_budget)
-        after_epoch = self._after_epoch if self._tells() else None
+        heard = tuple(callbacks)
+
+        def after_epoch(epoch: int, tally: Tally, seconds: float) -> bool:
+            if self._tells():
+                self._after_epoch(epoch, tally, seconds)
+            if not heard:
+                return False
+            end = EpochEnd(epoch + 1, tally.mean_loss, tally.words, seconds, self.model(None))
+            answers = [each(end) for each in heard]
+            return any(isinstance(each, bool | np.bool_) and bool(each) for each in answers)
+
         return trainer.run(
             strategy,
             schedule,
             self.progress,
-            after_epoch,
+            after_epoch if heard or self._tells() else None,
             snapshot,
             self._state(),
             checkpoints,
@@ -594,6 +626,7 @@ class Task:
         facts: dict[str, Any] = {
             "objective": self.objective.name,
             "corpus": self.corpus.key,
+            "sources": [source["name"] for source in self.corpus.report["sources"][:MOST_SOURCES]],
             "corpus_tokens": self.corpus.n_tokens,
             "words": len(self.words),
         }
@@ -657,10 +690,12 @@ def save(vectors: model.WordVectors, folder: Path, overwrite: bool = False) -> P
 class SkipGram:
     """Word vectors from Python: `SkipGram(objective="ns", dim=100).fit("corpus.txt").model.most_similar("city")`.
 
-    Takes every setting of `embedx train` by name. `fit` accepts what the command line does, or an iterable of token lists.
+    Takes every setting of `embedx train` by name. `fit` accepts what the command line does, or an iterable of token lists. Of
+    token lists it is a transformer by scikit-learn's conventions, whose `transform` gives each the mean of its words' vectors.
     """
 
     def __init__(self, objective: str = "ns", *, cache_dir: str | Path | None = None, **options: Any) -> None:
+        self._params = {"objective": objective, "cache_dir": cache_dir, **options}
         found = objectives.find(objective)
         of_samplers = [each.Settings for each in samplers.SAMPLERS.values()]
         groups: list[type[Settings]] = [SkipGramSettings, TextSettings, VocabularySettings, PhraseSettings, StartSettings]
@@ -680,13 +715,22 @@ class SkipGram:
         self.phrases = PhraseSettings.from_options(options)
         self.cache_dir = Path(cache_dir) if cache_dir else None
 
-    def fit(self, corpora: Corpora) -> "SkipGram":
+    def __repr__(self) -> str:
+        given = {name: value for name, value in self._params.items() if name == "objective" or value is not None}
+        return f"SkipGram({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+    # ---- training
+
+    def fit(self, corpora: Corpora, y: object = None, *, callbacks: Iterable[Callback] = ()) -> Self:
         """Train; the result is `self.model`. Raises `EmbedxError`. Ctrl-C keeps the model so far and is raised again; so is
         `DivergedError` when training diverges at lower rates too, with the model of what was last found good, if anything was.
+
+        y          not looked at
+        callbacks  each is called with an `EpochEnd` after every epoch; training ends when one returns True
         """
         trained = train(
             corpora, self.objective, self.settings, sampler_options=self.sampler_options, text=self.text,
-            vocabulary=self.vocabulary, phrases=self.phrases, start=self.start, cache_dir=self.cache_dir,
+            vocabulary=self.vocabulary, phrases=self.phrases, start=self.start, cache_dir=self.cache_dir, callbacks=callbacks,
         )  # fmt: skip
         self.model, self.outcome = trained.vectors, trained.outcome.without_state()
         self.outcome.raise_reason()
@@ -695,3 +739,43 @@ class SkipGram:
     def save(self, folder: str | Path, overwrite: bool = False) -> Path:
         """Write the model folder."""
         return save(self.model, Path(folder), overwrite)
+
+    # ---- by scikit-learn's conventions
+
+    def transform(self, documents: Iterable[Sequence[str]]) -> np.ndarray:
+        """float32 (documents, dim): the mean of the vectors of each document's tokens; zeros where none is a known word."""
+        return self._fitted().mean_vectors(documents)
+
+    def fit_transform(self, documents: Sequence[Sequence[str]], y: object = None, **fit_params: Any) -> np.ndarray:
+        """`fit`, then `transform` of the same token lists."""
+        return self.fit(documents, y, **fit_params).transform(documents)
+
+    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
+        """Names of the columns of `transform`."""
+        return np.array([f"skipgram{k}" for k in range(self._fitted().vector_size)], dtype=object)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings that were given; others have their defaults."""
+        return dict(self._params)
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings, any that `SkipGram` takes. Raises as making one does, and then changes nothing."""
+        vars(self).update(vars(type(self)(**{**self._params, **params})))
+        return self
+
+    def _fitted(self) -> model.WordVectors:
+        if not self.__sklearn_is_fitted__():
+            raise EmbedxError("this SkipGram is not fitted yet; call fit first")
+        return self.model
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model")
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        repeats = self.settings.threads == 1 or self.settings.deterministic
+        return Tags(
+            estimator_type="transformer", target_tags=TargetTags(required=False), transformer_tags=TransformerTags(),
+            input_tags=InputTags(two_d_array=False), non_deterministic=not repeats,
+        )  # fmt: skip

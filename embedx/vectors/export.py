@@ -1,71 +1,72 @@
-"""Word vectors in the formats of other programs. `FORMATS` lists them; `embedx.vectors.formats` reads each of them back.
+"""Word vectors written in the formats of other programs, of which `embedx.vectors.formats` is the registry.
 
-Numbers are written with the fewest digits that give the same float32 again. These formats end a word at white space, so
-white space within a word becomes `_`.
+What is written lies in a folder beside its place, OUT.partial-XXXXXXXX, until it is complete. Rows go through memory a block
+at a time, whatever their type and wherever they come from.
 """
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-import numpy as np
 import smart_open
 from smart_open import compression
 
-from embedx.errors import EmbedxError, near
+from embedx.errors import EmbedxError
 from embedx.run import locks
 from embedx.run.folder import beside, leftovers, sync, sync_folder
 from embedx.run.progress import Progress, Silent
-from embedx.run.schema import row_blocks
-from embedx.vectors.model import WordVectors
-
-Pieces = Iterator[bytes]
-
-
-class Format(NamedTuple):
-    """A way to write vectors: what the command line says of it, and the bytes for some words and their vectors."""
-
-    meaning: str
-    header: bool
-    rows: Callable[[list[str], np.ndarray], Pieces]
+from embedx.settings import Settings, check_used, param
+from embedx.vectors import formats
+from embedx.vectors.formats.contract import DTYPES, WHITE_SPACE, Format, Rows, Table
+from embedx.vectors.model import VECTORS, WordVectors
 
 
-def text_rows(words: list[str], vectors: np.ndarray) -> Pieces:
-    for word, vector in zip(words, vectors, strict=True):
-        yield f"{word} {' '.join(map(str, vector))}\n".encode()
+@dataclass(frozen=True)
+class ExportSettings(Settings):
+    """What is written of a model, and how."""
+
+    panel = "Format"
+
+    format: str | None = param(
+        None,
+        f"{formats.meanings()}; by default what the name of OUT says ({formats.by_name()}), else word2vec",
+        choices=formats.written(),
+    )
+    dtype: str = param(
+        "float32",
+        "type of the numbers; int8 are to be multiplied by the word's `scale`, which is its largest absolute value / 127",
+        choices=DTYPES,
+    )
+    top: int | None = param(None, "write the first N words, which are the most frequent", at_least=1)
+    vectors: str = param("input", "the vectors of words, those of the output layer, or their `sum`", choices=VECTORS)
+    license: str = param(
+        "unknown",
+        "licence of the vectors, such as cc-by-4.0: in the model card of static-embedding, metadata of safetensors and parquet",
+    )
 
 
-def binary_rows(words: list[str], vectors: np.ndarray) -> Pieces:
-    for word, vector in zip(words, vectors.astype("<f4", copy=False), strict=True):
-        yield word.encode() + b" " + vector.tobytes() + b"\n"
+def export(
+    model: WordVectors,
+    format: str | None,
+    out: Path,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Path:
+    """Write the word vectors of `model` as the file or folder `out`, compressed if its suffix says so, and return its path.
 
-
-FORMATS = {
-    "word2vec": Format("word2vec text, also fastText's .vec: a header, then a word and its numbers a line", True, text_rows),
-    "word2vec-binary": Format("word2vec binary: a header, then each word and its float32 numbers", True, binary_rows),
-    "glove": Format("GloVe text: as word2vec, without the header", False, text_rows),
-}
-
-
-def usual_format(out: Path) -> str:
-    """What a file of this name is expected to hold: binary for .bin, compressed or not, and text otherwise."""
-    return "word2vec-binary" if ".bin" in out.suffixes[-2:] else "word2vec"
-
-
-def export(model: WordVectors, format: str, out: Path, overwrite: bool = False, progress: Progress | None = None) -> Path:
-    """Write the word vectors of `model` to the file `out`, compressed if its suffix says so, and return its path.
-
-    The file appears when it is complete; until then it grows in a folder beside its place, OUT.partial-XXXXXXXX. What killed
-    processes left of those is deleted by the next that writes the same file. Raises EmbedxError if it exists, cannot be
-    written, or two words would become one.
+    `options` are the other settings of `ExportSettings`, by name. `out` appears when it is complete. What killed processes left
+    beside it is deleted by the next that writes the same. Raises EmbedxError if it exists, cannot be written or cannot hold the
+    vectors, or if two words would become one.
     """
-    if format not in FORMATS:
-        raise EmbedxError(f"--format {format}: choose one of {', '.join(FORMATS)}{near(format, FORMATS)}")
-    check_free(out, overwrite)
-    progress = progress or Silent()
-    words = writable(model.words, progress)
-    _write(out, pieces(FORMATS[format], words, model.vectors, progress))
+    settings = ExportSettings(format=format, **options)
+    chosen = formats.FORMATS[settings.format or formats.of_name(out)]
+    able = ", ".join(name for name, each in formats.FORMATS.items() if each.keeps_license)
+    check_used(options, [("license", chosen.keeps_license, f"a --format that keeps it: {able}")])
+    _check_place(out, chosen, overwrite)
+    table = _table(model, chosen, settings, progress or Silent())
+    _put(out, lambda path: chosen.write(path, table))
     return out
 
 
@@ -78,35 +79,33 @@ def export_vocabulary(model: WordVectors, out: Path, overwrite: bool = False) ->
         raise EmbedxError(f"{out}: the model has no counts of its words")
     check_free(out, overwrite)
     rows = zip(writable(model.words, Silent()), model.counts.tolist(), strict=True)
-    _write(out, (f"{word} {count}\n".encode() for word, count in rows))
+
+    def write(path: Path) -> None:
+        suffix = out.suffix if out.suffix in compression.get_supported_extensions() else "disable"
+        with smart_open.open(str(path), "wb", compression=suffix) as stream:
+            stream.writelines(f"{word} {count}\n".encode() for word, count in rows)
+
+    _put(out, write)
     return out
 
 
 def check_free(out: Path, overwrite: bool) -> None:
-    """Raise EmbedxError if a file cannot be put there."""
-    if out.is_dir():
-        raise EmbedxError(f"{out}: is a folder; give the name of a file")
-    if out.exists() and not out.is_file():
-        raise EmbedxError(f"{out}: a pipe or a device, in whose place no file is put; give the name of a file")
-    if out.exists() and not overwrite:
-        raise EmbedxError(f"{out}: exists already; add --overwrite, or choose another name")
-    if out.suffix == ".zst":
-        raise EmbedxError(f"{out}: .zst is not written; use .gz, .bz2 or .xz, or no suffix")
+    """Raise EmbedxError if a text file cannot be put there."""
+    _check_place(out, formats.FORMATS["word2vec"], overwrite)
 
 
-def _write(out: Path, content: Pieces) -> None:
-    """Put a file there when it is complete."""
-    suffix = out.suffix if out.suffix in compression.get_supported_extensions() else "disable"
+def _put(out: Path, write: Callable[[Path], None]) -> None:
+    """Have something written beside its place, and put it there when it is complete."""
     place = out.resolve()  # where links lead to
     partial, lock = beside(place, "partial"), None
     try:
         partial.mkdir()
         lock = locks.mark(partial)
-        with smart_open.open(str(partial / out.name), "wb", compression=suffix) as stream:
-            stream.writelines(content)
-        with (partial / out.name).open("rb") as written:
-            sync(written)
-        (partial / out.name).replace(place)
+        new = partial / "new"  # apart from what marks the folder
+        new.mkdir()
+        write(new / out.name)
+        _sync(new)
+        _put_in_place(new, out.name, place, partial / "old")
         sync_folder(place.parent)
     except OSError as error:
         raise EmbedxError(f"{out}: cannot be written: {error.strerror or error}; name another file") from error
@@ -116,22 +115,59 @@ def _write(out: Path, content: Pieces) -> None:
         locks.remove_if_left(left)
 
 
-def pieces(format: Format, words: list[str], vectors: np.ndarray, progress: Progress) -> Pieces:
-    """The bytes of the whole file."""
-    progress.start("Writing vectors", len(words), "words")
-    if format.header:
-        yield f"{len(words)} {vectors.shape[1]}\n".encode()
-    done = 0
-    for block in row_blocks(vectors):
-        yield from format.rows(words[done : done + len(block)], block)
-        done += len(block)
-        progress.update(done)
-    progress.finish()
+def _put_in_place(new: Path, name: str, place: Path, old: Path) -> None:
+    """Move what was written as `name` in the folder `new` to its place; a folder that is there makes room first."""
+    if place.is_dir():
+        place.rename(old)
+    try:
+        for each in sorted(new.iterdir(), key=lambda file: file.name == name):  # the file that needs the others last
+            each.replace(place.with_name(place.name + each.name.removeprefix(name)))
+    except OSError:
+        if old.exists() and not place.exists():
+            old.rename(place)
+        raise
 
 
-def writable(words: list[str], progress: Progress) -> list[str]:
+def _check_place(out: Path, format: type[Format], overwrite: bool) -> None:
+    """Raise EmbedxError if the format cannot be written there."""
+    kind = "folder" if format.is_folder else "file"
+    if out.is_dir() and not format.is_folder:
+        raise EmbedxError(f"{out}: is a folder; give the name of a file")
+    if out.exists() and not (out.is_file() or out.is_dir()):
+        raise EmbedxError(f"{out}: a pipe or a device, in whose place no file is put; give the name of a file")
+    if out.exists() and not overwrite:
+        raise EmbedxError(f"{out}: exists already; add --overwrite, or choose another name")
+    if out.exists() and format.is_folder and not (out.is_dir() and format.is_own_folder(out)):
+        raise EmbedxError(
+            f"{out}: holds something else than --format {format.name} writes, so it is not overwritten; choose another name"
+        )
+    if out.suffix == ".zst":
+        raise EmbedxError(f"{out}: .zst is not written; use .gz, .bz2 or .xz, or no suffix")
+    if not format.is_packed and out.suffix in compression.get_supported_extensions():
+        raise EmbedxError(f"{out}: --format {format.name} is not compressed; give a name of a {kind} without {out.suffix}")
+
+
+def _table(model: WordVectors, format: type[Format], settings: ExportSettings, progress: Progress) -> Table:
+    """What is to be written. Raises EmbedxError if the model has it not, or the format cannot hold it."""
+    if settings.dtype not in format.dtypes:
+        able = ", ".join(name for name, each in formats.FORMATS.items() if settings.dtype in each.dtypes)
+        raise EmbedxError(f"--dtype {settings.dtype}: not with --format {format.name}; taken by {able}")
+    tables = model.tables_of(settings.vectors)
+    if not model.vector_size:
+        raise EmbedxError("the vectors of the model have 0 dimensions, so that there is nothing to write")
+    n = len(model) if settings.top is None else min(settings.top, len(model))
+    words: Sequence[str] = model.words[:n]
+    counts = None if model.counts is None else model.counts[:n]
+    if format.ends_words:
+        words = writable(words, progress)
+    return Table(
+        words, Rows(n, *tables), counts, settings.dtype, model.settings, model.facts, settings.license, progress
+    )  # fmt: skip
+
+
+def writable(words: Sequence[str], progress: Progress) -> Sequence[str]:
     """`words` with `_` for each white-space character (of ASCII: readers end words at no other)."""
-    changed = {word: re.sub(r"[ \t\n\v\f\r]", "_", word) for word in words if not word or re.search(r"[ \t\n\v\f\r]", word)}
+    changed = {word: WHITE_SPACE.sub("_", word) for word in words if not word or WHITE_SPACE.search(word)}
     if not changed:
         return words
     if "" in changed:
@@ -145,3 +181,13 @@ def writable(words: list[str], progress: Progress) -> list[str]:
         taken.add(name)
     progress.note(f"white space within {len(changed):,} words is written as `_`")
     return [changed.get(word, word) for word in words]
+
+
+def _sync(folder: Path) -> None:
+    """Have the disk hold all files in the folder, so that a power cut after the rename finds them."""
+    for each in folder.rglob("*"):
+        if each.is_file():
+            with each.open("rb") as written:
+                sync(written)
+    for each in (folder, *(each for each in folder.rglob("*") if each.is_dir())):
+        sync_folder(each)

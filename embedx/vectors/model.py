@@ -12,7 +12,7 @@ In the model folder (see `embedx.run.folder`):
 import difflib
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,17 +20,18 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.run.folder import Folder, damaged, present
+from embedx.run.folder import DESCRIPTION, Folder, damaged, present
 from embedx.run.folder import read as read_folder
 from embedx.run.folder import save as save_folder
 from embedx.run.progress import Progress, Silent
-from embedx.run.schema import Array, FolderSchema, Names, Value, row_blocks
+from embedx.run.schema import BLOCK_FLOATS, Array, FolderSchema, Names, Value, row_blocks
 from embedx.settings import MOST_PASSES, PhraseSettings
 from embedx.text.joined import Collocation, Phrases
 from embedx.vectors import formats
 
 TASK = "skipgram"
 VECTORS = ("input", "output", "sum")  # of a word: see `WordVectors.of`
+QUERIES = 256  # that are answered at a time
 PASSES = [f"phrases{k}" for k in range(1, MOST_PASSES + 1)]
 SCHEMA = FolderSchema(
     TASK,
@@ -99,20 +100,27 @@ class WordVectors:
 
     def of(self, which: str) -> "WordVectors":
         """The same words with other vectors: their output rows, or the sum of both, as GloVe has it and hyperwords' w+c."""
+        first, *others = self.tables_of(which)
+        if first is self.vectors and not others:
+            return self
+        chosen = first + others[0] if others else first
+        return WordVectors(
+            self.words, {"input": chosen}, counts=self.counts, settings=self.settings, facts=self.facts, phrases=self.phrases
+        )
+
+    def tables_of(self, which: str) -> list[np.ndarray]:
+        """The one or two tables, float32 (words, dim), whose sum are these vectors. Raises EmbedxError if there are none."""
         if which not in VECTORS:
             raise EmbedxError(f"--vectors {which}: must be {', '.join(VECTORS[:-1])} or {VECTORS[-1]}")
         if which == VECTORS[0]:
-            return self
+            return [self.vectors]
         output, name = self.output_vectors, self.facts.get("source", "this model")
         if output is None:
             raise EmbedxError(f"--vectors {which}: {name} has no output vectors, which only a model folder keeps")
         if output.shape != self.vectors.shape:  # hs: the inner nodes of its tree
             objective = self.facts.get("objective", "its objective")
             raise EmbedxError(f"--vectors {which}: the {len(output):,} output rows of {objective} are not those of the words")
-        chosen = output if which == VECTORS[1] else self.vectors + output
-        return WordVectors(
-            self.words, {"input": chosen}, counts=self.counts, settings=self.settings, facts=self.facts, phrases=self.phrases
-        )
+        return [output] if which == VECTORS[1] else [self.vectors, output]
 
     def __repr__(self) -> str:
         return f"WordVectors({len(self):,} words, dim {self.vectors.shape[1]})"
@@ -129,6 +137,21 @@ class WordVectors:
             return np.asarray(self.vectors[self.index(word)])
         return self.vectors[[self.index(each) for each in word]]
 
+    @property
+    def key_to_index(self) -> Mapping[str, int]:
+        """The row of each word, as gensim calls it."""
+        return self._index
+
+    @property
+    def index_to_key(self) -> list[str]:
+        """The words in the order of their rows, as gensim calls them."""
+        return self.words
+
+    @property
+    def vector_size(self) -> int:
+        """The dimension, as gensim calls it."""
+        return int(self.vectors.shape[1])
+
     def index(self, word: str) -> int:
         """The row of `word`. A KeyError for an unknown word names words that look like it."""
         try:
@@ -141,6 +164,33 @@ class WordVectors:
     def similarity(self, a: str, b: str) -> float:
         """Cosine of two words' vectors."""
         return float(self._unit(a) @ self._unit(b))
+
+    def n_similarity(self, some: Sequence[str], others: Sequence[str]) -> float:
+        """Cosine of the means of two lists of words' vectors. Raises EmbedxError where one is empty."""
+        if not (some and others):
+            raise EmbedxError("n_similarity: a list of words is empty; give at least one in each")
+        return float(unit(self[list(some)].mean(axis=0)) @ unit(self[list(others)].mean(axis=0)))
+
+    def doesnt_match(self, words: Sequence[str]) -> str:
+        """The word whose vector points least where the mean of all of their unit vectors does. Raises EmbedxError for none."""
+        if not words:
+            raise EmbedxError("doesnt_match: no words are given; give three or more")
+        vectors = np.array([self._unit(word) for word in words])
+        cosines = vectors @ unit(vectors.mean(axis=0))
+        return min(zip(cosines.tolist(), words, strict=True))[1]
+
+    def mean_vectors(self, documents: Iterable[Sequence[str]]) -> np.ndarray:
+        """float32 (documents, dim): the mean of the vectors of each document's words; zeros where none is known.
+
+        documents  lists of tokens, which are looked up as they are; those that are no words of the model count for nothing
+        """
+        means = []
+        for tokens in documents:
+            if isinstance(tokens, str):
+                raise EmbedxError(f"{tokens[:40]!r}: a document is a list of tokens; split the text")
+            rows = [row for token in tokens if (row := self._index.get(token)) is not None]
+            means.append(self.vectors[rows].mean(axis=0) if rows else np.zeros(self.vector_size, np.float32))
+        return np.array(means, np.float32).reshape(len(means), self.vector_size)
 
     def analogy(self, a: str, b: str, c: str, top_k: int = 10) -> list[tuple[str, float]]:
         """Words d such that a is to b as c is to d: those whose vectors point most nearly where b - a + c does (3CosAdd)."""
@@ -172,6 +222,42 @@ class WordVectors:
         best = np.argpartition(-cosines, wanted - 1)[:wanted]
         best = best[np.lexsort((best, -cosines[best]))]
         return [(self.words[row], float(cosines[row])) for row in best.tolist() if row not in asked][:top_k]
+
+    def most_similar_batch(
+        self, queries: Sequence[str | np.ndarray] | np.ndarray, top_k: int = 10
+    ) -> list[list[tuple[str, float]]]:
+        """What `most_similar` finds for each query by itself, a word or a vector (or a row of an array), by matrix products.
+
+        Takes memory for some millions of cosines, however many words and queries there are.
+        """
+        if top_k < 0:
+            raise EmbedxError(f"top_k {top_k}: must be at least 0")
+        found: list[list[tuple[str, float]]] = []
+        for start in range(0, len(queries), QUERIES):
+            found += self._most_similar_of(queries[start : start + QUERIES], top_k)
+        return found
+
+    def _most_similar_of(self, queries: Sequence[str | np.ndarray] | np.ndarray, top_k: int) -> list[list[tuple[str, float]]]:
+        units = np.array([self._unit(each) if isinstance(each, str) else unit(each) for each in queries], np.float32)
+        asked = [self.index(each) if isinstance(each, str) else -1 for each in queries]
+        wanted = min(top_k + 1, len(self))  # one more, for a word is its own neighbour
+        if top_k == 0 or not wanted:
+            return [[] for _ in asked]
+        best = np.empty((len(units), 0), np.float32)
+        rows = np.empty((len(units), 0), np.int64)
+        step = max(1, BLOCK_FLOATS // max(len(units), self.vector_size, 1))
+        for start in range(0, len(self), step):
+            block = units @ self.vectors[start : start + step].T / self._norms[start : start + step]
+            best = np.hstack([best, block])
+            rows = np.hstack([rows, np.broadcast_to(np.arange(start, start + block.shape[1]), block.shape)])
+            kept = np.argpartition(-best, min(wanted, best.shape[1]) - 1, axis=1)[:, :wanted]
+            best, rows = np.take_along_axis(best, kept, 1), np.take_along_axis(rows, kept, 1)
+        order = np.lexsort((rows, -best), axis=1)
+        best, rows = np.take_along_axis(best, order, 1), np.take_along_axis(rows, order, 1)
+        return [
+            [(self.words[row], cosine) for row, cosine in zip(of.tolist(), cosines.tolist(), strict=True) if row != own][:top_k]
+            for of, cosines, own in zip(rows, best, asked, strict=True)
+        ]
 
     def _unit(self, word: str) -> np.ndarray:
         return unit(self[word])
@@ -213,15 +299,17 @@ def as_list(items: str | np.ndarray | Sequence[str | np.ndarray]) -> list[str | 
 # ---- reading
 
 
-def load(path: str | Path, progress: Progress | None = None) -> WordVectors:
-    """The word vectors in a model folder (memory-mapped), or in any vector file that `embedx.vectors.formats` reads.
+def load(path: str | Path, progress: Progress | None = None, trust_pickle: bool = False) -> WordVectors:
+    """The word vectors in a model folder (memory-mapped), or in whatever `embedx.vectors.formats` reads.
 
+    With `trust_pickle` also those of gensim's own files, which are pickles: opening one runs whatever code is in it.
     Raises EmbedxError, naming the file and a remedy, for whatever is missing, damaged or too new.
     """
-    if os.path.isdir(present(Path(path))):
+    folder = present(Path(path))
+    if os.path.isdir(folder) and (os.path.exists(folder / DESCRIPTION) or formats.format_of_folder(folder) is None):
         return load_folder(Path(path))
-    words, vectors = formats.read(path, progress or Silent())
-    return WordVectors(words, {"input": vectors}, facts={"source": str(path)})
+    found = formats.read(path, progress or Silent(), trust_pickle)
+    return WordVectors(found.words, {"input": found.vectors}, counts=found.counts, facts={"source": str(path)})
 
 
 def load_folder(path: Path) -> WordVectors:

@@ -9,6 +9,7 @@ import functools
 import io
 import json
 import struct
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,8 @@ from embedx.text import cache
 from embedx.text.recipes import find_recipe
 from embedx.text.sources import resolve
 from embedx.vectors import model
+from embedx.vectors.export import export
+from embedx.vectors.formats import FORMATS
 from embedx.vectors.model import load_folder
 
 from .mutations import mutated
@@ -173,6 +176,33 @@ def vector_binary(rng):
     return b"9 3\n" + b"".join(rows)
 
 
+def written(format):
+    """A small file of vectors in a format."""
+
+    def content(rng):
+        dtype = rng.choice(FORMATS[format].dtypes)
+        words = [f"w{n}é\n"[: rng.choice((3, 5))] + str(n) for n in range(9)]
+        vectors = np.random.default_rng(rng.randrange(9)).normal(size=(9, 3)).astype(np.float32)
+        counts = np.arange(9, 0, -1) if rng.random() < 0.5 else None
+        with tempfile.TemporaryDirectory() as folder:
+            out = export(model.WordVectors(words, {"input": vectors}, counts=counts), format, Path(folder) / "x", dtype=dtype)
+            return out.read_bytes() if out.is_file() else b""
+
+    return content
+
+
+def of_sentences(folder, rng):
+    """A folder that embeds sentences, of which one file is changed."""
+    vectors = np.random.default_rng(rng.randrange(9)).normal(size=(9, 3)).astype(np.float32)
+    words = model.WordVectors([f"w{n}" for n in range(9)], {"input": vectors})
+    out = export(words, "static-embedding", folder / "given", dtype=rng.choice(("float32", "float16")))
+    file = out / rng.choice(("model.safetensors", "tokenizer.json"))
+    data = file.read_bytes()
+    is_json = file.suffix == ".json" and rng.random() < 0.6
+    file.write_bytes(changed_json(rng, data) if is_json else mutated(rng, data, rng.choice(CONTENTS)(rng)))
+    return functools.partial(check_vectors, out)
+
+
 def recipe(rng):
     return b"""kind = "text"
 reader = "text"
@@ -193,7 +223,7 @@ lowercase = true
 
 CONTENTS = (
     *(text, dump, xc, libsvm, fasttext, dense, idx, sparse, label_lines, label_array, split, names),
-    *(pairs, analogies, vector_text, vector_binary, recipe),
+    *(pairs, analogies, vector_text, vector_binary, recipe, *map(written, ("npz", "safetensors", "parquet"))),
 )
 
 
@@ -395,5 +425,9 @@ TARGETS = {
     "recipe": of_recipe,
     "vectors-text": file_of(vector_text, check_vectors),
     "vectors-binary": file_of(vector_binary, check_vectors),
+    "vectors-npz": file_of(written("npz"), check_vectors),
+    "vectors-safetensors": file_of(written("safetensors"), check_vectors),
+    "vectors-parquet": file_of(written("parquet"), check_vectors),
+    "sentences": of_sentences,
     "folder": of_folder,
 }

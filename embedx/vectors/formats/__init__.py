@@ -1,0 +1,152 @@
+"""Vector files of other programs: the registry, one line each, and which of them a file is; `contract` says what a format is.
+
+A word that occurs twice keeps its first vector, as in gensim, and a note says how many did.
+"""
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embedx import registry
+from embedx.errors import EmbedxError
+from embedx.run.progress import Progress, Silent
+from embedx.text.sources import Source, is_url
+from embedx.text.streams import UnpackedReader
+from embedx.vectors.formats import contract
+from embedx.vectors.formats.contract import Format, Found, Opened
+
+# Each as file.Class of this folder, in the order of help texts. A file is of the first that recognises it, of those with a
+# mark first: safetensors may begin like a pickle, but no pickle goes on like them.
+REGISTRY = (
+    "word2vec.Word2Vec",
+    "word2vec_binary.Word2VecBinary",
+    "glove.Glove",
+    "npz.Npz",
+    "safetensors.Safetensors",
+    "parquet.Parquet",
+    "gensim.GensimKeyedVectors",
+    "static_embedding.StaticEmbedding",
+    "model_folder.ModelFolder",
+)
+
+FORMATS: dict[str, type[Format]] = registry.load(__name__, REGISTRY)
+
+# First bytes of files one may take for vectors, and what to do with them instead.
+FOREIGN = {
+    b"\xba\x16\x4f\x2f": "a fastText .bin model; give the .vec file that fastText wrote beside it",
+    b"\x93NUMPY": "a bare numpy array without words; give the model folder",
+    b"PK\x03\x04": "a zip archive; unpack it first",
+}
+COMPRESSED = (".gz", ".bz2", ".xz")
+KNOWN = f"embedx reads {', '.join(name for name, each in FORMATS.items() if each.is_read and not each.is_folder)} files"
+
+
+def written() -> tuple[str, ...]:
+    """The names of the formats that can be written."""
+    return tuple(name for name, each in FORMATS.items() if each.is_written)
+
+
+def of_name(out: Path) -> str:
+    """What a file of this name is expected to hold, compressed or not; word2vec's text where the name does not tell."""
+    suffix = out.with_suffix("").suffix if out.suffix in COMPRESSED else out.suffix
+    return next((name for name, each in FORMATS.items() if suffix in each.suffixes and each.is_written), "word2vec")
+
+
+def by_name() -> str:
+    """Which names mean which formats, for a help text."""
+    named = {name: each.suffixes for name, each in FORMATS.items() if each.is_written and each.suffixes}
+    return ", ".join(f"{' or '.join(suffixes)} {name}" for name, suffixes in named.items())
+
+
+def meanings() -> str:
+    """What each format is, for a help text."""
+    return "; ".join(f"`{name}` {FORMATS[name].meaning}" for name in written())
+
+
+def markdown_table() -> str:
+    """The formats as a table for the README."""
+    rows = [("`--format`", "by name", "what it is", "known to", "numbers", "direction", "needs"), ("---",) * 7]
+    for name, each in FORMATS.items():
+        suffixes = " ".join(f"`{suffix}`" for suffix in each.suffixes) or "-"
+        needs = f"`embedx[{each.extra}]`" if each.extra else "-"
+        ways = " and ".join(["read"] * each.is_read + ["written"] * each.is_written)
+        rows.append((f"`{name}`", suffixes, each.meaning, each.programs, ", ".join(each.dtypes), ways, needs))
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+# ---- reading
+
+
+def read(path: str | Path, progress: Progress | None = None, trust_pickle: bool = False) -> Found:
+    """The words and vectors of a file of any format, plain, packed or remote, or of a folder of another program.
+
+    With `trust_pickle` also those of gensim's own files, which may run any code. Raises EmbedxError with file, line and remedy.
+    """
+    progress = progress or Silent()
+    name = str(path)
+    if not (is_url(name) or os.path.exists(name)):
+        raise EmbedxError(f"{name}: no such file or model folder")
+    if os.path.isdir(name):
+        of_folder = format_of_folder(Path(name))
+        if of_folder is None:
+            raise EmbedxError(f"{name}: no folder of a format that is read; give a file, or a model folder")
+        found = of_folder.read_folder(Path(name), progress)
+    else:
+        found = _read_file(name, progress, trust_pickle)
+    if not found.words:
+        raise EmbedxError(f"{name}: holds no word; {KNOWN}")
+    return without_duplicates(name, found, progress)
+
+
+def format_of_folder(folder: Path) -> type[Format] | None:
+    """The format of another program's folder; None if it is none."""
+    return next((each for each in FORMATS.values() if each.is_read and each.recognises_folder(folder)), None)
+
+
+def format_of(name: str, head: bytes) -> type[Format]:
+    """The format of a file that begins with `head`. Raises EmbedxError if it has none."""
+    able = [each for each in FORMATS.values() if each.is_read and each.recognises(head)]
+    for each in able:
+        if each.has_mark:
+            return each
+    for magic, advice in FOREIGN.items():
+        if head.startswith(magic):
+            raise EmbedxError(f"{name}: this is {advice}")
+    if able:
+        return able[0]
+    raise EmbedxError(f"{name}:1: neither a header `words dim` nor a word with its vector; {KNOWN}")
+
+
+def _read_file(name: str, progress: Progress, trust_pickle: bool) -> Found:
+    with UnpackedReader(Source(name, "vectors", None)) as file:  # once, for it may be a pipe
+        head = first_bytes(file)
+        file.unread(head)
+        format = format_of(name, head)
+        progress.start("Reading vectors", format.count(name, head), "words")
+        found = format.read(Opened(name, head, io.BufferedReader(file), trust_pickle), progress)
+        progress.finish()
+    return found
+
+
+def first_bytes(file: UnpackedReader) -> bytes:
+    """HEAD_BYTES of it, or all."""
+    pieces = []
+    n_bytes = contract.HEAD_BYTES
+    while n_bytes and (piece := file.read(n_bytes)):
+        pieces.append(piece)
+        n_bytes -= len(piece)
+    return b"".join(pieces)
+
+
+def without_duplicates(name: str, found: Found, progress: Progress) -> Found:
+    """What was found, each word once."""
+    first = {word: row for row, word in reversed(list(enumerate(found.words)))}
+    if len(first) == len(found.words):
+        return found
+    rows: Any = np.array(sorted(first.values()))
+    progress.note(f"{name}: {len(found.words) - len(rows):,} words occur twice; the first vector of each is kept")
+    counts = None if found.counts is None else found.counts[rows]
+    return Found([found.words[row] for row in rows], found.vectors[rows], counts)

@@ -1,0 +1,80 @@
+"""gensim's own KeyedVectors: a pickle with the words, and beside it NAME.vectors.npy with the vectors.
+
+`gensim.models.KeyedVectors.load(NAME)` opens what is written, also with `mmap="r"`. Reading a pickle runs whatever code is in
+it, so it is read only for those who say that they trust it. gensim itself makes the pickle, so that it is that of the version
+which is installed.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embedx.errors import EmbedxError
+from embedx.run.progress import Progress
+from embedx.vectors.formats.contract import LITTLE, Format, Found, Opened, Table
+
+
+class GensimKeyedVectors(Format):
+    name = "gensim"
+    meaning = "gensim's own: a pickle, and NAME.vectors.npy beside it; read with --trust-pickle alone"
+    programs = "gensim.models.KeyedVectors.load"
+    suffixes = (".kv", ".wordvectors")
+    dtypes = ("float32", "float16")
+
+    @classmethod
+    def recognises(cls, head: bytes) -> bool:
+        return head.startswith(b"\x80")
+
+    @classmethod
+    def read(cls, file: Opened, progress: Progress) -> Found:
+        if not file.trusted:
+            raise EmbedxError(
+                f"{file.name}: this is a pickle, perhaps gensim's own format; opening it would run whatever code is in it: "
+                "write the vectors by gensim's KeyedVectors.save_word2vec_format or, if you trust where it is from, add "
+                "--trust-pickle to `embedx eval` or `embedx convert`"
+            )
+        opened = open_trusted(file.name)
+        counts = opened.expandos.get("count") if hasattr(opened, "expandos") else None
+        has_counts = counts is not None and np.asarray(counts).dtype.kind in "iu"
+        words, vectors = list(opened.index_to_key), np.ascontiguousarray(opened.vectors, np.float32)
+        if vectors.ndim != 2 or len(vectors) != len(words) or not all(isinstance(word, str) for word in words):
+            raise EmbedxError(f"{file.name}: {len(words):,} words, but vectors {vectors.shape}; write the file again by gensim")
+        return Found(words, vectors, np.asarray(counts, np.int64) if has_counts else None)
+
+    @classmethod
+    def write(cls, place: Path, table: Table) -> None:
+        keyed = _library(str(place.name))(table.rows.shape[1], count=0, dtype=LITTLE[table.dtype])
+        keyed.index_to_key = list(table.words)
+        keyed.key_to_index = {word: row for row, word in enumerate(table.words)}
+        if table.counts is not None:
+            keyed.expandos["count"] = np.array(table.counts, np.int64)
+        keyed.save(str(place), separately=["vectors"])
+        # What gensim wrote there is an empty array: the vectors follow, some at a time.
+        with open(f"{place}.vectors.npy", "wb") as out:
+            dtype = np.lib.format.dtype_to_descr(LITTLE[table.dtype])
+            header = {"descr": dtype, "fortran_order": False, "shape": table.rows.shape}
+            np.lib.format.write_array_header_1_0(out, header)
+            for block in table.stored():
+                out.write(np.ascontiguousarray(block).data)
+
+
+def open_trusted(path: str | Path) -> Any:
+    """gensim's KeyedVectors in a file of its own, which may run any code. Raises EmbedxError if there are none."""
+    library = _library(str(path))
+    try:
+        opened = library.load(str(path))
+        opened = getattr(opened, "wv", opened)  # a Word2Vec or FastText model holds its vectors there
+        opened.index_to_key, opened.vectors  # noqa: B018
+    except Exception as error:  # a pickle can fail in any way
+        raise EmbedxError(f"{path}: gensim finds no word vectors in it ({error})") from error
+    return opened
+
+
+def _library(name: str) -> Any:
+    """gensim's KeyedVectors."""
+    try:
+        from gensim.models import KeyedVectors
+    except ImportError as error:
+        raise EmbedxError(f"{name}: gensim's format needs gensim; pip install gensim") from error
+    return KeyedVectors

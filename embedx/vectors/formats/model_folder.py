@@ -1,0 +1,33 @@
+"""embedx's own model folder, from vectors of other programs: plain arrays, memory-mapped when they are loaded.
+
+Only the vectors that were chosen are in it: it answers queries at once, and cannot be trained on or tested on held-out text.
+"""
+
+from pathlib import Path
+
+from embedx.run.folder import is_model
+from embedx.run.folder import save as save_folder
+from embedx.vectors.formats.contract import Format, Table
+
+
+class ModelFolder(Format):
+    name = "embedx"
+    meaning = "a model folder of the vectors alone, memory-mapped when it is loaded"
+    programs = "embedx, numpy.load of its .npy"
+    suffixes = (".embedx",)
+    is_folder = True
+
+    @classmethod
+    def is_own_folder(cls, folder: Path) -> bool:
+        return is_model(folder)
+
+    @classmethod
+    def write(cls, place: Path, table: Table) -> None:
+        counts = table.counts
+        if counts is not None and (counts[1:] > counts[:-1]).any():
+            counts = None  # a model's words stand by their counts
+        facts = {name: value for name, value in table.facts.items() if name not in ("version", "created")}
+        save_folder(
+            place, task="skipgram", names={"vocabulary": (list(table.words), counts)}, arrays={"input": table.rows},  # type: ignore[dict-item]
+            settings=table.settings, facts=facts,
+        )  # fmt: skip

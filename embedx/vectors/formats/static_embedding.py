@@ -1,0 +1,133 @@
+"""A folder that sentence-transformers and model2vec load, and embed sentences with: the mean of the vectors of their words.
+
+    SentenceTransformer("folder").encode(["a sentence"])         StaticModel.from_pretrained("folder").encode(["a sentence"])
+
+    model.safetensors   the tensor `embeddings` (words + 1, dim): the last row, of zeros, is for words that are not known
+    tokenizer.json      of the library tokenizers: text into the words of the model, as `embedx train` has read it
+    config.json, modules.json   what the two libraries look for
+    README.md           the model card
+
+sentence-transformers counts unknown words into the mean, which changes the length of a sentence's vector and not its direction;
+it takes no int8. tokenizer.json is plain JSON and is written as such.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embedx.errors import EmbedxError
+from embedx.run.memory import available_memory
+from embedx.run.progress import Progress
+from embedx.vectors.formats.card import model_card
+from embedx.vectors.formats.contract import Format, Found, Table, check_words, shown
+from embedx.vectors.formats.safetensors import Part, Tensors, tensor_pieces
+
+TENSORS, TOKENIZER, CARD = "model.safetensors", "tokenizer.json", "README.md"
+FILES = (TENSORS, TOKENIZER, "config.json", "modules.json", CARD)
+MODULES = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.StaticEmbedding"}]
+BYTES_PER_BYTE = 12  # of JSON, once it is read
+AGAIN = "fetch the folder again"
+
+
+class StaticEmbedding(Format):
+    name = "static-embedding"
+    meaning = "a folder that embeds sentences, by the mean of their words, with a model card"
+    programs = "sentence-transformers, model2vec"
+    dtypes = ("float32", "float16")
+    is_folder = True
+    keeps_license = True
+
+    @classmethod
+    def recognises_folder(cls, folder: Path) -> bool:
+        return all((folder / file).is_file() for file in (TENSORS, TOKENIZER))
+
+    @classmethod
+    def is_own_folder(cls, folder: Path) -> bool:
+        return cls.recognises_folder(folder) and {each.name for each in folder.iterdir()} <= set(FILES)
+
+    @classmethod
+    def read_folder(cls, folder: Path, progress: Progress) -> Found:
+        words, unknown = _words(folder / TOKENIZER)
+        with (folder / TENSORS).open("rb") as stream:
+            tensors = Tensors(str(folder / TENSORS), stream)
+            if "mapping" in tensors.places:
+                raise EmbedxError(f"{folder}: words share vectors (model2vec's vocabulary quantisation), which is not read")
+            name = next((each for each in ("embeddings", "embedding.weight") if each in tensors.places), "embeddings")
+            vectors = tensors.vectors(name, words, has_scale=False)
+        if words and words[-1] == unknown and not vectors[-1].any():
+            words, vectors = words[:-1], vectors[:-1]
+        return Found(words, vectors)
+
+    @classmethod
+    def write(cls, place: Path, table: Table) -> None:
+        place.mkdir()
+        unknown = "[UNK]"
+        while unknown in table.words:
+            unknown = f"[{unknown}]"
+        n, dim = table.rows.shape
+        tensor = Part(table.dtype, (n + 1, dim), _with_unknown(table))
+        _write(place / TENSORS, tensor_pieces({"embeddings": tensor}, {"format": "pt"}))
+        _write(place / TOKENIZER, _tokenizer_pieces([*table.words, unknown], table.settings))
+        config = {
+            "model_type": "model2vec", "architectures": ["StaticModel"], "tokenizer_name": "embedx", "normalize": False,
+            "hidden_dim": dim, "embedding_dtype": table.dtype, "max_length": None,
+        }  # fmt: skip
+        _write(place / "config.json", [json.dumps(config, indent=2).encode()])
+        _write(place / "modules.json", [json.dumps(MODULES, indent=2).encode()])
+        _write(place / CARD, [model_card(table).encode()])
+
+
+def _write(file: Path, pieces: Iterable[bytes]) -> None:
+    with file.open("wb") as out:
+        out.writelines(pieces)
+
+
+def _with_unknown(table: Table) -> Iterator[np.ndarray]:
+    """The vectors in the type that was asked for, and a row of zeros."""
+    yield from table.stored()
+    yield np.zeros((1, table.rows.shape[1]), table.dtype)
+
+
+def _tokenizer_pieces(words: Sequence[str], settings: dict[str, Any]) -> Iterator[bytes]:
+    """tokenizer.json: words as `embedx train` finds them, the last of which stands for those that are not known."""
+    letters = {"type": "Split", "pattern": {"Regex": r"[\p{L}\p{M}\p{N}]+"}, "behavior": "Removed", "invert": True}
+    beginning: dict[str, Any] = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": {"type": "Lowercase"} if settings.get("lowercase") else None,
+        "pre_tokenizer": letters if settings.get("tokenizer") == "words" else {"type": "WhitespaceSplit"},
+        "post_processor": None,
+        "decoder": None,
+    }
+    yield json.dumps(beginning)[:-1].encode() + b', "model": {"type": "WordLevel", "vocab": {'
+    for row, word in enumerate(words):
+        yield f"{', ' if row else ''}{json.dumps(word, ensure_ascii=False)}: {row}".encode()
+    yield b'}, "unk_token": ' + json.dumps(words[-1], ensure_ascii=False).encode() + b"}}"
+
+
+def _words(file: Path) -> tuple[list[str], str | None]:
+    """The words of a tokenizer in the order of their numbers, and the one for those that are not known."""
+    try:
+        if BYTES_PER_BYTE * file.stat().st_size > available_memory():
+            raise MemoryError
+        told = json.loads(file.read_bytes())
+        model = told["model"]
+        vocabulary = model["vocab"]
+        if isinstance(vocabulary, list):  # Unigram: pieces with scores
+            vocabulary = {piece: row for row, (piece, _) in enumerate(vocabulary)}
+        numbers = {**vocabulary, **{each["content"]: each["id"] for each in told.get("added_tokens") or ()}}
+        words = sorted(numbers, key=numbers.__getitem__)
+        if [numbers[word] for word in words] != list(range(len(words))) or not all(isinstance(word, str) for word in words):
+            raise ValueError("its numbers have gaps")
+        unknown = model.get("unk_token")
+    except MemoryError:
+        raise EmbedxError(f"{file}: does not fit into memory") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise EmbedxError(f"{file}: no readable tokenizer with a vocabulary ({shown(str(error))}); {AGAIN}") from None
+    check_words(str(file), words)
+    return words, unknown if isinstance(unknown, str) else None

@@ -1,0 +1,494 @@
+"""Vector files written here and opened by the programs whose formats they are, and the other way round."""
+
+import json
+import sys
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+from needs import needs_gensim, needs_sentence_transformers
+
+from embedx.errors import EmbedxError
+from embedx.vectors import export, formats, model
+
+TOLERANCE = {"float32": 0.0, "float16": 1e-3, "int8": 1 / 254}  # of the largest number of a row
+WORDS = ["the", "naïve", "new york", "tab\there", "line\nend", "back\\slash", "日本", "</s>", "a_b"]
+
+
+def toy(words=WORDS, dim=12, output=True):
+    rng = np.random.default_rng(4)
+    padded = rng.normal(size=(2, len(words), dim + 3)).astype(np.float32)  # rows of the trainer are padded
+    arrays = {"input": padded[0, :, :dim], "output": padded[1, :, :dim]} if output else {"input": padded[0, :, :dim]}
+    settings = {"tokenizer": "words", "lowercase": True, "dim": dim, "window": 5}
+    facts = {"objective": "ns", "sources": ["corpus.txt"], "final_loss": 1.25, "heldout": {"log_likelihood": -8.5, "pairs": 9}}
+    return model.WordVectors(words, arrays, counts=np.arange(len(words), 0, -1) * 10, settings=settings, facts=facts)
+
+
+def suffix(format):
+    return (*formats.FORMATS[format].suffixes, "")[0]
+
+
+def assert_close(found, expected, dtype):
+    largest = np.abs(expected).max(axis=1, keepdims=True)
+    assert found.shape == expected.shape
+    assert (np.abs(np.asarray(found, np.float32) - expected) <= TOLERANCE[dtype] * largest).all()
+
+
+def marked(*values):
+    """A case, the first of whose values is a format, where that can be written."""
+    return pytest.param(*values, marks=[needs_gensim] if values[0] == "gensim" else [])
+
+
+EACH = [marked(name, dtype) for name in formats.written() for dtype in formats.FORMATS[name].dtypes]
+
+
+@pytest.mark.parametrize(("format", "dtype"), EACH)
+@pytest.mark.parametrize("vectors", ["input", "output", "sum"])
+def test_what_is_written_is_read_back(tmp_path, monkeypatch, format, dtype, vectors):
+    monkeypatch.setattr("embedx.run.schema.BLOCK_FLOATS", 25)  # two rows at a time
+    given = toy()
+    out = export.export(given, format, tmp_path / f"out{suffix(format)}", dtype=dtype, vectors=vectors, top=7)
+    found = model.load(out, trust_pickle=True)
+    is_lines = formats.FORMATS[format].ends_words
+    assert found.words == [word.translate({32: "_", 9: "_", 10: "_"}) if is_lines else word for word in WORDS[:7]]
+    tables = {"input": given.vectors, "output": given.output_vectors, "sum": given.vectors + given.output_vectors}
+    assert_close(found.vectors, tables[vectors][:7], dtype)
+    if found.counts is not None:
+        np.testing.assert_array_equal(found.counts, given.counts[:7])
+    assert (found.counts is None) == (is_lines or format == "static-embedding")
+
+
+def test_the_name_tells_the_format(tmp_path):
+    for name, expected in {
+        "a.vec": "word2vec", "a.txt.gz": "word2vec", "a": "word2vec", "a.bin": "word2vec-binary", "a.bin.xz": "word2vec-binary",
+        "a.kv": "gensim", "a.npz": "npz", "a.safetensors": "safetensors", "a.parquet": "parquet", "a.embedx": "embedx",
+    }.items():  # fmt: skip
+        assert formats.of_name(tmp_path / name) == expected
+
+
+def test_a_format_or_a_model_that_has_it_not_is_told(tmp_path):
+    for options, complaint in (
+        (
+            {"format": "word2vec-binary", "dtype": "float16"},
+            "--dtype float16: not with --format word2vec-binary; taken by word2vec,",
+        ),
+        ({"format": "static-embedding", "dtype": "int8"}, "--dtype int8: not with .* taken by npz, safetensors, parquet"),
+        ({"format": "npz", "vectors": "sum"}, "--vectors sum: the model has no vectors of the output layer; take input"),
+        ({"format": "npz", "top": 0}, "--top 0: must be at least 1"),
+        (
+            {"format": "npz", "license": "mit"},
+            "--license applies only with a --format that keeps it: safetensors, parquet, static",
+        ),
+        ({"format": "npz", "dtype": "int4"}, "--dtype int4: choose one of float32, float16, int8"),
+    ):
+        with pytest.raises(EmbedxError, match=complaint):
+            export.export(toy(output=False), options.pop("format"), tmp_path / "out", **options)
+    tree = toy()
+    tree.arrays["output"] = tree.arrays["output"][1:]
+    with pytest.raises(EmbedxError, match="--vectors output: the output layer has 8 rows for 9 words, as with a tree"):
+        export.export(tree, "npz", tmp_path / "out", vectors="output")
+    with pytest.raises(EmbedxError, match=r"out.npz.gz: --format npz is not compressed; give a name of a file without .gz"):
+        export.export(tree, None, tmp_path / "out.npz.gz")
+    with pytest.raises(EmbedxError, match="the vectors of the model have 0 dimensions"):
+        export.export(toy(dim=0), "npz", tmp_path / "out")
+    large = model.WordVectors(["a", "b"], {"input": np.array([[1, 2], [70000, 0]], np.float32)})
+    with pytest.raises(EmbedxError, match="--dtype float16: the vector of 'b' has numbers above 65,504; write float32"):
+        export.export(large, "npz", tmp_path / "out", dtype="float16")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("format", [marked(name) for name in formats.written()])
+def test_no_second_copy_of_a_large_table_is_made(tmp_path, monkeypatch, format):
+    monkeypatch.setattr("embedx.run.schema.BLOCK_FLOATS", 20_000)
+    given = toy([f"w{k}" for k in range(1000)], dim=1000)
+    export.export(toy(), format, tmp_path / f"first{suffix(format)}")  # what is imported for it
+    tracemalloc.start()
+    try:
+        export.export(given, format, tmp_path / f"out{suffix(format)}", vectors="sum")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < given.vectors.nbytes / 4
+
+
+# ---- numpy, safetensors, pyarrow
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_numpy_loads_an_npz_without_pickle(tmp_path, dtype):
+    given = toy()
+    with np.load(export.export(given, "npz", tmp_path / "a.npz", dtype=dtype), allow_pickle=False) as data:
+        assert data["words"].tolist() == WORDS
+        assert data["counts"].tolist() == given.counts.tolist()
+        assert data["vectors"].dtype == dtype
+        vectors = data["vectors"] * data["scale"][:, None] if dtype == "int8" else data["vectors"]
+        assert_close(vectors, given.vectors, dtype)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_an_npz_of_numpy_is_read(tmp_path, save):
+    given = toy()
+    save(tmp_path / "a.npz", words=np.array(WORDS), vectors=given.vectors.astype(np.float64), other=np.arange(3))
+    found = model.load(tmp_path / "a.npz")
+    assert found.words == WORDS
+    assert found.counts is None
+    np.testing.assert_array_equal(found.vectors, given.vectors)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_safetensors_loads_its_files(tmp_path, dtype):
+    from safetensors import safe_open
+    from safetensors.numpy import load_file
+
+    given = toy()
+    out = export.export(given, "safetensors", tmp_path / "a.safetensors", dtype=dtype, license="cc0-1.0")
+    tensors = load_file(out)
+    lines = tensors["words"].tobytes().decode().split("\n")[:-1]
+    assert lines[:3] == WORDS[:3]
+    assert lines[3:6] == ["tab\\there", "line\\nend", "back\\\\slash"]
+    assert tensors["vectors"].dtype == dtype
+    assert tensors["counts"].tolist() == given.counts.tolist()
+    vectors = tensors["vectors"] * tensors["scale"][:, None] if dtype == "int8" else tensors["vectors"]
+    assert_close(vectors, given.vectors, dtype)
+    with safe_open(out, "numpy") as opened:
+        about = opened.metadata()
+    assert about["license"] == "cc0-1.0"
+    assert json.loads(about["settings"])["window"] == 5
+
+
+def test_a_file_of_the_library_safetensors_is_read(tmp_path):
+    from safetensors.numpy import save_file
+
+    given = toy()
+    words = np.frombuffer(b"".join(f"{word}\n".encode() for word in "abc"), np.uint8)
+    save_file({"vectors": np.ascontiguousarray(given.vectors[:3]), "words": words}, tmp_path / "a.safetensors")
+    found = model.load(tmp_path / "a.safetensors")
+    assert found.words == ["a", "b", "c"]
+    np.testing.assert_array_equal(found.vectors, given.vectors[:3])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_pyarrow_reads_parquet(tmp_path, dtype):
+    import pyarrow.parquet as parquet
+
+    given = toy()
+    table = parquet.read_table(export.export(given, "parquet", tmp_path / "a.parquet", dtype=dtype))
+    assert table.column("word").to_pylist() == WORDS
+    assert table.column("count").to_pylist() == given.counts.tolist()
+    vectors = np.array(table.column("vector").to_pylist(), np.float32)
+    assert str(table.schema.field("vector").type) == {
+        "float32": "fixed_size_list<element: float>[12]",
+        "float16": "fixed_size_list<element: halffloat>[12]",
+        "int8": "fixed_size_list<element: int8>[12]",
+    }[dtype]  # fmt: skip
+    if dtype == "int8":
+        vectors *= np.array(table.column("scale").to_pylist())[:, None]
+    assert_close(vectors, given.vectors, dtype)
+
+
+def test_parquet_of_other_programs_has_lists_of_any_kind(tmp_path):
+    import pyarrow
+    import pyarrow.parquet as parquet
+
+    columns = {"id": [1, 2], "vector": [[1.0, 2.0], [3.0, 4.0]], "word": ["a", "b"]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    found = model.load(tmp_path / "a.parquet")
+    assert found.words == ["a", "b"]
+    np.testing.assert_array_equal(found.vectors, [[1, 2], [3, 4]])
+    for columns, complaint in (
+        ({"word": ["a", "b"], "vector": [[1.0], [1.0, 2.0]]}, "vectors of different lengths after row 0"),
+        ({"word": ["a", None], "vector": [[1.0], [2.0]]}, "the column `word` has empty cells after row 0"),
+        ({"word": ["a", "b"], "vector": [[1.0], [None]]}, "a vector has empty places after row 0"),
+        ({"word": ["a"], "vector": [["x"]]}, r"the column `vector` is .*, and no lists of numbers"),
+        ({"word": [1], "vector": [[1.0]]}, "the column `word` is 'int64', and not text"),
+        ({"word": ["a"], "v": [[1.0]]}, "no column `vector`, but 'word, v'"),
+        ({"word": ["a"], "vector": [[float("nan")]]}, "the vector of 'a' is not finite"),
+    ):
+        parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+        with pytest.raises(EmbedxError, match=f"a.parquet: {complaint}"):
+            model.load(tmp_path / "a.parquet")
+
+
+def test_parquet_that_claims_too_much_takes_no_memory(tmp_path, monkeypatch):
+    out = export.export(toy(), None, tmp_path / "a.parquet")
+    monkeypatch.setattr("embedx.vectors.formats.parquet.available_memory", lambda: 4 * 9 * 12 - 1)
+    with pytest.raises(EmbedxError, match=r"a.parquet: 108 numbers do not fit into memory; write fewer words"):
+        model.load(out)
+
+
+def test_parquet_without_the_extra_names_it(tmp_path, monkeypatch):
+    out = export.export(toy(), "parquet", tmp_path / "a.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(EmbedxError, match=r"a.parquet: reading Parquet needs pyarrow; pip install embedx\[parquet\]"):
+        model.load(out)
+    with pytest.raises(EmbedxError, match=r"b.parquet: writing Parquet needs pyarrow; pip install embedx\[parquet\]"):
+        export.export(toy(), "parquet", tmp_path / "b.parquet")
+    assert [each.name for each in tmp_path.iterdir()] == ["a.parquet"]
+
+
+# ---- gensim
+
+
+@needs_gensim
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("mmap", [None, "r"])
+def test_gensim_loads_its_own_format(tmp_path, dtype, mmap):
+    from gensim.models import KeyedVectors
+
+    given = toy()
+    out = export.export(given, None, tmp_path / "a.kv", dtype=dtype)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.kv", "a.kv.vectors.npy"]
+    keyed = KeyedVectors.load(str(out), mmap=mmap)
+    assert keyed.index_to_key == WORDS
+    assert keyed.vectors.dtype == dtype
+    assert_close(keyed.vectors, given.vectors, dtype)
+    assert keyed.get_vecattr("naïve", "count") == given.counts[1]
+    ours, theirs = given.most_similar("the", top_k=3), keyed.most_similar("the", topn=3)
+    assert [word for word, _ in ours] == [word for word, _ in theirs]
+    keyed.add_vectors(["more"], np.ones((1, 12)))  # it is whole
+    assert len(keyed) == len(WORDS) + 1
+
+
+@needs_gensim
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_a_file_of_gensim_is_read_by_who_trusts_it(tmp_path):
+    from gensim.models import KeyedVectors
+
+    given = toy()
+    keyed = KeyedVectors(12)
+    keyed.add_vectors(WORDS, given.vectors)
+    keyed.save(str(tmp_path / "a.model"))
+    with pytest.raises(EmbedxError, match=r"a.model: this is a pickle, .* `embedx convert`"):
+        model.load(tmp_path / "a.model")
+    found = model.load(tmp_path / "a.model", trust_pickle=True)
+    assert found.words == WORDS
+    np.testing.assert_array_equal(found.vectors, given.vectors)
+
+
+# ---- sentences
+
+
+SENTENCE = "The naïve, THE </s> unheard of"  # three words of the model, one of them twice, by the tokenizer `words`
+
+
+def folder_of_sentences(tmp_path, dtype="float32"):
+    given = toy()
+    return given, export.export(given, "static-embedding", tmp_path / "sentences", dtype=dtype, license="cc-by-4.0")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_model2vec_embeds_sentences(tmp_path, dtype):
+    from model2vec import StaticModel
+
+    given, folder = folder_of_sentences(tmp_path, dtype)
+    loaded = StaticModel.from_pretrained(folder, force_download=False)
+    assert loaded.max_length is None
+    [found] = loaded.encode([SENTENCE])
+    expected = given[["the", "naïve", "the"]].mean(axis=0)
+    np.testing.assert_allclose(found, expected, atol=2e-3 if dtype == "float16" else 1e-6)
+    np.testing.assert_array_equal(loaded.encode(["quite unheard of"]), np.zeros((1, 12)))
+
+
+@needs_sentence_transformers
+@pytest.mark.filterwarnings("ignore")  # torch and transformers warn of what they do themselves
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_sentence_transformers_embeds_sentences(tmp_path, dtype):
+    from sentence_transformers import SentenceTransformer
+
+    given, folder = folder_of_sentences(tmp_path, dtype)
+    loaded = SentenceTransformer(str(folder), device="cpu")
+    [found] = loaded.encode([SENTENCE])
+    expected = given[["the", "naïve", "the"]].sum(axis=0)
+    np.testing.assert_allclose(found * 6, expected, atol=2e-2 if dtype == "float16" else 1e-5)  # three words are not known
+
+
+def test_the_card_tells_data_settings_scores_and_licence(tmp_path):
+    from huggingface_hub import ModelCard
+
+    _, folder = folder_of_sentences(tmp_path)
+    card = ModelCard.load(folder / "README.md")
+    assert card.data.license == "cc-by-4.0"
+    assert card.data.library_name == "sentence-transformers"
+    assert "9 words, 12 dimensions, float32, trained by the objective `ns`" in card.text
+    for line in ('| sources | ["corpus.txt"] |', "| mean log-likelihood of held-out text, nats | -8.5 |", "| window | 5 |"):
+        assert line in card.text
+    assert "Licence: cc-by-4.0" in card.text
+
+
+def test_a_folder_of_model2vec_is_read(tmp_path):
+    from model2vec import StaticModel
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+
+    vectors = toy().vectors[:3]
+    tokenizer = Tokenizer(WordPiece({"[UNK]": 0, "a": 1, "##b": 2}, unk_token="[UNK]"))
+    StaticModel(np.ascontiguousarray(vectors), tokenizer, {}).save_pretrained(tmp_path / "m")
+    found = model.load(tmp_path / "m")
+    assert found.words == ["[UNK]", "a", "##b"]
+    np.testing.assert_array_equal(found.vectors, vectors)
+
+
+def test_a_word_that_looks_like_the_unknown_one_keeps_its_vector(tmp_path):
+    given = toy(["[UNK]", "a", "b"])
+    found = model.load(export.export(given, "static-embedding", tmp_path / "s"))
+    assert found.words == ["[UNK]", "a", "b"]
+    np.testing.assert_array_equal(found.vectors, given.vectors)
+
+
+# ---- overwriting
+
+
+@pytest.mark.parametrize("format", ["static-embedding", "embedx"])
+def test_a_folder_is_replaced_only_if_all_in_it_was_written_here(tmp_path, format):
+    out = tmp_path / "folder"
+    given = toy()
+    export.export(given, format, out)
+    with pytest.raises(EmbedxError, match="folder: exists already; add --overwrite"):
+        export.export(given, format, out)
+    export.export(toy(WORDS[:3]), format, out, overwrite=True)
+    assert model.load(out).words == WORDS[:3]
+    other = tmp_path / "photos"
+    other.mkdir()
+    (other / "cat.jpg").write_bytes(b"meow")
+    with pytest.raises(
+        EmbedxError, match=f"photos: holds something else than --format {format} writes, so it is not overwritten"
+    ):
+        export.export(given, format, other, overwrite=True)
+    with pytest.raises(EmbedxError, match="folder: is a folder; give the name of a file"):
+        export.export(given, "npz", out, overwrite=True)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "photos"]
+    assert (other / "cat.jpg").exists()
+
+
+@needs_gensim
+def test_the_files_of_gensim_are_replaced_together(tmp_path):
+    export.export(toy(), None, tmp_path / "a.kv")
+    export.export(toy(WORDS[:3]), None, tmp_path / "a.kv", overwrite=True)
+    assert model.load(tmp_path / "a.kv", trust_pickle=True).words == WORDS[:3]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.kv", "a.kv.vectors.npy"]
+
+
+# ---- what cannot be read
+
+
+def npz(tmp_path, **arrays):
+    np.savez(tmp_path / "a.npz", **arrays)
+    return tmp_path / "a.npz"
+
+
+ONES = np.ones((2, 3), np.float32)
+TWO = np.array(["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "complaint"),
+    [
+        ({"words": TWO}, "holds no array `vectors`, but 'words'"),
+        ({"words": np.arange(2), "vectors": ONES}, r"`words` is int64 \(2,\), and not text"),
+        ({"words": TWO[:1], "vectors": ONES}, r"`vectors` is float32 \(2, 3\), where \(1, dim\) should be"),
+        ({"words": TWO, "vectors": ONES.astype(np.int8)}, "`vectors` is int8 .*, of floats, or of int8 beside `scale`"),
+        ({"words": TWO, "vectors": ONES.astype(np.int8), "scale": np.ones(3)}, r"`scale` is float64 \(3,\), where \(2,\)"),
+        ({"words": TWO, "vectors": ONES * np.nan}, "the vector of 'a' is not finite"),
+        ({"words": TWO, "vectors": np.asfortranarray(ONES)}, "stored by columns; write it by rows"),
+        ({"words": np.array(["a", "\ud800"]), "vectors": ONES}, "word 2, .* is no valid Unicode"),
+        ({"words": TWO.astype(object), "vectors": ONES}, "words.npy is not as large as it says"),
+    ],
+)
+def test_an_npz_that_cannot_be_is_told(tmp_path, arrays, complaint):
+    with pytest.raises(EmbedxError, match=f"a.npz: .*{complaint}|a.npz: {complaint}"):
+        model.load(npz(tmp_path, **arrays))
+
+
+def test_an_npz_whose_array_is_not_as_large_as_it_says_is_told(tmp_path):
+    path = npz(tmp_path, words=TWO, vectors=ONES)
+    data = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    assert b"(2, 3)" in data
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content.replace(b"(2, 3)", b"(2, 2)"))
+    with pytest.raises(
+        EmbedxError, match=r"a.npz: no readable .npz of word vectors \(vectors.npy is not as large as it says\)"
+    ):
+        model.load(path)
+
+
+def test_an_npz_that_claims_too_much_takes_no_memory(tmp_path, monkeypatch):
+    path = npz(tmp_path, words=TWO, vectors=ONES)
+    monkeypatch.setattr("embedx.vectors.formats.npz.available_memory", lambda: 20)
+    with pytest.raises(EmbedxError, match=r"a.npz: vectors.npy takes 0.0 GB, more memory than there is"):
+        model.load(path)
+
+
+def tensors(header, data=b""):
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+WORD = {"dtype": "U8", "shape": [2], "data_offsets": [4, 6]}
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (tensors({"words": {"dtype": "U8", "shape": [9], "data_offsets": [0, 9]}}), "no readable header"),
+        (tensors({"words": {"dtype": "U8", "shape": [9], "data_offsets": [0, 2]}}, b"a\n"), "no readable header"),
+        (tensors({"words": {"dtype": "U8", "shape": [-1], "data_offsets": [0, 2]}}, b"a\n"), "no readable header"),
+        (tensors({"words": 3}), "no readable header"),
+        (b"\xff\0\0\0\0\0\0\0{", "the header is longer than the file"),
+        (tensors({}), "holds no tensor `words`"),
+        (tensors({"words": WORD}, b"\0\0\x80?ab"), "`words` is cut short within its last line"),
+        (tensors({"words": WORD}, b"\0\0\x80?\xff\n"), "`words` is no UTF-8 at byte 0"),
+        (tensors({"words": WORD}, b"\0\0\x80?a\n"), "holds no tensor `vectors`, but 'words'"),
+        (
+            tensors({"words": WORD, "vectors": {"dtype": "I32", "shape": [1, 1], "data_offsets": [0, 4]}}, b"\0\0\x80?a\n"),
+            r"the tensor `vectors` is 'I32' \(1, 1\); it must be F32 or F16 or F64",
+        ),
+        (
+            tensors({"words": WORD, "vectors": {"dtype": "F32", "shape": [1, 1], "data_offsets": [0, 4]}}, b"\0\0\xc0\x7fa\n"),
+            "the vector of 'a' is not finite",
+        ),
+        (
+            tensors({"words": WORD, "vectors": {"dtype": "F16", "shape": [2, 1], "data_offsets": [0, 4]}}, b"\0\0\0\0a\n"),
+            "2 vectors for 1 words",
+        ),
+    ],
+)
+def test_safetensors_that_cannot_be_are_told(tmp_path, content, complaint):
+    (tmp_path / "a.safetensors").write_bytes(content)
+    with pytest.raises(EmbedxError, match=f"a.safetensors: {complaint}"):
+        model.load(tmp_path / "a.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "complaint"),
+    [
+        ("{", "no readable tokenizer"),
+        ("[]", "no readable tokenizer"),
+        ('{"model": {"vocab": {"a": 0, "b": 2}}}', "no readable tokenizer .*gaps"),
+        ('{"model": {"vocab": {"a": 0, "b": "x"}}}', "no readable tokenizer"),
+        ('{"model": {"vocab": {"a": 0, "b": 1}}}', "9 vectors for 2 words|10 vectors for 2 words"),
+    ],
+)
+def test_a_damaged_folder_of_sentences_is_told(tmp_path, tokenizer, complaint):
+    _, folder = folder_of_sentences(tmp_path)
+    (folder / "tokenizer.json").write_text(tokenizer)
+    with pytest.raises(EmbedxError, match=f"sentences/.*: {complaint}"):
+        model.load(folder)
+
+
+def test_a_format_that_is_read_at_many_places_has_to_be_a_plain_file(tmp_path):
+    import gzip
+
+    out = export.export(toy(), None, tmp_path / "a.npz")
+    (tmp_path / "a.npz.gz").write_bytes(gzip.compress(out.read_bytes()))
+    with pytest.raises(EmbedxError, match=r"a.npz.gz: an .npz file is read at many places; unpack it first"):
+        model.load(tmp_path / "a.npz.gz")
+
+
+def test_every_format_says_what_it_is():
+    assert [name for name, each in formats.FORMATS.items() if not (each.meaning and each.programs and each.dtypes)] == []
+    assert formats.markdown_table().count("\n") == len(formats.FORMATS) + 1

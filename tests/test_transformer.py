@@ -1,0 +1,108 @@
+"""`SkipGram` from Python: as a transformer of scikit-learn, and with callbacks."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import embedx
+from embedx.errors import EmbedxError
+
+SMALL = {"dim": 8, "epochs": 3, "threads": 1, "min_count": 1, "sample": 0.0}
+
+
+@pytest.fixture(scope="module")
+def documents(two_topics):
+    """Token lists, and whether each is about cars."""
+    lines = [line.split() for line in two_topics.read_text().splitlines()[:1500]]
+    return lines, [int(not {"cat", "dog", "purr", "fur", "paw", "tail"} & set(line)) for line in lines]
+
+
+def test_a_document_becomes_the_mean_of_its_words(documents):
+    texts, _ = documents
+    fitted = embedx.SkipGram(**SMALL).fit(texts)
+    found = fitted.transform([["cat", "dog"], ["unheard-of"]])
+    np.testing.assert_allclose(found, [fitted.model[["cat", "dog"]].mean(axis=0), np.zeros(8)], atol=1e-7)
+    np.testing.assert_array_equal(embedx.SkipGram(**SMALL).fit_transform(texts), fitted.transform(texts))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).transform(texts), fitted.transform(texts))
+    assert fitted.get_feature_names_out().tolist() == [f"skipgram{k}" for k in range(8)]
+
+
+def test_it_works_in_a_pipeline_and_in_a_search(documents):
+    from sklearn.base import clone
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+
+    texts, topics = documents
+    steps = make_pipeline(embedx.SkipGram(**{**SMALL, "epochs": 10}), LogisticRegression())
+    steps.fit(texts[:1000], topics[:1000])
+    assert steps.score(texts[1000:], topics[1000:]) > 0.9
+    search = GridSearchCV(clone(steps), {"skipgram__dim": [4, 6]}, cv=2, error_score="raise").fit(texts[:400], topics[:400])
+    assert search.best_estimator_[0].model.vector_size in (4, 6)
+    assert [each["skipgram__dim"] for each in search.cv_results_["params"]] == [4, 6]
+
+
+def test_parameters_are_read_set_and_cloned(tmp_path):
+    from sklearn.base import clone
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    made = embedx.SkipGram("ar", dim=7, cache_dir=tmp_path, window=3)
+    assert made.get_params() == {"objective": "ar", "cache_dir": tmp_path, "dim": 7, "window": 3}
+    copy = clone(made)
+    assert copy.get_params() == made.get_params()
+    assert copy.set_params(objective="ns", dim=9) is copy
+    assert (copy.objective.name, copy.settings.dim, copy.settings.window) == ("ns", 9, 3)
+    assert (made.objective.name, made.settings.dim) == ("ar", 7)
+    with pytest.raises(TypeError, match="SkipGram takes no dimension"):
+        copy.set_params(dimension=3)
+    with pytest.raises(EmbedxError, match="--dim 0: must be at least 1"):
+        copy.set_params(window=8, dim=0)
+    assert (copy.settings.dim, copy.settings.window) == (9, 3)
+    assert repr(embedx.SkipGram(dim=3)) == "SkipGram(objective='ns', dim=3)"
+    with pytest.raises(NotFittedError):
+        check_is_fitted(copy)
+    with pytest.raises(EmbedxError, match="this SkipGram is not fitted yet; call fit first"):
+        copy.transform([["a"]])
+
+
+def test_callbacks_hear_of_every_epoch(documents):
+    heard, seen = [], []
+
+    def look(end):
+        heard.append(end)
+        seen.append(end.model["cat"].copy())
+
+    fitted = embedx.SkipGram(**SMALL).fit(documents[0], callbacks=[look])
+    assert [end.epoch for end in heard] == [1, 2, 3]
+    assert heard[0].loss > heard[-1].loss > 0
+    assert [end.words for end in heard] == [sum(map(len, documents[0]))] * 3
+    assert 0 < heard[0].seconds < heard[1].seconds < heard[2].seconds
+    assert not np.array_equal(seen[0], seen[1])  # the model so far
+    np.testing.assert_array_equal(seen[2], fitted.model["cat"])
+    without = embedx.SkipGram(**SMALL).fit(documents[0])
+    np.testing.assert_array_equal(without.model.vectors, fitted.model.vectors)
+
+
+def test_a_callback_ends_the_training_and_an_error_in_one_is_raised(documents):
+    heard = []
+    callbacks = [lambda end: end.epoch == 2, lambda end: heard.append(end.epoch)]
+    fitted = embedx.SkipGram(**SMALL).fit(documents[0], callbacks=callbacks)
+    assert heard == [1, 2]  # the others still hear of it
+    assert fitted.outcome.epochs == 2
+    fitted = embedx.SkipGram(**SMALL).fit(documents[0], callbacks=[lambda end: "not True"])
+    assert fitted.outcome.epochs == 3
+
+    def broken(end):
+        raise RuntimeError("of the user")
+
+    with pytest.raises(RuntimeError, match="of the user"):
+        embedx.SkipGram(**SMALL).fit(documents[0], callbacks=[broken])
+
+
+def test_callbacks_go_with_held_out_text(documents):
+    heard = []
+    options = {**SMALL, "heldout": 0.2, "heldout_every": 1}
+    fitted = embedx.SkipGram(**options).fit(documents[0], callbacks=[lambda end: heard.append(end.epoch)])
+    assert [each["epoch"] for each in fitted.model.facts["history"]] == heard == [1, 2, 3]

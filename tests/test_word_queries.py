@@ -1,0 +1,87 @@
+"""Word vectors asked from Python: as by gensim's KeyedVectors, with its numbers."""
+
+import numpy as np
+import pytest
+from needs import needs_gensim
+
+from embedx.errors import EmbedxError
+from embedx.vectors import model
+
+WORDS = [f"w{k}" for k in range(300)]
+
+
+@pytest.fixture(scope="module")
+def ours():
+    return model.WordVectors(WORDS, {"input": np.random.default_rng(7).normal(size=(300, 20)).astype(np.float32)})
+
+
+@pytest.fixture(scope="module")
+def theirs(ours):
+    from gensim.models import KeyedVectors
+
+    keyed = KeyedVectors(20)
+    keyed.add_vectors(WORDS, ours.vectors)
+    return keyed
+
+
+def assert_same(found, expected):
+    assert [word for word, _ in found] == [word for word, _ in expected]
+    np.testing.assert_allclose([cosine for _, cosine in found], [cosine for _, cosine in expected], atol=1e-6)
+
+
+@needs_gensim
+def test_numbers_are_those_of_gensim(ours, theirs):
+    assert ours.key_to_index == theirs.key_to_index
+    assert ours.index_to_key == theirs.index_to_key
+    assert ours.vector_size == theirs.vector_size
+    assert ("w3" in ours, "x" in ours) == ("w3" in theirs, "x" in theirs)
+    np.testing.assert_array_equal(ours[["w3", "w9"]], theirs[["w3", "w9"]])
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        some, others = (rng.choice(WORDS, size=n, replace=False).tolist() for n in (4, 3))
+        assert ours.n_similarity(some, others) == pytest.approx(float(theirs.n_similarity(some, others)), abs=1e-6)
+        assert ours.doesnt_match(some) == theirs.doesnt_match(some)
+        assert ours.similarity(*some[:2]) == pytest.approx(float(theirs.similarity(*some[:2])), abs=1e-6)
+        assert_same(ours.most_similar(some, others, top_k=5), theirs.most_similar(some, others, topn=5))
+
+
+@needs_gensim
+@pytest.mark.parametrize("queries", [1, 7, 256])
+@pytest.mark.parametrize("floats", [100, 1 << 22])
+def test_many_queries_are_answered_as_one_by_one(ours, theirs, monkeypatch, queries, floats):
+    monkeypatch.setattr(model, "QUERIES", queries)
+    monkeypatch.setattr(model, "BLOCK_FLOATS", floats)  # a block of a few words, or all
+    asked = ["w3", ours["w4"], "w299", np.ones(20), "w3"]
+    found = ours.most_similar_batch(asked, top_k=6)
+    assert len(found) == len(asked)
+    for query, answer in zip(asked, found, strict=True):
+        assert_same(answer, ours.most_similar(query, top_k=6))
+    assert_same(found[0], theirs.most_similar("w3", topn=6))
+    for row, answer in enumerate(ours.most_similar_batch(ours.vectors[:9], top_k=1)):
+        assert_same(answer, [(WORDS[row], 1.0)])
+
+
+def test_more_neighbours_than_words_and_none(ours):
+    few = model.WordVectors(["a", "b"], {"input": np.eye(2, dtype=np.float32)})
+    assert few.most_similar_batch(["a", "b"], top_k=10) == [[("b", 0.0)], [("a", 0.0)]]
+    assert few.most_similar_batch(["a"], top_k=0) == [[]]
+    assert few.most_similar_batch([]) == []
+    with pytest.raises(EmbedxError, match="top_k -1: must be at least 0"):
+        few.most_similar_batch(["a"], top_k=-1)
+    with pytest.raises(EmbedxError, match="c: not among the 2 words of the model"):
+        few.most_similar_batch(["a", "c"])
+    with pytest.raises(EmbedxError, match="doesnt_match: no words are given"):
+        few.doesnt_match([])
+    with pytest.raises(EmbedxError, match="n_similarity: a list of words is empty"):
+        few.n_similarity(["a"], [])
+
+
+def test_documents_have_the_mean_of_their_words():
+    few = model.WordVectors(["a", "b"], {"input": np.array([[1, 2], [3, 6]], np.float32)})
+    means = few.mean_vectors([["a", "b", "c"], ["b"], [], ["c"], ["a", "a", "b", "b"]])
+    assert means.dtype == np.float32
+    np.testing.assert_array_equal(means, [[2, 4], [3, 6], [0, 0], [0, 0], [2, 4]])
+    assert few.mean_vectors([]).shape == (0, 2)
+    assert few.mean_vectors(iter([("a",)])).tolist() == [[1, 2]]
+    with pytest.raises(EmbedxError, match="'a b': a document is a list of tokens; split the text"):
+        few.mean_vectors(["a b"])
