@@ -163,33 +163,34 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     )
     app.callback()(version_option)
     named = arguments[0] if arguments else ""
-    for name, command, settings, usual in (
-        ("train", train, train_settings, "ns"),
-        ("classify", classify, classify_settings, None),
-        ("compare", compare, compare_settings, None),
-    ):
-        if name == named:
-            _add(app, name, command, settings(), arguments, usual, has_config=True)
+
+    def add(
+        name: str,
+        command: Callable[..., None],
+        settings: Callable[[], dict[str, Option]] | None = None,
+        usual: str | None = None,
+        has_config: bool = False,
+    ) -> None:
+        if settings is not None and name == named:
+            _add(app, name, command, settings(), arguments, usual, has_config=has_config)
         else:
             app.command(name, cls=Command)(command)
+
+    add("train", train, train_settings, "ns", has_config=True)
+    add("classify", classify, classify_settings, has_config=True)
+    add("compare", compare, compare_settings, has_config=True)
     app.command("word2vec", cls=OtherPrograms)(word2vec)
     app.command("supervised", cls=OtherPrograms)(supervised)
-    app.command("resume", cls=Command)(resume_run)
-    app.command("predict", cls=Command)(predict)
-    app.command("eval", cls=Command)(evaluate)
-    for name, command, settings in (
-        ("report", report, report_settings),
-        ("phrases", phrases, phrase_settings),
-        ("export", export, export_settings),
-        ("convert", convert, export_settings),
-    ):
-        if name == named:
-            _add(app, name, command, settings(), arguments)
-        else:
-            app.command(name, cls=Command)(command)
-    app.command("nn", cls=Command)(nearest)
-    app.command("analogy", cls=Command)(analogy)
-    app.command("objectives", cls=Command)(list_objectives)
+    add("resume", resume_run)
+    add("predict", predict)
+    add("eval", evaluate)
+    add("report", report, report_settings)
+    add("phrases", phrases, phrase_settings)
+    add("nn", nearest)
+    add("analogy", analogy)
+    add("export", export, export_settings)
+    add("convert", convert, export_settings)
+    add("objectives", list_objectives)
     known = typer.Typer(
         help="Corpora known by name: list and fetch them; what a text is like before training.", no_args_is_help=True
     )
