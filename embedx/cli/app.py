@@ -35,7 +35,7 @@ from embedx.settings import (
     option_name,
 )
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, or word2vec text or binary, or fastText .vec")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, word2vec text or binary, fastText .vec or .bin")]
 TopK = Annotated[int, typer.Option("--top-k", min=1, help="how many words to list")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace what is there, once the new is complete")]
 CheckpointEvery = Annotated[
@@ -493,7 +493,7 @@ def predict(
 
 def evaluate(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="model folder, word2vec or .vec file, or gensim's with --trust-pickle")
+        str, typer.Argument(metavar="MODEL", help="model folder, word2vec, .vec or fastText .bin, or gensim's with --trust-pickle")
     ],
     other: Annotated[str | None, typer.Argument(metavar="[OTHER]", help="a second model, to be compared pair by pair")] = None,
     pairs: Annotated[
@@ -513,6 +513,10 @@ def evaluate(
             "similarity is then scored only with --pairs or --analogies",
         ),
     ] = None,
+    oov: Annotated[
+        bool,
+        typer.Option("--oov", help="score pairs of words outside the vocabulary too, by their n-grams, if the model has such"),
+    ] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="of the bootstrap, and of the held-out pairs")] = 0,
     test: Annotated[str | None, typer.Option("--test", help="classifiers: the data to score them on")] = None,
     test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
@@ -552,6 +556,7 @@ def evaluate(
         pairs=pairs or (),
         analogies=analogies,
         candidates=candidates,
+        oov=oov,
         seed=seed,
         trust_pickle=trust_pickle,
         progress=Reporter(sys.stderr),
@@ -624,7 +629,11 @@ def export(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="file to write; .gz, .bz2, .xz compress")],
     format: Annotated[
         str | None,
-        typer.Option("--format", help="word2vec, word2vec-binary or glove; by default word2vec-binary for .bin, else word2vec"),
+        typer.Option(
+            "--format",
+            help="word2vec, word2vec-binary, glove or, with n-grams, fasttext (a .bin model); by default word2vec-binary for "
+            ".bin, else word2vec",
+        ),
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:

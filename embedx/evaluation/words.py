@@ -3,7 +3,8 @@
 The protocol is gensim's, and every score is printed with it, because without it a score means nothing:
 
     case          ignored: words are folded to upper case, and of several variants the most frequent one counts
-    unknown       an item with a word outside the vocabulary is left out, and counted
+    unknown       an item with a word outside the vocabulary is left out, and counted; with `oov`, a pair is scored by the
+                  vectors that such words have by their n-grams, in lower case where no word of the vocabulary has capitals
     candidates    similarity knows the first 300,000 words; analogies know, and answer with, the first 30,000
     similarity    Spearman's rank correlation of cosines with the mean human score
     analogy       a : b = c : ?  answered by 3CosAdd, the word nearest to b - a + c other than a, b and c
@@ -259,15 +260,39 @@ def lines_of(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def score(
-    vectors: "WordVectors | Any", tests: Sequence[Asked] | None = None, progress: Progress | None = None
+    vectors: "WordVectors | Any", tests: Sequence[Asked] | None = None, progress: Progress | None = None, oov: bool = False
 ) -> list[Answers]:
-    """What `vectors`, ours or gensim's KeyedVectors, make of each test (of the default ones if None)."""
+    """What `vectors`, ours or gensim's KeyedVectors, make of each test (of the default ones if None).
+
+    oov  whether pairs with words outside the vocabulary are scored by their n-grams
+    """
     tests = default_tests() if tests is None else tests
     limit = max(test.candidates for test in tests)
     words = vectors.words if isinstance(vectors, WordVectors) else vectors.index_to_key
     keyed = keyed_vectors([str(word) for word in words[:limit]], vectors.vectors[:limit])
     with gensim_quietly():
-        return [test.ask(keyed, progress or Silent()) for test in tests]
+        return [
+            ask_with_unseen(vectors, test, progress or Silent())
+            if oov and isinstance(test, SimilarityPairs) and isinstance(vectors, WordVectors) and vectors.subwords is not None
+            else test.ask(keyed, progress or Silent())
+            for test in tests
+        ]
+
+
+def ask_with_unseen(vectors: WordVectors, test: SimilarityPairs, progress: Progress) -> Answers:
+    """What a model makes of a list of pairs whose unknown words have the vectors that their n-grams give them."""
+    words = vectors.words[: test.candidates]
+    known, has_capitals = folded(words), any(word != word.lower() for word in words)
+    extra: dict[str, np.ndarray] = {}
+    for word in dict.fromkeys(itertools.chain.from_iterable(test.words)):
+        if word.upper() not in known:
+            with contextlib.suppress(model.UnknownWordError):
+                extra[word] = vectors[word if has_capitals else word.lower()]
+    table = vectors.vectors[: test.candidates]
+    if extra:
+        table = np.concatenate([table, np.array(list(extra.values()), np.float32)])
+    wider = dataclasses.replace(test, candidates=len(words) + len(extra))
+    return dataclasses.replace(wider.ask(keyed_vectors([*words, *extra], table), progress), test=test)
 
 
 def pooled(answers: Sequence[Answers]) -> Answers | None:
@@ -438,6 +463,7 @@ def evaluate(
     pairs: Sequence[Path] = (),
     analogies: Path | None = None,
     candidates: int = ANALOGY_CANDIDATES,
+    oov: bool = False,
     seed: int = 0,
     trust_pickle: bool = False,
     progress: Progress | None = None,
@@ -445,6 +471,7 @@ def evaluate(
     """Score one model, or two with the difference between them, on the files given; without any, on the default tests.
 
     candidates  how many words, from the most frequent, analogies know and are answered with
+    oov         score pairs with words outside the vocabulary too, by the n-grams of a model that has such
     seed        of the resampling; the same for both models
     trust_pickle  see `open_vectors`
     """
@@ -459,7 +486,10 @@ def evaluate(
         for test in tests or default_tests()
     ]
     paths = [model_path] if other_path is None else [model_path, other_path]
-    answers = [score(open_vectors(path, progress, trust_pickle), tests, progress) for path in paths]
+    models = [open_vectors(path, progress, trust_pickle) for path in paths]
+    if oov and not any(getattr(each, "subwords", None) for each in models):
+        raise EmbedxError(f"--oov: {' and '.join(map(str, paths))} without n-grams; train with --subwords 3-6")
+    answers = [score(each, tests, progress, oov) for each in models]
     together = [pooled(each) for each in answers]
     answers = [[*each, last] if last else each for each, last in zip(answers, together, strict=True)]
     scores, notes = [], []

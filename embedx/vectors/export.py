@@ -18,6 +18,7 @@ from embedx.run import locks
 from embedx.run.folder import beside, leftovers, sync, sync_folder
 from embedx.run.progress import Progress, Silent
 from embedx.run.schema import row_blocks
+from embedx.vectors import fasttext_bin
 from embedx.vectors.model import WordVectors
 
 Pieces = Iterator[bytes]
@@ -47,6 +48,8 @@ FORMATS = {
     "glove": Format("GloVe text: as word2vec, without the header", False, text_rows),
 }
 
+FASTTEXT = "fasttext"  # a whole model
+
 
 def usual_format(out: Path) -> str:
     """What a file of this name is expected to hold: binary for .bin, compressed or not, and text otherwise."""
@@ -60,8 +63,8 @@ def export(model: WordVectors, format: str, out: Path, overwrite: bool = False, 
     processes left of those is deleted by the next that writes the same file. Raises EmbedxError if it exists, cannot be
     written, or two words would become one.
     """
-    if format not in FORMATS:
-        raise EmbedxError(f"--format {format}: choose one of {', '.join(FORMATS)}")
+    if format not in (*FORMATS, FASTTEXT):
+        raise EmbedxError(f"--format {format}: choose one of {', '.join((*FORMATS, FASTTEXT))}")
     if out.is_dir():
         raise EmbedxError(f"{out}: is a folder; give the name of a file")
     if out.exists() and not out.is_file():
@@ -79,7 +82,11 @@ def export(model: WordVectors, format: str, out: Path, overwrite: bool = False, 
         partial.mkdir()
         lock = locks.mark(partial)
         with smart_open.open(str(partial / out.name), "wb", compression=suffix) as stream:
-            stream.writelines(pieces(FORMATS[format], words, model.vectors, progress))
+            stream.writelines(
+                fasttext_pieces(words, model, progress)
+                if format == FASTTEXT
+                else pieces(FORMATS[format], words, model.vectors, progress)
+            )
         with (partial / out.name).open("rb") as written:
             sync(written)
         (partial / out.name).replace(place)
@@ -91,6 +98,19 @@ def export(model: WordVectors, format: str, out: Path, overwrite: bool = False, 
     for left in leftovers(place, "partial"):
         locks.remove_if_left(left)
     return out
+
+
+def fasttext_pieces(words: list[str], model: WordVectors, progress: Progress) -> Pieces:
+    """The bytes of a fastText .bin model; see `fasttext_bin`. Raises EmbedxError where a word cannot stand in one."""
+    for word, name in zip(model.words, words, strict=True):
+        if "\0" in name:
+            raise EmbedxError(f"the word {word!r} holds a zero character, which ends words in a fastText .bin model")
+        if model.subwords is not None and name != word:
+            raise EmbedxError(f"the word {word!r} has white space, without which its n-grams would be others in fastText")
+    own = model.arrays.get("word_part", model.vectors)
+    return fasttext_bin.pieces(
+        words, model.vectors, own, model.output_vectors, model.counts, model.subwords, model.settings, progress
+    )
 
 
 def pieces(format: Format, words: list[str], vectors: np.ndarray, progress: Progress) -> Pieces:
