@@ -493,7 +493,8 @@ def predict(
 
 def evaluate(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="model folder, word2vec, .vec or fastText .bin, or gensim's with --trust-pickle")
+        str,
+        typer.Argument(metavar="MODEL", help="model folder, word2vec, .vec or fastText .bin, or gensim's with --trust-pickle"),
     ],
     other: Annotated[str | None, typer.Argument(metavar="[OTHER]", help="a second model, to be compared pair by pair")] = None,
     pairs: Annotated[

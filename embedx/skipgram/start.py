@@ -61,7 +61,9 @@ class Start:
             own = self.model.settings.get(name)
             if options.get(name, own) != own:
                 has = "none" if own is None else str(own)
-                raise EmbedxError(f"{option_name(name)} {options[name]}: the model of --start {self.path} has {has}; leave it out")
+                raise EmbedxError(
+                    f"{option_name(name)} {options[name]}: the model of --start {self.path} has {has}; leave it out"
+                )
         known = {name: self.model.settings[name] for name in TAKEN_OVER if name in self.model.settings}
         known |= {name: self.model.settings[name] for name in OF_SUBWORDS if self.model.settings.get(name) is not None}
         return {**known, "dim": dim, **options}

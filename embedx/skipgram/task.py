@@ -317,9 +317,7 @@ def new_tables(objective: Objective, settings: SkipGramSettings, kept: np.ndarra
     return tables
 
 
-def empty_tables(
-    objective: Objective, settings: SkipGramSettings, n_words: int, n_buckets: int = 0
-) -> engine.SkipGramTables:
+def empty_tables(objective: Objective, settings: SkipGramSettings, n_words: int, n_buckets: int = 0) -> engine.SkipGramTables:
     """Parameters of zeros, whose memory is taken when they are written to, with rows for buckets of n-grams after those of the
     words. Raises `EmbedxError` when they cannot be had.
     """

@@ -65,5 +65,7 @@ def ngrams(lengths: str, n_buckets: int) -> NGrams:
         raise EmbedxError(f"--subwords {lengths[:40]}: not the lengths of n-grams; write 3-6")
     shortest, longest = int(found[1]), int(found[2] or found[1])
     if not 1 <= shortest <= longest <= MOST_CHARACTERS:
-        raise EmbedxError(f"--subwords {lengths.strip()}: lengths go from 1 to {MOST_CHARACTERS}, the shortest first, as in 3-6")
+        raise EmbedxError(
+            f"--subwords {lengths.strip()}: lengths go from 1 to {MOST_CHARACTERS}, the shortest first, as in 3-6"
+        )
     return NGrams(shortest, longest, n_buckets)
