@@ -38,6 +38,7 @@ SUFFIX = b"\xba\x16\x4f\x2f"  # MAGIC as it stands in the file
 REMEDY = "write or fetch it again"
 MOST_WORD_BYTES = 1 << 25
 BYTES_OF_STRING = 100  # of a word in memory, about
+BYTES_PER_BUCKET, BYTES_PER_NGRAM = 5, 8  # while the n-grams of all words are listed
 BLOCK_FLOATS = 1 << 22  # rows that are added up at a time
 
 
@@ -87,22 +88,25 @@ def read(path: str | Path, progress: Progress | None = None) -> Content:
     _, end = _matrix(name, data, end, "output", (None, header.dim))
     if end != len(data):
         raise EmbedxError(f"{name}: goes on for {len(data) - end:,} bytes after the model; {REMEDY}")
-    bad = first_not_finite(rows)
-    if bad is not None:
-        what = f"the word {raw[bad].decode('utf-8', 'replace')!r:.60}" if bad < len(raw) else f"bucket {bad - len(raw):,}"
-        raise EmbedxError(f"{name}: the row of {what} holds what is no finite number; {REMEDY}")
     need = 4 * len(raw) * header.dim
+    if header.ngrams is not None:
+        lengths = header.ngrams.longest - header.ngrams.shortest + 1
+        need += BYTES_PER_BUCKET * header.n_buckets + BYTES_PER_NGRAM * lengths * sum(map(len, raw))
     if need > available_memory():
         raise EmbedxError(
             f"{name}: {len(raw):,} words × {header.dim} numbers take {amount(need)}, more than there is; use a machine with more"
         )
     own, of_buckets = rows[: len(raw)], rows[len(raw) :]
     words = [each.decode("utf-8", "replace") for each in raw]
-    if header.ngrams is None:
-        vectors, subwords = np.array(own, np.float32), None
-    else:
-        vectors = _means(raw, rows, header.ngrams, progress)
+    check_finite(name, own, words, "")
+    vectors, subwords = np.array(own, np.float32), None
+    if header.ngrams is not None:
+        vectors, buckets = _means(raw, rows, header.ngrams, progress)
+        check_finite(name, vectors, words, "an n-gram of ")
         subwords = Subwords(header.ngrams, of_buckets, None)
+        if first_not_finite(of_buckets) is not None:  # fastText may leave rows that it does not need as malloc gave them
+            progress.note(f"{name}: {len(of_buckets) - len(buckets):,} rows of n-grams that no word has are left out")
+            subwords = Subwords(header.ngrams, of_buckets[buckets], buckets)
     kept = sorted({word: k for k, word in reversed(list(enumerate(words)))}.values())
     if len(kept) < len(words):
         progress.note(f"{name}: {len(words) - len(kept):,} words occur twice; the first vector of each is kept")
@@ -181,8 +185,18 @@ def _matrix(name: str, data: mmap.mmap, at: int, what: str, shape: tuple[int | N
     return rows, begin + rows.nbytes
 
 
-def _means(words: Sequence[bytes], rows: np.ndarray, ngrams: NGrams, progress: Progress) -> np.ndarray:
-    """The mean of the rows of each word, float32 (words, dim)."""
+def check_finite(name: str, rows: np.ndarray, words: Sequence[str], whose: str) -> None:
+    """Raise `EmbedxError` if one of the rows, or of what they are the means of, holds what is no finite number."""
+    bad = first_not_finite(rows)
+    if bad is not None:
+        word = f"{words[bad][:40]!r}"
+        raise EmbedxError(f"{name}: the row of {whose}the word {word} holds what is no finite number; {REMEDY}")
+
+
+def _means(
+    words: Sequence[bytes], rows: np.ndarray, ngrams: NGrams, progress: Progress
+) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of the rows of each word, float32 (words, dim), and the buckets that there are among them, ascending."""
     from embedx.engine.subwords import listed  # which takes an import of numba
 
     parts, buckets = listed(words, ngrams)
@@ -195,12 +209,13 @@ def _means(words: Sequence[bytes], rows: np.ndarray, ngrams: NGrams, progress: P
         last = max(first + 1, int(np.searchsorted(parts.offsets, parts.offsets[first] + most, "right")) - 1)
         here = parts.offsets[first:last] - parts.offsets[first]
         those = place[parts.rows[parts.offsets[first] : parts.offsets[last]]]
-        out[first:last] = np.add.reduceat(rows[those], here, axis=0)
+        with np.errstate(all="ignore"):  # what is no finite number is told later
+            out[first:last] = np.add.reduceat(rows[those], here, axis=0)
         out[first:last] /= np.diff(parts.offsets[first : last + 1])[:, None].astype(np.float32)
         first = last
         progress.update(first)
     progress.finish()
-    return out
+    return out, buckets
 
 
 # ---- writing
