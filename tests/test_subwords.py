@@ -270,6 +270,16 @@ def test_memory_is_that_of_the_buckets_that_words_meet(two_topics):
     assert len(many.arrays["ngram"]) == len({reference.fasttext_bucket(each, 2_000_000) for each in grams}) < 100
 
 
+def test_ngrams_that_memory_has_no_room_for_are_refused(two_topics, monkeypatch):
+    monkeypatch.setattr(skipgram, "available_memory", lambda: 1000)
+    complaint = r"^the n-grams of 16 words need \d+\.\d MB, more than the 1\.0 kB there are; lower --max-vocab or --buckets"
+    with pytest.raises(EmbedxError, match=complaint):
+        fit(two_topics, "ns", subwords="3-6")
+    spec, words = NGrams(1, 9, 100), [encoded(word) for word in WORDS]
+    parts, _ = subwords.listed(words, spec)
+    assert subwords.listing_bytes(words, spec) >= 5 * 100 + 8 * len(parts.rows)
+
+
 def test_the_memory_of_ngrams_is_told(two_topics, capsys):
     from embedx.cli.app import application
 

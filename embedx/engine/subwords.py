@@ -32,10 +32,15 @@ class Parts(NamedTuple):
 NO_PARTS = Parts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
 
 
-def listed(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, np.ndarray]:
-    """The parts of each word, given in UTF-8, and the buckets that have a row, int32 (n,), ascending: bucket k's row is that of word n_words + k.
+def listing_bytes(words: Sequence[bytes], ngrams: NGrams) -> int:
+    """Bytes that `listed` takes at most."""
+    n_characters = sum(map(len, words)) + 2 * len(words)
+    return 5 * ngrams.n_buckets + 8 * n_characters * (ngrams.longest - ngrams.shortest + 1)
 
-    Takes 8 bytes for each n-gram of each word, and 5 for each bucket, until it is done.
+
+def listed(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, np.ndarray]:
+    """The parts of each word, given in UTF-8, and the buckets that have a row, int32 (n,), ascending: row n_words + k is that of
+    the k-th of them.
     """
     beginning, end, not_split = (encoded(each) for each in (BEGINNING, END, NOT_SPLIT))
     pieces = [b"" if word == not_split else beginning + word + end for word in words]

@@ -24,7 +24,7 @@ from embedx.run import trainer
 from embedx.run.checkpoint import Checkpoints, checksum
 from embedx.run.guard import Guard
 from embedx.run.interrupts import to_the_end
-from embedx.run.memory import amount, check_memory, n_bytes
+from embedx.run.memory import amount, available_memory, check_memory, n_bytes
 from embedx.run.progress import Progress, Silent
 from embedx.run.rounds import InRounds
 from embedx.run.state import TrainState
@@ -258,7 +258,14 @@ def prepared(
         progress.note(f"every pair meets all {len(words):,} words, which is slow; --max-vocab 5000 keeps the most frequent")
     parts, buckets = subwords.NO_PARTS, None
     if settings.ngrams is not None:
-        parts, buckets = subwords.listed([encoded(word) for word in words.words], settings.ngrams)
+        in_utf8 = [encoded(word) for word in words.words]
+        need, have = subwords.listing_bytes(in_utf8, settings.ngrams), available_memory()
+        if need > have:
+            raise EmbedxError(
+                f"the n-grams of {len(words):,} words need {amount(need)}, more than the {amount(have)} there are; lower "
+                "--max-vocab or --buckets"
+            )
+        parts, buckets = subwords.listed(in_utf8, settings.ngrams)
         n_each = (len(parts.rows) - len(words)) / max(len(words), 1)
         progress.note(f"subwords: {n_each:.1f} n-grams a word, in {len(buckets):,} of {settings.buckets:,} buckets")
     tables = empty_tables(objective, settings, len(words), 0 if buckets is None else len(buckets))

@@ -19,7 +19,7 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,6 @@ SUFFIX = b"\xba\x16\x4f\x2f"  # MAGIC as it stands in the file
 REMEDY = "write or fetch it again"
 MOST_WORD_BYTES = 1 << 25
 BYTES_OF_STRING = 100  # of a word in memory, about
-BYTES_PER_BUCKET, BYTES_PER_NGRAM = 5, 8  # while the n-grams of all words are listed
 BLOCK_FLOATS = 1 << 22  # rows that are added up at a time
 
 
@@ -90,8 +89,7 @@ def read(path: str | Path, progress: Progress | None = None) -> Content:
         raise EmbedxError(f"{name}: goes on for {len(data) - end:,} bytes after the model; {REMEDY}")
     need = 4 * len(raw) * header.dim
     if header.ngrams is not None:
-        lengths = header.ngrams.longest - header.ngrams.shortest + 1
-        need += BYTES_PER_BUCKET * header.n_buckets + BYTES_PER_NGRAM * lengths * sum(map(len, raw))
+        need += compiled().listing_bytes(raw, header.ngrams)
     if need > available_memory():
         raise EmbedxError(
             f"{name}: {len(raw):,} words × {header.dim} numbers take {amount(need)}, more than there is; use a machine with more"
@@ -193,13 +191,16 @@ def check_finite(name: str, rows: np.ndarray, words: Sequence[str], whose: str) 
         raise EmbedxError(f"{name}: the row of {whose}the word {word} holds what is no finite number; {REMEDY}")
 
 
-def _means(
-    words: Sequence[bytes], rows: np.ndarray, ngrams: NGrams, progress: Progress
-) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of the rows of each word, float32 (words, dim), and the buckets that there are among them, ascending."""
-    from embedx.engine.subwords import listed  # which takes an import of numba
+def compiled() -> Any:
+    """The compiled functions, which take an import of numba."""
+    from embedx.engine import subwords
 
-    parts, buckets = listed(words, ngrams)
+    return subwords
+
+
+def _means(words: Sequence[bytes], rows: np.ndarray, ngrams: NGrams, progress: Progress) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of the rows of each word, float32 (words, dim), and the buckets that there are among them, ascending."""
+    parts, buckets = compiled().listed(words, ngrams)
     out = np.zeros((len(words), rows.shape[1]), np.float32)
     place = np.concatenate([np.arange(len(words)), len(words) + buckets.astype(np.int64)])
     most = max(1, BLOCK_FLOATS // rows.shape[1])  # parts at a time, but for a word of more
