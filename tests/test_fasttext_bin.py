@@ -176,7 +176,7 @@ DAMAGES = [
     (lambda d: put(d, INPUT_AT + 1, "<q", -1), "-1 input rows"),
     (lambda d: put(d, INPUT_AT + 17 + 4 * 7, "<f", np.nan), "the row of the word 'duck' holds what is no finite number"),
     (lambda d: put(d, met_by("the", d), "<f", np.inf), "the row of an n-gram of the word 'the' holds what is no finite number"),
-    (lambda d: put(d, OUTPUT_AT + 1, "<q", 2**62), "4,611,686,018,427,387,904 output rows of 7 numbers take .* it is cut short"),
+    (lambda d: put(d, OUTPUT_AT + 1, "<q", 2**62), "4,611,686,018,427,387,904 output rows of 7 numbers .* cut short"),
     (lambda d: d + b"x", "goes on for 1 bytes after the model"),
     (lambda d: d[:-1], "6 output rows of 7 numbers take 168 bytes, but 167 follow; it is cut short"),
     (lambda d: d[:OUTPUT_AT], "ends before its output rows"),

@@ -39,8 +39,8 @@ def listing_bytes(words: Sequence[bytes], ngrams: NGrams) -> int:
 
 
 def listed(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, np.ndarray]:
-    """The parts of each word, given in UTF-8, and the buckets that have a row, int32 (n,), ascending: row n_words + k is that of
-    the k-th of them.
+    """The parts of each word, given in UTF-8, and the buckets that have a row, int32 (n,), ascending: row n_words + k is that
+    of the k-th of them.
     """
     beginning, end, not_split = (encoded(each) for each in (BEGINNING, END, NOT_SPLIT))
     pieces = [b"" if word == not_split else beginning + word + end for word in words]
@@ -67,8 +67,8 @@ def listed(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, np.ndarray]:
 
 @kernel
 def list_buckets(text, ends, shortest, longest, n_buckets, offsets, buckets):
-    """Write the bucket of each n-gram of word w to buckets[offsets[w] + 1:], or where `buckets` has no room, how many parts w has
-    to offsets[w + 1].
+    """Write the bucket of each n-gram of word w to buckets[offsets[w] + 1:], or where `buckets` has no room, how many parts w
+    has to offsets[w + 1].
 
     text  uint8: the words, each between < and >, one after the other; `ends` int64 (n_words,) is where each ends
     """

@@ -5,10 +5,10 @@ that models can be exchanged with it:
 
     word      stands between < and >, so that beginnings and ends of words are told from what is within
     n-grams   all stretches of `shortest` to `longest` Unicode characters, repeats included; neither < nor > by itself
-    bucket    the 32-bit FNV-1a hash of the n-gram's UTF-8 bytes, modulo the number of buckets. fastText reads a byte as a signed
-              char, so that one above 127 also turns over the upper 24 bits of the hash
+    bucket    the 32-bit FNV-1a hash of the n-gram's UTF-8 bytes, modulo the number of buckets. fastText reads a byte as a
+              signed char, so that one above 127 also turns over the upper 24 bits of the hash
 
-The mark of fastText for the end of a line, </s>, has no n-grams. `embedx.engine.subwords` lists those of a vocabulary, compiled.
+fastText's mark for the end of a line, </s>, has no n-grams. `embedx.engine.subwords` lists those of a vocabulary, compiled.
 """
 
 import re

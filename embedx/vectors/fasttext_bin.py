@@ -10,8 +10,8 @@ All numbers are little-endian; the layout is that of fastText 0.9.3 (`FastText::
     int64 × 2      rows and columns, then the rows of the words and those of the buckets of n-grams, float32
     uint8          the same for the output rows, int64 × 2, float32
 
-A word's vector is the mean of its own row and those of its n-grams' buckets (`embedx.text.ngrams`). What the file says is checked
-against its length before any memory is taken; rows of n-grams stay in the file, memory-mapped.
+A word's vector is the mean of its own row and those of its n-grams' buckets (`embedx.text.ngrams`). What the file says is
+checked against its length before any memory is taken; rows of n-grams stay in the file, memory-mapped.
 """
 
 import mmap
@@ -92,7 +92,7 @@ def read(path: str | Path, progress: Progress | None = None) -> Content:
         need += compiled().listing_bytes(raw, header.ngrams)
     if need > available_memory():
         raise EmbedxError(
-            f"{name}: {len(raw):,} words × {header.dim} numbers take {amount(need)}, more than there is; use a machine with more"
+            f"{name}: {len(raw):,} words × {header.dim} numbers take {amount(need)}, more than there is; take fewer, or more memory"
         )
     own, of_buckets = rows[: len(raw)], rows[len(raw) :]
     words = [each.decode("utf-8", "replace") for each in raw]
@@ -135,8 +135,8 @@ def _read_head(name: str, data: mmap.mmap, progress: Progress) -> tuple[list[byt
     at = HEAD.size + SIZES.size
     if min(n_words, n_labels, n_tokens) < 0 or size != n_words + n_labels or size * (ENTRY.size + 1) > len(data) - at:
         raise EmbedxError(
-            f"{name}: {size:,} entries, {n_words:,} of them words, in a file of {len(data):,} bytes; it is damaged or cut short: "
-            f"{REMEDY}"
+            f"{name}: {size:,} entries, {n_words:,} of them words, in a file of {len(data):,} bytes; it is damaged or cut "
+            f"short: {REMEDY}"
         )
     if n_words == 0:
         raise EmbedxError(f"{name}: holds no word")
@@ -176,8 +176,8 @@ def _matrix(name: str, data: mmap.mmap, at: int, what: str, shape: tuple[int | N
     begin = at + SHAPE.size
     if 4 * n_rows * dim > len(data) - begin:
         raise EmbedxError(
-            f"{name}: {n_rows:,} {what} rows of {dim:,} numbers take {4 * n_rows * dim:,} bytes, but {len(data) - begin:,} follow; "
-            f"it is cut short: {REMEDY}"
+            f"{name}: {n_rows:,} {what} rows of {dim:,} numbers take {4 * n_rows * dim:,} bytes, but {len(data) - begin:,} "
+            f"follow; it is cut short: {REMEDY}"
         )
     rows = np.frombuffer(data, "<f4", n_rows * dim, begin).reshape(n_rows, dim)
     return rows, begin + rows.nbytes

@@ -6,8 +6,8 @@ In the model folder (see `embedx.run.folder`):
     output.npy       float32 (outputs, dim), the rows the input was trained against; further arrays as NAME.npy
     word_part.npy    float32 (words, dim), with --subwords: what the words' own vectors are, of which and those of its n-grams
                      that in input.npy is the mean
-    ngram.npy        float32 (ngrams, dim), the vectors of n-grams; ngram_bucket.npy int32 (ngrams,), ascending, is the bucket of
-                     each (see `embedx.text.ngrams`). Buckets that no word of the vocabulary meets are not there
+    ngram.npy        float32 (ngrams, dim), the vectors of n-grams; ngram_bucket.npy int32 (ngrams,), ascending, is the bucket
+                     of each (see `embedx.text.ngrams`). Buckets that no word of the vocabulary meets are not there
     vocabulary.tsv   word TAB count, most frequent first; line k describes row k
     phrases1.tsv     the collocations that the first pass joined to one word, if any did: words, with spaces between them, TAB
                      count; phrases2.tsv those of the second, and so on

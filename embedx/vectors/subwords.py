@@ -19,12 +19,12 @@ class Subwords(NamedTuple):
         """The mean of the vectors of a word's n-grams, float32 (dim,): of a word that is not in the vocabulary, for it has no
         part of its own. A bucket that no word of the vocabulary met counts as zeros. None where no n-gram has a vector.
         """
-        wanted = np.array(self.ngrams.buckets(word), np.int64)
-        place = wanted
+        wanted = place = np.array(self.ngrams.buckets(word), np.int64)
         if self.buckets is not None:
             place = np.searchsorted(self.buckets, wanted)
-            place = place[place < len(self.buckets)]
-            place = place[np.isin(self.buckets[place], wanted)]
+            is_there = place < len(self.buckets)
+            is_there[is_there] = self.buckets[place[is_there]] == wanted[is_there]
+            place = place[is_there]
         if len(place) == 0:
             return None
         return np.asarray(self.rows[place].sum(axis=0, dtype=np.float32) / np.float32(len(wanted)))

@@ -19,9 +19,9 @@ from embedx.labeled.read import read, read_label_names, read_names, read_trainin
 from embedx.run.progress import Silent
 from embedx.settings import TextSettings
 from embedx.text import cache
+from embedx.text.ngrams import NGrams
 from embedx.text.recipes import find_recipe
 from embedx.text.sources import resolve
-from embedx.text.ngrams import NGrams
 from embedx.vectors import model
 from embedx.vectors.fasttext_bin import pieces
 from embedx.vectors.model import load_folder
