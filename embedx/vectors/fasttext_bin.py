@@ -92,7 +92,8 @@ def read(path: str | Path, progress: Progress | None = None) -> Content:
         need += compiled().listing_bytes(raw, header.ngrams)
     if need > available_memory():
         raise EmbedxError(
-            f"{name}: {len(raw):,} words × {header.dim} numbers take {amount(need)}, more than there is; take fewer, or more memory"
+            f"{name}: {len(raw):,} words × {header.dim} numbers take {amount(need)}, more memory than there is; give the .vec "
+            "file beside it, or a smaller model"
         )
     own, of_buckets = rows[: len(raw)], rows[len(raw) :]
     words = [each.decode("utf-8", "replace") for each in raw]
