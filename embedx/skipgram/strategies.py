@@ -143,11 +143,10 @@ class Streamed(Lanes):
 
     def most_inputs(self) -> int:
         """How many rows of the inputs a stretch can meet, with n-grams if it were of the words that have most of them."""
-        tables, n_tokens = self.tables, self.stretch + 2 * self.settings.window
-        if len(tables.parts.offsets) == 0:
-            return min(n_tokens, len(tables.inputs.rows))
-        n_parts = np.sort(np.diff(tables.parts.offsets))
-        return min(int(n_parts[-n_tokens:].sum()), len(tables.inputs.rows))
+        tables, n_rows = self.tables, self.stretch + 2 * self.settings.window
+        if len(tables.parts.offsets):
+            n_rows = int(np.sort(np.diff(tables.parts.offsets))[-n_rows:].sum())
+        return min(n_rows, len(tables.inputs.rows))
 
     def most_outputs(self) -> int:
         """How many output rows a stretch can meet."""
