@@ -28,8 +28,8 @@ from embedx.text.streams import UnpackedReader
 FOREIGN = {
     b"\x80": "a pickle, perhaps gensim's own format; opening it would run whatever code is in it: write the vectors by "
     "gensim's KeyedVectors.save_word2vec_format or, if you trust where it is from, add --trust-pickle to `embedx eval`",
-    b"\xba\x16\x4f\x2f": "a compressed or remote fastText .bin model; give the file itself, unpacked, or the .vec file that "
-    "fastText wrote beside it",
+    b"\xba\x16\x4f\x2f": "a fastText .bin model; give the .vec file that fastText wrote beside it or, unpacked and on this "
+    "machine, the file itself",
     b"\x93NUMPY": "a bare numpy array without words; give the model folder",
     b"PK\x03\x04": "a zip archive; unpack it first",
 }
