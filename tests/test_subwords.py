@@ -15,6 +15,8 @@ from embedx.engine import subwords
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.objectives import OBJECTIVES
+from embedx.optimizers import OPTIMIZERS
+from embedx.optimizers.contract import WORDS as WORDS_COMMAND
 from embedx.samplers import SAMPLERS
 from embedx.skipgram import collapsed
 from embedx.skipgram import task as skipgram
@@ -112,6 +114,16 @@ def test_lengths_are_read(typed, found):
 def test_other_lengths_and_buckets_are_refused(options, complaint):
     with pytest.raises(EmbedxError, match=f"^{complaint}"):
         skipgram.chosen(OBJECTIVES["ns"], options)
+
+
+def test_a_rate_that_stops_falling_is_not_the_default_of_subwords():
+    for name, objective in OBJECTIVES.items():
+        plain, with_them = (skipgram.chosen(objective, options)[0] for options in ({}, {"subwords": "3-6"}))
+        is_bounded = np.isfinite(OPTIMIZERS[plain.optimizer].limit)
+        expected = ("rowwise-adagrad", 3.0) if is_bounded else (plain.optimizer, plain.learning_rate)
+        assert (with_them.optimizer, with_them.learning_rate) == expected
+    typed, _ = skipgram.chosen(OBJECTIVES["ns"], {"subwords": "3-6", "optimizer": "bounded-adagrad"})
+    assert (typed.optimizer, typed.learning_rate) == ("bounded-adagrad", OPTIMIZERS["bounded-adagrad"].rates[WORDS_COMMAND])
 
 
 def test_counts_of_pairs_take_no_subwords():
@@ -237,8 +249,10 @@ def test_a_sampler_that_is_fitted_to_the_vectors_knows_the_means(two_topics):
 @pytest.mark.parametrize("options", [{}, {"deterministic": True}, {"block_size": 0}])
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_without_a_word_long_enough_training_is_as_without_subwords(name, options):
-    plain, _ = word_run(name, epochs=2, **options)
     none, _ = word_run(name, epochs=2, subwords="30-40", **options)
+    rates = {"optimizer": "rowwise-adagrad", "learning_rate": 3.0}  # where the default is another one without subwords
+    is_bounded = np.isfinite(OPTIMIZERS[skipgram.chosen(OBJECTIVES[name], {})[0].optimizer].limit)
+    plain, _ = word_run(name, epochs=2, **options, **(rates if is_bounded else {}))
     assert none.pop("ngram").shape == (0, 8)
     assert none.pop("ngram_bucket").shape == (0,)
     np.testing.assert_array_equal(none.pop("word_part"), plain["input"])
