@@ -53,7 +53,7 @@ class RetrievalWorkspace(NamedTuple):
     counts: np.ndarray  # int64 (2,): how often a word's rows were used, and how often they had to be sought for that
     shared: FoundRows  # what the copies of a lane are of; empty without lanes
     sought: np.ndarray  # uint8: whether the lane has sought the rows of each of its copies; (0,) without lanes
-    vector: np.ndarray  # float32 (1, stride): of a word that is the mean of several rows; (0, stride) if none is
+    vector: np.ndarray  # float32 (1, stride): of a word that is the mean of several rows
 
 
 def new_found_rows(n_words: int, found: int) -> FoundRows:
