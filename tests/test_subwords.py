@@ -117,7 +117,7 @@ def test_other_lengths_and_buckets_are_refused(options, complaint):
 
 
 def test_a_rate_that_stops_falling_is_not_the_default_of_subwords():
-    for name, objective in OBJECTIVES.items():
+    for objective in OBJECTIVES.values():
         plain, with_them = (skipgram.chosen(objective, options)[0] for options in ({}, {"subwords": "3-6"}))
         is_bounded = np.isfinite(OPTIMIZERS[plain.optimizer].limit)
         expected = ("rowwise-adagrad", 3.0) if is_bounded else (plain.optimizer, plain.learning_rate)

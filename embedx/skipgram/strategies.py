@@ -146,7 +146,7 @@ class Streamed(Lanes):
         tables, n_rows = self.tables, self.stretch + 2 * self.settings.window
         if len(tables.parts.offsets):
             n_rows = int(np.sort(np.diff(tables.parts.offsets))[-n_rows:].sum())
-        return min(n_rows, len(tables.inputs.rows))
+        return int(min(n_rows, len(tables.inputs.rows)))
 
     def most_outputs(self) -> int:
         """How many output rows a stretch can meet."""
