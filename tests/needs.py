@@ -18,6 +18,8 @@ needs_data = pytest.mark.skipif("EMBEDX_DATA" not in os.environ, reason="EMBEDX_
 # Pages are opened in chromium, which comes with the system: apt-get install chromium chromium-driver. `.ci/run` installs it.
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 needs_browser = pytest.mark.skipif(not (BROWSER and DRIVER), reason="chromium and chromedriver are not installed")
+# Of the extra `peers`, for what eval/ measures beside us; no test extra asks for it.
+needs_fasttext = pytest.mark.skipif(importlib.util.find_spec("fasttext") is None, reason="fasttext, of peers, is not installed")
 # These look at compiled code itself, or compare it with plain Python.
 needs_compiler = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="NUMBA_DISABLE_JIT: nothing is compiled")
 # torch is some hundred megabytes, and so no dependency of the tests: where it is installed, they use it.

@@ -105,6 +105,26 @@ def distance_from_projection(z, alpha, positives, negatives, mu):
     return max(*outside, best_corner - left_over[negatives] @ in_n - left_over[positives] @ in_p)
 
 
+# ---- n-grams
+
+
+def character_ngrams(word, shortest, longest):
+    """Bojanowski et al. 2017, section 3.2: the sequences of so many characters of <word>, but for < and > alone. By where they
+    begin, then by their length, as fastText lists them, which has none of </s>.
+    """
+    text = f"<{word}>" if word != "</s>" else ""
+    spans = [(i, j) for i in range(len(text)) for j in range(i + 1, len(text) + 1) if shortest <= j - i <= longest]
+    return [text[i:j] for i, j in spans if (i, j) not in ((0, 1), (len(text) - 1, len(text)))]
+
+
+def fasttext_bucket(ngram, n_buckets):
+    """`Dictionary::hash` of fastText, in its own types: h = (h ^ uint32_t(int8_t(byte))) * 16777619."""
+    h = np.array([2166136261], np.uint32)
+    for byte in np.frombuffer(ngram.encode(), np.int8):
+        h = (h ^ np.array([byte]).astype(np.uint32)) * np.uint32(16777619)
+    return int(h[0]) % n_buckets
+
+
 # ---- trees
 
 

@@ -126,6 +126,9 @@ class Naive:
         self.optimizer, self.n_updates = optimizer, Counter()
         self.objective, self.constants, self.bias = objective, constants.astype(np.float64), bias
         self.dim = dim
+        offsets, rows = tables.parts
+        n_words = len(tables.state)
+        self.parts = [rows[offsets[k] : offsets[k + 1]] if len(rows) else [k] for k in range(n_words)]
 
     def answer(self, z, line, word, score_gain, lr):
         """The loss and the coefficients of one line of `word`."""
@@ -140,7 +143,8 @@ class Naive:
 
     def train(self, block, lr):
         """One step on a block: all scores are from before it. Returns the summed loss."""
-        h, w = self.inputs[[word for word, _ in block.inputs]], self.outputs[block.rows]
+        h = np.array([self.inputs[self.parts[word]].mean(axis=0) for word, _ in block.inputs])
+        w = self.outputs[block.rows]
         h_gradient, w_gradient = np.zeros_like(h), np.zeros_like(w)
         seen_lr = lr / np.sqrt(self.dim) if reference.NAIVE_OPTIMIZERS[self.optimizer].by_row else lr
         free = np.delete(w, self.bias, axis=1) if self.bias >= 0 else w
@@ -151,7 +155,7 @@ class Naive:
             LONGEST_STEP / square if self.objective.kind == "proximal" else np.inf
             for square in (min(of_rows.sum(), 4 * most_pairs * of_rows.max()), of_inputs.sum())
         )
-        input_rates = self.rates(self.input_state[words], lr, of_inputs_most)
+        input_rates = np.array([self.rates(self.input_state[self.parts[k]], lr, of_inputs_most).mean() for k in words])
         row_rates = self.rates(self.output_state[block.rows], lr, of_rows_most)
         score_gain = np.outer(of_inputs, row_rates) + np.outer(input_rates, of_rows)
         loss = 0.0
@@ -165,7 +169,8 @@ class Naive:
         if self.bias >= 0:
             h_gradient[:, self.bias] = 0
         for word, gradient in zip(words, h_gradient, strict=True):
-            reference.descend(self.optimizer, self.inputs[word], self.input_state[word], gradient, lr, of_inputs_most)
+            for part in self.parts[word]:
+                reference.descend(self.optimizer, self.inputs[part], self.input_state[part], gradient, lr, of_inputs_most)
         for row, gradient in zip(block.rows, w_gradient, strict=True):
             reference.descend(self.optimizer, self.outputs[row], self.output_state[row], gradient, lr, of_rows_most)
         return loss

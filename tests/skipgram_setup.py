@@ -8,6 +8,7 @@ from embedx import samplers
 from embedx.engine import blocks
 from embedx.engine import skipgram as engine
 from embedx.engine.loading import load_kernel
+from embedx.engine.subwords import NO_PARTS, Parts
 from embedx.kernels.random import stream_key
 from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
@@ -19,12 +20,20 @@ from embedx.text.subsampling import LEFT_OUT, TokenStream
 from embedx.text.tokenizer import END_OF_SENTENCE
 
 
+def parts_at_random(n_words, n_ngrams):
+    """Words of 0 to 6 n-grams, some of them the same ones."""
+    rng = np.random.default_rng(8)
+    each = [[word, *(n_words + rng.integers(0, n_ngrams, word % 7))] for word in range(n_words)]
+    ends = np.cumsum([0, *map(len, each)])
+    return Parts(ends.astype(np.int64), np.concatenate(each).astype(np.int32))
+
+
 class Setup:
     """A corpus of 3 sentences over `n_words` words (and 2 left out), random tables, and one way of forming blocks."""
 
     def __init__(
         self, objective, *, block_size=1, draws=4, sampler="unigram", bias=False, optimizer="sgd", seed=0, n_tokens=120,
-        n_words=12, dim=10, window=3, keep_all=False, noise=None,
+        n_words=12, dim=10, window=3, keep_all=False, noise=None, n_ngrams=0,
     ):  # fmt: skip
         rng = np.random.default_rng(seed)
         self.objective, self.sampler, self.dim, self.n_tokens, self.functions = objective, sampler, dim, n_tokens, None
@@ -42,12 +51,14 @@ class Setup:
         n_rows, columns = objective.n_rows(n_words), dim + bias
         rule, self.optimizer = update_rule(optimizer, row_length=dim), optimizer
         self.tables = engine.SkipGramTables(
-            new_table(n_words, columns, rule),
+            new_table(n_words + n_ngrams, columns, rule),
             new_table(n_rows, columns, rule),
             np.zeros((n_words, objective.state_width), dtype=np.float32),
             np.zeros(n_words, dtype=np.int64),
+            parts_at_random(n_words, n_ngrams) if n_ngrams else NO_PARTS,
         )
-        self.tables.inputs.rows[:, :dim] = rng.normal(0, 0.5, (n_words, dim))
+        self.tables.inputs.rows[:n_words, :dim] = rng.normal(0, 0.5, (n_words, dim))
+        self.tables.inputs.rows[n_words:, :dim] = np.random.default_rng(9).normal(0, 0.5, (n_ngrams, dim))
         self.tables.outputs.rows[:, :columns] = rng.normal(0, 0.5, (n_rows, columns))
         if bias:
             self.tables.inputs.rows[:, dim] = 1

@@ -427,6 +427,16 @@ def test_a_share_of_the_rows_is_for_the_curve_unless_it_is_turned_off():
         assert ("--validation" in data.arguments()) is (expected is not None)
 
 
+def test_runs_on_text_have_the_subwords_that_were_asked_for(two_topics):
+    data = Text([str(two_topics)], {"subwords": "3-4", "buckets": 70}, CompareSettings())
+    data.check(["ns", "hs"])
+    arguments = " ".join(data.arguments())
+    assert "--subwords 3-4" in arguments
+    assert "--buckets 70" in arguments
+    with pytest.raises(EmbedxError, match=r"^--subwords 4-3: lengths go from 1"):
+        Text([str(two_topics)], {"subwords": "4-3"}, CompareSettings()).check(["ns"])
+
+
 # ---- tuning
 
 

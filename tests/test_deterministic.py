@@ -84,6 +84,10 @@ def test_word_vectors_are_the_same_by_any_number_of_threads(name):
         ("ar", {"sampler": "all"}),
         ("ar", {"sampler": "adversarial", "fit_after": 0.6}),
         ("ldgs", {"refresh": 2, "warm_up": 0.4}),
+        ("ns", {"subwords": "1-3", "buckets": 30}),
+        ("ar", {"subwords": "1-3", "optimizer": "rowwise-adagrad"}),
+        ("softmax", {"subwords": "2"}),
+        ("ldgs", {"refresh": 2, "warm_up": 0.4, "subwords": "1-3"}),
     ],
 )
 def test_word_vectors_in_other_ways(name, options):

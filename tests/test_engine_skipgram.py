@@ -111,7 +111,7 @@ def test_same_seed_same_bytes(objective):
     assert first.train(0, 120) == second.train(0, 120)
     for one, other in zip(first.tables[:2], second.tables[:2], strict=True):
         assert one.rows.tobytes() == other.rows.tobytes()
-    for one, other in zip(first.tables[2:], second.tables[2:], strict=True):
+    for one, other in zip(first.tables[2:4], second.tables[2:4], strict=True):
         assert one.tobytes() == other.tobytes()
 
 

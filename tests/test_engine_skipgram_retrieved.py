@@ -46,7 +46,7 @@ class Retrieving(Setup):
         if not known or refresh < NEVER_AGAIN:
             self.index = build_index(self.tables.outputs.rows, K, columns, self.search, rng)
         self.refresh = refresh
-        self.retrieval = retrieved.new_retrieval_workspace(K, FOUND, self.search)
+        self.retrieval = retrieved.new_retrieval_workspace(K, FOUND, self.search, self.dim)
         wide = self.plan._replace(n_draws=draws + K)
         self.workspace = engine.new_workspace(wide, self.n_tokens, self.tables.inputs.rows.shape[1], 1, 0)
         self.plan = self.plan._replace(candidates=blocks.RETRIEVED)
@@ -80,9 +80,9 @@ class Retrieving(Setup):
 
 
 @pytest.mark.parametrize(("block_size", "draws"), [(1, 6), (4, 6), (5, 20), (64, 3), (4, 0)])
-@pytest.mark.parametrize("bias", [False, True])
-def test_what_was_found_competes_and_draws_stand_for_the_rest(block_size, draws, bias):
-    setup = Retrieving(block_size, draws, bias=bias)
+@pytest.mark.parametrize(("bias", "n_ngrams"), [(False, 0), (True, 0), (True, 20)])
+def test_what_was_found_competes_and_draws_stand_for_the_rest(block_size, draws, bias, n_ngrams):
+    setup = Retrieving(block_size, draws, bias=bias, n_ngrams=n_ngrams)
     naive = Naive(setup.tables, setup.optimizer, setup.objective, setup.constants, setup.plan.bias, setup.dim)
     naive.inputs, naive.outputs = naive.inputs.copy(), naive.outputs.copy()
     pairs, kept = blocks_pairs(setup)

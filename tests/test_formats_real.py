@@ -74,7 +74,7 @@ def test_a_format_or_a_model_that_has_it_not_is_told(tmp_path):
             "--dtype float16: not with --format word2vec-binary; taken by word2vec,",
         ),
         ({"format": "static-embedding", "dtype": "int8"}, "--dtype int8: not with .* taken by npz, safetensors, parquet"),
-        ({"format": "npz", "vectors": "sum"}, "--vectors sum: the model has no vectors of the output layer; take input"),
+        ({"format": "npz", "vectors": "sum"}, "--vectors sum: this model has no output vectors, which only a model folder keeps"),
         ({"format": "npz", "top": 0}, "--top 0: must be at least 1"),
         (
             {"format": "npz", "license": "mit"},

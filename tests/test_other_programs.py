@@ -91,7 +91,7 @@ def test_names_of_others_become_ours(typed, ours):
         ("x --hs yes", "--hs yes: must be 0 or 1; 1 is --objective hs"),
         ("x --sg 0", "--sg 0: embedx has no CBOW, it trains skip-gram; type --sg 1 or leave it out"),
         ("x -cbow 1", "-cbow 1: embedx has no CBOW, it trains skip-gram; type --cbow 0 or leave it out"),
-        ("x --maxn 6", "--maxn 6: embedx has no subwords and no n-grams; leave it out"),
+        ("x --maxn 6", "--maxn 6: the lengths of character n-grams are one option: type --subwords 3-6"),
         ("x --alpha 0.025", "--alpha 0.025: a rate of plain descent, which is not the optimizer here; type --optimizer sgd "),
         ("x -lr 0.1 --optimizer adagrad", "-lr 0.1: a rate of plain descent"),
         ("x --min-alpha 0.0001", "--min-alpha 0.0001: the learning rate falls to zero here; leave it out"),
@@ -205,7 +205,7 @@ def test_command_lines_of_fasttext(line, objective, settings):
         (peers.word2vec, "-train x -output y -read-vocab v -min-count 2", "-min-count with -read-vocab: the words of the file"),
         (peers.supervised, "-output x", "-input: name the labelled text"),
         (peers.supervised, "-input x -output y -loss softmx", "-loss softmx: choose one of softmax, ns, hs, ova, one-vs-all"),
-        (peers.supervised, "-input x -output y -wordNgrams 2", "-wordNgrams 2: embedx has no n-grams and no subwords;"),
+        (peers.supervised, "-input x -output y -wordNgrams 2", "-wordNgrams 2: classifiers have no n-grams here;"),
         (peers.supervised, "-input x -output y -lr 1.0 -dim 9",
          "-lr 1.0: the rate of fastText's own descent; leave it out for the one that suits the data, or type "
          "`embedx classify x --hidden 9 --learning-rate X`"),

@@ -29,15 +29,15 @@ NAMES = {
     "--lr": ("--learning-rate",),  # fastText; likewise
 }
 RATES = ("--alpha", "--lr")
-NO_SUBWORDS = "embedx has no subwords and no n-grams; leave it out"
+LENGTHS = "the lengths of character n-grams are one option: type --subwords 3-6"
 # Options that only say which algorithm it is: the value that is ours, and what is said of any other.
 FIXED = {
     "--cbow": ("0", "embedx has no CBOW, it trains skip-gram; type --cbow 0 or leave it out"),  # word2vec.c
     "--sg": ("1", "embedx has no CBOW, it trains skip-gram; type --sg 1 or leave it out"),  # gensim
     "--cbow-mean": ("1", "embedx has no CBOW, it trains skip-gram; leave it out"),  # gensim
-    "--word-ngrams": ("1", NO_SUBWORDS),  # fastText
-    "--minn": ("0", NO_SUBWORDS),  # fastText
-    "--maxn": ("0", NO_SUBWORDS),  # fastText
+    "--word-ngrams": ("1", "embedx has no n-grams of words; leave it out, or join collocations by --phrases 1"),  # fastText
+    "--minn": ("0", LENGTHS),  # fastText
+    "--maxn": ("0", LENGTHS),  # fastText
     "--min-alpha": ("0", "the learning rate falls to zero here; leave it out"),  # gensim
 }
 TREE = "--hs"  # word2vec.c, gensim: 1 for hierarchical softmax

@@ -788,6 +788,10 @@ def evaluate(
             "similarity is then scored only with --pairs or --analogies",
         ),
     ] = None,
+    oov: Annotated[
+        bool,
+        typer.Option("--oov", help="score pairs of words outside the vocabulary too, by their n-grams, if the model has such"),
+    ] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="of the bootstrap, and of the held-out pairs")] = 0,
     test: Annotated[str | None, typer.Option("--test", help="classifiers: the data to score them on")] = None,
     test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
@@ -836,6 +840,7 @@ def evaluate(
         method=method,
         candidates=candidates,
         which=vectors,
+        oov=oov,
         seed=seed,
         trust_pickle=trust_pickle,
         progress=Reporter(sys.stderr),

@@ -147,7 +147,7 @@ def supervised(arguments: Sequence[str]) -> Asked:
     values, overwrite = _values(arguments, SUPERVISED, INSTEAD, "fasttext supervised")
     source, output = _needed(values, "-input", "the labelled text"), _needed(values, "-output", "the folder of the model")
     for names, why in (
-        (("-wordNgrams", "-minn", "-maxn"), "embedx has no n-grams and no subwords; leave it out, or join words in the text"),
+        (("-wordNgrams", "-minn", "-maxn"), "classifiers have no n-grams here; leave it out, or join words in the text"),
         (("-minCountLabel",), "every label is learned; leave it out"),
         (("-label",), "labels begin with __label__; change those of the text"),
         (("-pretrainedVectors",), "the hidden layer is learned from the labels; leave it out"),

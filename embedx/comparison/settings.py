@@ -7,7 +7,9 @@ from embedx.run import trainer
 from embedx.settings import MOST_THREADS, Settings, fraction, param, seconds
 
 BUDGET = 60.0  # seconds for each run, where nothing is said
-OF_TEXT = ("dim", "window", "sample", "tokenizer", "lowercase", "on_bad_utf8", "min_count", "max_vocab")  # handed on
+OF_TEXT = (  # handed on
+    "dim", "window", "subwords", "buckets", "sample", "tokenizer", "lowercase", "on_bad_utf8", "min_count", "max_vocab",
+)  # fmt: skip
 OF_LABELS = ("labels", "unseen", "scaling", "hidden")
 
 

@@ -123,11 +123,17 @@ def prefetch_copies(table, own, copies, rows, n):
 def copy_rows(table, own, copies, rows, n, at):
     """Write to at[:n] where a lane's copies of the table's rows[:n] are; those that there are not yet are made."""
     for k in range(n):
-        row = np.int64(rows[k])
-        if copies.place[row] == NONE:
-            _copy_row(table, own, copies, row)
-        at[k] = copies.place[row]
-        copies.uses[at[k]] += 1
+        at[k] = use_copy(table, own, copies, np.int64(rows[k]))
+
+
+@kernel_part
+def use_copy(table, own, copies, row):
+    """Where a lane's copy of a row is, which a block uses; one that there is not yet is made."""
+    if copies.place[row] == NONE:
+        _copy_row(table, own, copies, row)
+    place = np.int64(copies.place[row])
+    copies.uses[place] += 1
+    return place
 
 
 @kernel_part
@@ -169,13 +175,16 @@ def _overwrite(table, row, other, at):
 
 @kernel_part
 def copy_state(shared, own, copies, first):
-    """Copy the objective's state of the words that were copied to the places from `first` on."""
+    """Copy the objective's state of the words that were copied to the places from `first` on; rows after those of the words
+    belong to n-grams and have none.
+    """
     if shared.state.shape[1] > 0:
         for place in range(first, copies.n[0]):
             row = copies.row[place]
-            own.n_updates[place] = shared.n_updates[row]
-            for d in range(shared.state.shape[1]):
-                own.state[place, d] = shared.state[row, d]
+            if row < shared.state.shape[0]:
+                own.n_updates[place] = shared.n_updates[row]
+                for d in range(shared.state.shape[1]):
+                    own.state[place, d] = shared.state[row, d]
 
 
 # ---- together again
@@ -294,7 +303,7 @@ def merge_state(state, n_updates, own_state, own_n_updates, copies, n_lanes, par
     for lane in range(n_lanes):
         for k in range(copies.n[lane, 0]):
             row = np.int64(copies.row[lane, k])
-            if row % parts == part and is_first(copies, lane, row):
+            if row < n_updates.size and row % parts == part and is_first(copies, lane, row):
                 total, best, most = n_updates[row], np.int64(-1), np.int64(0)
                 for other in range(lane, n_lanes):
                     if copies.place[other, row] != NONE:

@@ -40,6 +40,7 @@ from embedx.engine.lanes import (
     prefetch_copies,
     use_all_rows,
 )
+from embedx.engine.subwords import NO_PARTS, Parts, copy_parts, fetch_means, part_place, prefetch_parts, word_vectors
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import TILE, scores, weighted_sums, weighted_sums_transposed
@@ -64,10 +65,16 @@ class SkipGramTables(NamedTuple):
     a lane's copies of some of them (see `lanes`).
     """
 
-    inputs: Table  # a row for each word; 1 in the column of the biases
+    inputs: Table  # a row for each word, then for each bucket of n-grams; 1 in the column of the biases
     outputs: Table  # a row for each output row
     state: np.ndarray  # float32 (n_words, state_width)
     n_updates: np.ndarray  # int64 (n_words,); (1,) if the objective keeps no state
+    parts: Parts = NO_PARTS  # the rows of the inputs that each word's vector is the mean of
+
+
+def input_vectors(tables: SkipGramTables) -> np.ndarray:
+    """The vector of each word, float32 (n_words, stride): the rows of the inputs themselves, or means of them."""
+    return word_vectors(tables.inputs.rows, tables.parts) if len(tables.parts.offsets) else tables.inputs.rows
 
 
 class SkipGramWorkspace(NamedTuple):
@@ -213,12 +220,23 @@ def forget_lane(lane):
 def _prefetch_block(tables, plan, lane, block):
     """Prefetch the rows of a planned block."""
     n_inputs, n_candidates = block.sizes[N_INPUTS], block.sizes[N_CENTRES] + block.sizes[N_NOISE]
-    if plan.apart:
+    if has_parts(tables):
+        shared = lane.shared.inputs.rows if plan.apart else tables.inputs.rows
+        prefetch_parts(shared, tables.inputs.rows, tables.parts, plan.apart, lane.inputs, block.inputs, n_inputs)
+    elif plan.apart:
         prefetch_copies(lane.shared.inputs, tables.inputs, lane.inputs, block.inputs, n_inputs)
-        prefetch_copies(lane.shared.outputs, tables.outputs, lane.outputs, block.candidates, n_candidates)
     else:
         prefetch_rows(tables.inputs.rows, block.inputs, n_inputs)
+    if plan.apart:
+        prefetch_copies(lane.shared.outputs, tables.outputs, lane.outputs, block.candidates, n_candidates)
+    else:
         prefetch_rows(tables.outputs.rows, block.candidates, n_candidates)
+
+
+@kernel_part
+def has_parts(tables):
+    """Whether a word's vector is the mean of several rows."""
+    return tables.parts.offsets.size > 0
 
 
 @kernel_part
@@ -237,6 +255,8 @@ def copy_inputs(own, lane, block):
     """The same for its inputs alone; return the number of copies before."""
     first = lane.inputs.n[0]
     copy_rows(lane.shared.inputs, own.inputs, lane.inputs, block.inputs, block.sizes[N_INPUTS], block.input_places)
+    if has_parts(own):
+        copy_parts(lane.shared.inputs, own.inputs, own.parts, lane.inputs, block.inputs, block.sizes[N_INPUTS])
     copy_state(lane.shared, own, lane.inputs, first)
     return first
 
@@ -254,7 +274,7 @@ def train_block(coefficients, log_expected_count, tables, sampler_data, constant
     """Train on one planned block; return its summed loss."""
     n_inputs, n_candidates = block.sizes[N_INPUTS], block.sizes[N_CENTRES] + block.sizes[N_NOISE]
     n_h, n_w = round_up_to_tile(n_inputs), round_up_to_tile(n_candidates)
-    gather(tables.inputs.rows, block.input_places, n_inputs, n_h, workspace.h)
+    fetch_inputs(tables, plan, workspace, block, n_h)
     gather(tables.outputs.rows, block.candidate_places, n_candidates, n_w, workspace.w)
     scores(workspace.h, n_h, workspace.w, n_w, workspace.batch.z)
     if plan.uses_score_gain:
@@ -283,6 +303,20 @@ def gather(table, rows, n, n_padded, out):
 
 
 @kernel_part
+def fetch_inputs(tables, plan, workspace, block, n_padded):
+    """Overwrite workspace.h by the vectors of the inputs of a block, and zeros up to n_padded."""
+    n = block.sizes[N_INPUTS]
+    if has_parts(tables):
+        fetch_means(
+            tables.inputs.rows, tables.parts, plan.apart, workspace.lane.inputs, block.inputs, n, plan.bias, workspace.h
+        )  # fmt: skip
+        for r in range(n, n_padded):
+            clear(workspace.h, r, workspace.h.shape[1])
+    else:
+        gather(tables.inputs.rows, block.input_places, n, n_padded, workspace.h)
+
+
+@kernel_part
 def update_rows(tables, plan, workspace, block, n, lr):
     """Update the first n candidates, in order; a row that stands twice is updated twice."""
     for k in range(n):
@@ -294,12 +328,30 @@ def update_rows(tables, plan, workspace, block, n, lr):
 @kernel_part
 def update_inputs(tables, plan, workspace, block, lr):
     """Update the input rows that have pairs; the constant feature of the biases is not trained."""
+    if has_parts(tables):
+        _update_parts(tables, plan, workspace, block, lr)
+        return
     for j in range(block.sizes[N_INPUTS]):
         if block.n_pairs[j] > 0 and not is_frozen(tables.inputs, np.int64(block.inputs[j])):
             if plan.bias >= 0:
                 workspace.h_gradient[j, plan.bias] = 0
             row = np.int64(block.input_places[j])
             _update_row(tables.inputs, row, workspace.h_gradient, j, plan, lr, workspace.most[OF_INPUTS])
+
+
+@kernel_part
+def _update_parts(tables, plan, workspace, block, lr):
+    """The same where the vector of an input is the mean of several rows."""
+    parts = tables.parts
+    for j in range(block.sizes[N_INPUTS]):
+        if block.n_pairs[j] > 0:
+            if plan.bias >= 0:
+                workspace.h_gradient[j, plan.bias] = 0
+            word = np.int64(block.inputs[j])
+            for p in range(parts.offsets[word], parts.offsets[word + 1]):
+                if not is_frozen(tables.inputs, np.int64(parts.rows[p])):
+                    row = part_place(parts, p, plan.apart, workspace.lane.inputs)
+                    _update_row(tables.inputs, row, workspace.h_gradient, j, plan, lr, workspace.most[OF_INPUTS])
 
 
 @kernel_part
@@ -475,8 +527,21 @@ def measure_block(tables, plan, workspace, rows, n, block, lr):
         row = k if plan.candidates == ALL else np.int64(block.candidate_places[k])
         row_step[k] = min(lr / row_divisor(tables.outputs, row, optimizer), workspace.most[OF_ROWS]) * per_lr
     for j in range(block.sizes[N_INPUTS]):
+        input_step[j] = _input_rate(tables, plan, workspace, block, j, lr) * per_lr
+
+
+@kernel_part
+def _input_rate(tables, plan, workspace, block, j, lr):
+    """The rate of the step of input j; of several rows the mean, for their mean moves by that."""
+    if not has_parts(tables):
         row = np.int64(block.input_places[j])
-        input_step[j] = min(lr / row_divisor(tables.inputs, row, optimizer), workspace.most[OF_INPUTS]) * per_lr
+        return min(lr / row_divisor(tables.inputs, row, plan.optimizer), workspace.most[OF_INPUTS])
+    first, last = tables.parts.offsets[block.inputs[j]], tables.parts.offsets[block.inputs[j] + 1]
+    total = np.float32(0)
+    for p in range(first, last):
+        row = part_place(tables.parts, p, plan.apart, workspace.lane.inputs)
+        total += min(lr / row_divisor(tables.inputs, row, plan.optimizer), workspace.most[OF_INPUTS])
+    return total / np.float32(last - first)
 
 
 @kernel_part
@@ -495,7 +560,7 @@ def _train_on_all(coefficients, tables, constants, plan, workspace, block, lr):
     """Train on a block whose candidates are all rows; return its summed loss. Two passes over the table, in tiles of rows."""
     n_inputs = block.sizes[N_INPUTS]
     n_h = round_up_to_tile(n_inputs)
-    gather(tables.inputs.rows, block.input_places, n_inputs, n_h, workspace.h)
+    fetch_inputs(tables, plan, workspace, block, n_h)
     for first in range(0, plan.n_rows, ROW_TILE):
         n_w = _copy_rows(tables.outputs.rows, first, plan.n_rows, workspace.w)
         scores(workspace.h, n_h, workspace.w, n_w, workspace.batch.z)

@@ -18,10 +18,11 @@ import numpy as np
 
 from embedx.engine.blocks import N_CENTRES, N_INPUTS, N_NOISE, N_PAIRS, clear, plan_block, round_up_to_padding
 from embedx.engine.lanes import NONE, copy_rows, is_first
-from embedx.engine.skipgram import copy_inputs, forget_lane, prefetch_rows, train_block
+from embedx.engine.skipgram import copy_inputs, forget_lane, has_parts, prefetch_rows, train_block
+from embedx.engine.subwords import mean, prefetch_parts
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
-from embedx.kernels.simd import LANES, prefetch
+from embedx.kernels.simd import LANES, aligned_zeros, prefetch
 from embedx.search.query import QueryWorkspace, find_candidates, new_query_workspace
 from embedx.search.spec import SearchSpec
 from embedx.text.subsampling import keep_words
@@ -52,6 +53,7 @@ class RetrievalWorkspace(NamedTuple):
     counts: np.ndarray  # int64 (2,): how often a word's rows were used, and how often they had to be sought for that
     shared: FoundRows  # what the copies of a lane are of; empty without lanes
     sought: np.ndarray  # uint8: whether the lane has sought the rows of each of its copies; (0,) without lanes
+    vector: np.ndarray  # float32 (1, stride): of a word that is the mean of several rows
 
 
 def new_found_rows(n_words: int, found: int) -> FoundRows:
@@ -61,13 +63,13 @@ def new_found_rows(n_words: int, found: int) -> FoundRows:
     )
 
 
-def new_retrieval_workspace(n_rows: int, found: int, search: SearchSpec) -> RetrievalWorkspace:
-    """Memory for a worker."""
+def new_retrieval_workspace(n_rows: int, found: int, search: SearchSpec, dim: int = 0) -> RetrievalWorkspace:
+    """Memory for a worker; `dim` numbers for the vector of a word that is the mean of several rows."""
     most = min(search.blocks * search.max_candidates, n_rows)
     return RetrievalWorkspace(
         new_query_workspace(n_rows, search), np.zeros((1, most), dtype=np.int32), np.zeros(found, dtype=np.float32),
         np.zeros((n_rows, 2), dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(2, dtype=np.int64),
-        new_found_rows(0, found), np.zeros(0, dtype=np.uint8),
+        new_found_rows(0, found), np.zeros(0, dtype=np.uint8), aligned_zeros(1, dim),
     )  # fmt: skip
 
 
@@ -97,7 +99,12 @@ def train_stretch(
             noise_key, drawn, next_block,
         )  # fmt: skip
         n_next = next_block.sizes[N_CENTRES] + next_block.sizes[N_NOISE]
-        prefetch_rows(tables.inputs.rows, next_block.input_places, next_block.sizes[N_INPUTS])
+        if has_parts(tables):
+            own, lane = tables.inputs.rows, workspace.lane
+            shared = lane.shared.inputs.rows if plan.apart else own
+            prefetch_parts(shared, own, tables.parts, plan.apart, lane.inputs, next_block.inputs, next_block.sizes[N_INPUTS])
+        else:
+            prefetch_rows(tables.inputs.rows, next_block.input_places, next_block.sizes[N_INPUTS])
         prefetch_rows(tables.outputs.rows, next_block.candidate_places, n_next)
         loss += train_block(coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr)
         n_pairs += block.sizes[N_PAIRS]
@@ -137,9 +144,10 @@ def _copy_found(retrieval, own, copies, first):
     shared = retrieval.shared
     for place in range(first, copies.n[0]):
         word = copies.row[place]
-        own.n[place], own.uses[place], retrieval.sought[place] = shared.n[word], shared.uses[word], 0
-        for k in range(shared.n[word]):
-            own.rows[place, k] = shared.rows[word, k]
+        if word < shared.n.size:  # else it is of an n-gram
+            own.n[place], own.uses[place], retrieval.sought[place] = shared.n[word], shared.uses[word], 0
+            for k in range(shared.n[word]):
+                own.rows[place, k] = shared.rows[word, k]
 
 
 @kernel_part
@@ -156,7 +164,11 @@ def _add_found(index, search, tables, found, refresh, retrieval, block):
             retrieval.counts[USES] += 1
             if found.uses[place] == NEVER or found.uses[place] >= refresh:
                 word = np.int64(block.inputs[j])
-                find_best(index, search, tables.inputs.rows, tables.outputs.rows, word, found, place, retrieval)
+                if has_parts(tables):
+                    mean(tables.inputs.rows, tables.parts, word, retrieval.vector, 0)
+                    find_best(index, search, retrieval.vector, tables.outputs.rows, np.int64(0), found, place, retrieval)
+                else:
+                    find_best(index, search, tables.inputs.rows, tables.outputs.rows, word, found, place, retrieval)
             found.uses[place] += 1
             for k in range(found.n[place]):
                 row = np.int64(found.rows[place, k])
@@ -225,7 +237,7 @@ def merge_found(found, own, sought, copies, n_lanes, part, parts):
     for lane in range(n_lanes):
         for k in range(copies.n[lane, 0]):
             word = np.int64(copies.row[lane, k])
-            if word % parts == part and is_first(copies, lane, word):
+            if word < found.n.size and word % parts == part and is_first(copies, lane, word):
                 uses = before = found.uses[word]
                 for other in range(lane, n_lanes):
                     if copies.place[other, word] != NONE:

@@ -4,7 +4,8 @@ The protocol is printed with every score, because without it a score means nothi
 embedx, which is gensim's with other candidates, and those of other programs:
 
     case          ignored: words are folded to upper case, and of several variants the most frequent one counts
-    unknown       an item with a word outside the vocabulary is left out, and counted
+    unknown       an item with a word outside the vocabulary is left out, and counted; with `oov`, a pair is scored by the
+                  vectors that such words have by their n-grams, in lower case where no word of the vocabulary has capitals
     candidates    similarity knows the first 300,000 words; analogies know, and answer with, the first 30,000
     similarity    Spearman's rank correlation of cosines with the mean human score
     analogy       a : b = c : ?  answered by 3CosAdd, the word nearest to b - a + c other than a, b and c
@@ -16,8 +17,10 @@ Each score has a 95 % interval from resampling its items; see `embedx.evaluation
 an analogy section share words, so the true interval of analogies is wider than the one of independent questions given here.
 """
 
+import contextlib
 import dataclasses
 import glob
+import itertools
 import math
 import os
 from collections.abc import Sequence
@@ -29,7 +32,7 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.evaluation import bootstrap
 from embedx.evaluation.groups import folded
-from embedx.evaluation.protocols import PROTOCOLS, protocol_of
+from embedx.evaluation.protocols import PROTOCOLS, Protocol, protocol_of
 from embedx.evaluation.with_gensim import gensim_quietly, keyed_vectors
 from embedx.evaluation.word_report import Report, Score, ScoreDifference
 from embedx.evaluation.word_sets import (
@@ -86,15 +89,40 @@ def score(
     tests: Sequence[Asked] | None = None,
     progress: Progress | None = None,
     protocol: str = "embedx",
+    oov: bool = False,
 ) -> list[Answers]:
-    """What `vectors`, ours or gensim's KeyedVectors, make of each test, as `Protocol.tests` gives it (of ours if None)."""
+    """What `vectors`, ours or gensim's KeyedVectors, make of each test, as `Protocol.tests` gives it (of ours if None).
+
+    oov  whether pairs with words outside the vocabulary are scored by their n-grams
+    """
     tests = default_tests() if tests is None else tests
     limit = max(test.candidates for test in tests)
     words = vectors.words if isinstance(vectors, WordVectors) else vectors.index_to_key
     keyed = keyed_vectors([str(word) for word in words[:limit]], vectors.vectors[:limit])
     asked = protocol_of(protocol)
     with gensim_quietly():
-        return [asked.ask(test, keyed, progress or Silent()) for test in tests]
+        return [
+            ask_with_unseen(vectors, test, asked, progress or Silent())
+            if oov and isinstance(test, SimilarityPairs) and isinstance(vectors, WordVectors) and vectors.subwords is not None
+            else asked.ask(test, keyed, progress or Silent())
+            for test in tests
+        ]
+
+
+def ask_with_unseen(vectors: WordVectors, test: SimilarityPairs, protocol: Protocol, progress: Progress) -> Answers:
+    """What a model makes of a list of pairs whose unknown words have the vectors that their n-grams give them."""
+    words = vectors.words[: test.candidates]
+    known, has_capitals = folded(words), any(word != word.lower() for word in words)
+    extra: dict[str, np.ndarray] = {}
+    for word in dict.fromkeys(itertools.chain.from_iterable(test.words)):
+        if word.upper() not in known:
+            with contextlib.suppress(model.UnknownWordError):
+                extra[word] = vectors[word if has_capitals else word.lower()]
+    table = vectors.vectors[: test.candidates]
+    if extra:
+        table = np.concatenate([table, np.array(list(extra.values()), np.float32)])
+    wider = dataclasses.replace(test, candidates=len(words) + len(extra))
+    return dataclasses.replace(protocol.ask(wider, keyed_vectors([*words, *extra], table), progress), test=test)
 
 
 def pooled(answers: Sequence[Answers]) -> Answers | None:
@@ -184,6 +212,7 @@ def evaluate(
     method: str | None = None,
     candidates: int | None = None,
     which: str = model.VECTORS[0],
+    oov: bool = False,
     seed: int = 0,
     trust_pickle: bool = False,
     progress: Progress | None = None,
@@ -196,6 +225,7 @@ def evaluate(
     method      3cosadd or 3cosmul, for analogies
     candidates  how many words, from the most frequent, analogies know and are answered with; by default the protocol's
     which       the vectors: "input", "output" or "sum", see `WordVectors.of`
+    oov         score pairs with words outside the vocabulary too, by the n-grams of a model that has such
     seed        of the resampling and of the clustering; the same for all models
     trust_pickle  see `open_vectors`
     """
@@ -217,7 +247,12 @@ def evaluate(
         tests = [test for test in default_tests() if asked.pairs or isinstance(test, Analogies)]
     tests = asked.tests(tests, candidates, method)
     paths = [*own, *others]
-    answers = [score(open_vectors(path, progress, trust_pickle, which), tests, progress, protocol) for path in paths]
+    models = [open_vectors(path, progress, trust_pickle, which) for path in paths]
+    if oov and protocol != "embedx":
+        raise EmbedxError(f"--oov: --protocol {protocol} knows the words of the vocabulary alone; leave out one of them")
+    if oov and not any(getattr(each, "subwords", None) for each in models):
+        raise EmbedxError(f"--oov: {' and '.join(map(str, paths))} without n-grams; train with --subwords 3-6")
+    answers = [score(each, tests, progress, protocol, oov) for each in models]
     together = [pooled(each) for each in answers]
     answers = [[*each, last] if last else each for each, last in zip(answers, together, strict=True)]
     scores, notes = [], []

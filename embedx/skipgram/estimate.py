@@ -80,6 +80,8 @@ def estimate(
     has_room = sum(of_tables.values()) + copy <= available
     n_words, n_rows = len(task.words), len(task.tables.outputs.rows)
     numbers = (n_words + n_rows) * task.settings.dim + (n_rows if task.settings.bias != "none" else 0)
+    if task.buckets is not None:
+        numbers += len(task.tables.inputs.rows) * task.settings.dim + len(task.buckets)
     return Estimate(
         words=n_words,
         tokens=task.words.n_tokens,

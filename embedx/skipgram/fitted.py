@@ -47,7 +47,7 @@ class FittedStream(Streamed):
         self.fit_lock = threading.Lock()
         self.n_fits = 0
         self.round_passes = 0.0  # over the corpus, before the round under way
-        n_words, n_draws = len(self.tables.inputs.rows), max(self.objective.negatives, 1)
+        n_words, n_draws = len(self.tables.state), max(self.objective.negatives, 1)
         self.fitted_draws = new_data()
         self.fitted_plan = self.plan._replace(block_size=0, n_draws=n_draws, conditional=True)
         self.fitted_constants = self.objective.constants(n_draws, n_words)
@@ -57,7 +57,7 @@ class FittedStream(Streamed):
         return [_Worker(*each) for each in zip(super().new_workers(), of_pairs, strict=True)]
 
     def memory(self) -> dict[str, int]:
-        n_words, dim = len(self.tables.inputs.rows), self.settings.dim
+        n_words, dim = len(self.tables.state), self.settings.dim
         copied, pairs = 4 * n_words * dim, BYTES_PER_PAIR * MOST_PAIRS
         return super().memory() | {"noise": self.conditional.memory(n_words, dim) + copied + pairs}
 
@@ -100,10 +100,10 @@ class FittedStream(Streamed):
             due = 1 if self.objective.adds_log_noise or not self.settings.fit_after else int(passes / self.settings.fit_after)
             if self.n_fits >= due:
                 return
-            n_words = len(self.tables.inputs.rows)
+            n_words = len(self.tables.state)
             key = stream_key(self.settings.seed, FITTED, self.n_fits)
             inputs, targets, times = some_pairs(self.stream, self.settings.window, key, MOST_PAIRS)
-            vectors = self.tables.inputs.rows[:, : self.settings.dim].copy()
+            vectors = engine.input_vectors(self.tables)[:, : self.settings.dim].copy()
             self.conditional.fit(
                 vectors, pairs_of(inputs, targets, n_words, times), seed=self.settings.seed, threads=self.settings.threads,
                 progress=self.progress,

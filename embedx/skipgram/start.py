@@ -7,6 +7,8 @@ been learned; so rows that are kept begin where it moves them at the rate of pla
 
     lr / √s0 = RATE      s0 = (lr / RATE)²      or at the optimiser's limit, if that is less
 
+Vectors of n-grams are kept as those of words are: those that a word of the model meets.
+
 Output rows that belong to the nodes of a tree mean something else under other counts, and begin anew. Biases are kept where
 the objective means the same by its scores as the model's: both, or neither, have the log of the noise added for predictions.
 """
@@ -30,6 +32,7 @@ from embedx.vectors.model import WordVectors, load_folder
 
 RATE = optimizers.OPTIMIZERS["sgd"].rates[WORDS]
 TAKEN_OVER = ("dim", "tokenizer", "lowercase", "on_bad_utf8")  # settings that are the model's unless they are given
+OF_SUBWORDS = ("subwords", "buckets")  # settings that are the model's
 STEP = 1 << 16  # rows at a time
 
 
@@ -54,7 +57,15 @@ class Start:
             raise EmbedxError(f"--max-vocab {limit}: less than the {len(self.model):,} words of --start, which are all kept")
         if options.get("dim", dim) != dim:
             raise EmbedxError(f"--dim {options['dim']}: the vectors of --start {self.path} have {dim} numbers; leave it out")
+        for name in OF_SUBWORDS:
+            own = self.model.settings.get(name)
+            if options.get(name, own) != own:
+                has = "none" if own is None else str(own)
+                raise EmbedxError(
+                    f"{option_name(name)} {options[name]}: the model of --start {self.path} has {has}; leave it out"
+                )
         known = {name: self.model.settings[name] for name in TAKEN_OVER if name in self.model.settings}
+        known |= {name: self.model.settings[name] for name in OF_SUBWORDS if self.model.settings.get(name) is not None}
         return {**known, "dim": dim, **options}
 
     def joining(self) -> tuple[PhraseSettings, Phrases | None]:
@@ -123,6 +134,7 @@ class Start:
         optimizer: str,
         rate: float,
         has_bias: bool,
+        buckets: np.ndarray | None = None,  # int32 (n,): those of n-grams that have a row, ascending
     ) -> engine.SkipGramTables:
         """Write the model's rows into tables that are initialised as usual; the tables, with what is frozen."""
         arrays, dim = self.model.arrays, self.model.vectors.shape[1]
@@ -131,24 +143,31 @@ class Start:
         bias = arrays["bias"] if has_bias and self.keeps_bias(objective) else None
         for start in range(0, len(row), STEP):
             here = start + np.flatnonzero(row[start : start + STEP] >= 0)
-            tables.inputs.rows[here, :dim] = arrays["input"][row[here]]
+            tables.inputs.rows[here, :dim] = arrays["input" if buckets is None else "word_part"][row[here]]
             if outputs is not None:
                 tables.outputs.rows[here, :dim] = outputs[row[here]]
             if bias is not None:
                 tables.outputs.rows[here, dim] = bias[row[here]]
         is_old = row >= 0
+        old_inputs = is_old
+        if buckets is not None:
+            known, at, place = np.intersect1d(buckets, arrays["ngram_bucket"], assume_unique=True, return_indices=True)
+            for start in range(0, len(known), STEP):
+                here = at[start : start + STEP]
+                tables.inputs.rows[len(row) + here, :dim] = arrays["ngram"][place[start : start + STEP]]
+            old_inputs = np.concatenate([is_old, np.isin(buckets, known)])
         old_outputs = is_old if outputs is not None else np.zeros(len(tables.outputs.rows), bool)
         if not optimizers.OPTIMIZERS[optimizer].fades:
-            for table, rows in ((tables.inputs, is_old), (tables.outputs, old_outputs)):
+            for table, rows in ((tables.inputs, old_inputs), (tables.outputs, old_outputs)):
                 if table.state_of in (ROW, NUMBER):
                     table.state[rows] = min((rate / RATE) ** 2, optimizers.OPTIMIZERS[optimizer].limit)
         if not self.freezes:
             return tables
-        return tables._replace(inputs=_frozen(tables.inputs, is_old), outputs=_frozen(tables.outputs, old_outputs))
+        return tables._replace(inputs=_frozen(tables.inputs, old_inputs), outputs=_frozen(tables.outputs, old_outputs))
 
     def identity(self) -> dict[str, Any]:
         """What decides the result, as JSON types."""
-        names = sorted({"input", "output", "bias", "heldout_counts"} & self.model.arrays.keys())
+        names = sorted({"input", "output", "bias", "heldout_counts", "word_part", "ngram"} & self.model.arrays.keys())
         return {"arrays": [checksum(self.model.arrays[name]) for name in names], "freezes": self.freezes}
 
 

@@ -75,7 +75,7 @@ class LaneTables(NamedTuple):
         """What a lane is told, and the tables that it trains, views; `shared` are those that they are copies of."""
         own = engine.SkipGramTables(
             lanes.table_of(self.inputs, number, shared.inputs), lanes.table_of(self.outputs, number, shared.outputs),
-            np.split(self.state, LANES)[number], np.split(self.n_updates, LANES)[number],
+            np.split(self.state, LANES)[number], np.split(self.n_updates, LANES)[number], shared.parts,
         )  # fmt: skip
         return lanes.Lane(number, shared, lanes.copies_of(self.inputs, number), lanes.copies_of(self.outputs, number)), own
 
@@ -102,7 +102,7 @@ class Streamed(Lanes):
         self.stretch = APART if settings.deterministic else STRETCH  # tokens
         self.n_stretches = -(-len(stream.tokens) // self.stretch)
         self.orders = Orders(self.n_stretches, settings.seed, SHUFFLED)
-        n_words, n_rows = len(tables.inputs.rows), len(tables.outputs.rows)
+        n_words, n_rows = len(tables.state), len(tables.outputs.rows)
         n_draws = settings.draws if sampler.candidates == "drawn" else 0
         self.plan = blocks.SkipGramPlan(
             settings.window, settings.block_size, n_draws, n_rows, blocks.CANDIDATES[sampler.candidates], sampler.conditional,
@@ -139,10 +139,17 @@ class Streamed(Lanes):
     def new_copies(self) -> "LaneTables":
         """Memory for the copies of the rows that stretches meet."""
         tables, width = self.tables, self.objective.state_width
-        inputs = lanes.new_copies(tables.inputs, LANES, min(self.stretch + 2 * self.settings.window, len(tables.inputs.rows)))
+        inputs = lanes.new_copies(tables.inputs, LANES, self.most_inputs())
         outputs = lanes.new_copies(tables.outputs, LANES, self.most_outputs())
         n = LANES * inputs.most if width else LANES
         return LaneTables(inputs, outputs, np.zeros((n, width), dtype=np.float32), np.zeros(n, dtype=np.int64))
+
+    def most_inputs(self) -> int:
+        """How many rows of the inputs a stretch can meet, with n-grams if it were of the words that have most of them."""
+        tables, n_rows = self.tables, self.stretch + 2 * self.settings.window
+        if len(tables.parts.offsets):
+            n_rows = int(np.sort(np.diff(tables.parts.offsets))[-n_rows:].sum())
+        return int(min(n_rows, len(tables.inputs.rows)))
 
     def most_outputs(self) -> int:
         """How many output rows a stretch can meet."""
@@ -237,7 +244,7 @@ class RetrievedStream(Streamed):
         objective, tables = self.objective, self.tables
         assert isinstance(objective, RetrievalObjective)
         own = objective.settings
-        n_words, n_rows = len(tables.inputs.rows), len(tables.outputs.rows)
+        n_words, n_rows = len(tables.state), len(tables.outputs.rows)
         self.columns = self.settings.dim + (self.settings.bias != "none")
         search = objective.search(n_rows)
         assert search is not None
@@ -257,10 +264,11 @@ class RetrievedStream(Streamed):
         most = min(found * blocks.max_inputs(self.plan), n_rows)  # rows that a block's inputs can have found
         widest = self.plan._replace(n_draws=self.plan.n_draws + most)
         n_copies = LANES * self.copies.inputs.most if self.copies else 0
+        dim = self.tables.inputs.rows.shape[1]
         self.found_apart = retrieved.new_found_rows(n_copies, found)  # by the lanes' copies of words
         self.sought = np.zeros(n_copies, dtype=np.uint8)  # by lanes
         return [
-            _Worker(self.new_workspace(widest, 1, worker), retrieved.new_retrieval_workspace(n_rows, found, self.search))
+            _Worker(self.new_workspace(widest, 1, worker), retrieved.new_retrieval_workspace(n_rows, found, self.search, dim))
             for worker in self.worker_numbers
         ]
 

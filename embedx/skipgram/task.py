@@ -14,16 +14,17 @@ import numpy as np
 
 from embedx import objectives, optimizers, samplers
 from embedx.engine import skipgram as engine
+from embedx.engine import subwords
 from embedx.engine.settings import MOST_RATE, TrainingSettings, check_sampler
 from embedx.errors import DivergedError, EmbedxError
 from embedx.evaluation import heldout
 from embedx.objectives.contract import Objective
-from embedx.optimizers.contract import COLLAPSED, WORDS, new_table
+from embedx.optimizers.contract import COLLAPSED, WORDS, Optimizer, new_table
 from embedx.run import trainer
 from embedx.run.checkpoint import Checkpoints, checksum
 from embedx.run.guard import Guard
 from embedx.run.interrupts import to_the_end
-from embedx.run.memory import amount, check_memory, n_bytes
+from embedx.run.memory import amount, available_memory, check_memory, n_bytes
 from embedx.run.progress import Progress, Silent
 from embedx.run.rounds import InRounds
 from embedx.run.state import TrainState
@@ -51,11 +52,13 @@ from embedx.text import cache
 from embedx.text.encode import Corpora, encode
 from embedx.text.heldout import HeldOut, hold_out, n_chunks
 from embedx.text.joined import Phrases
+from embedx.text.ngrams import MOST_BUCKETS, NGrams, encoded, ngrams
 from embedx.text.phrases import phrases_of
 from embedx.text.subsampling import WHOLE_SENTENCE, TokenStream, context_words
 from embedx.text.vocabulary import Vocabulary, kept_counts, listed, select
 from embedx.vectors import model
 from embedx.vectors.model import WordVectors
+from embedx.vectors.subwords import Subwords
 
 INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
 INITIAL_FLOATS = 1 << 23  # drawn at a time
@@ -70,6 +73,13 @@ PREFERRED = ("search", "unigram")  # samplers, before those that an objective ha
 # analogies are best up to 8 (learning rate 0.04, 100 MB of Wikipedia), slightly worse at 15, worse at 30; 60 diverges.
 PAIRS_PER_DRAW = 7.5
 MOST_DRAWS = 1024
+BUCKETS = 2_000_000  # fastText's default
+# What suits words with n-grams where an optimiser whose rate stops falling suits those without: an n-gram is met by far more
+# words than a word, and the mean moves by the mean of its parts' rates. `ns` on 10 MB of Wikipedia, 5 epochs, similarity over
+# five sets and held-out log-likelihood: bounded-adagrad at 2 .277, -8.820, at 5 .292, -8.955; rowwise-adagrad at 1.5 .267,
+# -8.817, at 3 .323, -8.813, at 6 .315, -8.919. (With the gradient divided by the root of the number of parts bounded-adagrad at
+# 2 has .305, -8.802, rowwise-adagrad at 4 .314, -8.841; that sgd would then be too slow is why it is not.)
+OF_SUBWORDS = {"optimizer": "rowwise-adagrad", "learning_rate": 3.0}
 # Nor may a block bring more than this many pairs to the most frequent word's row, which matters for vocabularies of some dozen
 # words: there a block of 16 centres holds each of them many times.
 PAIRS_PER_ROW = 30
@@ -139,6 +149,18 @@ class SkipGramSettings(TrainingSettings):
         "train on stretches of 10,000 tokens in an order drawn anew for each epoch, so that a corpus sorted by subject or date "
         "is learned evenly; otherwise in the order of the corpus",
     )
+    subwords: str | None = param(
+        None,
+        "lengths of character n-grams, such as 3-6: a word's vector is the mean of a vector of its own and of those of its "
+        "n-grams, so that words which were never seen have one too",
+    )
+    buckets: int | None = param(
+        None,
+        f"with --subwords: how many vectors n-grams are hashed to; by default {BUCKETS:,}, of which those that the vocabulary "
+        "meets take memory",
+        at_least=1,
+        at_most=MOST_BUCKETS,
+    )
     heldout: float = param(
         0.0,
         "fraction of the corpus that is left out of training, such as 0.1%, in a few dozen contiguous spans, beside a border "
@@ -155,6 +177,11 @@ class SkipGramSettings(TrainingSettings):
         at_least=1,
         panel="Held-out text",
     )
+
+    @property
+    def ngrams(self) -> NGrams | None:
+        """The n-grams that words have; None without. Raises `EmbedxError` if `subwords` are no lengths."""
+        return ngrams(self.subwords, self.buckets or BUCKETS) if self.subwords is not None else None
 
 
 class EpochEnd(NamedTuple):
@@ -263,10 +290,22 @@ def prepared(
     settings = resolved(settings, objective, warm_up or sampler, kept, progress, wide)
     if sampler.candidates == "all" and len(words) > MANY_WORDS:
         progress.note(f"every pair meets all {len(words):,} words, which is slow; --max-vocab 5000 keeps the most frequent")
-    tables = empty_tables(objective, settings, len(words))
+    parts, buckets = subwords.NO_PARTS, None
+    if settings.ngrams is not None:
+        in_utf8 = [encoded(word) for word in words.words]
+        need, have = subwords.listing_bytes(in_utf8, settings.ngrams), available_memory()
+        if need > have:
+            raise EmbedxError(
+                f"the n-grams of {len(words):,} words need {amount(need)}, more than the {amount(have)} there are; lower "
+                "--max-vocab or --buckets"
+            )
+        parts, buckets = subwords.listed(in_utf8, settings.ngrams)
+        n_each = (len(parts.rows) - len(words)) / max(len(words), 1)
+        progress.note(f"subwords: {n_each:.1f} n-grams a word, in {len(buckets):,} of {settings.buckets:,} buckets")
+    tables = empty_tables(objective, settings, len(words), 0 if buckets is None else len(buckets))
     return Task(
-        corpus, words, remap, sampler, warm_up, tables, objective, settings, text, vocabulary, progress, held_out,
-        phrases or PhraseSettings(), start,
+        corpus, words, remap, sampler, warm_up, tables._replace(parts=parts), objective, settings, text, vocabulary, progress,
+        held_out, phrases or PhraseSettings(), start, buckets,
     )  # fmt: skip
 
 
@@ -276,6 +315,8 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     Raises `EmbedxError` for what the objective does not take.
     """
     suits = dict(objective.word_defaults)
+    if options.get("subwords") is not None and math.isfinite(_optimizer_of(suits).limit):
+        suits |= OF_SUBWORDS
     suited_by = suits.get("optimizer", SkipGramSettings.optimizer)
     if options.get("optimizer", suited_by) != suited_by:
         suits.pop("learning_rate", None)  # of another optimizer
@@ -287,9 +328,15 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
         *((name, settings.heldout > 0, "--heldout") for name in ("heldout_every", "heldout_points")),
         ("fit_after", sampler.conditional, f"--sampler {conditional}"),
         ("draws", sampler.candidates in ("drawn", "retrieved"), "a sampler that draws"),
+        ("buckets", settings.subwords is not None, "--subwords"),
     )
     check_used(options, (*needs, *((name, False, "labels, which have features") for name in objective.label_settings)))
     return settings, made
+
+
+def _optimizer_of(options: Mapping[str, Any]) -> type[Optimizer]:
+    """The optimiser that the options name, or the default."""
+    return optimizers.OPTIMIZERS[options.get("optimizer", SkipGramSettings.optimizer)]
 
 
 def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
@@ -303,7 +350,8 @@ def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings
             f"{objective.name} is at one rate for each row; take rowwise-adagrad, bounded-adagrad or sgd"
         )
     rate = settings.learning_rate or optimizer.rates[WORDS]
-    return dataclasses.replace(settings, sampler=sampler, learning_rate=rate)
+    buckets = settings.ngrams.n_buckets if settings.ngrams else settings.buckets
+    return dataclasses.replace(settings, sampler=sampler, learning_rate=rate, buckets=buckets)
 
 
 def new_tables(objective: Objective, settings: SkipGramSettings, kept: np.ndarray, noise: np.ndarray) -> engine.SkipGramTables:
@@ -317,16 +365,20 @@ def new_tables(objective: Objective, settings: SkipGramSettings, kept: np.ndarra
     return tables
 
 
-def empty_tables(objective: Objective, settings: SkipGramSettings, n_words: int) -> engine.SkipGramTables:
-    """Parameters of zeros, whose memory is taken when they are written to. Raises `EmbedxError` when they cannot be had."""
+def empty_tables(objective: Objective, settings: SkipGramSettings, n_words: int, n_buckets: int = 0) -> engine.SkipGramTables:
+    """Parameters of zeros, whose memory is taken when they are written to, with rows for buckets of n-grams after those of the
+    words. Raises `EmbedxError` when they cannot be had.
+    """
     has_bias, n_rows = settings.bias != "none", objective.n_rows(n_words)
     try:
         rule = optimizers.update_rule(settings.optimizer)
-        inputs, outputs = (new_table(n, settings.dim + has_bias, rule) for n in (n_words, n_rows))
+        inputs, outputs = (new_table(n, settings.dim + has_bias, rule) for n in (n_words + n_buckets, n_rows))
     except (MemoryError, ValueError) as error:  # the latter from numpy, for more than there are addresses
-        need = 4 * optimizers.OPTIMIZERS[settings.optimizer].copies * (n_words + n_rows) * settings.dim
+        need = 4 * optimizers.OPTIMIZERS[settings.optimizer].copies * (n_words + n_buckets + n_rows) * settings.dim
+        of_ngrams = f" and {n_buckets:,} buckets" if n_buckets else ""
         raise EmbedxError(
-            f"two tables of {n_words:,} words × {settings.dim} numbers need {amount(need)}, more than there is; {SMALLER}"
+            f"two tables of {n_words:,} words{of_ngrams} × {settings.dim} numbers need {amount(need)}, more than there is; "
+            f"{SMALLER}"
         ) from error
     return engine.SkipGramTables(
         inputs,
@@ -343,7 +395,7 @@ def initialise(
     dim, has_bias = settings.dim, settings.bias != "none"
     rng = np.random.default_rng([settings.seed, INITIAL])
     step = max(1, min(65536, INITIAL_FLOATS // dim))  # by blocks, so that no second table is ever in memory
-    for start in range(0, len(kept), step):
+    for start in range(0, len(tables.inputs.rows), step):
         block = tables.inputs.rows[start : start + step, :dim]
         block[:] = (rng.random(block.shape, dtype=np.float32) - np.float32(0.5)) / np.float32(dim)
     if has_bias:
@@ -441,6 +493,7 @@ class Task:
     heldout: HeldOut | None
     phrases: PhraseSettings = dataclasses.field(default_factory=PhraseSettings)
     start: Start | None = None
+    buckets: np.ndarray | None = None  # int32 (n,), ascending: those of n-grams, whose rows follow the words'; None without
     has_room: bool = True  # for a copy of the tables
     history: list[dict[str, float]] = dataclasses.field(default_factory=list)  # held-out log-likelihood on the way
 
@@ -467,7 +520,7 @@ class Task:
         if self.start is not None:
             rate, has_bias = float(self.settings.learning_rate or 0), self.settings.bias != "none"
             self.tables = self.start.write(
-                self.tables, self.words, self.objective, self.settings.optimizer, rate, has_bias
+                self.tables, self.words, self.objective, self.settings.optimizer, rate, has_bias, self.buckets
             )  # fmt: skip
 
     def memory(self) -> dict[str, float]:
@@ -483,7 +536,8 @@ class Task:
             "optimiser": n_bytes((tables.inputs[1:], tables.outputs[1:])),
             "objective": n_bytes((tables.state, tables.n_updates)),
             **of_training,
-            "saving": BYTES_PER_WORD * n_words,
+            "subwords": n_bytes((tables.parts, self.buckets)),
+            "saving": BYTES_PER_WORD * n_words + (4 * n_words * tables.inputs.rows.shape[1] if self.settings.subwords else 0),
             "testing": heldout.memory(n_words) if self.heldout else 0,
         }
 
@@ -498,7 +552,8 @@ class Task:
     @property
     def size(self) -> str:
         """How large the tables are, in words."""
-        return f"{len(self.words):,} words × {self.settings.dim} numbers"
+        of_ngrams = "" if self.buckets is None else f" and {len(self.buckets):,} buckets"
+        return f"{len(self.words):,} words{of_ngrams} × {self.settings.dim} numbers"
 
     def identity(self) -> dict[str, Any]:
         """What decides the result, for a run that goes on to be sure that it is the same one."""
@@ -607,9 +662,12 @@ class Task:
         return heldout.evaluate(vectors, pairs, calibration).metrics()
 
     def model(self, outcome: trainer.Outcome | None) -> model.WordVectors:
-        """What was learned so far, as views of the tables."""
+        """What was learned so far, as views of the tables; word vectors that are means of rows are new."""
         settings, dim = self.settings, self.settings.dim
-        arrays = {"input": self.tables.inputs.rows[:, :dim], "output": self.tables.outputs.rows[:, :dim]}
+        arrays = {"input": engine.input_vectors(self.tables)[:, :dim], "output": self.tables.outputs.rows[:, :dim]}
+        if self.buckets is not None:
+            own, of_buckets = np.split(self.tables.inputs.rows[:, :dim], [len(self.words)])
+            arrays |= {"word_part": own, "ngram": of_buckets, "ngram_bucket": self.buckets}
         if settings.bias != "none":
             arrays["bias"] = self.tables.outputs.rows[:, dim]
         if self.words.held_out is not None:
@@ -648,8 +706,11 @@ class Task:
             if self.history:
                 facts["history"] = self.history
         joined = phrases_of(self.corpus)
+        found = None
+        if settings.ngrams is not None:
+            found = Subwords(settings.ngrams, arrays["ngram"], self.buckets)
         return model.WordVectors(
-            self.words.words, arrays, counts=self.words.counts, settings=record, facts=facts, phrases=joined
+            self.words.words, arrays, counts=self.words.counts, settings=record, facts=facts, phrases=joined, subwords=found
         )
 
 

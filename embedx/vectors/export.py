@@ -158,11 +158,26 @@ def _table(model: WordVectors, format: type[Format], settings: ExportSettings, p
     n = len(model) if settings.top is None else min(settings.top, len(model))
     words: Sequence[str] = model.words[:n]
     counts = None if model.counts is None else model.counts[:n]
+    subwords = model.subwords if format.has_ngrams and settings.vectors == "input" else None
+    if subwords is not None and (wrong := next((word for word in words if WHITE_SPACE.search(word)), None)) is not None:
+        raise EmbedxError(f"the word {wrong!r} has white space, without which its n-grams would be others in fastText")
     if format.ends_words:
         words = writable(words, progress)
+    own = model.arrays.get("word_part", model.vectors) if subwords is not None else None
+    outputs = model.output_vectors
     return Table(
-        words, Rows(n, *tables), counts, settings.dtype, model.settings, model.facts, settings.license, progress
-    )  # fmt: skip
+        words,
+        Rows(n, *tables),
+        counts,
+        own=own if own is None else own[:n],
+        subwords=subwords,
+        outputs=outputs[:n] if outputs is not None and len(outputs) == len(model) else None,
+        dtype=settings.dtype,
+        settings=model.settings,
+        facts=model.facts,
+        license=settings.license,
+        progress=progress,
+    )
 
 
 def writable(words: Sequence[str], progress: Progress) -> Sequence[str]:

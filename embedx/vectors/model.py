@@ -4,6 +4,10 @@ In the model folder (see `embedx.run.folder`):
 
     input.npy        float32 (words, dim), the word vectors
     output.npy       float32 (outputs, dim), the rows the input was trained against; further arrays as NAME.npy
+    word_part.npy    float32 (words, dim), with --subwords: what the words' own vectors are, of which and those of its n-grams
+                     that in input.npy is the mean
+    ngram.npy        float32 (ngrams, dim), the vectors of n-grams; ngram_bucket.npy int32 (ngrams,), ascending, is the bucket
+                     of each (see `embedx.text.ngrams`). Buckets that no word of the vocabulary meets are not there
     vocabulary.tsv   word TAB count, most frequent first; line k describes row k
     phrases1.tsv     the collocations that the first pass joined to one word, if any did: words, with spaces between them, TAB
                      count; phrases2.tsv those of the second, and so on
@@ -20,18 +24,21 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.run.folder import DESCRIPTION, Folder, damaged, present
+from embedx.run.folder import DESCRIPTION, Folder, blamed_on, damaged, present
 from embedx.run.folder import read as read_folder
 from embedx.run.folder import save as save_folder
 from embedx.run.progress import Progress, Silent
 from embedx.run.schema import BLOCK_FLOATS, Array, FolderSchema, Names, Value, row_blocks
 from embedx.settings import MOST_PASSES, PhraseSettings
 from embedx.text.joined import Collocation, Phrases
+from embedx.text.ngrams import ngrams
 from embedx.vectors import formats
+from embedx.vectors.subwords import Subwords, check
 
 TASK = "skipgram"
 VECTORS = ("input", "output", "sum")  # of a word: see `WordVectors.of`
 QUERIES = 256  # that are answered at a time
+OF_SUBWORDS = ("word_part", "ngram", "ngram_bucket")
 PASSES = [f"phrases{k}" for k in range(1, MOST_PASSES + 1)]
 SCHEMA = FolderSchema(
     TASK,
@@ -42,6 +49,9 @@ SCHEMA = FolderSchema(
         "output": Array(("outputs", "dim")),
         "bias": Array(("outputs",)),
         "heldout_counts": Array(("words",), ("int64",)),
+        "word_part": Array(("words", "dim"), rows_of="vocabulary"),
+        "ngram": Array(("ngrams", "dim")),
+        "ngram_bucket": Array(("ngrams",), ("int32",)),
         "noise_projection": Array(("dim", "stride")),
         "noise_offset": Array(("stride",)),
         "noise_weights": Array(("nodes", "stride")),
@@ -57,6 +67,8 @@ SCHEMA = FolderSchema(
         "lowercase": Value(bool),
         **dict.fromkeys(("json_field", "column"), Value(str, or_none=True)),
         "connector_words": Value(str, or_none=True),
+        "subwords": Value(str, or_none=True),
+        "buckets": Value(int, at_least=1, or_none=True),
     },
     facts={"objective": Value(str)},
 )
@@ -80,6 +92,7 @@ class WordVectors:
         settings: dict[str, Any] | None = None,
         facts: dict[str, Any] | None = None,
         phrases: Phrases | None = None,  # the collocations that were joined in its text, and are to be in other text
+        subwords: Subwords | None = None,  # the vectors of n-grams, where words have any
     ) -> None:
         self.words = words
         self.arrays = arrays
@@ -87,6 +100,7 @@ class WordVectors:
         self.settings = settings or {}
         self.facts = facts or {}
         self.phrases = phrases
+        self.subwords = subwords
 
     @property
     def vectors(self) -> np.ndarray:
@@ -132,10 +146,23 @@ class WordVectors:
         return word in self._index
 
     def __getitem__(self, word: str | Sequence[str]) -> np.ndarray:
-        """The vector of a word, float32 (dim,), or of a list of words, float32 (words, dim). Raises KeyError."""
+        """The vector of a word, float32 (dim,), or of a list of words, float32 (words, dim). Raises KeyError.
+
+        In a model with subwords a word that was never seen has a vector too, if one of its n-grams has.
+        """
         if isinstance(word, str):
-            return np.asarray(self.vectors[self.index(word)])
-        return self.vectors[[self.index(each) for each in word]]
+            row = self._index.get(word)
+            return self._unseen(word) if row is None else np.asarray(self.vectors[row])
+        if all(each in self._index for each in word):
+            return self.vectors[[self._index[each] for each in word]]
+        return np.array([self[each] for each in word], np.float32)
+
+    def _unseen(self, word: str) -> np.ndarray:
+        """The vector that a word outside the vocabulary has by its n-grams. A KeyError if it has none."""
+        made = self.subwords.vector(word) if self.subwords is not None else None
+        if made is None:
+            raise self._unknown(word)
+        return made
 
     @property
     def key_to_index(self) -> Mapping[str, int]:
@@ -157,9 +184,13 @@ class WordVectors:
         try:
             return self._index[word]
         except KeyError:
-            similar = self._lookalikes(word)
-            hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
-            raise UnknownWordError(f"{word}: not among the {len(self):,} words of the model{hint}") from None
+            raise self._unknown(word) from None
+
+    def _unknown(self, word: str) -> UnknownWordError:
+        similar = self._lookalikes(word)
+        hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
+        of_ngrams = ", nor is any of its n-grams" if self.subwords is not None else ""
+        return UnknownWordError(f"{word}: not among the {len(self):,} words of the model{of_ngrams}{hint}")
 
     def similarity(self, a: str, b: str) -> float:
         """Cosine of two words' vectors."""
@@ -215,7 +246,7 @@ class WordVectors:
                 query += sign * (self._unit(item) if isinstance(item, str) else item)
         query = unit(query)
         cosines = self.vectors @ query / self._norms
-        asked = {self.index(item) for item in plus + minus if isinstance(item, str)}
+        asked = {self._index[item] for item in plus + minus if isinstance(item, str) and item in self._index}
         wanted = min(top_k + len(asked), len(self))
         if top_k == 0 or wanted == 0:
             return []
@@ -309,15 +340,36 @@ def load(path: str | Path, progress: Progress | None = None, trust_pickle: bool 
     if os.path.isdir(folder) and (os.path.exists(folder / DESCRIPTION) or formats.format_of_folder(folder) is None):
         return load_folder(Path(path))
     found = formats.read(path, progress or Silent(), trust_pickle)
-    return WordVectors(found.words, {"input": found.vectors}, counts=found.counts, facts={"source": str(path)})
+    arrays = {"input": found.vectors} | ({} if found.own is None else {"word_part": found.own})
+    return WordVectors(found.words, arrays, counts=found.counts, facts={"source": str(path)}, subwords=found.subwords)
 
 
 def load_folder(path: Path) -> WordVectors:
     """The word vectors in a model folder, memory-mapped."""
     stored = read_folder(path, SCHEMA)
     words, counts = stored.names["vocabulary"]
-    phrases = _phrases_in(path, stored)
-    return WordVectors(words, stored.arrays, counts=counts, settings=stored.settings, facts=stored.facts, phrases=phrases)
+    phrases, subwords = _phrases_in(path, stored), _subwords_in(path, stored)
+    return WordVectors(
+        words, stored.arrays, counts=counts, settings=stored.settings, facts=stored.facts, phrases=phrases, subwords=subwords
+    )
+
+
+def _subwords_in(path: Path, stored: Folder) -> Subwords | None:
+    """The n-grams of a model; None if it has none."""
+    lengths = stored.settings.get("subwords")
+    missing = [name for name in OF_SUBWORDS if name not in stored.arrays]
+    if lengths is None and len(missing) == len(OF_SUBWORDS):
+        return None
+    if lengths is None or stored.settings.get("buckets") is None or missing:
+        lacks = f"no {missing[0]}.npy" if missing else "no settings.subwords and settings.buckets"
+        raise damaged(path / DESCRIPTION, f"{lacks}, which a model with n-grams has")
+    with blamed_on(path / DESCRIPTION):
+        found = Subwords(
+            ngrams(lengths, stored.settings["buckets"]), stored.arrays["ngram"], stored.arrays["ngram_bucket"]
+        )  # fmt: skip
+    with blamed_on(path / "ngram_bucket.npy"):
+        check(found)
+    return found
 
 
 def _phrases_in(path: Path, stored: Folder) -> Phrases | None:

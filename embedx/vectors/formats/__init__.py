@@ -24,6 +24,7 @@ REGISTRY = (
     "word2vec.Word2Vec",
     "word2vec_binary.Word2VecBinary",
     "glove.Glove",
+    "fasttext.FastText",
     "npz.Npz",
     "safetensors.Safetensors",
     "parquet.Parquet",
@@ -36,7 +37,6 @@ FORMATS: dict[str, type[Format]] = registry.load(__name__, REGISTRY)
 
 # First bytes of files one may take for vectors, and what to do with them instead.
 FOREIGN = {
-    b"\xba\x16\x4f\x2f": "a fastText .bin model; give the .vec file that fastText wrote beside it",
     b"\x93NUMPY": "a bare numpy array without words; give the model folder",
     b"PK\x03\x04": "a zip archive; unpack it first",
 }

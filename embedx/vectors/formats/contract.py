@@ -27,6 +27,7 @@ from embedx.run.memory import available_memory
 from embedx.run.progress import Progress, Silent
 from embedx.run.schema import row_blocks
 from embedx.text.sources import is_url
+from embedx.vectors.subwords import Subwords
 
 BLOCK_BYTES = 1 << 22
 HEAD_BYTES = 1 << 20  # enough for a header and the first vector, even of 50,000 dimensions
@@ -44,6 +45,8 @@ class Found(NamedTuple):
     words: list[str]
     vectors: np.ndarray  # float32 (words, dim)
     counts: np.ndarray | None = None  # int64 (words,)
+    own: np.ndarray | None = None  # float32 (words, dim): the words' own part of vectors that have parts of n-grams too
+    subwords: Subwords | None = None  # the parts of n-grams
 
 
 class Opened(NamedTuple):
@@ -89,6 +92,9 @@ class Table:
     words: Sequence[str]
     rows: Rows
     counts: np.ndarray | None = None  # int64 (words,)
+    own: np.ndarray | None = None  # float32 (words, dim), and the n-grams' parts, as in `Found`
+    subwords: Subwords | None = None
+    outputs: np.ndarray | None = None  # float32 (words, dim): the rows that the words were trained against
     dtype: str = "float32"
     settings: dict[str, Any] = field(default_factory=dict)  # of the run, and its facts
     facts: dict[str, Any] = field(default_factory=dict)
@@ -152,6 +158,7 @@ class Format:
     is_packed: ClassVar[bool] = False  # whether it is compressed where the name says so
     keeps_license: ClassVar[bool] = False
     ends_words: ClassVar[bool] = False  # at white space, which is written as `_`
+    has_ngrams: ClassVar[bool] = False  # whether it holds the vectors of n-grams too
 
     @classmethod
     def recognises(cls, head: bytes) -> bool:

@@ -1,0 +1,194 @@
+"""Words whose input vector is the mean of several rows: their own, and those of their character n-grams' buckets.
+
+Bojanowski et al. 2017, section 3.2. The paper has the sum; the mean is what fastText computes, and so do we:
+
+    h_w = 1/P Σ_p row_p          over the P parts of word w: its own row, and that of the bucket of each of its n-grams
+    row_p -= step of ∂loss/∂h    each part by the whole gradient of h, as in fastText; by the chain rule it would be 1/P of it
+
+By the whole of it a step leads h as far as it would lead a word of one row, however many parts there are.
+
+The rows of the n-grams follow those of the words in the table of inputs. Only buckets that a word of the vocabulary meets have
+one. Fetching h and giving the gradient to the parts are all that differs from words of one row: objectives do not know of it.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from embedx.engine.lanes import use_copy
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store, zeros
+from embedx.text.ngrams import BEGINNING, END, FNV_OFFSET, FNV_PRIME, MASK, NOT_SPLIT, SIGN, NGrams, encoded
+
+
+class Parts(NamedTuple):
+    """The rows whose mean is a word's vector."""
+
+    offsets: np.ndarray  # int64 (n_words + 1,): where the parts of each word begin; (0,) if each word is a row of its own
+    rows: np.ndarray  # int32 (offsets[-1],): of the inputs; the word's own is the first
+
+
+NO_PARTS = Parts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
+
+
+def listing_bytes(words: Sequence[bytes], ngrams: NGrams) -> int:
+    """Bytes that `listed` takes at most."""
+    n_characters = sum(map(len, words)) + 2 * len(words)
+    return 5 * ngrams.n_buckets + 8 * n_characters * (ngrams.longest - ngrams.shortest + 1)
+
+
+def listed(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, np.ndarray]:
+    """The parts of each word, given in UTF-8, and the buckets that have a row, int32 (n,), ascending: row n_words + k is that
+    of the k-th of them.
+    """
+    beginning, end, not_split = (encoded(each) for each in (BEGINNING, END, NOT_SPLIT))
+    pieces = [b"" if word == not_split else beginning + word + end for word in words]
+    ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
+    text = np.frombuffer(b"".join([*pieces, b"\0"]), dtype=np.uint8)  # never empty
+    del pieces
+    offsets = np.zeros(len(words) + 1, dtype=np.int64)
+    plain = (ngrams.shortest, ngrams.longest, ngrams.n_buckets)
+    list_buckets(text, ends, *plain, offsets, np.zeros(0, dtype=np.int32))
+    np.cumsum(offsets, out=offsets)
+    rows = np.zeros(int(offsets[-1]), dtype=np.int32)
+    list_buckets(text, ends, *plain, offsets.copy(), rows)
+    own = offsets[:-1]
+    is_met = np.zeros(ngrams.n_buckets, dtype=bool)
+    rows[own] = -1
+    is_met[rows[rows >= 0]] = True
+    buckets = np.flatnonzero(is_met).astype(np.int32)
+    place = np.zeros(ngrams.n_buckets, dtype=np.int32)
+    place[buckets] = len(words) + np.arange(len(buckets), dtype=np.int32)
+    rows[:] = place[rows]
+    rows[own] = np.arange(len(words), dtype=np.int32)
+    return Parts(offsets, rows), buckets
+
+
+@kernel
+def list_buckets(text, ends, shortest, longest, n_buckets, offsets, buckets):
+    """Write the bucket of each n-gram of word w to buckets[offsets[w] + 1:], or where `buckets` has no room, how many parts w
+    has to offsets[w + 1].
+
+    text  uint8: the words, each between < and >, one after the other; `ends` int64 (n_words,) is where each ends
+    """
+    begin = np.int64(0)
+    for w in range(ends.size):
+        end = ends[w]
+        n = np.int64(1)
+        for first in range(begin, end):
+            if (text[first] & 0xC0) != 0x80:  # else a character does not begin here
+                value = np.uint64(FNV_OFFSET)
+                length, at = 0, first
+                while at < end and length < longest:
+                    length += 1
+                    value = _hashed(value, text[at])
+                    at += 1
+                    while at < end and (text[at] & 0xC0) == 0x80:
+                        value = _hashed(value, text[at])
+                        at += 1
+                    if length >= shortest and not (length == 1 and (first == begin or at == end)):
+                        if buckets.size > 0:
+                            buckets[offsets[w] + n] = np.int64(value % np.uint64(n_buckets))
+                        n += 1
+        if buckets.size == 0:
+            offsets[w + 1] = n
+        begin = end
+
+
+@kernel_part
+def _hashed(value, byte):
+    """The hash of some bytes and one more."""
+    signed = np.uint64(byte) | np.uint64(SIGN) if byte > 127 else np.uint64(byte)
+    return ((value ^ signed) * np.uint64(FNV_PRIME)) & np.uint64(MASK)
+
+
+def word_vectors(rows: np.ndarray, parts: Parts) -> np.ndarray:
+    """The vector of each word, float32 (n_words, stride), where `rows` are those of all parts."""
+    out = aligned_zeros(len(parts.offsets) - 1, rows.shape[1])
+    means(rows, parts, out)
+    return out
+
+
+@kernel
+def means(rows, parts, out):
+    """Overwrite out[w] by the mean of the rows of word w, for all words."""
+    for w in range(out.shape[0]):
+        mean(rows, parts, w, out, w)
+
+
+@kernel_part
+def mean(rows, parts, word, out, at):
+    """Overwrite out[at] by the mean of the rows of a word."""
+    first, last = parts.offsets[word], parts.offsets[word + 1]
+    for d in range(0, rows.shape[1], LANES):
+        store(out, at, d, load(rows, np.int64(parts.rows[first]), d))
+    for p in range(first + 1, last):
+        _add(rows, np.int64(parts.rows[p]), out, at)
+    _divide(out, at, last - first, rows.shape[1])
+
+
+@kernel_part
+def _add(rows, row, out, at):
+    """Add a row to out[at]."""
+    one = splat(np.float32(1))
+    for d in range(0, rows.shape[1], LANES):
+        store(out, at, d, multiply_add(one, load(rows, row, d), load(out, at, d)))
+
+
+@kernel_part
+def _divide(out, at, n, width):
+    """Divide out[at, :width] by n."""
+    share = splat(np.float32(1) / np.float32(n))
+    for d in range(0, width, LANES):
+        store(out, at, d, multiply_add(share, load(out, at, d), zeros()))
+
+
+# ---- the inputs of a block
+
+
+@kernel_part
+def part_place(parts, p, is_apart, copies):
+    """Where the row of part p is in the table that is trained: with lanes, that of their copy of it."""
+    row = np.int64(parts.rows[p])
+    return np.int64(copies.place[row]) if is_apart else row
+
+
+@kernel_part
+def fetch_means(rows, parts, is_apart, copies, words, n, bias, h):
+    """Overwrite h[:n] by the vectors of words[:n]; the feature of the biases stays 1."""
+    for j in range(n):
+        word = np.int64(words[j])
+        first, last = parts.offsets[word], parts.offsets[word + 1]
+        own = part_place(parts, first, is_apart, copies)
+        for d in range(0, rows.shape[1], LANES):
+            store(h, j, d, load(rows, own, d))
+        for p in range(first + 1, last):
+            _add(rows, part_place(parts, p, is_apart, copies), h, j)
+        _divide(h, j, last - first, rows.shape[1])
+        if bias >= 0:
+            h[j, bias] = rows[own, bias]
+
+
+@kernel_part
+def prefetch_parts(shared, own, parts, is_apart, copies, words, n):
+    """Prefetch the rows of the parts of words[:n], with lanes their copies if there are any yet."""
+    for j in range(n):
+        word = np.int64(words[j])
+        for p in range(parts.offsets[word], parts.offsets[word + 1]):
+            row = np.int64(parts.rows[p])
+            if is_apart and copies.place[row] >= 0:
+                for d in range(0, own.shape[1], LANES):
+                    prefetch(own, np.int64(copies.place[row]), d)
+            else:
+                for d in range(0, shared.shape[1], LANES):
+                    prefetch(shared, row, d)
+
+
+@kernel_part
+def copy_parts(table, own, parts, copies, words, n):
+    """Have copies of the n-grams of words[:n], whose own rows have them, in the tables of a lane."""
+    for j in range(n):
+        word = np.int64(words[j])
+        for p in range(parts.offsets[word] + 1, parts.offsets[word + 1]):
+            use_copy(table, own, copies, np.int64(parts.rows[p]))

@@ -1,0 +1,71 @@
+"""The character n-grams of a word, and the buckets that they are hashed to.
+
+Bojanowski et al. 2017, "Enriching word vectors with subword information", section 3.2, in the conventions of fastText 0.9.3, so
+that models can be exchanged with it:
+
+    word      stands between < and >, so that beginnings and ends of words are told from what is within
+    n-grams   all stretches of `shortest` to `longest` Unicode characters, repeats included; neither < nor > by itself
+    bucket    the 32-bit FNV-1a hash of the n-gram's UTF-8 bytes, modulo the number of buckets. fastText reads a byte as a
+              signed char, so that one above 127 also turns over the upper 24 bits of the hash
+
+fastText's mark for the end of a line, </s>, has no n-grams. `embedx.engine.subwords` lists those of a vocabulary, compiled.
+"""
+
+import re
+from typing import NamedTuple
+
+from embedx.errors import EmbedxError
+
+BEGINNING, END = "<", ">"
+NOT_SPLIT = "</s>"
+FNV_OFFSET, FNV_PRIME, MASK = 2166136261, 16777619, 0xFFFFFFFF
+SIGN = 0xFFFFFF00  # what a byte above 127 becomes beside itself where it is read as a signed char
+MOST_CHARACTERS = 50  # of an n-gram
+MOST_BUCKETS = 100_000_000
+
+
+class NGrams(NamedTuple):
+    """Which n-grams of a word count, and how many buckets there are for them."""
+
+    shortest: int  # characters
+    longest: int
+    n_buckets: int
+
+    def of(self, word: str) -> list[str]:
+        """The n-grams of a word, by where they begin, then by length; those that occur twice stand there twice."""
+        if word == NOT_SPLIT:
+            return []
+        text = f"{BEGINNING}{word}{END}"
+        longest = min(self.longest, len(text))
+        spans = ((i, i + n) for i in range(len(text)) for n in range(self.shortest, longest + 1))
+        return [text[i:j] for i, j in spans if j <= len(text) and not (j == i + 1 and (i == 0 or j == len(text)))]
+
+    def buckets(self, word: str) -> list[int]:
+        """The bucket of each of them."""
+        return [fnv1a(encoded(ngram)) % self.n_buckets for ngram in self.of(word)]
+
+
+def encoded(text: str) -> bytes:
+    """The UTF-8 bytes of a text, also of half a surrogate pair."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def fnv1a(content: bytes) -> int:
+    """The hash of some bytes, each read as a signed char."""
+    value = FNV_OFFSET
+    for byte in content:
+        value = (value ^ (byte | SIGN if byte > 127 else byte)) * FNV_PRIME & MASK
+    return value
+
+
+def ngrams(lengths: str, n_buckets: int) -> NGrams:
+    """What `--subwords 3-6`, or 3 for n-grams of one length, and `--buckets` say. Raises `EmbedxError` for anything else."""
+    found = re.fullmatch(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?", lengths)
+    if not found:
+        raise EmbedxError(f"--subwords {lengths[:40]}: not the lengths of n-grams; write 3-6")
+    shortest, longest = int(found[1]), int(found[2] or found[1])
+    if not 1 <= shortest <= longest <= MOST_CHARACTERS:
+        raise EmbedxError(
+            f"--subwords {lengths.strip()}: lengths go from 1 to {MOST_CHARACTERS}, the shortest first, as in 3-6"
+        )
+    return NGrams(shortest, longest, n_buckets)

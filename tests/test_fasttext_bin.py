@@ -1,0 +1,257 @@
+"""fastText's .bin models: read as fastText reads them, written as it writes them, and refused in one line when damaged."""
+
+import random
+import struct
+
+import numpy as np
+import pytest
+import reference
+from needs import needs_fasttext
+
+import embedx
+from embedx.errors import EmbedxError
+from embedx.text.ngrams import NGrams
+from embedx.vectors import export, fasttext_bin, model
+from embedx.vectors.subwords import Subwords
+from tests.test_formats import Notes
+
+TEXT = "the cat sat on the naïve mat while ducks quacked in Straße 日本語 and catty mats were sat upon by ducklings\n"
+UNSEEN = ["duck", "naïvely", "Straßenbahn", "日本", "mattress"]
+
+
+def toy(n_buckets=60, dim=7, outputs=True, compact=True):
+    """A model of random vectors with n-grams of 2 to 4 characters."""
+    rng = np.random.default_rng(4)
+    words = ["the", "duck", "naïve", "日本語", "</s>", "a"]
+    spec = NGrams(2, 4, n_buckets)
+    met = np.unique([bucket for word in words for bucket in spec.buckets(word)]).astype(np.int32)
+    rows = np.zeros((n_buckets, dim), np.float32)
+    rows[met] = rng.normal(size=(len(met), dim))
+    own = rng.normal(size=(len(words), dim)).astype(np.float32)
+    vectors = [np.mean([own[k], *rows[spec.buckets(word)]], axis=0) for k, word in enumerate(words)]
+    arrays = {"input": np.array(vectors, np.float32), "word_part": own}
+    if outputs:
+        arrays["output"] = rng.normal(size=own.shape).astype(np.float32)
+    subwords = Subwords(spec, rows[met], met) if compact else Subwords(spec, rows, None)
+    counts = np.array([90, 70, 50, 30, 20, 10])
+    return model.WordVectors(words, arrays, counts=counts, settings={"window": 3}, subwords=subwords)
+
+
+def train(tmp_path, **options):
+    """A model of fastText's own, and its file."""
+    import fasttext
+
+    (tmp_path / "text").write_text(TEXT * 50)
+    # With fewer than eleven threads it leaves a part of its rows as malloc gave them (facebookresearch/fastText#1061).
+    few = {"dim": 8, "epoch": 2, "minCount": 1, "thread": 11, "verbose": 0, "bucket": 300, **options}
+    theirs = fasttext.train_unsupervised(str(tmp_path / "text"), **few)
+    theirs.save_model(str(tmp_path / "model.bin"))
+    return theirs, tmp_path / "model.bin"
+
+
+@needs_fasttext
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"model": "cbow", "loss": "hs", "minn": 2, "maxn": 3},
+        {"minn": 0, "maxn": 0},
+        {"minn": 1, "maxn": 2, "bucket": 7, "loss": "softmax"},
+    ],
+)
+def test_a_model_of_fasttext_has_the_same_vectors_here(tmp_path, monkeypatch, options):
+    monkeypatch.setattr(fasttext_bin, "BLOCK_FLOATS", 100)
+    theirs, file = train(tmp_path, **options)
+    ours = embedx.load(file)
+    assert ours.words == theirs.words
+    assert ours.counts.tolist() == theirs.get_words(include_freq=True)[1].tolist()
+    for word in ours.words:
+        np.testing.assert_allclose(ours[word], theirs.get_word_vector(word), rtol=1e-5, atol=1e-7)
+    has_ngrams = options.get("maxn") != 0
+    assert (ours.subwords is not None) == has_ngrams
+    for word in UNSEEN:
+        if has_ngrams:
+            np.testing.assert_allclose(ours[word], theirs.get_word_vector(word), rtol=1e-5, atol=1e-7)
+        else:
+            with pytest.raises(model.UnknownWordError):
+                ours[word]
+
+
+@needs_fasttext
+@pytest.mark.parametrize("compact", [True, False])
+def test_fasttext_opens_what_is_written_and_has_the_same_vectors(tmp_path, monkeypatch, compact):
+    import fasttext
+
+    monkeypatch.setattr(fasttext_bin, "BLOCK_FLOATS", 100)
+    ours = toy(compact=compact)
+    theirs = fasttext.load_model(str(export.export(ours, "fasttext", tmp_path / "out.bin")))
+    assert theirs.words == ours.words
+    assert theirs.get_words(include_freq=True)[1].tolist() == ours.counts.tolist()
+    assert (theirs.f.getArgs().ws, theirs.f.getArgs().minn, theirs.f.getArgs().maxn) == (3, 2, 4)
+    for word in [*ours.words, "ducks", "naïvely", "theduck"]:
+        np.testing.assert_allclose(theirs.get_word_vector(word), ours[word], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(theirs.get_output_matrix(), ours.output_vectors)
+
+
+@needs_fasttext
+def test_fasttext_opens_a_trained_model_with_and_without_ngrams(two_topics, tmp_path):
+    import fasttext
+
+    for options in ({"subwords": "3-5"}, {}):
+        few = {"dim": 16, "epochs": 1, "sample": 0, "threads": 1, "bias": "frequency", **options}
+        ours = embedx.SkipGram("hs", **few).fit(two_topics).model
+        out = export.export(ours, "fasttext", tmp_path / "out.bin", overwrite=True)
+        theirs = fasttext.load_model(str(out))
+        for word in [*ours.words, *(["trucks", "wheels"] if options else [])]:
+            np.testing.assert_allclose(theirs.get_word_vector(word), ours[word], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("outputs", [True, False])
+def test_what_is_written_is_read_back(tmp_path, outputs):
+    ours = toy(outputs=outputs)
+    out = export.export(ours, "fasttext", tmp_path / "out.bin")
+    back = embedx.load(out)
+    assert back.words == ours.words
+    assert back.counts.tolist() == ours.counts.tolist()
+    np.testing.assert_allclose(back.vectors, ours.vectors, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(back.arrays["word_part"], ours.arrays["word_part"])
+    for word in ("ducks", "naïvely"):
+        np.testing.assert_allclose(back[word], ours[word], rtol=1e-6)
+        buckets = [reference.fasttext_bucket(each, 60) for each in reference.character_ngrams(word, 2, 4)]
+        np.testing.assert_allclose(back[word], np.mean(back.subwords.rows[buckets], axis=0), rtol=1e-5, atol=1e-7)
+    again = export.export(back, "fasttext", tmp_path / "again.bin")
+    if not outputs:
+        assert again.read_bytes()[56:] == out.read_bytes()[56:]  # but for the settings of training
+
+
+def test_words_that_fasttext_cannot_have_are_refused(tmp_path):
+    ours = toy()
+    for word, complaint in (("a\0b", "holds a zero character"), ("new york", "has white space, without which its n-grams")):
+        ours.words[1] = word
+        with pytest.raises(EmbedxError, match=complaint):
+            export.export(ours, "fasttext", tmp_path / "out.bin")
+    assert list(tmp_path.iterdir()) == []
+    plain = model.WordVectors(["new york"], {"input": np.ones((1, 2), np.float32)})
+    assert embedx.load(export.export(plain, "fasttext", tmp_path / "out.bin")).words == ["new_york"]
+
+
+# ---- damage
+
+
+def content(tmp_path, **options):
+    return bytearray(export.export(toy(**options), "fasttext", tmp_path / "whole.bin", overwrite=True).read_bytes())
+
+
+def put(data, at, layout, *values):
+    struct.pack_into(layout, data, at, *values)
+    return data
+
+
+WORDS_AT = 56 + 8 + 28  # head, and the sizes of the dictionary
+INPUT_AT = WORDS_AT + sum(len(word.encode()) + 10 for word in toy().words)
+OUTPUT_AT = INPUT_AT + 17 + 4 * 66 * 7
+
+
+def met_by(word, data):
+    """Where the row of a word's first n-gram is in the file."""
+    return INPUT_AT + 17 + 4 * 7 * (6 + NGrams(2, 4, 60).buckets(word)[0])
+
+
+DAMAGES = [
+    (lambda d: put(d, 4, "<i", 99), "version 99 of fastText's format; versions 11 and 12 are read"),
+    (lambda d: put(d, 36, "<i", 3), "a classifier of fastText, whose labels are not read; give a skipgram or cbow model"),
+    (lambda d: put(d, 8, "<i", 0), "0 dimensions, 60 buckets"),
+    (lambda d: put(d, 8, "<i", 2**30), r"66 input rows of 7 numbers, where 66 rows of 1,073,741,824 numbers should be"),
+    (lambda d: put(d, 40, "<i", -1), "-1 buckets"),
+    (lambda d: put(d, 40, "<i", 2**31 - 1), "66 input rows of 7 numbers, where 2,147,483,653 rows of 7 numbers"),
+    (lambda d: put(d, 48, "<i", 2**31 - 1), "n-grams of up to 2147483647 characters"),
+    (lambda d: put(d, 64, "<3i", 2**31 - 1, 2**31 - 1, 0), "2,147,483,647 entries, .* it is damaged or cut short"),
+    (lambda d: put(d, 64, "<3i", 6, 7, -1), "6 entries, 7 of them words"),
+    (lambda d: put(d, 64, "<3i", 0, 0, 0), "holds no word"),
+    (lambda d: put(d, 84, "<q", 0), "a pruned model of fastText; give the one that it was made of"),
+    (lambda d: put(d, WORDS_AT + 4, "<q", -7), "word 1 of 6 has the count -7 and the type 0"),
+    (lambda d: put(d, WORDS_AT + 12, "<b", 1), "word 1 of 6 has the count 90 and the type 1"),
+    (lambda d: put(d, INPUT_AT, "<B", 1), r"a quantised model of fastText \(.ftz\), which is not read; give the .bin"),
+    (lambda d: put(d, INPUT_AT + 1, "<q", 2**62), "4,611,686,018,427,387,904 input rows of 7 numbers, where 66 rows"),
+    (lambda d: put(d, INPUT_AT + 1, "<q", -1), "-1 input rows"),
+    (lambda d: put(d, INPUT_AT + 17 + 4 * 7, "<f", np.nan), "the row of the word 'duck' holds what is no finite number"),
+    (lambda d: put(d, met_by("the", d), "<f", np.inf), "the row of an n-gram of the word 'the' holds what is no finite number"),
+    (lambda d: put(d, OUTPUT_AT + 1, "<q", 2**62), "4,611,686,018,427,387,904 output rows of 7 numbers .* cut short"),
+    (lambda d: d + b"x", "goes on for 1 bytes after the model"),
+    (lambda d: d[:-1], "6 output rows of 7 numbers take 168 bytes, but 167 follow; it is cut short"),
+    (lambda d: d[:OUTPUT_AT], "ends before its output rows"),
+    (lambda d: d[: INPUT_AT + 100], "66 input rows of 7 numbers take 1,848 bytes, but 83 follow; it is cut short"),
+    (lambda d: d[:INPUT_AT], "ends before its input rows"),
+    (lambda d: d[: WORDS_AT + 1], "6 entries, 6 of them words, in a file of 93 bytes; it is damaged or cut short"),
+    (lambda d: d[:80], "ends within the head of a fastText model"),
+    (lambda d: d[:4], "ends within the head of a fastText model"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("damage", "complaint"), DAMAGES)
+def test_damage_gets_one_line(tmp_path, damage, complaint):
+    data = content(tmp_path)
+    assert data[INPUT_AT + 1 : INPUT_AT + 9] == struct.pack("<q", 66)
+    assert data[OUTPUT_AT + 1 : OUTPUT_AT + 9] == struct.pack("<q", 6)
+    (tmp_path / "bad.bin").write_bytes(damage(data))
+    with pytest.raises(EmbedxError, match=rf"^.*bad\.bin: .*{complaint}") as raised:
+        embedx.load(tmp_path / "bad.bin")
+    assert "\n" not in str(raised.value)
+
+
+def test_whatever_is_changed_it_loads_or_gets_one_line(tmp_path):
+    rng, whole = random.Random(3), bytes(content(tmp_path, n_buckets=9, dim=2))
+    n_refused = 0
+    for _ in range(400):
+        data = bytearray(whole)
+        for _ in range(rng.choice((1, 1, 4))):
+            at = rng.randrange(4, rng.choice((120, len(data))))
+            data[at : at + rng.choice((0, 1, 4))] = rng.choice(
+                (b"", b"\xff", b"\0\0\0\0", rng.randbytes(4), b"\xff\xff\xff\x7f")
+            )
+        (tmp_path / "bad.bin").write_bytes(data[: rng.choice((len(data), len(data), rng.randrange(4, len(data))))])
+        refused = ""
+        try:
+            found = embedx.load(tmp_path / "bad.bin")
+        except EmbedxError as error:
+            refused = str(error)
+        if refused:
+            n_refused += 1
+            assert refused.startswith(str(tmp_path / "bad.bin"))
+            assert "\n" not in refused
+        else:
+            assert np.isfinite(found.vectors).all()
+            assert len(found.words) == len(set(found.words)) == len(found.vectors)
+    assert 100 < n_refused < 400
+
+
+def test_rows_that_fasttext_left_unwritten_count_as_zeros(tmp_path):
+    """They hold whatever was in memory, and no word of the vocabulary has such an n-gram."""
+    ours = toy()
+    unmet = next(k for k in NGrams(2, 4, 60).buckets("ducklings") if k not in ours.subwords.buckets)
+    data = put(content(tmp_path), INPUT_AT + 17 + 4 * 7 * (6 + unmet), "<f", np.nan)
+    (tmp_path / "odd.bin").write_bytes(data)
+    notes = Notes()
+    found = model.load(tmp_path / "odd.bin", notes)
+    assert any("rows of n-grams that no word has are left out" in note for note in notes.notes)
+    np.testing.assert_allclose(found["ducklings"], ours["ducklings"], rtol=1e-5)
+
+
+def test_a_compressed_model_is_to_be_unpacked(tmp_path):
+    import gzip
+
+    (tmp_path / "packed.bin.gz").write_bytes(gzip.compress(bytes(content(tmp_path))))
+    with pytest.raises(EmbedxError, match=r"packed\.bin\.gz: this is a fastText \.bin model; give the .* or, unpacked"):
+        embedx.load(tmp_path / "packed.bin.gz")
+
+
+def test_words_that_read_alike_keep_the_first(tmp_path):
+    data = content(tmp_path)
+    for word, other in ((b"duck", b"\xff\xfeab"), (b"</s>", b"\xfe\xffab")):
+        at = data.index(word + b"\0")
+        data[at : at + 4] = other
+    (tmp_path / "odd.bin").write_bytes(data)
+    found = embedx.load(tmp_path / "odd.bin")
+    assert found.words == ["the", "\ufffd\ufffdab", "naïve", "日本語", "a"]
+    assert found.counts.tolist() == [90, 70, 50, 30, 10]
+    assert found.vectors.shape == found.arrays["word_part"].shape == (5, 7)

@@ -1,0 +1,419 @@
+"""Subwords: n-grams and buckets as the paper and fastText have them, steps through the mean, vectors for words never seen."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+from needs import needs_fasttext, needs_gensim
+from skipgram_setup import Setup
+
+import embedx
+from embedx.engine import skipgram as engine
+from embedx.engine import subwords
+from embedx.errors import EmbedxError
+from embedx.evaluation import heldout
+from embedx.objectives import OBJECTIVES
+from embedx.optimizers import OPTIMIZERS
+from embedx.optimizers.contract import WORDS as WORDS_COMMAND
+from embedx.samplers import SAMPLERS
+from embedx.skipgram import collapsed
+from embedx.skipgram import task as skipgram
+from embedx.text.ngrams import NGrams, encoded, fnv1a, ngrams
+from embedx.vectors.model import UnknownWordError
+from tests.test_engine_skipgram_forms import EVERY_WAY, assert_trains_as_the_reference, make
+from tests.test_skipgram_objectives import CARS, CATS, assert_knows_the_topics, fit
+from tests.test_train_state import same, word_run
+
+WORDS = ["banana", "naïve", "Straße", "日本語", "a", "ab", "x" * 30, "😀b", "<>", "a<b", "</s>", "", "é"]
+LENGTHS = [(3, 6, 2_000_000), (1, 3, 50), (2, 2, 1), (5, 20, 777), (1, 50, 100_000_000)]
+
+
+# ---- n-grams
+
+
+@pytest.mark.parametrize(("shortest", "longest", "n_buckets"), LENGTHS)
+def test_ngrams_and_their_buckets_are_those_of_the_paper_and_fasttext(shortest, longest, n_buckets):
+    found = NGrams(shortest, longest, n_buckets)
+    for word in WORDS:
+        expected = reference.character_ngrams(word, shortest, longest)
+        assert found.of(word) == expected
+        assert found.buckets(word) == [reference.fasttext_bucket(each, n_buckets) for each in expected]
+
+
+def test_words_have_the_ngrams_of_the_papers_example():
+    """Section 3.2: where with n = 3."""
+    assert NGrams(3, 3, 10).of("where") == ["<wh", "whe", "her", "ere", "re>"]
+
+
+@pytest.mark.parametrize(("content", "published"), [(b"", 0x811C9DC5), (b"a", 0xE40C292C), (b"foobar", 0xBF9CF968)])
+def test_ascii_is_hashed_by_fnv_1a(content, published):
+    """The values are those of Fowler, Noll and Vo's own test suite."""
+    assert fnv1a(content) == published
+
+
+@needs_fasttext
+@pytest.mark.parametrize(("shortest", "longest", "n_buckets"), [(3, 6, 2000), (1, 3, 50), (2, 2, 900), (5, 20, 777)])
+def test_fasttext_has_the_same(tmp_path, shortest, longest, n_buckets):
+    import fasttext
+
+    words = [word for word in WORDS if word not in ("", "</s>")]
+    (tmp_path / "text").write_text(" ".join(words * 10) + "\n")
+    theirs = fasttext.train_unsupervised(
+        str(tmp_path / "text"), dim=5, epoch=1, minCount=1, minn=shortest, maxn=longest, bucket=n_buckets, thread=11, verbose=0
+    )  # with fewer it leaves rows unwritten
+
+    ours, n_words = NGrams(shortest, longest, n_buckets), len(theirs.words)
+    assert set(words) < set(theirs.words)
+    for word in [*words, "</s>", "unseen", "Ünseen"]:
+        is_known = word in theirs.words
+        strings, ids = (each[is_known:] for each in theirs.get_subwords(word))
+        assert list(strings) == ours.of(word)
+        assert (np.array(ids, np.int64) - n_words).tolist() == ours.buckets(word)
+        for ngram, bucket in zip(ours.of(word), ours.buckets(word), strict=True):
+            assert theirs.get_subword_id(ngram) == n_words + bucket
+        rows = theirs.get_input_matrix()[theirs.get_subwords(word)[1]]
+        if len(rows):
+            np.testing.assert_allclose(theirs.get_word_vector(word), rows.mean(axis=0), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(("shortest", "longest", "n_buckets"), LENGTHS[:4])
+def test_a_vocabulary_is_listed_as_each_word_is(shortest, longest, n_buckets):
+    spec = NGrams(shortest, longest, n_buckets)
+    parts, buckets = subwords.listed([encoded(word) for word in WORDS], spec)
+    met = set()
+    for k, word in enumerate(WORDS):
+        own, *others = parts.rows[parts.offsets[k] : parts.offsets[k + 1]].tolist()
+        assert own == k
+        assert buckets[np.array(others, int) - len(WORDS)].tolist() == spec.buckets(word)
+        met |= set(spec.buckets(word))
+    assert buckets.tolist() == sorted(met)
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"), [("3-6", (3, 6)), (" 2 - 4 ", (2, 4)), ("5", (5, 5)), ("1-50", (1, 50))]
+)  # fmt: skip
+def test_lengths_are_read(typed, found):
+    assert ngrams(typed, 7) == (*found, 7)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"subwords": "three"}, "--subwords three: not the lengths of n-grams; write 3-6"),
+        ({"subwords": "6-3"}, "--subwords 6-3: lengths go from 1 to 50, the shortest first, as in 3-6"),
+        ({"subwords": "0-3"}, "--subwords 0-3: lengths go from 1 to 50"),
+        ({"subwords": "3-51"}, "--subwords 3-51: lengths go from 1 to 50"),
+        ({"subwords": "9" * 5000}, "--subwords 9+: not the lengths"),
+        ({"buckets": 10}, "--buckets applies only with --subwords"),
+        ({"subwords": "3", "buckets": 0}, "--buckets 0: must be at least 1"),
+        ({"subwords": "3", "buckets": 10**9}, "--buckets 1000000000: must be at most 100000000"),
+    ],
+)
+def test_other_lengths_and_buckets_are_refused(options, complaint):
+    with pytest.raises(EmbedxError, match=f"^{complaint}"):
+        skipgram.chosen(OBJECTIVES["ns"], options)
+
+
+def test_a_rate_that_stops_falling_is_not_the_default_of_subwords():
+    for objective in OBJECTIVES.values():
+        plain, with_them = (skipgram.chosen(objective, options)[0] for options in ({}, {"subwords": "3-6"}))
+        is_bounded = np.isfinite(OPTIMIZERS[plain.optimizer].limit)
+        expected = ("rowwise-adagrad", 3.0) if is_bounded else (plain.optimizer, plain.learning_rate)
+        assert (with_them.optimizer, with_them.learning_rate) == expected
+    typed, _ = skipgram.chosen(OBJECTIVES["ns"], {"subwords": "3-6", "optimizer": "bounded-adagrad"})
+    assert (typed.optimizer, typed.learning_rate) == ("bounded-adagrad", OPTIMIZERS["bounded-adagrad"].rates[WORDS_COMMAND])
+
+
+def test_counts_of_pairs_take_no_subwords():
+    with pytest.raises(EmbedxError, match=r"^--subwords does not apply with --collapsed"):
+        collapsed.chosen(OBJECTIVES["softmax"], {"subwords": "3-6"})
+
+
+# ---- a step
+
+
+DRAWN_ROWS = [
+    (name, sampler)
+    for name, objective in OBJECTIVES.items()
+    for sampler in objective.samplers()
+    if not SAMPLERS[sampler].conditional and SAMPLERS[sampler].candidates != "retrieved"
+]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("name", "sampler"), DRAWN_ROWS)
+def test_a_block_does_to_means_what_it_does_to_words_of_one_row(name, sampler, bias):
+    """It gives output rows, state and loss of words whose rows are those means, and each part the steps of all its words."""
+    options = {"block_size": 64, "sampler": sampler, "bias": bias}
+    setup, plain = Setup(make(name), n_ngrams=9, **options), Setup(make(name), **options)
+    before = engine.input_vectors(setup.tables).copy()
+    plain.tables.inputs.rows[:] = before
+    rows = setup.tables.inputs.rows.copy()
+    loss, n_pairs, n_words = setup.train(0, 60, lr=0.02)
+    expected = plain.train(0, 60, lr=0.02)
+    assert (n_pairs, n_words) == expected[1:]
+    assert loss == pytest.approx(expected[0], rel=1e-5)
+    steps = np.zeros_like(rows)
+    offsets, parts = setup.tables.parts
+    for word, step in enumerate(plain.tables.inputs.rows - before):
+        np.add.at(steps, parts[offsets[word] : offsets[word + 1]], step)
+    assert np.abs(steps).max() > 1e-3
+    np.testing.assert_allclose(setup.tables.inputs.rows, rows + steps, atol=2e-5)
+    np.testing.assert_allclose(setup.tables.outputs.rows, plain.tables.outputs.rows, atol=1e-5)
+    np.testing.assert_allclose(setup.tables.state, plain.tables.state, rtol=1e-4, atol=1e-5)
+    assert setup.tables.n_updates.tolist() == plain.tables.n_updates.tolist()
+
+
+GRADIENTS = [
+    (name, sampler)
+    for name, sampler in DRAWN_ROWS
+    if OBJECTIVES[name].kind == "gradient" and make(name).state_width == 0 and make(name).stable
+]
+
+
+@pytest.mark.parametrize(("name", "sampler"), GRADIENTS)
+def test_each_part_moves_by_the_whole_gradient_of_the_mean(name, sampler):
+    """By finite differences: where all words have as many parts, that is so many times the part's own derivative."""
+    setup = Setup(make(name), n_ngrams=9, block_size=64, sampler=sampler, dim=5)
+    n_words, n_parts, lr = len(setup.tables.state), 4, 1e-3
+    rng = np.random.default_rng(2)
+    each = [[word, *(n_words + rng.integers(0, 9, n_parts - 1))] for word in range(n_words)]
+    offsets = np.arange(0, n_parts * n_words + 1, n_parts, dtype=np.int64)
+    setup.tables = setup.tables._replace(parts=subwords.Parts(offsets, np.concatenate(each).astype(np.int32)))
+    rows, outputs = setup.tables.inputs.rows, setup.tables.outputs.rows.copy()
+    before = rows.copy()
+
+    def loss(row, d, step):
+        rows[:] = before
+        rows[row, d] += np.float32(step)
+        return setup.train(0, 40, lr=0.0)[0]
+
+    checked = [(0, 0), (5, 2), (n_words, 1), (n_words + 3, 4), (n_words + 8, 0)]
+    slopes = [(loss(*place, 0.05) - loss(*place, -0.05)) / 0.1 for place in checked]
+    rows[:] = before
+    setup.train(0, 40, lr=lr)
+    moved = [(before[place] - rows[place]) / lr for place in checked]
+    assert max(map(abs, slopes)) > 0.1
+    np.testing.assert_allclose(moved, np.array(slopes) * n_parts, rtol=0.03, atol=0.05)
+    assert not np.array_equal(outputs, setup.tables.outputs.rows)
+
+
+ADAPTIVE = [(name, sampler, optimizer) for name, sampler in EVERY_WAY for optimizer in ("sgd", "rowwise-adagrad")]
+
+
+@pytest.mark.parametrize(("name", "sampler", "optimizer"), ADAPTIVE)
+@pytest.mark.parametrize("block_size", [0, 5])
+def test_blocks_of_means_train_as_the_reference(name, sampler, optimizer, block_size):
+    setup = Setup(
+        make(name), n_ngrams=9, block_size=block_size, draws=max(4, block_size), sampler=sampler, optimizer=optimizer, bias=True
+    )
+    assert_trains_as_the_reference(setup, lr=0.01)
+    assert (setup.tables.inputs.rows[:, setup.dim] == 1).all()
+
+
+@pytest.mark.parametrize("optimizer", ["adagrad", "bounded-adagrad", "mixture"])
+def test_every_optimiser_is_told_of_each_part(optimizer):
+    assert_trains_as_the_reference(Setup(make("ns"), n_ngrams=9, block_size=5, optimizer=optimizer), lr=0.01)
+
+
+def test_frozen_parts_stay_and_others_move():
+    setup = Setup(make("ns"), n_ngrams=9, block_size=5)
+    frozen = np.zeros(len(setup.tables.inputs.rows), np.uint8)
+    frozen[[2, 3, 13, 20]] = 1
+    setup.tables = setup.tables._replace(inputs=setup.tables.inputs._replace(frozen=frozen))
+    before = setup.tables.inputs.rows.copy()
+    setup.train(0, 100)
+    moved = (setup.tables.inputs.rows != before).any(axis=1)
+    assert not moved[frozen > 0].any()
+    assert moved[frozen == 0].mean() > 0.8
+
+
+# ---- training
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_objective_learns_the_topics_by_subwords(two_topics, name):
+    fitted = fit(two_topics, name, subwords="4-5")
+    assert_knows_the_topics(fitted.model)
+    assert fitted.model.settings["subwords"] == "4-5"
+    assert {word for word, _ in fitted.model.most_similar("trucks", top_k=3)} <= CARS
+
+
+def test_a_sampler_that_is_fitted_to_the_vectors_knows_the_means(two_topics):
+    fitted = fit(two_topics, "ar", subwords="4-5", sampler="adversarial", fit_after=2.5)
+    assert_knows_the_topics(fitted.model)
+
+
+@pytest.mark.parametrize("options", [{}, {"deterministic": True}, {"block_size": 0}])
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_without_a_word_long_enough_training_is_as_without_subwords(name, options):
+    none, _ = word_run(name, epochs=2, subwords="30-40", **options)
+    rates = {"optimizer": "rowwise-adagrad", "learning_rate": 3.0}  # where the default is another one without subwords
+    is_bounded = np.isfinite(OPTIMIZERS[skipgram.chosen(OBJECTIVES[name], {})[0].optimizer].limit)
+    plain, _ = word_run(name, epochs=2, **options, **(rates if is_bounded else {}))
+    assert none.pop("ngram").shape == (0, 8)
+    assert none.pop("ngram_bucket").shape == (0,)
+    np.testing.assert_array_equal(none.pop("word_part"), plain["input"])
+    same(none, plain)
+
+
+def test_training_goes_on_from_a_snapshot(stop_after):
+    whole, _ = word_run("ns", subwords="1-3", buckets=30)
+    stop_after(4)
+    _, here = word_run("ns", subwords="1-3", buckets=30)
+    snapshot = here.state.snapshot()
+    stop_after(None)
+    same(word_run("ns", snapshot, subwords="1-3", buckets=30)[0], whole)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_one_lane_by_itself_trains_as_without_lanes(name, monkeypatch):
+    from embedx.skipgram import strategies
+
+    monkeypatch.setattr(strategies, "APART", strategies.STRETCH)  # the whole text
+    options = {"epochs": 2, "subwords": "1-3", "buckets": 30}
+    same(word_run(name, deterministic=True, **options)[0], word_run(name, **options)[0])
+
+
+def test_memory_is_that_of_the_buckets_that_words_meet(two_topics):
+    few, many = (fit(two_topics, "ns", epochs=1, subwords="3-4", buckets=n).model for n in (10, 2_000_000))
+    grams = {each for word in many.words for each in reference.character_ngrams(word, 3, 4)}
+    assert len(few.arrays["ngram"]) == 10
+    assert len(many.arrays["ngram"]) == len({reference.fasttext_bucket(each, 2_000_000) for each in grams}) < 100
+
+
+def test_ngrams_that_memory_has_no_room_for_are_refused(two_topics, monkeypatch):
+    monkeypatch.setattr(skipgram, "available_memory", lambda: 1000)
+    complaint = r"^the n-grams of 16 words need \d+\.\d MB, more than the 1\.0 kB there are; lower --max-vocab or --buckets"
+    with pytest.raises(EmbedxError, match=complaint):
+        fit(two_topics, "ns", subwords="3-6")
+    spec, words = NGrams(1, 9, 100), [encoded(word) for word in WORDS]
+    parts, _ = subwords.listed(words, spec)
+    assert subwords.listing_bytes(words, spec) >= 5 * 100 + 8 * len(parts.rows)
+
+
+def test_the_memory_of_ngrams_is_told(two_topics, capsys):
+    from embedx.cli.app import application
+
+    typed = ["corpus", "check", str(two_topics), "--dim", "64", "--subwords", "3-4", "--min-count", "1", "--json"]
+    told = []
+    for words in (typed, [each for each in typed if each not in ("--subwords", "3-4")]):
+        application(words)(words, standalone_mode=False)
+        told.append(json.loads(capsys.readouterr().out)["training"])
+    (with_them, without) = told
+    n = len({each for word in CARS | CATS | {"the", "and", "is", "a"} for each in reference.character_ngrams(word, 3, 4)})
+    assert with_them["memory"]["vectors"] - without["memory"]["vectors"] == n * 64 * 4
+    assert with_them["disk"]["model"] - without["disk"]["model"] == 4 * (64 * (16 + n) + n)
+
+
+# ---- a model
+
+
+@pytest.fixture(scope="module")
+def trained(two_topics, tmp_path_factory):
+    """A model, and its folder."""
+    fitted = fit(two_topics, "ns", subwords="3-5", buckets=5000, heldout=0.2)
+    return fitted.model, fitted.save(tmp_path_factory.mktemp("models") / "subwords")
+
+
+def test_a_words_vector_is_the_mean_of_its_own_and_its_ngrams(trained):
+    model = embedx.load(trained[1])
+    of = dict(zip(model.arrays["ngram_bucket"].tolist(), model.arrays["ngram"], strict=True))
+    for k, word in enumerate(model.words):
+        buckets = [reference.fasttext_bucket(each, 5000) for each in reference.character_ngrams(word, 3, 5)]
+        mean = np.mean([model.arrays["word_part"][k], *(of[each] for each in buckets)], axis=0)
+        np.testing.assert_allclose(model[word], mean, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(model.vectors, trained[0].vectors)
+
+
+@pytest.mark.parametrize("word", ["trucks", "engines", "cattail"])
+def test_a_word_never_seen_has_the_mean_of_its_ngrams(trained, word):
+    for model in (trained[0], embedx.load(trained[1])):
+        of = dict(zip(model.arrays["ngram_bucket"].tolist(), model.arrays["ngram"], strict=True))
+        buckets = [reference.fasttext_bucket(each, 5000) for each in reference.character_ngrams(word, 3, 5)]
+        known = [of[each] for each in buckets if each in of]
+        assert 0 < len(known) < len(buckets)
+        np.testing.assert_allclose(model[word], np.sum(known, axis=0) / len(buckets), rtol=1e-4, atol=1e-6)
+        np.testing.assert_array_equal(model[["the", word]], [model["the"], model[word]])
+        assert word not in model
+        assert model.most_similar(word, top_k=1)[0][0] in word
+
+
+def test_a_word_without_any_ngram_is_unknown(trained):
+    for word in ("zzzz", "", "</s>"):
+        with pytest.raises(UnknownWordError, match=rf"^{word}: not among the 16 words of the model, nor is any of its n-grams"):
+            trained[0][word]
+    with pytest.raises(UnknownWordError, match=r"^trucks: not among the 16 words of the model"):
+        trained[0].index("trucks")
+
+
+def test_the_likelihood_of_held_out_text_is_that_of_the_means(trained):
+    told, model = trained[0].facts["heldout"], embedx.load(trained[1])
+    assert told["log_likelihood"] > told["unigram"]
+    pairs, calibration = heldout.pairs_of([["cat", "dog", "truck", "road"] * 30], model)
+    by_means = heldout.evaluate(model, pairs, calibration).log_likelihood
+    model.arrays["input"] = model.arrays["word_part"]
+    assert heldout.evaluate(model, pairs, calibration).log_likelihood != pytest.approx(by_means, abs=1e-3)
+
+
+def test_the_command_answers_for_words_never_seen(trained, capsys):
+    from embedx.cli.app import application
+
+    words = ["nn", str(trained[1]), "trucks", "--top-k", "1"]
+    application(words)(words, standalone_mode=False)
+    assert capsys.readouterr().out.split("\t")[:2] == ["trucks", "truck"]
+
+
+@needs_gensim
+def test_pairs_of_words_never_seen_are_scored_if_that_is_asked(trained, two_topics, write):
+    from embedx.evaluation import words
+
+    pairs = write("Trucks\ttruck\t9\ntrucks\tengine\t5\ncat\tdog\t5\ncar\tpaw\t1\nzzzz\tcat\t2\nthe\ta\t4\n", "pairs.txt")
+    without, with_them = (words.evaluate(trained[1], pairs=[pairs], oov=oov).scores[0] for oov in (False, True))
+    assert (without.used, with_them.used) == (3, 5)
+    assert with_them.candidates == without.candidates
+    (found,) = words.score(trained[0], [words.read_pairs(Path(pairs))], oov=True)
+    assert found.values[0] == pytest.approx(trained[0].similarity("trucks", "truck"), abs=1e-5)
+    assert found.values[3] == pytest.approx(trained[0].similarity("car", "paw"), abs=1e-5)
+    plain = fit(two_topics, "ns", epochs=1).save(write("", "x") + ".model")
+    with pytest.raises(EmbedxError, match=r"--oov: .*x\.model without n-grams; train with --subwords 3-6"):
+        words.evaluate(plain, pairs=[pairs], oov=True)
+
+
+# ---- going on
+
+
+def test_going_on_keeps_words_and_ngrams(trained):
+    old = embedx.load(trained[1])
+    more = [["trucks", "engine", "wheels", "the"] * 5] * 20
+    few = {"min_count": 1, "sample": 0, "threads": 1, "start": str(trained[1])}
+    still = embedx.SkipGram("ns", epochs=1, learning_rate=1e-30, **few).fit(more).model
+    assert (still.settings["subwords"], still.settings["buckets"]) == ("3-5", 5000)
+    np.testing.assert_allclose(still[old.words], old.vectors, atol=1e-6)
+    of = dict(zip(still.arrays["ngram_bucket"].tolist(), still.arrays["ngram"], strict=True))
+    for bucket, row in zip(old.arrays["ngram_bucket"].tolist(), old.arrays["ngram"], strict=True):
+        np.testing.assert_allclose(of.pop(bucket), row, atol=1e-6)
+    assert of  # those of new words
+    frozen = embedx.SkipGram("ns", epochs=2, freeze=True, **few).fit(more).model
+    assert frozen[old.words].tobytes() == old.vectors.tobytes()
+    assert np.abs(frozen["wheels"] - still["wheels"]).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"subwords": "3-6"}, r"--subwords 3-6: the model of --start .* has 3-5; leave it out"),
+        ({"buckets": 7}, r"--buckets 7: the model of --start .* has 5000; leave it out"),
+    ],
+)
+def test_going_on_takes_the_models_ngrams(trained, options, complaint):
+    with pytest.raises(EmbedxError, match=f"^{complaint}"):
+        embedx.SkipGram("ns", start=str(trained[1]), **options)
+
+
+def test_a_model_without_ngrams_gets_none_by_going_on(two_topics, tmp_path):
+    plain = fit(two_topics, "ns", epochs=1).save(tmp_path / "plain")
+    with pytest.raises(EmbedxError, match=r"^--subwords 3-6: the model of --start .* has none; leave it out"):
+        embedx.SkipGram("ns", start=str(plain), subwords="3-6")
