@@ -16,3 +16,8 @@ needs_gensim = pytest.mark.skipif(HAS_NO_GENSIM, reason=WHY_NO_GENSIM)
 needs_data = pytest.mark.skipif("EMBEDX_DATA" not in os.environ, reason="EMBEDX_DATA does not name the folder of real data")
 # These look at compiled code itself, or compare it with plain Python.
 needs_compiler = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="NUMBA_DISABLE_JIT: nothing is compiled")
+# The extra `docs` is not among what tests need; `.ci/run` installs it after them and builds the site.
+needs_docs = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in ("mkdocs", "material", "mkdocstrings_handlers")),
+    reason="the extra docs is not installed: mkdocs and what it needs",
+)
