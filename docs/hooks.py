@@ -12,6 +12,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "eval" / "results"
+SPACE = "\N{NO-BREAK SPACE}"
 MARK = re.compile(r"<!-- generated: (?P<name>[\w-]+) -->")
 DOCSTRING = re.compile(r"<!-- docstring: (?P<module>[\w.]+) -->")
 IN_REPOSITORY = re.compile(r"\]\((\.\./)+eval/results/")  # how a page in docs/ links to a page of measurements
@@ -36,7 +37,7 @@ def measured_objectives() -> str:
     rows = [
         (
             f"`{name}`", f"{each['log_likelihood']:.3f}", _number(each.get("pooled"), "{:.3f}"), f"{each['wordsim']:.3f}",
-            _number(each.get("analogies"), "{:.1%}"), f"{round(each['words_per_second'], -3):,}",
+            _number(each.get("analogies"), "{:.1%}").replace("%", f"{SPACE}%"), f"{round(each['words_per_second'], -3):,}",
         )
         for name, each in sorted(good.items(), key=lambda item: -item[1]["log_likelihood"])
     ]  # fmt: skip
@@ -59,8 +60,8 @@ def described_objectives() -> str:
     from embedx import objectives
 
     rows = [dict(zip(objectives.TABLE_HEAD, row, strict=True)) for row in objectives.table()]
-    shown = ("rows", "when", "paper")
-    return markdown(("objective", *shown), [(f"`{row['objective']}`", *(row[name] for name in shown)) for row in rows])
+    lines = [(f"`{row['objective']}`", row["rows"].replace(" ", SPACE), row["when"], row["paper"]) for row in rows]
+    return markdown(("objective", "rows", "when", "paper"), lines)
 
 
 def formulas_of_objectives() -> str:
