@@ -16,6 +16,7 @@ import os
 import random
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import zipfile
@@ -27,7 +28,8 @@ import numpy as np
 import pytest
 from needs import needs_docs, needs_gensim
 from scipy.sparse import csr_matrix, save_npz
-from test_cli import environment
+from test_checkpoint import end_at_a_checkpoint
+from test_cli import COMMAND, environment
 from typer.main import get_command
 
 from docs import hooks
@@ -291,6 +293,7 @@ def place(data, tmp_path, monkeypatch):
         (tmp_path / file.name).symlink_to(file)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(ROOT)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setattr(cache, "default_folder", lambda: tmp_path / "cache" / "tokens")
     for name in ("EMBEDX_CACHE_DIR", "NUMBA_CACHE_DIR"):
         monkeypatch.setenv(name, environment(tmp_path)[name])  # for processes that commands start
@@ -315,16 +318,7 @@ def run(line: str, extra: list[str], place: Path) -> str:
 
 def process(words: list[str], place: Path) -> str:
     """What a process prints on standard output."""
-    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        words,
-        cwd=place,
-        env=environment(place) | {"PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = subprocess.run(words, cwd=place, env=environment(place), capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -358,7 +352,7 @@ HAS_GENSIM = {"index", "evaluating", "coming-from"}
         if any(block.runs and block.language != "text" for block in blocks(page))
     ],
 )
-def test_the_blocks_of_a_page_run(page, place, stop_after, monkeypatch):
+def test_the_blocks_of_a_page_run(page, place):
     from embedx.objectives import OBJECTIVES
     from embedx.samplers import SAMPLERS
 
@@ -380,10 +374,8 @@ def test_the_blocks_of_a_page_run(page, place, stop_after, monkeypatch):
             for line, shown in block.commands():
                 assert re.match(r"(cat \S+ \| )?embedx ", line), line
                 if "interrupted" in block.marks:
-                    stop_after(2)
-                    run(line, extra, place)
-                    stop_after(None)
-                    assert list(place.glob("*.checkpoint"))
+                    code, told = end_at_a_checkpoint([*COMMAND, *shlex.split(line)[1:], *extra], place, signal.SIGINT)
+                    assert code == 130, told
                     continue
                 printed = run(line, extra, place)
                 if shown:
