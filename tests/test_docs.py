@@ -268,7 +268,7 @@ def data(tmp_path_factory):
         (folder / name).write_text(pairs)
     rows, labels = labelled(1, 900)
     write_xc(folder / "train.txt", rows, labels)
-    for name, seed in (("test.txt", 2), ("more-rows.txt", 3)):
+    for name, seed in (("test.txt", 2), ("new-rows.txt", 3)):
         write_xc(folder / name, *labelled(seed, 100))
     save_npz(folder / "rows.npz", rows)
     there = np.zeros((len(labels), 120), np.float32)
@@ -341,13 +341,13 @@ def assert_alike(shown: list[str], printed: str) -> None:
         assert re.split(r" {2,}", there)[0] == re.split(r" {2,}", here)[0]
 
 
-HAS_GENSIM = {"index", "evaluating", "coming-from"}
+NEED_GENSIM = {"index", "evaluating", "coming-from"}
 
 
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=needs_gensim) if page in HAS_GENSIM else page
+        pytest.param(page, marks=needs_gensim) if page in NEED_GENSIM else page
         for page in PAGES
         if any(block.runs and block.language != "text" for block in blocks(page))
     ],
@@ -357,9 +357,6 @@ def test_the_blocks_of_a_page_run(page, place):
     from embedx.samplers import SAMPLERS
 
     names: dict[str, Any] = {}
-    if page == "labels":
-        Path("more.txt").unlink()
-        Path("more.txt").symlink_to("more-rows.txt")
     registries = [(each, dict(each)) for each in (OBJECTIVES, SAMPLERS)]
     try:
         for block in blocks(page):
