@@ -1,0 +1,127 @@
+"""What the pages hold that is made when they are built: tables of the registries, docstrings, and the pages of eval/results.
+
+A page asks for such a part by a comment, `<!-- generated: NAME -->`, with the NAME of a function in PARTS, or
+`<!-- docstring: MODULE -->`. Numbers and lists are not copied into pages that way, and cannot go stale.
+"""
+
+import ast
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "eval" / "results"
+SPACE = "\N{NO-BREAK SPACE}"
+MARK = re.compile(r"<!-- generated: (?P<name>[\w-]+) -->")
+DOCSTRING = re.compile(r"<!-- docstring: (?P<module>[\w.]+) -->")
+IN_REPOSITORY = re.compile(r"\]\((\.\./)+eval/results/")  # how a page in docs/ links to a page of measurements
+
+
+# ---- parts
+
+
+def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table."""
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def measured_objectives() -> str:
+    """The objectives with measured scores, the likeliest held-out text first."""
+    from embedx import objectives
+
+    scores = objectives.measured()["objectives"]
+    good = {name: each for name, each in scores.items() if not each.get("diverged")}
+    rows = [
+        (
+            f"`{name}`", f"{each['log_likelihood']:.3f}", _number(each.get("pooled"), "{:.3f}"), f"{each['wordsim']:.3f}",
+            _number(each.get("analogies"), "{:.1%}").replace("%", f"{SPACE}%"), f"{round(each['words_per_second'], -3):,}",
+        )
+        for name, each in sorted(good.items(), key=lambda item: -item[1]["log_likelihood"])
+    ]  # fmt: skip
+    head = ("objective", "log-likelihood", "similarity, five sets", "WordSim-353", "Google analogies", "words/s")
+    about = objectives.measured()["about"]
+    told = (
+        f"Skip-gram at each objective's defaults on {about['corpus']} ({about['words']:,} words), {about['epochs']} epochs, "
+        f"{about['threads']} threads of {about['machine']}, {about['date']}. The log-likelihood is the mean in nats over pairs "
+        f"of the {about['heldout']} held out; the unigram model has {about['unigram']:.3f}."
+    )
+    return f"{markdown(head, rows)}\n\n{told}"
+
+
+def _number(value: float | None, how: str) -> str:
+    return "-" if value is None else how.format(value)
+
+
+def described_objectives() -> str:
+    """What each objective is and when to choose it."""
+    from embedx import objectives
+
+    rows = [dict(zip(objectives.TABLE_HEAD, row, strict=True)) for row in objectives.table()]
+    lines = [(f"`{row['objective']}`", row["rows"].replace(" ", SPACE), row["when"], row["paper"]) for row in rows]
+    return markdown(("objective", "rows", "when", "paper"), lines)
+
+
+def formulas_of_objectives() -> str:
+    """The loss of each objective, what it needs and which samplers it takes."""
+    from embedx import objectives
+
+    rows = [dict(zip(objectives.TABLE_HEAD, row, strict=True)) for row in objectives.table()]
+    shown = ("samplers", "needs")
+    return markdown(
+        ("objective", "loss", *shown),
+        [(f"`{row['objective']}`", f"`{row['loss']}`", *(row[name] for name in shown)) for row in rows],
+    )
+
+
+def samplers() -> str:
+    """The samplers and what they do."""
+    from embedx.samplers import SAMPLERS
+
+    return markdown(("sampler", "what it does"), [(f"`{name}`", each.meaning) for name, each in SAMPLERS.items()])
+
+
+PARTS = {
+    "measured-objectives": measured_objectives,
+    "described-objectives": described_objectives,
+    "formulas-of-objectives": formulas_of_objectives,
+    "samplers": samplers,
+}
+
+
+def _docstring(module: str) -> str:
+    file = ROOT / (module.replace(".", "/") + ".py")
+    return ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
+
+
+def filled(text: str) -> str:
+    """A page with its parts. Raises KeyError for the name of none."""
+    text = DOCSTRING.sub(lambda found: f"```text\n{_docstring(found['module'])}\n```", text)
+    return MARK.sub(lambda found: PARTS[found["name"]](), text)
+
+
+# ---- what mkdocs calls
+
+
+def on_config(config: Any) -> Any:
+    """Name the pages of eval/results in the navigation."""
+    pages = [(re.search(r"^# (.+)", path.read_text("utf-8"), re.MULTILINE), path) for path in sorted(RESULTS.glob("*.md"))]
+    config["nav"].append({"Measurements": [{found[1]: f"results/{path.name}"} for found, path in pages if found]})
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages of eval/results, with their pictures and records, as `results/`."""
+    from mkdocs.structure.files import File
+
+    for path in sorted(RESULTS.iterdir()):
+        if path.suffix in (".md", ".png", ".jsonl"):
+            files.append(File.generated(config, f"results/{path.name}", abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(text: str, **of_page: Any) -> str:
+    """Fill in the parts; links to pages of measurements lead to the copies in the site."""
+    return IN_REPOSITORY.sub("](results/", filled(text))

@@ -1,0 +1,407 @@
+"""The documentation says what is so: its commands and its Python run, what it states as a number is one, and it builds.
+
+A page's blocks run in their order in a folder with small data. What stands in a comment just above a block changes that:
+
+    <!-- not run: REASON -->                  its embedx commands are parsed alone, and Python compiled
+    <!-- run with: OPTIONS -->                each train, classify and compare gets these options besides
+    <!-- run in: a process of its own -->     not in that of the blocks before
+    <!-- interrupted: by Ctrl-C -->           while it trains
+"""
+
+import contextlib
+import gzip
+import io
+import json
+import os
+import random
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from needs import needs_docs, needs_gensim
+from scipy.sparse import csr_matrix, save_npz
+from test_checkpoint import end_at_a_checkpoint
+from test_cli import COMMAND, environment
+from typer.main import get_command
+
+from docs import hooks
+from docs.docstrings import as_markdown
+from embedx.cli.app import application
+from embedx.text import cache
+
+ROOT = Path(__file__).parent.parent
+PAGES = {path.stem: path for path in sorted((ROOT / "docs").glob("*.md"))}
+FENCE = re.compile(r"((?:^<!-- [^\n]+ -->\n)*)^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SNIPPET = re.compile(r'^--8<-- "([\w.]+)"$', re.MULTILINE)  # a file in EXAMPLES, as pymdownx puts it into a page
+EXAMPLES = ROOT / "docs" / "examples"
+LANGUAGES = {"bash", "console", "python", "text"}
+TRAINING = ("train", "classify", "compare")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code on a page."""
+
+    language: str
+    text: str
+    marks: dict[str, str]  # what the comments above it say
+
+    @property
+    def runs(self) -> bool:
+        return "not run" not in self.marks
+
+    def commands(self) -> list[tuple[str, list[str]]]:
+        """The commands, each with the output that is shown under it."""
+        if self.language not in ("bash", "console"):
+            return []
+        lines = self.text.replace("\\\n", "").splitlines()
+        if self.language == "bash":
+            return [(line.split(" #")[0].strip(), []) for line in lines]
+        found: list[tuple[str, list[str]]] = []
+        for line in lines:
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            else:
+                found[-1][1].append(line)
+        return found
+
+
+def blocks(page: str) -> list[Block]:
+    text = PAGES[page].read_text("utf-8")
+    found = [
+        Block(
+            language,
+            SNIPPET.sub(lambda one: (EXAMPLES / one[1]).read_text("utf-8"), code),
+            dict(re.findall(r"<!-- ([a-z ]+): (.+) -->", above)),
+        )
+        for above, language, code in FENCE.findall(text)
+    ]
+    assert len(found) * 2 == len(re.findall("^ *```", text, re.MULTILINE)), "a block without a language"
+    return found
+
+
+# ---- what is shown exists
+
+
+def own_commands() -> list[str]:
+    """Every embedx command of the pages, the parts of a pipe each by itself."""
+    shown = [line for page in PAGES for block in blocks(page) for line, _ in block.commands()]
+    parts = [part.strip() for line in shown for part in re.split(r" (?:&&|\|) ", line)]
+    return sorted({part for part in parts if part.startswith("embedx ")})
+
+
+@pytest.mark.parametrize("line", own_commands())
+def test_every_command_of_the_pages_is_understood(line):
+    name, *words = shlex.split(line)[1:]
+    command = get_command(application([name, *words])).commands[name]
+    while getattr(command, "commands", None):
+        name, *words = words
+        command = command.commands[name]
+    command.make_context(name, words)  # refuses options that there are not, and values that are none
+
+
+def test_the_blocks_and_their_marks_are_those_that_are_known():
+    marks = {"not run", "run with", "run in", "interrupted"}
+    for page in PAGES:
+        for block in blocks(page):
+            assert block.language in LANGUAGES, page
+            assert block.marks.keys() <= marks, page
+            if block.language == "python":
+                compile(block.text, page, "exec")
+    assert len(own_commands()) > 60
+
+
+def test_options_named_in_the_text_exist():
+    known = {"--help", "--version", "--quick", "--report-only", "--data", "--only"}  # of `python -m eval`
+    for name, *rest in (
+        ["train"],
+        ["classify"],
+        ["compare"],
+        ["phrases"],
+        ["predict"],
+        ["eval"],
+        ["export"],
+        ["corpus", "check"],
+    ):
+        command = get_command(application([name, *rest])).commands[name]
+        for each in rest:
+            command = command.commands[each]
+        known |= {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    foreign = {"--nr-splits", "--max-leaf-size", "--negative-sampling", "--threshold", "--beam-size"}  # of PECOS
+    for page, path in PAGES.items():
+        text = FENCE.sub("", path.read_text("utf-8"))
+        named = {
+            option for code in re.findall(r"`([^`\n]+)`", text) for option in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", code)
+        }
+        unknown = named - known - (foreign if page == "coming-from" else set())
+        assert not unknown, page
+
+
+def test_the_experiments_and_files_named_in_the_pages_exist():
+    from eval.__main__ import EXPERIMENTS
+
+    named = set(re.findall(r"python -m eval ([\w-]+)", PAGES["papers"].read_text("utf-8")))
+    assert {name for name in EXPERIMENTS if name.startswith("papers-")} <= named <= EXPERIMENTS.keys()
+    for path in PAGES.values():
+        files = re.findall(r"(?:embedx|eval|tests|docs|corpora)/[\w/.-]+\.\w+", path.read_text("utf-8"))
+        for file in files:
+            assert (ROOT / file).is_file(), f"{path.name}: {file}"
+
+
+def test_numbers_stated_in_the_pages_are_those_of_the_package():
+    from embedx.classification.weights import MANY_LABELS, MOST_DENSE, MOST_SHARED
+    from embedx.evaluation.heldout import PAIRS
+    from embedx.run.checkpoint import KEPT
+    from embedx.run.guard import DIVISORS, LOOKS
+    from embedx.run.rounds import LANES
+    from embedx.skipgram.strategies import APART, STRETCH
+    from embedx.text.heldout import BORDER, CHUNK
+
+    def states(page, sentence):
+        assert sentence in " ".join(PAGES[page].read_text("utf-8").split())
+
+    states("objectives", f"sparse features with {MANY_LABELS:,} labels or several labels a row")
+    assert (MOST_DENSE, MOST_SHARED) == (10_000_000, 250_000_000)
+    states("labels", "from ten million weights on (`ova`), or 250 million (others)")
+    states("words", f"stretches of {STRETCH:,} tokens")
+    states("evaluating", f"up to {BORDER * CHUNK:,} words")
+    states("evaluating", f"up to {PAIRS:,} pairs")
+    assert (LANES, KEPT, LOOKS, DIVISORS[:2]) == (4, 2, 20, (10, 100))
+    states("runs", f"rounds of four stretches of {APART:,} tokens")
+    states("runs", "The last two states are kept")
+    states("runs", "After each twentieth of the run")
+
+
+# ---- what is made from the package
+
+
+def test_every_part_that_a_page_asks_for_is_made_of_all_objectives_with_scores():
+    from embedx.objectives import OBJECTIVES, measured
+
+    text = hooks.filled(PAGES["objectives"].read_text("utf-8"))
+    assert "<!-- generated" not in text
+    assert "<!-- docstring" not in hooks.filled(PAGES["extending"].read_text("utf-8"))
+    scores, described = text.split("## Measured on words")[1].split("## What they are")
+    for name, each in measured()["objectives"].items():
+        assert f"| `{name}` | {each['log_likelihood']:.3f} |" in scores
+    for name, objective in OBJECTIVES.items():
+        assert f"| `{name}` |" in described
+        assert objective.advice in described
+        assert f"`{objective.formula}`" in described
+
+
+def test_lists_of_docstrings_become_lists_and_other_lines_stay():
+    text = "What it is.\n\nx     the first,\n      at length\ny, z  others\n\nlast  words of a list\n\nNo list."
+    assert as_markdown(text).splitlines() == [
+        "What it is.", "", "", "- `x`: the first,", "  at length", "- `y, z`: others", "", "", "- `last`: words of a list", "",
+        "No list.",
+    ]  # fmt: skip
+
+
+# ---- what is shown runs
+
+
+def sentences(seed: int, n: int, *more: str) -> list[list[str]]:
+    """Text about a city, or about music."""
+    rng = random.Random(seed)
+    city = ["city", "town", "street", "river", "bridge", "station", "harbour", "new york", "bank of england"]
+    topics = (city, ["music", "song", "band", "guitar", "piano", "concert", "singer", "violin", *more])
+    common = ["the", "a", "and", "is", "in", "of"]
+    return [
+        " ".join(rng.choice(topic + common) for _ in range(rng.randint(4, 20))).split() for topic in rng.choices(topics, k=n)
+    ]
+
+
+def labelled(seed: int, n: int, n_labels: int = 120, n_features: int = 300) -> tuple[csr_matrix, list[list[int]]]:
+    """Rows whose labels have features of their own."""
+    rng = np.random.default_rng(seed)
+    labels = [sorted(rng.choice(n_labels, size=rng.integers(1, 4), replace=False).tolist()) for _ in range(n)]
+    rows = np.zeros((n, n_features), np.float32)
+    for row, of_row in zip(rows, labels, strict=True):
+        for label in of_row:
+            row[[(7 * label) % n_features, (11 * label + 3) % n_features]] += 1
+        row[rng.integers(0, n_features, size=3)] += 0.2
+    return csr_matrix(rows / np.linalg.norm(rows, axis=1, keepdims=True)), labels
+
+
+def write_xc(path: Path, rows: csr_matrix, labels: list[list[int]], n_labels: int = 120) -> None:
+    lines = [f"{rows.shape[0]} {rows.shape[1]} {n_labels}"]
+    for row, of_row in zip(rows, labels, strict=True):
+        pairs = " ".join(f"{feature}:{value:.4f}" for feature, value in zip(row.indices, row.data, strict=True))
+        lines.append(",".join(map(str, of_row)) + " " + pairs)
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """The files that the pages name."""
+    folder = tmp_path_factory.mktemp("docs")
+    text = sentences(1, 3000)
+    whole = "\n".join(map(" ".join, text)) + "\n"
+    (folder / "corpus.txt").write_text(whole)
+    (folder / "more.txt").write_text("\n".join(map(" ".join, sentences(2, 1000, "trumpet"))) + "\n")
+    (folder / "other.txt").write_text("\n".join(map(" ".join, sentences(3, 300))) + "\n")
+    (folder / "words.txt").write_text("city\nmusic\nthe\nriver\nsong\n")
+    (folder / "files.txt").write_text("more.txt\n")
+    (folder / "shards").mkdir()
+    with gzip.open(folder / "shards" / "a.gz", "wt") as out:
+        out.write(whole)
+    with zipfile.ZipFile(folder / "texts.zip", "w") as archive:
+        archive.writestr("en/a.txt", whole)
+    with gzip.open(folder / "documents-1.jsonl.gz", "wt") as out:
+        out.write("".join(json.dumps({"id": i, "text": " ".join(words)}) + "\n" for i, words in enumerate(text[:500])))
+    (folder / "reviews.csv").write_text("stars,text\n" + "".join(f'5,"{" ".join(words)}"\n' for words in text[:500]))
+    import pyarrow
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"products": [sorted(set(words)) for words in text[:500]]}), folder / "baskets.parquet")
+    pairs = "city\triver\t8.1\nmusic\tsong\t9.0\ncity\tsong\t1.2\nbridge\tguitar\t0.8\nriver\tbridge\t6.5\nband\tmusic\t8\n"
+    for name in ("pairs.txt", "others.txt"):
+        (folder / name).write_text(pairs)
+    rows, labels = labelled(1, 900)
+    write_xc(folder / "train.txt", rows, labels)
+    for name, seed in (("test.txt", 2), ("new-rows.txt", 3)):
+        write_xc(folder / name, *labelled(seed, 100))
+    save_npz(folder / "rows.npz", rows)
+    there = np.zeros((len(labels), 120), np.float32)
+    for row, of_row in zip(there, labels, strict=True):
+        row[of_row] = 1
+    save_npz(folder / "indicators.npz", csr_matrix(there))
+    reviews = [f"__label__{'good' if words[0] < 'm' else 'bad'} {' '.join(words)}" for words in text]
+    (folder / "reviews.txt").write_text("\n".join(reviews[:400]) + "\n")
+    (folder / "more-reviews.txt").write_text("\n".join(reviews[400:450]) + "\n")
+    from sklearn.datasets import load_digits
+
+    images, digits = load_digits(return_X_y=True)
+    np.save(folder / "images.npy", (images / 16).astype(np.float32))
+    np.save(folder / "labels.npy", digits.astype(np.int64))
+    return folder
+
+
+@pytest.fixture
+def place(data, tmp_path, monkeypatch):
+    """A folder with the data, to run a page in."""
+    for file in data.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setattr(cache, "default_folder", lambda: tmp_path / "cache" / "tokens")
+    for name in ("EMBEDX_CACHE_DIR", "NUMBA_CACHE_DIR"):
+        monkeypatch.setenv(name, environment(tmp_path)[name])  # for processes that commands start
+    return tmp_path
+
+
+def run(line: str, extra: list[str], place: Path) -> str:
+    """What a command prints on standard output."""
+    if "|" in line:
+        shell = re.sub(r"(?<![\w.])embedx ", f"{shlex.quote(sys.executable)} -m embedx ", line) + "".join(
+            f" {e}" for e in extra
+        )
+        return process(["sh", "-c", shell], place)
+    name, *words = shlex.split(line)[1:]
+    if name in TRAINING:
+        words += without_epochs(extra) if "--time-budget" in words else extra
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        application([name, *words])(args=[name, *words], prog_name="embedx", standalone_mode=False)
+    return printed.getvalue()
+
+
+def process(words: list[str], place: Path) -> str:
+    """What a process prints on standard output."""
+    done = subprocess.run(words, cwd=place, env=environment(place), capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def without_epochs(extra: list[str]) -> list[str]:
+    """Options without the number of epochs, where the time says when to stop."""
+    at = extra.index("--epochs") if "--epochs" in extra else len(extra)
+    return extra[:at] + extra[at + 2 :]
+
+
+def assert_alike(shown: list[str], printed: str) -> None:
+    """As many lines and columns as the page shows, with the same words in the first."""
+    lines = printed.splitlines()
+    assert len(lines) == len(shown), printed
+    for here, there in zip(shown, lines, strict=True):
+        if "\t" in here:
+            assert there.count("\t") == here.count("\t"), there
+            continue
+        assert len(re.split(r" {2,}", there.strip())) == len(re.split(r" {2,}", here.strip())), there
+        assert re.split(r" {2,}", there)[0] == re.split(r" {2,}", here)[0]
+
+
+NEED_GENSIM = {"index", "evaluating", "coming-from"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=needs_gensim) if page in NEED_GENSIM else page
+        for page in PAGES
+        if any(block.runs and block.language != "text" for block in blocks(page))
+    ],
+)
+def test_the_blocks_of_a_page_run(page, place):
+    from embedx.objectives import OBJECTIVES
+    from embedx.samplers import SAMPLERS
+
+    names: dict[str, Any] = {}
+    registries = [(each, dict(each)) for each in (OBJECTIVES, SAMPLERS)]
+    try:
+        for block in blocks(page):
+            if not block.runs:
+                continue
+            if block.language == "python":
+                if "run in" in block.marks:
+                    process([sys.executable, "-c", block.text], place)
+                else:
+                    exec(compile(block.text, page, "exec"), names)
+            extra = shlex.split(block.marks.get("run with", ""))
+            for line, shown in block.commands():
+                assert re.match(r"(cat \S+ \| )?embedx ", line), line
+                if "interrupted" in block.marks:
+                    code, told = end_at_a_checkpoint([*COMMAND, *shlex.split(line)[1:], *extra], place, signal.SIGINT)
+                    assert code == 130, told
+                    continue
+                printed = run(line, extra, place)
+                if shown:
+                    assert_alike(shown, printed)
+    finally:
+        for registry, before in registries:
+            registry.clear()
+            registry.update(before)
+    if page == "extending":
+        nearest = {word for word, _ in names["words"].most_similar("city", top_k=3)}
+        assert nearest <= {"town", "street", "river", "bridge", "station", "harbour", "new", "york", "bank", "england"}
+        assert names["classifier"].score(names["X"] / 16, names["y"]) > 0.8
+    if page == "runs":
+        assert not json.loads((place / "long.embedx" / "model.json").read_text())["facts"]["interrupted"]
+
+
+# ---- the site
+
+
+@needs_docs
+def test_the_site_builds_without_a_warning(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "site" / "objectives.html").read_text("utf-8")
+    assert "results/objectives.html" in page
+    assert "augment and reduce" in page
+    reference = (tmp_path / "site" / "api.html").read_text("utf-8")
+    assert "most_similar" in reference
+    assert not re.search(r'<(?:script|link|img)[^>]+(?:src|href)="https?://', page), "the page asks another host for something"
