@@ -74,7 +74,10 @@ def test_a_format_or_a_model_that_has_it_not_is_told(tmp_path):
             "--dtype float16: not with --format word2vec-binary; taken by word2vec,",
         ),
         ({"format": "static-embedding", "dtype": "int8"}, "--dtype int8: not with .* taken by npz, safetensors, parquet"),
-        ({"format": "npz", "vectors": "sum"}, "--vectors sum: this model has no output vectors, which only a model folder keeps"),
+        (
+            {"format": "npz", "vectors": "sum"},
+            "--vectors sum: this model has no output vectors, which only a model folder keeps",
+        ),
         ({"format": "npz", "top": 0}, "--top 0: must be at least 1"),
         (
             {"format": "npz", "license": "mit"},
@@ -86,7 +89,7 @@ def test_a_format_or_a_model_that_has_it_not_is_told(tmp_path):
             export.export(toy(output=False), options.pop("format"), tmp_path / "out", **options)
     tree = toy()
     tree.arrays["output"] = tree.arrays["output"][1:]
-    with pytest.raises(EmbedxError, match="--vectors output: the 8 output rows of .* are not those of the words"):
+    with pytest.raises(EmbedxError, match=r"--vectors output: the 8 output rows of .* are not those of the words"):
         export.export(tree, "npz", tmp_path / "out", vectors="output")
     with pytest.raises(EmbedxError, match=r"out.npz.gz: --format npz is not compressed; give a name of a file without .gz"):
         export.export(tree, None, tmp_path / "out.npz.gz")

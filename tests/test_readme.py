@@ -25,7 +25,7 @@ from embedx.vectors import formats
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
-OWN_OBJECTIVE, OWN_SAMPLER = "## Adding an objective", "## Adding a sampler"
+ARCHITECTURE, EXTENDING = ((ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("architecture", "extending"))
 
 
 def commands():
@@ -52,8 +52,8 @@ def test_the_commands_were_found():
 
 
 def tree():
-    """What the README says of each file and folder, by its path."""
-    lines = README.split("## Where things are")[1].split("```")[1].strip().splitlines()
+    """What is said of each file and folder where things are, by its path."""
+    lines = ARCHITECTURE.split("```text")[1].split("```")[0].strip().splitlines()
     found, above = {}, []
     for line in lines:
         indent, name, text = re.fullmatch(r"((?:  )*)([\w.]+/?) *(.*)", line).groups()
@@ -86,7 +86,7 @@ def python_blocks(text):
 
 
 def test_the_python_of_the_readme_runs(two_topics, tmp_path, monkeypatch):
-    words, documents, classes = python_blocks(README.split(OWN_OBJECTIVE)[0])
+    words, documents, classes = python_blocks(README)
     monkeypatch.chdir(tmp_path)
     text = two_topics.read_text()
     for here, there in (("cat", "city"), ("dog", "king"), ("fur", "woman"), ("paw", "man"), ("tail", "music")):
@@ -118,15 +118,15 @@ def extended(tmp_path_factory):
     for name in ("embedx", "tests"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
-    for title, file, last in (
-        (OWN_OBJECTIVE, "objectives/hinge.py", '    "ar_logistic.AugmentReduceLogistic",\n'),
-        (OWN_SAMPLER, "samplers/log_uniform.py", '    "path.Path",\n'),
+    lines = re.findall(r"```text\n(.*?)```", EXTENDING, re.DOTALL)
+    assert len(lines) == 2
+    for line, to, name, last in (
+        (lines[0], "objectives", "hinge.py", '    "ar_logistic.AugmentReduceLogistic",\n'),
+        (lines[1], "samplers", "log_uniform.py", '    "path.Path",\n'),
     ):
-        section = README.split(title)[1].split("\n## ")[0]
-        assert f"all of `embedx/{file}`" in section
-        text, line = re.findall(r"```(?:python|text)\n(.*?)```", section, re.DOTALL)
-        (folder / "embedx" / file).write_text(text)
-        registry = (folder / "embedx" / file).with_name("__init__.py")
+        assert f'```python title="docs/examples/{name}"\n--8<-- "{name}"\n```' in EXTENDING
+        shutil.copy(ROOT / "docs" / "examples" / name, folder / "embedx" / to)
+        registry = folder / "embedx" / to / "__init__.py"
         before = registry.read_text()
         assert before.count(last) == 1
         registry.write_text(before.replace(last, last + line))
