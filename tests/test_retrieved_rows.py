@@ -10,8 +10,8 @@ import embedx
 from embedx.classification import task as classify
 from embedx.classification.classifier import load
 from embedx.classification.task import ClassifySettings
-from embedx.cli.app import classify_settings, train_settings
 from embedx.cli.commands import predict
+from embedx.cli.declared import classify_settings, train_settings
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
