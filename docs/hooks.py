@@ -1,7 +1,8 @@
 """What the pages hold that is made when they are built: tables of the registries, docstrings, and the pages of eval/results.
 
 A page asks for such a part by a comment: `<!-- generated: NAME -->` with the NAME of a function in PARTS,
-`<!-- docstring: MODULE -->`, or `<!-- example: FILE -->` of docs/examples. Numbers and lists are not copied into pages that way, and cannot go stale.
+`<!-- docstring: MODULE -->`, or `<!-- example: FILE -->` of docs/examples. Numbers and lists are not copied into pages that
+way, and cannot go stale.
 """
 
 import ast
