@@ -1,7 +1,8 @@
 """What the pages hold that is made when they are built: tables of the registries, docstrings, and the pages of eval/results.
 
-A page asks for such a part by a comment, `<!-- generated: NAME -->`, with the NAME of a function in PARTS, or
-`<!-- docstring: MODULE -->`. Numbers and lists are not copied into pages that way, and cannot go stale.
+A page asks for such a part by a comment: `<!-- generated: NAME -->` with the NAME of a function in PARTS,
+`<!-- docstring: MODULE -->`, or `<!-- example: FILE -->` of docs/examples. Numbers and lists are not copied into pages that
+way, and cannot go stale.
 """
 
 import ast
@@ -15,6 +16,7 @@ RESULTS = ROOT / "eval" / "results"
 SPACE = "\N{NO-BREAK SPACE}"
 MARK = re.compile(r"<!-- generated: (?P<name>[\w-]+) -->")
 DOCSTRING = re.compile(r"<!-- docstring: (?P<module>[\w.]+) -->")
+EXAMPLE = re.compile(r"<!-- example: (?P<file>[\w.]+) -->")
 IN_REPOSITORY = re.compile(r"\]\((\.\./)+eval/results/")  # how a page in docs/ links to a page of measurements
 
 
@@ -96,8 +98,14 @@ def _docstring(module: str) -> str:
     return ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
 
 
+def _example(file: str) -> str:
+    text = (ROOT / "docs" / "examples" / file).read_text("utf-8")
+    return f'```python title="docs/examples/{file}"\n{text}```'
+
+
 def filled(text: str) -> str:
-    """A page with its parts. Raises KeyError for the name of none."""
+    """A page with its parts. Raises KeyError for the name of none, OSError for that of no file."""
+    text = EXAMPLE.sub(lambda found: _example(found["file"]), text)
     text = DOCSTRING.sub(lambda found: f"```text\n{_docstring(found['module'])}\n```", text)
     return MARK.sub(lambda found: PARTS[found["name"]](), text)
 

@@ -40,8 +40,6 @@ from embedx.text import cache
 ROOT = Path(__file__).parent.parent
 PAGES = {path.stem: path for path in sorted((ROOT / "docs").glob("*.md"))}
 FENCE = re.compile(r"((?:^<!-- [^\n]+ -->\n)*)^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SNIPPET = re.compile(r'^--8<-- "([\w.]+)"$', re.MULTILINE)  # a file in EXAMPLES, as pymdownx puts it into a page
-EXAMPLES = ROOT / "docs" / "examples"
 LANGUAGES = {"bash", "console", "python", "text"}
 TRAINING = ("train", "classify", "compare")
 
@@ -77,11 +75,7 @@ class Block:
 def blocks(page: str) -> list[Block]:
     text = PAGES[page].read_text("utf-8")
     found = [
-        Block(
-            language,
-            SNIPPET.sub(lambda one: (EXAMPLES / one[1]).read_text("utf-8"), code),
-            dict(re.findall(r"<!-- ([a-z ]+): (.+) -->", above)),
-        )
+        Block(language, code, dict(re.findall(r"<!-- ([a-z ]+): (.+) -->", above)))
         for above, language, code in FENCE.findall(text)
     ]
     assert len(found) * 2 == len(re.findall("^ *```", text, re.MULTILINE)), "a block without a language"
@@ -188,7 +182,11 @@ def test_every_part_that_a_page_asks_for_is_made_of_all_objectives_with_scores()
 
     text = hooks.filled(PAGES["objectives"].read_text("utf-8"))
     assert "<!-- generated" not in text
-    assert "<!-- docstring" not in hooks.filled(PAGES["extending"].read_text("utf-8"))
+    extending = hooks.filled(PAGES["extending"].read_text("utf-8"))
+    assert "class Hinge(Objective)" in extending
+    assert "class LogUniform(AliasSampler)" in extending
+    assert "The contract between a sampler and the engine" in extending
+    assert not re.search(r"<!-- (docstring|example):", extending)
     scores, described = text.split("## Measured on words")[1].split("## What they are")
     for name, each in measured()["objectives"].items():
         assert f"| `{name}` | {each['log_likelihood']:.3f} |" in scores
