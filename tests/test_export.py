@@ -31,7 +31,7 @@ def toy(words=None, dim=7):
 def test_exported_vectors_are_read_back_bit_for_bit(tmp_path, monkeypatch, format, name):
     monkeypatch.setattr("embedx.run.schema.BLOCK_FLOATS", 100)
     vectors = toy()
-    words, back, _ = formats.read(export.export(vectors, format, tmp_path / name))
+    words, back, *_ = formats.read(export.export(vectors, format, tmp_path / name))
     assert words == vectors.words
     assert back.tobytes() == vectors.vectors.tobytes()
     assert [file.name for file in tmp_path.iterdir()] == [name]

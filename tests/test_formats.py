@@ -79,7 +79,7 @@ def write(tmp_path, content, name="vectors"):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_each_layout_is_read_bit_for_bit(tmp_path, monkeypatch, layout, block):
     monkeypatch.setattr(contract, "BLOCK_BYTES", block)
-    words, vectors, _ = formats.read(write(tmp_path, LAYOUTS[layout]))
+    words, vectors, *_ = formats.read(write(tmp_path, LAYOUTS[layout]))
     assert words == WORDS
     assert vectors.dtype == np.float32
     assert vectors.tobytes() == VECTORS.tobytes()
@@ -112,13 +112,13 @@ def test_compression_is_recognised_whatever_the_name(tmp_path, compress, layout)
 
 def test_words_with_spaces_of_glove(tmp_path):
     content = b"the 0.5 1.5\n. . . 2 3\nat name@domain.com 4 5\n"
-    words, vectors, _ = formats.read(write(tmp_path, content))
+    words, vectors, *_ = formats.read(write(tmp_path, content))
     assert words == ["the", ". . .", "at name@domain.com"]
     np.testing.assert_array_equal(vectors, [[0.5, 1.5], [2, 3], [4, 5]])
 
 
 def test_a_glove_file_may_begin_with_such_a_word(tmp_path):
-    words, vectors, _ = formats.read(write(tmp_path, b". . . 2 3 \r\nthe 0.5 1.5 \r\n"))
+    words, vectors, *_ = formats.read(write(tmp_path, b". . . 2 3 \r\nthe 0.5 1.5 \r\n"))
     assert words == [". . .", "the"]
     np.testing.assert_array_equal(vectors, [[2, 3], [0.5, 1.5]])
 
@@ -130,7 +130,7 @@ def test_a_word_cut_within_a_letter_is_still_read(tmp_path):
 
 def test_the_first_of_two_equal_words_wins(tmp_path):
     notes = Notes()
-    words, vectors, _ = formats.read(write(tmp_path, b"4 1\na 1\nb 2\na 3\na 4\n"), notes)
+    words, vectors, *_ = formats.read(write(tmp_path, b"4 1\na 1\nb 2\na 3\na 4\n"), notes)
     assert words == ["a", "b"]
     np.testing.assert_array_equal(vectors, [[1], [2]])
     assert [note.partition(": ")[2] for note in notes.notes] == ["2 words occur twice; the first vector of each is kept"]
@@ -160,7 +160,7 @@ def test_the_first_of_two_equal_words_wins(tmp_path):
         (b"1 2\na " + np.array([1, np.nan], np.float32).tobytes(), "the vector of 'a' is not finite"),
         (b"999999999999 100000\na " + bytes(4), ":1: .* do not fit into memory|ends within word 1"),
         (b"\x80\x05\x95", "gensim's own format; .*save_word2vec_format"),
-        (b"\xba\x16\x4f\x2f\x0c", "fastText .bin model; give the .vec file"),
+        (b"\xba\x16\x4f\x2f\x0c", "ends within the head of a fastText model; write or fetch it again"),
         (gzip.compress(text(), mtime=0)[:-9], "ends too early, the compressed data are cut off; fetch or copy it again"),
         (gzip.compress(text(), mtime=0)[:20], "ends too early, the compressed data are cut off"),
         (damaged(lzma.compress(text())), r"vectors: cannot be read \(Corrupt input data\); fetch or copy it again"),

@@ -87,7 +87,7 @@ def test_text_that_says_it_is_utf16_or_utf32_is_converted(tmp_path, encoding):
     [
         (b"PK\x03\x04" + bytes(100), "a zip archive; unzip it"),
         (b"%PDF-1.4 ...", "a PDF; convert it with pdftotext"),
-        (b"name" + bytes(253) + b"ustar\0" + bytes(300), "a tar archive; unpack it with tar -x"),
+        (b"name" + bytes(253) + b"ustar\0" + bytes(300), "a tar archive; name it .tar, or unpack it with tar -x"),
         (bytes(range(256)) * 4, "not UTF-8 text: .*%.* iconv"),
         ("текст ".encode("koi8-r") * 100, "not UTF-8 text: .*%.* iconv"),
         ("text ".encode("utf-16-le") * 100, "not UTF-8 text: .*%.* iconv"),

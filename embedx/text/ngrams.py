@@ -20,6 +20,7 @@ BEGINNING, END = "<", ">"
 NOT_SPLIT = "</s>"
 FNV_OFFSET, FNV_PRIME, MASK = 2166136261, 16777619, 0xFFFFFFFF
 SIGN = 0xFFFFFF00  # what a byte above 127 becomes beside itself where it is read as a signed char
+LENGTHS = re.compile(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?")
 MOST_CHARACTERS = 50  # of an n-gram
 MOST_BUCKETS = 100_000_000
 
@@ -60,7 +61,7 @@ def fnv1a(content: bytes) -> int:
 
 def ngrams(lengths: str, n_buckets: int) -> NGrams:
     """What `--subwords 3-6`, or 3 for n-grams of one length, and `--buckets` say. Raises `EmbedxError` for anything else."""
-    found = re.fullmatch(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?", lengths)
+    found = LENGTHS.fullmatch(lengths)
     if not found:
         raise EmbedxError(f"--subwords {lengths[:40]}: not the lengths of n-grams; write 3-6")
     shortest, longest = int(found[1]), int(found[2] or found[1])
