@@ -115,6 +115,7 @@ def test_the_blocks_and_their_marks_are_those_that_are_known():
 
 def test_options_named_in_the_text_exist():
     known = {"--help", "--version", "--quick", "--report-only", "--data", "--only"}  # of `python -m eval`
+    known |= {"--minutes", "--runs"}  # of `python -m tests.fuzz` and its like
     for name, *rest in (
         ["train"],
         ["classify"],
@@ -123,6 +124,8 @@ def test_options_named_in_the_text_exist():
         ["predict"],
         ["eval"],
         ["export"],
+        ["convert"],
+        ["report"],
         ["corpus", "check"],
     ):
         command = get_command(application([name, *rest])).commands[name]
@@ -298,6 +301,16 @@ def place(data, tmp_path, monkeypatch):
     return tmp_path
 
 
+SHOWN_ON_TERMINALS = ("eval",)  # as it is there, not as it is in a pipe
+
+
+class Terminal(io.StringIO):
+    """Standard output as a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def run(line: str, extra: list[str], place: Path) -> str:
     """What a command prints on standard output."""
     if "|" in line:
@@ -308,7 +321,7 @@ def run(line: str, extra: list[str], place: Path) -> str:
     name, *words = shlex.split(line)[1:]
     if name in TRAINING:
         words += without_epochs(extra) if "--time-budget" in words else extra
-    printed = io.StringIO()
+    printed = Terminal() if name in SHOWN_ON_TERMINALS else io.StringIO()
     with contextlib.redirect_stdout(printed):
         application([name, *words])(args=[name, *words], prog_name="embedx", standalone_mode=False)
     return printed.getvalue()
