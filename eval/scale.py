@@ -173,5 +173,5 @@ EXPERIMENT = Experiment(
     choices={"section": ("billion", "reading"), "corpus": tuple(TRAINED), "form": FORMS},
     jobs=jobs, measure=measure, prepare=prepare,
     tables={"targets": targets, "stages": stages, "reading": reading}, plots={},
-    settings={"repetitions": 3, "corpus": None}, quick={"repetitions": 1}, packages=("gensim",),
+    settings={"repetitions": 3, "corpus": None}, quick={"repetitions": 1}, packages=("gensim",), mixed=True,
 )  # fmt: skip
