@@ -313,7 +313,7 @@ def test_the_card_tells_data_settings_scores_and_licence(tmp_path):
     _, folder = folder_of_sentences(tmp_path)
     card = ModelCard.load(folder / "README.md")
     assert card.data.license == "cc-by-4.0"
-    assert card.data.library_name == "sentence-transformers"
+    assert card.data.to_dict()["library_name"] == "sentence-transformers"
     assert "9 words, 12 dimensions, float32, trained by the objective `ns`" in card.text
     for line in ('| sources | ["corpus.txt"] |', "| mean log-likelihood of held-out text, nats | -8.5 |", "| window | 5 |"):
         assert line in card.text
