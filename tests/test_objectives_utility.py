@@ -61,7 +61,9 @@ def test_more_classes_need_no_more_values_of_the_distribution_function(n):
         return -np.log1p(np.exp(-x))
 
     z = np.linspace(-5, 5, n)
-    utility.log_probability(z, lambda x: log_cdf(x) + log_cdf(-x), log_cdf, lambda scores: scores.min() - 40, 40, 0.4)
+    utility.log_probability(
+        z, lambda x: log_cdf(x) + log_cdf(-x), log_cdf, lambda scores: scores.min() - 40, 40, 0.4, beyond=None
+    )
     assert sum(evaluated) < 1000
 
 
@@ -74,11 +76,34 @@ def test_blocks_of_the_grid_change_nothing(monkeypatch):
             np.testing.assert_allclose(make(name).log_probability(z, np.zeros(K)), whole, rtol=1e-12)
 
 
-def test_a_few_classes_far_apart_are_looked_at_one_by_one(monkeypatch):
-    """A grid over their range would have more points than there are classes."""
-    z = np.append(np.random.default_rng(3).normal(size=K), 2e3)
-    monkeypatch.setattr(utility, "_by_grid", None)
-    assert np.exp(make("ar-logistic").log_probability(z, z)[-1]) == pytest.approx(1)
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("n", [5, K])
+@pytest.mark.parametrize("distance", [2e3, 1e7, 1e30])
+def test_the_work_does_not_grow_with_the_distance_of_the_scores(name, n, distance, monkeypatch):
+    """A million nodes a tenth apart for each of some classes would take minutes a row."""
+    most = []
+    monkeypatch.setattr(utility.np, "arange", lambda *given: most.append(original(*given).size) or original(*given))
+    z = np.append(np.random.default_rng(3).normal(size=n) - distance, 0)
+    log_p = make(name).log_probability(z, z)
+    assert max(most) < n + 4000
+    assert np.exp(log_p[-1]) == pytest.approx(1)
+    assert np.isfinite(log_p).all()
+    assert (np.diff(log_p[np.argsort(z)]) >= 0).all()
+
+
+original = np.arange
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_class_too_far_behind_for_the_nodes_is_continued_smoothly(name, monkeypatch):
+    """By nodes as far as they go the same, to what the law of the tail is good for: its leading term."""
+    z = np.append(np.random.default_rng(4).normal(size=3), [-230.0, -260.0, -400.0])
+    found = make(name).log_probability(z, z)
+    monkeypatch.setattr(utility, "FAR", 1e9)
+    exact = make(name).log_probability(z, z)
+    np.testing.assert_allclose(found[:3], exact[:3], atol=1e-9)
+    np.testing.assert_allclose(found, exact, rtol=0.01)
+    assert (found[3:] < exact[:3].min()).all()
 
 
 def test_interpolation_is_exact_for_polynomials():

@@ -127,8 +127,11 @@ class AugmentReduceLogistic(Objective):
         return np.column_stack([location, utility.unscaled(scale)])
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
-        """By quadrature. The tails fall like e^-|t|, hence the wide range."""
-        return utility.log_probability(z, log_density, log_sigmoid, lambda scores: float(scores.min()) - 40, right=40, step=0.4)
+        """By quadrature. The tails fall like e^-|t|, hence the wide range; so does the chance of a class far behind."""
+        return utility.log_probability(
+            z, log_density, log_sigmoid, left=lambda scores: float(scores.min()) - 40, right=40, step=0.4,
+            beyond=lambda log_p, behind: log_p - (behind - utility.FAR),
+        )  # fmt: skip
 
 
 def log_density(x: np.ndarray) -> np.ndarray:

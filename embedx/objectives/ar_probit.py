@@ -138,10 +138,13 @@ class AugmentReduceProbit(Objective):
         return np.column_stack([location, utility.unscaled(scale)])
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
-        """By quadrature. A class far behind wins, if it does, with t about half way, hence where the nodes begin."""
+        """By quadrature. A class far behind wins, if it does, with t about half way, hence where the nodes begin, and its log p
+        falls with the square of the distance.
+        """
         return utility.log_probability(
-            z, log_phi, special.log_ndtr, left=lambda scores: (scores.min() + scores.max()) / 2 - 9, right=9, step=0.1
-        )
+            z, log_phi, special.log_ndtr, left=lambda scores: (scores.min() + scores.max()) / 2 - 9, right=9, step=0.1,
+            beyond=lambda log_p, behind: log_p * (behind / utility.FAR) ** 2,
+        )  # fmt: skip
 
 
 def log_phi(x: np.ndarray) -> np.ndarray:

@@ -22,11 +22,12 @@ from embedx.settings import param
 
 Function = Callable[[np.ndarray], np.ndarray]
 MOST_VALUES = 4_000_000  # held at a time by the quadrature
-FEW_CLASSES = 2_000  # up to here each class is looked at by itself
+FEW_CLASSES = 2_000  # up to here each class is looked at by itself; a grid over FAR has no more points
 # The errors at the tenth of a deviation that ar-probit steps by: about 1e-8 g^6 of what log F(g) adds up to for the grid,
 # 1e-7 g^2 for the finer one; g is 4 or 5 where there are many classes.
 FINER = 64
 POINTS = 6
+FAR = 200.0  # behind the highest score; from there on log p is continued, for nodes can't cover any distance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,19 +74,29 @@ def local_step(state, key, n_updates, constants, slope, x):
 
 
 def log_probability(
-    z: np.ndarray, log_f: Function, log_cdf: Function, left: Callable[[np.ndarray], float], right: float, step: float
+    z: np.ndarray,
+    log_f: Function,
+    log_cdf: Function,
+    left: Callable[[np.ndarray], float],
+    right: float,
+    step: float,
+    beyond: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> np.ndarray:
     """log p(y) of all classes, float64 (..., K), by the trapezoid rule, whose error falls exponentially for such integrands.
 
     All classes share the nodes t, `step` apart from left(z) to max z + `right`, and Σ_k log F(t - z_k). What is true of few
-    classes one by one is computed for many on a grid of scores, within 1e-3 nats for p > 1e-12.
+    classes one by one is computed for many on a grid of scores, within 1e-3 nats for p > 1e-12. A class more than FAR behind
+    the first is taken there, which the others do not notice, and `beyond` gives its own log p from that and its distance.
     """
     rows = np.asarray(z, dtype=np.float64).reshape(-1, z.shape[-1])
     out = np.empty_like(rows)
     for scores, log_p in zip(rows, out, strict=True):
-        nodes = np.arange(left(scores), float(scores.max()) + right, step)
-        by_grid = scores.size > max(FEW_CLASSES, float(np.ptp(scores)) / step)
-        log_p[:] = (_by_grid if by_grid else _one_by_one)(scores, nodes, log_f, log_cdf, step)
+        behind = scores.max() - scores
+        near = -np.minimum(behind, FAR)
+        nodes = np.arange(left(near), right, step)
+        log_p[:] = (_by_grid if near.size > FEW_CLASSES else _one_by_one)(near, nodes, log_f, log_cdf, step)
+        if (is_far := behind > FAR).any():
+            log_p[is_far] = beyond(log_p[is_far], behind[is_far])
     return out.reshape(z.shape)
 
 
