@@ -1,8 +1,8 @@
-"""Does embedx keep its pace at full scale? A billion words of twenty million types; corpora read by one thread and by two.
+"""Does embedx keep its pace at full scale? A billion words of twenty million types; corpora read on one core and on two.
 
 Sections: `billion`, one epoch of `ns` on a generated text of a billion words, stage by stage, beside one of twenty million
 words by the same law; `reading`, the forms that corpora come in, Wikipedia's dumps beside gensim's WikiCorpus with as many
-processes. Every measurement is a process of its own (`scale_process.py`), and they take turns.
+processes as cores. Every measurement is a process of its own (`scale_process.py`), and they take turns.
 """
 
 import bz2
@@ -25,7 +25,7 @@ SETTINGS: Job = {
     "objective": "ns", "dim": 100, "window": 5, "negatives": 5, "sample": 1e-3, "min_count": 5, "epochs": 1, "threads": 2,
     "seed": 1, "options": {},
 }  # fmt: skip
-THREADS = (1, 2)
+CORES = (1, 2)  # that a process may use; it reads with as many threads
 FORMS = ("plain", "gz", "bz2", "dump")
 DUMP = "corpora/wikidump/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 DUMP_COPIES = 12  # of its pages, for a longer dump
@@ -42,10 +42,10 @@ def jobs(run: Run) -> Iterator[Job]:
     if "reading" in sections:
         for repetition in range(int(run.settings.repetitions)):
             for form in run.chosen("form"):
-                for threads in THREADS:
-                    yield {"kind": "read", "form": form, "tool": "embedx", "threads": threads, "repetition": repetition}
+                for cores in CORES:
+                    yield {"kind": "read", "form": form, "tool": "embedx", "cores": cores, "repetition": repetition}
                 if form == "dump" and run.need("gensim", "gensim"):
-                    yield {"kind": "read", "form": form, "tool": "gensim", "threads": max(THREADS), "repetition": repetition}
+                    yield {"kind": "read", "form": form, "tool": "gensim", "cores": max(CORES), "repetition": repetition}
 
 
 def prepare(run: Run) -> dict[str, Any]:
@@ -129,15 +129,15 @@ def amount(n_bytes: float) -> str:
 def reading(records: Records) -> str:
     rows = []
     for form in FORMS:
-        for tool, threads in (*(("embedx", threads) for threads in THREADS), ("gensim", max(THREADS))):
-            found = seconds_of(records, form=form, tool=tool, threads=threads)
+        for tool, cores in (*(("embedx", cores) for cores in CORES), ("gensim", max(CORES))):
+            found = seconds_of(records, form=form, tool=tool, cores=cores)
             if found is not None:
-                one = seconds_of(records, form=form, tool="embedx", threads=1) if tool == "embedx" else None
-                tokens = result_of(records, kind="read", form=form, tool=tool, threads=threads)
+                one = seconds_of(records, form=form, tool="embedx", cores=1) if tool == "embedx" else None
+                tokens = result_of(records, kind="read", form=form, tool=tool, cores=cores)
                 rows.append({
-                    "form": form, "tool": tool, "threads": str(threads), "seconds": number(found, 2),
+                    "form": form, "tool": tool, "cores": str(cores), "seconds": number(found, 2),
                     "words/s": thousands((tokens or {})["tokens"] / found),
-                    "times one thread's": number(one / found if one and threads > 1 else None, 2),
+                    "times one core's": number(one / found if one and cores > 1 else None, 2),
                 })  # fmt: skip
     return table(rows)
 
@@ -154,12 +154,12 @@ def targets(records: Records) -> str:
         "at least 80 % of the small corpus's words per second", kept and f"{kept:.0%}", bool(kept and kept >= LEAST_PACE)
     ))  # fmt: skip
     for form in FORMS:
-        one, two = (seconds_of(records, form=form, tool="embedx", threads=threads) for threads in THREADS)
+        one, two = (seconds_of(records, form=form, tool="embedx", cores=cores) for cores in CORES)
         gain = one / two if one and two else None
         rows.append(target(
-            f"{form}: two threads read 1.6 times as fast as one", gain and f"{gain:.2f}", bool(gain and gain >= LEAST_GAIN)
+            f"{form}: two cores read 1.6 times as fast as one", gain and f"{gain:.2f}", bool(gain and gain >= LEAST_GAIN)
         ))  # fmt: skip
-    gensim, own = (seconds_of(records, form="dump", tool=tool, threads=max(THREADS)) for tool in ("gensim", "embedx"))
+    gensim, own = (seconds_of(records, form="dump", tool=tool, cores=max(CORES)) for tool in ("gensim", "embedx"))
     lead = gensim / own if gensim and own else None
     rows.append(target(
         "a dump five times as fast as gensim's WikiCorpus", lead and f"{lead:.1f}", bool(lead and lead >= LEAST_LEAD)

@@ -41,7 +41,9 @@ def bytes_in(folder: Path) -> int:
 
 
 def read(job: Job, files: Files) -> dict[str, Any]:
-    return (read_embedx if job["tool"] == "embedx" else read_gensim)(files[job["form"]], job["threads"])
+    """On so many cores of those there are, with as many threads, or processes of gensim's."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job["cores"]])
+    return (read_embedx if job["tool"] == "embedx" else read_gensim)(files[job["form"]], job["cores"])
 
 
 def read_embedx(file: str, threads: int) -> dict[str, Any]:

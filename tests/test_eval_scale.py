@@ -57,9 +57,9 @@ def records(tmp_path):
         kept.add({"kind": "train", "corpus": name, **scale.TRAINED[name], **scale.SETTINGS}, result, "x")
     for repetition, seconds in enumerate((3.0, 1.0, 2.0)):
         job = {"kind": "read", "form": "dump", "repetition": repetition}
-        kept.add({**job, "tool": "embedx", "threads": 2}, {"seconds": seconds, "tokens": 100}, "x")
-        kept.add({**job, "tool": "embedx", "threads": 1}, {"seconds": 1.5 * seconds, "tokens": 100}, "x")
-        kept.add({**job, "tool": "gensim", "threads": 2}, {"seconds": 5 * seconds, "tokens": 90}, "x")
+        kept.add({**job, "tool": "embedx", "cores": 2}, {"seconds": seconds, "tokens": 100}, "x")
+        kept.add({**job, "tool": "embedx", "cores": 1}, {"seconds": 1.5 * seconds, "tokens": 100}, "x")
+        kept.add({**job, "tool": "gensim", "cores": 2}, {"seconds": 5 * seconds, "tokens": 90}, "x")
     return kept
 
 
@@ -71,9 +71,9 @@ def test_targets_are_judged_from_the_records(records):
     )
     assert "15.90 GiB | met" in memory
     assert "80% | met" in kept
-    assert "1.50 | **not met**" in lines["dump: two threads read 1.6 times as fast as one"]
+    assert "1.50 | **not met**" in lines["dump: two cores read 1.6 times as fast as one"]
     assert "5.0 | met" in lines["a dump five times as fast as gensim's WikiCorpus"]
-    assert "not measured" in lines["gz: two threads read 1.6 times as fast as one"]
+    assert "not measured" in lines["gz: two cores read 1.6 times as fast as one"]
 
 
 def test_tables_give_medians_and_paces(records):
@@ -83,6 +83,6 @@ def test_tables_give_medians_and_paces(records):
 
 def test_what_is_chosen_is_measured(tmp_path):
     run = Run(found("scale"), ["reading", "plain"], quick=False)
-    assert [(job["threads"], job["repetition"]) for job in scale.jobs(run)] == [(t, r) for r in range(3) for t in (1, 2)]
+    assert [(job["cores"], job["repetition"]) for job in scale.jobs(run)] == [(t, r) for r in range(3) for t in (1, 2)]
     run = Run(found("scale"), ["billion", "small"], quick=False)
     assert [job["words"] for job in scale.jobs(run)] == [20_000_000]
