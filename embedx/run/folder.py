@@ -127,6 +127,8 @@ def read_description(path: Path) -> dict[str, Any]:
     file = path / DESCRIPTION
     try:
         description = json.loads(content(file))
+        if not isinstance(description, dict):
+            raise ValueError("it is no object")
         version = description["format"]
         if "names" not in description:  # written before there were other tasks
             description["names"] = {"vocabulary": description["words"]}
