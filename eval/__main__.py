@@ -14,6 +14,7 @@ EXPERIMENTS = {
     "speed-classification": "classifiers beside label trees, fastText and scikit-learn",
     "speed-many-labels": "many labels on sparse features, beside label trees",
     "scale": "a text of a billion words, and how fast corpora are read",
+    "subwords": "vectors of character n-grams beside fastText's, for rare and unseen words too",
     "defaults": "every objective of classification at its defaults, beside scikit-learn's linear classifiers",
     "objectives": "all output layers of skip-gram side by side",
     "papers-augment-and-reduce": "Ruiz et al. 2018, the tables by the paper's protocol",

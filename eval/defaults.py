@@ -286,6 +286,7 @@ EXPERIMENT = Experiment(
         "contender": ("scikit-learn", *CONTENDERS),
     },
     packages=("scipy", "scikit-learn"),
+    mixed=True,  # every run has one thread, and what is told is quality
     prepare=prepare,
     jobs=jobs,
     measure=measure,

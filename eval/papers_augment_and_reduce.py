@@ -93,7 +93,7 @@ WHY: dict[str, list[tuple[str, dict[str, Any]]]] = {
 L2 = {"mnist": (1e-5, 1e-4, 1e-3), "bibtex": (1e-4, 3e-4, 1e-3, 3e-3)}
 BEST_ITERATIONS = {"mnist": 100, "bibtex": 200}
 PROGRAMS = ("embedx", "scikit-learn")
-EARLY = (480, 2_400, 9_600)  # iterations after which Omniglot is looked at too; nothing in the schedule depends on where it ends
+EARLY = (480, 2_400, 9_600)  # iterations at which Omniglot is looked at too; nothing in the schedule depends on where it ends
 ROUNDS = {"mnist": (6, 11), "bibtex": (7, 11), "omniglot": (3, 9)}  # epochs of a run, and how many runs of each method
 
 

@@ -75,22 +75,26 @@ def gensim_feed(name: str, files: Files) -> dict[str, Any]:
 
 def train_fasttext(job: Job, files: Files, scratch: Path) -> Trained:
     """fastText does both stages in one call, so what comes before training is measured by a second call with no epoch."""
-    import fasttext
-
     from eval.under_test import WordVectors
 
-    def run(epochs: int) -> tuple[Any, float]:
-        begun = time.perf_counter()
-        model = fasttext.train_unsupervised(
-            files["lines"], model="skipgram", loss="ns", dim=job["dim"], ws=job["window"], epoch=epochs, lr=job["alpha"],
-            minCount=job["min_count"], minn=0, maxn=0, neg=job["negatives"], t=job["sample"], thread=job["threads"], verbose=0,
-        )  # fmt: skip
-        return model, time.perf_counter() - begun
-
-    model, total = run(job["epochs"])
+    model, total = fasttext_model(job, files, job["epochs"])
     peak = peak_rss()
-    before = run(0)[1]
+    before = fasttext_model(job, files, 0)[1]
     return WordVectors(model.words, {"input": model.get_input_matrix()}), before, total - before, peak
+
+
+def fasttext_model(job: Job, files: Files, epochs: int) -> tuple[Any, float]:
+    """A model of fastText's, and the seconds of the call that read and trained; `ngrams` are lengths in characters."""
+    import fasttext
+
+    shortest, longest = job.get("ngrams") or (0, 0)
+    begun = time.perf_counter()
+    model = fasttext.train_unsupervised(
+        files["lines"], model="skipgram", loss="ns", dim=job["dim"], ws=job["window"], epoch=epochs, lr=job["alpha"],
+        minCount=job["min_count"], minn=shortest, maxn=longest, neg=job["negatives"], t=job["sample"], thread=job["threads"],
+        verbose=0,
+    )  # fmt: skip
+    return model, time.perf_counter() - begun
 
 
 def train_embedx(job: Job, files: Files, scratch: Path) -> Trained:

@@ -36,6 +36,7 @@ _HOME = {
     "scaled": "embedx.labeled.rules:scaled",
     "heldout": "embedx.evaluation.heldout",
     "words": "embedx.evaluation.words",
+    "word_sets": "embedx.evaluation.word_sets",
     "word_report": "embedx.evaluation.word_report",
     "bootstrap": "embedx.evaluation.bootstrap",
     "between_seeds": "embedx.comparison.statistics:between_seeds",
