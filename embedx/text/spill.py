@@ -12,6 +12,9 @@ so that every word has the number that it would have had in one table of all. Wo
 letters. Memory is taken by one segment, or by a range of hashes over all of them, and by the counts, 8 bytes a word; what
 grows with the number of segments is on disk, some 40 bytes for each word of each segment.
 
+Measured on one thread, 120 million words of 5 million types: with 64 MB for words, reading takes 94 MB beside what the program
+has anyway, and 15 seconds of computing; with room for all words 491 MB and 12.
+
 An entry is a word of a segment; entries are counted through, segment by segment. In the folder of the corpus while it is built:
 
     spilled-hashes.bin    int64 (n_entries,), ascending within a segment, by which the other files are sorted
