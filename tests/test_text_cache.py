@@ -337,6 +337,17 @@ def test_whatever_is_damaged_is_told_and_built_anew(corpus, home, damage, compla
     assert "from the token cache" in progress.notes[0]
 
 
+def test_many_words_are_mapped_and_are_the_same(corpus, home, monkeypatch):
+    expected = as_reference(encode(resolve([str(corpus)]), TextSettings(), cache_dir=home))
+    monkeypatch.setattr(cache, "MOST_COPIED", 0)
+    mapped = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    assert (as_reference(mapped), mapped.words[-1]) == (expected, "mat")
+    assert not mapped.counts.flags.owndata
+    assert not isinstance(mapped.words.letters, bytes)
+    with encode_sentences([["", ""]], cache_dir=home) as empty:
+        assert as_reference(empty) == ([0, 0], [""], [2])
+
+
 def test_damage_at_any_place_among_many_tokens_is_found(corpus, home, monkeypatch):
     monkeypatch.setattr(cache, "CHECK_TOKENS", 5)
     folder = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home).folder

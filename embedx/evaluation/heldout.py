@@ -180,7 +180,7 @@ def pairs_of(
     text = TextSettings.from_options(vectors.settings)
     with encode(corpora, text, progress or Silent(), cache_dir, vectors.phrases) as corpus:
         number = {word: k for k, word in enumerate(vectors.words)}
-        remap = np.array([number.get(word, -1) for word in corpus.words], dtype=np.int32)
+        remap = np.fromiter((number.get(word, -1) for word in corpus.words), np.int32, len(corpus.words))
         return draw(*text_of(corpus.tokens, remap), vectors, seed, at_most)
 
 

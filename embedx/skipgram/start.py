@@ -80,12 +80,12 @@ class Start:
         """
         model, n_old = self.model, len(self.model)
         assert model.counts is not None
-        row = np.array([self.index.get(word, -1) for word in corpus.words], np.int64)
+        row = np.fromiter((self.index.get(word, -1) for word in corpus.words), np.int64, len(corpus.words))
         if settings.vocab is None:
             is_chosen = corpus.counts >= settings.min_count
         else:
             wanted = set(listed(settings.vocab))
-            is_chosen = np.array([word in wanted for word in corpus.words])
+            is_chosen = np.fromiter((word in wanted for word in corpus.words), np.bool_, len(corpus.words))
         new = np.flatnonzero((row < 0) & is_chosen)
         most = len(new) if settings.max_vocab is None else settings.max_vocab - n_old
         new = new[np.argsort(-corpus.counts[new], kind="stable")][:most]

@@ -8,6 +8,7 @@
         about.json        what was read, with what settings, and what was found
     FOLDER/building-*/    being written, a corpus that is not kept (standard input) or a run's own files; locked while in use
         unfinished.txt    says so; it is written once the folder is locked
+        spilled-*.bin     words that outgrew memory, until they are merged; see `embedx.text.spill`
 
 A folder is complete when it appears, because it is renamed when it is. So a `building-*` with that file in it, which nobody
 locks, is left from a process that was killed; the next one removes it. FOLDER may hold anything else, which nobody touches.
@@ -22,6 +23,7 @@ import contextlib
 import datetime
 import hashlib
 import json
+import mmap
 import os
 import re
 import tempfile
@@ -38,10 +40,12 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.kernels.cache_home import cache_home
 from embedx.run import locks
+from embedx.run.memory import amount, available_memory
 from embedx.run.progress import Progress, Silent
 from embedx.run.trainer import usable_cores
 from embedx.settings import TextSettings
 from embedx.text.sources import Source, current_fingerprint, total_size
+from embedx.text.spill import Merged, Spill
 from embedx.text.streams import ReadAhead, TextBlock
 from embedx.text.tokenizer import END_OF_SENTENCE, MOST_WORD_BYTES, BadUtf8Error
 from embedx.text.tokens import Tokens
@@ -56,6 +60,9 @@ SILENT = Silent()
 Watch = Callable[[Source, bytes], None]  # is shown each block of the text, and an empty one where a source ends
 COUNT_TOKENS = 1 << 22  # counted at a time, so that a mapped corpus need not fit into memory
 CHECK_TOKENS = 1 << 18  # looked at at a time, so that the processor's cache holds them for the second look
+CHECK_BYTES = 1 << 20  # of a file summed up at a time
+MOST_COPIED = 1 << 26  # bytes of words and counts that are read into memory, where nothing happens to them; more are mapped
+COUNT_SHARE = 0.25  # of the free memory, for words while a text is read: what unpacks it and the files written want some too
 
 
 class EncodedCorpus:
@@ -68,8 +75,10 @@ class EncodedCorpus:
         self.n_tokens: int = about["n_tokens"]  # without the marks between sentences
         self.checksum: int | None = about["checksum"]  # None for a temporary corpus
         self.report: dict[str, Any] = about["report"]
-        self.counts: np.ndarray = np.array(counts)  # int64 (n_types,)
-        self.words = WordList((folder / LETTERS).read_bytes(), np.array(starts))
+        is_large = sum((folder / name).stat().st_size for name in (COUNTS, STARTS, LETTERS)) > MOST_COPIED
+        self.counts: np.ndarray = counts if is_large else np.array(counts)  # int64 (n_types,)
+        letters = _mapped_letters(folder) if is_large else (folder / LETTERS).read_bytes()
+        self.words = WordList(letters, starts if is_large else np.array(starts))
         self.bytes = _bytes_in(folder)
         # At the latest when the program ends.
         self._delete = weakref.finalize(self, locks.remove, folder, lock) if not self.key else None
@@ -287,6 +296,16 @@ class Building:
             np.save(self.folder / STARTS, words.starts)
             np.save(self.folder / COUNTS, counts)
 
+    def n_entries(self) -> int:
+        """How many tokens and marks were written."""
+        return self.tokens.tell() // np.dtype(np.int32).itemsize
+
+    def merge(self, spill: Spill, memory: int, progress: Progress) -> None:
+        """The words of all tables that were spilled, and the tokens by their numbers."""
+        files = (self.folder / name for name in (TOKENS, LETTERS, STARTS, COUNTS))
+        with explained(self.home):
+            spill.merge(Merged(*files), memory, progress)
+
     def counted(self, n_types: int) -> np.ndarray:
         """How often each word is among the tokens written, int64 (n_types,)."""
         tokens = np.memmap(self.folder / TOKENS, np.int32, "r")
@@ -372,8 +391,10 @@ def _sum(tokens: np.ndarray) -> int:
 def _checksum(folder: Path, sums: Iterable[int]) -> int:
     """Of the files of a corpus: of the sums of its tokens, CHECK_TOKENS at a time, and of the bytes of the others."""
     found = zlib.crc32(np.array([*sums], np.uint64).tobytes())
-    for file in (COUNTS, STARTS, LETTERS):
-        found = zlib.crc32((folder / file).read_bytes(), found)
+    for name in (COUNTS, STARTS, LETTERS):
+        with (folder / name).open("rb") as file:
+            while part := file.read(CHECK_BYTES):
+                found = zlib.crc32(part, found)
     return found
 
 
@@ -389,10 +410,12 @@ def _read(
     reports: list[dict[str, Any]] = []
     n_tokens = stored = 0
     report = _new_report(sources[0])
+    memory = int(COUNT_SHARE * available_memory() if settings.count_memory is None else 1e9 * settings.count_memory)
+    spill = Spill(building.folder)
     progress.start("reading", total_size(sources), "B")
     with (
         ReadAhead(sources, settings, threads) as read,
-        Tokens(_watched(read, sources, watch), sources, settings, threads) as pieces,
+        Tokens(_watched(read, sources, watch), sources, settings, threads, memory) as pieces,
     ):
         try:
             for piece in pieces:
@@ -409,6 +432,14 @@ def _read(
                     reports.append(report)
                     n_tokens += report["tokens"]
                     report = _new_report(sources[min(len(reports), len(sources) - 1)])
+                if pieces.outgrow():
+                    if not spill.segments:
+                        so_far = n_tokens + report["tokens"]
+                        progress.note(
+                            f"the different words outgrow {amount(memory)} after {so_far:,} words of text: they go to disk, "
+                            "and are merged at the end; --count-memory gives them more"
+                        )
+                    _spill(pieces, spill, building)
         except BadUtf8Error as error:
             raise EmbedxError(
                 f"{sources[pieces.source].name}: not UTF-8 at byte {error.offset} of the (unpacked) text; "
@@ -419,13 +450,24 @@ def _read(
         names = sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
         raise EmbedxError(f"{names}: no words in it; is it the right file, and --tokenizer {settings.tokenizer} the right one?")
     words = pieces.words
-    building.write_words(WordList(words.word_letters.tobytes(), words.word_starts), words.counts)
+    if spill.segments:
+        if words.n_types:
+            _spill(pieces, spill, building)
+        building.merge(spill, memory, progress)
+    else:
+        building.write_words(WordList(words.word_letters.tobytes(), words.word_starts), words.counts)
     return {
         "n_tokens": n_tokens,
         "bytes_read": stored,
         "bad_utf8": sum(report["bad_utf8"] for report in reports),
         "sources": reports,
     }
+
+
+def _spill(pieces: Tokens, spill: Spill, building: Building) -> None:
+    """Write out the words that all tokens are numbered by which were written since it was done before."""
+    with explained(building.home):
+        spill.add(*pieces.emptied(), building.n_entries())
 
 
 def _watched(blocks: Iterable[TextBlock], sources: Sequence[Source], watch: Watch | None) -> Iterator[TextBlock]:
@@ -499,15 +541,22 @@ def _mapped(folder: Path) -> _Mapped:
     """The files of a corpus, mapped, with types and sizes that fit together; raises whatever there is to raise if not."""
     about = _read_about(folder)
     tokens = np.memmap(folder / TOKENS, np.int32, "r")
-    counts, starts = (np.lib.format.open_memmap(folder / name, mode="r") for name in (COUNTS, STARTS))
+    counts, starts = (np.asarray(np.lib.format.open_memmap(folder / name, mode="r")) for name in (COUNTS, STARTS))
     _demand(len(tokens) == about["n_entries"], TOKENS, f"{len(tokens):,} tokens and marks instead of {about['n_entries']:,}")
     n_letters = (folder / LETTERS).stat().st_size
     for each, file in ((counts, COUNTS), (starts, STARTS)):
         _demand(each.dtype == np.int64 and each.ndim == 1 and len(each) > 0, file, "no list of int64")
     _demand(len(starts) == len(counts) + 1, STARTS, f"{len(starts):,} entries for the {len(counts):,} words counted")
-    ascending = bool((np.diff(starts) >= 0).all())
+    ascending = bool((starts[1:] >= starts[:-1]).all())
     _demand(ascending and (starts[0], starts[-1]) == (0, n_letters), STARTS, f"not for the {n_letters:,} bytes of {LETTERS}")
     return _Mapped(about, tokens, counts, starts)
+
+
+def _mapped_letters(folder: Path) -> bytes | mmap.mmap:
+    """The letters of all words, mapped."""
+    with (folder / LETTERS).open("rb") as file:
+        is_empty = os.fstat(file.fileno()).st_size == 0  # which cannot be mapped: the only word has no letters
+        return b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _read_about(folder: Path) -> dict[str, Any]:

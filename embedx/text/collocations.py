@@ -224,7 +224,9 @@ def word_hashes(words: Sequence[str]) -> np.ndarray:
     """H, G and Q of each word, int32 (n_words, 3)."""
     listed = words if isinstance(words, WordList) else WordList.of(words)
     hashes = np.empty((len(words), 3), np.int32)
-    hash_words(np.frombuffer(listed.letters, np.uint8), listed.starts, ord(JOINED_BY), hashes)
+    starts = listed.starts.view()
+    starts.flags.writeable = False  # as where they are mapped: one type, one compilation
+    hash_words(np.frombuffer(listed.letters, np.uint8), starts, ord(JOINED_BY), hashes)
     return hashes
 
 

@@ -25,6 +25,9 @@ BLOCK_BYTES = 1 << 18  # a block, its tokens and the table's busy part fit into 
 MOST_WORD_BYTES = 1 << 22
 MOST_LETTERS = 0.2  # of the memory that is available, before they grow by half and are copied for it
 MAX_TYPES = 2**31 - 1  # a word's number is an int32, and 31 bits of a slot
+NO_NUMBER = -1  # of a word that is not in the table
+FIRST_LETTERS, FIRST_TYPES = 1 << 16, 1 << 12  # that an empty table has room for
+NEARLY = 0.9  # of the words that there is room for: what is read before one looks again is less than the rest, as a rule
 
 # What the scanner remembers between calls, by place in `state`, int64.
 END, KEY, TYPES, EMITTED, LINE_ENDED, BAD, FIRST_BAD, OFFSET, CUT_OFF, TOO_LONG, STATE_WIDTH = range(11)
@@ -220,10 +223,10 @@ def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, star
 
 
 @kernel
-def enter_words(others, other_starts, first, state, letters, starts, slots, numbers):  # type: ignore[no-untyped-def]
-    """Enter the words from `first` on that lie in `others`, unless they are there; writes the number of each to `numbers`."""
+def enter_words(others, other_starts, which, state, letters, starts, slots, numbers):  # type: ignore[no-untyped-def]
+    """Enter the words `which` of `others`, unless they are there; writes the number of each to `numbers`."""
     types = state[TYPES]
-    for word in range(first, len(other_starts) - 1):
+    for word in which:
         start = end = starts[types]
         key = np.int64(0)
         for i in range(other_starts[word], other_starts[word + 1]):
@@ -251,6 +254,19 @@ def renumber(tokens, numbers):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def without_number(tokens, numbers, which):  # type: ignore[no-untyped-def]
+    """Write to `which` the words among the tokens that have no number, each once, and mark them; returns how many."""
+    n = 0
+    for i in range(len(tokens)):
+        word = tokens[i]
+        if word != END_OF_SENTENCE and numbers[word] == NO_NUMBER:
+            numbers[word] = NO_NUMBER - 1
+            which[n] = word
+            n += 1
+    return n
+
+
+@kernel
 def enter_all(old, slots):  # type: ignore[no-untyped-def]
     """Enter the words of the table `old` into the empty table `slots`."""
     for entry in range(len(old)):
@@ -274,12 +290,15 @@ class Tokenizer:
         self.whole = False  # whether the current source has its tokens ended by bytes of their own
         self.on_bad = ON_BAD[settings.on_bad_utf8]
         self.state = np.zeros(STATE_WIDTH, np.int64)
-        self.letters = np.zeros(1 << 16, np.uint8)
-        self.starts = np.zeros((1 << 12) + 1, np.int64)  # word i is letters[starts[i]:starts[i + 1]]
-        self._counts = np.zeros(1 << 12, np.int64)
-        self.slots = np.zeros((1 << 13, 2), np.int64)  # signature and number of each word
+        self._new_table()
         self.out = np.zeros(1 << 16, np.int32)
         self.cut_off = b""  # the first bytes of a character whose others are in the next block
+
+    def _new_table(self) -> None:
+        self.letters = np.zeros(FIRST_LETTERS, np.uint8)
+        self.starts = np.zeros(FIRST_TYPES + 1, np.int64)  # word i is letters[starts[i]:starts[i + 1]]
+        self._counts = np.zeros(FIRST_TYPES, np.int64)
+        self.slots = np.zeros((2 * FIRST_TYPES, 2), np.int64)  # signature and number of each word
 
     @property
     def n_types(self) -> int:
@@ -320,10 +339,27 @@ class Tokenizer:
         """Whether a line ended after the last word."""
         return bool(self.state[LINE_ENDED])
 
-    def enter(self, others: np.ndarray, starts: np.ndarray, first: int, numbers: np.ndarray) -> None:
-        """Number the words from `first` on of others, which begin and end at `starts`, and write it to `numbers`, int32."""
-        self._make_room(int(starts[-1] - starts[first]), len(starts) - 1 - first)
-        enter_words(others, starts, first, self.state, self.letters, self.starts, self.slots, numbers)
+    def enter(self, others: np.ndarray, starts: np.ndarray, which: np.ndarray, numbers: np.ndarray) -> None:
+        """Number the words `which`, int64, of others, that begin and end at `starts`, and write it to `numbers`, int32."""
+        self._make_room(int((starts[which + 1] - starts[which]).sum()), len(which))
+        enter_words(others, starts, which, self.state, self.letters, self.starts, self.slots, numbers)
+
+    def outgrows(self, memory: int) -> bool:
+        """Whether the table of words takes more than so many bytes, or soon would, when it is copied to grow."""
+        types = self.n_types
+        size = 2 * int(self.state[END]) + types * (self.starts.itemsize + self._counts.itemsize) + self.slots.nbytes
+        if 2 * types >= NEARLY * len(self.slots):
+            size += 2 * self.slots.nbytes
+        return size > memory
+
+    def emptied(self) -> tuple[np.ndarray, np.ndarray]:
+        """The letters and starts of all words, which the table no longer has; it keeps that of which only a part was read."""
+        words = self.word_letters, self.word_starts
+        part = self.letters[self.starts[self.n_types] : self.state[END]]
+        self._new_table()
+        self.letters = np.concatenate([part, self.letters])
+        self.state[TYPES], self.state[END] = 0, len(part)
+        return words
 
     def feed(self, block: bytes) -> Iterator[np.ndarray]:
         """The tokens that end within the next block of the current source."""
@@ -374,7 +410,7 @@ class Tokenizer:
         end, types = int(self.state[END]), self.n_types + n_words - 1
         if end + 3 * n_bytes > len(self.letters):
             if len(self.letters) > MOST_LETTERS * available_memory():
-                raise EmbedxError("the different words do not fit into memory: clean the text, or try --tokenizer words")
+                raise EmbedxError("the different words do not fit into memory: lower --count-memory, or clean the text")
             self.letters = grown(self.letters, end + 3 * n_bytes)
         if types + 2 > len(self.starts):
             if types >= MAX_TYPES:

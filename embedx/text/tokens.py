@@ -18,11 +18,12 @@ from embedx.settings import TextSettings
 from embedx.text.records import SENTENCE_END
 from embedx.text.sources import Source
 from embedx.text.streams import TextBlock
-from embedx.text.tokenizer import END_OF_SENTENCE, Tokenizer, grown, renumber
+from embedx.text.tokenizer import END_OF_SENTENCE, NO_NUMBER, Tokenizer, grown, renumber, without_number
 
 STRETCH_BYTES = 1 << 19  # enough that handing it over costs nothing, little enough to have some for each thread
 MOST_STRETCH_BYTES = 1 << 23  # it is cut there whatever stands there
-MOST_TYPES = 1 << 20  # of a thread's own table, which is begun anew before it takes more than some hundred megabytes
+MOST_TYPES, MOST_MEMORY = 1 << 20, 1 << 27  # of a thread's own table, which is begun anew where it outgrows them
+OWN_SHARE = 0.5  # of the memory for words that the threads' own tables take at most
 
 
 class Stretch(NamedTuple):
@@ -61,16 +62,22 @@ class Words(NamedTuple):
 class Tokens:
     """Iterates over what becomes of `blocks` of the text of `sources`; when that is over, `words` has all words and counts.
 
-    Raises `BadUtf8Error` as `source`, the number of the source that is at fault, says.
+    Raises `BadUtf8Error` as `source`, the number of the source that is at fault, says. Where the words outgrow `memory`, in
+    bytes, they may be taken between two pieces; the tokens of the next one are then numbered from 0 again.
     """
 
-    def __init__(self, blocks: Iterable[TextBlock], sources: Sequence[Source], settings: TextSettings, threads: int) -> None:
+    def __init__(
+        self, blocks: Iterable[TextBlock], sources: Sequence[Source], settings: TextSettings, threads: int, memory: int
+    ) -> None:
         self.words = Tokenizer(settings)
         self.source = 0
         self._whole = [source.has_sentences(settings) for source in sources]
         self._stretches = stretches(blocks, self._whole)
         self._settings = settings
-        self._readers = [Reader(settings, None if threads > 1 else self.words) for _ in range(threads)]
+        own = min(int(OWN_SHARE * memory / threads), MOST_MEMORY) if threads > 1 else 0
+        self._memory = memory - threads * own
+        self._readers = [Reader(settings, None if threads > 1 else self.words, own) for _ in range(threads)]
+        self._known = [Known(self.words) for _ in self._readers]
         self._pools = [ThreadPoolExecutor(1, "embedx-tokens") for _ in range(threads)] if threads > 1 else []
 
     def __enter__(self) -> Self:
@@ -82,9 +89,8 @@ class Tokens:
 
     def __iter__(self) -> Iterator[Piece]:
         line_ended = begun = False
-        known = [Known(self.words) for _ in self._readers]
         for number, found in self._found():
-            tokens = found.piece.tokens if not self._pools else known[number].renumbered(found)
+            tokens = found.piece.tokens if not self._pools else self._known[number].renumbered(found)
             if tokens:
                 first = tokens[0]
                 if first[0] == END_OF_SENTENCE and not begun:
@@ -94,8 +100,18 @@ class Tokens:
                 begun, line_ended = True, False
             line_ended |= found.line_ended
             yield found.piece._replace(tokens=tokens)
-        for each in known if self._pools else []:
+        for each in self._known if self._pools else []:
             each.add_counts()
+
+    def outgrow(self) -> bool:
+        """Whether the words take more memory than they should, or are about to."""
+        return self.words.n_types > 0 and self.words.outgrows(self._memory)
+
+    def emptied(self) -> tuple[np.ndarray, np.ndarray]:
+        """The letters and starts of all words so far; `words` begins anew, and its counts are of no use from then on."""
+        for each in self._known:
+            each.forget()
+        return self.words.emptied()
 
     def _found(self) -> Iterator[tuple[int, Words]]:
         """What each stretch holds, in order, with the number of its reader."""
@@ -134,14 +150,14 @@ class Tokens:
 class Reader:
     """Tokenises stretches, by `table` or by tables of its own."""
 
-    def __init__(self, settings: TextSettings, table: Tokenizer | None) -> None:
-        self.settings = settings
+    def __init__(self, settings: TextSettings, table: Tokenizer | None, memory: int) -> None:
+        self.settings, self.memory = settings, memory
         self.is_own = table is None
         self.table = table or self._new_table()
 
     def read(self, stretch: Stretch, whole: bool) -> Words:
         """The words and tokens of a stretch."""
-        if self.is_own and not stretch.goes_on and self.table.n_types > MOST_TYPES:
+        if self.is_own and not stretch.goes_on and (self.table.n_types > MOST_TYPES or self.table.outgrows(self.memory)):
             self.table = self._new_table()
         table = self.table
         table.whole = whole
@@ -168,6 +184,7 @@ class Known:
         self.table: Tokenizer | None = None
         self.n_types = 0
         self.numbers = np.empty(0, np.int32)  # of each of the thread's words among all
+        self.has_forgotten = False
 
     def renumbered(self, found: Words) -> list[np.ndarray]:
         """The tokens of a stretch by the numbers of all words."""
@@ -177,15 +194,28 @@ class Known:
         n_types = len(found.starts) - 1
         if n_types > len(self.numbers):
             self.numbers = grown(self.numbers, 2 * n_types)
-        self.words.enter(found.letters, found.starts, self.n_types, self.numbers)
+        new = np.arange(self.n_types, n_types)
         self.n_types = n_types
+        if self.has_forgotten:
+            self.numbers[new] = NO_NUMBER
+        else:
+            self.words.enter(found.letters, found.starts, new, self.numbers)
         for tokens in found.piece.tokens:
+            if self.has_forgotten:
+                which = np.empty(len(tokens), np.int64)
+                n = without_number(tokens, self.numbers, which)
+                self.words.enter(found.letters, found.starts, which[:n], self.numbers)
             renumber(tokens, self.numbers)
         return found.piece.tokens
 
+    def forget(self) -> None:
+        """There are no words of all any more: from here on a word of the thread gets its number when a token is that word."""
+        self.has_forgotten = True
+        self.numbers[: self.n_types] = NO_NUMBER
+
     def add_counts(self) -> None:
-        """Add how often the thread saw its words, when it is done with its table."""
-        if self.table is not None:
+        """Add how often the thread saw its words, when it is done with its table; not once some were forgotten."""
+        if self.table is not None and not self.has_forgotten:
             self.words.counts[self.numbers[: self.n_types]] += self.table.counts
 
 

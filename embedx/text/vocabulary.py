@@ -85,14 +85,16 @@ class TokenCounts(Protocol):
 def select(corpus: TokenCounts, settings: VocabularySettings) -> tuple[Vocabulary, np.ndarray]:
     """The words that the settings keep, and the remap int32 (n_types,) from provisional ids to theirs, -1 if left out."""
     counts = corpus.counts
-    order = np.argsort(-counts, kind="stable")
     if settings.vocab is not None:
         wanted = set(listed(settings.vocab))
-        kept = order[np.array([word in wanted for word in corpus.words])[order]]
+        kept = np.flatnonzero(np.fromiter((word in wanted for word in corpus.words), np.bool_, len(counts)))
         if len(kept) == 0:
             raise EmbedxError(f"--vocab {settings.vocab}: none of its words is in the text; is it tokenised alike?")
     else:
-        kept = order[: np.count_nonzero(counts >= settings.min_count)][: settings.max_vocab]
+        kept = np.flatnonzero(counts >= settings.min_count)
+    kept = kept[np.argsort(-counts[kept], kind="stable")]  # only these, because most words are rare
+    if settings.vocab is None:
+        kept = kept[: settings.max_vocab]
     if len(kept) == 0:
         raise EmbedxError(
             f"no word is seen {settings.min_count} times, the most frequent one {counts.max(initial=0)}; "

@@ -3,6 +3,7 @@
 A string of its own takes 60 bytes and more; of twenty million words, most are seen once or twice and never asked for.
 """
 
+import mmap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Self, overload
 
@@ -15,11 +16,11 @@ SEED = 0x5EED
 class WordList(Sequence[str]):
     """Words by provisional id, which is by first appearance.
 
-    letters  bytes of all words in UTF-8, lone surrogates as Python has them
+    letters  bytes of all words in UTF-8, lone surrogates as Python has them; they may be mapped from a file
     starts   int64 (n_words + 1,): where each begins
     """
 
-    def __init__(self, letters: bytes, starts: np.ndarray) -> None:
+    def __init__(self, letters: bytes | mmap.mmap, starts: np.ndarray) -> None:
         self.letters, self.starts = letters, starts
 
     @classmethod
@@ -66,6 +67,10 @@ class WordList(Sequence[str]):
     def has_twins(self) -> bool:
         """Whether some word stands there twice, told by hashes, and where these are alike by the words."""
         hashes = self._hashes()
+        hashes.sort()  # in place, and as a rule that is enough: what tells whose they are takes twice the memory
+        if not (hashes[1:] == hashes[:-1]).any():
+            return False
+        hashes = self._hashes()
         order = np.argsort(hashes, kind="stable")
         alike = np.flatnonzero(np.diff(hashes[order]) == 0)
         doubtful = self.at(order[np.union1d(alike, alike + 1)]) if len(alike) else []
@@ -73,16 +78,17 @@ class WordList(Sequence[str]):
 
     def _hashes(self) -> np.ndarray:
         """uint64 (n_words,): sums of the letters, each times a random factor that belongs to its place."""
-        lengths = np.diff(self.starts)
+        parts = (self.starts[first : first + AT_ONCE + 1] for first in range(0, len(self), AT_ONCE))
+        longest = max((int(np.diff(part).max()) for part in parts), default=1)
         rng = np.random.default_rng(SEED)
-        factors = rng.integers(1, 2**64, max(int(lengths.max(initial=1)), 1), dtype=np.uint64) | np.uint64(1)
+        factors = rng.integers(1, 2**64, max(longest, 1), dtype=np.uint64) | np.uint64(1)
         letters = np.frombuffer(self.letters, np.uint8)
         hashes = np.zeros(len(self), np.uint64)
         first = 0
         while first < len(self):
             last = int(np.searchsorted(self.starts, self.starts[first] + AT_ONCE, side="right")) - 1
             last = min(max(last, first + 1), len(self))
-            offsets, n = self.starts[first:last] - self.starts[first], lengths[first:last]
+            offsets, n = self.starts[first:last] - self.starts[first], np.diff(self.starts[first : last + 1])
             place = np.arange(int(n.sum())) - np.repeat(offsets, n)
             values = (letters[self.starts[first] : self.starts[last]].astype(np.uint64) + np.uint64(1)) * factors[place]
             totals = np.concatenate((np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)))

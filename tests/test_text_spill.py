@@ -1,0 +1,224 @@
+"""Words that outgrow the memory for them: what is written is what would be with room for all, byte for byte."""
+
+import bz2
+import errno
+import gzip
+import itertools
+import json
+import os
+import random
+
+import numpy as np
+import pytest
+import reference_text
+
+import embedx
+from embedx.errors import EmbedxError
+from embedx.run.progress import Silent
+from embedx.settings import TextSettings
+from embedx.text import cache, spill, streams, tokenizer, tokens
+from embedx.text.sources import resolve
+from embedx.text.spill import Spill
+
+WORDS = [*"abcdefghijk", "é", "日本語", "\u3000", "\n", "\n\n", " ", "longer", "\ufffd", "x" * 300, "urahjeia", "xyzfrssr"]
+TINY = 1e-6  # gigabytes: a new table for each piece of the text
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(tokens, "STRETCH_BYTES", 50)
+    monkeypatch.setattr(tokens, "MOST_STRETCH_BYTES", 200)
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 33)
+    monkeypatch.setattr(tokenizer, "FIRST_LETTERS", 64)
+    monkeypatch.setattr(tokenizer, "FIRST_TYPES", 4)
+    monkeypatch.setattr(spill, "LEAST_AT_ONCE", 3)
+    monkeypatch.setattr(spill, "RENUMBER_TOKENS", 7)
+
+
+@pytest.fixture
+def added(monkeypatch):
+    """How many words each table had that went to disk."""
+    found = []
+    add = Spill.add
+
+    def add_and_count(self, letters, starts, end):
+        found.append(len(starts) - 1)
+        add(self, letters, starts, end)
+
+    monkeypatch.setattr(Spill, "add", add_and_count)
+    return found
+
+
+class Notes(Silent):
+    def __init__(self):
+        self.notes = []
+
+    def note(self, message):
+        self.notes.append(message)
+
+
+def texts(seed):
+    rng = random.Random(seed)
+    numbered = [f"w{n}" for n in range(40)]
+    drawn = [rng.choices(WORDS + numbered, k=k) for k in (rng.choice([3, 300]), 600, 0, rng.choice([3, 600]), 300)]
+    return [rng.choice([" ", ""]).join(words).encode() + rng.choice([b"", b"\n"]) for words in [*drawn, ["\n a", "last"]]]
+
+
+def files(home, sources, threads, progress=cache.SILENT, **settings):
+    """The files of an encoded corpus by name."""
+    with cache.encode(sources, TextSettings(**settings), progress, home, threads) as corpus:
+        corpus.check()
+        found = {file.name: file.read_bytes() for file in corpus.folder.iterdir()}
+    about = json.loads(found.pop("about.json"))
+    del about["created"]
+    return found | {"about": about}
+
+
+@pytest.mark.parametrize("memory", [TINY, 4e-6])
+@pytest.mark.parametrize("seed", range(6))
+def test_files_are_those_of_a_run_with_room_for_all_words(tmp_path, small_pieces, monkeypatch, added, seed, memory):
+    monkeypatch.setattr(tokens, "MOST_TYPES", 1 << 20 if seed % 2 else 3)
+    pack = [bytes, gzip.compress, bz2.compress]
+    written = texts(seed)
+    for number, text in enumerate(written):
+        (tmp_path / f"{number}.txt").write_bytes(pack[seed % 3](text + b" bad\xff " * (number == seed % 5)))
+    sources = resolve([str(tmp_path / "*.txt")])
+    expected = files(tmp_path / "whole", sources, 1)
+    assert added == []
+    for threads in (1, 2, 3):
+        assert files(tmp_path / f"{threads}", sources, threads, count_memory=memory) == expected
+    assert len(added) > 6
+    read = [reference_text.sentences(text + b" bad\xff " * (n == seed % 5)) for n, text in enumerate(written)]
+    ids, words, counts = reference_text.encoded(read)
+    assert np.frombuffer(expected["tokens.bin"], np.int32).tolist() == ids
+    with cache.encode(sources, TextSettings(), cache_dir=tmp_path / "1") as corpus:
+        assert (corpus.words, corpus.counts.tolist()) == (words, counts)
+
+
+def test_lists_are_the_same_too(tmp_path, small_pieces, added):
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"t": ["a b", "{n % 97}", "c\\n"]}}\n' for n in range(300)))
+    sources = resolve([str(tmp_path / "a.jsonl")])
+    expected = files(tmp_path / "whole", sources, 1, tokenizer="none", json_field="t")
+    for threads in (1, 3):
+        home = tmp_path / f"{threads}"
+        assert files(home, sources, threads, tokenizer="none", json_field="t", count_memory=TINY) == expected
+    assert len(added) > 6
+
+
+def test_a_word_whose_parts_are_read_by_two_tables_is_one_word(tmp_path, small_pieces, added):
+    (tmp_path / "corpus.txt").write_bytes(b"a " + b"y" * 500 + "é".encode() * 100 + b" b a " + b"y" * 500 + b"\n")
+    sources = resolve([str(tmp_path / "corpus.txt")])
+    for threads in (1, 2):
+        assert files(tmp_path / f"{threads}", sources, threads, count_memory=TINY) == files(tmp_path / "whole", sources, 1)
+    assert len(added) > 2
+
+
+def test_words_of_the_same_hash_in_several_tables_stay_apart(tmp_path, monkeypatch):
+    monkeypatch.setattr(spill, "hash_all", lambda letters, starts, hashes: hashes.fill(spill.LONG))
+    tables = [["b", "a"], ["a", "c"], ["c", "bb", "b"]]
+    merged = spilled(tmp_path, tables, [0, 1, 0, 0, 1, 1, -1, 0, 1, 2], [3, 6, 10])
+    assert merged == (["b", "a", "c", "bb"], [3, 2, 3, 1], [0, 1, 0, 1, 2, 2, -1, 2, 3, 0])
+
+
+def spilled(folder, tables, ids, ends):
+    """Words, counts and tokens after merging these tables."""
+    np.array(ids, np.int32).tofile(folder / "tokens")
+    kept = Spill(folder)
+    for words, end in zip(tables, ends, strict=True):
+        letters = np.frombuffer("".join(words).encode(), np.uint8).copy()
+        kept.add(letters, np.cumsum([0, *map(len, words)], dtype=np.int64), end)
+    into = spill.Merged(*(folder / name for name in ("tokens", "letters", "starts.npy", "counts.npy")))
+    kept.merge(into, 0, cache.SILENT)
+    assert sorted(file.name for file in folder.iterdir()) == ["counts.npy", "letters", "starts.npy", "tokens"]
+    letters, starts = (folder / "letters").read_text(), np.load(folder / "starts.npy")
+    words = [letters[a:b] for a, b in itertools.pairwise(starts)]
+    return words, np.load(folder / "counts.npy").tolist(), np.fromfile(folder / "tokens", np.int32).tolist()
+
+
+def test_more_words_than_numbers_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(spill, "MAX_TYPES", 3)
+    assert spilled(tmp_path, [["a", "b"], ["b", "c"]], [0, 1, 0, 1], [2, 4])[0] == ["a", "b", "c"]
+    with pytest.raises(EmbedxError, match="more than 3 different words: clean the text"):
+        spilled(tmp_path, [["a", "b"], ["b", "c"], ["d"]], [0, 1, 0, 1, 0], [2, 4, 5])
+
+
+def test_no_table_takes_more_than_its_share(tmp_path, monkeypatch):
+    """But for what one piece of the text adds."""
+    words = [b"%06x" % n for n in np.random.default_rng(0).integers(0, 200_000, 400_000)]
+    (tmp_path / "corpus.txt").write_bytes(b" ".join(words))
+    monkeypatch.setattr(tokens, "STRETCH_BYTES", 1 << 14)
+    most = {}
+    emptied = tokenizer.Tokenizer.emptied
+
+    def weighed(self):
+        most[self] = max(most.get(self, 0), sum(each.nbytes for each in (self.letters, self.starts, self._counts, self.slots)))
+        return emptied(self)
+
+    monkeypatch.setattr(tokenizer.Tokenizer, "emptied", weighed)
+    for threads in (1, 2):
+        files(tmp_path / f"{threads}", resolve([str(tmp_path / "corpus.txt")]), threads, count_memory=0.006)
+    assert all(1_000_000 < size < 6_000_000 for size in most.values())
+    assert len(most) == 2
+
+
+# ---- as a user meets it
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    (tmp_path / "corpus.txt").write_bytes(b" ".join(b"%d" % (n * n % 1009) for n in range(3000)))
+    return resolve([str(tmp_path / "corpus.txt")])
+
+
+def test_it_is_told_once_and_found_again_whatever_the_memory(tmp_path, small_pieces, corpus):
+    progress = Notes()
+    first = files(tmp_path / "cache", corpus, 1, progress, count_memory=TINY)
+    assert len(progress.notes) == 2
+    assert progress.notes[0].startswith("the different words outgrow 1.0 kB after ")
+    assert progress.notes[0].endswith("they go to disk, and are merged at the end; --count-memory gives them more")
+    progress = Notes()
+    assert files(tmp_path / "cache", corpus, 1, progress, count_memory=2) == files(tmp_path / "cache", corpus, 1) == first
+    assert progress.notes[0].endswith("nothing is read")
+    assert TextSettings(count_memory=2).record() == TextSettings().record()
+
+
+def test_by_default_words_may_take_a_part_of_the_free_memory(tmp_path, small_pieces, corpus, monkeypatch, added):
+    files(tmp_path / "much", corpus, 1)
+    assert added == []
+    monkeypatch.setattr(cache, "available_memory", lambda: 10_000)
+    files(tmp_path / "little", corpus, 1)
+    assert added
+
+
+@pytest.mark.parametrize("place", ["hash_all", "pick", "find_first", "renumber_and_count"])
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), KeyboardInterrupt()])
+def test_a_full_disk_and_ctrl_c_leave_nothing(tmp_path, small_pieces, corpus, monkeypatch, place, error):
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr(spill, place, fail)
+    full = r"cannot be written \(No space left on device\); .*--cache-dir"
+    with pytest.raises((EmbedxError, KeyboardInterrupt), match=full if isinstance(error, OSError) else None):
+        files(tmp_path / "cache", corpus, 2, count_memory=TINY)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_corpus_for_one_run_keeps_nothing_else(tmp_path, small_pieces, corpus, monkeypatch):
+    monkeypatch.setattr(cache, "current_fingerprint", lambda source: {"size": 0})
+    with cache.encode(corpus, TextSettings(count_memory=TINY), cache_dir=tmp_path / "cache") as encoded:
+        names = {file.name for file in encoded.folder.iterdir()}
+    assert names == {"tokens.bin", "counts.npy", "letters.bin", "starts.npy", "about.json", "unfinished.txt"}
+
+
+def test_vectors_are_the_same(tmp_path, small_pieces):
+    rng = np.random.default_rng(0)
+    lines = [" ".join(f"w{n}" for n in rng.zipf(1.3, 8) % 300) for _ in range(4000)]
+    (tmp_path / "corpus.txt").write_text("\n".join(lines))
+    tables = []
+    for memory in (None, 1e-5):
+        options = {"heldout": 0.1, "phrases": 1, "epochs": 1, "dim": 8, "threads": 1, "count_memory": memory}
+        model = embedx.SkipGram(cache_dir=tmp_path / f"{memory}", **options).fit(tmp_path / "corpus.txt").model
+        tables.append(model)
+    assert tables[0].words == tables[1].words
+    assert all((tables[0].arrays[name] == tables[1].arrays[name]).all() for name in tables[0].arrays)
+    assert (tables[0].counts == tables[1].counts).all()
