@@ -32,10 +32,11 @@ RUNS = {
     "classify": "classify digits --epochs 200 --validation 0.2 --patience 1000",
 }
 # What is made before these train, of the text or of another model, is made anew when they go on.
+MADE = {"train-subwords": "ngram.npy", "train-phrases": "phrases1.tsv", "train-start": "input.npy"}
 PREPARED = {
     "train-subwords": "train CORPUS --subwords 2-4 --buckets 50 --dim 8 --epochs 100",
     "train-start": "train CORPUS --start train --dim 8 --epochs 100",
-    "train-phrases": "train CORPUS --phrases 2 --phrase-threshold 0.01 --dim 8 --epochs 100",
+    "train-phrases": "train CORPUS --phrases 2 --phrase-threshold 0.0001 --phrase-min-count 250 --dim 8 --epochs 100",
 }
 
 
@@ -437,6 +438,7 @@ def test_what_is_made_before_training_is_the_same_when_a_killed_run_goes_on(run,
     assert done.returncode == 0, done.stderr
     assert "resumed from" in done.stderr
     assert arrays_of(home / output) == whole(run)
+    assert whole(run)[MADE[run]]
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
