@@ -1,5 +1,9 @@
 """What a run needs is told, true, and refused before anything is trained."""
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -140,6 +144,35 @@ def test_what_the_process_has_is_what_the_system_says(tmp_path):
     there = memory.memory_in_use()
     assert 0.9 * size < there - memory.memory_in_use(tmp_path) < 1.1 * size
     assert memory.most_memory_used() >= there > before
+
+
+TOLD = """
+import sys
+from embedx.cli.app import main
+from embedx.run.memory import most_memory_used
+
+sys.argv = ["embedx", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as end:
+    print(end.code or 0, most_memory_used())
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not tell")
+def test_what_is_told_is_what_the_system_shows(two_topics, tmp_path):
+    """Of which the tables are less than a half: the rest is the program."""
+    words = ["train", str(two_topics), "--dim", "200000", "--epochs", "1", "--threads", "1", "--output", str(tmp_path / "out")]
+    setting = {
+        **os.environ, "PYTHONPATH": str(Path(__file__).parent.parent),
+        "EMBEDX_CACHE_DIR": os.environ.get("EMBEDX_CACHE_DIR", str(tmp_path)),
+    }  # fmt: skip
+    command = [sys.executable, "-c", TOLD, *words]
+    done = subprocess.run(command, env=setting, capture_output=True, text=True, check=True)
+    code, peak = map(int, done.stdout.splitlines()[-1].split())
+    (told,) = re.findall(r"memory: ([\d.]+) MB in all", done.stderr)
+    assert code == 0, done.stderr
+    assert 1e6 * float(told) == pytest.approx(peak, rel=0.15)
 
 
 def test_bytes_of_arrays_one_within_the_other():

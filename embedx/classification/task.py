@@ -14,7 +14,7 @@ import numpy as np
 
 from embedx import optimizers, samplers
 from embedx.classification import defaults, tree_training
-from embedx.classification.classifier import COPIES_OF_SCORES, COPIES_OF_SUMS, Classifier, memory_of_scores
+from embedx.classification.classifier import COPIES_OF_SCORES, COPIES_OF_SPARSE, COPIES_OF_SUMS, Classifier, memory_of_scores
 from embedx.classification.clustering import clustered_order
 from embedx.classification.history import History
 from embedx.classification.strategies import INITIAL, Classification, memory_of_step
@@ -512,8 +512,9 @@ def _memory_plan(
     """
     n_rows, threads = objective.n_rows(data.n_labels), int(settings.threads or 1)
     is_sum = objective.log_label_probability(np.zeros(1)) is not None
-    copies = COPIES_OF_SUMS if is_sum else COPIES_OF_SCORES
-    validating, testing = (memory_of_scores(n, n_rows, threads, copies) for n in (n_validated, n_tested))
+    of_sums = COPIES_OF_SPARSE if settings.weights == "sparse" else COPIES_OF_SUMS
+    of_scores = of_sums if is_sum else COPIES_OF_SCORES
+    validating, testing = (memory_of_scores(n, n_rows, threads, of_scores) for n in (n_validated, n_tested))
     if is_label_by_label(settings, objective):
         return memory_of_labels(data, settings, max(validating, testing))
     if settings.weights == "sparse":

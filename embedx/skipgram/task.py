@@ -552,8 +552,9 @@ class Task:
     def _n_heldout_pairs(self) -> float:
         """How many pairs the held-out text will bring, about."""
         assert self.heldout is not None
-        counts = self.heldout.counts
-        return float(counts @ self.words.keep_probability(self.vocabulary.sample)) * (self.settings.window + 1)
+        counts = self.heldout.counts  # with those of the borders, where nothing is scored
+        kept = counts @ self.words.keep_probability(self.vocabulary.sample) / max(counts.sum(), 1)
+        return float(kept) * self.heldout.n_words * (self.settings.window + 1)
 
     def memory_plan(self, checkpoints: Checkpoints | None = None) -> Plan:
         """What the run takes at the most, to be asked for before its tables are written to."""
