@@ -31,6 +31,13 @@ RUNS = {
     "train-collapsed": "train CORPUS --objective softmax --collapsed --dim 64 --epochs 400",
     "classify": "classify digits --epochs 200 --validation 0.2 --patience 1000",
 }
+# What is made before these train, of the text or of another model, is made anew when they go on.
+MADE = {"train-subwords": "ngram.npy", "train-phrases": "phrases1.tsv", "train-start": "input.npy"}
+PREPARED = {
+    "train-subwords": "train CORPUS --subwords 2-4 --buckets 50 --dim 8 --epochs 100",
+    "train-start": "train CORPUS --start train --dim 8 --epochs 100",
+    "train-phrases": "train CORPUS --phrases 2 --phrase-threshold 0.0001 --phrase-min-count 250 --dim 8 --epochs 100",
+}
 
 
 class Heard(Silent):
@@ -334,7 +341,7 @@ def environment(home):
 
 
 def command_of(run, corpus, output):
-    words = [str(corpus) if word == "CORPUS" else word for word in RUNS[run].split()]
+    words = [str(corpus) if word == "CORPUS" else word for word in (RUNS | PREPARED)[run].split()]
     return [*COMMAND, *words, "--threads", "1", "--output", output]
 
 
@@ -417,6 +424,21 @@ def test_a_killed_run_resumes_to_the_very_model(run, home, two_topics, whole):
     assert done.stdout.startswith(str(home / output))
     assert arrays_of(home / output) == whole(run)
     assert not (home / f"{output}.checkpoint").exists()
+
+
+@pytest.mark.parametrize("run", PREPARED)
+def test_what_is_made_before_training_is_the_same_when_a_killed_run_goes_on(run, home, two_topics, whole):
+    whole("train")  # the model that one of them starts from
+    output = f"killed-{run}"
+    code, told = end_at_a_checkpoint(command_of(run, two_topics, output), home, signal.SIGKILL)
+    assert code == -signal.SIGKILL, told
+    done = subprocess.run(
+        [*COMMAND, "resume", output], cwd=home, env=environment(home), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "resumed from" in done.stderr
+    assert arrays_of(home / output) == whole(run)
+    assert whole(run)[MADE[run]]
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

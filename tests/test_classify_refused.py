@@ -64,7 +64,7 @@ def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_way_out(m
     with pytest.raises(
         EmbedxError,
         match=r"6 rows × 1,000,001 weights with --optimizer adagrad need 48.0 MB, more than the 10.0 MB there are; "
-        r"add --hidden 100, which needs 0.8 GB; --optimizer sgd needs half; or drop rare labels and features",
+        r"add --hidden 100, which needs 808.0 MB; --optimizer sgd needs half; or drop rare labels and features",
     ):
         run(objective, data=wide)
     with pytest.raises(EmbedxError, match=r"with --optimizer sgd need .* there are; or drop"):
@@ -88,7 +88,7 @@ def test_there_must_be_memory_for_testing_too(monkeypatch):
     settings = ClassifySettings(optimizer="sgd", threads=1, epochs=1)
     monkeypatch.setattr("embedx.run.memory.available_memory", lambda: 1.5 * weights)
     train(wide, objective(objective.Settings()), settings)
-    for more, need in ({"is_tested": True}, "4.8 MB"), ({"watch": lambda *_: {}}, "7.2 MB"):
+    for more, need in ({"n_tested": 40}, "4.8 MB"), ({"watch": lambda *_: {}}, "7.2 MB"):
         with pytest.raises(
             EmbedxError, match=rf"with --optimizer sgd need {need}, more than the 3.6 MB there are; add --hidden"
         ):
@@ -100,7 +100,10 @@ def test_memory_of_a_step_is_counted_where_all_rows_compete(monkeypatch):
     rng = np.random.default_rng(0)
     dense = Labeled(rng.normal(size=(40, 5000)).astype(np.float32), TINY.labels, 6)
     found = {}
-    monkeypatch.setattr(classify.memory, "check_memory", lambda needs, *rest: found.update(needs) or True)
+    plan_memory = classify.memory.plan_memory
+    monkeypatch.setattr(
+        classify.memory, "plan_memory", lambda needs, *rest, **how: found.update(needs) or plan_memory(needs, *rest, **how)
+    )
     for objective, step in (OBJECTIVES["softmax"], 4 * (40 * (6 + 2 * 5001) + 6 * 5001)), (OBJECTIVES["ns"], None):
         found.clear()
         settings = ClassifySettings(optimizer="adagrad", threads=1, epochs=1, batch_size=0)

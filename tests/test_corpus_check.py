@@ -7,6 +7,7 @@ import pytest
 
 from embedx import objectives
 from embedx.errors import EmbedxError
+from embedx.run import memory
 from embedx.run.progress import Silent
 from embedx.settings import TextSettings, VocabularySettings
 from embedx.skipgram import corpus_report, estimate
@@ -139,7 +140,7 @@ def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two
 
 
 def test_what_does_not_fit_is_told_and_not_tried(two_topics, tmp_path, monkeypatch):
-    monkeypatch.setattr(estimate, "available_memory", lambda: 1000)
+    monkeypatch.setattr(memory, "available_memory", lambda: 1000)
     found = checked(two_topics, tmp_path, monkeypatch)
     assert found.training.seconds is None
     rows = dict(line.split("\t") for line in found.table().splitlines())

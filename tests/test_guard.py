@@ -19,7 +19,7 @@ from embedx.errors import DivergedError
 from embedx.labeled.data import Labeled
 from embedx.labeled.digits import named
 from embedx.objectives import OBJECTIVES
-from embedx.run import guard, memory, trainer
+from embedx.run import guard, trainer
 from embedx.run.checkpoint import Checkpoints, Request
 from embedx.run.guard import Guard
 from embedx.run.progress import Reporter, Silent
@@ -308,17 +308,6 @@ def test_the_checkpoint_to_go_back_to_is_the_last_from_when_the_run_was_good(tmp
     assert checkpoints.go_back(state, good_step, {"trainer.seconds"})
     assert kept == {"trainer.next_step": found, "trainer.seconds": 7.0}
     checkpoints.remove()
-
-
-def test_where_memory_is_short_the_copy_is_left_out(monkeypatch):
-    told = Notes()
-    monkeypatch.setattr(memory, "available_memory", lambda: 3_000_000_000)
-    assert memory.check_memory({"vectors": 1e9}, "5 words", "lower --dim", told, copy=1.5e9)
-    assert not memory.check_memory({"vectors": 2e9}, "5 words", "lower --dim", told, copy=1.5e9)
-    assert told.notes == [
-        "memory: 2.5 GB of the 3.0 GB there are: vectors 1.0 GB, a copy to go back to 1.5 GB",
-        "memory: 2.0 GB of the 3.0 GB there are: vectors 2.0 GB",
-    ]
 
 
 def test_a_snapshot_is_written_into_a_former_one():

@@ -1,5 +1,11 @@
 """What a run needs is told, true, and refused before anything is trained."""
 
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -70,13 +76,103 @@ def test_the_least_of_all_limits_counts(monkeypatch):
     assert memory.available_memory() == 1234
 
 
+def planned(monkeypatch, needs, *, available=3_000_000_000, program=0, peak=0, **how):
+    monkeypatch.setattr(memory, "available_memory", lambda: available)
+    monkeypatch.setattr(memory, "memory_in_use", lambda mapped=None: program)
+    monkeypatch.setattr(memory, "most_memory_used", lambda: peak)
+    return memory.plan_memory(needs, **how)
+
+
 def test_what_is_needed_is_told_or_refused(monkeypatch):
-    monkeypatch.setattr(memory, "available_memory", lambda: 3_000_000_000)
     told = Notes()
-    memory.check_memory({"vectors": 2.5e9, "saving": 1e5, "optimiser": 4e7}, "5 words", "lower --dim", told)
-    assert told.notes == ["memory: 2.5 GB of the 3.0 GB there are: vectors 2.5 GB, optimiser 40.0 MB"]
+    plan = planned(monkeypatch, {"vectors": 2.5e9, "threads": 1e5, "optimiser": 4e7}, program=300_000_000)
+    plan.check("5 words", "lower --dim")
+    plan.tell(told, kernels=100_000_000)
+    assert told.notes == ["memory: 2.9 GB in all, of 3.4 GB: program 400.0 MB, vectors 2.5 GB, optimiser 40.0 MB"]
+    plan = planned(monkeypatch, {"vectors": 3.0e9}, later={"saving": 1e8, "testing": 5e7})
     with pytest.raises(EmbedxError, match=r"^5 words need 3\.1 GB, more than the 3\.0 GB there are; lower --dim$"):
-        memory.check_memory({"vectors": 3.1e9}, "5 words", "lower --dim", told)
+        plan.check("5 words", "lower --dim")
+
+
+def test_what_is_not_needed_at_the_same_time_is_not_summed(monkeypatch):
+    """To save and to test there is the memory that the copies took."""
+    later = {"saving": 3e8, "testing": 7e8}
+    plan = planned(monkeypatch, {"vectors": 1e9}, copy=4e8, later=later)
+    assert sum(plan.parts().values()) == 1e9 + 7e8
+    plan = planned(monkeypatch, {"vectors": 1e9}, copy=8e8, later=later)
+    assert plan.parts() == {"program": 0, "vectors": 1e9, "a copy to go back to": 8e8}
+
+
+def test_what_a_checkpoint_takes_is_told_apart(monkeypatch):
+    """It takes it now and then, and in a short run never."""
+    told = Notes()
+    planned(monkeypatch, {"vectors": 1e9}, written=4e8).tell(told)
+    assert told.notes == ["memory: 1.0 GB in all, of 3.0 GB: vectors 1.0 GB; 400.0 MB more while a checkpoint is written"]
+    assert planned(monkeypatch, {"vectors": 1e9}, written=1.2e9).written == 0  # then training waits for it
+
+
+def test_copies_are_left_out_where_memory_is_short(monkeypatch):
+    plan = planned(monkeypatch, {"vectors": 1e9}, copy=1e9)
+    assert plan.has_room
+    assert plan.parts() == {"program": 0, "vectors": 1e9, "a copy to go back to": 1e9}
+    plan = planned(monkeypatch, {"vectors": 2e9}, copy=6e8)
+    assert not plan.has_room
+    assert plan.parts() == {"program": 0, "vectors": 2e9}
+
+
+def test_text_is_in_memory_as_far_as_there_is_room(monkeypatch, tmp_path):
+    assert planned(monkeypatch, {"vectors": 1e9}, corpus=(tmp_path, 10**9)).parts()["encoded text"] == 1e9
+    assert planned(monkeypatch, {"vectors": 1e9}, corpus=(tmp_path, 10**12)).parts()["encoded text"] == 2e9
+
+
+def test_a_program_that_took_more_before_than_it_will_has_taken_it(monkeypatch):
+    told = Notes()
+    planned(monkeypatch, {"vectors": 1e9}, program=10**9, peak=2_500_000_000).tell(told)
+    assert told.notes == ["memory: 2.5 GB in all, of 4.0 GB: program 1.0 GB, vectors 1.0 GB, while reading 500.0 MB"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not tell")
+def test_what_the_process_has_is_what_the_system_says(tmp_path):
+    size = 50_000_000
+    before = memory.memory_in_use()
+    kept: list[np.ndarray] = []
+    taken = memory.memory_taken(lambda: kept.append(np.ones(size, np.uint8)))
+    assert 0.9 * size < taken < 1.5 * size
+    np.ones(size, np.uint8).tofile(tmp_path / "tokens.bin")
+    mapped = np.memmap(tmp_path / "tokens.bin", np.uint8, "r")
+    assert mapped.sum() == size
+    there = memory.memory_in_use()
+    assert 0.9 * size < there - memory.memory_in_use(tmp_path) < 1.1 * size
+    assert memory.most_memory_used() >= there > before
+
+
+TOLD = """
+import sys
+from embedx.cli.app import main
+from embedx.run.memory import most_memory_used
+
+sys.argv = ["embedx", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as end:
+    print(end.code or 0, most_memory_used())
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not tell")
+def test_what_is_told_is_what_the_system_shows(two_topics, tmp_path):
+    """Of which the tables are less than a half: the rest is the program."""
+    words = ["train", str(two_topics), "--dim", "200000", "--epochs", "1", "--threads", "1", "--output", str(tmp_path / "out")]
+    setting = {
+        **os.environ, "PYTHONPATH": str(Path(__file__).parent.parent),
+        "EMBEDX_CACHE_DIR": os.environ.get("EMBEDX_CACHE_DIR", str(tmp_path)),
+    }  # fmt: skip
+    command = [sys.executable, "-c", TOLD, *words]
+    done = subprocess.run(command, env=setting, capture_output=True, text=True, check=True)
+    code, peak = map(int, done.stdout.splitlines()[-1].split())
+    (told,) = re.findall(r"memory: ([\d.]+) MB in all", done.stderr)
+    assert code == 0, done.stderr
+    assert 1e6 * float(told) == pytest.approx(peak, rel=0.15)
 
 
 def test_bytes_of_arrays_one_within_the_other():
@@ -89,16 +185,17 @@ def needed(corpus, monkeypatch, **options):
     """Bytes that training says that it needs."""
     found = {}
 
-    def check(needs, what, remedy, progress, copy):
+    def plan(needs, copy, *, written, later, corpus):
         assert copy == needs["vectors"] + needs["optimiser"] + needs["objective"]
-        found.update(needs)
-        raise EmbedxError(remedy)
+        assert written == 0
+        found.update({**needs, **later})
+        return memory.Plan(0, 0, 1, {}, 0, False)
 
-    monkeypatch.setattr(skipgram, "check_memory", check)
+    monkeypatch.setattr(skipgram, "plan_memory", plan)
     with pytest.raises(EmbedxError) as raised:
         embedx.SkipGram(**{"dim": 64, "threads": 1, **options}).fit(corpus)
     monkeypatch.undo()
-    return found, str(raised.value)
+    return found, str(raised.value).partition("; ")[2]
 
 
 def test_tables_optimiser_state_and_threads_are_counted(two_topics, monkeypatch):
@@ -123,6 +220,7 @@ def test_tables_optimiser_state_and_threads_are_counted(two_topics, monkeypatch)
 
 def test_what_does_not_fit_is_refused_before_training(two_topics, monkeypatch):
     needs, _ = needed(two_topics, monkeypatch)
+    needs.pop("testing")
     monkeypatch.setattr(memory, "available_memory", lambda: sum(needs.values()) - 1)
     with pytest.raises(EmbedxError, match=r"^16 words × 64 numbers need \d.*B, more than the \d.*B there are; lower "):
         embedx.SkipGram(dim=64, threads=1).fit(two_topics)

@@ -14,7 +14,7 @@ import numpy as np
 
 from embedx import optimizers, samplers
 from embedx.classification import defaults, tree_training
-from embedx.classification.classifier import Classifier
+from embedx.classification.classifier import COPIES_OF_SCORES, COPIES_OF_SPARSE, COPIES_OF_SUMS, Classifier, memory_of_scores
 from embedx.classification.clustering import clustered_order
 from embedx.classification.history import History
 from embedx.classification.strategies import INITIAL, Classification, memory_of_step
@@ -23,11 +23,11 @@ from embedx.classification.tree_training import TreeTraining
 from embedx.classification.weights import (
     EVERY_ROW,
     check_dual,
-    check_memory_of_rows,
-    check_sparse_memory,
     chosen_weights,
     default_optimizer,
     is_label_by_label,
+    memory_of_labels,
+    memory_of_rows,
 )
 from embedx.engine import lbfgs as optimum
 from embedx.engine.examples import Examples, examples_of
@@ -209,7 +209,7 @@ def train(
     progress: Progress | None = None,
     snapshot: Mapping[str, Any] | None = None,
     checkpoints: Checkpoints | None = None,
-    is_tested: bool = False,
+    n_tested: int = 0,
     is_guarded: bool = True,
 ) -> TrainedClassifier:
     """A classifier of `data`.
@@ -225,7 +225,7 @@ def train(
     snapshot    of the `outcome.state` of a run with the same settings on the same data: where training by steps goes on from.
                 With weight decay, take it before this function returns (in `watch`): the decay that is due is applied then
     checkpoints keep the state of training by steps on disk
-    is_tested   it is to score data when it is trained, for which there must be memory too
+    n_tested    rows that it is to score when it is trained, for which there must be memory too
     is_guarded  training that diverges goes on at a lower rate; False for who compares rates
     watch       called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the history
 
@@ -270,8 +270,8 @@ def train(
         "seen_labels": int((counts > 0).sum()),
         "several_labels": bool((labels.n_of_row > 1).any()),
     }
-    watches = validation is not None or watch is not None
-    has_room = _check_memory(data, features, labels, objective, settings, sampler, watches, is_tested, progress)
+    n_validated = len(validation) if validation is not None else 1 if watch is not None else 0
+    plan = _memory_plan(data, features, labels, objective, settings, sampler, n_validated, n_tested)
     if sampler.conditional:
         _fit_sampler(sampler, features, labels, settings, start, progress)
         arrays |= sampler.arrays()
@@ -283,8 +283,9 @@ def train(
     record = settings.record() | (warm_up or sampler).settings.record() | objective.settings.record()
     classifier = Classifier(objective, arrays, known, counts, record, facts)
     history = History(classifier, validation, settings, watch, progress, sampler.fit_seconds)
+    optimizer_state: dict[str, np.ndarray] = {}
     if settings.optimizer == "lbfgs":
-        optimizer_state: dict[str, np.ndarray] = {}
+        plan.tell(progress)
         outcome = _run_lbfgs(features, labels, objective, settings, sampler, classifier, weights, dtype, history, progress)
     else:
         examples = examples_of(features, labels)
@@ -298,13 +299,13 @@ def train(
         if is_label_by_label(settings, objective):
             trees = tree_training.plans(features, examples, counts, settings, progress)
             growing = TreeTraining(objective, settings, features, examples, optimizer, counts, trees)
-            outcome, optimizer_state = tree_training.run(growing, classifier, snapshot, checkpoints, history, progress), {}
+            outcome = tree_training.run(growing, classifier, snapshot, checkpoints, history, progress, plan)
         else:
             strategy = strategy_for(objective, settings, sampler, examples)(
                 objective, settings, sampler, examples, optimizer, counts, features.shape[1], warm_up
             )
-            guard = Guard(is_on=is_guarded, has_room=has_room)
-            outcome, optimizer_state = _run(strategy, classifier, start, snapshot, checkpoints, history, progress, guard)
+            guard = Guard(is_on=is_guarded, has_room=plan.has_room)
+            outcome, optimizer_state = _run(strategy, classifier, start, snapshot, checkpoints, history, progress, guard, plan)
     to_the_end(lambda: _check(classifier))
     classifier.facts |= {
         "final_loss": outcome.final_loss,
@@ -495,39 +496,40 @@ def _check_labels(n_labels: int) -> None:
         )
 
 
-def _check_memory(
+def _memory_plan(
     data: Labeled,
     features: Any,
     labels: Labels,
     objective: Objective,
     settings: ClassifySettings,
     sampler: Sampler,
-    validates: bool,
-    is_tested: bool,
-    progress: Progress,
-) -> bool:
-    """Tell what a run will need; whether there is room for a copy of its state. Raises `EmbedxError` if it will not fit, before
-    anything is allocated.
+    n_validated: int,
+    n_tested: int,
+) -> memory.Plan:
+    """What a run will take. Raises `EmbedxError` if it will not fit, before anything is allocated.
 
     Scoring copies the weights; validation keeps the best ones beside them. What the optimiser keeps is let go before testing.
     """
+    n_rows, threads = objective.n_rows(data.n_labels), int(settings.threads or 1)
+    is_sum = objective.log_label_probability(np.zeros(1)) is not None
+    of_sums = COPIES_OF_SPARSE if settings.weights == "sparse" else COPIES_OF_SUMS
+    of_scores = of_sums if is_sum else COPIES_OF_SCORES
+    validating, testing = (memory_of_scores(n, n_rows, threads, of_scores) for n in (n_validated, n_tested))
     if is_label_by_label(settings, objective):
-        check_sparse_memory(data, settings, progress)
-        return True
+        return memory_of_labels(data, settings, max(validating, testing))
     if settings.weights == "sparse":
-        n_rows = objective.n_rows(data.n_labels)
-        return check_memory_of_rows(data, settings, examples_of(features, labels), sampler, n_rows, progress)
+        return memory_of_rows(data, settings, examples_of(features, labels), sampler, n_rows, validating, testing)
     dim = (settings.hidden or data.n_features) + 1
-    n_rows = objective.n_rows(data.n_labels)
     copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
     weights = 4 * (padded(dim) * (n_rows + data.n_features) if settings.hidden else dim * n_rows)
     of_sampler = sampler.memory(len(data), data.n_features)
-    needs = {"weights": weights, "optimiser": (copies - 1) * weights, "validation": 2 * weights if validates else 0}
+    needs = {"weights": weights, "optimiser": (copies - 1) * weights, "validation": 0}
+    if n_validated:
+        needs["validation"] = 2 * weights + validating
     if settings.optimizer != "lbfgs" and not _is_sparse_linear(settings, data):
         needs["a step"] = memory_of_step(settings, sampler, len(data), n_rows, dim)
-    if is_tested and sum(needs.values()) < 2 * weights:
-        needs["testing"] = 2 * weights - sum(needs.values())
-    need, have = sum(needs.values()), memory.available_memory()
+    later = {"testing": max(2 * weights + testing - sum(needs.values()), 0) if n_tested else 0}
+    need, have = sum(needs.values()) + later["testing"], memory.available_memory()
     if need <= have < need + of_sampler:
         raise EmbedxError(
             f"--sampler {sampler.name} needs {amount(of_sampler)} beside the {amount(need)} of the weights, more than "
@@ -539,14 +541,16 @@ def _check_memory(
         else f"add --hidden 100, which needs {amount(4 * copies * 101 * (n_rows + data.n_features))}; "
     )
     less = ""
-    if copies == 2 and not is_tested:
+    if copies == 2 and not n_tested:
         less = "--optimizer sgd needs half; "
     elif copies > 2:
         less = "--optimizer adagrad needs far less; "
     what = f"{n_rows:,} rows × {dim:,} weights with --optimizer {settings.optimizer}"
     remedy = f"{advice}{less}or drop rare labels and features"
     copy = 0 if settings.optimizer == "lbfgs" else copies * weights
-    return memory.check_memory(needs | {"noise": of_sampler}, what, remedy, progress, copy)
+    plan = memory.plan_memory(needs | {"noise": of_sampler}, copy, later=later)
+    plan.check(what, remedy)
+    return plan
 
 
 # ---- by steps
@@ -561,6 +565,7 @@ def _run(
     history: History,
     progress: Progress,
     guard: Guard,
+    plan: memory.Plan,
 ) -> tuple[trainer.Outcome, dict[str, np.ndarray]]:
     """Train by steps on minibatches; the outcome, and what the optimiser kept beside the tables."""
     settings = strategy.settings
@@ -597,7 +602,7 @@ def _run(
         updates=-(-strategy.n // int(settings.batch_size or strategy.n)) / strategy.n_stretches, unit="examples",
     )  # fmt: skip
     told = after_epoch if history.is_wanted else None
-    outcome = trainer.run(strategy, schedule, progress, told, snapshot, history.state(), checkpoints, guard)
+    outcome = trainer.run(strategy, schedule, progress, told, snapshot, history.state(), checkpoints, guard, plan)
     to_the_end(hand_over)
     history.restore()
     classifier.facts |= strategy.facts()

@@ -37,6 +37,7 @@ from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.run import trainer
 from embedx.run.checkpoint import Checkpoints
 from embedx.run.interrupts import to_the_end
+from embedx.run.memory import Plan
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
 from embedx.run.strategy import Strategy
@@ -125,6 +126,7 @@ class TreeTraining(Strategy):
     Losses of one tile say nothing of those of another, so that the trainer cannot judge them; by the dual a run cannot diverge.
     """
 
+    is_steady = False  # examples rest, the more the longer, and levels differ
     is_guarded = False
 
     def __init__(
@@ -341,6 +343,7 @@ def run(
     checkpoints: Checkpoints | None,
     history: History,
     progress: Progress,
+    plan: Plan,
 ) -> trainer.Outcome:
     """Train sparse weights, a level of a tree after another."""
     n_levels = len(strategy.levels)
@@ -356,7 +359,7 @@ def run(
         shape="constant", unit="scores",
     )  # fmt: skip
     strategy.prepare(0)
-    outcome = trainer.run(strategy, schedule, progress, after_level, snapshot, None, checkpoints)
+    outcome = trainer.run(strategy, schedule, progress, after_level, snapshot, None, checkpoints, plan=plan)
     if outcome.interrupted_by is not None:
         to_the_end(strategy.give_up)
         if not strategy.trees():

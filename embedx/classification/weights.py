@@ -16,7 +16,6 @@ from embedx.labeled.data import Labeled
 from embedx.objectives.contract import Objective
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.run import memory
-from embedx.run.progress import Progress
 from embedx.samplers.contract import Sampler
 from embedx.settings import option_name
 
@@ -26,6 +25,9 @@ MANY_LABELS = 1_000  # from which on, or with several labels a row, sparse featu
 MOST_DENSE = 10_000_000  # weights, from which on they are sparse by default
 FEW_LABELS = 20_000  # below which weights are dense where validation data are to stop the training
 MOST_PRODUCTS = 2e12  # values × labels × passes, from which on labels stand in a tree
+KEPT = 2  # weights of a label above the threshold, for each value of an example: EURLex-4.3K 3, categories of Wikipedia 1.5
+BYTES_PER_KEPT = 32  # while a level is put together
+BYTES_PER_SAVED = 32  # of numbers, while those above the threshold are looked for
 # Settings without effect there.
 NOT_OF_DUAL = ("batch_size", "learning_rate", "initial_gradient", "schedule", "gradient_scale", "bias")
 
@@ -116,12 +118,10 @@ def _not_of_dual(settings: Any) -> list[str]:
     return [each for each in given if (each, getattr(settings, each)) != ("bias", "zero")]
 
 
-def check_memory_of_rows(
-    data: Labeled, settings: Any, examples: Examples, sampler: Sampler, n_rows: int, progress: Progress
-) -> bool:
-    """Tell what a run with sparse rows that are trained together will need; whether there is room for a copy of its state.
-    Raises `EmbedxError` if it will not fit.
-    """
+def memory_of_rows(
+    data: Labeled, settings: Any, examples: Examples, sampler: Sampler, n_rows: int, validating: int, testing: int
+) -> memory.Plan:
+    """What a run with sparse rows that are trained together will take. Raises `EmbedxError` if it will not fit."""
     support = sparse_rows.support_of(examples, examples_of_rows(examples, sampler, n_rows), data.n_features)
     has_bias, all_compete = settings.bias != "none", sampler.candidates == "all"
     n_slots = int((support.slots_by_feature(has_bias) if all_compete else support.slots_by_row(has_bias))[-1])
@@ -131,28 +131,35 @@ def check_memory_of_rows(
         "weights": 8 * n_slots,
         "optimiser": 4 * (copies - 1) * n_slots,
         "scores": 16 * batch * n_rows if all_compete else 0,
-        "saving": 40 * int(support.of_row.sum()),
     }
-    needs = {name: size for name, size in needs.items() if size}
+    needs["validation"] = validating
+    later = {"saving": BYTES_PER_SAVED * int(support.of_row.sum()), "testing": testing}
     what = f"sparse weights of {n_rows:,} rows on {data.n_features:,} features"
     remedy = "a smaller --batch-size needs less, or drop rare labels and features"
-    return memory.check_memory(needs, what, remedy, progress, 4 * copies * n_slots)
+    plan = memory.plan_memory(needs, 4 * copies * n_slots, later=later)
+    plan.check(what, remedy)
+    return plan
 
 
-def check_sparse_memory(data: Labeled, settings: Any, progress: Progress) -> None:
-    """Tell what a run with sparse weights will need. Raises `EmbedxError` if it will not fit.
+def memory_of_labels(data: Labeled, settings: Any, scoring: int) -> memory.Plan:
+    """What a run with sparse weights that are trained label by label will take. Raises `EmbedxError` if it will not fit.
 
-    How many weights there will be is known when they are trained: at most one for each feature of each example of a label.
+    How many weights there will be is known when they are trained, and reckoned by how many there were on other data.
     """
     n, n_values, threads = len(data), int(data.features.nnz), int(settings.threads or 1)
     optimizer = optimizers.OPTIMIZERS[str(settings.optimizer)]
-    most = int(np.dot(np.diff(data.features.indptr), data.labels.n_of_row))
-    n_trees = settings.trees if settings.weights == "tree" else 1
+    n_seen = int((np.bincount(data.labels.ids, minlength=1) > 0).sum())
+    kept = n_seen * min(KEPT * n_values / max(n, 1), data.n_features)
+    is_tree = settings.weights == "tree"
     needs = {
         "threads": threads * tree_training.memory_of_thread(n, n_values, data.n_features, optimizer),
-        "weights, at most": 2 * 12 * min(most, data.n_labels * data.n_features) * n_trees,
+        "weights": kept * (BYTES_PER_KEPT + 8 * ((settings.trees if is_tree else 1) - 1)),
     }
-    if settings.weights == "tree":
-        needs["clustering"] = 8 * clustering.MOST_FEATURES * data.n_labels
+    later = {
+        "clustering": max(8 * clustering.MOST_FEATURES * data.n_labels - needs["weights"], 0) if is_tree else 0,
+        "testing": 0 if is_tree else scoring,
+    }
     what = f"sparse weights of {data.n_labels:,} labels on {data.n_features:,} features"
-    memory.check_memory(needs, what, "fewer --threads need less, or drop rare labels and features", progress)
+    plan = memory.plan_memory(needs, later=later)
+    plan.check(what, "fewer --threads need less, or drop rare labels and features")
+    return plan

@@ -270,7 +270,7 @@ def classify(
     with checkpoints.ended():
         trained = classification.train(
             training, objective, settings, sampler_options=own_options, known=known, validation=validation, progress=progress,
-            is_tested=test is not None, checkpoints=checkpoints,
+            n_tested=0 if test is None else len(test), checkpoints=checkpoints,
         )  # fmt: skip
     saved = _save(lambda place: trained.classifier.save(place, overwrite), folder, checkpoints)
     checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)

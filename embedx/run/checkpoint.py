@@ -11,6 +11,7 @@ where a copy does not fit training waits.
 
 import contextlib
 import json
+import math
 import os
 import re
 import threading
@@ -27,7 +28,8 @@ import numpy as np
 from embedx.errors import DivergedError, EmbedxError
 from embedx.run import folder as folders
 from embedx.run import locks
-from embedx.run.memory import available_memory, n_bytes
+from embedx.run.disk import check_disk
+from embedx.run.memory import COPIED, available_memory, n_bytes
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
 
@@ -35,7 +37,6 @@ SUFFIX = ".checkpoint"
 RUN, PARTIAL_RUN = "run.json", "run.partial"
 STATE = re.compile(r"state-(\d{8})\.npz")
 KEPT = 2
-COPIED = 0.5  # of the memory that is available, at most
 NOT_OF_THE_RUN = {
     "resume",
     "overwrite",
@@ -149,6 +150,19 @@ class Checkpoints:
     def resumes(self) -> bool:
         """Whether there is a state to go on from."""
         return bool(self.found)
+
+    @property
+    def are_asked_for(self) -> bool:
+        """Whether states are to be written while the run is under way."""
+        return math.isfinite(self.request.every)
+
+    def check_disk(self, model: int, state: int) -> None:
+        """Tell what the run will write, whose model and state have so many bytes. Raises `EmbedxError` if there is no room for
+        the model.
+        """
+        n_states = KEPT + 1 - len(self.found)  # with one that is being written
+        states = max(n_states, 0) * state if self.are_asked_for else 0
+        check_disk({"model": model}, self.folder.parent, "choose another --output", self.progress, {"checkpoints": states})
 
     def identify(self, identity: Callable[[], dict[str, Any]]) -> None:
         """Tell what the run is made of beside its arguments, as JSON types: its data above all. Asked for when it is needed."""

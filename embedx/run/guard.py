@@ -28,7 +28,7 @@ import numpy as np
 
 from embedx.run.checkpoint import Checkpoints
 from embedx.run.interrupts import to_the_end
-from embedx.run.memory import available_memory, n_bytes
+from embedx.run.memory import COPIED, available_memory, n_bytes
 from embedx.run.state import TrainState
 from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
@@ -38,7 +38,6 @@ PARTS = 8  # of an interval
 # What the rate is divided by, one time after the other: 100,000 in all, by steps that do not lose much where it was ten times
 # too high.
 DIVISORS = (10, 100, 100)
-COPIED = 0.5  # of the memory that is available, at most
 # How far a loss may be above another, in units of that and at least of one nat. At default rates no interval of any objective
 # was further above the first level than 3.5 (the margin, which Adagrad's first steps overshoot), on Bibtex, Omniglot, drawn
 # digits and Wikipedia; at a thousand times these rates all but implicit steps were above 40.

@@ -3,7 +3,8 @@
 import contextlib
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from embedx.errors import EmbedxError
 from embedx.run.progress import Progress
 
 NO_LIMIT = 2**63
+MAPPED = "encoded text"  # is in memory as far as there is room
+COPIED = 0.5  # of the memory that is available, at most, for a copy of what a run keeps
 GROUPS = Path("/sys/fs/cgroup")
 GROUP_FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))  # of versions 2 and 1
 
@@ -74,37 +77,114 @@ def _in_address_space() -> int:
     return NO_LIMIT if limit == resource.RLIM_INFINITY else limit - used
 
 
-def memory_in_use() -> tuple[int, int]:
-    """Bytes of memory that this process has: of its own, and mapped from files; 0 where the system does not tell."""
-    try:
-        import resource
-
-        resident, of_files = (int(n) for n in Path("/proc/self/statm").read_text("ascii").split()[1:3])
-    except (ImportError, OSError, ValueError):
-        return 0, 0
-    return (resident - of_files) * resource.getpagesize(), of_files * resource.getpagesize()
-
-
-def check_memory(needs: Mapping[str, float], what: str, remedy: str, progress: Progress, copy: float = 0.0) -> bool:
-    """Tell what a run needs beside what is in use, in bytes by purpose. Raises `EmbedxError` if there is not so much.
-
-    what    needs it, in words; `remedy` is what to do then
-    copy    bytes of a copy of the run's state, which it can do without; whether there is room for that is returned
+def memory_in_use(mapped: Path | None = None) -> int:
+    """Bytes of memory that this process has, as `top` has them, without those of the files in folder `mapped`; 0 where the
+    system does not tell.
     """
-    need, have = sum(needs.values()), available_memory()
-    if need > have:
-        raise EmbedxError(f"{what} need {amount(need)}, more than the {amount(have)} there are; {remedy}")
-    has_room = need + copy <= have
-    if has_room and copy:
-        needs, need = {**needs, "a copy to go back to": copy}, need + copy
-    parts = ", ".join(f"{name} {amount(size)}" for name, size in needs.items() if size >= 0.01 * need)
-    progress.note(f"memory: {amount(need)} of the {amount(have)} there are: {parts}")
-    return has_room
+    return _own("VmRSS") - (_mapped_bytes(mapped) if mapped is not None else 0)
+
+
+def most_memory_used() -> int:
+    """The most bytes of memory that this process has had at a time; 0 where the system does not tell."""
+    return _own("VmHWM")
+
+
+def _own(name: str) -> int:
+    """A line of /proc/self/status, in bytes."""
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/status", encoding="ascii", errors="replace") as lines:
+        return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)
+    return 0
+
+
+def _mapped_bytes(folder: Path) -> int:
+    """How much of the files in a folder, mapped into memory, this process has there."""
+    within, found, is_theirs = os.fsencode(folder.resolve()) + b"/", 0, False
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/smaps", "rb") as lines:
+        for line in lines:
+            if not line.split(maxsplit=1)[0].endswith(b":"):  # the address and the file of the mapping that the next are about
+                is_theirs = within in line
+            elif is_theirs and line.startswith(b"Rss:"):
+                found += int(line.split()[1]) * 1024
+    return found
+
+
+def memory_taken(work: Callable[[], object]) -> int:
+    """Bytes of memory that this process has come to have by doing this."""
+    before = memory_in_use()
+    work()
+    return max(memory_in_use() - before, 0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run takes at the most, with all that the program has."""
+
+    program: int  # bytes that it has before
+    peak: int  # the most that it has had before
+    least: float  # bytes beside those without which the run cannot be
+    needs: Mapping[str, float]  # bytes by purpose, beside the program's; what is not needed at the same time is left out
+    available: int  # bytes, beside the program's
+    has_room: bool  # for a copy of the run's state
+    written: float = 0.0  # bytes more that it takes now and then, while a checkpoint is written
+
+    def check(self, what: str, remedy: str) -> None:
+        """Raise `EmbedxError` if there is not as much memory; `what` needs it, in words, and `remedy` is what to do."""
+        if self.least > self.available:
+            raise EmbedxError(f"{what} need {amount(self.least)}, more than the {amount(self.available)} there are; {remedy}")
+
+    def parts(self, kernels: int = 0) -> dict[str, float]:
+        """Bytes by purpose, which add up to what the process has at the most, with kernels of so many."""
+        parts = {"program": float(self.program + kernels), **self.needs}
+        if (more := self.peak - sum(parts.values())) > 0:
+            parts["while reading"] = more
+        return parts
+
+    def tell(self, progress: Progress, kernels: int = 0) -> None:
+        """Say it in a line."""
+        more = f"; {amount(self.written)} more while a checkpoint is written" if self.written else ""
+        progress.note(f"memory: {told(self.parts(kernels), self.available + self.program + kernels)}{more}")
+
+
+def told(parts: Mapping[str, float], there: float) -> str:
+    """Bytes by purpose and in all, of those there are, for people."""
+    need = sum(parts.values())
+    purposes = ", ".join(f"{name} {amount(size)}" for name, size in parts.items() if size >= 0.01 * need)
+    return f"{amount(need)} in all, of {amount(there)}: {purposes}"
+
+
+def plan_memory(
+    needs: Mapping[str, float],
+    copy: float = 0.0,
+    *,
+    written: float = 0.0,
+    later: Mapping[str, float] | None = None,
+    corpus: tuple[Path, int] | None = None,
+) -> Plan:
+    """What a run takes that needs this beside what the program has now, in bytes by purpose.
+
+    copy     bytes of a copy of the run's state, which it can do without, as without one of as many bytes `written` to disk
+    later    needed when it has trained, one after another: then nothing is kept to go back to
+    corpus   the folder of files that are mapped into memory, and their bytes, which are there as far as there is room
+    """
+    folder, mapped = corpus or (None, 0)
+    program, have, later = memory_in_use(folder), available_memory(), dict(later or {})
+    least = sum(needs.values()) + max(later.values(), default=0)
+    has_room = copy <= COPIED * (have - sum(needs.values()))
+    beside = {"a copy to go back to": copy if has_room else 0.0}
+    rest = sum(beside.values())  # which what is needed later takes the place of
+    for name in sorted(later, key=lambda name: -later[name]):
+        beside[name] = max(later[name] - rest, 0.0)
+        rest = max(rest, later[name])
+    parts = {**needs, **beside}
+    parts[MAPPED] = float(max(min(mapped, have - sum(parts.values())), 0))
+    needed = {name: size for name, size in parts.items() if size > 0}
+    is_copied = written <= COPIED * (have - sum(needed.values()))
+    return Plan(program, most_memory_used(), least, needed, have, has_room, written if is_copied else 0.0)
 
 
 def amount(size: float) -> str:
     """Bytes as a person would say them."""
-    unit, of = ("GB", 1e9) if size >= 1e8 else ("MB", 1e6) if size >= 1e5 else ("kB", 1e3)
+    unit, of = ("GB", 1e9) if size >= 1e9 else ("MB", 1e6) if size >= 1e5 else ("kB", 1e3)
     return f"{size / of:,.1f} {unit}"
 
 

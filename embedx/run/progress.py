@@ -11,6 +11,8 @@ from typing import Any, Protocol, Self, TextIO
 
 from embedx.errors import EmbedxError
 
+HALF_A_DAY = 43_200.0  # seconds, from which on a time without a date is not clear
+
 
 class Progress(Protocol):
     """What the library tells while it works."""
@@ -22,6 +24,9 @@ class Progress(Protocol):
 
     def update(self, done: float, **facts: Any) -> None:
         """`done` units of the stage are finished; `facts` (loss, learning_rate, ...) belong to the interval since the last."""
+
+    def expect(self, seconds: float, rate: float) -> None:
+        """The stage is reckoned to take so many seconds more, at so many units a second."""
 
     def note(self, message: str) -> None:
         """Something the user should know, one line."""
@@ -37,6 +42,7 @@ class Silent:
 
     def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None: ...
     def update(self, done: float, **facts: Any) -> None: ...
+    def expect(self, seconds: float, rate: float) -> None: ...
     def note(self, message: str) -> None: ...
     def finish(self) -> None: ...
 
@@ -91,6 +97,12 @@ class Reporter:
         elif now - self._last_line >= self.interval:
             self._last_line = now
             self._write_line(done, facts, now)
+
+    def expect(self, seconds: float, rate: float) -> None:
+        if self._bar is None:  # which tells the time that is left
+            end = time.time() + seconds
+            at = time.strftime("%H:%M" if seconds < HALF_A_DAY else "%Y-%m-%d %H:%M", time.localtime(end))
+            self._print(f"time: about {_clock(seconds)} left, until {at}, at {_short(rate)}{self._unit}/s")
 
     def note(self, message: str) -> None:
         if self._bar is not None:

@@ -21,6 +21,7 @@ class Strategy(abc.ABC):
     workers: Sequence[Any]  # the memory of each thread that trains, one for each; nothing in it outlasts a stretch
     n_stretches: int  # in a pass over the data
     reports_itself: bool = False  # tells `progress` how far it is, because a stretch takes long
+    is_steady: bool = True  # goes at the same pace throughout a phase, so that how long it takes is soon known
     is_guarded: bool = True  # may be brought back by the trainer; False if it cannot diverge
     rate_factor: float = 1.0  # what the trainer has multiplied the learning rate by, since the run diverged at that
 

@@ -17,10 +17,15 @@ from embedx.errors import DivergedError
 from embedx.run.checkpoint import Checkpoints
 from embedx.run.guard import Guard
 from embedx.run.interrupts import to_the_end
+from embedx.run.memory import Plan, memory_taken
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
 from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
+
+MOMENT = 0.5  # seconds between looks at how fast a run that has just begun goes
+TIMED = 2.0  # seconds that are looked at, after the first moment
+WORTH_TELLING = 10.0  # seconds that are left then
 
 
 @dataclass
@@ -118,6 +123,7 @@ def run(
     beside: TrainState | None = None,
     checkpoints: Checkpoints | None = None,
     guard: Guard | None = None,
+    plan: Plan | None = None,
 ) -> Outcome:
     """Train to the end of the schedule with one thread for each of the strategy's workers.
 
@@ -132,7 +138,9 @@ def run(
     ends with what was last found good, as the outcome tells; if that is nothing `DivergedError` is raised. A `guard` that is
     given is new, and may be off: then the error is raised at once. Raises whatever the strategy raises.
     """
-    strategy.compile(progress)
+    kernels = memory_taken(lambda: strategy.compile(progress))
+    if plan is not None:
+        plan.tell(progress, kernels)
     guard = guard or Guard()
     work = _Work(strategy, schedule, guard, pausing=after_epoch is not None)
     state = work.state()
@@ -160,8 +168,10 @@ def run(
             workers = [threading.Thread(target=work.go_on, args=(worker,), daemon=True) for worker in strategy.workers]
             for worker in workers:
                 worker.start()
-            while not work.idle.wait(interval):
-                reports.tell()
+            while not work.idle.wait(min(interval, MOMENT) if reports.owes_end else interval):
+                reports.tell_end()
+                if work.seconds - reports.told_at >= 0.9 * interval:
+                    reports.tell()
                 work.hold = checkpoints is not None and checkpoints.is_due()
             work.pause()
             if work.seconds - reports.told_at >= progress.interval:  # which may be longer than a run trains between two looks
@@ -385,11 +395,36 @@ class _Reports:
 
     def __init__(self, work: _Work, progress: Progress) -> None:
         self.work, self.progress = work, progress
+        schedule, is_steady = work.schedule, work.strategy.is_steady
+        self.owes_end = is_steady and schedule.time_budget is None and math.isfinite(schedule.n_words * schedule.epochs)
         self.start_anew()
 
     def start_anew(self) -> None:
         """Tell from here on."""
         self.told, self.told_at = self.work.tally, self.work.seconds
+        self.timed_from: tuple[float, int] | None = None  # seconds, words
+
+    def tell_end(self) -> None:
+        """Say, once, how long the rest will take, when a moment of training has shown, and if that is worth saying.
+
+        What the run begins with must be what it goes on with.
+        """
+        if not self.owes_end:
+            return
+        work, schedule = self.work, self.work.schedule
+        with work.lock:
+            words, step, now = work.tally.words, work.next_step, work.seconds
+        last = max(math.ceil(schedule.epochs * schedule.n_stretches) - 1, 0)
+        if work.strategy.phase(min(step, last)) != work.strategy.phase(last):
+            self.timed_from = None
+        elif self.timed_from is None:
+            self.timed_from = now, words
+        elif now - self.timed_from[0] >= TIMED and words > self.timed_from[1]:
+            self.owes_end = False
+            rate = (words - self.timed_from[1]) / (now - self.timed_from[0])
+            left = (schedule.n_words * schedule.epochs - words) / rate
+            if left >= WORTH_TELLING:
+                self.progress.expect(left, rate)
 
     def tell(self) -> None:
         with self.work.lock:

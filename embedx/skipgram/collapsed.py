@@ -187,6 +187,8 @@ def train(
             corpus, words, remap, sampler, None, tables, objective, settings, text, vocabulary, progress, held_out,
             phrases,
         )  # fmt: skip
+        if checkpoints is not None:
+            checkpoints.check_disk(*task.on_disk())
         keys = [stream_key(settings.seed, epoch) for epoch in range(collapsed.count_passes)]
         with (
             cooccurrence.counted(task.stream(), len(words), settings.window, keys, memory, progress, cache_dir) as counts,
@@ -238,14 +240,19 @@ def check_memory(n_words: int, counting: int, settings: SkipGramSettings, progre
             f"--count-memory: counting pairs would take {counting / 1e9:.1f} GB, more than the {have / 1e9:.1f} GB there are; "
             f"try --count-memory {have / 2e9:.2g}"
         )
-    # Both tables, the gradient, a copy to go back to, what optimisers keep of both, room to work, a gradient for each thread.
-    copies = 7 + (LANES if settings.deterministic else settings.threads or 1)
-    needs = {
-        "tables": 4 * copies * n_words * padded(settings.dim + 1),
-        "room to work": 4 * engine.BLOCK_FLOATS,
-        "testing": heldout.memory(n_words) if settings.heldout else 0,
-    }
-    in_all.check_memory(needs, f"{n_words:,} words × {settings.dim} numbers with --collapsed", skipgram.SMALLER, progress)
+    # Both tables; the gradient, a copy to go back to, what optimisers keep of both, room to work, a gradient for each thread.
+    table = 4 * n_words * padded(settings.dim + 1)
+    copies = 5 + (LANES if settings.deterministic else settings.threads or 1)
+    needs = {"tables": 2 * table, "gradients": copies * table, "room to work": 4 * engine.BLOCK_FLOATS}
+    plan = in_all.plan_memory(
+        needs,
+        later={
+            "counting pairs": max(counting - copies * table, 0),  # which is over when gradients are taken
+            "testing": heldout.memory(n_words) if settings.heldout else 0,
+        },
+    )
+    plan.check(f"{n_words:,} words × {settings.dim} numbers with --collapsed", skipgram.SMALLER)
+    plan.tell(progress)
 
 
 # ---- a run

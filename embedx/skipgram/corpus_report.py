@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from embedx.objectives.contract import Objective
-from embedx.run.memory import amount
+from embedx.run import disk, memory
+from embedx.run.memory import MAPPED
 from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings, VocabularySettings
-from embedx.skipgram.estimate import MAPPED, Estimate, estimate
+from embedx.skipgram.estimate import Estimate, estimate
 from embedx.skipgram.task import SkipGramSettings
 from embedx.text import cache
 from embedx.text.inspection import GIANT, Findings, Inspector
@@ -87,15 +88,10 @@ class CorpusReport:
 
     def _training_rows(self) -> list[tuple[str, str]]:
         own = self.training
-        needed = sum(own.memory.values())
-        at_least = needed - own.memory[MAPPED]
-        purposes = ", ".join(f"{name} {amount(size)}" for name, size in own.memory.items() if size >= 0.01 * needed)
-        lacking = "" if at_least <= own.available else ": TOO LITTLE"
-        rows = [("memory", f"{amount(needed)} of {amount(own.available)}{lacking}: {purposes}")]
-        on_disk = sum(own.disk.values())
-        lacking = "" if on_disk - own.disk["encoded text"] <= own.disk_free else ": TOO LITTLE"
-        purposes = ", ".join(f"{name} {amount(size)}" for name, size in own.disk.items())
-        rows.append(("disk", f"{amount(on_disk)}, {amount(own.disk_free)} are free{lacking}: {purposes}"))
+        at_least = sum(own.memory.values()) - own.memory.get(MAPPED, 0)
+        rows = [("memory", memory.told(own.memory, own.available) + _lacking(at_least > own.available))]
+        written = own.disk["model"] + own.disk["checkpoints"]
+        rows.append(("disk", disk.told(own.disk, own.disk_free) + _lacking(written > own.disk_free)))
         if own.seconds is None or own.words_per_second is None:
             rows.append(("time", f"not known: {own.why_untimed}"))
         else:
@@ -149,6 +145,10 @@ def coverage(counts: np.ndarray, min_counts: Sequence[int], vocabulary: Vocabula
         tokens = int(own.sum())
         found.append(Coverage(min_count, len(own), tokens, tokens / max(int(counts.sum()), 1), kept))
     return found
+
+
+def _lacking(is_short: bool) -> str:
+    return ": TOO LITTLE" if is_short else ""
 
 
 def duration(seconds: float) -> str:

@@ -1,24 +1,22 @@
 """What training on a corpus will take here: memory and disk as they are reckoned, time from a moment of real training."""
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from embedx.objectives.contract import Objective
-from embedx.run.memory import available_memory, memory_in_use
+from embedx.run.checkpoint import KEPT
+from embedx.run.disk import free_disk
 from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings, VocabularySettings
-from embedx.skipgram.task import OF_TABLES, SkipGramSettings, Task, prepared, suited
+from embedx.skipgram.task import SkipGramSettings, Task, prepared, suited
 from embedx.text import cache
 from embedx.text.vocabulary import kept_counts
 
 TRIAL = 2.0  # seconds of training
 WARM_UP = 0.3  # seconds before, in which memory is touched for the first time
-CHECKPOINTS = 2  # that are kept
-COUNTS = 8  # bytes
-MAPPED = "encoded text"  # is in memory as far as there is room
+CHECKPOINTS = KEPT + 1  # with one that is being written
 
 
 @dataclass(frozen=True)
@@ -57,50 +55,28 @@ def estimate(
     """What `train` with the same arguments will take, and saving to the folder `output`. Trains for a few seconds."""
     progress = progress or Silent()
     task = prepared(corpus, objective, suited(settings, objective), sampler_options or {}, text, vocabulary, Silent())
-    of_tables = task.memory()
-    own, of_files = memory_in_use()
-    copy = sum(of_tables[name] for name in OF_TABLES)
-    available = available_memory()
-    in_all = available + own + of_files
-    untimed = ""
-    if sum(of_tables.values()) > available:
+    plan = task.memory_plan()
+    untimed, speed = "", None
+    if plan.least > plan.available:
         untimed = "there is not as much memory"
     elif task.warm_up is not None:
         untimed = f"--sampler {task.sampler.name} begins later in the run, by what was learned until then"
-    speed: float | None = None
-    if not untimed:
+    else:
         speed = words_per_second(task, progress)
-        # With compiled kernels, which were not there before.
-        own = max(own, memory_in_use()[0] - round(sum(of_tables.values()) - of_tables["saving"] - of_tables["testing"]))
     needed: float | None = None
     epochs = float(task.settings.epochs)
     if speed is not None:
         needed = task.settings.time_budget or task.n_trained_words * epochs / speed
         epochs = needed * speed / task.n_trained_words
-    has_room = sum(of_tables.values()) + copy <= available
-    n_words, n_rows = len(task.words), len(task.tables.outputs.rows)
-    numbers = (n_words + n_rows) * task.settings.dim + (n_rows if task.settings.bias != "none" else 0)
-    if task.buckets is not None:
-        numbers += len(task.tables.inputs.rows) * task.settings.dim + len(task.buckets)
+    model, state = task.on_disk()
     return Estimate(
-        words=n_words,
+        words=len(task.words),
         tokens=task.words.n_tokens,
         kept=int(kept_counts(task.words.trained_counts, vocabulary.sample).sum()),
-        memory={
-            "program and words": own + of_files,
-            MAPPED: corpus.bytes,
-            **{name: round(size) for name, size in of_tables.items() if size},
-            **({"a copy to go back to": round(copy)} if has_room else {}),
-        },
-        available=in_all,
-        disk={
-            "encoded text": corpus.bytes,
-            "model": 4 * numbers
-            + COUNTS * n_words
-            + sum(len(word.encode("utf-8", "surrogatepass")) + 1 for word in task.words.words),
-            "checkpoints": CHECKPOINTS * round(copy),
-        },
-        disk_free=shutil.disk_usage(_existing(output)).free,
+        memory={name: round(size) for name, size in plan.parts(task.kernels).items()},
+        available=plan.available + plan.program + task.kernels,
+        disk={"model": model, "checkpoints": CHECKPOINTS * state, "encoded text": corpus.bytes},
+        disk_free=free_disk(output),
         threads=int(task.settings.threads or 1),
         words_per_second=speed,
         seconds=needed,
@@ -119,8 +95,3 @@ def words_per_second(task: Task, progress: Progress) -> float:
     progress.update(outcome.seconds)
     progress.finish()
     return outcome.tally.words / max(outcome.seconds, 1e-9)
-
-
-def _existing(path: Path) -> Path:
-    """The folder of a path that is there."""
-    return next(each for each in (path.absolute(), *path.absolute().parents) if each.is_dir())

@@ -24,7 +24,7 @@ from embedx.run import trainer
 from embedx.run.checkpoint import Checkpoints, checksum
 from embedx.run.guard import Guard
 from embedx.run.interrupts import to_the_end
-from embedx.run.memory import amount, available_memory, check_memory, n_bytes
+from embedx.run.memory import Plan, amount, available_memory, memory_taken, n_bytes, plan_memory
 from embedx.run.progress import Progress, Silent
 from embedx.run.rounds import InRounds
 from embedx.run.state import TrainState
@@ -64,8 +64,11 @@ INITIAL = 2**32  # the place of the initial vectors among a seed's random number
 INITIAL_FLOATS = 1 << 23  # drawn at a time
 MANY_WORDS = 20_000
 OF_TABLES = ("vectors", "optimiser", "objective")  # what is copied, to go back to
+LATER = ("saving", "testing")  # what comes when training is over
 SMALLER = "lower --dim or --max-vocab"  # where memory is short
 MOST_SOURCES = 20  # whose names a model keeps
+BYTES_PER_LINE = 12  # of a word and its count in a model's folder, about
+COUNT_BYTES = 8
 BYTES_PER_WORD = 150  # while a vocabulary is checked and written
 OUT_OF_HAND = 100.0  # a loss so many times the first is that of a run that diverged, be it finite
 PREFERRED = ("search", "unigram")  # samplers, before those that an objective has in mind for labels
@@ -240,7 +243,10 @@ def train(
         task = prepared(
             corpus, objective, settings, sampler_options or {}, text, vocabulary, progress, phrases=phrases, start=start
         )
-        task.check_memory()
+        task.plan = task.memory_plan(checkpoints)
+        task.plan.check(task.size, task.remedy)
+        if checkpoints is not None:
+            checkpoints.check_disk(*task.on_disk())
         task.initialise()
         outcome = task.run(snapshot, checkpoints, callbacks)
         to_the_end(lambda: _check(task.tables, task.settings, outcome, progress))
@@ -494,7 +500,9 @@ class Task:
     phrases: PhraseSettings = dataclasses.field(default_factory=PhraseSettings)
     start: Start | None = None
     buckets: np.ndarray | None = None  # int32 (n,), ascending: those of n-grams, whose rows follow the words'; None without
-    has_room: bool = True  # for a copy of the tables
+    plan: Plan | None = None  # of memory
+    remedy: str = SMALLER  # where that is short
+    kernels: int = 0  # bytes that they took when they were compiled or loaded
     history: list[dict[str, float]] = dataclasses.field(default_factory=list)  # held-out log-likelihood on the way
 
     def stream(self) -> TokenStream:
@@ -538,16 +546,35 @@ class Task:
             **of_training,
             "subwords": n_bytes((tables.parts, self.buckets)),
             "saving": BYTES_PER_WORD * n_words + (4 * n_words * tables.inputs.rows.shape[1] if self.settings.subwords else 0),
-            "testing": heldout.memory(n_words) if self.heldout else 0,
+            "testing": heldout.memory(n_words, self._n_heldout_pairs()) if self.heldout else 0,
         }
 
-    def check_memory(self) -> None:
-        """Tell what training, testing and saving will take, before the tables take it. Raises `EmbedxError` for too much."""
+    def _n_heldout_pairs(self) -> float:
+        """How many pairs the held-out text will bring, about."""
+        assert self.heldout is not None
+        counts = self.heldout.counts  # with those of the borders, where nothing is scored
+        kept = counts @ self.words.keep_probability(self.vocabulary.sample) / max(counts.sum(), 1)
+        return float(kept) * self.heldout.n_words * (self.settings.window + 1)
+
+    def memory_plan(self, checkpoints: Checkpoints | None = None) -> Plan:
+        """What the run takes at the most, to be asked for before its tables are written to."""
         needs = self.memory()
+        later = {name: needs.pop(name) for name in LATER if name != "testing" or not self._tells()}
         workers = next(value for name, value in needs.items() if name not in OF_TABLES)
-        remedy = "lower --threads or --window" if 2 * workers > sum(needs.values()) else SMALLER
+        self.remedy = "lower --threads or --window" if 2 * workers > sum(needs.values()) else SMALLER
         copy = sum(needs[name] for name in OF_TABLES)
-        self.has_room = check_memory(needs, self.size, remedy, self.progress, copy)
+        written = copy if checkpoints is not None and checkpoints.are_asked_for else 0.0
+        return plan_memory(needs, copy, written=written, later=later, corpus=(self.corpus.folder, self.corpus.bytes))
+
+    def on_disk(self) -> tuple[int, int]:
+        """Bytes of the model's folder, and of the run's state in a checkpoint."""
+        tables, n_words, dim = self.tables, len(self.words), self.settings.dim
+        n_rows = len(tables.outputs.rows)
+        numbers = (n_words + n_rows) * dim + (n_rows if self.settings.bias != "none" else 0)
+        if self.buckets is not None:  # the words' own parts beside their vectors, and the buckets
+            numbers += len(tables.inputs.rows) * dim + len(self.buckets)
+        of_words = BYTES_PER_LINE + (COUNT_BYTES if self.heldout else 0)
+        return 4 * numbers + of_words * n_words, n_bytes((tables.inputs, tables.outputs, tables.state, tables.n_updates))
 
     @property
     def size(self) -> str:
@@ -597,7 +624,8 @@ class Task:
             snapshot,
             self._state(),
             checkpoints,
-            Guard(has_room=self.has_room),
+            Guard(has_room=self.plan is None or self.plan.has_room),
+            self.plan,
         )
 
     def _ready_strategy(self) -> Strategy:
@@ -618,7 +646,7 @@ class Task:
     def trial(self, seconds: float) -> trainer.Outcome:
         """Train for so long, as `run` does to begin with, to see how fast that goes; more than 0."""
         strategy = self._ready_strategy()
-        strategy.compile(self.progress)
+        self.kernels = max(self.kernels, memory_taken(lambda: strategy.compile(self.progress)))
         return trainer.run(
             strategy, self._schedule(strategy, self.settings.epochs, seconds), Silent(), guard=Guard(is_on=False)
         )

@@ -40,6 +40,7 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.kernels.cache_home import cache_home
 from embedx.run import locks
+from embedx.run.disk import free_disk
 from embedx.run.memory import amount, available_memory
 from embedx.run.progress import Progress, Silent
 from embedx.run.trainer import usable_cores
@@ -59,6 +60,7 @@ FLUSH_TOKENS = 1 << 16
 SILENT = Silent()
 Watch = Callable[[Source, bytes], None]  # is shown each block of the text, and an empty one where a source ends
 COUNT_TOKENS = 1 << 22  # counted at a time, so that a mapped corpus need not fit into memory
+SAMPLED_BYTES = 1 << 24  # of text, as stored, by which is reckoned what the tokens of all of it take
 CHECK_TOKENS = 1 << 18  # looked at at a time, so that the processor's cache holds them for the second look
 CHECK_BYTES = 1 << 20  # of a file summed up at a time
 MOST_COPIED = 1 << 26  # bytes of words and counts that are read into memory, where nothing happens to them; more are mapped
@@ -289,6 +291,16 @@ class Building:
             while view:
                 view = view[self.tokens.write(view) :]
 
+    def check_room(self, share: float) -> bool:
+        """Raise `EmbedxError` if the disk has no room for the tokens of all of the text, of which this share is written."""
+        written, free = self.tokens.tell(), free_disk(self.home)
+        if written / share - written > free:
+            raise EmbedxError(
+                f"{self.home}: the disk has {amount(free)} free, and the token cache of this text will take "
+                f"{amount(written / share)}; make room there or choose another folder with --cache-dir"
+            )
+        return True
+
     def write_words(self, words: WordList, counts: np.ndarray) -> None:
         """The words, and how often each was seen."""
         with explained(self.home):
@@ -412,7 +424,9 @@ def _read(
     report = _new_report(sources[0])
     memory = int(COUNT_SHARE * available_memory() if settings.count_memory is None else 1e9 * settings.count_memory)
     spill = Spill(building.folder)
-    progress.start("reading", total_size(sources), "B")
+    total = total_size(sources)
+    was_checked = len({Path(source.name).suffix for source in sources}) > 1  # where one does not tell of another
+    progress.start("reading", total, "B")
     with (
         ReadAhead(sources, settings, threads) as read,
         Tokens(_watched(read, sources, watch), sources, settings, threads, memory) as pieces,
@@ -427,6 +441,8 @@ def _read(
                 report["bad_utf8"] += piece.bad
                 report["too_long"] += piece.too_long
                 stored = piece.stored
+                if total and not was_checked and stored >= SAMPLED_BYTES:
+                    was_checked = building.check_room(min(stored / total, 1.0))
                 progress.update(stored, tokens=n_tokens + report["tokens"])
                 if piece.is_last:
                     reports.append(report)

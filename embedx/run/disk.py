@@ -1,0 +1,45 @@
+"""How much of the disk there is, and whether what a run writes has room: told, and refused, before anything is trained."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from embedx.errors import EmbedxError
+from embedx.run.memory import amount
+from embedx.run.progress import Progress
+
+NO_LIMIT = 2**63
+
+
+def free_disk(path: Path) -> int:
+    """Bytes that this user may still write where a path is, or will be."""
+    try:
+        return shutil.disk_usage(next(each for each in (path.absolute(), *path.absolute().parents) if each.is_dir())).free
+    except OSError:  # of a file system that does not tell
+        return NO_LIMIT
+
+
+def check_disk(
+    needs: Mapping[str, int], folder: Path, remedy: str, progress: Progress, later: Mapping[str, int] | None = None
+) -> None:
+    """Tell what a run will write to a folder, in bytes by purpose. Raises `EmbedxError` if there is not so much room.
+
+    later   what it will write if it lasts so long, and can do without
+    """
+    need, free, more = sum(needs.values()), free_disk(folder), sum((later or {}).values())
+    if need > free:
+        raise EmbedxError(
+            f"{folder}: the disk has {amount(free)} free, and {amount(need)} are to be written ({_purposes(needs)}); {remedy}"
+        )
+    lacking = ", for which there is no room" if need + more > free else ""
+    in_time = f"; in a long run {_purposes(later or {})} more{lacking}" if more else ""
+    progress.note(f"disk: {told(needs, free)}{in_time}")
+
+
+def told(needs: Mapping[str, int], free: int) -> str:
+    """Bytes by purpose and in all, of those that are free, for people."""
+    return f"{amount(sum(needs.values()))} of {amount(free)} free: {_purposes(needs)}"
+
+
+def _purposes(needs: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {amount(size)}" for name, size in needs.items() if size)

@@ -1,0 +1,100 @@
+"""What a run writes is told before it trains, true, and refused where the disk has no room for it."""
+
+import pytest
+
+from embedx import objectives
+from embedx.errors import EmbedxError
+from embedx.run import checkpoint, disk, locks
+from embedx.run.checkpoint import Checkpoints, Request
+from embedx.run.progress import Silent
+from embedx.settings import TextSettings
+from embedx.skipgram import task as skipgram
+from embedx.text import cache
+from embedx.text.sources import resolve
+
+
+class Notes(Silent):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.notes = []
+
+    def note(self, message):
+        self.notes.append(message)
+
+
+def checkpoints_of(folder, notes, every=float("inf"), resumes=False):
+    return Checkpoints(folder / "out", Request("train", {}, every, resumes), False, notes)
+
+
+def test_the_model_is_told_and_checkpoints_if_they_are_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "free_disk", lambda folder: 10_000_000)
+    told = Notes()
+    checkpoints_of(tmp_path, told).check_disk(1_000_000, 2_000_000)
+    checkpoints_of(tmp_path, told, every=60.0).check_disk(1_000_000, 2_000_000)
+    checkpoints_of(tmp_path, told, every=60.0).check_disk(1_000_000, 3_100_000)
+    assert told.notes == [
+        "disk: 1.0 MB of 10.0 MB free: model 1.0 MB",
+        "disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 6.0 MB more",
+        "disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 9.3 MB more, for which there is no room",
+    ]
+
+
+def test_states_that_are_there_need_no_more_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "free_disk", lambda folder: 10_000_000)
+    before = checkpoints_of(tmp_path, Silent(), every=60.0)
+    for _ in range(2):
+        before.take(checkpoint.TrainState(), wait=True)
+    locks.unlock(before.lock)
+    told = Notes()
+    checkpoints_of(tmp_path, told, every=60.0, resumes=True).check_disk(1_000_000, 2_000_000)
+    assert told.notes == ["disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 2.0 MB more"]
+
+
+def train(corpus, folder, progress=None, every=float("inf"), **options):
+    settings, objective = skipgram.chosen(objectives.find("ns"), {"threads": 1, "epochs": 1, **options})
+    checkpoints = checkpoints_of(folder, progress or Silent(), every)
+    trained = skipgram.train(
+        [str(corpus)], objective, settings, cache_dir=folder / "cache", progress=progress, checkpoints=checkpoints
+    )
+    return trained, checkpoints
+
+
+def test_a_run_without_room_is_refused_before_it_trains(two_topics, tmp_path, monkeypatch):
+    monkeypatch.setattr(skipgram.Task, "run", None)
+    monkeypatch.setattr(disk, "free_disk", lambda folder: 1_000)
+    line = r"^.*: the disk has 1\.0 kB free, and .*kB are to be written \(model .*\); choose another --output$"
+    with pytest.raises(EmbedxError, match=line):
+        train(two_topics, tmp_path)
+
+
+@pytest.mark.parametrize("options", [{}, {"subwords": "2-3", "buckets": 60}, {"heldout": 0.2, "bias": "frequency"}])
+def test_what_is_told_of_the_disk_is_what_is_written(two_topics, tmp_path, monkeypatch, options):
+    found = []
+    monkeypatch.setattr(Checkpoints, "check_disk", lambda self, *sizes: found.extend(sizes))
+    trained, checkpoints = train(two_topics, tmp_path, dim=1000, **options)
+    checkpoints.take(trained.outcome.state, wait=True)
+    saved = skipgram.save(trained.vectors, tmp_path / "model")
+    (state,) = checkpoints.folder.glob("state-*")
+    assert found == [
+        pytest.approx(sum(file.stat().st_size for file in saved.iterdir()), rel=0.05),
+        pytest.approx(state.stat().st_size, rel=0.05),
+    ]
+    locks.unlock(checkpoints.lock)
+
+
+def test_a_text_whose_tokens_have_no_room_is_refused_when_a_little_of_it_is_read(tmp_path, monkeypatch):
+    corpus, home = tmp_path / "corpus.txt", tmp_path / "cache"
+    corpus.write_text("some words of a text\n" * 100_000)
+    monkeypatch.setattr(cache, "SAMPLED_BYTES", 1 << 16)
+    monkeypatch.setattr(cache, "free_disk", lambda folder: 500_000)
+    with pytest.raises(EmbedxError, match=r"the disk has 0\.5 MB free, and .* will take 2\.\d MB; make room there or choose"):
+        cache.encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    assert list(home.iterdir()) == []
+    monkeypatch.setattr(cache, "free_disk", lambda folder: 3_000_000)
+    assert cache.encode(resolve([str(corpus)]), TextSettings(), cache_dir=home).n_tokens == 500_000
+
+
+def test_free_room_is_that_of_the_folder_above_what_is_not_there_yet(tmp_path):
+    assert abs(disk.free_disk(tmp_path / "not" / "there") - disk.free_disk(tmp_path)) < 1e9
+    assert disk.free_disk(tmp_path) > 0
