@@ -42,8 +42,8 @@ from embedx.search.top_k import n_clusters_of, search_top_k, top_k_spec
 
 TASK = "classification"
 BLOCK_FLOATS = 1 << 23  # scores looked at in one go
-# How often a block of scores is in memory until its best ones are found: on EURLex-4.3K `softmax` and `ar` 4 times, `ova` 6, and
-# 10 with sparse weights.
+# How often a block of scores is in memory until its best ones are found: on EURLex-4.3K `softmax` and `ar` 4 times, `ova` 6,
+# and 10 with sparse weights.
 COPIES_OF_SCORES, COPIES_OF_SUMS, COPIES_OF_SPARSE = 4, 6, 10
 FOUND_ROWS = 1 << 13  # rows whose labels are found through a tree between two looks at the clock
 SEARCHED_ROWS = 1 << 14  # rows of features that are made dense at a time
