@@ -118,9 +118,7 @@ class _Part(CPUDispatcher):  # type: ignore[misc]
 
 def is_cached(*kernels: Any) -> bool:
     """Whether the machine code of these kernels is on disk, so that starting costs no compilation."""
-    folder = Path(KERNEL_FOLDER)
-    names = {file.name.split("-")[0] for file in folder.rglob("*.nbi")} if folder.is_dir() else set()
-    return all(f"{k.py_func.__module__.rsplit('.', 1)[-1]}.{k.py_func.__qualname__}" in names for k in kernels)
+    return all(Path(each._cache.cache_path, f"{each._cache._impl.filename_base}.nbi").exists() for each in kernels)
 
 
 # ---- numba's cache, by the interface that its `caching.py` has for other places and formats
