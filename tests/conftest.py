@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # each core has a worker: another thread of BLAS would wait for it, at full speed
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _private_token_cache(tmp_path_factory):

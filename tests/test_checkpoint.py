@@ -1,7 +1,6 @@
 """A run that is killed at any moment, and resumed, ends with the bytes of one that never stopped; or in one clear line."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -22,9 +21,10 @@ from embedx.run.progress import Silent
 from embedx.run.state import TrainState
 from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
+from tests import forked
+from tests.forked import environment
 from tests.test_train_state import label_run, word_run
 
-COMMAND = [sys.executable, "-m", "embedx"]
 RUNS = {
     "train": "train CORPUS --dim 8 --epochs 200",
     "train-rows-found": "train CORPUS --objective ldgs --dim 8 --epochs 100",
@@ -332,17 +332,13 @@ def test_checkpoints_are_taken_between_stretches_and_training_goes_on(tmp_path, 
 # ---- the commands, killed
 
 
-def environment(home):
-    return {
-        **os.environ,
-        "PYTHONPATH": str(Path(__file__).parent.parent),
-        "EMBEDX_CACHE_DIR": os.environ.get("EMBEDX_CACHE_DIR", str(home)),
-    }
+def embedx_run(home, *words, check=True):
+    return forked.run(*words, cwd=home, env=environment(home), check=check)
 
 
 def command_of(run, corpus, output):
     words = [str(corpus) if word == "CORPUS" else word for word in (RUNS | PREPARED)[run].split()]
-    return [*COMMAND, *words, "--threads", "1", "--output", output]
+    return [*words, "--threads", "1", "--output", output]
 
 
 def arrays_of(folder):
@@ -361,7 +357,7 @@ def whole(home, two_topics):
 
     def model(run):
         if run not in found:
-            subprocess.run(command_of(run, two_topics, run), cwd=home, env=environment(home), check=True, capture_output=True)
+            embedx_run(home, *command_of(run, two_topics, run))
             assert not (home / f"{run}.checkpoint").exists()
             found[run] = arrays_of(home / run)
         return found[run]
@@ -396,10 +392,8 @@ main()
 
 def end_at_a_checkpoint(command, home, sent, moment="after"):
     """Run a command, and have it end itself by a signal when it has written its first state, or before that has its name."""
-    words = [str(int(sent)), moment, *command[len(COMMAND) :], "--checkpoint-every", "0.01s"]
-    done = subprocess.run(
-        [sys.executable, "-c", ENDED, *words], cwd=home, env=environment(home), capture_output=True, text=True, check=False
-    )
+    words = [str(int(sent)), moment, *command, "--checkpoint-every", "0.01s"]
+    done = forked.run(*words, cwd=home, env=environment(home), code=ENDED, check=False)
     return done.returncode, done.stderr
 
 
@@ -416,10 +410,7 @@ def test_a_killed_run_resumes_to_the_very_model(run, home, two_topics, whole):
         assert code == -signal.SIGKILL, told
         assert not (home / output).exists()
     assert newest(home / f"{output}.checkpoint") == 2
-    done = subprocess.run(
-        [*COMMAND, "resume", output], cwd=home, env=environment(home), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    done = embedx_run(home, "resume", output)
     assert "resumed from" in done.stderr
     assert done.stdout.startswith(str(home / output))
     assert arrays_of(home / output) == whole(run)
@@ -432,10 +423,7 @@ def test_what_is_made_before_training_is_the_same_when_a_killed_run_goes_on(run,
     output = f"killed-{run}"
     code, told = end_at_a_checkpoint(command_of(run, two_topics, output), home, signal.SIGKILL)
     assert code == -signal.SIGKILL, told
-    done = subprocess.run(
-        [*COMMAND, "resume", output], cwd=home, env=environment(home), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    done = embedx_run(home, "resume", output)
     assert "resumed from" in done.stderr
     assert arrays_of(home / output) == whole(run)
     assert whole(run)[MADE[run]]
@@ -449,10 +437,10 @@ def test_an_interrupted_run_leaves_a_model_and_its_state(sent, code, home, two_t
     assert ended == code
     assert f"embedx resume {home / output}" in told
     assert json.loads((home / output / "model.json").read_text())["facts"]["interrupted"]
-    again = subprocess.run(command, cwd=home, env=environment(home), capture_output=True, text=True, check=False)
+    again = embedx_run(home, *command, check=False)
     assert again.returncode == 2
     assert "--resume" in again.stderr.splitlines()[-1]
-    subprocess.run([*command, "--resume"], cwd=home, env=environment(home), capture_output=True, check=True)
+    embedx_run(home, *command, "--resume")
     assert arrays_of(home / output) == whole("train")
     assert not json.loads((home / output / "model.json").read_text())["facts"]["interrupted"]
 
@@ -463,9 +451,7 @@ def test_a_corpus_that_changed_is_refused(home, two_topics, tmp_path):
     command = command_of("train", corpus, "changed")
     end_at_a_checkpoint(command, home, signal.SIGKILL)
     corpus.write_text(two_topics.read_text() + "and one more line\n")
-    done = subprocess.run(
-        [*COMMAND, "resume", "changed"], cwd=home, env=environment(home), capture_output=True, text=True, check=False
-    )
+    done = embedx_run(home, "resume", "changed", check=False)
     assert done.returncode == 2
     assert "corpus changed since" in done.stderr.splitlines()[-1]
     assert newest(home / "changed.checkpoint") > 0
@@ -490,9 +476,9 @@ main()
 
 def test_on_a_file_system_that_fills_up_the_last_checkpoint_is_left(home, two_topics, whole, tmp_path):
     pytest.importorskip("resource")
-    words = [*command_of("train", two_topics, "full")[len(COMMAND) :], "--checkpoint-every", "0.01s"]
-    setting = {**environment(home), "TMPDIR": str(tmp_path)}
-    done = subprocess.run(
+    words = [*command_of("train", two_topics, "full"), "--checkpoint-every", "0.01s"]
+    setting = environment(home) | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(forked.ROOT)}
+    done = subprocess.run(  # whose streams are no files
         [sys.executable, "-c", FULL, *words], cwd=home, env=setting, capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
@@ -504,7 +490,7 @@ def test_on_a_file_system_that_fills_up_the_last_checkpoint_is_left(home, two_to
     assert sorted(file.name for file in home.glob("full*")) == ["full.checkpoint"]
     assert sorted(file.name for file in (home / "full.checkpoint").iterdir()) == ["run.json", "state-00000001.npz"]
     assert not list(tmp_path.iterdir())
-    subprocess.run([*COMMAND, "resume", "full"], cwd=home, env=environment(home), capture_output=True, check=True)
+    embedx_run(home, "resume", "full")
     assert arrays_of(home / "full") == whole("train")
 
 

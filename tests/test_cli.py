@@ -18,6 +18,8 @@ from typer.main import get_command
 import embedx
 from embedx.cli.app import application
 from embedx.vectors import formats
+from tests import forked
+from tests.forked import environment
 
 COMMAND = [sys.executable, "-m", "embedx"]
 
@@ -30,29 +32,21 @@ def home(tmp_path_factory):
 
 def embedx_run(home, *arguments, check=True, **options):
     """Run a command in `home`; its completed process."""
-    done = subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        cwd=home,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=environment(home),
-        **options,
-    )
+    return forked.run(*arguments, cwd=home, env=environment(home), check=check, **options)
+
+
+def embedx_started(home, *arguments, check=True):
+    """The same by a process that starts from nothing."""
+    command, env = [*COMMAND, *map(str, arguments)], environment(home)
+    done = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=300, env=env, check=False)
     assert not check or done.returncode == 0, done.stderr
     return done
-
-
-def environment(home):
-    from embedx.kernels.compiled import KERNEL_FOLDER
-
-    return os.environ | {"EMBEDX_CACHE_DIR": str(home / "cache"), "NUMBA_CACHE_DIR": os.path.dirname(KERNEL_FOLDER)}
 
 
 @pytest.fixture(scope="module")
 def trained(home, two_topics):
     """`embedx train` on the two-topic corpus: (home, model folder, the completed process)."""
-    done = embedx_run(home, "train", two_topics, "--dim", 20, "--epochs", 5, "--sample", 0, "--threads", 2, "--json")
+    done = embedx_started(home, "train", two_topics, "--dim", 20, "--epochs", 5, "--sample", 0, "--threads", 2, "--json")
     return home, home / "two-topics.ns.embedx", done
 
 
@@ -86,7 +80,7 @@ def test_the_summary_is_one_line_with_the_path(home, two_topics):
 
 def test_a_second_process_compiles_nothing_and_reads_nothing(trained, two_topics):
     home, _, first = trained
-    again = embedx_run(home, "train", two_topics, "--dim", 12, "--epochs", 1, "--output", "again", "--max-vocab", 9)
+    again = embedx_started(home, "train", two_topics, "--dim", 12, "--epochs", 1, "--output", "again", "--max-vocab", 9)
     assert "written to the token cache" in first.stderr
     assert "from the token cache" in again.stderr
     assert "compiling" not in again.stderr
@@ -287,7 +281,7 @@ def test_a_mistyped_option_gets_one_line_too(home, arguments, message):
 
 
 def test_without_a_command_the_help_is_shown(home):
-    done = embedx_run(home, check=False)
+    done = embedx_started(home, check=False)
     assert done.returncode == 2
     assert "Commands:" in done.stdout + done.stderr
 
@@ -327,11 +321,27 @@ def test_divergence_ends_with_code_3_and_advice(home, two_topics):
     assert not (home / "diverged").exists()
 
 
+REPORTING_OFTEN = """
+from embedx.cli.app import main
+from embedx.run.progress import Reporter
+
+begin = Reporter.__init__
+
+def begin_impatiently(self, *arguments):
+    begin(self, *arguments)
+    self.interval = 0.5
+
+Reporter.__init__ = begin_impatiently
+main()
+"""
+
+
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_leaves_a_model_that_loads(home, two_topics, sent, code):
     name = f"interrupted-{code}"
+    options = ["--epochs", "1000000", "--dim", "8", "--output", name, "--log-json", f"{name}.log"]
     process = subprocess.Popen(
-        [*COMMAND, "train", two_topics, "--epochs", "1000000", "--dim", "8", "--output", name, "--log-json", f"{name}.log"],
+        [sys.executable, "-c", REPORTING_OFTEN, "train", two_topics, *options],
         cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(home),
     )  # fmt: skip
     try:
@@ -379,7 +389,7 @@ def test_cache_list_and_clear(home, two_topics):
 
 
 def test_version(home):
-    assert embedx_run(home, "--version").stdout.startswith("embedx 0.")
+    assert embedx_started(home, "--version").stdout.startswith("embedx 0.")
 
 
 def test_no_objective_declares_a_setting_of_a_task():

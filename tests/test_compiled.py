@@ -66,6 +66,19 @@ def test_kernels_are_found_again(place):
     assert used(place) == (2, [])
 
 
+def test_a_part_of_a_kernel_is_called_from_python_as_well(place):
+    """It is compiled once for each, and both are found again."""
+    part = "from embedx.kernels.compiled import kernel_part\n\n@kernel_part\ndef double"
+    (place / "small_kernels.py").write_text(KERNELS.replace("@kernel\ndef double", part).replace("3 * x", "x + double(x)"))
+    assert used(place) == (0, [])
+    kept = {file: file.stat().st_mtime_ns for file in (place / "cache").rglob("*.nb?")}
+    assert sorted(file.name.split("-")[0] for file in kept if file.suffix == ".nbi") == [
+        "small_kernels.double", "small_kernels.double.for_python", "small_kernels.triple"
+    ]  # fmt: skip
+    assert used(place) == (1, [])
+    assert {file: file.stat().st_mtime_ns for file in (place / "cache").rglob("*.nb?")} == kept
+
+
 @pytest.mark.parametrize(
     ("files", "damage", "why"),
     [

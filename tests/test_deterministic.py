@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import signal
-import subprocess
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from embedx.run.progress import Silent
 from embedx.settings import VocabularySettings
 from embedx.skipgram import collapsed, strategies
 from tests import test_train_state
-from tests.test_checkpoint import COMMAND, arrays_of, asked, end_at_a_checkpoint, environment, left_behind
+from tests.test_checkpoint import arrays_of, asked, embedx_run, end_at_a_checkpoint, left_behind
 from tests.test_train_state import label_run, own, same, sentences, word_run
 
 LARGE = {name: objective for name, objective in OBJECTIVES.items() if objective.kind != "proximal"}
@@ -191,12 +190,12 @@ def test_only_a_deterministic_run_is_resumed_by_another_number_of_threads(typed,
 def test_a_killed_command_is_resumed_by_another_number_of_threads(tmp_path, two_topics):
     def command(output, threads, *more):
         options = ["--dim", "8", "--epochs", "60", "--deterministic", "--threads"]
-        return [*COMMAND, "train", str(two_topics), *options, str(threads), "--output", output, *more]
+        return ["train", str(two_topics), *options, str(threads), "--output", output, *more]
 
     code, told = end_at_a_checkpoint(command("killed", 2), tmp_path, signal.SIGKILL)
     assert code == -signal.SIGKILL, told
     for last in (command("killed", 1, "--resume"), command("whole", 4)):
-        subprocess.run(last, cwd=tmp_path, env=environment(tmp_path), capture_output=True, check=True)
+        embedx_run(tmp_path, *last)
     assert arrays_of(tmp_path / "killed") == arrays_of(tmp_path / "whole")
     assert json.loads((tmp_path / "killed" / "model.json").read_text())["settings"]["deterministic"]
 

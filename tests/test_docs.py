@@ -29,13 +29,13 @@ import pytest
 from needs import needs_docs, needs_gensim
 from scipy.sparse import csr_matrix, save_npz
 from test_checkpoint import end_at_a_checkpoint
-from test_cli import COMMAND, environment
 from typer.main import get_command
 
 from docs import hooks
 from docs.docstrings import as_markdown
 from embedx.cli.app import application
 from embedx.text import cache
+from tests.forked import environment
 
 ROOT = Path(__file__).parent.parent
 PAGES = {path.stem: path for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -382,7 +382,7 @@ def test_the_blocks_of_a_page_run(page, place):
             for line, shown in block.commands():
                 assert re.match(r"(cat \S+ \| )?embedx ", line), line
                 if "interrupted" in block.marks:
-                    code, told = end_at_a_checkpoint([*COMMAND, *shlex.split(line)[1:], *extra], place, signal.SIGINT)
+                    code, told = end_at_a_checkpoint([*shlex.split(line)[1:], *extra], place, signal.SIGINT)
                     assert code == 130, told
                     continue
                 printed = run(line, extra, place)

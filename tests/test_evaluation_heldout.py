@@ -1,9 +1,6 @@
 """Held-out likelihood against its definition: pairs as training draws them, and probabilities written out in float64."""
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -19,6 +16,7 @@ from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.text.vocabulary import kept_counts
 from embedx.vectors import model
 from embedx.vectors.model import WordVectors
+from tests import forked
 
 MANY = 10**9
 
@@ -338,10 +336,7 @@ def home(tmp_path_factory):
 
 
 def embedx_eval(home, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "embedx", "eval", *arguments],
-        cwd=home, capture_output=True, text=True, timeout=300, env=os.environ | {"EMBEDX_CACHE_DIR": str(home / "cache")},
-    )  # fmt: skip
+    return forked.run("eval", *arguments, cwd=home, env=forked.environment(home), check=False)
 
 
 def test_eval_prints_the_likelihood_and_nothing_else(home):

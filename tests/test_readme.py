@@ -12,11 +12,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from numba.core import caching
 from test_layers import height_of
 from typer.main import get_command
 
 import embedx
 from embedx.cli.app import application
+from embedx.kernels.compiled import KERNEL_FOLDER
 from embedx.objectives import OBJECTIVES, markdown_table
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS
@@ -138,7 +140,17 @@ def extended(tmp_path_factory):
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    lend_kernels(folder, Path(run("-c", "from embedx.kernels.compiled import KERNEL_FOLDER; print(KERNEL_FOLDER)").strip()))
     return run
+
+
+def lend_kernels(folder, kernels):
+    """Give a copy the kernels that are compiled so far: none knows what objectives and samplers there are beside its own."""
+    in_folder = caching._CacheLocator.get_suitable_cache_subpath
+    for package in {file.parent for file in (folder / "embedx").rglob("*.py")}:
+        compiled = Path(KERNEL_FOLDER, in_folder(str(Path(embedx.__file__).parents[1] / package.relative_to(folder) / "_")))
+        if compiled.is_dir():  # to which other workers write, first under another name
+            shutil.copytree(compiled, kernels / in_folder(str(package / "_")), ignore=shutil.ignore_patterns("*.tmp.*"))
 
 
 def assert_learns_words(run, corpus, output, *options):

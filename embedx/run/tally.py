@@ -18,6 +18,10 @@ class Tally:
         """What was done after `earlier`."""
         return Tally(self.loss - earlier.loss, self.pairs - earlier.pairs, self.words - earlier.words)
 
+    def numbers(self) -> list[float]:
+        """What `Tally(*numbers)` is made of."""
+        return [self.loss, self.pairs, self.words]
+
     @property
     def mean_loss(self) -> float | None:
         """Loss per pair, in nats; None if there was no pair."""

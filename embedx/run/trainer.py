@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -314,7 +314,7 @@ class _Work:
         def write_twentieths(values: Any) -> None:
             self.twentieths = [Tally(*each) for each in values]
 
-        state.add("trainer.twentieths", lambda: [list(astuple(each)) for each in self.twentieths], write_twentieths, "sum")
+        state.add("trainer.twentieths", lambda: [each.numbers() for each in self.twentieths], write_twentieths, "sum")
         return state
 
     def is_over(self) -> bool:
@@ -387,7 +387,7 @@ class _Work:
 
 def _of_tally(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
     """How to read and write a tally as a list."""
-    return lambda: list(astuple(getattr(owner, name))), lambda value: setattr(owner, name, Tally(*value))
+    return lambda: getattr(owner, name).numbers(), lambda value: setattr(owner, name, Tally(*value))
 
 
 class _Reports:
