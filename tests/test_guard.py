@@ -14,6 +14,7 @@ import pytest
 import embedx
 from embedx.classification import task as classification
 from embedx.classification.estimator import SoftmaxClassifier
+from embedx.classification.settings import ClassifySettings
 from embedx.cli import commands
 from embedx.errors import DivergedError
 from embedx.labeled.data import Labeled
@@ -28,6 +29,7 @@ from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
 from embedx.run.trainer import Schedule
 from embedx.settings import settings_of
+from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
 from tests.test_train_state import label_run, same, word_run
 
@@ -373,8 +375,8 @@ def words_at(name, corpus, times, rate=None, **options):
     """The model of a run at a rate, or at so many times the default rate, how it ended, and what was told."""
     found, told = OBJECTIVES[name], Notes()
     options = {"dim": 8, "epochs": 3, "threads": 1, "heldout": 0.1, **own(found, {"warm_up": 1.0}), **options}
-    settings, _ = skipgram.chosen(found, options)
-    settings, objective = skipgram.chosen(found, {**options, "learning_rate": rate or settings.learning_rate * times})
+    settings, _ = streaming.chosen(found, options)
+    settings, objective = streaming.chosen(found, {**options, "learning_rate": rate or settings.learning_rate * times})
     trained = skipgram.train(corpus, objective, settings, progress=told)
     return trained.vectors, trained.outcome, told
 
@@ -382,11 +384,9 @@ def words_at(name, corpus, times, rate=None, **options):
 def labels_at(name, data, times, rate=None):
     found, told = OBJECTIVES[name], Notes()
     objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0})))
-    settings = classification.resolved(classification.ClassifySettings(epochs=4, threads=1), objective, data)
+    settings = classification.resolved(ClassifySettings(epochs=4, threads=1), objective, data)
     rate = rate or settings.learning_rate * times
-    settings = classification.resolved(
-        classification.ClassifySettings(epochs=4, threads=1, learning_rate=rate), objective, data
-    )
+    settings = classification.resolved(ClassifySettings(epochs=4, threads=1, learning_rate=rate), objective, data)
     trained = classification.train(data, objective, settings, progress=told)
     return trained.classifier, trained.outcome, told
 

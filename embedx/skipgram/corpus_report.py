@@ -13,7 +13,7 @@ from embedx.run.memory import MAPPED
 from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings, VocabularySettings
 from embedx.skipgram.estimate import Estimate, estimate
-from embedx.skipgram.task import SkipGramSettings
+from embedx.skipgram.settings import SkipGramSettings
 from embedx.text import cache
 from embedx.text.inspection import GIANT, Findings, Inspector
 from embedx.text.sources import Source, resolve
