@@ -54,14 +54,7 @@ class CorpusReport:
 
     def as_dict(self) -> dict[str, Any]:
         """As plain types, by name."""
-        return {
-            "corpora": self.corpora,
-            "tokens": self.tokens,
-            "text": self.text.as_dict(),
-            "vocabulary": [asdict(each) for each in self.vocabulary],
-            "sample": self.sample,
-            "training": self.training.as_dict(),
-        }
+        return asdict(self)
 
     def table(self) -> str:
         """For people: a line for each fact, with its name before a tab."""

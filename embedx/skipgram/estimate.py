@@ -1,7 +1,7 @@
 """What training on a corpus will take here: memory and disk as they are reckoned, time from a moment of real training."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,6 @@ class Estimate:
     seconds: float | None  # of training
     epochs: float
     why_untimed: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """As plain types, by name."""
-        return asdict(self)
 
 
 def estimate(
