@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from embedx.classification.estimator import SoftmaxClassifier as SoftmaxClassifier
     from embedx.errors import EmbedxError
-    from embedx.skipgram.task import EpochEnd as EpochEnd
-    from embedx.skipgram.task import SkipGram
+    from embedx.skipgram.callbacks import EpochEnd as EpochEnd
+    from embedx.skipgram.estimator import SkipGram
     from embedx.vectors.model import WordVectors, load
 
 __all__ = ["EmbedxError", "SkipGram", "WordVectors", "load"]  # what `import *` gets, without scikit-learn too
 
 _HOME = {
     "EmbedxError": "errors",
-    "EpochEnd": "skipgram.task",
-    "SkipGram": "skipgram.task",
+    "EpochEnd": "skipgram.callbacks",
+    "SkipGram": "skipgram.estimator",
     "SoftmaxClassifier": "classification.estimator",
     "WordVectors": "vectors.model",
     "load": "vectors.model",

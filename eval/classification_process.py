@@ -130,13 +130,13 @@ def embedx(job: Job, files: Files, scratch: Path) -> Result:
 
 
 def run(job: Job, data: Any, **other: Any) -> Any:
-    from eval.under_test import classification, objectives
+    from eval.under_test import ClassifySettings, classification, objectives
 
     options = job["options"] | {"threads": job["threads"], "seed": job["turn"]} | other
     if "optimizer" in options:  # such jobs were defined when these were the defaults
         options = {"weights": "dense", "epochs": 10, "bias": "zero", "initial_gradient": 0.0} | options
     objective = objectives.find(job["objective"])
-    settings = classification.ClassifySettings.from_options(options)
+    settings = ClassifySettings.from_options(options)
     return classification.train(data, objective(objective.Settings.from_options(options)), settings)
 
 

@@ -63,7 +63,7 @@ from eval.under_test import (
     objectives,
     option_name,
     select,
-    skipgram,
+    streaming,
     word_report,
     words,
 )
@@ -161,8 +161,8 @@ def meets_all_rows(objective: str) -> bool:
 
 def defaults(objective: str) -> dict[str, Any]:
     """What a user gets who types --objective alone, the sampler's own settings among it: a run with others is another run."""
-    settings, found = skipgram.chosen(objectives.find(objective), {})
-    sampler, warm_up = skipgram.chosen_samplers(found, settings, {})
+    settings, found = streaming.chosen(objectives.find(objective), {})
+    sampler, warm_up = streaming.chosen_samplers(found, settings, {})
     return dict(settings.record() | (warm_up or sampler).settings.record() | found.settings.record())
 
 

@@ -32,6 +32,7 @@ from eval.under_test import (
     scaled,
     select,
     skipgram,
+    streaming,
 )
 
 DIM = 100  # of word vectors and hidden layers; the paper's
@@ -125,7 +126,7 @@ def means(vectors: np.ndarray, ids: np.ndarray) -> np.ndarray:
 def word_vectors(corpus: str, key: str, text: Any, share: float, quick: bool) -> np.ndarray:
     """float32 (n_words, DIM): input vectors by `ns`, of text that was not held out; trained once for a corpus."""
     options = {"dim": DIM, "window": WINDOW, "heldout": share, "epochs": 1 if quick else 5}
-    settings, objective = skipgram.chosen(objectives.find("ns"), options)
+    settings, objective = streaming.chosen(objectives.find("ns"), options)
     known = json.dumps([key, settings.record(), objective.settings.record()], sort_keys=True)
     file = cache_home() / "eval" / f"vectors-{hashlib.sha256(known.encode()).hexdigest()[:16]}.npy"
     if not file.exists():

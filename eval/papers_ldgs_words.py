@@ -11,7 +11,7 @@ from typing import Any
 
 from eval.page import DASH, figure, number, table, target
 from eval.records import Job, Records, Result
-from eval.under_test import VocabularySettings, cache_home, collapsed, heldout, objectives, skipgram, words
+from eval.under_test import VocabularySettings, cache_home, collapsed, heldout, objectives, skipgram, streaming, words
 
 ALONE = {"candidate_fraction": 1.0, "tail": False}  # only what is found, as in the paper
 COLLAPSED: dict[str, dict[str, Any]] = {  # by objective, or that and an option
@@ -86,7 +86,7 @@ def measure_streamed(name: str, training: Path, rest: Path, n_words: int) -> dic
     """Streaming runs of several lengths."""
     points, vectors = [], None
     for epochs in STREAMED[name]:
-        settings, objective = skipgram.chosen(objectives.find(name), {"epochs": epochs, "dim": 100})
+        settings, objective = streaming.chosen(objectives.find(name), {"epochs": epochs, "dim": 100})
         trained = skipgram.train([str(training)], objective, settings, vocabulary=VocabularySettings(max_vocab=n_words))
         vectors = trained.vectors
         points.append({"iteration": epochs, "seconds": trained.outcome.seconds} | judge(rest)(vectors))

@@ -22,9 +22,10 @@ from eval.under_test import (
     encode,
     gemm,
     kept_counts,
+    new_tables,
     objectives,
     select,
-    skipgram,
+    streaming,
     subsampling,
 )
 from eval.under_test import skipgram_engine as engine
@@ -99,15 +100,15 @@ def compiled() -> Any:
 
 def measure(job: Job, text: str) -> Result:
     """Nanoseconds a word of each part, on one thread, and one core's peak beside it."""
-    settings, objective = skipgram.chosen(objectives.find(job["objective"]), {"threads": 1, "epochs": 1})
+    settings, objective = streaming.chosen(objectives.find(job["objective"]), {"threads": 1, "epochs": 1})
     reading, vocabulary = TextSettings(), VocabularySettings()
     with encode(text, reading, Silent(), None) as corpus:
         words, remap = select(corpus, vocabulary)
         kept = kept_counts(words.counts, vocabulary.sample)
         objective.prepare(kept)
-        sampler, warm_up = skipgram.new_samplers(objective, settings, {}, words.counts)
-        settings = skipgram.resolved(settings, objective, sampler, kept, Silent())
-        tables = skipgram.new_tables(objective, settings, kept, sampler.noise)
+        sampler, warm_up = streaming.new_samplers(objective, settings, {}, words.counts)
+        settings = streaming.resolved(settings, objective, sampler, kept, Silent())
+        tables = new_tables(objective, settings, kept, sampler.noise)
         task = SkipGramTask(
             corpus, words, remap, sampler, warm_up, tables, objective, settings, reading, vocabulary, Silent(), None
         )

@@ -15,7 +15,7 @@ from embedx import samplers
 from embedx.classification import classifier as classifiers
 from embedx.classification import task as classify
 from embedx.classification.estimator import SoftmaxClassifier
-from embedx.classification.task import ClassifySettings
+from embedx.classification.settings import ClassifySettings
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.labeled.data import Labeled, Labels

@@ -13,7 +13,8 @@ from scipy.sparse import csr_matrix
 
 from embedx.classification import classifier as classifiers
 from embedx.classification import task as classify
-from embedx.classification.task import ClassifySettings, train
+from embedx.classification.settings import ClassifySettings
+from embedx.classification.task import train
 from embedx.engine import full_tiled, sampled
 from embedx.errors import DivergedError, EmbedxError
 from embedx.labeled.data import Labeled, Labels

@@ -8,7 +8,8 @@ from scipy.sparse import csr_matrix
 
 from embedx import objectives
 from embedx.classification import defaults
-from embedx.classification.task import ClassifySettings, resolved, train
+from embedx.classification.settings import ClassifySettings
+from embedx.classification.task import resolved, train
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives.contract import ByInput
 from embedx.optimizers import OPTIMIZERS

@@ -7,11 +7,12 @@ import pytest
 from scipy.sparse import csr_matrix
 from test_classify import REPRESENTATIVES, TINY, of, run
 
-from embedx.classification import task as classify
-from embedx.classification.task import ClassifySettings, train
+from embedx.classification.settings import ClassifySettings, check_given, whole_or_all
+from embedx.classification.task import train
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES
+from embedx.run import memory
 
 STEP = of(lambda o: o.kind == "proximal")
 PATH, COLUMNS, DRAWN = (REPRESENTATIVES[way] for way in ("path", "columns", "drawn"))
@@ -50,10 +51,10 @@ def test_data_that_teach_nothing_are_refused():
 
 
 def test_a_batch_size_is_a_number_or_all():
-    assert classify.whole_or_all("100") == 100
-    assert classify.whole_or_all("all") == 0
+    assert whole_or_all("100") == 100
+    assert whole_or_all("all") == 0
     with pytest.raises(EmbedxError, match="--batch-size many: write a number or `all`"):
-        classify.whole_or_all("many")
+        whole_or_all("many")
     assert run(REPRESENTATIVES["drawn"], data=TINY, batch_size=0, epochs=1).classifier.settings["batch_size"] == 40
 
 
@@ -100,9 +101,9 @@ def test_memory_of_a_step_is_counted_where_all_rows_compete(monkeypatch):
     rng = np.random.default_rng(0)
     dense = Labeled(rng.normal(size=(40, 5000)).astype(np.float32), TINY.labels, 6)
     found = {}
-    plan_memory = classify.memory.plan_memory
+    plan_memory = memory.plan_memory
     monkeypatch.setattr(
-        classify.memory, "plan_memory", lambda needs, *rest, **how: found.update(needs) or plan_memory(needs, *rest, **how)
+        memory, "plan_memory", lambda needs, *rest, **how: found.update(needs) or plan_memory(needs, *rest, **how)
     )
     for objective, step in (OBJECTIVES["softmax"], 4 * (40 * (6 + 2 * 5001) + 6 * 5001)), (OBJECTIVES["ns"], None):
         found.clear()
@@ -128,10 +129,10 @@ GIVEN = {
 @pytest.mark.parametrize(("options", "complaint"), GIVEN.values(), ids=list(GIVEN))
 def test_options_without_effect_are_refused(options, complaint):
     with pytest.raises(EmbedxError, match=f"{complaint}$"):
-        classify.check_given(options, ClassifySettings.from_options(options), REPRESENTATIVES["columns"])
+        check_given(options, ClassifySettings.from_options(options), REPRESENTATIVES["columns"])
 
 
 def test_options_with_an_effect_are_taken():
     options = {"validation": "file", "validation_labels": "x", "patience": 2, "decay": 0.5, "decay_every": 3, "epochs": 4}
     for given in options, {"optimizer": "lbfgs", "max_iterations": 5, "tolerance": 1e-3, "l2": 0.1}:
-        classify.check_given(given, ClassifySettings.from_options(given), REPRESENTATIVES["columns"])
+        check_given(given, ClassifySettings.from_options(given), REPRESENTATIVES["columns"])

@@ -393,10 +393,10 @@ def test_version(home):
 
 
 def test_no_objective_declares_a_setting_of_a_task():
-    from embedx.classification.task import ClassifySettings
+    from embedx.classification.settings import ClassifySettings
     from embedx.objectives import OBJECTIVES
     from embedx.settings import TextSettings, VocabularySettings, settings_of
-    from embedx.skipgram.task import SkipGramSettings
+    from embedx.skipgram.settings import SkipGramSettings
 
     of_tasks = {
         name for group in (ClassifySettings, SkipGramSettings, TextSettings, VocabularySettings) for name in settings_of(group)

@@ -13,6 +13,7 @@ from embedx.settings import TextSettings, VocabularySettings
 from embedx.skipgram import corpus_report, estimate
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.corpus_report import check, coverage, duration
+from embedx.skipgram.settings import SkipGramSettings, chosen
 from embedx.text import inspection
 from embedx.text.inspection import Inspector, Place
 
@@ -105,7 +106,7 @@ def test_coverage_by_minimum_count():
 def checked(corpus, tmp_path, monkeypatch, name="ns", **options):
     monkeypatch.setattr(estimate, "TRIAL", 0.02)
     monkeypatch.setattr(estimate, "WARM_UP", 0.01)
-    settings, objective = skipgram.chosen(objectives.find(name), {"dim": 16, "threads": 1, **options})
+    settings, objective = chosen(objectives.find(name), {"dim": 16, "threads": 1, **options})
     return check(
         [str(corpus)], objective, settings, text=TextSettings(), vocabulary=VocabularySettings(sample=0),
         output=tmp_path / "model", cache_dir=tmp_path / "cache",
@@ -133,7 +134,7 @@ def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two
 
     notes = Notes()
     skipgram.train(
-        [str(two_topics)], objectives.find("ns")(objectives.find("ns").Settings()), skipgram.SkipGramSettings(dim=16, epochs=1),
+        [str(two_topics)], objectives.find("ns")(objectives.find("ns").Settings()), SkipGramSettings(dim=16, epochs=1),
         text=TextSettings(), cache_dir=tmp_path / "cache", progress=notes,
     )  # fmt: skip
     assert any("nothing is read" in note for note in notes.told)

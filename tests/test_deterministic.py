@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix
 
 from embedx.classification import strategies as classification_strategies
 from embedx.classification import task as classification
+from embedx.classification.settings import ClassifySettings
 from embedx.engine import lanes
 from embedx.engine.settings import TrainingSettings
 from embedx.errors import EmbedxError
@@ -60,7 +61,7 @@ def topics_run(name, **options):
     found, data = OBJECTIVES[name], topics()
     few = {"epochs": 2, "threads": 1} | options
     objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0, **options})))
-    settings = classification.resolved(classification.ClassifySettings.from_options(few), objective, data)
+    settings = classification.resolved(ClassifySettings.from_options(few), objective, data)
     trained = classification.train(data, objective, settings)
     return trained.classifier.arrays, trained.outcome
 

@@ -8,6 +8,7 @@ from embedx.run import checkpoint, disk, locks
 from embedx.run.checkpoint import Checkpoints, Request
 from embedx.run.progress import Silent
 from embedx.settings import TextSettings
+from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
 from embedx.text import cache
 from embedx.text.sources import resolve
@@ -52,7 +53,7 @@ def test_states_that_are_there_need_no_more_room(tmp_path, monkeypatch):
 
 
 def train(corpus, folder, progress=None, every=float("inf"), **options):
-    settings, objective = skipgram.chosen(objectives.find("ns"), {"threads": 1, "epochs": 1, **options})
+    settings, objective = streaming.chosen(objectives.find("ns"), {"threads": 1, "epochs": 1, **options})
     checkpoints = checkpoints_of(folder, progress or Silent(), every)
     trained = skipgram.train(
         [str(corpus)], objective, settings, cache_dir=folder / "cache", progress=progress, checkpoints=checkpoints

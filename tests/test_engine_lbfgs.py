@@ -8,6 +8,7 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
 from embedx.classification import task as classify
+from embedx.classification.settings import ClassifySettings
 from embedx.engine import lbfgs
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
@@ -37,7 +38,7 @@ def fitted(features, labels, objective="softmax", weights=None, **options):
     found = find(objective)
     own = {"hierarchy": "huffman"} if "path" in found.candidates else {}
     labels = labels if isinstance(labels, Labels) else Labels.single(labels)
-    settings = classify.ClassifySettings(optimizer="lbfgs", l2=L2, tolerance=1e-9, **options)
+    settings = ClassifySettings(optimizer="lbfgs", l2=L2, tolerance=1e-9, **options)
     trained = classify.train(Labeled(features, labels, K), found(found.Settings(**own)), settings, weights=weights)
     arrays = trained.classifier.arrays
     return np.c_[arrays["output"], arrays["bias"]].astype(float), trained.outcome.final_loss
@@ -192,9 +193,7 @@ def test_rows_without_labels_do_not_count():
 def test_without_features_the_biases_are_the_frequencies(optimizer, sampler, atol):
     counts = np.array([30, 20, 9, 1])
     data = Labeled(np.zeros((60, 0), dtype=np.float32), Labels.single(np.repeat(np.arange(4), counts)), 4)
-    settings = classify.ClassifySettings(
-        optimizer=optimizer, sampler=sampler, batch_size=10, epochs=300, tolerance=1e-9, threads=1
-    )
+    settings = ClassifySettings(optimizer=optimizer, sampler=sampler, batch_size=10, epochs=300, tolerance=1e-9, threads=1)
     arrays = classify.train(data, find("ove")(find("ove").Settings(negatives=2)), settings).classifier.arrays
     p = np.exp(arrays["bias"]) / np.exp(arrays["bias"]).sum()
     np.testing.assert_allclose(p, counts / 60, atol=atol)

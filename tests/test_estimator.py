@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import check_classifier_multioutput, check_e
 import embedx
 from embedx.classification import classifier, estimator
 from embedx.classification.estimator import SoftmaxClassifier
-from embedx.classification.task import ClassifySettings
+from embedx.classification.settings import ClassifySettings
 from embedx.errors import EmbedxError
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES

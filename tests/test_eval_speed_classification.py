@@ -9,7 +9,7 @@ from eval_setup import RESULTS, Records, Run, found, made_up, rows_of
 from scipy.sparse import csr_matrix
 
 from embedx import objectives
-from embedx.classification.task import ClassifySettings
+from embedx.classification.settings import ClassifySettings
 from embedx.labeled.data import Labels
 from embedx.labeled.read import read_training
 from eval import classification_process as process

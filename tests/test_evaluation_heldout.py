@@ -11,7 +11,7 @@ from embedx.evaluation import heldout
 from embedx.evaluation.heldout import HeldOutPairs, compare, draw, evaluate, pairs_of, sample_pairs, text_of
 from embedx.objectives import OBJECTIVES
 from embedx.settings import TextSettings, VocabularySettings
-from embedx.skipgram.task import SkipGramSettings
+from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.text.vocabulary import kept_counts
 from embedx.vectors import model

@@ -14,6 +14,7 @@ import pytest
 import embedx
 from embedx.classification import task as classification
 from embedx.classification.estimator import SoftmaxClassifier
+from embedx.classification.settings import ClassifySettings
 from embedx.cli import commands
 from embedx.errors import DivergedError
 from embedx.labeled.data import Labeled
@@ -28,6 +29,7 @@ from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
 from embedx.run.trainer import Schedule
 from embedx.settings import settings_of
+from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
 from tests.test_train_state import label_run, same, word_run
 
@@ -373,8 +375,8 @@ def words_at(name, corpus, times, rate=None, **options):
     """The model of a run at a rate, or at so many times the default rate, how it ended, and what was told."""
     found, told = OBJECTIVES[name], Notes()
     options = {"dim": 8, "epochs": 3, "threads": 1, "heldout": 0.1, **own(found, {"warm_up": 1.0}), **options}
-    settings, _ = skipgram.chosen(found, options)
-    settings, objective = skipgram.chosen(found, {**options, "learning_rate": rate or settings.learning_rate * times})
+    settings, _ = streaming.chosen(found, options)
+    settings, objective = streaming.chosen(found, {**options, "learning_rate": rate or settings.learning_rate * times})
     trained = skipgram.train(corpus, objective, settings, progress=told)
     return trained.vectors, trained.outcome, told
 
@@ -382,11 +384,9 @@ def words_at(name, corpus, times, rate=None, **options):
 def labels_at(name, data, times, rate=None):
     found, told = OBJECTIVES[name], Notes()
     objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0})))
-    settings = classification.resolved(classification.ClassifySettings(epochs=4, threads=1), objective, data)
+    settings = classification.resolved(ClassifySettings(epochs=4, threads=1), objective, data)
     rate = rate or settings.learning_rate * times
-    settings = classification.resolved(
-        classification.ClassifySettings(epochs=4, threads=1, learning_rate=rate), objective, data
-    )
+    settings = classification.resolved(ClassifySettings(epochs=4, threads=1, learning_rate=rate), objective, data)
     trained = classification.train(data, objective, settings, progress=told)
     return trained.classifier, trained.outcome, told
 
@@ -413,34 +413,34 @@ def test_back_at_the_start_a_run_is_one_that_never_diverged(name, topics, digits
         assert outcome.tally == whole.tally
 
 
-@pytest.mark.parametrize("times", TIMES)
-@pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
-def test_words_at_any_rate_are_better_than_their_frequencies_or_the_run_says_that_it_diverged(name, times, topics):
-    try:
-        vectors, outcome, told = words_at(name, topics, times)
-    except DivergedError:
-        return
-    assert all(np.isfinite(array).all() for array in vectors.arrays.values())
-    assert len(told.warnings) >= len(outcome.lowered_rates)
-    if outcome.diverged is None:
-        found = vectors.facts["heldout"]
-        assert max(found["log_likelihood"], found["calibrated"]) > found["unigram"]
+def likelier_than_frequencies(vectors, corpus):
+    found = vectors.facts["heldout"]
+    return max(found["log_likelihood"], found["calibrated"]) > found["unigram"]
+
+
+def better_than_the_most_frequent(classifier, data):
+    return classifier.evaluate(data)["accuracy"] > 2 * classifier.counts.max() / len(data)
 
 
 @pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize(
+    ("run", "data", "is_better"),
+    [(words_at, "topics", likelier_than_frequencies), (labels_at, "digits", better_than_the_most_frequent)],
+    ids=["words", "labels"],
+)
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
-def test_labels_at_any_rate_are_better_than_the_most_frequent_or_the_run_says_that_it_diverged(name, times, digits):
+def test_at_any_rate_a_model_is_better_than_one_without_inputs_or_the_run_says_that_it_diverged(
+    run, data, is_better, name, times, request
+):
+    data = request.getfixturevalue(data)
     try:
-        classifier, outcome, told = labels_at(name, digits, times)
+        model, outcome, told = run(name, data, times)
     except DivergedError:
         return
-    assert all(np.isfinite(array).all() for array in classifier.arrays.values())
+    assert all(np.isfinite(array).all() for array in model.arrays.values())
     assert len(told.warnings) >= len(outcome.lowered_rates)
-    if outcome.diverged is None:
-        majority = classifier.counts.max() / len(digits)
-        assert classifier.evaluate(digits)["accuracy"] > 2 * majority
+    assert outcome.diverged is not None or is_better(model, data)
 
 
 def test_a_run_that_went_back_has_to_make_heldout_text_likelier_than_word_frequencies(topics, monkeypatch):

@@ -16,7 +16,8 @@ from scipy.sparse import csr_matrix, random_array
 from embedx import objectives
 from embedx.classification import classifier, label_tree, tree_training
 from embedx.classification.clustering import clustered_order
-from embedx.classification.task import ClassifySettings, resolved, train
+from embedx.classification.settings import ClassifySettings
+from embedx.classification.task import resolved, train
 from embedx.classification.weights import suited_objective
 from embedx.engine import label_tiles, sparse_levels
 from embedx.engine.examples import examples_of

@@ -16,7 +16,7 @@ from embedx.run.progress import Silent
 from embedx.search.index import build_index
 from embedx.search.index import memory as index_memory
 from embedx.search.spec import SearchSpec
-from embedx.skipgram import task as skipgram
+from embedx.skipgram import memory as words_memory
 
 
 class Notes(Silent):
@@ -191,7 +191,7 @@ def needed(corpus, monkeypatch, **options):
         found.update({**needs, **later})
         return memory.Plan(0, 0, 1, {}, 0, False)
 
-    monkeypatch.setattr(skipgram, "plan_memory", plan)
+    monkeypatch.setattr(words_memory, "plan_memory", plan)
     with pytest.raises(EmbedxError) as raised:
         embedx.SkipGram(**{"dim": 64, "threads": 1, **options}).fit(corpus)
     monkeypatch.undo()

@@ -22,7 +22,7 @@ from embedx.kernels.compiled import KERNEL_FOLDER
 from embedx.objectives import OBJECTIVES, markdown_table
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS
-from embedx.skipgram import task as skipgram
+from embedx.skipgram import settings as streaming
 from embedx.vectors import formats
 
 ROOT = Path(__file__).parent.parent
@@ -201,7 +201,7 @@ def test_log_uniform_noise_is_that_of_the_formula(extended):
 
 
 def test_defaults_named_in_the_readme_are_the_defaults():
-    defaults = {name: skipgram.chosen(objective, {})[0] for name, objective in OBJECTIVES.items()}
+    defaults = {name: streaming.chosen(objective, {})[0] for name, objective in OBJECTIVES.items()}
     first, *others = sorted({each.block_size for each in defaults.values()})
     assert f"`--block-size` {first} (or {', '.join(map(str, others))}) " in README
     *rates, last = sorted({each.learning_rate for each in defaults.values() if each.optimizer == "rowwise-adagrad"})

@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 import embedx
 from embedx.classification import task as classify
 from embedx.classification.classifier import load
-from embedx.classification.task import ClassifySettings
+from embedx.classification.settings import ClassifySettings
 from embedx.cli.commands import predict
 from embedx.cli.declared import classify_settings, train_settings
 from embedx.errors import EmbedxError
@@ -23,7 +23,7 @@ from embedx.objectives.mips import Mips
 from embedx.objectives.softmax import Softmax
 from embedx.run import folder as folders
 from embedx.run.progress import Reporter, Silent
-from embedx.skipgram.task import SkipGramSettings
+from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.task import train as train_words
 
 

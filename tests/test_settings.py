@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from embedx import SkipGram
-from embedx.classification.task import ClassifySettings
+from embedx.classification.settings import ClassifySettings
 from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
 from embedx.settings import PhraseSettings, StartSettings, TextSettings, VocabularySettings, check, kind_of, option_name
 from embedx.skipgram.collapsed import CollapsedSettings
-from embedx.skipgram.task import SkipGramSettings, distance
+from embedx.skipgram.settings import SkipGramSettings, distance
 from embedx.text.subsampling import WHOLE_SENTENCE
 
 GROUPS = [

@@ -13,8 +13,10 @@ from embedx.objectives import OBJECTIVES
 from embedx.run import progress
 from embedx.run.progress import Reporter, Silent
 from embedx.settings import TextSettings
+from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
-from embedx.skipgram.task import SkipGramSettings
+from embedx.skipgram.settings import SkipGramSettings
+from embedx.skipgram.tables import new_tables
 
 
 def sentences_of(path):
@@ -107,9 +109,9 @@ def test_tokens_may_hold_spaces(tmp_path):
 def test_what_the_defaults_resolve_to_is_within_range(options):
     fitted = embedx.SkipGram(min_count=1, epochs=1, **options)
     counts = np.ones(100_000, dtype=np.int64)
-    settings = skipgram.suited(fitted.settings, fitted.objective)
-    sampler, _ = skipgram.new_samplers(fitted.objective, settings, {}, counts)
-    used = skipgram.resolved(settings, fitted.objective, sampler, counts, Silent())
+    settings = streaming.suited(fitted.settings, fitted.objective)
+    sampler, _ = streaming.new_samplers(fitted.objective, settings, {}, counts)
+    used = streaming.resolved(settings, fitted.objective, sampler, counts, Silent())
     assert used.block_size == fitted.settings.block_size
     assert 1 <= used.draws <= 1024
     assert used.threads >= 1
@@ -149,14 +151,14 @@ def tables_of(name, n_words, **settings):
     """Parameters before training for words that are all as frequent, the objective with its default settings."""
     objective, counts = OBJECTIVES[name](OBJECTIVES[name].Settings()), np.ones(n_words)
     objective.prepare(counts.astype(np.int64))
-    return skipgram.new_tables(objective, SkipGramSettings(**settings), counts, counts / n_words)
+    return new_tables(objective, SkipGramSettings(**settings), counts, counts / n_words)
 
 
 def test_tables_that_do_not_fit_are_refused_with_advice(monkeypatch):
     def no_memory(rows, dim, optimizer):
         raise MemoryError
 
-    monkeypatch.setattr(skipgram, "new_table", no_memory)
+    monkeypatch.setattr("embedx.skipgram.tables.new_table", no_memory)
     with pytest.raises(EmbedxError, match=r"two tables of 10 words × 4 numbers need 0.3 kB, .*lower --dim or --max-vocab"):
         tables_of("ns", 10, dim=4)
 

@@ -15,6 +15,7 @@ from embedx.optimizers import OPTIMIZERS, taken_by
 from embedx.optimizers.contract import WORDS
 from embedx.run.progress import Reporter
 from embedx.samplers import SAMPLERS
+from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
 from embedx.text import heldout as text_heldout
 from embedx.text.heldout import CHUNK, hold_out
@@ -71,14 +72,14 @@ def test_a_sampler_that_an_objective_does_not_take_is_refused(two_topics):
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_an_objectives_own_defaults_are_settings(name):
     objective = OBJECTIVES[name]
-    known = {field.name for group in (skipgram.SkipGramSettings, objective.Settings) for field in dataclasses.fields(group)}
+    known = {field.name for group in (streaming.SkipGramSettings, objective.Settings) for field in dataclasses.fields(group)}
     assert objective.word_defaults.keys() <= known
-    settings, made = skipgram.chosen(objective, {})
+    settings, made = streaming.chosen(objective, {})
     assert settings.record() | made.settings.record() == settings.record() | made.settings.record() | objective.word_defaults
 
 
 def test_what_is_typed_goes_before_what_suits_an_objective():
-    settings, made = skipgram.chosen(OBJECTIVES["ar"], {"block_size": 3, "negatives": 7})
+    settings, made = streaming.chosen(OBJECTIVES["ar"], {"block_size": 3, "negatives": 7})
     assert (settings.block_size, made.negatives) == (3, 7)
 
 
@@ -136,7 +137,7 @@ def test_a_loss_that_ran_away_and_came_back_is_told(two_topics, highest, monkeyp
         return dataclasses.replace(run(*arguments, **options), first_loss=1.0, highest_loss=highest, final_loss=0.5)
 
     def train():
-        settings, objective = skipgram.chosen(OBJECTIVES["ns"], {"dim": 10, "epochs": 1, "threads": 1})
+        settings, objective = streaming.chosen(OBJECTIVES["ns"], {"dim": 10, "epochs": 1, "threads": 1})
         return skipgram.train(two_topics, objective, settings, progress=Reporter(told)).vectors
 
     monkeypatch.setattr(skipgram.trainer, "run", run_away)
@@ -285,7 +286,7 @@ def test_words_are_counted_in_all_that_is_not_trained_on():
 @pytest.mark.parametrize("optimizer", ["adagrad", "mixture"])
 def test_a_proximal_step_takes_no_optimizer_with_a_rate_for_each_number(optimizer):
     with pytest.raises(EmbedxError, match=f"--optimizer {optimizer} gives each number of a row a rate .* take rowwise-adagrad"):
-        skipgram.chosen(OBJECTIVES["implicit"], {"optimizer": optimizer})
+        streaming.chosen(OBJECTIVES["implicit"], {"optimizer": optimizer})
 
 
 def test_a_text_too_short_to_hold_anything_out_is_refused(two_topics):

@@ -8,7 +8,8 @@ from test_label_tree import of_lists, topics
 
 from embedx import objectives, optimizers
 from embedx.classification import classifier, strategies, strategies_sparse
-from embedx.classification.task import ClassifySettings, new_samplers, resolved, train
+from embedx.classification.settings import ClassifySettings
+from embedx.classification.task import new_samplers, resolved, train
 from embedx.engine import sparse_rows
 from embedx.engine.examples import examples_of
 from embedx.engine.label_tiles import Lists

@@ -11,8 +11,10 @@ from embedx.evaluation import heldout
 from embedx.objectives import OBJECTIVES
 from embedx.run.progress import Silent
 from embedx.settings import StartSettings, VocabularySettings
+from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.start import RATE, Start
+from embedx.skipgram.tables import new_tables
 from embedx.text.vocabulary import Vocabulary, select
 from embedx.text.word_list import WordList
 
@@ -82,7 +84,7 @@ def test_a_line_tells_what_changes(folder):
     progress = Silent()
     progress.note = notes.append
     start = Start(StartSettings(start=str(folder()), freeze=True))
-    settings, objective = skipgram.chosen(OBJECTIVES["hs"], start.with_defaults({**FEW}))
+    settings, objective = streaming.chosen(OBJECTIVES["hs"], start.with_defaults({**FEW}))
     skipgram.train(MORE, objective, settings, start=start, vocabulary=VocabularySettings(min_count=1), progress=progress)
     (told,) = [note for note in notes if note.startswith("going on")]
     n, m = (sum(map(len, text)) for text in (TEXT, MORE))
@@ -139,7 +141,7 @@ def test_new_words_come_to_lie_near_their_synonyms(folder, freeze):
 def test_a_run_that_goes_on_is_resumed_to_the_same_bytes(folder, freeze, stop_after):
     def run(snapshot=None, **how):
         start = Start(StartSettings(start=str(folder()), freeze=freeze))
-        settings, objective = skipgram.chosen(OBJECTIVES["ns"], start.with_defaults({**FEW, **how}))
+        settings, objective = streaming.chosen(OBJECTIVES["ns"], start.with_defaults({**FEW, **how}))
         return skipgram.train(
             MORE, objective, settings, start=start, vocabulary=VocabularySettings(min_count=1, sample=0), snapshot=snapshot
         )
@@ -185,9 +187,9 @@ def test_collocations_of_the_model_are_joined_in_the_new_text(tmp_path):
 
 def test_kept_rows_begin_at_the_rate_of_plain_descent(folder):
     start = Start(StartSettings(start=str(folder())))
-    settings, objective = skipgram.chosen(OBJECTIVES["ns"], start.with_defaults({**FEW, "optimizer": "rowwise-adagrad"}))
+    settings, objective = streaming.chosen(OBJECTIVES["ns"], start.with_defaults({**FEW, "optimizer": "rowwise-adagrad"}))
     words = Vocabulary([*start.model.words, "new"], np.arange(17, 0, -1))
-    tables = skipgram.new_tables(objective, settings, words.counts, np.full(17, 1 / 17))
+    tables = new_tables(objective, settings, words.counts, np.full(17, 1 / 17))
     start.write(tables, words, objective, settings.optimizer, settings.learning_rate, settings.bias != "none")
     for table in (tables.inputs, tables.outputs):
         rates = settings.learning_rate / np.sqrt(table.state[:-1, 0])

@@ -19,6 +19,7 @@ from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS as WORDS_COMMAND
 from embedx.samplers import SAMPLERS
 from embedx.skipgram import collapsed
+from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
 from embedx.text.ngrams import NGrams, encoded, fnv1a, ngrams
 from embedx.vectors.model import UnknownWordError
@@ -113,16 +114,16 @@ def test_lengths_are_read(typed, found):
 )
 def test_other_lengths_and_buckets_are_refused(options, complaint):
     with pytest.raises(EmbedxError, match=f"^{complaint}"):
-        skipgram.chosen(OBJECTIVES["ns"], options)
+        streaming.chosen(OBJECTIVES["ns"], options)
 
 
 def test_a_rate_that_stops_falling_is_not_the_default_of_subwords():
     for objective in OBJECTIVES.values():
-        plain, with_them = (skipgram.chosen(objective, options)[0] for options in ({}, {"subwords": "3-6"}))
+        plain, with_them = (streaming.chosen(objective, options)[0] for options in ({}, {"subwords": "3-6"}))
         is_bounded = np.isfinite(OPTIMIZERS[plain.optimizer].limit)
         expected = ("rowwise-adagrad", 3.0) if is_bounded else (plain.optimizer, plain.learning_rate)
         assert (with_them.optimizer, with_them.learning_rate) == expected
-    typed, _ = skipgram.chosen(OBJECTIVES["ns"], {"subwords": "3-6", "optimizer": "bounded-adagrad"})
+    typed, _ = streaming.chosen(OBJECTIVES["ns"], {"subwords": "3-6", "optimizer": "bounded-adagrad"})
     assert (typed.optimizer, typed.learning_rate) == ("bounded-adagrad", OPTIMIZERS["bounded-adagrad"].rates[WORDS_COMMAND])
 
 
@@ -251,7 +252,7 @@ def test_a_sampler_that_is_fitted_to_the_vectors_knows_the_means(two_topics):
 def test_without_a_word_long_enough_training_is_as_without_subwords(name, options):
     none, _ = word_run(name, epochs=2, subwords="30-40", **options)
     rates = {"optimizer": "rowwise-adagrad", "learning_rate": 3.0}  # where the default is another one without subwords
-    is_bounded = np.isfinite(OPTIMIZERS[skipgram.chosen(OBJECTIVES[name], {})[0].optimizer].limit)
+    is_bounded = np.isfinite(OPTIMIZERS[streaming.chosen(OBJECTIVES[name], {})[0].optimizer].limit)
     plain, _ = word_run(name, epochs=2, **options, **(rates if is_bounded else {}))
     assert none.pop("ngram").shape == (0, 8)
     assert none.pop("ngram_bucket").shape == (0,)

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from embedx.classification import task as classification
+from embedx.classification.settings import ClassifySettings
 from embedx.labeled.digits import named
 from embedx.objectives import OBJECTIVES
 from embedx.run.progress import Silent
 from embedx.run.state import TrainState
 from embedx.settings import VocabularySettings, settings_of
 from embedx.skipgram import collapsed
+from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
 
 WORDS = [f"w{k}" for k in range(40)]
@@ -32,7 +34,7 @@ def own(objective, options):
 def word_run(name, snapshot=None, **options):
     found = OBJECTIVES[name]
     few = {"dim": 8, "epochs": 6, "threads": 1, "window": 2, **own(found, {"warm_up": 2.0}), **options}
-    settings, objective = skipgram.chosen(found, few)
+    settings, objective = streaming.chosen(found, few)
     vocabulary = VocabularySettings(min_count=1, sample=0)
     trained = skipgram.train(sentences(), objective, settings, vocabulary=vocabulary, snapshot=snapshot)
     return trained.vectors.arrays, trained.outcome
@@ -45,7 +47,7 @@ def label_run(name, snapshot=None, **options):
     few = {"epochs": 3, "threads": 1, "batch_size": None if found.kind == "proximal" else 50, **options}
     few = {name: value for name, value in few.items() if value is not None}
     objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0})))
-    settings = classification.resolved(classification.ClassifySettings.from_options(few), objective, data)
+    settings = classification.resolved(ClassifySettings.from_options(few), objective, data)
     trained = classification.train(data, objective, settings, snapshot=snapshot)
     return trained.classifier.arrays, trained.outcome
 

@@ -20,7 +20,7 @@ from embedx.classification import task as classify
 from embedx.classification.classifier import Classifier
 from embedx.classification.defaults import new_objective
 from embedx.classification.label_tree import CANDIDATES
-from embedx.classification.task import OF_STEPS, OF_TREE, ClassifySettings
+from embedx.classification.settings import OF_STEPS, OF_TREE, ClassifySettings
 from embedx.evaluation.labels import top_k
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.schema import DataSchema
@@ -50,7 +50,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A linear classifier whose loss, the objective, is a parameter: exact softmax, or one of its many approximations.
 
     Parameters have the names and meanings of `embedx classify --help`, and None means what it means there: the default that
-    `embedx.classification.task.ClassifySettings` declares. What differs:
+    `embedx.classification.settings.ClassifySettings` declares. What differs:
 
     options       settings of the objective's own, such as {"negatives": 20}
     optimizer     None: lbfgs, to the optimum, for an objective in which all rows compete (softmax, ova), if the data are not

@@ -14,10 +14,12 @@ import numpy as np
 
 from embedx import optimizers, samplers
 from embedx.classification import defaults, tree_training
-from embedx.classification.classifier import COPIES_OF_SCORES, COPIES_OF_SPARSE, COPIES_OF_SUMS, Classifier, memory_of_scores
+from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
 from embedx.classification.history import History
-from embedx.classification.strategies import INITIAL, Classification, memory_of_step
+from embedx.classification.memory import check_labels, memory_plan
+from embedx.classification.settings import ClassifySettings, share_of_rows
+from embedx.classification.strategies import INITIAL, Classification
 from embedx.classification.strategies_sparse import strategy_for
 from embedx.classification.tree_training import TreeTraining
 from embedx.classification.weights import (
@@ -26,162 +28,30 @@ from embedx.classification.weights import (
     chosen_weights,
     default_optimizer,
     is_label_by_label,
-    memory_of_labels,
-    memory_of_rows,
+    is_sparse_linear,
 )
 from embedx.engine import lbfgs as optimum
 from embedx.engine.examples import Examples, examples_of
 from embedx.engine.loading import compile_function
-from embedx.engine.settings import MOST_RATE, TrainingSettings, check_sampler
+from embedx.engine.settings import check_sampler
 from embedx.errors import DivergedError, EmbedxError
 from embedx.kernels.batch import COEFFICIENTS_64
-from embedx.kernels.simd import padded
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, column_maxima, input_length, known_labels, scaled
+from embedx.labeled.rules import chosen_labels, column_maxima, input_length, known_labels, scaled
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import LABELS
 from embedx.optimizers.dcd import DualCoordinateDescent
-from embedx.run import memory, trainer
+from embedx.run import trainer
 from embedx.run.checkpoint import Checkpoints, checksum
 from embedx.run.guard import Guard
 from embedx.run.interrupts import to_the_end
-from embedx.run.memory import amount
+from embedx.run.memory import Plan
 from embedx.run.progress import Progress, Silent
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler, pairs_of
-from embedx.settings import check_used, param
 
 LEAST_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
-WEIGHTS = ("dense", "sparse", "tree")  # how those of the output rows are stored
-BYTES_PER_LABEL = 80  # of counts, of what noise is drawn by, and while that is made
-OF_TREE = ("leaf_size", "arity", "beam", "trees")  # settings that apply to a tree alone
-
-# Settings of training by steps.
-OF_STEPS = (
-    "epochs", "batch_size", "learning_rate", "initial_gradient", "schedule", "decay", "decay_every", "gradient_scale",
-    "max_norm",
-)  # fmt: skip
-
-
-def whole_or_all(text: str) -> int:
-    """`100` as a number and `all` as 0. Raises `EmbedxError` for anything else."""
-    if text != "all" and not text.isdecimal():
-        raise EmbedxError(f"--batch-size {text}: write a number or `all`")
-    return 0 if text == "all" else int(text)
-
-
-@dataclasses.dataclass(frozen=True)
-class ClassifySettings(TrainingSettings):
-    """How classifiers train, whatever the objective. What is None is decided by the objective and the data."""
-
-    labels: str = param(
-        "all",
-        "which labels of a row are positives: all, the first in the file, the lowest id, or one drawn at random at each visit",
-        choices=LABEL_RULES,
-        panel="Data",
-    )
-    unseen: str = param(
-        "keep",
-        "test labels that do not occur in training: count as mistakes (`keep`), or are left out (`drop`)",
-        choices=("keep", "drop"),
-        panel="Data",
-    )
-    scaling: str = param(
-        "none",
-        "feature scaling: none, rows to unit L2 norm, or columns divided by their maximum",
-        choices=SCALINGS,
-        panel="Data",
-    )
-    hidden: int | None = param(
-        None,
-        "size of a hidden layer, the sum of trained feature embeddings; by default there is none",
-        at_least=1,
-        panel="Model",
-    )
-    weights: str | None = param(
-        None,
-        "weights of the labels on sparse features: `dense`; `sparse`, for the features of a label's positives alone; `tree`, "
-        "the same in a tree over clusters of labels, under a loss that is a sum over labels; by default as suits the size",
-        choices=WEIGHTS,
-        panel="Model",
-    )
-    weight_threshold: float = param(
-        0.1, "with sparse weights: those of at most this size are dropped in the end", at_least=0.0, panel="Model"
-    )
-    leaf_size: int = param(64, "with --weights tree: most labels in a cluster", at_least=1, panel="Model")
-    arity: int = param(2048, "with --weights tree: most children of a node above the clusters", at_least=2, panel="Model")
-    beam: int = param(10, "with --weights tree: nodes of a level that a search goes on from", at_least=1, panel="Model")
-    trees: int = param(
-        1, "with --weights tree: trees whose probabilities are averaged", at_least=1, at_most=1000, panel="Model"
-    )
-    bias: str | None = param(
-        None,
-        "initial value of the biases: zero, or `frequency`, which predicts how often each label occurs; `none` "
-        f"trains no biases; by default {defaults.BIAS}, for lbfgs and dcd zero",
-        choices=("zero", "frequency", "none"),
-        panel="Model",
-    )
-    epochs: int | None = param(  # type: ignore[assignment]  # None in settings as they are given alone
-        None,
-        f"passes over the training data; by default {defaults.ROOT_EPOCHS} / √(labels of all rows), at least "
-        f"{defaults.FEWEST_EPOCHS} and at "
-        f"most {defaults.MOST_EPOCHS}, and for dcd at most {defaults.DUAL_EPOCHS}; for lbfgs see --max-iterations",
-        at_least=1,
-    )
-    batch_size: int | None = param(None, "examples in a step, or `all`; by default 100", at_least=0, parse=whole_or_all)
-    optimizer: str | None = param(
-        None,
-        f"optimiser, by default adagrad, and dcd for sparse weights where it applies: {optimizers.meanings(LABELS)}",
-        choices=optimizers.taken_by(LABELS),
-    )
-    learning_rate: float | None = param(
-        None,
-        f"learning rate at the start; by default {optimizers.usual_rates(LABELS)}, with --hidden times {defaults.HIDDEN_RATE}, "
-        "divided by the root mean squared length of the inputs, for sgd by its square, and by the root of the labels of a row",
-        above=0.0,
-        at_most=MOST_RATE,
-    )
-    initial_gradient: float = param(
-        defaults.INITIAL_GRADIENT,
-        "what the sums of squared gradients of adagrad and rowwise-adagrad begin with, in gradients of one positive; at 0 the "
-        "first step of a weight is as long for a gradient of next to nothing as for any other",
-        at_least=0.0,
-        at_most=1e6,
-    )
-    schedule: str = param(
-        "linear",
-        "learning rate schedule: linear to zero, constant, divided by √updates, or divided by 1 + epochs",
-        choices=trainer.SCHEDULES,
-    )
-    decay: float = param(1.0, "factor by which the learning rate is also multiplied after each epoch", above=0.0, at_most=1.0)
-    decay_every: int | None = param(None, "apply --decay after every N updates instead", at_least=1)
-    gradient_scale: str = param(
-        "mean",
-        "a step follows the mean gradient of its examples, or that times the size of the data set",
-        choices=("mean", "sum"),
-    )
-    l2: float | None = param(
-        None,
-        "L2 regularisation: l2/2 · |W|² is added to the mean loss; biases are not regularised, except by dcd; by default 0, "
-        "for dcd the mean squared length of inputs times one over the number of examples",
-        at_least=0.0,
-    )
-    max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0, at_most=1e15)
-    replacement: bool = param(
-        False, "draw noise with replacement; without, `uniform` draws distinct other rows, others count each row once"
-    )
-    validation: str | None = param(
-        None,
-        "validation data, a file or a fraction of the training rows such as 0.1; the parameters of the best epoch are kept",
-        panel="Validation",
-    )
-    validation_labels: str | None = param(None, "labels of the validation file", panel="Validation")
-    patience: int = param(
-        3, "stop after this many epochs without improvement on the validation data", at_least=1, panel="Validation"
-    )
-    max_iterations: int = param(1000, "maximum number of lbfgs iterations", at_least=1)
-    tolerance: float = param(1e-6, "lbfgs stops when no element of the gradient is larger than this", above=0.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,7 +105,7 @@ def train(
     """
     progress = progress or Silent()
     needs_dense = samplers.SAMPLERS[objective.samplers()[0]].needs_dense_inputs
-    if needs_dense and settings.sampler is None and settings.optimizer != "lbfgs" and _is_sparse_linear(settings, data):
+    if needs_dense and settings.sampler is None and settings.optimizer != "lbfgs" and is_sparse_linear(settings, data):
         progress.note("sparse features cannot be searched by: every label competes; --hidden 100 makes them dense")
     settings = resolved(settings, objective, data)
     if snapshot is not None and settings.optimizer == "lbfgs":
@@ -251,7 +121,7 @@ def train(
     if maxima is None and settings.scaling == "column-max":
         maxima = column_maxima(data.features)
     labels = chosen_labels(data.labels, settings.labels)
-    _check_labels(data.n_labels)
+    check_labels(data.n_labels)
     counts = np.bincount(labels.ids, minlength=data.n_labels).astype(np.int64) if start is None else start.classifier.counts
     if start is None and len(labels.ids) == 0:
         raise EmbedxError("no row of the training data has a label")
@@ -271,7 +141,7 @@ def train(
         "several_labels": bool((labels.n_of_row > 1).any()),
     }
     n_validated = len(validation) if validation is not None else 1 if watch is not None else 0
-    plan = _memory_plan(data, features, labels, objective, settings, sampler, n_validated, n_tested)
+    plan = memory_plan(data, features, labels, objective, settings, sampler, n_validated, n_tested)
     if sampler.conditional:
         _fit_sampler(sampler, features, labels, settings, start, progress)
         arrays |= sampler.arrays()
@@ -361,7 +231,7 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         raise EmbedxError("--optimizer lbfgs does not apply with --hidden; take adagrad")
     if optimizer == "lbfgs" and settings.labels == "one":
         raise EmbedxError("--optimizer lbfgs does not apply with --labels one; take --labels all")
-    if samplers.SAMPLERS[sampler].needs_dense_inputs and _is_sparse_linear(settings, data):
+    if samplers.SAMPLERS[sampler].needs_dense_inputs and is_sparse_linear(settings, data):
         raise EmbedxError(f"--sampler {sampler} needs dense features or --hidden 100; these features are sparse")
     if settings.hidden and not data.is_sparse:
         raise EmbedxError("--hidden applies to sparse features; these are dense")
@@ -379,41 +249,10 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     return dataclasses.replace(settings, batch_size=batch or len(data), learning_rate=rate, l2=settings.l2 or 0.0)
 
 
-def check_given(options: Mapping[str, Any], settings: ClassifySettings, objective: Objective) -> None:
-    """Raise `EmbedxError` if one of the options that were given, by which the settings were made, has no effect."""
-    by_steps = (settings.optimizer or objective.label_defaults.get("optimizer")) != "lbfgs"
-    validates, steps = settings.validation is not None, "an --optimizer that goes by steps"
-    from_file = validates and share_of_rows(str(settings.validation)) is None
-    is_tree = settings.weights in (None, "tree")
-    needs = [
-        *((name, is_tree, "--weights tree") for name in OF_TREE),
-        ("weight_threshold", settings.weights != "dense", "--weights sparse or tree"),
-        ("validation_labels", from_file, "a file for --validation"),
-        ("patience", validates, "--validation"),
-        ("decay_every", settings.decay < 1, "--decay"),
-        *((name, not by_steps, "--optimizer lbfgs") for name in ("max_iterations", "tolerance")),
-        *((name, by_steps, steps) for name in (*OF_STEPS, "time_budget", "replacement", "patience")),
-    ]
-    check_used(options, needs)
-
-
-def share_of_rows(validation: str) -> float | None:
-    """The share of the training rows that `--validation` names; None if it names a file."""
-    try:
-        return float(validation)
-    except ValueError:
-        return None
-
-
-def _is_sparse_linear(settings: ClassifySettings, data: Labeled) -> bool:
-    """Whether output rows meet sparse features themselves."""
-    return data.is_sparse and not settings.hidden
-
-
 def _default_sampler(settings: ClassifySettings, objective: Objective, data: Labeled) -> str:
     """The objective's own; where that needs dense inputs and there are none, every row competes."""
     usual = defaults.suited(objective, "sampler", defaults.kind_of(data, settings.hidden), objective.samplers()[0])
-    return EVERY_ROW if samplers.SAMPLERS[usual].needs_dense_inputs and _is_sparse_linear(settings, data) else usual
+    return EVERY_ROW if samplers.SAMPLERS[usual].needs_dense_inputs and is_sparse_linear(settings, data) else usual
 
 
 def chosen_samplers(
@@ -486,73 +325,6 @@ def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]
     return data.rows(np.sort(order[n:])), data.rows(np.sort(order[:n]))
 
 
-def _check_labels(n_labels: int) -> None:
-    """Raise `EmbedxError` if counts of the labels, and what draws by them, will not fit: ids may be anything."""
-    need, have = BYTES_PER_LABEL * n_labels, memory.available_memory()
-    if need > have:
-        raise EmbedxError(
-            f"{n_labels:,} labels need {amount(need)} to be counted, more than the {amount(have)} there are; ids are numbered "
-            "from 0, so see whether the largest is one"
-        )
-
-
-def _memory_plan(
-    data: Labeled,
-    features: Any,
-    labels: Labels,
-    objective: Objective,
-    settings: ClassifySettings,
-    sampler: Sampler,
-    n_validated: int,
-    n_tested: int,
-) -> memory.Plan:
-    """What a run will take. Raises `EmbedxError` if it will not fit, before anything is allocated.
-
-    Scoring copies the weights; validation keeps the best ones beside them. What the optimiser keeps is let go before testing.
-    """
-    n_rows, threads = objective.n_rows(data.n_labels), int(settings.threads or 1)
-    is_sum = objective.log_label_probability(np.zeros(1)) is not None
-    of_sums = COPIES_OF_SPARSE if settings.weights == "sparse" else COPIES_OF_SUMS
-    of_scores = of_sums if is_sum else COPIES_OF_SCORES
-    validating, testing = (memory_of_scores(n, n_rows, threads, of_scores) for n in (n_validated, n_tested))
-    if is_label_by_label(settings, objective):
-        return memory_of_labels(data, settings, max(validating, testing))
-    if settings.weights == "sparse":
-        return memory_of_rows(data, settings, examples_of(features, labels), sampler, n_rows, validating, testing)
-    dim = (settings.hidden or data.n_features) + 1
-    copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
-    weights = 4 * (padded(dim) * (n_rows + data.n_features) if settings.hidden else dim * n_rows)
-    of_sampler = sampler.memory(len(data), data.n_features)
-    needs = {"weights": weights, "optimiser": (copies - 1) * weights, "validation": 0}
-    if n_validated:
-        needs["validation"] = 2 * weights + validating
-    if settings.optimizer != "lbfgs" and not _is_sparse_linear(settings, data):
-        needs["a step"] = memory_of_step(settings, sampler, len(data), n_rows, dim)
-    later = {"testing": max(2 * weights + testing - sum(needs.values()), 0) if n_tested else 0}
-    need, have = sum(needs.values()) + later["testing"], memory.available_memory()
-    if need <= have < need + of_sampler:
-        raise EmbedxError(
-            f"--sampler {sampler.name} needs {amount(of_sampler)} beside the {amount(need)} of the weights, more than "
-            f"the {amount(have)} there are; --sampler uniform needs none"
-        )
-    advice = (
-        ""
-        if settings.hidden or not data.is_sparse
-        else f"add --hidden 100, which needs {amount(4 * copies * 101 * (n_rows + data.n_features))}; "
-    )
-    less = ""
-    if copies == 2 and not n_tested:
-        less = "--optimizer sgd needs half; "
-    elif copies > 2:
-        less = "--optimizer adagrad needs far less; "
-    what = f"{n_rows:,} rows × {dim:,} weights with --optimizer {settings.optimizer}"
-    remedy = f"{advice}{less}or drop rare labels and features"
-    copy = 0 if settings.optimizer == "lbfgs" else copies * weights
-    plan = memory.plan_memory(needs | {"noise": of_sampler}, copy, later=later)
-    plan.check(what, remedy)
-    return plan
-
-
 # ---- by steps
 
 
@@ -565,7 +337,7 @@ def _run(
     history: History,
     progress: Progress,
     guard: Guard,
-    plan: memory.Plan,
+    plan: Plan,
 ) -> tuple[trainer.Outcome, dict[str, np.ndarray]]:
     """Train by steps on minibatches; the outcome, and what the optimiser kept beside the tables."""
     settings = strategy.settings

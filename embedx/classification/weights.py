@@ -5,18 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from embedx import optimizers
-from embedx.classification import clustering, tree_training
 from embedx.classification.defaults import DUAL_EPOCHS
-from embedx.classification.strategies_sparse import examples_of_rows
-from embedx.engine import sparse_rows
-from embedx.engine.examples import Examples
+from embedx.classification.settings import ClassifySettings
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled
 from embedx.objectives.contract import Objective
 from embedx.optimizers.dcd import DualCoordinateDescent
-from embedx.run import memory
-from embedx.samplers.contract import Sampler
 from embedx.settings import option_name
 
 EVERY_ROW = "all"  # the sampler of exact losses
@@ -25,9 +19,6 @@ MANY_LABELS = 1_000  # from which on, or with several labels a row, sparse featu
 MOST_DENSE = 10_000_000  # weights, from which on they are sparse by default
 FEW_LABELS = 20_000  # below which weights are dense where validation data are to stop the training
 MOST_PRODUCTS = 2e12  # values × labels × passes, from which on labels stand in a tree
-KEPT = 2  # weights of a label above the threshold, for each value of an example: EURLex-4.3K 3, categories of Wikipedia 1.5
-BYTES_PER_KEPT = 32  # while a level is put together
-BYTES_PER_SAVED = 32  # of numbers, while those above the threshold are looked for
 # Settings without effect there.
 NOT_OF_DUAL = ("batch_size", "learning_rate", "initial_gradient", "schedule", "gradient_scale", "bias")
 
@@ -44,8 +35,8 @@ def suited_objective(data: Labeled, options: Mapping[str, Any]) -> tuple[str, di
     return "softmax", {}
 
 
-def chosen_weights(settings: Any, objective: Objective, data: Labeled, sampler: str) -> str:
-    """How weights are stored, by `ClassifySettings` and the name of the sampler. Raises `EmbedxError` for what cannot be."""
+def chosen_weights(settings: ClassifySettings, objective: Objective, data: Labeled, sampler: str) -> str:
+    """How weights are stored, by the settings and the name of the sampler. Raises `EmbedxError` for what cannot be."""
     name, asked = f"--objective {objective.name}", settings.weights
     is_sum = objective.log_label_probability(np.zeros(1)) is not None
     needs = [
@@ -82,13 +73,18 @@ def chosen_weights(settings: Any, objective: Objective, data: Labeled, sampler: 
     return "sparse" if n_products <= MOST_PRODUCTS else "tree"
 
 
-def is_label_by_label(settings: Any, objective: Objective) -> bool:
+def is_sparse_linear(settings: ClassifySettings, data: Labeled) -> bool:
+    """Whether output rows meet sparse features themselves."""
+    return data.is_sparse and not settings.hidden
+
+
+def is_label_by_label(settings: ClassifySettings, objective: Objective) -> bool:
     """Whether resolved settings train sparse weights a tile of labels after another, rather than an example after another."""
     is_sum = objective.log_label_probability(np.zeros(1)) is not None
     return settings.weights == "tree" or (settings.weights == "sparse" and is_sum and settings.sampler == EVERY_ROW)
 
 
-def default_optimizer(settings: Any, objective: Objective, weights: str, sampler: str) -> str:
+def default_optimizer(settings: ClassifySettings, objective: Objective, weights: str, sampler: str) -> str:
     """The objective's own; for sparse weights the one that needs no learning rate, where no setting of another one is given."""
     has_dual = objective.dual_steps is not None and sampler == EVERY_ROW
     if weights != "dense" and has_dual and not _not_of_dual(settings) and settings.l2 != 0:
@@ -97,7 +93,7 @@ def default_optimizer(settings: Any, objective: Objective, weights: str, sampler
     return "adagrad" if usual == "lbfgs" and weights != "dense" else usual
 
 
-def check_dual(settings: Any, objective: Objective, weights: str) -> None:
+def check_dual(settings: ClassifySettings, objective: Objective, weights: str) -> None:
     """Raise `EmbedxError` for what does not go with dual coordinate descent."""
     name = f"--optimizer {DualCoordinateDescent.name}"
     if weights == "dense":
@@ -112,54 +108,7 @@ def check_dual(settings: Any, objective: Objective, weights: str) -> None:
         raise EmbedxError(f"{option_name(changed[0])} has no effect with {name}; leave one of them out")
 
 
-def _not_of_dual(settings: Any) -> list[str]:
+def _not_of_dual(settings: ClassifySettings) -> list[str]:
     """The settings that are given and have no effect with dual coordinate descent; its biases start at zero."""
     given = [each for each in NOT_OF_DUAL if getattr(settings, each) != getattr(type(settings), each)]
     return [each for each in given if (each, getattr(settings, each)) != ("bias", "zero")]
-
-
-def memory_of_rows(
-    data: Labeled, settings: Any, examples: Examples, sampler: Sampler, n_rows: int, validating: int, testing: int
-) -> memory.Plan:
-    """What a run with sparse rows that are trained together will take. Raises `EmbedxError` if it will not fit."""
-    support = sparse_rows.support_of(examples, examples_of_rows(examples, sampler, n_rows), data.n_features)
-    has_bias, all_compete = settings.bias != "none", sampler.candidates == "all"
-    n_slots = int((support.slots_by_feature(has_bias) if all_compete else support.slots_by_row(has_bias))[-1])
-    copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
-    batch = min(int(settings.batch_size or len(data)), len(data))
-    needs = {
-        "weights": 8 * n_slots,
-        "optimiser": 4 * (copies - 1) * n_slots,
-        "scores": 16 * batch * n_rows if all_compete else 0,
-    }
-    needs["validation"] = validating
-    later = {"saving": BYTES_PER_SAVED * int(support.of_row.sum()), "testing": testing}
-    what = f"sparse weights of {n_rows:,} rows on {data.n_features:,} features"
-    remedy = "a smaller --batch-size needs less, or drop rare labels and features"
-    plan = memory.plan_memory(needs, 4 * copies * n_slots, later=later)
-    plan.check(what, remedy)
-    return plan
-
-
-def memory_of_labels(data: Labeled, settings: Any, scoring: int) -> memory.Plan:
-    """What a run with sparse weights that are trained label by label will take. Raises `EmbedxError` if it will not fit.
-
-    How many weights there will be is known when they are trained, and reckoned by how many there were on other data.
-    """
-    n, n_values, threads = len(data), int(data.features.nnz), int(settings.threads or 1)
-    optimizer = optimizers.OPTIMIZERS[str(settings.optimizer)]
-    n_seen = int((np.bincount(data.labels.ids, minlength=1) > 0).sum())
-    kept = n_seen * min(KEPT * n_values / max(n, 1), data.n_features)
-    is_tree = settings.weights == "tree"
-    needs = {
-        "threads": threads * tree_training.memory_of_thread(n, n_values, data.n_features, optimizer),
-        "weights": kept * (BYTES_PER_KEPT + 8 * ((settings.trees if is_tree else 1) - 1)),
-    }
-    later = {
-        "clustering": max(8 * clustering.MOST_FEATURES * data.n_labels - needs["weights"], 0) if is_tree else 0,
-        "testing": 0 if is_tree else scoring,
-    }
-    what = f"sparse weights of {data.n_labels:,} labels on {data.n_features:,} features"
-    plan = memory.plan_memory(needs, later=later)
-    plan.check(what, "fewer --threads need less, or drop rare labels and features")
-    return plan

@@ -30,9 +30,10 @@ from embedx.settings import (
     settings_of,
 )
 from embedx.skipgram import collapsed
+from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
+from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.start import started
-from embedx.skipgram.task import SkipGramSettings
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT, check_formats, recipe_defaults, resolve
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from embedx.classification import task as classification
     from embedx.classification.classifier import Classifier
-    from embedx.classification.task import ClassifySettings
+    from embedx.classification.settings import ClassifySettings
     from embedx.cli.peers import Asked
     from embedx.comparison.compare import Comparison
     from embedx.evaluation.heldout import Likelihood, LikelihoodDifference
@@ -109,9 +110,9 @@ def train(
             trained = collapsed.train(corpora, objective, settings, own, **how)
     else:
         collapsed.check_not_typed(typed)
-        settings, objective = skipgram.chosen(found, typed)
+        settings, objective = streaming.chosen(found, typed)
         own_options = samplers.own_options(typed)
-        of_samplers = [each.settings for each in skipgram.chosen_samplers(objective, settings, own_options) if each]
+        of_samplers = [each.settings for each in streaming.chosen_samplers(objective, settings, own_options) if each]
         progress.note(f"{name} --output {folder}")
         _note_settings(progress, settings, *of_samplers, objective.settings, *of_text)
         with checkpoints.ended():
@@ -196,7 +197,7 @@ def check_corpus(
     check_applies(typed, objective_name, (SkipGramSettings, TextSettings, VocabularySettings))
     check_stopping(typed)
     collapsed.check_not_typed(typed)
-    settings, objective = skipgram.chosen(found, typed)
+    settings, objective = streaming.chosen(found, typed)
     return check(
         corpora,
         objective,
@@ -235,7 +236,7 @@ def classify(
     """
     from embedx.classification import task as classification
     from embedx.classification.defaults import new_objective
-    from embedx.classification.task import ClassifySettings
+    from embedx.classification.settings import ClassifySettings, check_given
     from embedx.classification.weights import suited_objective
 
     check_stopping(typed)
@@ -254,7 +255,7 @@ def classify(
     check_output(folder, overwrite)
     settings = ClassifySettings.from_options(typed)
     objective = new_objective(found, typed)
-    classification.check_given(typed, settings, objective)
+    check_given(typed, settings, objective)
     progress.note(f"embedx classify {train_source} --objective {objective_name} --output {folder}")
     training, test, known = data or labelled_data(train_source, train_labels, test_source, test_labels, label_names, progress)
     settings = classification.resolved(settings, objective, training)
@@ -357,7 +358,7 @@ def labelled_data(
 
 def validation_data(settings: "ClassifySettings", known: "DataSchema", progress: Progress) -> "Labeled | None":
     """The file that `--validation` names; None where it names a share of the training rows, or nothing."""
-    from embedx.classification.task import share_of_rows
+    from embedx.classification.settings import share_of_rows
     from embedx.labeled.read import read
 
     if settings.validation is None or share_of_rows(settings.validation) is not None:

@@ -106,7 +106,7 @@ def train_settings() -> dict[str, Option]:
     """Every option of `embedx train` that is a setting."""
     from embedx.objectives import OBJECTIVES
     from embedx.skipgram.collapsed import DEFAULTS, CollapsedSettings
-    from embedx.skipgram.task import SkipGramSettings
+    from embedx.skipgram.settings import SkipGramSettings
 
     options = _settings_of(
         "word_defaults",
@@ -128,7 +128,7 @@ def phrase_settings() -> dict[str, Option]:
 
 def classify_settings() -> dict[str, Option]:
     """Every option of `embedx classify` that is a setting."""
-    from embedx.classification.task import ClassifySettings
+    from embedx.classification.settings import ClassifySettings
     from embedx.objectives import OBJECTIVES
 
     of_words = {name for objective in OBJECTIVES.values() for name in objective.word_settings}
@@ -137,9 +137,9 @@ def classify_settings() -> dict[str, Option]:
 
 def compare_settings() -> dict[str, Option]:
     """Every option of `embedx compare` that is a setting: its own, and those that it hands on to each run."""
-    from embedx.classification.task import ClassifySettings
+    from embedx.classification.settings import ClassifySettings
     from embedx.comparison.settings import OF_LABELS, OF_TEXT, CompareSettings
-    from embedx.skipgram.task import SkipGramSettings
+    from embedx.skipgram.settings import SkipGramSettings
 
     def options_of(*groups: type[Settings]) -> dict[str, Option]:
         return {field.name: Option(field, group.panel) for group in groups for field in dataclasses.fields(group)}

@@ -10,7 +10,7 @@ import numpy as np
 
 from embedx import objectives
 from embedx.classification import classifier
-from embedx.classification.task import ClassifySettings, share_of_rows
+from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.comparison.runs import typed_options
 from embedx.comparison.settings import OF_LABELS, CompareSettings
 from embedx.comparison.statistics import Score

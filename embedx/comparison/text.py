@@ -17,7 +17,7 @@ from embedx.errors import EmbedxError
 from embedx.evaluation import heldout, learning_curves, words
 from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings, VocabularySettings, as_typed, option_name
-from embedx.skipgram import task as skipgram
+from embedx.skipgram.settings import chosen
 from embedx.text.encode import encode
 from embedx.text.heldout import HeldOut, hold_out
 from embedx.text.sources import recipe_defaults, resolve
@@ -63,7 +63,7 @@ class Text:
     def check(self, names: Sequence[str]) -> None:
         """Raise `EmbedxError` if an objective does not take the options."""
         for name in names:
-            skipgram.chosen(objectives.find(name), self.options)
+            chosen(objectives.find(name), self.options)
 
     def identity(self) -> dict[str, Any]:
         """What decides the results, beside time, threads and machine."""

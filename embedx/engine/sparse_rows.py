@@ -61,7 +61,8 @@ def support_of(examples: Examples, examples_of_row: Lists, n_features: int) -> S
     """The support of rows that have the features of these examples."""
     n_rows = len(examples_of_row.offsets) - 1
     support = Support(np.zeros(n_rows, dtype=np.int64), np.zeros(n_features, dtype=np.int64))
-    _count(examples, examples_of_row, np.full(n_features, EMPTY, dtype=np.int32), support)
+    last_row, features = np.full((2, n_features), EMPTY, dtype=np.int32)
+    _count(examples, examples_of_row, last_row, features, support)
     return support
 
 
@@ -80,24 +81,36 @@ def slots_by_feature(examples: Examples, examples_of_row: Lists, support: Suppor
     n_rows, n_features = len(support.of_row), len(support.of_feature)
     offsets = support.slots_by_feature(has_bias)
     slots = Slots(offsets, np.full(offsets[-1], EMPTY, dtype=np.int32))
-    _fill_by_feature(examples, examples_of_row, np.full(n_features, EMPTY, dtype=np.int32), offsets.copy(), slots)
+    last_row, features = np.full((2, n_features), EMPTY, dtype=np.int32)
+    _fill_by_feature(examples, examples_of_row, last_row, features, offsets.copy(), slots)
     if has_bias:
         slots.of_slot[offsets[-2] :] = np.arange(n_rows)
     return slots
 
 
+@kernel_part
+def _features_of(examples, examples_of_row, row, last_row, features):
+    """Write the features of a row's examples to `features`, each once; their number. last_row is EMPTY before the first row."""
+    n = 0
+    for at in range(examples_of_row.offsets[row], examples_of_row.offsets[row + 1]):
+        i = examples_of_row.items[at]
+        for f in range(examples.offsets[i], examples.offsets[i + 1]):
+            feature = examples.columns[f]
+            if last_row[feature] != row:
+                last_row[feature] = row
+                features[n] = feature
+                n += 1
+    return n
+
+
 @kernel
-def _count(examples, examples_of_row, last_row, support):
-    """Count features by row and rows by feature; last_row is EMPTY before."""
+def _count(examples, examples_of_row, last_row, features, support):
+    """Count features by row and rows by feature."""
     for row in range(examples_of_row.offsets.size - 1):
-        for at in range(examples_of_row.offsets[row], examples_of_row.offsets[row + 1]):
-            i = examples_of_row.items[at]
-            for f in range(examples.offsets[i], examples.offsets[i + 1]):
-                feature = examples.columns[f]
-                if last_row[feature] != row:
-                    last_row[feature] = row
-                    support.of_feature[feature] += 1
-                    support.of_row[row] += 1
+        n = _features_of(examples, examples_of_row, row, last_row, features)
+        support.of_row[row] = n
+        for k in range(n):
+            support.of_feature[features[k]] += 1
 
 
 @kernel
@@ -117,17 +130,13 @@ def _fill_by_row(by_feature, n_features, has_bias, following, slots):
 
 
 @kernel
-def _fill_by_feature(examples, examples_of_row, last_row, following, slots):
-    """Write the row of each slot; last_row is EMPTY before, and following[feature] its first slot."""
+def _fill_by_feature(examples, examples_of_row, last_row, features, following, slots):
+    """Write the row of each slot, following[feature] being the first of a feature."""
     for row in range(examples_of_row.offsets.size - 1):
-        for at in range(examples_of_row.offsets[row], examples_of_row.offsets[row + 1]):
-            i = examples_of_row.items[at]
-            for f in range(examples.offsets[i], examples.offsets[i + 1]):
-                feature = examples.columns[f]
-                if last_row[feature] != row:
-                    last_row[feature] = row
-                    slots.of_slot[following[feature]] = row
-                    following[feature] += 1
+        for k in range(_features_of(examples, examples_of_row, row, last_row, features)):
+            feature = features[k]
+            slots.of_slot[following[feature]] = row
+            following[feature] += 1
 
 
 def new_sparse_table(slots: Slots, n_rows: int, optimizer: UpdateRule) -> Table:

@@ -42,8 +42,12 @@ from embedx.settings import (
     param,
     settings_of,
 )
-from embedx.skipgram import task as skipgram
-from embedx.skipgram.task import SkipGramSettings, TrainedVectors
+from embedx.skipgram import settings as streaming
+from embedx.skipgram.memory import on_disk
+from embedx.skipgram.run import Task
+from embedx.skipgram.settings import SkipGramSettings
+from embedx.skipgram.tables import SMALLER, new_tables
+from embedx.skipgram.task import TrainedVectors
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
 from embedx.text.encode import Corpora, encode
@@ -180,15 +184,15 @@ def train(
         words = words.without(held_out.counts) if held_out else words
         kept = kept_counts(words.trained_counts, vocabulary.sample)
         objective.prepare(kept)
-        tables = skipgram.new_tables(objective, settings, kept, words.trained_counts / words.trained_counts.sum())
+        tables = new_tables(objective, settings, kept, words.trained_counts / words.trained_counts.sum())
         sampler = samplers.make(str(settings.sampler), {})
         sampler.prepare(words.trained_counts, paths=objective.paths())
-        task = skipgram.Task(
+        task = Task(
             corpus, words, remap, sampler, None, tables, objective, settings, text, vocabulary, progress, held_out,
             phrases,
         )  # fmt: skip
         if checkpoints is not None:
-            checkpoints.check_disk(*task.on_disk())
+            checkpoints.check_disk(*on_disk(task))
         keys = [stream_key(settings.seed, epoch) for epoch in range(collapsed.count_passes)]
         with (
             cooccurrence.counted(task.stream(), len(words), settings.window, keys, memory, progress, cache_dir) as counts,
@@ -251,14 +255,14 @@ def check_memory(n_words: int, counting: int, settings: SkipGramSettings, progre
             "testing": heldout.memory(n_words) if settings.heldout else 0,
         },
     )
-    plan.check(f"{n_words:,} words × {settings.dim} numbers with --collapsed", skipgram.SMALLER)
+    plan.check(f"{n_words:,} words × {settings.dim} numbers with --collapsed", SMALLER)
     plan.tell(progress)
 
 
 # ---- a run
 
 
-def _warm_start(task: skipgram.Task, kept: np.ndarray, collapsed: CollapsedSettings) -> trainer.Outcome:
+def _warm_start(task: Task, kept: np.ndarray, collapsed: CollapsedSettings) -> trainer.Outcome:
     """Give the task the tables that an epoch of streaming comes to, and tell how that went.
 
     That objective's scores mean what its `log_probability` says; what it gives to scores of zero is added to the biases. (For
@@ -266,11 +270,11 @@ def _warm_start(task: skipgram.Task, kept: np.ndarray, collapsed: CollapsedSetti
     """
     found = objectives.find(collapsed.warm_start)
     options = {name: getattr(task.settings, name) for name in SHARED}
-    settings, objective = skipgram.chosen(found, {**options, "epochs": 1})
+    settings, objective = streaming.chosen(found, {**options, "epochs": 1})
     objective.prepare(kept)
-    sampler, warm_up = skipgram.new_samplers(objective, settings, {}, task.words.trained_counts)
-    settings = skipgram.resolved(settings, objective, sampler, kept, task.progress)
-    tables = skipgram.new_tables(objective, settings, kept, sampler.noise)
+    sampler, warm_up = streaming.new_samplers(objective, settings, {}, task.words.trained_counts)
+    settings = streaming.resolved(settings, objective, sampler, kept, task.progress)
+    tables = new_tables(objective, settings, kept, sampler.noise)
     outcome = dataclasses.replace(
         task, sampler=sampler, warm_up=warm_up, tables=tables, objective=objective, settings=settings
     ).run()
@@ -283,7 +287,7 @@ def _warm_start(task: skipgram.Task, kept: np.ndarray, collapsed: CollapsedSetti
     return outcome
 
 
-def _rows(task: skipgram.Task, counts: Counts, workers: engine.Workers, finder: engine.Finder | None) -> engine.Rows:
+def _rows(task: Task, counts: Counts, workers: engine.Workers, finder: engine.Finder | None) -> engine.Rows:
     """Which rows compete."""
     objective, outputs = task.objective, task.tables.outputs.rows
     columns = task.settings.dim + (task.settings.bias != "none")
@@ -295,7 +299,7 @@ def _rows(task: skipgram.Task, counts: Counts, workers: engine.Workers, finder: 
         return engine.FullRows(objective, constants, counts, len(outputs), columns, workers)
     tail = engine.NO_TAIL
     if has_tail(objective):
-        drawing = samplers.make(samplers.first_drawn(skipgram.in_order(objective)), {})
+        drawing = samplers.make(samplers.first_drawn(streaming.in_order(objective)), {})
         drawing.prepare(task.words.trained_counts)
         tail = engine.Tail(drawing, task.settings.draws or TAIL, task.settings.seed)
     return engine.RetrievedRows(objective, constants, counts, len(outputs), columns, workers, finder, tail)
@@ -304,7 +308,7 @@ def _rows(task: skipgram.Task, counts: Counts, workers: engine.Workers, finder: 
 def _descent(
     rows: engine.Rows,
     totals: tuple[np.ndarray, np.ndarray],
-    task: skipgram.Task,
+    task: Task,
     ends_at: float,
     watch: Callable[[Iteration], None],
 ) -> Descent:
@@ -326,7 +330,7 @@ def _outcome(descent: Descent, warm_seconds: float, interrupted_by: BaseExceptio
     return trainer.Outcome(tally, seconds, max(len(history) - 1, 0), first, last, interrupted_by, descent.run_state)
 
 
-def _model(task: skipgram.Task, collapsed: CollapsedSettings, descent: Descent, outcome: trainer.Outcome) -> model.WordVectors:
+def _model(task: Task, collapsed: CollapsedSettings, descent: Descent, outcome: trainer.Outcome) -> model.WordVectors:
     """The word vectors with the record of the run."""
     vectors = task.model(None)
     for name in {*NOT_TAKEN, *([] if has_tail(task.objective) else ["draws"])} - {"sampler"}:

@@ -13,7 +13,7 @@ from embedx.run.memory import MAPPED
 from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings, VocabularySettings
 from embedx.skipgram.estimate import Estimate, estimate
-from embedx.skipgram.task import SkipGramSettings
+from embedx.skipgram.settings import SkipGramSettings
 from embedx.text import cache
 from embedx.text.inspection import GIANT, Findings, Inspector
 from embedx.text.sources import Source, resolve
@@ -54,14 +54,7 @@ class CorpusReport:
 
     def as_dict(self) -> dict[str, Any]:
         """As plain types, by name."""
-        return {
-            "corpora": self.corpora,
-            "tokens": self.tokens,
-            "text": self.text.as_dict(),
-            "vocabulary": [asdict(each) for each in self.vocabulary],
-            "sample": self.sample,
-            "training": self.training.as_dict(),
-        }
+        return asdict(self)
 
     def table(self) -> str:
         """For people: a line for each fact, with its name before a tab."""

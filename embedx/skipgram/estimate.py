@@ -1,7 +1,7 @@
 """What training on a corpus will take here: memory and disk as they are reckoned, time from a moment of real training."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,10 @@ from embedx.run.checkpoint import KEPT
 from embedx.run.disk import free_disk
 from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings, VocabularySettings
-from embedx.skipgram.task import SkipGramSettings, Task, prepared, suited
+from embedx.skipgram.memory import memory_plan, on_disk
+from embedx.skipgram.run import Task
+from embedx.skipgram.settings import SkipGramSettings, suited
+from embedx.skipgram.task import prepared
 from embedx.text import cache
 from embedx.text.vocabulary import kept_counts
 
@@ -36,10 +39,6 @@ class Estimate:
     epochs: float
     why_untimed: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """As plain types, by name."""
-        return asdict(self)
-
 
 def estimate(
     corpus: cache.EncodedCorpus,
@@ -55,7 +54,7 @@ def estimate(
     """What `train` with the same arguments will take, and saving to the folder `output`. Trains for a few seconds."""
     progress = progress or Silent()
     task = prepared(corpus, objective, suited(settings, objective), sampler_options or {}, text, vocabulary, Silent())
-    plan = task.memory_plan()
+    plan, _ = memory_plan(task)
     untimed, speed = "", None
     if plan.least > plan.available:
         untimed = "there is not as much memory"
@@ -68,7 +67,7 @@ def estimate(
     if speed is not None:
         needed = task.settings.time_budget or task.n_trained_words * epochs / speed
         epochs = needed * speed / task.n_trained_words
-    model, state = task.on_disk()
+    model, state = on_disk(task)
     return Estimate(
         words=len(task.words),
         tokens=task.words.n_tokens,

@@ -8,6 +8,8 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
+from embedx.text.block_reader import BlockReader
+
 ARCHIVE_NAME = re.compile(r".*\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz|zst))", re.IGNORECASE)
 ZIP_MAGIC = b"PK\x03\x04"
 DAMAGED_ARCHIVE = (tarfile.TarError, zipfile.BadZipFile)  # beside OSError, EOFError and what decompressors raise
@@ -39,7 +41,7 @@ def members(
     if stored.peek(len(ZIP_MAGIC)).startswith(ZIP_MAGIC):
         stored.detach()  # which would close the file with itself
         return _zip_members(file, pattern)
-    return _tar_members(_Blocks(unpacked(stored)), pattern)
+    return _tar_members(_Tar(unpacked(stored)), pattern)
 
 
 def _zip_members(file: Any, pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
@@ -56,38 +58,26 @@ def _zip_members(file: Any, pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
                     yield each.filename, opened
 
 
-def _tar_members(blocks: "_Blocks", pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
-    with tarfile.open(fileobj=blocks, mode="r|", bufsize=READ_BYTES) as archive:
+def _tar_members(file: "_Tar", pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
+    with tarfile.open(fileobj=file, mode="r|", bufsize=READ_BYTES) as archive:
         for each in archive:
             if each.isfile() and is_wanted(each.name, pattern):
                 opened = archive.extractfile(each)
                 assert opened is not None
                 yield each.name, opened
-    while blocks.read(READ_BYTES):  # checksums are at the end
+    while file.read(READ_BYTES):  # checksums are at the end
         pass
-    if blocks.last.strip(b"\0") or not blocks.last:  # Python's reader takes a cut between two members for the end
+    if file.last.strip(b"\0") or not file.last:  # Python's reader takes a cut between two members for the end
         raise EOFError
 
 
-class _Blocks(io.RawIOBase):
-    """Blocks of bytes as a file that is read once; `last` are its last bytes so far, a few hundred."""
+class _Tar(BlockReader):
+    """A `BlockReader` of a tar archive; `last` are its last bytes so far, a few hundred."""
 
-    def __init__(self, blocks: Iterable[bytes]) -> None:
-        self._blocks = iter(blocks)
-        self._rest = memoryview(b"")
-        self.last = b""
-
-    def readable(self) -> bool:
-        return True
+    last = b""
 
     def readinto(self, buffer: Any) -> int:
-        while not self._rest:
-            if (block := next(self._blocks, None)) is None:
-                return 0
-            self._rest = memoryview(block)
-        n = min(len(buffer), len(self._rest))
-        buffer[:n] = self._rest[:n]
-        self._rest = self._rest[n:]
+        n = super().readinto(buffer)
         self.last = (self.last + bytes(buffer[max(n - TAR_BLOCK, 0) : n]))[-TAR_BLOCK:]
         return n
 

@@ -6,7 +6,7 @@ it stand for shares of the whole (Gibbons 2001, Distinct sampling for highly-acc
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -197,12 +197,6 @@ class Findings:
     repeated_bytes: float  # share of their bytes
     is_sampled: bool  # these shares are of a sample
     scripts: dict[str, float]  # share of the letters, the largest first
-
-    def as_dict(self) -> dict[str, Any]:
-        """As plain types, by name."""
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        plain["longest_at"] = vars(self.longest_at) if self.longest_at else None
-        return plain | {"places": {kind: [vars(place) for place in places] for kind, places in self.places.items()}}
 
 
 class Inspector:

@@ -23,6 +23,7 @@ from xml.parsers.expat import ExpatError
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
 from embedx.text import archives
+from embedx.text.block_reader import BlockReader
 from embedx.text.records import PARQUET_START, json_text, lines_of, parquet_text, table_text
 from embedx.text.sources import STANDARD_INPUT, Source, is_url
 from embedx.text.wikipedia import DumpError, paragraphs
@@ -96,37 +97,22 @@ class CountedReader(io.RawIOBase):
         super().close()
 
 
-class UnpackedReader(io.RawIOBase):
+class UnpackedReader(BlockReader):
     """What a source holds, decompressed if need be, as a file that is read once. Damage to it is an `EmbedxError`."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
         self._file = open_source(source)
-        self._blocks = unpacked(source, io.BufferedReader(self._file, BLOCK_BYTES))
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def unread(self, data: bytes) -> None:
-        """Let what was read last be read again."""
-        self._rest = memoryview(data + self._rest)
-
-    def readinto(self, buffer: Any) -> int:
-        with damage_told(self._source):
-            while not self._rest:
-                if (block := next(self._blocks, None)) is None:
-                    return 0
-                self._rest = memoryview(block)
-        n = min(len(buffer), len(self._rest))
-        buffer[:n] = self._rest[:n]
-        self._rest = self._rest[n:]
-        return n
+        super().__init__(_with_damage_told(source, unpacked(source, io.BufferedReader(self._file, BLOCK_BYTES))))
 
     def close(self) -> None:
         if not self.closed:
             self._file.close()
         super().close()
+
+
+def _with_damage_told(source: Source, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    with damage_told(source):
+        yield from blocks
 
 
 def open_source(source: Source) -> CountedReader:

@@ -1,0 +1,170 @@
+"""Settings of classification, and which of them apply."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from embedx import optimizers
+from embedx.classification import defaults
+from embedx.engine.settings import MOST_RATE, TrainingSettings
+from embedx.errors import EmbedxError
+from embedx.labeled.rules import LABEL_RULES, SCALINGS
+from embedx.objectives.contract import Objective
+from embedx.optimizers.contract import LABELS
+from embedx.run import trainer
+from embedx.settings import check_used, param
+
+WEIGHTS = ("dense", "sparse", "tree")  # how those of the output rows are stored
+OF_TREE = ("leaf_size", "arity", "beam", "trees")  # settings that apply to a tree alone
+
+# Settings of training by steps.
+OF_STEPS = (
+    "epochs", "batch_size", "learning_rate", "initial_gradient", "schedule", "decay", "decay_every", "gradient_scale",
+    "max_norm",
+)  # fmt: skip
+
+
+def whole_or_all(text: str) -> int:
+    """`100` as a number and `all` as 0. Raises `EmbedxError` for anything else."""
+    if text != "all" and not text.isdecimal():
+        raise EmbedxError(f"--batch-size {text}: write a number or `all`")
+    return 0 if text == "all" else int(text)
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifySettings(TrainingSettings):
+    """How classifiers train, whatever the objective. What is None is decided by the objective and the data."""
+
+    labels: str = param(
+        "all",
+        "which labels of a row are positives: all, the first in the file, the lowest id, or one drawn at random at each visit",
+        choices=LABEL_RULES,
+        panel="Data",
+    )
+    unseen: str = param(
+        "keep",
+        "test labels that do not occur in training: count as mistakes (`keep`), or are left out (`drop`)",
+        choices=("keep", "drop"),
+        panel="Data",
+    )
+    scaling: str = param(
+        "none",
+        "feature scaling: none, rows to unit L2 norm, or columns divided by their maximum",
+        choices=SCALINGS,
+        panel="Data",
+    )
+    hidden: int | None = param(
+        None,
+        "size of a hidden layer, the sum of trained feature embeddings; by default there is none",
+        at_least=1,
+        panel="Model",
+    )
+    weights: str | None = param(
+        None,
+        "weights of the labels on sparse features: `dense`; `sparse`, for the features of a label's positives alone; `tree`, "
+        "the same in a tree over clusters of labels, under a loss that is a sum over labels; by default as suits the size",
+        choices=WEIGHTS,
+        panel="Model",
+    )
+    weight_threshold: float = param(
+        0.1, "with sparse weights: those of at most this size are dropped in the end", at_least=0.0, panel="Model"
+    )
+    leaf_size: int = param(64, "with --weights tree: most labels in a cluster", at_least=1, panel="Model")
+    arity: int = param(2048, "with --weights tree: most children of a node above the clusters", at_least=2, panel="Model")
+    beam: int = param(10, "with --weights tree: nodes of a level that a search goes on from", at_least=1, panel="Model")
+    trees: int = param(
+        1, "with --weights tree: trees whose probabilities are averaged", at_least=1, at_most=1000, panel="Model"
+    )
+    bias: str | None = param(
+        None,
+        "initial value of the biases: zero, or `frequency`, which predicts how often each label occurs; `none` "
+        f"trains no biases; by default {defaults.BIAS}, for lbfgs and dcd zero",
+        choices=("zero", "frequency", "none"),
+        panel="Model",
+    )
+    epochs: int | None = param(  # type: ignore[assignment]  # None in settings as they are given alone
+        None,
+        f"passes over the training data; by default {defaults.ROOT_EPOCHS} / √(labels of all rows), at least "
+        f"{defaults.FEWEST_EPOCHS} and at "
+        f"most {defaults.MOST_EPOCHS}, and for dcd at most {defaults.DUAL_EPOCHS}; for lbfgs see --max-iterations",
+        at_least=1,
+    )
+    batch_size: int | None = param(None, "examples in a step, or `all`; by default 100", at_least=0, parse=whole_or_all)
+    optimizer: str | None = param(
+        None,
+        f"optimiser, by default adagrad, and dcd for sparse weights where it applies: {optimizers.meanings(LABELS)}",
+        choices=optimizers.taken_by(LABELS),
+    )
+    learning_rate: float | None = param(
+        None,
+        f"learning rate at the start; by default {optimizers.usual_rates(LABELS)}, with --hidden times {defaults.HIDDEN_RATE}, "
+        "divided by the root mean squared length of the inputs, for sgd by its square, and by the root of the labels of a row",
+        above=0.0,
+        at_most=MOST_RATE,
+    )
+    initial_gradient: float = param(
+        defaults.INITIAL_GRADIENT,
+        "what the sums of squared gradients of adagrad and rowwise-adagrad begin with, in gradients of one positive; at 0 the "
+        "first step of a weight is as long for a gradient of next to nothing as for any other",
+        at_least=0.0,
+        at_most=1e6,
+    )
+    schedule: str = param(
+        "linear",
+        "learning rate schedule: linear to zero, constant, divided by √updates, or divided by 1 + epochs",
+        choices=trainer.SCHEDULES,
+    )
+    decay: float = param(1.0, "factor by which the learning rate is also multiplied after each epoch", above=0.0, at_most=1.0)
+    decay_every: int | None = param(None, "apply --decay after every N updates instead", at_least=1)
+    gradient_scale: str = param(
+        "mean",
+        "a step follows the mean gradient of its examples, or that times the size of the data set",
+        choices=("mean", "sum"),
+    )
+    l2: float | None = param(
+        None,
+        "L2 regularisation: l2/2 · |W|² is added to the mean loss; biases are not regularised, except by dcd; by default 0, "
+        "for dcd the mean squared length of inputs times one over the number of examples",
+        at_least=0.0,
+    )
+    max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0, at_most=1e15)
+    replacement: bool = param(
+        False, "draw noise with replacement; without, `uniform` draws distinct other rows, others count each row once"
+    )
+    validation: str | None = param(
+        None,
+        "validation data, a file or a fraction of the training rows such as 0.1; the parameters of the best epoch are kept",
+        panel="Validation",
+    )
+    validation_labels: str | None = param(None, "labels of the validation file", panel="Validation")
+    patience: int = param(
+        3, "stop after this many epochs without improvement on the validation data", at_least=1, panel="Validation"
+    )
+    max_iterations: int = param(1000, "maximum number of lbfgs iterations", at_least=1)
+    tolerance: float = param(1e-6, "lbfgs stops when no element of the gradient is larger than this", above=0.0)
+
+
+def check_given(options: Mapping[str, Any], settings: ClassifySettings, objective: Objective) -> None:
+    """Raise `EmbedxError` if one of the options that were given, by which the settings were made, has no effect."""
+    by_steps = (settings.optimizer or objective.label_defaults.get("optimizer")) != "lbfgs"
+    validates, steps = settings.validation is not None, "an --optimizer that goes by steps"
+    from_file = validates and share_of_rows(str(settings.validation)) is None
+    is_tree = settings.weights in (None, "tree")
+    needs = [
+        *((name, is_tree, "--weights tree") for name in OF_TREE),
+        ("weight_threshold", settings.weights != "dense", "--weights sparse or tree"),
+        ("validation_labels", from_file, "a file for --validation"),
+        ("patience", validates, "--validation"),
+        ("decay_every", settings.decay < 1, "--decay"),
+        *((name, not by_steps, "--optimizer lbfgs") for name in ("max_iterations", "tolerance")),
+        *((name, by_steps, steps) for name in (*OF_STEPS, "time_budget", "replacement", "patience")),
+    ]
+    check_used(options, needs)
+
+
+def share_of_rows(validation: str) -> float | None:
+    """The share of the training rows that `--validation` names; None if it names a file."""
+    try:
+        return float(validation)
+    except ValueError:
+        return None

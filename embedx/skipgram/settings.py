@@ -1,0 +1,251 @@
+"""Settings of skip-gram, and what becomes of them: as an objective has them, and for a vocabulary on this machine."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from embedx import optimizers, samplers
+from embedx.engine.settings import MOST_RATE, TrainingSettings, check_sampler
+from embedx.errors import EmbedxError
+from embedx.objectives.contract import Objective
+from embedx.optimizers.contract import COLLAPSED, WORDS, Optimizer
+from embedx.run import trainer
+from embedx.run.progress import Progress
+from embedx.samplers.contract import Sampler
+from embedx.settings import check_used, fraction, param
+from embedx.text.ngrams import MOST_BUCKETS, NGrams, ngrams
+from embedx.text.subsampling import WHOLE_SENTENCE
+
+PREFERRED = ("search", "unigram")  # samplers, before those that an objective has in mind for labels
+# A drawn word stands for negatives × pairs / draws of a block's pairs and moves by all of them at once. Word similarity and
+# analogies are best up to 8 (learning rate 0.04, 100 MB of Wikipedia), slightly worse at 15, worse at 30; 60 diverges.
+PAIRS_PER_DRAW = 7.5
+MOST_DRAWS = 1024
+# Nor may a block bring more than this many pairs to the most frequent word's row, which matters for vocabularies of some dozen
+# words: there a block of 16 centres holds each of them many times.
+PAIRS_PER_ROW = 30
+BUCKETS = 2_000_000  # fastText's default
+# What suits words with n-grams where an optimiser whose rate stops falling suits those without: an n-gram is met by far more
+# words than a word, and the mean moves by the mean of its parts' rates. `ns` on 10 MB of Wikipedia, 5 epochs, similarity over
+# five sets and held-out log-likelihood: bounded-adagrad at 2 .277, -8.820, at 5 .292, -8.955; rowwise-adagrad at 1.5 .267,
+# -8.817, at 3 .323, -8.813, at 6 .315, -8.919. (With the gradient divided by the root of the number of parts bounded-adagrad at
+# 2 has .305, -8.802, rowwise-adagrad at 4 .314, -8.841; that sgd would then be too slow is why it is not.)
+OF_SUBWORDS = {"optimizer": "rowwise-adagrad", "learning_rate": 3.0}
+
+
+def distance(text: str) -> int:
+    """What `--window` says. Raises `EmbedxError` if it is no number, and not `all`."""
+    try:
+        return WHOLE_SENTENCE if text == "all" else int(text)
+    except ValueError:
+        raise EmbedxError(f"--window {text}: not a whole number; write 5, or all") from None
+
+
+@dataclasses.dataclass(frozen=True)
+class SkipGramSettings(TrainingSettings):
+    """How skip-gram trains, whatever the objective."""
+
+    dim: int = param(100, "dimension of the word vectors", at_least=1, panel="Model")
+    window: int = param(
+        5,
+        "maximum distance between centre and context word, in kept words; each centre's own window is drawn between 1 and "
+        f"this; `all`, which is {WHOLE_SENTENCE}, draws none: all other words of a sentence are context, so far",
+        at_least=1,
+        at_most=WHOLE_SENTENCE,  # a block has the rows of a whole window, and Ctrl-C waits for a stretch of them
+        parse=distance,
+        panel="Model",
+    )
+    optimizer: str = param(
+        "rowwise-adagrad",
+        f"optimiser: {optimizers.meanings(WORDS, COLLAPSED)}",
+        choices=optimizers.taken_by(WORDS, COLLAPSED),
+    )
+    learning_rate: float | None = param(
+        None,
+        f"learning rate at the start; falls linearly to zero over the run; by default {optimizers.usual_rates(WORDS)}",
+        above=0.0,
+        at_most=MOST_RATE,
+    )
+    bias: str = param(
+        "frequency",
+        "initial value of the output rows' biases: `frequency` predicts how often each word occurs; `none` trains no biases",
+        choices=("frequency", "zero", "none"),
+        panel="Model",
+    )
+    block_size: int = param(
+        8,
+        "consecutive centre words that are trained together and share their noise words; 0 draws noise for each "
+        "pair separately",
+        at_least=0,
+        at_most=64,
+        formerly="share",
+    )
+    fit_after: float = param(
+        0.5,
+        "passes over the corpus by other noise before a sampler that depends on the input word is fitted to the vectors; it is "
+        "fitted anew after as many again, unless predictions are corrected for the noise",
+        at_least=0.0,
+    )
+    draws: int | None = param(
+        None,
+        "noise words drawn for each block, with --collapsed for each input; by default enough to keep each update small",
+        at_least=1,
+        at_most=MOST_DRAWS,
+    )
+    shuffle: bool = param(
+        True,
+        "train on stretches of 10,000 tokens in an order drawn anew for each epoch, so that a corpus sorted by subject or date "
+        "is learned evenly; otherwise in the order of the corpus",
+    )
+    subwords: str | None = param(
+        None,
+        "lengths of character n-grams, such as 3-6: a word's vector is the mean of a vector of its own and of those of its "
+        "n-grams, so that words which were never seen have one too",
+    )
+    buckets: int | None = param(
+        None,
+        f"with --subwords: how many vectors n-grams are hashed to; by default {BUCKETS:,}, of which those that the vocabulary "
+        "meets take memory",
+        at_least=1,
+        at_most=MOST_BUCKETS,
+    )
+    heldout: float = param(
+        0.0,
+        "fraction of the corpus that is left out of training, such as 0.1%, in a few dozen contiguous spans, beside a border "
+        "about each; its log-likelihood is reported at the end",
+        at_least=0.0,
+        at_most=0.5,
+        parse=fraction,
+        panel="Held-out text",
+    )
+    heldout_every: int | None = param(None, "also report it after every N epochs", at_least=1, panel="Held-out text")
+    heldout_points: int | None = param(
+        None,
+        "also report it about N times over the run, at ends of epochs; the model's `history` has the values",
+        at_least=1,
+        panel="Held-out text",
+    )
+
+    @property
+    def ngrams(self) -> NGrams | None:
+        """The n-grams that words have; None without. Raises `EmbedxError` if `subwords` are no lengths."""
+        return ngrams(self.subwords, self.buckets or BUCKETS) if self.subwords is not None else None
+
+
+def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGramSettings, Objective]:
+    """The settings among `options`, those not given as they suit the objective best, and the objective with its own.
+
+    Raises `EmbedxError` for what the objective does not take.
+    """
+    suits = dict(objective.word_defaults)
+    if options.get("subwords") is not None and math.isfinite(_optimizer_of(suits).limit):
+        suits |= OF_SUBWORDS
+    suited_by = suits.get("optimizer", SkipGramSettings.optimizer)
+    if options.get("optimizer", suited_by) != suited_by:
+        suits.pop("learning_rate", None)  # of another optimizer
+    made = objective(objective.Settings.from_options({**suits, **options}))
+    settings = suited(SkipGramSettings.from_options({**suits, **options}), made)
+    sampler = samplers.SAMPLERS[str(settings.sampler)]
+    conditional = " or ".join(name for name, each in samplers.SAMPLERS.items() if each.conditional)
+    needs = (
+        *((name, settings.heldout > 0, "--heldout") for name in ("heldout_every", "heldout_points")),
+        ("fit_after", sampler.conditional, f"--sampler {conditional}"),
+        ("draws", sampler.candidates in ("drawn", "retrieved"), "a sampler that draws"),
+        ("buckets", settings.subwords is not None, "--subwords"),
+    )
+    check_used(options, (*needs, *((name, False, "labels, which have features") for name in objective.label_settings)))
+    return settings, made
+
+
+def _optimizer_of(options: Mapping[str, Any]) -> type[Optimizer]:
+    """The optimiser that the options name, or the default."""
+    return optimizers.OPTIMIZERS[options.get("optimizer", SkipGramSettings.optimizer)]
+
+
+def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
+    """The settings with a sampler and a rate. Raises `EmbedxError` if the objective does not take what was asked for."""
+    sampler = settings.sampler or in_order(objective)[0]
+    check_sampler(sampler, objective.name, objective.samplers())
+    optimizer = optimizers.find(settings.optimizer, WORDS)
+    if objective.kind == "proximal" and optimizer.keeps == "number":
+        raise EmbedxError(
+            f"--optimizer {settings.optimizer} gives each number of a row a rate of its own, but the step of --objective "
+            f"{objective.name} is at one rate for each row; take rowwise-adagrad, bounded-adagrad or sgd"
+        )
+    rate = settings.learning_rate or optimizer.rates[WORDS]
+    buckets = settings.ngrams.n_buckets if settings.ngrams else settings.buckets
+    return dataclasses.replace(settings, sampler=sampler, learning_rate=rate, buckets=buckets)
+
+
+def chosen_samplers(
+    objective: Objective, settings: SkipGramSettings, options: Mapping[str, Any]
+) -> tuple[Sampler, Sampler | None]:
+    """As `new_samplers`, before anything is known of the words."""
+    name, preferred, corrected = str(settings.sampler), in_order(objective), objective.adds_log_noise
+    if samplers.SAMPLERS[name].conditional:  # which has to know the vectors first
+        first = next(each for each in preferred if each != name and samplers.SAMPLERS[each].candidates == "drawn")
+        return samplers.make(name, options, corrected=corrected), samplers.make(first, {})
+    return samplers.with_warm_up(name, preferred, options, corrected=corrected)
+
+
+def in_order(objective: Objective) -> list[str]:
+    """The samplers that the objective takes, those that suit words best first."""
+    taken = objective.samplers()
+    return [*(name for name in PREFERRED if name in taken), *taken]
+
+
+def new_samplers(
+    objective: Objective, settings: SkipGramSettings, options: Mapping[str, Any], counts: np.ndarray
+) -> tuple[Sampler, Sampler | None]:
+    """The sampler that the settings name, and what draws before it can retrieve rows or be fitted, if it has to.
+
+    options   settings of the sampler's own; those of what draws, where rows are retrieved
+    counts    int64 (n_words,)  how often each word occurs
+    """
+    sampler, warm_up = chosen_samplers(objective, settings, options)
+    sampler.prepare(counts, paths=objective.paths())
+    if warm_up is not None:
+        warm_up.prepare(counts)
+    return sampler, warm_up
+
+
+def resolved(
+    settings: SkipGramSettings,
+    objective: Objective,
+    sampler: Sampler,
+    kept: np.ndarray,
+    progress: Progress,
+    n_around: float | None = None,
+) -> SkipGramSettings:
+    """The settings with nothing left open: what `block_size`, `draws` and `threads` are for this vocabulary on this machine.
+
+    sampler   what draws, if anything does, prepared
+    kept      int64 (n_words,)  how often each word is expected to survive subsampling
+    n_around  how many context words a centre has, where sentences do not end before windows do unless given
+    """
+    n_around = settings.window + 1 if n_around is None else n_around
+    retrieves = samplers.SAMPLERS[str(settings.sampler)].candidates == "retrieved"
+    negatives = objective.negatives if sampler.candidates == "drawn" and not retrieves else 0
+    likeliest = max(float(kept.max() / kept.sum()), float(sampler.noise.max()) if negatives else 0.0)
+    on_path = sampler.candidates == "path"
+    if on_path:
+        likeliest = 1.0  # the root's
+    pairs_of_centre = n_around * (1 + negatives) * likeliest  # that one centre brings to the likeliest row
+    block_size = min(settings.block_size, max(1, int(PAIRS_PER_ROW / pairs_of_centre)))
+    if block_size < settings.block_size and not on_path:
+        progress.note(f"small vocabulary: blocks of {block_size} words instead of {settings.block_size}")
+    if sampler.conditional and block_size > 0:
+        progress.note(f"--sampler {sampler.name} draws for each input by itself, as with --block-size 0")
+        block_size = 0
+    draws = min(max(negatives, math.ceil(negatives * block_size * n_around / PAIRS_PER_DRAW)), MOST_DRAWS)
+    if retrieves:
+        draws = min(objective.negatives, MOST_DRAWS)  # before the search begins; they count once each, whatever the pairs
+    return dataclasses.replace(
+        settings,
+        block_size=block_size,
+        draws=settings.draws or draws or None,  # which nothing is where nothing is drawn
+        threads=settings.threads or trainer.usable_cores(),
+    )

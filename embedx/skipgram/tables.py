@@ -1,0 +1,65 @@
+"""The parameters of word vectors before training."""
+
+import numpy as np
+
+from embedx import optimizers
+from embedx.engine import skipgram as engine
+from embedx.errors import EmbedxError
+from embedx.objectives.contract import Objective
+from embedx.optimizers.contract import new_table
+from embedx.run.memory import amount
+from embedx.skipgram.settings import SkipGramSettings
+
+INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
+INITIAL_FLOATS = 1 << 23  # drawn at a time
+SMALLER = "lower --dim or --max-vocab"  # where memory is short
+
+
+def new_tables(objective: Objective, settings: SkipGramSettings, kept: np.ndarray, noise: np.ndarray) -> engine.SkipGramTables:
+    """Parameters before training: inputs uniform in ±1/(2 dim), each number drawn for itself; outputs zero but for biases.
+
+    kept   int64 (n_words,)  how often each word is expected to survive subsampling; `noise` (n_words,) what is drawn by
+    Raises `EmbedxError` when they do not fit in memory.
+    """
+    tables = empty_tables(objective, settings, len(kept))
+    initialise(tables, objective, settings, kept, noise)
+    return tables
+
+
+def empty_tables(objective: Objective, settings: SkipGramSettings, n_words: int, n_buckets: int = 0) -> engine.SkipGramTables:
+    """Parameters of zeros, whose memory is taken when they are written to, with rows for buckets of n-grams after those of the
+    words. Raises `EmbedxError` when they cannot be had.
+    """
+    has_bias, n_rows = settings.bias != "none", objective.n_rows(n_words)
+    try:
+        rule = optimizers.update_rule(settings.optimizer)
+        inputs, outputs = (new_table(n, settings.dim + has_bias, rule) for n in (n_words + n_buckets, n_rows))
+    except (MemoryError, ValueError) as error:  # the latter from numpy, for more than there are addresses
+        need = 4 * optimizers.OPTIMIZERS[settings.optimizer].copies * (n_words + n_buckets + n_rows) * settings.dim
+        of_ngrams = f" and {n_buckets:,} buckets" if n_buckets else ""
+        raise EmbedxError(
+            f"two tables of {n_words:,} words{of_ngrams} × {settings.dim} numbers need {amount(need)}, more than there is; "
+            f"{SMALLER}"
+        ) from error
+    return engine.SkipGramTables(
+        inputs,
+        outputs,
+        state=np.zeros((n_words, objective.state_width), dtype=np.float32),
+        n_updates=np.zeros(n_words if objective.state_width else 1, dtype=np.int64),
+    )
+
+
+def initialise(
+    tables: engine.SkipGramTables, objective: Objective, settings: SkipGramSettings, kept: np.ndarray, noise: np.ndarray
+) -> None:
+    """Write to tables of zeros what training starts from; see `new_tables`."""
+    dim, has_bias = settings.dim, settings.bias != "none"
+    rng = np.random.default_rng([settings.seed, INITIAL])
+    step = max(1, min(65536, INITIAL_FLOATS // dim))  # by blocks, so that no second table is ever in memory
+    for start in range(0, len(tables.inputs.rows), step):
+        block = tables.inputs.rows[start : start + step, :dim]
+        block[:] = (rng.random(block.shape, dtype=np.float32) - np.float32(0.5)) / np.float32(dim)
+    if has_bias:
+        tables.inputs.rows[:, dim] = 1
+    if settings.bias == "frequency":
+        tables.outputs.rows[:, dim] = objective.initial_bias(kept / kept.sum(), noise)
