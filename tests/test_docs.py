@@ -93,7 +93,9 @@ def own_commands() -> list[str]:
 
 
 @pytest.mark.parametrize("line", own_commands())
-def test_every_command_of_the_pages_is_understood(line):
+def test_every_command_of_the_pages_is_understood(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.toml").write_text("dim = 50\n")  # --config is read along with the options
     name, *words = shlex.split(line)[1:]
     command = get_command(application([name, *words])).commands[name]
     while getattr(command, "commands", None):
@@ -116,6 +118,7 @@ def test_the_blocks_and_their_marks_are_those_that_are_known():
 def test_options_named_in_the_text_exist():
     known = {"--help", "--version", "--quick", "--report-only", "--data", "--only"}  # of `python -m eval`
     known |= {"--minutes", "--runs"}  # of `python -m tests.fuzz` and its like
+    known |= {option for parameter in get_command(application([])).params for option in parameter.opts}
     for name, *rest in (
         ["train"],
         ["classify"],
@@ -127,6 +130,7 @@ def test_options_named_in_the_text_exist():
         ["convert"],
         ["report"],
         ["corpus", "check"],
+        ["corpus", "fetch"],
     ):
         command = get_command(application([name, *rest])).commands[name]
         for each in rest:

@@ -49,6 +49,7 @@ STATED = {
     "papers-unbiased-softmax": "0.9 0.1.0 3.11.7 0.73 0.75 0.62 0.64 1.461 4.008 6.136 4.743 1.414 0.1",
     "papers-adversarial": "",
     "scale": "1.1",
+    "subwords": "",
     "papers-ldgs": "0.1.0 3.11.7",
 }
 

@@ -130,9 +130,9 @@ def test_every_name_leads_to_an_option_of_train_or_classify():
     assert {ours for each in aliases.NAMES.values() for ours in each} <= known
 
 
-def test_the_readme_has_every_name():
-    readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
-    table = readme.split("### Coming from word2vec.c, gensim or fastText")[1].split("\n#")[0]
+def test_the_page_for_those_who_come_from_other_programs_has_every_name():
+    page = (Path(__file__).parent.parent / "docs" / "coming-from.md").read_text("utf-8")
+    table = page.split("## Commands and names that can stay as they are")[1].split("\n#")[0]
     there = {aliases.form(name) for name in re.findall(r"`-*(\w[\w-]*)", table)}
     assert {aliases.form(name) for name in aliases.NAMES} <= there
 

@@ -1,4 +1,4 @@
-"""The README says what is so: its files exist, its commands are options that exist, its Python runs."""
+"""The README, and what moved from it to docs/, say what is so: files exist, commands have such options, Python runs."""
 
 import ast
 import json
@@ -27,7 +27,9 @@ from embedx.vectors import formats
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
-ARCHITECTURE, EXTENDING = ((ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("architecture", "extending"))
+ARCHITECTURE, COMING_FROM, EXTENDING, WORDS_PAGE = (
+    (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("architecture", "coming-from", "extending", "words")
+)
 
 
 def commands():
@@ -87,8 +89,9 @@ def python_blocks(text):
     return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
-def test_the_python_of_the_readme_runs(two_topics, tmp_path, monkeypatch):
-    words, documents, classes = python_blocks(README)
+def test_the_python_of_the_readme_runs_and_the_pipeline_of_the_page_about_words(two_topics, tmp_path, monkeypatch):
+    words, classes = python_blocks(README)
+    (documents,) = (each for each in python_blocks(WORDS_PAGE) if "make_pipeline" in each)
     monkeypatch.chdir(tmp_path)
     text = two_topics.read_text()
     for here, there in (("cat", "city"), ("dog", "king"), ("fur", "woman"), ("paw", "man"), ("tail", "music")):
@@ -105,12 +108,22 @@ def test_the_python_of_the_readme_runs(two_topics, tmp_path, monkeypatch):
     assert (names["labels"][:, 0] == names["y"]).mean() > 0.95
 
 
+def test_links_of_the_readme_lead_to_files_and_headings_that_exist():
+    links = re.findall(r"\]\(([\w./-]+)(?:#([\w-]+))?\)", README)
+    assert len(links) > 30
+    for name, anchor in links:
+        assert (ROOT / name).exists(), name
+        if anchor:
+            titles = re.findall(r"^#+ (.+)$", (ROOT / name).read_text("utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}, f"{name}#{anchor}"
+
+
 def test_the_table_of_objectives_is_the_registry():
     assert markdown_table() in README, "paste what `embedx.objectives.markdown_table()` gives"
 
 
 def test_the_table_of_formats_is_the_registry():
-    assert formats.markdown_table() in README, "paste what `embedx.vectors.formats.markdown_table()` gives"
+    assert formats.markdown_table() in WORDS_PAGE, "paste what `embedx.vectors.formats.markdown_table()` gives"
 
 
 @pytest.fixture(scope="module")
@@ -200,12 +213,12 @@ def test_log_uniform_noise_is_that_of_the_formula(extended):
     assert of_predictions == pytest.approx(expected, rel=1e-5)
 
 
-def test_defaults_named_in_the_readme_are_the_defaults():
+def test_defaults_named_beside_those_of_word2vec_are_the_defaults():
     defaults = {name: streaming.chosen(objective, {})[0] for name, objective in OBJECTIVES.items()}
     first, *others = sorted({each.block_size for each in defaults.values()})
-    assert f"`--block-size` {first} (or {', '.join(map(str, others))}) " in README
+    assert f"`--block-size` {first} (or {', '.join(map(str, others))}) " in COMING_FROM
     *rates, last = sorted({each.learning_rate for each in defaults.values() if each.optimizer == "rowwise-adagrad"})
-    row = next(line for line in README.splitlines() if line.startswith("| `--learning-rate` |"))
+    row = next(line for line in COMING_FROM.splitlines() if line.startswith("| `--learning-rate` |"))
     assert row.startswith(f"| `--learning-rate` | {', '.join(map(str, rates))} or {last}, as it suits the objective:")
     assert f"{OPTIMIZERS['sgd'].rates[WORDS]} for `sgd`" in row
     assert all(each.optimizer != "sgd" for each in defaults.values())

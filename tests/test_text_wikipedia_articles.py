@@ -26,7 +26,7 @@ RESIDUES = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 WORD = re.compile(r"[^\W_]+")
-# What is left out as the README tells: captions and categories, tables, references and what else holds no prose.
+# What is left out as docs/words.md tells: captions and categories, tables, references and what else holds no prose.
 HIDDEN_LINK = re.compile(r"\s*(?:file|image|category|[a-z][a-z-]{1,11})\s*:", re.IGNORECASE)
 HIDDEN_TAGS = {
     "table", "ref", "references", "gallery", "math", "timeline", "source", "code", "nowiki", "imagemap", "score",

@@ -67,7 +67,7 @@ def meanings() -> str:
 
 
 def markdown_table() -> str:
-    """The formats as a table for the README."""
+    """The formats as a table, for docs/words.md."""
     rows = [("`--format`", "by name", "what it is", "known to", "numbers", "direction", "needs"), ("---",) * 7]
     for name, each in FORMATS.items():
         suffixes = " ".join(f"`{suffix}`" for suffix in each.suffixes) or "-"
