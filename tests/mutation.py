@@ -69,6 +69,7 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
     },
     ("embedx/optimizers/decay.py", "_exp"): {
         "if is_zero(maximum(multiply_add(x, splat(np.float32(-1)), splat(np.float32(-0.002))), zeros())):": "the third term is 1e-9 there",  # noqa: E501
+        "if is_zero(maximum(multiply_add(x, splat(np.float32(-1)), splat(np.float32(0.001))), zeros())):": "the whole series gives the same there",  # noqa: E501
         "p = multiply_add(splat(np.float32(1 / 10080)), r, splat(np.float32(1 / 720)))": "half of the last term is less than float32 tells",  # noqa: E501
     },
     ("embedx/optimizers/descend.py", "descend_row_within"): {

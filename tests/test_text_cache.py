@@ -19,6 +19,7 @@ import zstandard
 from needs import needs_data
 
 from embedx.errors import EmbedxError
+from embedx.run import locks
 from embedx.settings import TextSettings
 from embedx.text import cache, sources
 from embedx.text.cache import clear_caches, encode, encode_sentences, list_caches
@@ -383,6 +384,7 @@ def test_nothing_else_in_the_folder_is_touched(corpus, home):
         "building-plans/house.pdf",
         "building-pictures/about.json",  # as long a name as ours
         "building-abcdefgh/tokens.bin",
+        "building-abcdefgh.embedx/plans.txt",
         "website/about.json",
         f"{'0' * 24}/about.json",
         f"{'0' * 24}/index.html",
@@ -400,6 +402,36 @@ def test_nothing_else_in_the_folder_is_touched(corpus, home):
     assert files_below(home) == before
     assert (home / "building-12345678").is_dir()
     assert (home / ("a" * 24)).is_symlink()
+
+
+@pytest.mark.parametrize("written", [None, "", "embedx is at"])
+def test_what_was_killed_before_it_was_marked_is_deleted_too(written, corpus, home):
+    left = home / "building-12345678.embedx"
+    left.mkdir(parents=True)
+    if written is not None:
+        (left / "unfinished.txt").write_text(written)
+    living = home / "building-abcdefgh.embedx"
+    living.mkdir()
+    held = locks.lock(living)
+    encode(resolve([str(corpus)]), TextSettings(), cache_dir=home).close()
+    assert not left.exists()
+    assert living.is_dir()
+    locks.unlock(held)
+
+
+def test_a_folder_that_another_run_takes_for_left_is_made_again(corpus, home, monkeypatch):
+    """Between making and locking it."""
+    make, made = cache.tempfile.mkdtemp, []
+
+    def make_and_have_it_swept(*name):
+        made.append(make(*name))
+        if len(made) == 1:
+            cache._sweep(home)
+        return made[-1]
+
+    monkeypatch.setattr(cache.tempfile, "mkdtemp", make_and_have_it_swept)
+    assert encode(resolve([str(corpus)]), TextSettings(), cache_dir=home).n_tokens == 10
+    assert len(made) == 2
 
 
 def test_a_corpus_whose_place_is_taken_is_kept_for_the_run(corpus, home):

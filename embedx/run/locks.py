@@ -1,12 +1,14 @@
 """Locks on folders, which end with the process that has them: they tell whether a run is still at work in a folder.
 
 A folder of a run's own that is not to stay holds a file that says so. If it has a name as such folders have, holds that file,
-and is locked by nobody, it is left from a process that was killed, and may be deleted.
+and is locked by nobody, it is left from a process that was killed, and may be deleted. So may an empty one whose name no other
+program would choose.
 """
 
 import contextlib
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 try:
@@ -70,6 +72,17 @@ def unlock(descriptor: int | None) -> None:
 UNFINISHED, UNFINISHED_TEXT = "unfinished.txt", "embedx is at work here; if it was killed, its next run deletes this folder\n"
 
 
+def new_marked(make: Callable[[], Path]) -> tuple[Path, int | None]:
+    """A folder that `make` makes, a new one at each call, marked; what `lock` gives of it. Another process may delete it before
+    it is locked, for an empty one may be left from a run that was killed: then there is another.
+    """
+    while True:
+        folder = make()
+        held = mark(folder)
+        if held is not None or folder.exists():
+            return folder, held
+
+
 def mark(folder: Path) -> int | None:
     """Lock a new folder, and say in it that it is not to stay; what `lock` gives."""
     held = lock(folder)
@@ -102,10 +115,19 @@ def remove(folder: Path, held: int | None) -> None:
     unlock(held)
 
 
-def remove_if_left(folder: Path) -> bool:
-    """Delete a marked folder that nobody has locked; whether that was so."""
+def is_begun(folder: Path) -> bool:
+    """Whether there is nothing in a folder but, perhaps, a part of what `mark` writes."""
+    try:
+        inside = list(folder.iterdir())
+        return all(each.name == UNFINISHED and UNFINISHED_TEXT.encode().startswith(each.read_bytes()) for each in inside)
+    except OSError:
+        return False
+
+
+def remove_if_left(folder: Path, even_empty: bool = False) -> bool:
+    """Delete a marked folder that nobody has locked, or one that was about to be marked; whether that was so."""
     held = lock(folder, wait=False)
-    if held is not None and is_marked(folder):
+    if held is not None and (is_marked(folder) or (even_empty and is_begun(folder))):
         remove(folder, held)
         return True
     unlock(held)

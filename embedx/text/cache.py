@@ -6,12 +6,13 @@
         letters.bin       all words in UTF-8, one after the other
         starts.npy        int64 (n_types + 1,), where each begins
         about.json        what was read, with what settings, and what was found
-    FOLDER/building-*/    being written, a corpus that is not kept (standard input) or a run's own files; locked while in use
+    FOLDER/building-*.embedx/    a corpus being written or not kept (standard input), or a run's own files; locked while in use
         unfinished.txt    says so; it is written once the folder is locked
         spilled-*.bin     words that outgrew memory, until they are merged; see `embedx.text.spill`
 
-A folder is complete when it appears, because it is renamed when it is. So a `building-*` with that file in it, which nobody
-locks, is left from a process that was killed; the next one removes it. FOLDER may hold anything else, which nobody touches.
+A folder is complete when it appears, because it is renamed when it is. So one of the latter with that file in it, or
+nothing, which nobody locks, is left from a process that was killed; the next one removes it. FOLDER may hold anything else,
+which nobody touches.
 
 What is found in the cache is checked before it is used, because compiled code looks words up by the tokens without asking
 whether there are so many, and because a machine that lost its power may leave zeros, which are tokens too; what is damaged is
@@ -54,7 +55,8 @@ from embedx.text.word_list import WordList
 
 FORMAT = 2  # part of every key: raise it when the files or the tokeniser's results change
 KEY = re.compile(r"[0-9a-f]{24}")
-BUILDING, BUILDING_NAME = "building-", re.compile(r"building-[a-z0-9_]{8}")  # as `mkdtemp` ends it
+BUILDING, SUFFIX = "building-", ".embedx"  # around what `mkdtemp` chooses
+BUILDING_NAME = re.compile(r"building-[a-z0-9_]{8}(\.embedx)?")  # without, as earlier versions had it
 TOKENS, COUNTS, LETTERS, STARTS, ABOUT = "tokens.bin", "counts.npy", "letters.bin", "starts.npy", "about.json"
 FLUSH_TOKENS = 1 << 16
 SILENT = Silent()
@@ -615,8 +617,7 @@ def _new_folder(home: Path) -> tuple[Path, int | None]:
     """A folder that is locked, once what killed runs left is gone."""
     home.mkdir(parents=True, exist_ok=True)
     _sweep(home)
-    folder = Path(tempfile.mkdtemp(prefix=BUILDING, dir=home))
-    return folder, locks.mark(folder)
+    return locks.new_marked(lambda: Path(tempfile.mkdtemp(SUFFIX, BUILDING, home)))
 
 
 def _sweep(home: Path) -> int:
@@ -625,7 +626,7 @@ def _sweep(home: Path) -> int:
     for folder in home.iterdir():
         if BUILDING_NAME.fullmatch(folder.name) and not folder.is_symlink():
             size = _bytes_in(folder)
-            freed += size if locks.remove_if_left(folder) else 0
+            freed += size if locks.remove_if_left(folder, even_empty=folder.name.endswith(SUFFIX)) else 0
     return freed
 
 
