@@ -55,6 +55,19 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
         "if not low < alpha[e, 0] <= high:": "from an end, halving comes to the same root",
         "if not low <= alpha[e, 0] < high:": "from an end, halving comes to the same root",
     },
+    ("embedx/objectives/utility.py", "_by_grid"): {
+        "crowd = np.zeros(n + POINTS + 1)": "grid points without a class",
+        "crowd = np.zeros(n + POINTS - 0)": "a grid point without a class",
+    },
+    ("embedx/objectives/ove.py", "coefficients"): {
+        "gap = z[e, k] - score if sample_count[e, k] >= 0 else np.float32(0)": "what was not drawn weighs nothing",
+    },
+    ("embedx/objectives/binary_tree.py", "_merge"): {
+        "if leaf < n_leaves and (node == made or mass[leaf] < mass[node]):": "of equal masses any goes first, at equal cost",
+    },
+    ("embedx/objectives/margin.py", "within"): {
+        "negative = ONE if z[e, k] <= d else ZERO": "what lies on the border is left out in the next step, or adds nothing",
+    },
     ("embedx/objectives/margin.py", "depths"): {
         "going_on = d + p >= gap": "where they are equal both conditions have one answer",
     },

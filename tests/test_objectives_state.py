@@ -529,6 +529,21 @@ def test_the_first_law_is_close_to_the_best_when_all_rows_are_seen(name, law):
 
 
 @LAWS
+def test_the_first_law_is_the_mode_and_the_curvature_of_the_log_joint(name, law):
+    z, y = scores(20), 2
+    rivals = np.delete(z, y)
+
+    def log_joint(t):
+        return law.log_density(t - z[y]) + law.log_cdf(t - rivals).sum()
+
+    mode = optimize.minimize_scalar(lambda t: -log_joint(t), bracket=(z[y], z.max() + 3), tol=1e-12).x
+    bend = -(log_joint(mode + 1e-3) - 2 * log_joint(mode) + log_joint(mode - 1e-3)) / 1e-6
+    _, _, state = run(make(name, local_rate=0.0), z, y, np.ones(K), n_updates=0)
+    assert state[0] == pytest.approx(mode, abs=1e-4)
+    assert np.log1p(np.exp(state[1])) == pytest.approx(bend**-0.5, rel=1e-3)
+
+
+@LAWS
 @pytest.mark.parametrize("n_classes", [3, 10, 50])
 @pytest.mark.parametrize("gap", [1, 20])
 def test_probabilities_are_scipys_quadrature_for_the_likely_and_the_unlikely(name, law, n_classes, gap):
