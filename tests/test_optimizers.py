@@ -218,7 +218,7 @@ def test_rows_that_are_columns_move_by_the_formula(name, bias):
         touched = np.isin(np.arange(DIM), [*occur, bias])
         g = gradient_of(step)[:, :DIM] * touched
         if bias == 0:
-            g[:, 0] *= np.float32(1e12)  # for it to tell among the squares
+            g[:, 0] *= np.float32(1e18)  # for it to tell among the squares
         columns = np.zeros((DIM, 16), dtype=np.float32)
         columns[:, :3] = g.T
         step_of_columns(table, occur, bias, columns, rule, np.float32(0.1))
@@ -228,8 +228,8 @@ def test_rows_that_are_columns_move_by_the_formula(name, bias):
 
 
 @kernel
-def step_of_some_columns(table, begin, rows, gradient, at, n, optimizer, rate):
-    accumulate_columns(table, begin, rows, rows.size, -1, gradient, at, n, optimizer)
+def step_of_some_columns(table, begin, rows, bias_row, gradient, at, n, optimizer, rate):
+    accumulate_columns(table, begin, rows, rows.size, bias_row, gradient, at, n, optimizer)
     for row in range(table.rows.shape[0]):
         descend_columns(table, row, begin, gradient, row, at, n, optimizer, rate)
 
@@ -239,13 +239,13 @@ def test_a_part_of_many_columns_moves_by_the_formula_and_others_stay(name):
     """One more than sixteen, which are handled at a time, and in the gradient at another place than in the table."""
     rule, truth = update_rule(name), naive(name, 40)
     table = by_columns(rule, 40)
-    begin, at, n = 16, 32, 17
+    begin, at, n, bias = 16, 32, 17, DIM - 1
     moving = np.isin(np.arange(40), np.arange(begin, begin + n))
     for step in range(3):
         g = gradient_of(step, 40)[:, :DIM] * moving[:, None]
         columns = np.zeros((DIM, 64), dtype=np.float32)
         columns[:, at : at + n] = g[moving].T
-        step_of_some_columns(table, begin, np.arange(DIM, dtype=np.int32), columns, at, n, rule, np.float32(0.1))
+        step_of_some_columns(table, begin, np.arange(bias, dtype=np.int32), bias, columns, at, n, rule, np.float32(0.1))
         truth.step(g.astype(np.float64), np.ones((40, DIM), dtype=bool) & moving[:, None], 0.1)
     assert_agree(name, table.rows[:, :40].T, table.state[:, :40].T, truth)
 
