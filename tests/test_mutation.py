@@ -87,7 +87,7 @@ def run(folder, *options, equivalent="{}"):
     """What `python -m tests.mutation` says of the tiny package in a folder, and its exit code."""
     code = (
         f"import sys; from pathlib import Path; from tests import mutation; mutation.ROOT = Path({str(folder)!r}); "
-        "mutation.TESTS = {'embedx/tiny': 'tiny*'}; mutation.LOADED = ('pytest', 'coverage'); mutation.START_SECONDS = 1; "
+        "mutation.TESTS = {'embedx/tiny': 'tiny*'}; mutation.LOADED = ('pytest', 'coverage'); mutation.START_SECONDS = 3; "
         f"mutation.EQUIVALENT = {equivalent}; mutation.main()"
     )
     ran = subprocess.run(
