@@ -25,6 +25,7 @@ from scipy.sparse import csc_matrix, csr_matrix, save_npz
 from embedx.errors import EmbedxError
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.read import DataSchema, read, read_label_names, read_names, read_training, with_names
+from embedx.labeled.sparse import decimal
 from embedx.run.progress import Silent
 
 PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.ZstdCompressor().compress}
@@ -453,3 +454,26 @@ def test_real_digits_and_names():
     assert data.features.max() == 255
     assert data.labels.ids[:5].tolist() == [7, 2, 1, 0, 4]
     assert read_names(f"{DATA}/eurlex-4.3k/labels.tsv.gz")[1] == "State trading"
+
+
+@pytest.mark.parametrize("number", ["1", "-2.5", "+3", "1e3", "1E+3", "2.5e-2", "-.125", "+7.", "12345678", "0", "9e0"])
+def test_usual_decimals_are_read_without_help(number):
+    """To the last bit, and whether they are followed by a space or an end of line."""
+    for end in (b" ", b"\n"):
+        value, length, is_it = decimal(np.frombuffer(number.encode() + end, np.uint8), 0)
+        assert is_it
+        assert (value, length) == (np.float32(float(number)), len(number))
+
+
+@pytest.mark.parametrize("number", ["", "-", "e5", ".", "1e", "1e-", "--1", "cat"])
+def test_what_is_no_decimal_is_not_taken_for_one(number):
+    assert not decimal(np.frombuffer(number.encode() + b" ", np.uint8), 0)[2]
+
+
+def test_lines_are_numbered_through_all_chunks(tmp_path):
+    (tmp_path / "many.txt").write_bytes(b"".join(b"%d of many lines\n" % line for line in range(1, 200_001)))
+    lines, n_chunks = Lines(source_of(str(tmp_path / "many.txt")), Silent()), 0
+    for chunk in lines:
+        assert int(chunk.split(b" ", 1)[0]) == lines.line
+        n_chunks += 1
+    assert n_chunks > 2
