@@ -210,7 +210,7 @@ class TextSettings(Settings):
         "bytes that are not valid UTF-8: `replace` each by U+FFFD, `skip` them, or stop with an `error`",
         choices=("replace", "skip", "error"),
     )
-    count_memory: float | None = param(
+    vocab_memory: float | None = param(
         None,
         "memory for the different words while a text is read, in gigabytes; words that outgrow it go to disk and are merged at "
         "the end, none is left out; by default a quarter of the free memory",
@@ -225,7 +225,7 @@ class TextSettings(Settings):
 
     def record(self) -> dict[str, Any]:
         """The values that decide the tokens, which the memory that counting them may take does not."""
-        return {name: value for name, value in super().record().items() if name != "count_memory"}
+        return {name: value for name, value in super().record().items() if name != "vocab_memory"}
 
 
 @dataclasses.dataclass(frozen=True)

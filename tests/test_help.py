@@ -10,12 +10,12 @@ import pytest
 import typer
 from typer.main import get_command
 
+from embedx.cli import declared, tables
 from embedx.cli import help as helping
-from embedx.cli import tables
 from embedx.cli.app import application
 from embedx.errors import near
 from embedx.objectives import OBJECTIVES
-from embedx.settings import option_name, settings_of
+from embedx.settings import TextSettings, option_name, settings_of
 
 COMMAND = [sys.executable, "-m", "embedx"]
 
@@ -198,3 +198,8 @@ def test_one_objective_is_told_with_its_own_options(capsys):
     assert "negatives" not in told
     application(["objectives"])(["objectives", "ove", "--json"], standalone_mode=False)
     assert '"--negatives": "noise classes for each positive' in capsys.readouterr().out
+
+
+def test_an_option_is_one_setting():
+    with pytest.raises(ValueError, match="tokenizer: a setting of TextSettings and of another group"):
+        declared.options_of(TextSettings, TextSettings)

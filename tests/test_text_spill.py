@@ -86,7 +86,7 @@ def test_files_are_those_of_a_run_with_room_for_all_words(tmp_path, small_pieces
     expected = files(tmp_path / "whole", sources, 1)
     assert added == []
     for threads in (1, 2, 3):
-        assert files(tmp_path / f"{threads}", sources, threads, count_memory=memory) == expected
+        assert files(tmp_path / f"{threads}", sources, threads, vocab_memory=memory) == expected
     assert len(added) > 6
     read = [reference_text.sentences(text + b" bad\xff " * (n == seed % 5)) for n, text in enumerate(written)]
     ids, words, counts = reference_text.encoded(read)
@@ -101,7 +101,7 @@ def test_lists_are_the_same_too(tmp_path, small_pieces, added):
     expected = files(tmp_path / "whole", sources, 1, tokenizer="none", json_field="t")
     for threads in (1, 3):
         home = tmp_path / f"{threads}"
-        assert files(home, sources, threads, tokenizer="none", json_field="t", count_memory=TINY) == expected
+        assert files(home, sources, threads, tokenizer="none", json_field="t", vocab_memory=TINY) == expected
     assert len(added) > 6
 
 
@@ -109,7 +109,7 @@ def test_a_word_whose_parts_are_read_by_two_tables_is_one_word(tmp_path, small_p
     (tmp_path / "corpus.txt").write_bytes(b"a " + b"y" * 500 + "é".encode() * 100 + b" b a " + b"y" * 500 + b"\n")
     sources = resolve([str(tmp_path / "corpus.txt")])
     for threads in (1, 2):
-        assert files(tmp_path / f"{threads}", sources, threads, count_memory=TINY) == files(tmp_path / "whole", sources, 1)
+        assert files(tmp_path / f"{threads}", sources, threads, vocab_memory=TINY) == files(tmp_path / "whole", sources, 1)
     assert len(added) > 2
 
 
@@ -156,7 +156,7 @@ def test_no_table_takes_more_than_its_share(tmp_path, monkeypatch):
 
     monkeypatch.setattr(tokenizer.Tokenizer, "emptied", weighed)
     for threads in (1, 2):
-        files(tmp_path / f"{threads}", resolve([str(tmp_path / "corpus.txt")]), threads, count_memory=0.006)
+        files(tmp_path / f"{threads}", resolve([str(tmp_path / "corpus.txt")]), threads, vocab_memory=0.006)
     assert all(1_000_000 < size < 6_000_000 for size in most.values())
     assert len(most) == 2
 
@@ -172,14 +172,14 @@ def corpus(tmp_path):
 
 def test_it_is_told_once_and_found_again_whatever_the_memory(tmp_path, small_pieces, corpus):
     progress = Notes()
-    first = files(tmp_path / "cache", corpus, 1, progress, count_memory=TINY)
+    first = files(tmp_path / "cache", corpus, 1, progress, vocab_memory=TINY)
     assert len(progress.notes) == 2
     assert progress.notes[0].startswith("the different words outgrow 1.0 kB after ")
-    assert progress.notes[0].endswith("they go to disk, and are merged at the end; --count-memory gives them more")
+    assert progress.notes[0].endswith("they go to disk, and are merged at the end; --vocab-memory gives them more")
     progress = Notes()
-    assert files(tmp_path / "cache", corpus, 1, progress, count_memory=2) == files(tmp_path / "cache", corpus, 1) == first
+    assert files(tmp_path / "cache", corpus, 1, progress, vocab_memory=2) == files(tmp_path / "cache", corpus, 1) == first
     assert progress.notes[0].endswith("nothing is read")
-    assert TextSettings(count_memory=2).record() == TextSettings().record()
+    assert TextSettings(vocab_memory=2).record() == TextSettings().record()
 
 
 def test_by_default_words_may_take_a_part_of_the_free_memory(tmp_path, small_pieces, corpus, monkeypatch, added):
@@ -199,13 +199,13 @@ def test_a_full_disk_and_ctrl_c_leave_nothing(tmp_path, small_pieces, corpus, mo
     monkeypatch.setattr(spill, place, fail)
     full = r"cannot be written \(No space left on device\); .*--cache-dir"
     with pytest.raises((EmbedxError, KeyboardInterrupt), match=full if isinstance(error, OSError) else None):
-        files(tmp_path / "cache", corpus, 2, count_memory=TINY)
+        files(tmp_path / "cache", corpus, 2, vocab_memory=TINY)
     assert list((tmp_path / "cache").iterdir()) == []
 
 
 def test_a_corpus_for_one_run_keeps_nothing_else(tmp_path, small_pieces, corpus, monkeypatch):
     monkeypatch.setattr(cache, "current_fingerprint", lambda source: {"size": 0})
-    with cache.encode(corpus, TextSettings(count_memory=TINY), cache_dir=tmp_path / "cache") as encoded:
+    with cache.encode(corpus, TextSettings(vocab_memory=TINY), cache_dir=tmp_path / "cache") as encoded:
         names = {file.name for file in encoded.folder.iterdir()}
     assert names == {"tokens.bin", "counts.npy", "letters.bin", "starts.npy", "about.json", "unfinished.txt"}
 
@@ -216,7 +216,7 @@ def test_vectors_are_the_same(tmp_path, small_pieces):
     (tmp_path / "corpus.txt").write_text("\n".join(lines))
     tables = []
     for memory in (None, 1e-5):
-        options = {"heldout": 0.1, "phrases": 1, "epochs": 1, "dim": 8, "threads": 1, "count_memory": memory}
+        options = {"heldout": 0.1, "phrases": 1, "epochs": 1, "dim": 8, "threads": 1, "vocab_memory": memory}
         model = embedx.SkipGram(cache_dir=tmp_path / f"{memory}", **options).fit(tmp_path / "corpus.txt").model
         tables.append(model)
     assert tables[0].words == tables[1].words

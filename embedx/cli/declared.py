@@ -121,7 +121,7 @@ def train_settings() -> dict[str, Option]:
 def phrase_settings() -> dict[str, Option]:
     """Every option of `embedx phrases` that is a setting."""
     groups = (PhraseSettings, TextSettings)
-    options = {field.name: Option(field, group.panel) for group in groups for field in dataclasses.fields(group)}
+    options = options_of(*groups)
     options["phrases"].others["embedx phrases"] = 1
     return options
 
@@ -140,9 +140,6 @@ def compare_settings() -> dict[str, Option]:
     from embedx.classification.settings import ClassifySettings
     from embedx.comparison.settings import OF_LABELS, OF_TEXT, CompareSettings
     from embedx.skipgram.settings import SkipGramSettings
-
-    def options_of(*groups: type[Settings]) -> dict[str, Option]:
-        return {field.name: Option(field, group.panel) for group in groups for field in dataclasses.fields(group)}
 
     of_text, of_labels = options_of(SkipGramSettings, VocabularySettings, TextSettings), options_of(ClassifySettings)
     handed_on = {name: of_text[name] for name in OF_TEXT} | {name: of_labels[name] for name in OF_LABELS}
@@ -179,12 +176,23 @@ def export_settings() -> dict[str, Option]:
     return {field.name: Option(field, ExportSettings.panel) for field in dataclasses.fields(ExportSettings)}
 
 
+def options_of(*groups: type[Settings]) -> dict[str, Option]:
+    """The settings of these groups, by name. Raises ValueError if two have one name: an option can set but one of them."""
+    options: dict[str, Option] = {}
+    for group in groups:
+        for field in dataclasses.fields(group):
+            if field.name in options:
+                raise ValueError(f"{field.name}: a setting of {group.__name__} and of another group")
+            options[field.name] = Option(field, group.panel)
+    return options
+
+
 def _settings_of(own_defaults: str, *groups: type[Settings]) -> dict[str, Option]:
     """The task's own settings, then those of samplers and objectives; these declare what suits them there as `own_defaults`."""
     from embedx.objectives import OBJECTIVES
     from embedx.samplers import SAMPLERS
 
-    options = {field.name: Option(field, group.panel) for group in groups for field in dataclasses.fields(group)}
+    options = options_of(*groups)
     for sampler in SAMPLERS.values():
         for field in dataclasses.fields(sampler.Settings):
             options.setdefault(field.name, Option(field, sampler.Settings.panel))

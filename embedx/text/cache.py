@@ -424,7 +424,7 @@ def _read(
     reports: list[dict[str, Any]] = []
     n_tokens = stored = 0
     report = _new_report(sources[0])
-    memory = int(COUNT_SHARE * available_memory() if settings.count_memory is None else 1e9 * settings.count_memory)
+    memory = int(COUNT_SHARE * available_memory() if settings.vocab_memory is None else 1e9 * settings.vocab_memory)
     spill = Spill(building.folder)
     total = total_size(sources)
     was_checked = len({Path(source.name).suffix for source in sources}) > 1  # where one does not tell of another
@@ -455,7 +455,7 @@ def _read(
                         so_far = n_tokens + report["tokens"]
                         progress.note(
                             f"the different words outgrow {amount(memory)} after {so_far:,} words of text: they go to disk, "
-                            "and are merged at the end; --count-memory gives them more"
+                            "and are merged at the end; --vocab-memory gives them more"
                         )
                     _spill(pieces, spill, building)
         except BadUtf8Error as error:

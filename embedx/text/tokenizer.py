@@ -410,7 +410,7 @@ class Tokenizer:
         end, types = int(self.state[END]), self.n_types + n_words - 1
         if end + 3 * n_bytes > len(self.letters):
             if len(self.letters) > MOST_LETTERS * available_memory():
-                raise EmbedxError("the different words do not fit into memory: lower --count-memory, or clean the text")
+                raise EmbedxError("the different words do not fit into memory: lower --vocab-memory, or clean the text")
             self.letters = grown(self.letters, end + 3 * n_bytes)
         if types + 2 > len(self.starts):
             if types >= MAX_TYPES:
