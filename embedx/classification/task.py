@@ -273,11 +273,7 @@ def new_samplers(
     options   settings of the sampler's own; those of what draws, where rows are retrieved
     counts    int64 (n_labels,)  how often each label occurs
     """
-    sampler, warm_up = chosen_samplers(objective, settings, options)
-    sampler.prepare(counts, paths=objective.paths())
-    if warm_up is not None:
-        warm_up.prepare(counts)
-    return sampler, warm_up
+    return samplers.prepared(chosen_samplers(objective, settings, options), counts, objective.paths())
 
 
 def _fit_sampler(

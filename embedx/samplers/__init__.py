@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from embedx import registry
 from embedx.errors import EmbedxError
-from embedx.samplers.contract import Candidates, Sampler
+from embedx.samplers.contract import Candidates, Paths, Sampler
 from embedx.settings import option_name, settings_of
 
 # Each as file.Class of this folder, in the order of help texts.
@@ -66,6 +68,15 @@ def with_warm_up(
     if SAMPLERS[name].candidates != "retrieved":
         return make(name, options, replacement=replacement, corrected=corrected), None
     return make(name, {}), make(first_drawn(taken), options, replacement=replacement, corrected=corrected)
+
+
+def prepared(both: tuple[Sampler, Sampler | None], counts: np.ndarray, paths: Paths | None) -> tuple[Sampler, Sampler | None]:
+    """A sampler and what draws before it, once they know how often each class occurs, int64 (K,), and the objective's tree."""
+    sampler, warm_up = both
+    sampler.prepare(counts, paths=paths)
+    if warm_up is not None:
+        warm_up.prepare(counts)
+    return both
 
 
 def recorded(settings: Mapping[str, Any], *, replacement: bool) -> Sampler:

@@ -205,11 +205,7 @@ def new_samplers(
     options   settings of the sampler's own; those of what draws, where rows are retrieved
     counts    int64 (n_words,)  how often each word occurs
     """
-    sampler, warm_up = chosen_samplers(objective, settings, options)
-    sampler.prepare(counts, paths=objective.paths())
-    if warm_up is not None:
-        warm_up.prepare(counts)
-    return sampler, warm_up
+    return samplers.prepared(chosen_samplers(objective, settings, options), counts, objective.paths())
 
 
 def resolved(
