@@ -22,6 +22,7 @@ LAYERS = (
     {"objectives"},
     {"optimizers"},
     {"engine"},
+    {"cluster"},
     {"vectors"},
     {"evaluation"},
     {"skipgram", "classification"},

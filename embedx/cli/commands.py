@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embedx import objectives, samplers
+from embedx.cluster.settings import ClusterSettings, check_cluster_settings
 from embedx.engine.settings import check_stopping
 from embedx.errors import DivergedError, EmbedxError
 from embedx.run.checkpoint import Checkpoints, Request
@@ -81,6 +82,7 @@ def train(
     check_stopping(typed)
     check_phrase_settings(typed)
     check_vocabulary_settings(typed)
+    check_cluster_settings(typed)
     if start is not None:
         typed = start.with_defaults(typed)
     sources = resolve(corpora)  # a mistyped name is told before anything else is done
@@ -99,8 +101,11 @@ def train(
         "checkpoints": checkpoints,
     }  # fmt: skip
     of_text = (text, vocabulary, phrases, StartSettings.from_options(typed))
+    cluster = ClusterSettings.from_options(typed)
     name = f"embedx train {' '.join(corpora)} --objective {objective_name}"
     if collapse:
+        if cluster.is_asked_for:
+            raise EmbedxError("--cluster does not apply with --collapsed; leave out one of them")
         if start is not None:
             raise EmbedxError("--start does not apply with --collapsed; leave out one of them")
         settings, own, objective = collapsed.chosen(found, typed)
@@ -114,9 +119,9 @@ def train(
         own_options = samplers.own_options(typed)
         of_samplers = [each.settings for each in streaming.chosen_samplers(objective, settings, own_options) if each]
         progress.note(f"{name} --output {folder}")
-        _note_settings(progress, settings, *of_samplers, objective.settings, *of_text)
+        _note_settings(progress, settings, *of_samplers, objective.settings, *of_text, cluster)
         with checkpoints.ended():
-            trained = skipgram.train(corpora, objective, settings, sampler_options=own_options, start=start, **how)
+            trained = skipgram.train(corpora, objective, settings, sampler_options=own_options, start=start, cluster=cluster, **how)
     saved = _save(lambda place: skipgram.save(trained.vectors, place, overwrite), folder, checkpoints)
     checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
     _check_end(saved, trained.outcome)

@@ -104,13 +104,14 @@ def _meaning(field: dataclasses.Field[Any]) -> str:
 
 def train_settings() -> dict[str, Option]:
     """Every option of `embedx train` that is a setting."""
+    from embedx.cluster.settings import ClusterSettings
     from embedx.objectives import OBJECTIVES
     from embedx.skipgram.collapsed import DEFAULTS, CollapsedSettings
     from embedx.skipgram.settings import SkipGramSettings
 
     options = _settings_of(
         "word_defaults",
-        *(SkipGramSettings, VocabularySettings, TextSettings, PhraseSettings, StartSettings, CollapsedSettings),
+        *(SkipGramSettings, VocabularySettings, TextSettings, PhraseSettings, StartSettings, ClusterSettings, CollapsedSettings),
     )
     for name, value in DEFAULTS.items():
         options[name].others["--collapsed"] = value

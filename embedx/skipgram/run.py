@@ -22,10 +22,10 @@ from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.skipgram.callbacks import Callback, EpochEnd, want_an_end
-from embedx.skipgram.fitted import FittedStream
+from embedx.skipgram.on_cluster import Cluster, strategy_for
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.start import Start
-from embedx.skipgram.strategies import RetrievedStream, Streamed
+from embedx.skipgram.strategies import Streamed
 from embedx.skipgram.tables import initialise
 from embedx.text import cache
 from embedx.text.heldout import HeldOut, n_chunks
@@ -59,6 +59,7 @@ class Task:
     buckets: np.ndarray | None = None  # int32 (n,), ascending: those of n-grams, whose rows follow the words'; None without
     plan: Plan | None = None  # of memory
     kernels: int = 0  # bytes that they took when they were compiled or loaded
+    cluster: Cluster | None = None  # whose workers train
     history: list[dict[str, float]] = dataclasses.field(default_factory=list)  # held-out log-likelihood on the way
 
     def stream(self) -> TokenStream:
@@ -71,11 +72,12 @@ class Task:
 
     def strategy(self) -> Streamed:
         """How its stretches are trained; with --deterministic by the lanes of rounds."""
-        objective, settings, tables, stream = self.objective, self.settings, self.tables, self.stream()
-        if self.warm_up is None:
-            return Streamed(objective, settings, self.sampler, tables, stream)
-        way = FittedStream if self.sampler.conditional else RetrievedStream
-        return way(objective, settings, self.warm_up, tables, stream, self.sampler)
+        return strategy_for(self.objective, self.settings, self.sampler, self.warm_up, self.tables, self.stream())
+
+    def kept_share(self) -> np.ndarray:
+        """float32 (n_words,): how often each word is expected to be kept for each word that is read."""
+        counts = self.words.trained_counts
+        return (kept_counts(counts, self.vocabulary.sample) / max(int(counts.sum()), 1)).astype(np.float32)
 
     def initialise(self) -> None:
         """Write to the tables what training starts from."""
@@ -109,6 +111,8 @@ class Task:
         if checkpoints is not None:
             checkpoints.identify(self.identity)
         settings, strategy = self.settings, self._ready_strategy()
+        if self.cluster is not None:
+            strategy = self.cluster.strategy(strategy, self)
         schedule = self._schedule(strategy, settings.epochs, settings.time_budget)
         heard = tuple(callbacks)
 

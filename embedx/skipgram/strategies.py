@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embedx import optimizers
+from embedx.cluster.contract import Parameters, Shareable
 from embedx.engine import blocks, lanes
 from embedx.engine import skipgram as engine
 from embedx.engine import skipgram_retrieved as retrieved
@@ -80,7 +81,7 @@ class LaneTables(NamedTuple):
         return lanes.Lane(number, shared, lanes.copies_of(self.inputs, number), lanes.copies_of(self.outputs, number)), own
 
 
-class Streamed(Lanes):
+class Streamed(Lanes, Shareable):
     """Blocks of consecutive words against rows that are drawn for each block, against all rows, or along a tree's paths.
 
     settings  resolved `SkipGramSettings`
@@ -99,6 +100,7 @@ class Streamed(Lanes):
         self.objective, self.settings, self.sampler, self.tables, self.stream = objective, settings, sampler, tables, stream
         self.later = later
         self.frequency_scores: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each word occurs
+        self.kept_share: np.ndarray | None = None  # (n_words,): how often a word that is read is each, and kept
         self.stretch = APART if settings.deterministic else STRETCH  # tokens
         self.n_stretches = -(-len(stream.tokens) // self.stretch)
         self.orders = Orders(self.n_stretches, settings.seed, SHUFFLED)
@@ -180,6 +182,29 @@ class Streamed(Lanes):
 
     def state(self) -> TrainState:
         return state_of(self.tables)
+
+    def parameters(self) -> Parameters:
+        """What workers on a cluster share."""
+        tables = {"inputs": self.tables.inputs, "outputs": self.tables.outputs}
+        return Parameters(tables, self.plan.optimizer, self.tables.state, self.tables.n_updates, self.uses())
+
+    def uses(self) -> dict[str, np.ndarray]:
+        """By how many blocks each row of the tables is updated for each word of the corpus, about: float32 (n_rows,)."""
+        if self.kept_share is None:
+            return {}
+        plan, parts, draws = self.plan, self.tables.parts, self.draws
+        inputs, outputs = (np.zeros(len(table.rows)) for table in (self.tables.inputs, self.tables.outputs))
+        inputs[: len(self.kept_share)] = self.kept_share
+        if len(parts.offsets):
+            inputs[:] = np.bincount(parts.rows, np.repeat(self.kept_share, np.diff(parts.offsets)), len(inputs))
+        blocks_per_word = self.kept_share.sum() / max(plan.block_size, 1)
+        if plan.candidates == blocks.PATH:
+            outputs += np.bincount(draws.rows, np.repeat(self.kept_share, np.diff(draws.offsets)), len(outputs))
+        elif plan.candidates == blocks.ALL:
+            outputs += blocks_per_word
+        else:
+            outputs += self.kept_share + blocks_per_word * -np.expm1(plan.n_draws * np.log1p(-self.sampler.noise))
+        return {"inputs": inputs.astype(np.float32), "outputs": np.minimum(outputs, blocks_per_word).astype(np.float32)}
 
     def untrained_loss(self) -> float | None:
         """From stretches all over the corpus, at rate 0."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from embedx.cluster.settings import ClusterSettings
 from embedx.engine import skipgram as engine
 from embedx.engine import subwords
 from embedx.errors import DivergedError, EmbedxError
@@ -20,8 +21,10 @@ from embedx.run.interrupts import to_the_end
 from embedx.run.memory import amount, available_memory
 from embedx.run.progress import Progress, Silent
 from embedx.settings import PhraseSettings, TextSettings, VocabularySettings
+from embedx.skipgram import on_cluster
 from embedx.skipgram.callbacks import Callback
 from embedx.skipgram.memory import memory_plan, on_disk, size
+from embedx.skipgram.on_cluster import cluster_of
 from embedx.skipgram.run import Task
 from embedx.skipgram.settings import SkipGramSettings, new_samplers, resolved, suited
 from embedx.skipgram.start import Start
@@ -62,15 +65,16 @@ def train(
     snapshot: Mapping[str, Any] | None = None,
     checkpoints: Checkpoints | None = None,
     callbacks: Iterable[Callback] = (),
+    cluster: ClusterSettings | None = None,
 ) -> TrainedVectors:
     """Word vectors of `corpora`: what the command line takes (paths, globs, URLs, recipes, "-"), or an iterable of token lists.
 
     `sampler_options` are settings of the sampler's own, by name; `start` is a model to go on from, with which `phrases` must be
     as its `joining` says; `snapshot`, of the `outcome.state` of a run with the same settings on the same corpora, is where
     training goes on from; `checkpoints` keep its state on disk; `callbacks` hear of the end of each epoch, and may end the
-    training. Raises `EmbedxError` for what the user can mend and `DivergedError` when training diverges, at lower rates too,
-    with nothing learned. Where something was, that is returned, and the outcome tells; Ctrl-C likewise ends the training early
-    with what was learned so far.
+    training; `cluster` says whose workers train. Raises `EmbedxError` for what the user can mend and `DivergedError` when
+    training diverges, at lower rates too, with nothing learned. Where something was, that is returned, and the outcome tells;
+    Ctrl-C likewise ends the training early with what was learned so far.
     """
     settings = suited(settings, objective)
     progress = progress or Silent()
@@ -78,10 +82,16 @@ def train(
     joined: PhraseSettings | Phrases | None = phrases
     if start is not None:
         phrases, joined = start.joining()
-    with encode(corpora, text, progress, cache_dir, joined, threads=settings.threads) as corpus:
+    with (
+        cluster_of(cluster or ClusterSettings(), settings.threads, cache_dir, progress) as nodes,
+        encode(corpora, text, progress, cache_dir, joined, threads=settings.threads) as corpus,
+    ):
         task = prepared(
             corpus, objective, settings, sampler_options or {}, text, vocabulary, progress, phrases=phrases, start=start
         )
+        if nodes is not None:
+            on_cluster.check(task.settings, task.sampler)
+            task.cluster = nodes
         task.plan, remedy = memory_plan(task, checkpoints)
         task.plan.check(size(task), remedy)
         if checkpoints is not None:
@@ -90,6 +100,8 @@ def train(
         outcome = task.run(snapshot, checkpoints, callbacks)
         to_the_end(lambda: _check(task.tables, task.settings, outcome, progress))
         vectors = task.model(outcome)
+        if nodes is not None:
+            vectors.facts["cluster"] = nodes.facts()
         if task.heldout is not None and outcome.interrupted_by is None:
             found = vectors.facts["heldout"] = to_the_end(task.heldout_metrics)
             best = max(found["log_likelihood"], found["calibrated"])

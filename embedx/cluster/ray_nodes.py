@@ -1,0 +1,261 @@
+"""Workers on a Ray cluster: found, started, and replaced when they are lost. The only place that knows Ray.
+
+A worker is an actor that claims as many CPUs as it has threads. It has a group of calls that train and one of calls that merge, so
+that it merges a range while it trains the next. One that dies is asked for anew, and Ray starts it where there are CPUs: on
+another machine, or on one that joins later.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from embedx.cluster.files import Files
+from embedx.cluster.shared import Place
+from embedx.cluster.worker import About, Build, Worker, check_same_version
+from embedx.errors import EmbedxError
+from embedx.run.progress import Progress
+
+DEPTH = 2  # ranges that a worker is given at a time: one that it trains, and one that is merged or waits
+PATIENCE = 15.0  # seconds without any worker before that is told
+LOST_IN_A_ROW = 5  # workers, without a range trained between, before the run gives up
+STEP = 0.2  # seconds between looks at workers that are on their way
+MISSING = 'Ray is not installed; pip install "embedx[ray]", on every machine'
+
+
+class LostWorkerError(Exception):
+    """A worker died, or its machine did."""
+
+
+def ray() -> Any:
+    """The library. Raises `EmbedxError` if it is not installed."""
+    try:
+        import ray
+    except ImportError as error:
+        raise EmbedxError(f"--cluster: {MISSING}") from error
+    return ray
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Any:
+    """Connected to a cluster. Raises `EmbedxError` if there is none at the address."""
+    library = ray()
+    was_connected = library.is_initialized()
+    if not was_connected:
+        try:
+            library.init(address=address, logging_level=logging.ERROR, log_to_driver=False, namespace="embedx")
+        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+            where = "this machine belongs to no Ray cluster" if address == "auto" else f"no Ray cluster at {address}"
+            raise EmbedxError(
+                f"--cluster {address}: {where}; start one by `ray start --head`, and on each other machine by "
+                "`ray start --address=HOST:6379`"
+            ) from error
+    try:
+        yield library
+    finally:
+        if not was_connected:
+            library.shutdown()
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many workers, with how many threads each."""
+
+    workers: int
+    threads: int
+
+
+def chosen_size(workers: int | None, threads: int | None) -> Size:
+    """Of what was asked for, the rest as it suits the cluster that this process is connected to: a worker for each machine.
+
+    Raises `EmbedxError` if no machine has so many CPUs.
+    """
+    cpus = sorted(int(node["Resources"].get("CPU", 0)) for node in ray().nodes() if node["Alive"])
+    cpus = [n for n in cpus if n > 0]
+    if not cpus or (threads or 1) > cpus[-1]:
+        most = cpus[-1] if cpus else 0
+        raise EmbedxError(f"--threads {threads or 1}: no machine of the cluster has so many CPUs; the largest has {most}")
+    if workers is None:
+        return Size(sum(n // (threads or n) for n in cpus) if threads else len(cpus), threads or cpus[0])
+    each = -(-workers // len(cpus))  # on a machine
+    return Size(workers, threads or max(1, cpus[0] // each))
+
+
+@dataclass
+class Remote:
+    """A worker on the cluster."""
+
+    place: Place
+    actor: Any
+    about: Any  # reference, until it is ready
+    merging: threading.Lock = field(default_factory=threading.Lock)
+    is_lost: bool = False
+    host: str = ""
+    range_seconds: float | None = None  # of the last range that it trained
+
+    def call(self, method: str, *arguments: Any, timeout: float | None = None) -> Any:
+        """What a method of the worker returns. Raises `LostWorkerError` if the worker is lost, or does not answer in time."""
+        library = ray()
+        try:
+            return library.get(getattr(self.actor, method).remote(*arguments), timeout=timeout)
+        except library.exceptions.RayTaskError as error:
+            raise error.cause if isinstance(error.cause, EmbedxError) else error from None
+        except (library.exceptions.RayError, TimeoutError) as error:
+            raise LostWorkerError(str(error)) from error
+
+
+class Workers:
+    """As many workers as were asked for, as far as the cluster has room for them."""
+
+    def __init__(self, build: Build, size: Size, progress: Progress) -> None:
+        library = ray()
+        self.size, self.progress = size, progress
+        remote = library.remote(concurrency_groups={"train": 1, "merge": 1})(_with_groups(library))
+        self.new_actor: Callable[[], Any] = lambda: remote.options(
+            num_cpus=size.threads, max_restarts=0, scheduling_strategy="SPREAD"
+        ).remote(self.build, size.threads)
+        self.build = library.put(build)
+        self.changed = threading.Condition()
+        self.coming: list[Remote] = []
+        self.ready: list[Remote] = []  # DEPTH times each, less those that are taken
+        self.all: list[Remote] = []
+        self.n_made = self.lost_in_a_row = 0
+        self.error: BaseException | None = None
+        self.closed = False
+        for _ in range(size.workers):
+            self._ask()
+        self.watcher = threading.Thread(target=self._watch, daemon=True, name="workers")
+        self.watcher.start()
+
+    def take(self, is_over: Callable[[], bool]) -> Remote | None:
+        """A worker that can be given a range; waits for one. None when `is_over` meanwhile.
+
+        Raises `EmbedxError` if workers cannot be started.
+        """
+        with self.changed:
+            while not self.ready:
+                if self.error is not None:
+                    raise self.error
+                if is_over():
+                    return None
+                self.changed.wait(STEP)
+            return self.ready.pop(0)
+
+    def give_back(self, worker: Remote) -> None:
+        """It can be given another range."""
+        with self.changed:
+            self.lost_in_a_row = 0
+            if not worker.is_lost:
+                self.ready.append(worker)
+                self.changed.notify()
+
+    def lost(self, worker: Remote, why: str) -> None:
+        """Ask for another in its place."""
+        with self.changed:
+            if worker.is_lost or self.closed:
+                return
+            worker.is_lost = True
+            self.lost_in_a_row += 1
+            self.all.remove(worker)
+            self.ready = [each for each in self.ready if each is not worker]
+            if self.lost_in_a_row >= LOST_IN_A_ROW:
+                self.error = EmbedxError(
+                    f"--cluster: {LOST_IN_A_ROW} workers were lost one after another, the last on {worker.host} ({_short(why)}); "
+                    "is there enough memory on the machines?"
+                )
+                return
+            self._ask()
+        with contextlib.suppress(Exception):
+            ray().kill(worker.actor)
+        self.progress.note(f"warning: the worker on {worker.host} is lost ({_short(why)}); its range is trained by another")
+
+    def close(self) -> None:
+        """End all workers."""
+        with self.changed:
+            self.closed = True
+            everyone = [*self.all, *self.coming]
+        for each in everyone:
+            with contextlib.suppress(Exception):
+                ray().kill(each.actor)
+        self.watcher.join()
+
+    def _ask(self) -> None:
+        actor = self.new_actor()
+        self.coming.append(Remote(Place(self.n_made), actor, actor.about.remote()))
+        self.n_made += 1
+
+    def _watch(self) -> None:
+        """Welcome workers that have started, until all is over."""
+        library, began, is_told = ray(), time.monotonic(), False
+        while not self.closed:
+            with self.changed:
+                waiting = {each.about: each for each in self.coming}
+            if not waiting:
+                time.sleep(STEP)
+                continue
+            found, _ = library.wait(list(waiting), num_returns=1, timeout=STEP)
+            for reference in found:
+                self._welcome(waiting[reference], reference)
+            if not self.all and not is_told and time.monotonic() - began > PATIENCE:
+                is_told = True
+                self.progress.note(
+                    f"waiting for workers; each needs {self.size.threads} CPUs of one machine, and `ray status` tells what is free"
+                )
+
+    def _welcome(self, worker: Remote, reference: Any) -> None:
+        library = ray()
+        with self.changed:
+            self.coming.remove(worker)
+            try:
+                about: About = library.get(reference)
+                check_same_version([about])
+            except library.exceptions.RayTaskError as error:
+                self.error = error.cause if isinstance(error.cause, EmbedxError) else error
+            except EmbedxError as error:
+                self.error = error
+            except library.exceptions.RayError as error:
+                self.lost_in_a_row += 1
+                if self.lost_in_a_row >= LOST_IN_A_ROW:
+                    self.error = EmbedxError(f"--cluster: workers cannot be started ({_short(str(error))})")
+                else:
+                    self._ask()
+            else:
+                worker.host = f"{about.host} (process {about.pid})"
+                self.all.append(worker)
+                self.ready += [worker] * DEPTH
+                self.progress.note(f"worker {worker.place.number + 1} on {worker.host}: {self.size.threads} threads")
+            self.changed.notify_all()
+
+
+def _with_groups(library: Any) -> type:
+    """`Worker` whose calls that train and that merge do not wait for each other."""
+
+    class Actor(Worker):
+        train = library.method(concurrency_group="train")(Worker.train)
+        merge = library.method(concurrency_group="merge")(Worker.merge)
+        stop = library.method(concurrency_group="merge")(Worker.stop)
+
+    return Actor
+
+
+def _short(text: str) -> str:
+    """The first line of what Ray says."""
+    return text.strip().split("\n")[0][:200]
+
+
+class ReadFromHead:
+    """Reads a file on the machine of the run, from any machine of the cluster."""
+
+    def __init__(self, folder: Path) -> None:
+        library = ray()
+        here = library.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            library.get_runtime_context().get_node_id(), soft=False
+        )
+        self.actor = library.remote(Files).options(num_cpus=0, scheduling_strategy=here).remote(folder)
+
+    def __call__(self, name: str, first: int, n: int) -> bytes:
+        return bytes(ray().get(self.actor.read.remote(name, first, n)))

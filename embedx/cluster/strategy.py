@@ -1,0 +1,110 @@
+"""A run whose stretches are ranges that workers train: to the trainer a strategy like any other.
+
+Learning rate, progress, held-out text, checkpoints and the divergence guard are the trainer's, over the parameters in common; a
+pause of the run finds all ranges merged. A range whose worker is lost is trained by another.
+"""
+
+import math
+from collections.abc import Sequence
+
+from embedx.cluster.contract import Shareable
+from embedx.cluster.ray_nodes import DEPTH, LostWorkerError, Remote, Size, Workers
+from embedx.cluster.shared import Common, compile_merging, n_bytes
+from embedx.cluster.worker import Build, Range
+from embedx.run.progress import Progress
+from embedx.run.state import TrainState
+from embedx.run.strategy import Strategy
+from embedx.run.tally import Tally
+
+SLOWEST = 10.0  # times the usual seconds of a range, after which a worker is given up
+LEAST_PATIENCE = 60.0  # seconds
+
+
+class OnCluster(Strategy):
+    """A strategy, `inner`, whose parameters are those in common, by workers that train what `build` makes."""
+
+    def __init__(self, inner: Shareable, build: Build, size: Size, per_range: int, progress: Progress) -> None:
+        self.inner, self.build, self.size, self.progress = inner, build, size, progress
+        self.per_range = min(per_range, inner.n_stretches)
+        self.n_stretches = -(-inner.n_stretches // self.per_range)
+        self.workers: Sequence[None] = [None] * (DEPTH * size.workers)
+        self.is_over = False
+        self.bytes = 0  # that travelled
+        self.usual: float | None = None  # seconds of a range
+        self.remote: Workers | None = None
+
+    def compile(self, progress: Progress) -> None:
+        """The kernels here, which on one machine are those of its workers, and the workers."""
+        self.inner.compile(progress)
+        compile_merging(self.inner.parameters())
+        self.common = Common(self.inner.parameters())
+        self.remote = Workers(self.build, self.size, progress)
+
+    def train(self, worker: None, epoch: int, stretch: int, rate: float) -> Tally | None:
+        first = stretch * self.per_range
+        stretches = range(first, min(first + self.per_range, self.inner.n_stretches))
+        work = Range(epoch, stretches, rate, self.rate_factor)
+        assert self.remote is not None
+        while (taken := self.remote.take(lambda: self.is_over)) is not None:
+            try:
+                tally = self._train(taken, work)
+            except LostWorkerError as error:
+                self.remote.lost(taken, str(error))
+                continue
+            self.remote.give_back(taken)
+            return tally
+        return None
+
+    def _train(self, worker: Remote, work: Range) -> Tally | None:
+        """Have a worker train a range and merge it. Raises `LostWorkerError`."""
+        with worker.merging:
+            if worker.place.told is None:
+                everything = self.common.everything(worker.place)
+                self.bytes += n_bytes(everything)
+                worker.call("begin", everything)
+        tally, seconds = worker.call("train", work, timeout=self.patience)
+        self.usual = seconds if self.usual is None else 0.9 * self.usual + 0.1 * seconds
+        if tally is None or not math.isfinite(tally.loss):
+            return tally  # type: ignore[no-any-return]
+        with worker.merging:
+            news = self.common.news(worker.place)
+            changes = worker.call("merge", news, timeout=LEAST_PATIENCE)
+            self.common.add(worker.place, changes)
+            self.bytes += n_bytes(news) + n_bytes(changes)
+        return tally  # type: ignore[no-any-return]
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for a range, and for those that its worker was given before."""
+        return LEAST_PATIENCE if self.usual is None else max(SLOWEST * self.usual, LEAST_PATIENCE)
+
+    def state(self) -> TrainState:
+        return self.inner.state()
+
+    def phase(self, step: int) -> int:
+        epoch, at = divmod(step, self.n_stretches)
+        return int(self.inner.phase(epoch * self.inner.n_stretches + at * self.per_range))
+
+    def untrained_loss(self) -> float | None:
+        return self.inner.untrained_loss()
+
+    def baseline_loss(self) -> float | None:
+        return self.inner.baseline_loss()
+
+    def forget(self) -> None:
+        """The parameters in common are others: the workers begin from them anew."""
+        self.inner.forget()
+        if self.remote is not None:
+            for each in [*self.remote.all, *self.remote.coming]:
+                each.place.told = None
+
+    def interrupt(self) -> None:
+        self.is_over = True
+        if self.remote is not None:
+            for each in self.remote.all:
+                each.actor.stop.remote()
+
+    def close(self) -> None:
+        """End the workers."""
+        if self.remote is not None:
+            self.remote.close()

@@ -1,0 +1,138 @@
+"""Word vectors by workers on a cluster: what each is told, and how it trains the same stream of pairs."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embedx.cluster.files import SharedFolder, shared
+from embedx.cluster.ray_nodes import ReadFromHead, Size, chosen_size, connected
+from embedx.cluster.settings import ClusterSettings
+from embedx.cluster.strategy import OnCluster
+from embedx.engine.subwords import Parts
+from embedx.errors import EmbedxError
+from embedx.objectives.contract import Objective
+from embedx.run.progress import Progress
+from embedx.samplers.contract import Sampler
+from embedx.skipgram.fitted import FittedStream
+from embedx.skipgram.settings import SkipGramSettings
+from embedx.skipgram.strategies import STRETCH, RetrievedStream, Streamed
+from embedx.skipgram.tables import empty_tables
+from embedx.text import cache
+from embedx.text.subsampling import TokenStream
+
+MERGES = 200  # at least so many by each worker over a run
+FEWEST_STRETCHES, MOST_STRETCHES = 8, 200  # of a range, for each thread
+
+
+@dataclass(frozen=True)
+class StreamPart:
+    """All that a worker needs to train stretches of a stream."""
+
+    objective: Objective
+    settings: SkipGramSettings
+    sampler: Sampler
+    warm_up: Sampler | None
+    parts: Parts
+    n_rows: tuple[int, int]  # of words, and of buckets of n-grams
+    frozen: tuple[np.ndarray, np.ndarray]  # of the rows of inputs and outputs
+    kept_share: np.ndarray
+    text: SharedFolder
+    stream: TokenStream  # without its tokens
+    home: Path | None  # of the token cache, on each machine
+
+    def __call__(self, threads: int) -> Streamed:
+        """The strategy, on tables of zeros."""
+        settings = dataclasses.replace(self.settings, threads=threads)
+        tables = empty_tables(self.objective, settings, *self.n_rows)
+        inputs, outputs = (
+            table._replace(frozen=frozen) for table, frozen in zip((tables.inputs, tables.outputs), self.frozen, strict=True)
+        )
+        folder = self.text.local(self.home or cache.default_folder())
+        stream = self.stream._replace(tokens=np.memmap(folder / cache.TOKENS, np.int32, "r"))
+        tables = tables._replace(inputs=inputs, outputs=outputs, parts=self.parts)
+        made = strategy_for(self.objective, settings, self.sampler, self.warm_up, tables, stream)
+        made.kept_share = self.kept_share
+        return made
+
+
+def strategy_for(
+    objective: Objective, settings: Any, sampler: Sampler, warm_up: Sampler | None, tables: Any, stream: TokenStream
+) -> Streamed:
+    """The way in which rows compete; `warm_up` is what draws before the sampler can."""
+    if warm_up is None:
+        return Streamed(objective, settings, sampler, tables, stream)
+    way = FittedStream if sampler.conditional else RetrievedStream
+    return way(objective, settings, warm_up, tables, stream, sampler)
+
+
+class Cluster:
+    """The cluster that a run trains on."""
+
+    def __init__(self, settings: ClusterSettings, size: Size, home: Path | None, progress: Progress) -> None:
+        self.settings, self.size, self.home, self.progress = settings, size, home, progress
+        self.training: OnCluster | None = None
+
+    def strategy(self, inner: Any, task: Any) -> OnCluster:
+        """How workers train what `inner` would train here; `task` is the run."""
+        folder, tables = task.corpus.folder, task.tables
+        part = StreamPart(
+            task.objective, task.settings, task.sampler, task.warm_up, tables.parts,
+            (len(task.words), len(tables.inputs.rows) - len(task.words)), (tables.inputs.frozen, tables.outputs.frozen),
+            task.kept_share(), shared(folder, cache.ABOUT, ReadFromHead(folder)),
+            task.stream()._replace(tokens=np.zeros(0, np.int32)), self.home,
+        )  # fmt: skip
+        per_range = stretches_in_range(self.settings.merge_every, inner.n_stretches, task.settings.epochs, self.size)
+        self.training = OnCluster(inner, part, self.size, per_range, self.progress)
+        return self.training
+
+    def close(self) -> None:
+        """End its workers."""
+        if self.training is not None:
+            self.training.close()
+
+    def facts(self) -> dict[str, Any]:
+        """For the model's record."""
+        merged = self.training.bytes if self.training is not None else 0
+        return {"workers": self.size.workers, "threads_of_worker": self.size.threads, "bytes_merged": merged}
+
+
+@contextlib.contextmanager
+def cluster_of(
+    settings: ClusterSettings, threads: int | None, home: Path | None, progress: Progress
+) -> Iterator[Cluster | None]:
+    """The cluster that is asked for, if any is. Raises `EmbedxError` if it cannot be had."""
+    if settings.cluster is None:
+        yield None
+        return
+    with connected(settings.cluster):
+        found = Cluster(settings, chosen_size(settings.workers, threads), home, progress)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+def stretches_in_range(words: int | None, n_stretches: int, epochs: float, size: Size) -> int:
+    """How many stretches a worker trains before it merges."""
+    if words is not None:
+        return max(1, words // STRETCH)
+    wanted = n_stretches * epochs / size.workers / MERGES
+    return int(min(max(wanted, FEWEST_STRETCHES * size.threads), MOST_STRETCHES * size.threads))
+
+
+def check(settings: SkipGramSettings, sampler: Sampler) -> None:
+    """Raise `EmbedxError` for what workers apart from each other cannot do."""
+    if settings.deterministic:
+        raise EmbedxError(
+            "--deterministic does not apply with --cluster, whose workers merge as they come; leave out one of them"
+        )
+    if sampler.conditional:
+        raise EmbedxError(
+            f"--sampler {sampler.name} does not apply with --cluster: noise fitted to the vectors must be the same for all "
+            "workers; leave out one of them"
+        )
