@@ -226,3 +226,14 @@ def ns_update(inputs, outputs, pairs, noise, negatives, lr):
     inputs -= lr * input_step
     outputs -= lr * output_step
     return loss
+
+
+def merged_row(base, base_state, trained, trained_state, common, common_state, way, divisor, limit, fades=False):
+    """What a worker adds to a row in common, by the rule of `embedx.engine.merging`: (to the row, to its state)."""
+    moved, told = trained - base, trained_state - base_state
+    others = common - base
+    if not np.any(others) and not np.any(common_state - base_state):
+        return moved, told
+    told = trained_state - common_state if fades else told
+    share = divisor(trained_state) / divisor(np.minimum(common_state + told, limit))
+    return share * moved - way * others, told

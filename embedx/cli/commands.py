@@ -121,7 +121,9 @@ def train(
         progress.note(f"{name} --output {folder}")
         _note_settings(progress, settings, *of_samplers, objective.settings, *of_text, cluster)
         with checkpoints.ended():
-            trained = skipgram.train(corpora, objective, settings, sampler_options=own_options, start=start, cluster=cluster, **how)
+            trained = skipgram.train(
+                corpora, objective, settings, sampler_options=own_options, start=start, cluster=cluster, **how
+            )
     saved = _save(lambda place: skipgram.save(trained.vectors, place, overwrite), folder, checkpoints)
     checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
     _check_end(saved, trained.outcome)

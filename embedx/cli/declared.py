@@ -111,7 +111,8 @@ def train_settings() -> dict[str, Option]:
 
     options = _settings_of(
         "word_defaults",
-        *(SkipGramSettings, VocabularySettings, TextSettings, PhraseSettings, StartSettings, ClusterSettings, CollapsedSettings),
+        *(SkipGramSettings, VocabularySettings, TextSettings, PhraseSettings, StartSettings, ClusterSettings),
+        CollapsedSettings,
     )
     for name, value in DEFAULTS.items():
         options[name].others["--collapsed"] = value

@@ -4,19 +4,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.engine.merging import NONE, WAY, changed_rows, merge_rows, take_rows
+from embedx.engine.merging import NONE, WAY, changed_rows, from_half, merge_rows, take_rows, to_half
 from embedx.kernels.simd import LANES as FLOATS
 from embedx.kernels.simd import aligned_zeros
 from embedx.optimizers.contract import NUMBER, ROW, Table, UpdateRule
 
-LARGEST_HALF = 6e4  # below the largest float16
+SCALE = np.float32(1024)  # of numbers that travel as float16, whose smallest is then 6e-8
+LARGEST_HALF = 60.0  # below the largest of these
 
 
 class Rows(NamedTuple):
     """Some rows of a table, whole or what is to be added to them."""
 
     row: np.ndarray  # int32 (n,), ascending
-    values: np.ndarray  # float16 or float32 (n, stride)
+    values: np.ndarray  # float32, or float16 as `halved` has it, (n, stride)
     state: np.ndarray  # float32, the optimiser's: (n, stride), (n, 1), or (0, stride) if it keeps none
 
     @property
@@ -37,7 +38,7 @@ class Copy:
     def overwrite(self, news: Rows) -> None:
         """Take over rows from the table in common; what was trained of them since is lost."""
         for table in (self.live, self.base):
-            table.rows[news.row] = news.values
+            table.rows[news.row] = whole(news.values)
             if table.state_of in (ROW, NUMBER):
                 table.state[news.row] = news.state
 
@@ -54,12 +55,12 @@ class Copy:
         row = row[:n]
         added = aligned_zeros(n, self.live.rows.shape[1])
         state = aligned_like(self.live.state[row] if self.live.state_of in (ROW, NUMBER) else self.live.state[:0])
-        theirs = Table(aligned_like(news.values), aligned_like(news.state), self.live.decay_clock, self.live.state_of)
+        theirs = Table(whole(news.values), aligned_like(news.state), self.live.decay_clock, self.live.state_of)
         merge_rows(self.live, self.base, theirs, self.place, way.astype(np.float32), row, added, state, self.optimizer)
         take_rows(self.live, self.base, theirs, news.row, row)
         self.place[news.row] = NONE
         values = halved(added)
-        self.base.rows[row] += values  # not `added`: what rounding leaves out stays a difference, for the next time
+        self.base.rows[row] += whole(values)  # not `added`: what rounding leaves out stays a difference, for the next time
         return Rows(row, values, state)
 
 
@@ -93,6 +94,19 @@ def aligned_like(array: np.ndarray) -> np.ndarray:
 
 
 def halved(values: np.ndarray) -> np.ndarray:
-    """The values as float16 if it holds them all, else as they are."""
-    is_small = values.size == 0 or max(float(values.max()), -float(values.min())) < LARGEST_HALF
-    return values.astype(np.float16) if is_small else values
+    """SCALE times the values as float16, if it holds them all; else the values."""
+    if values.size and max(float(values.max()), -float(values.min())) >= LARGEST_HALF:
+        return values
+    half = np.empty(values.shape, np.float16)
+    to_half((values * SCALE).view(np.uint32).ravel(), half.view(np.uint16).ravel())
+    return half
+
+
+def whole(values: np.ndarray) -> np.ndarray:
+    """What `halved` was given, but for rounding: float32, aligned as tables are."""
+    if values.dtype != np.float16:
+        return aligned_like(values)
+    found = aligned_zeros(*values.shape)
+    from_half(np.ascontiguousarray(values).view(np.uint16).ravel(), found.view(np.uint32).reshape(-1))
+    found *= 1 / SCALE
+    return found

@@ -1,7 +1,7 @@
 """Workers on a Ray cluster: found, started, and replaced when they are lost. The only place that knows Ray.
 
-A worker is an actor that claims as many CPUs as it has threads. It has a group of calls that train and one of calls that merge, so
-that it merges a range while it trains the next. One that dies is asked for anew, and Ray starts it where there are CPUs: on
+A worker is an actor that claims as many CPUs as it has threads. It has a group of calls that train and one of calls that merge,
+so that it merges a range while it trains the next. One that dies is asked for anew, and Ray starts it where there are CPUs: on
 another machine, or on one that joins later.
 """
 
@@ -107,6 +107,10 @@ class Remote:
         except (library.exceptions.RayError, TimeoutError) as error:
             raise LostWorkerError(str(error)) from error
 
+    def tell(self, method: str) -> None:
+        """Call a method, and do not wait for it."""
+        getattr(self.actor, method).remote()
+
 
 class Workers:
     """As many workers as were asked for, as far as the cluster has room for them."""
@@ -164,8 +168,8 @@ class Workers:
             self.ready = [each for each in self.ready if each is not worker]
             if self.lost_in_a_row >= LOST_IN_A_ROW:
                 self.error = EmbedxError(
-                    f"--cluster: {LOST_IN_A_ROW} workers were lost one after another, the last on {worker.host} ({_short(why)}); "
-                    "is there enough memory on the machines?"
+                    f"--cluster: {LOST_IN_A_ROW} workers were lost one after another, the last on {worker.host} "
+                    f"({_short(why)}); is there enough memory on the machines?"
                 )
                 return
             self._ask()
@@ -203,7 +207,8 @@ class Workers:
             if not self.all and not is_told and time.monotonic() - began > PATIENCE:
                 is_told = True
                 self.progress.note(
-                    f"waiting for workers; each needs {self.size.threads} CPUs of one machine, and `ray status` tells what is free"
+                    f"waiting for workers; each needs {self.size.threads} CPUs of one machine, and `ray status` tells what is "
+                    "free"
                 )
 
     def _welcome(self, worker: Remote, reference: Any) -> None:

@@ -17,7 +17,7 @@ class ClusterSettings(Settings):
 
     cluster: str | None = param(
         None,
-        "train on a Ray cluster: `auto` for the one that this machine belongs to, HOST:PORT or ray://HOST:PORT for another; needs "
+        "train on the Ray cluster that this machine belongs to: `auto`, or HOST:PORT where it belongs to several; needs "
         'pip install "embedx[ray]"',
     )
     workers: int | None = param(
@@ -28,8 +28,8 @@ class ClusterSettings(Settings):
     )
     merge_every: int | None = param(
         None,
-        "with --cluster: words, or examples, that a worker trains before it merges what it learned with what the others did; by "
-        "default as few as keep the time of merging small",
+        "with --cluster: words, or examples, that a worker trains before it merges what it learned with what the others have; "
+        "by default so many that the time of merging is small",
         at_least=1,
     )
 

@@ -1,7 +1,7 @@
 """The parameters in common: what workers have learned is added here, and what the others have changed is told to each.
 
-A row has the number of the addition that changed it last, and whose that was. A worker has been told of all additions up to some
-number; a row that it alone has changed since then it knows already.
+A row has the number of the addition that changed it last, and whose that was. A worker has been told of all additions up to
+some number; a row that it alone has changed since then it knows already.
 """
 
 import threading
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from embedx.cluster.contract import Parameters
-from embedx.cluster.copies import Copy, Rows, StateCopy, halved
+from embedx.cluster.copies import Copy, Rows, StateCopy, halved, whole
 from embedx.optimizers.contract import NUMBER, ROW, Table
 
 NOBODY, SEVERAL = -1, -2
@@ -72,7 +72,7 @@ class Common:
                     self.parameters.n_updates[row] += added.state[:, 0]
                 else:
                     table = self.parameters.tables[name]
-                    table.rows[row] += added.values
+                    table.rows[row] += whole(added.values)
                     if has_states(table):
                         table.state[row] = np.minimum(table.state[row] + added.state, self.parameters.optimizer.limit)
 

@@ -102,7 +102,7 @@ class OnCluster(Strategy):
         self.is_over = True
         if self.remote is not None:
             for each in self.remote.all:
-                each.actor.stop.remote()
+                each.tell("stop")
 
     def close(self) -> None:
         """End the workers."""

@@ -1,13 +1,13 @@
 """Rows that several workers have trained apart, each on a copy of the table: the rule by which they become one.
 
-To its knowledge a row is b, with the optimiser's state s, in the table that all have in common; since then the worker has made it
-b + d, with s + t. Meanwhile it has become b + o there, through others, with state u. Had the worker begun with that, its steps
-would have been divided by more where u > s, and they would have led elsewhere: if U updates lead a part
+To its knowledge a row is b, with the optimiser's state s, in the table that all have in common; since then the worker has made
+it b + d, with s + t. Meanwhile it has become b + o there, through others, with state u. Had the worker begun with that, its
+steps would have been divided by more where u > s, and they would have led elsewhere: if U updates lead a part
 
     way = 1 - e^-κU                     U updates of the row since b, κ = WAY
 
-of the way to where they want the row, from b to b + d, then from b + o they lead to b + o + d - way·o. So to the table in common
-is added, where o is not 0,
+of the way to where they want the row, from b to b + d, then from b + o they lead to b + o + d - way·o. So what is added to the
+table in common is, where o is not 0,
 
     share · d - way · o                 share = divisor(s + t) / divisor(u + t)
 
@@ -29,6 +29,31 @@ from embedx.optimizers.descend import number_divisor, row_divisor
 
 WAY = 0.02
 NONE = -1
+
+
+# float16 by its bits: where many numbers are small, as differences are, converting them by numpy takes ten times as long.
+HALF_SMALLEST = np.uint32(113 << 23)  # 2^-14 as float32; numbers below become 0, for the sake of speed
+HALF_EXPONENT = np.uint32(112 << 23)
+SIGN, ONE, ROUND = np.uint32(1 << 31), np.uint32(1), np.uint32(0xFFF)
+
+
+@kernel
+def to_half(bits, half):
+    """float32 (n,), as bits, to float16, as bits; the numbers lie within ±65,000."""
+    for i in range(bits.size):
+        size = bits[i] & ~SIGN
+        rounded = (size - HALF_EXPONENT + ROUND + ((size >> np.uint32(13)) & ONE)) >> np.uint32(13)
+        found = rounded if size >= HALF_SMALLEST else np.uint32(0)
+        half[i] = np.uint16(found | ((bits[i] & SIGN) >> np.uint32(16)))
+
+
+@kernel
+def from_half(half, bits):
+    """The way back."""
+    for i in range(half.size):
+        size = np.uint32(half[i] & np.uint16(0x7FFF))
+        found = (size << np.uint32(13)) + HALF_EXPONENT if size > 0 else np.uint32(0)
+        bits[i] = found | (np.uint32(half[i] & np.uint16(0x8000)) << np.uint32(16))
 
 
 @kernel

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from embedx.cluster.strategy import OnCluster
 from embedx.engine.subwords import Parts
 from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
+from embedx.run.memory import amount, available_memory, n_bytes
 from embedx.run.progress import Progress
 from embedx.samplers.contract import Sampler
 from embedx.skipgram.fitted import FittedStream
@@ -49,6 +51,12 @@ class StreamPart:
         """The strategy, on tables of zeros."""
         settings = dataclasses.replace(self.settings, threads=threads)
         tables = empty_tables(self.objective, settings, *self.n_rows)
+        need, have = 2 * n_bytes((tables.inputs, tables.outputs)), available_memory()
+        if need > have:
+            raise EmbedxError(
+                f"{platform.node()}: a worker needs {amount(need)} for its tables and for what it knows of those in common, "
+                f"more than the {amount(have)} there are; lower --workers, --dim or --max-vocab"
+            )
         inputs, outputs = (
             table._replace(frozen=frozen) for table, frozen in zip((tables.inputs, tables.outputs), self.frozen, strict=True)
         )
@@ -89,6 +97,11 @@ class Cluster:
         per_range = stretches_in_range(self.settings.merge_every, inner.n_stretches, task.settings.epochs, self.size)
         self.training = OnCluster(inner, part, self.size, per_range, self.progress)
         return self.training
+
+    def identity(self) -> dict[str, Any]:
+        """What of it decides where a run is."""
+        assert self.training is not None
+        return {"number of stretches that a worker trains before it merges": self.training.per_range}
 
     def close(self) -> None:
         """End its workers."""

@@ -99,6 +99,7 @@ class Task:
             **({"start": self.start.identity()} if self.start else {}),
             "corpus": [checksum(self.corpus.tokens), zlib.crc32("\n".join(self.words.words).encode())],
             "settings": {name: value for name, value in settings.items() if name != "threads"},
+            **(self.cluster.identity() if self.cluster is not None else {}),
         }
 
     def run(

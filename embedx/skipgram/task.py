@@ -4,7 +4,7 @@ corpora -> encoded tokens -> vocabulary -> [engine: blocks of skip-gram pairs] -
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,8 @@ def train(
         cluster_of(cluster or ClusterSettings(), settings.threads, cache_dir, progress) as nodes,
         encode(corpora, text, progress, cache_dir, joined, threads=settings.threads) as corpus,
     ):
+        if nodes is not None:
+            settings = replace(settings, threads=1)  # those of the workers are theirs
         task = prepared(
             corpus, objective, settings, sampler_options or {}, text, vocabulary, progress, phrases=phrases, start=start
         )

@@ -1,0 +1,411 @@
+"""Workers that train apart and one set of parameters in common, without Ray: rows merged, ranges trained, workers lost."""
+
+import threading
+
+import numpy as np
+import pytest
+import reference
+
+from embedx.cluster import copies as cluster_copies
+from embedx.cluster import strategy as on_cluster
+from embedx.cluster.contract import Parameters, Shareable
+from embedx.cluster.copies import Copy, Rows, StateCopy, halved, whole
+from embedx.cluster.files import Files, shared
+from embedx.cluster.ray_nodes import DEPTH, LostWorkerError, Size
+from embedx.cluster.settings import ClusterSettings, check_cluster_settings
+from embedx.cluster.shared import OWN, Common, Copies, Place
+from embedx.cluster.worker import Range, Worker
+from embedx.engine.merging import WAY
+from embedx.errors import EmbedxError
+from embedx.optimizers import OPTIMIZERS, update_rule
+from embedx.optimizers.contract import NUMBER, ROW, WORDS, new_table
+from embedx.run import trainer
+from embedx.run.progress import Silent
+from embedx.run.state import TrainState
+from embedx.run.tally import Tally
+
+BY_MINIBATCH = [name for name, each in OPTIMIZERS.items() if each.keeps is not None and WORDS in each.commands]
+N_ROWS, DIM = 40, 20
+
+
+def table_at_random(name, seed=0, n_rows=N_ROWS):
+    rng = np.random.default_rng(seed)
+    rule = update_rule(name)
+    table = new_table(n_rows, DIM, rule)
+    table.rows[:, :DIM] = rng.normal(0, 1, (n_rows, DIM))
+    if table.state_of in (ROW, NUMBER):
+        table.state[:] = rng.uniform(1, 4, table.state.shape)
+    return table, rule
+
+
+def trained(table, rows, rng):
+    """Move some rows of a table as training does."""
+    table.rows[rows, :DIM] += rng.normal(0, 0.3, (len(rows), DIM))
+    if table.state_of in (ROW, NUMBER):
+        table.state[rows] += rng.uniform(0, 2, (len(rows), table.state.shape[1]))
+
+
+def nothing(table):
+    return Rows(np.zeros(0, np.int32), table.rows[:0].copy(), table.state[:0].copy())
+
+
+# ---- numbers that travel
+
+
+def test_half_precision_is_that_of_numpy():
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.normal(0, 10.0**power, 300) for power in range(-9, 2)]).astype(np.float32)[None]
+    values = np.clip(values, -59, 59)
+    found, expected = halved(values), (values * 1024).astype(np.float16)
+    is_normal = np.abs(expected) >= 2.0**-14
+    assert is_normal.mean() > 0.5
+    np.testing.assert_array_equal(found[is_normal], expected[is_normal])
+    assert (found[~is_normal] == 0).all()
+    np.testing.assert_array_equal(whole(found)[:, : values.shape[1]], found.astype(np.float32) / 1024)
+
+
+def test_numbers_beyond_half_precision_travel_as_they_are():
+    values = np.array([[1.0, -61.0]], np.float32)
+    assert halved(values) is values
+    values = np.array([[1.0, 61.0]], np.float32)
+    assert halved(values) is values
+
+
+def test_nothing_can_be_halved():
+    assert whole(halved(np.zeros((0, 16), np.float32))).shape == (0, 16)
+
+
+# ---- the rule
+
+
+@pytest.mark.parametrize("name", BY_MINIBATCH)
+def test_rows_are_merged_by_the_rule(name, monkeypatch):
+    monkeypatch.setattr(cluster_copies, "LARGEST_HALF", 0.0)  # so that nothing is rounded
+    table, rule = table_at_random(name)
+    uses = np.linspace(0, 1, N_ROWS).astype(np.float32)
+    copy = Copy(table, rule, uses)
+    before = [table.rows.copy(), table.state.copy()]
+    rng = np.random.default_rng(1)
+    mine, theirs, n_trained = np.arange(0, 30), np.arange(20, 36).astype(np.int32), 70.0
+    trained(table, mine, rng)
+    common, _ = table_at_random(name)
+    trained(common, theirs, rng)
+    now = [table.rows.copy(), table.state.copy()]
+    has_states = table.state_of in (ROW, NUMBER)
+    news = Rows(theirs, common.rows[theirs].copy(), common.state[theirs].copy() if has_states else table.state)
+    added = copy.merge(news, n_trained)
+    assert added.row.tolist() == mine.tolist()
+    found = OPTIMIZERS[name]
+    divisor = found.divisor if has_states else lambda state: np.float32(1)
+    for k, row in enumerate(mine):
+        states = [each[row] if has_states else np.zeros(1) for each in (before[1], now[1], common.state)]
+        way = 1 - np.exp(-WAY * n_trained * uses[row])
+        to_row, to_state = reference.merged_row(
+            before[0][row], states[0], now[0][row], states[1], common.rows[row], states[2], way,
+            lambda s: np.array([divisor(np.float32(x)) for x in s]), found.limit, found.fades,
+        )  # fmt: skip
+        np.testing.assert_allclose(added.values[k], to_row, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(table.rows[row], common.rows[row] + to_row, rtol=1e-4, atol=1e-5)
+        if has_states:
+            np.testing.assert_allclose(added.state[k], to_state, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(table.state[row], np.minimum(common.state[row] + to_state, found.limit), rtol=1e-4)
+    for row in range(30, 36):
+        np.testing.assert_allclose(table.rows[row], common.rows[row], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(table.rows[36:], before[0][36:])
+
+
+def test_a_row_met_all_the_time_is_where_its_last_worker_led_it():
+    table, rule = table_at_random("sgd")
+    copy = Copy(table, rule, np.full(N_ROWS, 1, np.float32))
+    common = table.rows.copy()
+    table.rows[3, :DIM] += 0.5
+    mine = table.rows[3].copy()
+    common[3, :DIM] -= 0.25
+    copy.merge(Rows(np.array([3], np.int32), common[[3]], table.state[:0]), 1e6)
+    np.testing.assert_allclose(table.rows[3], mine, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", BY_MINIBATCH)
+def test_what_rounding_leaves_out_is_added_later(name):
+    """After many merges of one worker the table in common is its own, though each addition is rounded to float16."""
+    table, rule = table_at_random(name)
+    common, _ = table_at_random(name)
+    shared_ = Common(Parameters({"rows": common}, rule, np.zeros((N_ROWS, 0), np.float32), np.zeros(1, np.int64)))
+    copies = Copies(Parameters({"rows": table}, rule, np.zeros((N_ROWS, 0), np.float32), np.zeros(1, np.int64)))
+    place, rng = Place(0), np.random.default_rng(2)
+    copies.overwrite(shared_.everything(place))
+    for _ in range(200):
+        trained(table, rng.choice(N_ROWS, 10, replace=False), rng)
+        shared_.add(place, copies.merge(shared_.news(place), 1.0))
+    assert np.abs(table.rows).max() > 3
+    np.testing.assert_allclose(common.rows, table.rows, atol=2e-3)
+    if table.state_of in (ROW, NUMBER):
+        np.testing.assert_allclose(common.state, table.state, rtol=1e-5)
+
+
+def test_frozen_rows_do_not_change():
+    table, rule = table_at_random("sgd")
+    copy = Copy(table, rule, None)
+    before = table.rows.copy()
+    assert len(copy.merge(nothing(table), 5.0).row) == 0
+    np.testing.assert_array_equal(table.rows, before)
+
+
+# ---- what is told to whom
+
+
+def two_workers(name="rowwise-adagrad", width=2):
+    rng = np.random.default_rng(5)
+    common, rule = table_at_random(name)
+    state, n_updates = rng.normal(0, 1, (N_ROWS, width)).astype(np.float32), np.zeros(N_ROWS, np.int64)
+    kept = Common(Parameters({"rows": common}, rule, state, n_updates))
+    places, copies = [Place(0), Place(1)], []
+    for place in places:
+        own = new_table(N_ROWS, DIM, rule)
+        parameters = Parameters({"rows": own}, rule, np.zeros((N_ROWS, width), np.float32), np.zeros(N_ROWS, np.int64))
+        copies.append((own, parameters, Copies(parameters)))
+        copies[-1][2].overwrite(kept.everything(place))
+    return kept, common, places, copies
+
+
+def test_a_worker_is_told_what_others_changed_and_nothing_else():
+    kept, common, (a, b), ((mine, _, copies), _) = two_workers()
+    mine.rows[[4, 7], :DIM] += 1
+    kept.add(a, copies.merge(kept.news(a), 1.0))
+    assert kept.news(a)["rows"].row.tolist() == []
+    assert kept.news(b)["rows"].row.tolist() == [4, 7]
+    assert kept.news(b)["rows"].row.tolist() == []
+    mine.rows[[7, 9], :DIM] += 1
+    kept.add(a, copies.merge(kept.news(a), 1.0))
+    assert kept.news(b)["rows"].row.tolist() == [7, 9]
+
+
+def test_a_row_that_two_changed_between_is_told_to_both():
+    kept, common, places, workers = two_workers()
+    changes = []
+    for place, (own, _, copies) in zip(places, workers, strict=True):
+        own.rows[5, :DIM] += 1
+        changes.append(copies.merge(kept.news(place), 1.0))
+    for place, each in zip(places, changes, strict=True):
+        kept.add(place, each)
+    for place, (own, _, copies) in zip(places, workers, strict=True):
+        assert kept.news(place)["rows"].row.tolist() == [5]
+
+
+def test_copies_that_are_told_everything_are_the_same():
+    kept, common, places, workers = two_workers()
+    rng = np.random.default_rng(6)
+    for _ in range(20):
+        for place, (own, parameters, copies) in zip(places, workers, strict=True):
+            rows = rng.choice(N_ROWS, 12, replace=False)
+            trained(own, rows, rng)
+            parameters.state[rows] += 1
+            parameters.n_updates[rows] += 1
+            kept.add(place, copies.merge(kept.news(place), 3.0))
+    for place, (own, parameters, copies) in zip(places, workers, strict=True):
+        kept.add(place, copies.merge(kept.news(place), 0.0))
+    for own, parameters, _ in workers[1:]:  # the last to be told
+        np.testing.assert_allclose(own.rows, common.rows, atol=5e-3)
+        np.testing.assert_allclose(own.state, common.state, rtol=1e-4)
+        np.testing.assert_array_equal(parameters.n_updates, kept.parameters.n_updates)
+    assert kept.parameters.n_updates.sum() == 2 * 20 * 12
+
+
+def test_the_state_of_a_word_is_that_of_the_worker_who_updated_it_last():
+    state, n_updates = np.zeros((6, 2), np.float32), np.zeros(6, np.int64)
+    copy = StateCopy(state, n_updates)
+    state[[1, 2]], n_updates[[1, 2]] = 5, 3
+    theirs = Rows(np.array([2, 4], np.int32), np.full((2, 2), 9, np.float32), np.array([[10], [11]]))
+    sent = copy.merge(theirs)
+    assert (sent.row.tolist(), sent.values[:, 0].tolist(), sent.state[:, 0].tolist()) == ([1, 2], [5, 5], [3, 3])
+    assert state[:, 0].tolist() == [0, 5, 5, 0, 9, 0]
+    assert n_updates.tolist() == [0, 3, 13, 0, 11, 0]
+    assert len(copy.merge(theirs._replace(row=theirs.row[:0], values=theirs.values[:0], state=theirs.state[:0])).row) == 0
+
+
+# ---- ranges
+
+
+class Counting(Shareable):
+    """Adds 1 to the row of each stretch that is trained."""
+
+    def __init__(self, n_stretches=23, threads=2):
+        self.n_stretches, self.workers = n_stretches, list(range(threads))
+        self.table, self.rule = table_at_random("sgd", n_rows=n_stretches)
+        self.table.rows[:] = 0
+        self.own = np.zeros((n_stretches, 0), np.float32), np.zeros(1, np.int64)
+
+    def compile(self, progress): ...
+
+    def train(self, worker, epoch, stretch, rate):
+        self.table.rows[stretch, 0] += 1
+        return Tally(1.0, 1, 10)
+
+    def state(self):
+        state = TrainState()
+        state.add_array("rows", self.table.rows, "sum")
+        return state
+
+    def parameters(self):
+        return Parameters({"rows": self.table}, self.rule, *self.own)
+
+
+class Local:
+    """Workers of this process, for `OnCluster`; `fails` tells by (worker, method) when one is lost."""
+
+    def __init__(self, build, size, progress, fails=lambda worker, method: False):
+        self.fails, self.progress, self.build, self.size = fails, progress, build, size
+        self.free = threading.Condition()
+        self.n_made, self.all, self.ready, self.coming, self.n_lost = 0, [], [], [], 0
+        for _ in range(size.workers):
+            self.new()
+
+    def new(self):
+        each = LocalWorker(self, Place(self.n_made), Worker(self.build, self.size.threads))
+        self.n_made += 1
+        self.all.append(each)
+        self.ready += [each] * DEPTH
+
+    def take(self, is_over):
+        with self.free:
+            while not self.ready:
+                if is_over():
+                    return None
+                self.free.wait(0.05)
+            return self.ready.pop(0)
+
+    def give_back(self, worker):
+        with self.free:
+            if worker in self.all:
+                self.ready.append(worker)
+                self.free.notify()
+
+    def lost(self, worker, why):
+        with self.free:
+            if worker in self.all:
+                self.n_lost += 1
+                self.all.remove(worker)
+                self.ready = [each for each in self.ready if each is not worker]
+                self.new()
+
+    def close(self): ...
+
+
+class LocalWorker:
+    def __init__(self, home, place, worker):
+        self.home, self.place, self.worker = home, place, worker
+        self.merging, self.one_at_a_time = threading.Lock(), threading.Lock()
+
+    def call(self, method, *arguments, timeout=None):
+        if self.home.fails(self, method) or self not in self.home.all:
+            raise LostWorkerError("killed")
+        if method == "train":
+            with self.one_at_a_time:
+                return self.worker.train(*arguments)
+        return getattr(self.worker, method)(*arguments)
+
+    def tell(self, method):
+        getattr(self.worker, method)()
+
+
+def run_on(monkeypatch, fails=lambda worker, method: False, epochs=3, workers=3, per_range=2):
+    inner, made = Counting(), []
+
+    def new(*arguments):
+        made.append(Local(*arguments, fails=fails))
+        return made[-1]
+
+    monkeypatch.setattr(on_cluster, "Workers", new)
+    strategy = on_cluster.OnCluster(inner, lambda threads: Counting(threads=threads), Size(workers, 2), per_range, Silent())
+    schedule = trainer.Schedule(0.1, strategy.n_stretches, 230, epochs)
+    outcome = trainer.run(strategy, schedule, Silent())
+    return inner, outcome, made[0]
+
+
+def test_workers_train_every_stretch_of_every_pass_once(monkeypatch):
+    inner, outcome, _ = run_on(monkeypatch)
+    assert inner.table.rows[:, 0].tolist() == [3.0] * 23
+    assert outcome.tally.words == 3 * 230
+
+
+def test_the_range_of_a_lost_worker_is_trained_by_another(monkeypatch):
+    calls = []
+
+    def fails(worker, method):
+        calls.append(method)
+        return method == "train" and calls.count("train") in (4, 9)
+
+    inner, outcome, workers = run_on(monkeypatch, fails)
+    assert workers.n_lost == 2
+    assert inner.table.rows[:, 0].tolist() == [3.0] * 23
+    assert outcome.tally.words == 3 * 230
+
+
+def test_a_worker_lost_while_it_merges_costs_its_range_alone(monkeypatch):
+    calls = []
+
+    def fails(worker, method):
+        calls.append(method)
+        return method == "merge" and calls.count("merge") == 5
+
+    inner, outcome, workers = run_on(monkeypatch, fails)
+    assert workers.n_lost == 1
+    assert (inner.table.rows[:, 0] >= 3).all()
+    assert inner.table.rows[:, 0].sum() <= 3 * 23 + 2  # of the range after it a part may have been merged before
+    assert outcome.tally.words == 3 * 230
+
+
+def test_a_worker_stops_within_its_range():
+    worker = Worker(lambda threads: Counting(threads=threads), 1)
+    worker.stop()
+    assert worker.train(Range(0, range(0, 5), 0.1, 1.0))[0] is None
+
+
+def test_a_run_goes_on_from_a_checkpoint_of_what_is_in_common(monkeypatch):
+    """Where workers begin, they are told everything, whatever was there before."""
+    inner, _, _ = run_on(monkeypatch, epochs=1)
+    snapshot = inner.state().snapshot()
+    again = Counting()
+    again.state().restore(snapshot)
+    kept = Common(again.parameters())
+    worker = Worker(lambda threads: Counting(threads=threads), 1)
+    worker.begin(kept.everything(Place(0)))
+    np.testing.assert_array_equal(worker.strategy.table.rows, inner.table.rows)
+
+
+# ---- files
+
+
+def test_a_folder_that_is_not_here_is_copied(tmp_path):
+    there, home = tmp_path / "there", tmp_path / "home"
+    there.mkdir()
+    contents = {"about.json": b"{}", "tokens.bin": bytes(range(256)) * 5, "empty": b""}
+    for name, content in contents.items():
+        (there / name).write_bytes(content)
+    known = shared(there, "about.json", Files(there).read)
+    assert known.local(home) == there
+    moved = tmp_path / "elsewhere"
+    there.rename(moved)
+    known = shared(moved, "about.json", Files(moved).read)
+    known = type(known)(there, known.sizes, known.witness, known.read)  # as another machine sees it
+    found = known.local(home)
+    assert found == home / "there"
+    assert {each.name: each.read_bytes() for each in found.iterdir()} == contents
+    (moved / "tokens.bin").unlink()  # and is not copied again
+    assert known.local(home) == found
+
+
+# ---- settings
+
+
+def test_settings_of_a_cluster_need_one():
+    with pytest.raises(EmbedxError, match="--workers applies only with --cluster"):
+        check_cluster_settings({"workers": 2})
+    check_cluster_settings({"workers": 2, "cluster": "auto"})
+    assert ClusterSettings().record() == {}
+    with pytest.raises(EmbedxError, match="--workers 0"):
+        ClusterSettings(workers=0)
+
+
+def test_names_of_changes_do_not_meet():
+    assert OWN not in ("inputs", "outputs", "hidden")
