@@ -169,7 +169,7 @@ def two_workers(name="rowwise-adagrad", width=2):
 
 
 def test_a_worker_is_told_what_others_changed_and_nothing_else():
-    kept, common, (a, b), ((mine, _, copies), _) = two_workers()
+    kept, _, (a, b), ((mine, _, copies), _) = two_workers()
     mine.rows[[4, 7], :DIM] += 1
     kept.add(a, copies.merge(kept.news(a), 1.0))
     assert kept.news(a)["rows"].row.tolist() == []
@@ -181,14 +181,14 @@ def test_a_worker_is_told_what_others_changed_and_nothing_else():
 
 
 def test_a_row_that_two_changed_between_is_told_to_both():
-    kept, common, places, workers = two_workers()
+    kept, _, places, workers = two_workers()
     changes = []
     for place, (own, _, copies) in zip(places, workers, strict=True):
         own.rows[5, :DIM] += 1
         changes.append(copies.merge(kept.news(place), 1.0))
     for place, each in zip(places, changes, strict=True):
         kept.add(place, each)
-    for place, (own, _, copies) in zip(places, workers, strict=True):
+    for place in places:
         assert kept.news(place)["rows"].row.tolist() == [5]
 
 
@@ -202,7 +202,7 @@ def test_copies_that_are_told_everything_are_the_same():
             parameters.state[rows] += 1
             parameters.n_updates[rows] += 1
             kept.add(place, copies.merge(kept.news(place), 3.0))
-    for place, (own, parameters, copies) in zip(places, workers, strict=True):
+    for place, (_, _, copies) in zip(places, workers, strict=True):
         kept.add(place, copies.merge(kept.news(place), 0.0))
     for own, parameters, _ in workers[1:]:  # the last to be told
         np.testing.assert_allclose(own.rows, common.rows, atol=5e-3)
@@ -358,7 +358,7 @@ def test_a_worker_lost_while_it_merges_costs_its_range_alone(monkeypatch):
 def test_a_worker_stops_within_its_range():
     worker = Worker(lambda threads: Counting(threads=threads), 1)
     worker.stop()
-    assert worker.train(Range(0, range(0, 5), 0.1, 1.0))[0] is None
+    assert worker.train(Range(0, range(5), 0.1, 1.0))[0] is None
 
 
 def test_a_run_goes_on_from_a_checkpoint_of_what_is_in_common(monkeypatch):

@@ -12,8 +12,8 @@ table in common is, where o is not 0,
     share · d - way · o                 share = divisor(s + t) / divisor(u + t)
 
 A row that is seldom met (way = 0) is the sum of what all have learned; one that is met all the time is where the last updates
-led, as after one worker by itself. `WAY` is that of `embedx.engine.lanes`, where the same is done between threads. States are
-summed, up to the optimiser's limit; one that fades is that of the last updates.
+led, as after one worker by itself. States are summed, up to the optimiser's limit; one that fades is that of the last updates.
+`embedx.engine.lanes` does the like between threads.
 
 The rule needs nothing but a worker's rows and those in common: it is applied by the workers, and whoever keeps the table in
 common only adds.
