@@ -38,7 +38,7 @@ def quality(job: Job, files: dict[str, str]) -> dict[str, Any]:
     if "way" in job:
         copies.WAY = job["way"]
     if job.get("whole_floats"):
-        copies.LARGEST_HALF = shared_half(0.0)
+        copies.LARGEST_HALF = 0.0
     options = {"threads": 1, "heldout": 0.01, "seed": job["seed"], "epochs": job["epochs"]}
     settings, objective = streaming.chosen(objectives.find(job["objective"]), options)
     with encode([files["beginning"]], TextSettings(), Silent(), Path(files["tokens"]), threads=1) as corpus:
@@ -87,10 +87,6 @@ def copied(task: Any, threads: int) -> Any:
     made = strategy_for(task.objective, settings, task.sampler, task.warm_up, tables, task.stream())
     made.kept_share = task.kept_share()
     return made
-
-
-def shared_half(limit: float) -> float:
-    return limit
 
 
 if __name__ == "__main__":

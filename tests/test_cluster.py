@@ -9,7 +9,7 @@ import reference
 from embedx.cluster import copies as cluster_copies
 from embedx.cluster import strategy as on_cluster
 from embedx.cluster.contract import Parameters, Shareable
-from embedx.cluster.copies import Copy, Rows, StateCopy, halved, whole
+from embedx.cluster.copies import SCALE, Copy, Rows, StateCopy, halved, whole
 from embedx.cluster.files import Files, shared
 from embedx.cluster.ray_nodes import DEPTH, LostWorkerError, Size
 from embedx.cluster.settings import ClusterSettings, check_cluster_settings
@@ -54,25 +54,27 @@ def nothing(table):
 
 def test_half_precision_is_that_of_numpy():
     rng = np.random.default_rng(0)
-    values = np.concatenate([rng.normal(0, 10.0**power, 300) for power in range(-9, 2)]).astype(np.float32)[None]
-    values = np.clip(values, -59, 59)
-    found, expected = halved(values), (values * 1024).astype(np.float16)
+    values = np.concatenate([rng.normal(0, 10.0**power, 320) for power in range(-9, 2)]).astype(np.float32)
+    values = np.clip(values, -59, 59).reshape(-1, 32)
+    chosen = np.array([3, 1, 100, 50, 9, 80, 20, 30, 40, 41, 42], np.int32)
+    found, expected = halved(values, chosen), (values[chosen] * SCALE).astype(np.float16)
     is_normal = np.abs(expected) >= 2.0**-14
     assert is_normal.mean() > 0.5
     np.testing.assert_array_equal(found[is_normal], expected[is_normal])
     assert (found[~is_normal] == 0).all()
-    np.testing.assert_array_equal(whole(found)[:, : values.shape[1]], found.astype(np.float32) / 1024)
+    np.testing.assert_array_equal(whole(found), found.astype(np.float32) / SCALE)
 
 
-def test_numbers_beyond_half_precision_travel_as_they_are():
-    values = np.array([[1.0, -61.0]], np.float32)
-    assert halved(values) is values
-    values = np.array([[1.0, 61.0]], np.float32)
-    assert halved(values) is values
+@pytest.mark.parametrize("value", [61.0, -61.0, np.inf, np.nan])
+def test_numbers_beyond_half_precision_travel_as_they_are(value):
+    values = np.ones((3, 16), np.float32)
+    values[2, 5] = value
+    np.testing.assert_array_equal(halved(values, np.array([2, 0], np.int32)), values[[2, 0]])
+    assert halved(values, np.array([1, 0], np.int32)).dtype == np.float16
 
 
 def test_nothing_can_be_halved():
-    assert whole(halved(np.zeros((0, 16), np.float32))).shape == (0, 16)
+    assert whole(halved(np.zeros((0, 16), np.float32), np.zeros(0, np.int32))).shape == (0, 16)
 
 
 # ---- the rule

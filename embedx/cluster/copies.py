@@ -4,13 +4,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.engine.merging import NONE, WAY, changed_rows, from_half, merge_rows, take_rows, to_half
+from embedx.engine.merging import (
+    LARGEST_HALF,
+    NONE,
+    WAY,
+    add_rows,
+    changed_rows,
+    from_half,
+    gather_half,
+    merge_rows,
+    take_rows,
+)
 from embedx.kernels.simd import LANES as FLOATS
 from embedx.kernels.simd import aligned_zeros
 from embedx.optimizers.contract import NUMBER, ROW, Table, UpdateRule
 
-SCALE = np.float32(1024)  # of numbers that travel as float16, whose smallest is then 6e-8
-LARGEST_HALF = 60.0  # below the largest of these
+SCALE = 1024  # of numbers that travel as float16
 
 
 class Rows(NamedTuple):
@@ -59,8 +68,10 @@ class Copy:
         merge_rows(self.live, self.base, theirs, self.place, way.astype(np.float32), row, added, state, self.optimizer)
         take_rows(self.live, self.base, theirs, news.row, row)
         self.place[news.row] = NONE
-        values = halved(added)
-        self.base.rows[row] += whole(values)  # not `added`: what rounding leaves out stays a difference, for the next time
+        values = halved(added, np.arange(n, dtype=np.int32))
+        add_rows(
+            self.base.rows, row, whole(values)
+        )  # not `added`: what rounding leaves out stays a difference, for the next time
         return Rows(row, values, state)
 
 
@@ -93,13 +104,11 @@ def aligned_like(array: np.ndarray) -> np.ndarray:
     return copy
 
 
-def halved(values: np.ndarray) -> np.ndarray:
-    """SCALE times the values as float16, if it holds them all; else the values."""
-    if values.size and max(float(values.max()), -float(values.min())) >= LARGEST_HALF:
-        return values
-    half = np.empty(values.shape, np.float16)
-    to_half((values * SCALE).view(np.uint32).ravel(), half.view(np.uint16).ravel())
-    return half
+def halved(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Some rows of a table as float16, times SCALE, if that holds them; else as they are."""
+    half = np.empty((len(row), rows.shape[1]), np.float16)
+    largest = gather_half(rows.view(np.uint32), row, half.view(np.uint16))
+    return half if np.uint32(largest).view(np.float32) < LARGEST_HALF else rows[row]
 
 
 def whole(values: np.ndarray) -> np.ndarray:
@@ -107,6 +116,5 @@ def whole(values: np.ndarray) -> np.ndarray:
     if values.dtype != np.float16:
         return aligned_like(values)
     found = aligned_zeros(*values.shape)
-    from_half(np.ascontiguousarray(values).view(np.uint16).ravel(), found.view(np.uint32).reshape(-1))
-    found *= 1 / SCALE
+    from_half(values.view(np.uint16), found.view(np.uint32))
     return found

@@ -12,6 +12,7 @@ import numpy as np
 
 from embedx.cluster.contract import Parameters
 from embedx.cluster.copies import Copy, Rows, StateCopy, halved, whole
+from embedx.engine.merging import add_rows
 from embedx.optimizers.contract import NUMBER, ROW, Table
 
 NOBODY, SEVERAL = -1, -2
@@ -53,8 +54,7 @@ class Common:
             found = {}
             for name, last in self.last.items():
                 row = np.flatnonzero((last > told) & (self.whose[name] != place.number)).astype(np.int32)
-                rows = self._rows(name, row)
-                found[name] = rows if name == OWN else rows._replace(values=halved(rows.values))
+                found[name] = self._rows(name, row, half=name != OWN)
             return found
 
     def add(self, place: Place, changes: Changes) -> None:
@@ -72,15 +72,16 @@ class Common:
                     self.parameters.n_updates[row] += added.state[:, 0]
                 else:
                     table = self.parameters.tables[name]
-                    table.rows[row] += whole(added.values)
+                    add_rows(table.rows, row, whole(added.values))
                     if has_states(table):
                         table.state[row] = np.minimum(table.state[row] + added.state, self.parameters.optimizer.limit)
 
-    def _rows(self, name: str, row: np.ndarray) -> Rows:
+    def _rows(self, name: str, row: np.ndarray, half: bool = False) -> Rows:
         if name == OWN:
             return Rows(row, self.parameters.state[row], self.parameters.n_updates[row][:, None])
         table = self.parameters.tables[name]
-        return Rows(row, table.rows[row], table.state[row] if has_states(table) else table.state[:0])
+        values = halved(table.rows, row) if half else table.rows[row]
+        return Rows(row, values, table.state[row] if has_states(table) else table.state[:0])
 
 
 class Copies:

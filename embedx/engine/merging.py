@@ -31,29 +31,46 @@ WAY = 0.02
 NONE = -1
 
 
-# float16 by its bits: where many numbers are small, as differences are, converting them by numpy takes ten times as long.
-HALF_SMALLEST = np.uint32(113 << 23)  # 2^-14 as float32; numbers below become 0, for the sake of speed
-HALF_EXPONENT = np.uint32(112 << 23)
+# Numbers travel as float16 times 1,024, so that the smallest but 0 is 6e-8 and the largest 60. By bits, because numpy takes
+# ten times as long where many numbers are small, as differences are.
+EXPONENT_BIAS = np.uint32(102 << 23)  # float32's 127 less float16's 15, less the 10 of 1,024
+SMALLEST = np.uint32(103 << 23)  # what is below becomes 0
+LARGEST_HALF = 60.0
 SIGN, ONE, ROUND = np.uint32(1 << 31), np.uint32(1), np.uint32(0xFFF)
 
 
 @kernel
-def to_half(bits, half):
-    """float32 (n,), as bits, to float16, as bits; the numbers lie within ±65,000."""
-    for i in range(bits.size):
-        size = bits[i] & ~SIGN
-        rounded = (size - HALF_EXPONENT + ROUND + ((size >> np.uint32(13)) & ONE)) >> np.uint32(13)
-        found = rounded if size >= HALF_SMALLEST else np.uint32(0)
-        half[i] = np.uint16(found | ((bits[i] & SIGN) >> np.uint32(16)))
+def gather_half(bits, row, half):
+    """Write rows of a table, float32 as bits, as float16 as bits; the largest of their sizes, as bits of a float32."""
+    largest = np.uint32(0)
+    for k in range(row.size):
+        for d in range(bits.shape[1]):
+            number = bits[row[k], d]
+            size = number & ~SIGN
+            largest = max(largest, size)
+            rounded = (size - EXPONENT_BIAS + ROUND + ((size >> np.uint32(13)) & ONE)) >> np.uint32(13)
+            found = rounded if size >= SMALLEST else np.uint32(0)
+            half[k, d] = np.uint16(found | ((number & SIGN) >> np.uint32(16)))
+    return largest
 
 
 @kernel
 def from_half(half, bits):
-    """The way back."""
-    for i in range(half.size):
-        size = np.uint32(half[i] & np.uint16(0x7FFF))
-        found = (size << np.uint32(13)) + HALF_EXPONENT if size > 0 else np.uint32(0)
-        bits[i] = found | (np.uint32(half[i] & np.uint16(0x8000)) << np.uint32(16))
+    """float16 to float32, both as bits."""
+    for k in range(half.shape[0]):
+        for d in range(half.shape[1]):
+            size = np.uint32(half[k, d] & np.uint16(0x7FFF))
+            found = (size << np.uint32(13)) + EXPONENT_BIAS if size > 0 else np.uint32(0)
+            bits[k, d] = found | (np.uint32(half[k, d] & np.uint16(0x8000)) << np.uint32(16))
+
+
+@kernel
+def add_rows(rows, row, added):
+    """Add to rows of a table."""
+    for k in range(row.size):
+        at = np.int64(row[k])
+        for d in range(0, rows.shape[1], FLOATS):
+            store(rows, at, d, load(rows, at, d) + load(added, k, d))
 
 
 @kernel
