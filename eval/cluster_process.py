@@ -6,10 +6,14 @@ Workers of `quality` are in this process and train in turn, by the code that run
 what the others have learned since its turn before. That is what as many machines of one speed do, whatever this one has.
 """
 
+import contextlib
 import dataclasses
 import json
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +32,8 @@ from embedx.skipgram.on_cluster import strategy_for
 from embedx.skipgram.tables import empty_tables
 from embedx.text.encode import encode
 from eval import word_tests
-from eval.under_test import words
+from eval.cluster_model import rows_changed
+from eval.under_test import load, words
 
 Job = dict[str, Any]
 
@@ -37,8 +42,6 @@ def quality(job: Job, files: dict[str, str]) -> dict[str, Any]:
     """Held-out log-likelihood and pooled similarity after workers in turn, and the bytes that they exchanged."""
     if "way" in job:
         copies.WAY = job["way"]
-    if job.get("whole_floats"):
-        copies.LARGEST_HALF = 0.0
     options = {"threads": 1, "heldout": 0.01, "seed": job["seed"], "epochs": job["epochs"]}
     settings, objective = streaming.chosen(objectives.find(job["objective"]), options)
     with encode([files["beginning"]], TextSettings(), Silent(), Path(files["tokens"]), threads=1) as corpus:
@@ -89,6 +92,119 @@ def copied(task: Any, threads: int) -> Any:
     return made
 
 
+def run(job: Job, files: dict[str, str]) -> dict[str, Any]:
+    """Seconds of training of the command, without a cluster or on one of this machine, and its held-out log-likelihood."""
+    with contextlib.ExitStack() as opened:
+        options: list[str] = []
+        if job["workers"]:
+            cluster = opened.enter_context(one_machine(job["workers"] * job["threads"]))
+            options = ["--cluster", cluster, "--workers", str(job["workers"])]
+        scratch = opened.enter_context(tempfile.TemporaryDirectory())
+        command = [
+            sys.executable, "-m", "embedx", "train", files["text"], "--output", str(Path(scratch, "model")),
+            "--threads", str(job["threads"]), "--epochs", str(job["epochs"]), "--heldout", "1%", "--cache-dir", files["tokens"],
+            "--seed", str(job["seed"]), "--json", *options,
+        ]  # fmt: skip
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        facts = json.loads(done.stdout)
+        vectors = load(str(Path(scratch, "model")))
+        answers = words.score(vectors, word_tests.tests(Path(files["data"]) if "data" in files else None))
+    kept = {name: facts[name] for name in ("seconds", "words_trained", "words_per_second", "heldout")}
+    return {**kept, "cluster": facts.get("cluster"), **word_tests.pooled(answers)}
+
+
+@contextlib.contextmanager
+def one_machine(cpus: int) -> Iterator[str]:
+    """The address of a Ray cluster of this machine alone."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": cpus, "include_dashboard": False, "object_store_memory": 1_000_000_000},
+    )
+    try:
+        yield cluster.address
+    finally:
+        cluster.shutdown()
+
+
+def costs(job: Job, files: dict[str, str]) -> dict[str, Any]:
+    """What it takes to merge, to add and to gather a row, to call a worker, and to train a word by one thread; and how often
+    rows are used, as the sums of `cluster_model.rows_changed` for ranges of several lengths.
+    """
+    options = {"threads": 1, "seed": 1, "epochs": 1}
+    settings, objective = streaming.chosen(objectives.find("ns"), options)
+    with encode([files["text"]], TextSettings(), Silent(), Path(files["tokens"]), threads=1) as corpus:
+        task = skipgram.prepared(corpus, objective, settings, {}, TextSettings(), VocabularySettings(), Silent())
+        task.initialise()
+        inner = task.strategy()
+        inner.kept_share = task.kept_share()
+        inner.compile(Silent())
+        common = Common(inner.parameters())
+        workers, places = [Worker(lambda threads: copied(task, threads), 1) for _ in range(2)], [Place(0), Place(1)]
+        for worker, place in zip(workers, places, strict=True):
+            worker.begin(common.everything(place))
+        spent: dict[str, list[float]] = {name: [] for name in ("merged", "added", "gathered", "trained")}
+        changed, bytes_of_row, n_words = [], [], 0
+        per_range = int(job["range_words"]) // 10_000
+        for turn in range(int(job["ranges"])):
+            worker, place = workers[turn % 2], places[turn % 2]
+            first = turn * per_range % (inner.n_stretches - per_range)
+            tally, seconds = worker.train(Range(0, range(first, first + per_range), float(settings.learning_rate or 0), 1.0))
+            assert tally is not None
+            moments = [time.perf_counter()]
+            news = common.news(place)
+            moments.append(time.perf_counter())
+            changes = worker.merge(news)
+            moments.append(time.perf_counter())
+            common.add(place, changes)
+            moments.append(time.perf_counter())
+            if turn < 2:
+                continue
+            rows = {name: sum(len(each.row) for each in of.values()) for name, of in (("news", news), ("changes", changes))}
+            gathered, merged, added = np.diff(moments)
+            spent["gathered"].append(gathered / max(rows["news"], 1))
+            spent["merged"].append(merged / max(rows["changes"], 1))
+            spent["added"].append(added / max(rows["changes"], 1))
+            spent["trained"].append(seconds)
+            n_words += tally.words
+            changed.append(rows["changes"])
+            bytes_of_row.append(n_bytes(changes) / max(rows["changes"], 1))
+        uses = np.concatenate(list(inner.uses().values()))
+        n_rows = len(uses)
+    return {
+        **{name: float(np.median(values)) for name, values in spent.items() if name != "trained"},
+        "words_per_second": n_words / sum(spent["trained"]), "row_bytes": float(np.median(bytes_of_row)),
+        "rows_changed": float(np.median(changed)), "rows_expected": rows_changed(uses, n_words / len(changed)), "rows": n_rows,
+        "latency": latency(), "uses": np.sort(uses)[::-1][:: max(n_rows // 2000, 1)].tolist(),
+        "draws_per_word": float(task.settings.draws or 0) / max(task.settings.block_size, 1),
+    }  # fmt: skip
+
+
+def latency() -> float:
+    """Seconds of a call of a worker that does nothing, the median of many."""
+    import ray
+
+    with one_machine(1) as address:
+        ray.init(address=address, log_to_driver=False)
+
+        class Nothing:
+            def call(self) -> None: ...
+
+        actor = ray.remote(Nothing).remote()
+        ray.get(actor.call.remote())
+        taken = []
+        for _ in range(200):
+            begun = time.perf_counter()
+            ray.get(actor.call.remote())
+            taken.append(time.perf_counter() - begun)
+        ray.shutdown()
+    return float(np.median(taken))
+
+
+KINDS = {"quality": quality, "run": run, "costs": costs}
+
 if __name__ == "__main__":
-    found = quality(json.loads(sys.argv[1]), json.loads(sys.argv[2]))
+    asked = json.loads(sys.argv[1])
+    found = KINDS[asked["kind"]](asked, json.loads(sys.argv[2]))
     print(json.dumps(found, default=lambda value: value.tolist() if isinstance(value, np.ndarray) else float(value)))

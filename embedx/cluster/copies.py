@@ -4,17 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.engine.merging import (
-    LARGEST_HALF,
-    NONE,
-    WAY,
-    add_rows,
-    changed_rows,
-    from_half,
-    gather_half,
-    merge_rows,
-    take_rows,
-)
+from embedx.engine.merging import NONE, WAY, Added, Buffers, News, from_half, gather_half, merge_rows
 from embedx.kernels.simd import LANES as FLOATS
 from embedx.kernels.simd import aligned_zeros
 from embedx.optimizers.contract import NUMBER, ROW, Table, UpdateRule
@@ -43,6 +33,8 @@ class Copy:
         self.base = live._replace(rows=aligned_like(live.rows), state=aligned_like(live.state))
         self.uses = np.zeros(len(live.rows), np.float32) if uses is None else uses.astype(np.float32)
         self.place = np.full(len(live.rows), NONE, np.int32)
+        mine, new = (aligned_zeros(1, live.rows.shape[1]) for _ in range(2))
+        self.buffers = Buffers(mine, mine.view(np.uint32), new, new.view(np.uint32))
 
     def overwrite(self, news: Rows) -> None:
         """Take over rows from the table in common; what was trained of them since is lost."""
@@ -57,22 +49,27 @@ class Copy:
 
         Threads may go on training the copy.
         """
+        table, n = self.live, len(self.place)
         way = -np.expm1(-WAY * n_trained * self.uses)
         self.place[news.row] = np.arange(len(news.row), dtype=np.int32)
-        row = np.zeros(len(self.place), np.int32)
-        n = int(changed_rows(self.live.rows, self.base.rows, row))
-        row = row[:n]
-        added = aligned_zeros(n, self.live.rows.shape[1])
-        state = aligned_like(self.live.state[row] if self.live.state_of in (ROW, NUMBER) else self.live.state[:0])
-        theirs = Table(whole(news.values), aligned_like(news.state), self.live.decay_clock, self.live.state_of)
-        merge_rows(self.live, self.base, theirs, self.place, way.astype(np.float32), row, added, state, self.optimizer)
-        take_rows(self.live, self.base, theirs, news.row, row)
+        has_states = table.state_of in (ROW, NUMBER)
+        added = Added(
+            np.empty(n, np.int32),
+            np.empty((n, table.rows.shape[1]), np.uint16),
+            aligned_zeros(*table.state.shape) if table.state_of == NUMBER else np.empty_like(table.state),
+        )
+        is_half = news.values.dtype == np.float16
+        nothing = table.rows[:0]
+        told = News(
+            self.place,
+            news.values.view(np.uint16) if is_half else nothing.astype(np.uint16),
+            nothing if is_half else aligned_like(news.values),
+            aligned_like(news.state),
+        )
+        n = int(merge_rows(table, self.base, told, way.astype(np.float32), added, self.buffers, self.optimizer))
         self.place[news.row] = NONE
-        values = halved(added, np.arange(n, dtype=np.int32))
-        add_rows(
-            self.base.rows, row, whole(values)
-        )  # not `added`: what rounding leaves out stays a difference, for the next time
-        return Rows(row, values, state)
+        state = added.state[:n] if has_states else added.state[:0]
+        return Rows(added.row[:n], added.half[:n].view(np.float16), state)
 
 
 class StateCopy:
@@ -107,8 +104,7 @@ def aligned_like(array: np.ndarray) -> np.ndarray:
 def halved(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
     """Some rows of a table as float16, times SCALE, if that holds them; else as they are."""
     half = np.empty((len(row), rows.shape[1]), np.float16)
-    largest = gather_half(rows.view(np.uint32), row, half.view(np.uint16))
-    return half if np.uint32(largest).view(np.float32) < LARGEST_HALF else rows[row]
+    return half if gather_half(rows.view(np.uint32), row, half.view(np.uint16)) else rows[row]
 
 
 def whole(values: np.ndarray) -> np.ndarray:

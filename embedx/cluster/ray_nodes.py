@@ -7,9 +7,11 @@ another machine, or on one that joins later.
 
 import contextlib
 import logging
+import signal
+import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from embedx.run.progress import Progress
 DEPTH = 2  # ranges that a worker is given at a time: one that it trains, and one that is merged or waits
 PATIENCE = 15.0  # seconds without any worker before that is told
 LOST_IN_A_ROW = 5  # workers, without a range trained between, before the run gives up
+ANSWERS = 10.0  # seconds for a cluster to answer
 STEP = 0.2  # seconds between looks at workers that are on their way
 MISSING = 'Ray is not installed; pip install "embedx[ray]", on every machine'
 
@@ -41,13 +44,16 @@ def ray() -> Any:
 
 
 @contextlib.contextmanager
-def connected(address: str) -> Any:
+def connected(address: str, progress: Progress) -> Iterator[None]:
     """Connected to a cluster. Raises `EmbedxError` if there is none at the address."""
     library = ray()
     was_connected = library.is_initialized()
     if not was_connected:
+        progress.note(f"cluster: connecting to {address}")
         try:
-            library.init(address=address, logging_level=logging.ERROR, log_to_driver=False, namespace="embedx")
+            _knock(address)
+            with _own_signals():
+                library.init(address=address, logging_level=logging.ERROR, log_to_driver=False, namespace="embedx")
         except (ConnectionError, ValueError, RuntimeError, OSError) as error:
             where = "this machine belongs to no Ray cluster" if address == "auto" else f"no Ray cluster at {address}"
             raise EmbedxError(
@@ -55,10 +61,30 @@ def connected(address: str) -> Any:
                 "`ray start --address=HOST:6379`"
             ) from error
     try:
-        yield library
+        yield
     finally:
         if not was_connected:
             library.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raise OSError if nobody listens at HOST:PORT: Ray would wait for minutes."""
+    if address != "auto":
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host, int(port)), timeout=ANSWERS).close()
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ray sets a handler of its own, by which SIGTERM would end the program without a checkpoint."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from embedx.cluster.contract import Parameters
-from embedx.cluster.copies import Copy, Rows, StateCopy, halved, whole
-from embedx.engine.merging import add_rows
+from embedx.cluster.copies import Copy, Rows, StateCopy, halved
+from embedx.engine.merging import add_half
+from embedx.kernels.simd import aligned_zeros
 from embedx.optimizers.contract import NUMBER, ROW, Table
 
 NOBODY, SEVERAL = -1, -2
@@ -35,6 +36,7 @@ class Common:
         self.parameters = parameters
         self.lock = threading.Lock()
         self.n_additions = 0
+        self.buffer = {name: aligned_zeros(1, table.rows.shape[1]) for name, table in parameters.tables.items()}
         sizes = {name: len(table.rows) for name, table in parameters.tables.items()}
         sizes[OWN] = len(parameters.state) if parameters.state.shape[1] else 0
         self.last = {name: np.full(n, -1, np.int64) for name, n in sizes.items()}
@@ -72,7 +74,9 @@ class Common:
                     self.parameters.n_updates[row] += added.state[:, 0]
                 else:
                     table = self.parameters.tables[name]
-                    add_rows(table.rows, row, whole(added.values))
+                    add_half(
+                        table.rows, row, added.values.view(np.uint16), self.buffer[name], self.buffer[name].view(np.uint32)
+                    )
                     if has_states(table):
                         table.state[row] = np.minimum(table.state[row] + added.state, self.parameters.optimizer.limit)
 

@@ -19,6 +19,8 @@ The rule needs nothing but a worker's rows and those in common: it is applied by
 common only adds.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
@@ -35,142 +37,191 @@ NONE = -1
 # ten times as long where many numbers are small, as differences are.
 EXPONENT_BIAS = np.uint32(102 << 23)  # float32's 127 less float16's 15, less the 10 of 1,024
 SMALLEST = np.uint32(103 << 23)  # what is below becomes 0
-LARGEST_HALF = 60.0
+MOST = np.uint32(0x42700000)  # 60 as float32
 SIGN, ONE, ROUND = np.uint32(1 << 31), np.uint32(1), np.uint32(0xFFF)
+
+
+@kernel_part
+def _encode(bits, r, half, k):
+    """Write numbers, float32 as bits, as float16, as bits; what is beyond ±60 as that."""
+    for d in range(half.shape[1]):
+        number = bits[r, d]
+        size = min(number & ~SIGN, MOST)
+        rounded = (size - EXPONENT_BIAS + ROUND + ((size >> np.uint32(13)) & ONE)) >> np.uint32(13)
+        found = rounded if size >= SMALLEST else np.uint32(0)
+        half[k, d] = np.uint16(found | ((number & SIGN) >> np.uint32(16)))
+
+
+@kernel_part
+def _decode(half, k, bits, r):
+    """The way back."""
+    for d in range(half.shape[1]):
+        size = np.uint32(half[k, d] & np.uint16(0x7FFF))
+        found = (size << np.uint32(13)) + EXPONENT_BIAS if size > 0 else np.uint32(0)
+        bits[r, d] = found | (np.uint32(half[k, d] & np.uint16(0x8000)) << np.uint32(16))
 
 
 @kernel
 def gather_half(bits, row, half):
-    """Write rows of a table, float32 as bits, as float16 as bits; the largest of their sizes, as bits of a float32."""
+    """Write rows of a table, float32 as bits, as float16, as bits; whether none is beyond ±60, or no number."""
     largest = np.uint32(0)
     for k in range(row.size):
+        at = np.int64(row[k])
         for d in range(bits.shape[1]):
-            number = bits[row[k], d]
-            size = number & ~SIGN
-            largest = max(largest, size)
-            rounded = (size - EXPONENT_BIAS + ROUND + ((size >> np.uint32(13)) & ONE)) >> np.uint32(13)
-            found = rounded if size >= SMALLEST else np.uint32(0)
-            half[k, d] = np.uint16(found | ((number & SIGN) >> np.uint32(16)))
-    return largest
+            largest = max(largest, bits[at, d] & ~SIGN)
+        _encode(bits, at, half, k)
+    return largest <= MOST
 
 
 @kernel
 def from_half(half, bits):
     """float16 to float32, both as bits."""
     for k in range(half.shape[0]):
-        for d in range(half.shape[1]):
-            size = np.uint32(half[k, d] & np.uint16(0x7FFF))
-            found = (size << np.uint32(13)) + EXPONENT_BIAS if size > 0 else np.uint32(0)
-            bits[k, d] = found | (np.uint32(half[k, d] & np.uint16(0x8000)) << np.uint32(16))
+        _decode(half, k, bits, k)
 
 
 @kernel
-def add_rows(rows, row, added):
-    """Add to rows of a table."""
+def add_half(rows, row, half, buffer, bits):
+    """Add to rows of a table, from float16 as bits; `buffer` float32 (1, stride) is any, and `bits` it by its bits."""
     for k in range(row.size):
         at = np.int64(row[k])
+        _decode(half, k, bits, 0)
         for d in range(0, rows.shape[1], FLOATS):
-            store(rows, at, d, load(rows, at, d) + load(added, k, d))
+            store(rows, at, d, load(rows, at, d) + load(buffer, 0, d))
+
+
+class News(NamedTuple):
+    """Rows of the table in common that others have changed; of `half` and `whole` one is empty."""
+
+    place: np.ndarray  # int32 (n_rows,): where each row is among these, or NONE
+    half: np.ndarray  # uint16 (n, stride): float16, as bits
+    whole: np.ndarray  # float32 (n, stride)
+    state: np.ndarray  # float32 (n, stride), (n, 1) or (0, stride)
+
+
+class Added(NamedTuple):
+    """What a worker adds to the table in common."""
+
+    row: np.ndarray  # int32 (most,)
+    half: np.ndarray  # uint16 (most, stride)
+    state: np.ndarray  # float32 (most, stride), (most, 1) or (0, stride)
+
+
+class Buffers(NamedTuple):
+    """Room for one row of what is added, and one of what is new, with their bits."""
+
+    mine: np.ndarray  # float32 (1, stride)
+    mine_bits: np.ndarray  # uint32 (1, stride), the same memory
+    new: np.ndarray
+    new_bits: np.ndarray
 
 
 @kernel
-def changed_rows(rows, base, found):
-    """Write which rows differ from those of the base; how many do."""
+def merge_rows(live, base, news, way, added, buffers, optimizer):
+    """Merge a worker's rows with those of the others: how many rows are to be added to the table in common. Live and base are
+    brought up to date with both; of what rounding leaves out the difference stays, for the next time.
+    """
     n = 0
-    for row in range(rows.shape[0]):
+    for r in range(live.rows.shape[0]):
+        row = np.int64(r)
+        at = np.int64(news.place[row])
         differs = False
-        for d in range(rows.shape[1]):
-            differs |= rows[row, d] != base[row, d]
+        for d in range(live.rows.shape[1]):
+            differs |= live.rows[row, d] != base.rows[row, d]
+        if at != NONE:
+            _take(news, at, buffers)
+            if not differs:
+                _follow(live, base, news, at, buffers, row)
         if differs:
-            found[n] = row
+            added.row[n] = row
+            if live.state_of == NUMBER:
+                _merge_numbers(live, base, news, at, way[row], row, n, added, buffers, optimizer)
+            else:
+                _merge_as_a_whole(live, base, news, at, way[row], row, n, added, buffers, optimizer)
+            _encode(buffers.mine_bits, 0, added.half, n)
+            _decode(added.half, n, buffers.mine_bits, 0)
+            for d in range(0, live.rows.shape[1], FLOATS):
+                store(base.rows, row, d, load(base.rows, row, d) + load(buffers.mine, 0, d))
             n += 1
     return n
 
 
-@kernel
-def merge_rows(live, base, theirs, place, way, changed, added, added_state, optimizer):
-    """Merge the changed rows: what is to be added to the table in common, and live and base brought up to date with `theirs`,
-    which stand at place[row]; what is added is not yet part of the base.
-    """
-    for k in range(changed.size):
-        row = np.int64(changed[k])
-        at = np.int64(place[row])
-        if live.state_of == NUMBER:
-            _merge_numbers(live, base, theirs, at, way[row], row, k, added, added_state, optimizer)
-        else:
-            _merge_as_a_whole(live, base, theirs, at, way[row], row, k, added, added_state, optimizer)
+@kernel_part
+def _take(news, at, buffers):
+    """Write a row of the table in common to the buffer."""
+    if news.half.shape[0] > 0:
+        _decode(news.half, at, buffers.new_bits, 0)
+    else:
+        for d in range(0, news.whole.shape[1], FLOATS):
+            store(buffers.new, 0, d, load(news.whole, at, d))
 
 
 @kernel_part
-def _merge_as_a_whole(live, base, theirs, at, way, row, k, added, added_state, optimizer):
-    """A row all of whose numbers have one rate."""
+def _follow(live, base, news, at, buffers, row):
+    """Bring a row up to date that this copy has not changed."""
+    for d in range(0, live.rows.shape[1], FLOATS):
+        new = load(buffers.new, 0, d)
+        store(live.rows, row, d, load(live.rows, row, d) + (new - load(base.rows, row, d)))
+        store(base.rows, row, d, new)
+    if live.state_of == ROW:
+        live.state[row, 0] += news.state[at, 0] - base.state[row, 0]
+        base.state[row, 0] = news.state[at, 0]
+    elif live.state_of == NUMBER:
+        for d in range(0, live.rows.shape[1], FLOATS):
+            s = load(news.state, at, d)
+            store(live.state, row, d, load(live.state, row, d) + (s - load(base.state, row, d)))
+            store(base.state, row, d, s)
+
+
+@kernel_part
+def _merge_as_a_whole(live, base, news, at, way, row, k, added, buffers, optimizer):
+    """A row all of whose numbers have one rate: what is added, to the buffer."""
     share = np.float32(1)
     if live.state_of == ROW:
         t = live.state[row, 0] - base.state[row, 0]
-        added_state[k, 0] = t
+        added.state[k, 0] = t
         if at != NONE:
             mine = row_divisor(live, row, optimizer)
-            base.state[row, 0] = theirs.state[at, 0]
-            live.state[row, 0] = min(theirs.state[at, 0] + t, optimizer.limit)
+            base.state[row, 0] = news.state[at, 0]
+            live.state[row, 0] = min(news.state[at, 0] + t, optimizer.limit)
             share = mine / row_divisor(live, row, optimizer)
         base.state[row, 0] = min(base.state[row, 0] + t, optimizer.limit)
     for d in range(0, live.rows.shape[1], FLOATS):
         b = load(base.rows, row, d)
         moved = load(live.rows, row, d) - b
         if at == NONE:
-            store(added, k, d, moved)
+            store(buffers.mine, 0, d, moved)
         else:
-            new = load(theirs.rows, at, d)
-            mine = multiply_add(splat(share), moved, zeros())
-            mine = multiply_add(splat(-way), new - b, mine)
-            store(added, k, d, mine)
-            store(base.rows, row, d, new)
-            store(live.rows, row, d, load(live.rows, row, d) + (new - b) + (mine - moved))
+            _merge(live, base, way, row, d, moved, multiply_add(splat(share), moved, zeros()), buffers)
 
 
 @kernel_part
-def _merge_numbers(live, base, theirs, at, way, row, k, added, added_state, optimizer):
+def _merge_numbers(live, base, news, at, way, row, k, added, buffers, optimizer):
     """A row each of whose numbers has a rate of its own. A state that fades is that of the last updates."""
     for d in range(0, live.rows.shape[1], FLOATS):
-        b, s = load(base.rows, row, d), load(base.state, row, d)
-        moved, t = load(live.rows, row, d) - b, load(live.state, row, d) - s
+        s = load(base.state, row, d)
+        moved, t = load(live.rows, row, d) - load(base.rows, row, d), load(live.state, row, d) - s
         if at == NONE:
-            store(added, k, d, moved)
-            store(added_state, k, d, t)
+            store(buffers.mine, 0, d, moved)
+            store(added.state, k, d, t)
             store(base.state, row, d, s + t)
         else:
-            new, u = load(theirs.rows, at, d), load(theirs.state, at, d)
+            u = load(news.state, at, d)
             if optimizer.fades:
                 t = t - (u - s)
             share = divide(number_divisor(optimizer.kind, load(live.state, row, d)), number_divisor(optimizer.kind, u + t))
-            mine = multiply_add(share, moved, zeros())
-            mine = multiply_add(splat(-way), new - b, mine)
-            store(added, k, d, mine)
-            store(added_state, k, d, t)
-            store(base.rows, row, d, new)
+            store(added.state, k, d, t)
             store(base.state, row, d, u + t)
-            store(live.rows, row, d, load(live.rows, row, d) + (new - b) + (mine - moved))
             store(live.state, row, d, u + t)
+            _merge(live, base, way, row, d, moved, multiply_add(share, moved, zeros()), buffers)
 
 
-@kernel
-def take_rows(live, base, theirs, rows, changed):
-    """Bring the rows that others have changed, and this copy has not, up to date; both lists ascend."""
-    c = 0
-    for k in range(rows.size):
-        row = np.int64(rows[k])
-        while c < changed.size and changed[c] < row:
-            c += 1
-        if c == changed.size or changed[c] != row:
-            for d in range(0, live.rows.shape[1], FLOATS):
-                new = load(theirs.rows, k, d)
-                store(live.rows, row, d, load(live.rows, row, d) + (new - load(base.rows, row, d)))
-                store(base.rows, row, d, new)
-            if live.state_of == ROW:
-                live.state[row, 0] += theirs.state[k, 0] - base.state[row, 0]
-                base.state[row, 0] = theirs.state[k, 0]
-            elif live.state_of == NUMBER:
-                for d in range(0, live.rows.shape[1], FLOATS):
-                    s = load(theirs.state, k, d)
-                    store(live.state, row, d, load(live.state, row, d) + (s - load(base.state, row, d)))
-                    store(base.state, row, d, s)
+@kernel_part
+def _merge(live, base, way, row, d, moved, mine, buffers):
+    """Some numbers that others have changed too: `mine` is what was moved, shortened."""
+    new = load(buffers.new, 0, d)
+    theirs = new - load(base.rows, row, d)
+    mine = multiply_add(splat(-way), theirs, mine)
+    store(buffers.mine, 0, d, mine)
+    store(base.rows, row, d, new)
+    store(live.rows, row, d, load(live.rows, row, d) + theirs + (mine - moved))

@@ -122,7 +122,7 @@ def cluster_of(
     if settings.cluster is None:
         yield None
         return
-    with connected(settings.cluster):
+    with connected(settings.cluster, progress):
         found = Cluster(settings, chosen_size(settings.workers, threads), home, progress)
         try:
             yield found
