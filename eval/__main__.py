@@ -15,6 +15,7 @@ EXPERIMENTS = {
     "speed-many-labels": "many labels on sparse features, beside label trees",
     "scale": "a text of a billion words, and how fast corpora are read",
     "subwords": "vectors of character n-grams beside fastText's, for rare and unseen words too",
+    "cluster": "workers on a Ray cluster beside one machine: quality, time, and a simulation of many machines",
     "defaults": "every objective of classification at its defaults, beside scikit-learn's linear classifiers",
     "objectives": "all output layers of skip-gram side by side",
     "papers-augment-and-reduce": "Ruiz et al. 2018, the tables by the paper's protocol",

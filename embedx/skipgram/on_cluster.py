@@ -27,8 +27,11 @@ from embedx.skipgram.tables import empty_tables
 from embedx.text import cache
 from embedx.text.subsampling import TokenStream
 
-MERGES = 200  # at least so many by each worker over a run
-FEWEST_STRETCHES, MOST_STRETCHES = 8, 200  # of a range, for each thread
+MERGES = 100  # of each worker over a run, where that is cheap enough
+# A range has at least so many words for each row. To merge a row takes a worker and the head 0.4 µs, and to train a word a
+# thread 1 µs, so that at most a tenth of the time goes to merging.
+WORDS_PER_ROW = 4
+MOST_STRETCHES = 400  # of a range, for each thread: some seconds, which is what a lost worker costs
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,8 @@ class Cluster:
             task.kept_share(), shared(folder, cache.ABOUT, ReadFromHead(folder)),
             task.stream()._replace(tokens=np.zeros(0, np.int32)), self.home,
         )  # fmt: skip
-        per_range = stretches_in_range(self.settings.merge_every, inner.n_stretches, task.settings.epochs, self.size)
+        n_rows = len(tables.inputs.rows) + len(tables.outputs.rows)
+        per_range = stretches_in_range(self.settings.merge_every, inner.n_stretches, task.settings.epochs, n_rows, self.size)
         self.training = OnCluster(inner, part, self.size, per_range, self.progress)
         return self.training
 
@@ -130,12 +134,13 @@ def cluster_of(
             found.close()
 
 
-def stretches_in_range(words: int | None, n_stretches: int, epochs: float, size: Size) -> int:
-    """How many stretches a worker trains before it merges."""
+def stretches_in_range(words: int | None, n_stretches: int, epochs: float, n_rows: int, size: Size) -> int:
+    """How many stretches a worker trains before it merges, on tables of so many rows in all."""
     if words is not None:
         return max(1, words // STRETCH)
     wanted = n_stretches * epochs / size.workers / MERGES
-    return int(min(max(wanted, FEWEST_STRETCHES * size.threads), MOST_STRETCHES * size.threads))
+    least = WORDS_PER_ROW * n_rows / STRETCH
+    return max(1, int(min(max(wanted, least), MOST_STRETCHES * size.threads)))
 
 
 def check(settings: SkipGramSettings, sampler: Sampler) -> None:
