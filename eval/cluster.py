@@ -1,8 +1,8 @@
 """Is a cluster as good as one machine, what does it cost, and how fast would many machines be?
 
 Sections: `quality`, workers in turn within one process, by the code that runs on a cluster, on the first megabytes of the
-text; `time`, the command with and without a cluster of this machine alone, in turns; `costs`, what the simulation of `cluster_model.py`
-needs. Every measurement is a process of its own (`cluster_process.py`).
+`time`, the command with and without a cluster of this machine alone, in turns; `costs`, what the simulation of
+`cluster_model.py` needs. Every measurement is a process of its own (`cluster_process.py`).
 """
 
 import math
@@ -28,7 +28,9 @@ CORES = 16
 TEXTS = {"a billion words": 1e9, "100 billion words": 1e11}
 NETWORKS = {"1 Gbit/s": 1.25e8, "10 Gbit/s": 1.25e9, "100 Gbit/s": 1.25e10}
 ROUND_TRIP = 2e-4  # seconds, within a data centre
-RANGES = (1e6, 4e6, 16e6, 64e6)  # words for each machine
+PASSES = 5  # over the text
+FEWEST_MERGES = 20  # of each machine over the run, as by default
+LONGEST = 256e6  # words of a range
 
 
 def jobs(run: Run) -> Iterator[Job]:
@@ -208,7 +210,7 @@ def here(cost: Costs, result: Result, workers: int, threads: int, alone: float, 
 
 
 def predicted(records: Records) -> str:
-    """Machines of CORES cores each, at the best length of range: the share of what they would do by themselves."""
+    """Machines of CORES cores each, with as few merges as the default has: the share of what they would do alone."""
     if (of := measured(records)) is None:
         return table([])
     cost, result = of
@@ -218,19 +220,12 @@ def predicted(records: Records) -> str:
         for nodes in NODES:
             row: dict[str, Any] = {"text": text, "machines": str(nodes)}
             for network, bandwidth in NETWORKS.items():
-                rates = {
-                    length: words_per_second(cost, Machines(nodes, CORES, bandwidth, ROUND_TRIP, length), uses)
-                    for length in RANGES
-                    if words / length / nodes >= 20  # else there are too few merges for any quality
-                }
-                if not rates:
-                    row[network] = DASH
-                    continue
-                length, rate = max(rates.items(), key=lambda each: each[1])
-                hours = words / rate / 3600
+                length = min(PASSES * words / nodes / FEWEST_MERGES, LONGEST)
+                rate = words_per_second(cost, Machines(nodes, CORES, bandwidth, ROUND_TRIP, length), uses)
+                hours = PASSES * words / rate / 3600
                 told = f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
-                share = rate / (nodes * CORES * cost.words_per_second)
-                row[network] = f"{share:.2f}; {told}; {length / 1e6:.0f} M"
+                row[network] = f"{rate / (nodes * CORES * cost.words_per_second):.2f}; {told}"
+                row["words of a range"] = f"{length / 1e6:.0f} M"
             rows.append(row)
     return table(rows)
 

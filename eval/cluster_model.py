@@ -48,6 +48,7 @@ def words_per_second(costs: Costs, machines: Machines, uses: np.ndarray) -> floa
     """What all workers together train in a second, once they are under way."""
     own = rows_changed(uses, machines.range_words)
     trains = machines.range_words / (costs.words_per_second * machines.threads) + costs.merged * own / machines.threads
+    call = (costs.latency + machines.latency) / 2
     known: dict[int, float] = {}
 
     def others(ranges: int) -> float:
@@ -55,32 +56,36 @@ def words_per_second(costs: Costs, machines: Machines, uses: np.ndarray) -> floa
             known[ranges] = rows_changed(uses, ranges * machines.range_words)
         return known[ranges]
 
-    wait = costs.latency + machines.latency
-    head = down = up = 0.0  # when each is free
-    trainer = [0.0] * machines.workers  # when it has trained what it was given
-    merged = [[0.0] * IN_FLIGHT for _ in range(machines.workers)]  # when the last ranges were merged
-    told = [0] * machines.workers  # ranges of all that were added when it asked last
-    added = 0
-    events = [(trains * (1 + k / machines.workers), k) for k in range(machines.workers)]  # not all at the same moment
-    trainer = [at for at, _ in events]
+    free = {"head": 0.0, "down": 0.0, "up": 0.0}  # when each can do the next thing
+
+    def use(what: str, now: float, seconds: float) -> float:
+        free[what] = max(free[what], now) + seconds
+        return free[what]
+
+    trained = [trains * (1 + k / machines.workers) for k in range(machines.workers)]  # not all at the same moment
+    last_merged = [0.0] * machines.workers
+    told = [0] * machines.workers  # ranges that were added when a worker asked last
+    n_added, end = 0, 0.0
+    events = [(at, k, "ask", 0.0) for k, at in enumerate(trained)]  # when, who, what, how many rows
     heapq.heapify(events)
-    done, last = 0, 0.0
-    while done < RANGES * machines.workers:
-        now, k = heapq.heappop(events)
-        news = others(max(added - told[k], 0))
-        told[k] = added
-        head = max(head, now + wait / 2) + costs.gathered * news
-        down = max(down, head) + costs.row_bytes * news / machines.bandwidth
-        at = down + wait + costs.merged * own
-        up = max(up, at) + costs.row_bytes * own / machines.bandwidth
-        head = max(head, up) + costs.added * own if up <= head else up + costs.added * own
-        added += 1
-        done += 1
-        last = max(last, head)
-        merged[k] = [*merged[k][1:], head]
-        trainer[k] = max(trainer[k], merged[k][0]) + trains  # the range after next waits for this one to be merged
-        heapq.heappush(events, (max(trainer[k], head), k))
-    return done * machines.range_words / last
+    while n_added < RANGES * machines.workers:
+        now, k, what, rows = heapq.heappop(events)
+        if what == "ask":
+            rows, told[k] = others(n_added - told[k]), n_added
+            heapq.heappush(events, (use("head", now + call, costs.gathered * rows), k, "tell", rows))
+        elif what == "tell":
+            arrives = use("down", now, costs.row_bytes * rows / machines.bandwidth) + call
+            heapq.heappush(events, (arrives + costs.merged * own, k, "send", own))
+        elif what == "send":
+            arrives = use("up", now + call, costs.row_bytes * rows / machines.bandwidth)
+            heapq.heappush(events, (arrives, k, "add", rows))
+        else:
+            end = last_merged[k] = use("head", now, costs.added * rows)
+            n_added += 1
+            # It has gone on to the next range meanwhile, which it merges after this one, and begins the one after that then.
+            trained[k] = max(trained[k] + trains, end)
+            heapq.heappush(events, (trained[k], k, "ask", 0.0))
+    return n_added * machines.range_words / end
 
 
 def zipf(n_words: int, exponent: float = 1.0, shift: float = 2.7) -> np.ndarray:

@@ -175,6 +175,22 @@ class Workers:
                 self.changed.wait(STEP)
             return self.ready.pop(0)
 
+    def wait(self) -> None:
+        """Until there is a worker, and for the others for as long as is usual, so that training begins with all of them.
+
+        Raises `EmbedxError` if workers cannot be started.
+        """
+        first: float | None = None
+        with self.changed:
+            while len(self.all) < self.size.workers and self.error is None:
+                if self.all and first is None:
+                    first = time.monotonic()
+                if first is not None and time.monotonic() - first > PATIENCE:
+                    break
+                self.changed.wait(STEP)
+            if self.error is not None:
+                raise self.error
+
     def give_back(self, worker: Remote) -> None:
         """It can be given another range."""
         with self.changed:

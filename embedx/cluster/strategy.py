@@ -39,6 +39,7 @@ class OnCluster(Strategy):
         compile_merging(self.inner.parameters())
         self.common = Common(self.inner.parameters())
         self.remote = Workers(self.build, self.size, progress)
+        self.remote.wait()
 
     def train(self, worker: None, epoch: int, stretch: int, rate: float) -> Tally | None:
         first = stretch * self.per_range

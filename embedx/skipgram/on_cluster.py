@@ -27,10 +27,10 @@ from embedx.skipgram.tables import empty_tables
 from embedx.text import cache
 from embedx.text.subsampling import TokenStream
 
-MERGES = 100  # of each worker over a run, where that is cheap enough
-# A range has at least so many words for each row. To merge a row takes a worker and the head 0.4 µs, and to train a word a
-# thread 1 µs, so that at most a tenth of the time goes to merging.
-WORDS_PER_ROW = 4
+MERGES, FEWEST_MERGES = 100, 20  # of each worker over a run: where they are cheap enough, and in any case
+# A range has at least so many words for each row. To merge a row takes a worker and the head 0.4 µs, and to train a word a thread
+# 1 µs, so that at most a tenth of the time goes to merging; and the head must keep up with all threads.
+WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD = 4, 0.5
 MOST_STRETCHES = 400  # of a range, for each thread: some seconds, which is what a lost worker costs
 
 
@@ -138,9 +138,10 @@ def stretches_in_range(words: int | None, n_stretches: int, epochs: float, n_row
     """How many stretches a worker trains before it merges, on tables of so many rows in all."""
     if words is not None:
         return max(1, words // STRETCH)
-    wanted = n_stretches * epochs / size.workers / MERGES
-    least = WORDS_PER_ROW * n_rows / STRETCH
-    return max(1, int(min(max(wanted, least), MOST_STRETCHES * size.threads)))
+    of_worker = n_stretches * epochs / size.workers
+    least = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * size.workers * size.threads) * n_rows / STRETCH
+    wanted = min(max(of_worker / MERGES, least), of_worker / FEWEST_MERGES, MOST_STRETCHES * size.threads)
+    return max(1, int(wanted))
 
 
 def check(settings: SkipGramSettings, sampler: Sampler) -> None:
