@@ -6,6 +6,7 @@ for everybody. gensim is fed in every way it documents, and the best one is used
 """
 
 import base64
+import functools
 import gzip
 import shutil
 import statistics
@@ -289,20 +290,28 @@ def differences(ours: Sequence[Record], theirs: Sequence[Record]) -> list[Any]:
     """On each test, how much better our runs are than theirs, paired by item, with 95 % bootstrap intervals over items; then
     pooled over all sets of pairs, where the data had them, with the luck of the seeds in the interval.
     """
-    tests = words.default_tests()
-
-    def answers(each: Record) -> list[Any]:
-        values = map(unpacked, each["result"]["answers"])
-        return [words.Answers(test, value, float("nan"), {}) for test, value in zip(tests, values, strict=True)]
-
-    a, b = [answers(each) for each in ours], [answers(each) for each in theirs]
-    found = [words.paired_difference([x[i] for x in a], [x[i] for x in b]) for i in range(len(tests))]
+    a, b = (zip(*(each["result"]["answers"] for each in runs), strict=True) for runs in (ours, theirs))
+    found = [difference_on(*asked) for asked in zip(range(len(default_tests())), a, b, strict=True)]
     values = [[each["result"]["pooled"]["score"] for each in runs if "pooled" in each["result"]] for runs in (ours, theirs)]
     if pooled := word_tests.similarity(ours, theirs, between_seeds(values)):
         difference, error = pooled
         ends, n_pairs = (difference - 2 * error, difference + 2 * error), ours[0]["result"]["pooled"]["pairs"]
         found.append(words.ScoreDifference(POOLED, "spearman", difference, ends, n_pairs))
     return found
+
+
+@functools.cache
+def default_tests() -> list[Any]:
+    """What all are asked, read once."""
+    return list(words.default_tests())
+
+
+@functools.cache  # tables of a page ask for the same
+def difference_on(place: int, ours: tuple[str, ...], theirs: tuple[str, ...]) -> Any:
+    """That on one of the tests, of answers as they are on record."""
+    test = default_tests()[place]
+    a, b = ([words.Answers(test, unpacked(each), float("nan"), {}) for each in runs] for runs in (ours, theirs))
+    return words.paired_difference(a, b)
 
 
 def as_good(found: Sequence[Any]) -> bool:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # each core has a worker: another thread of BLAS would wait for it, at full speed
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+if "PYTEST_XDIST_WORKER" in os.environ:  # each core has a worker: other threads of BLAS and OpenMP would wait, at full speed
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 
 @pytest.fixture(scope="session", autouse=True)

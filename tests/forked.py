@@ -6,6 +6,7 @@ What a process imports, and how it starts, is for tests that start one from noth
 import atexit
 import functools
 import gc
+import importlib
 import json
 import os
 import subprocess
@@ -14,16 +15,27 @@ import tempfile
 import traceback
 from pathlib import Path
 
+import numba
+
 ROOT = Path(__file__).parent.parent
 COMMAND = "from embedx.cli.app import main\nmain()"
+EVAL = "import runpy\nrunpy.run_module('eval', run_name='__main__')"  # `python -m eval`
 PATIENCE = 300  # seconds
+IMPORTS = {
+    "embedx": [
+        "smart_open", "embedx.classification.task", "embedx.cli.app", "embedx.cli.commands", "embedx.cli.corpus",
+        "embedx.skipgram.collapsed", "embedx.skipgram.task", "embedx.text.sources", "embedx.vectors.formats",
+    ],
+    "numba": [],  # for what embedx does where it is imported
+}  # fmt: skip
 CAN_FORK = sys.platform == "linux"  # elsewhere a child may not use all of the system's libraries
 
 
-def run(*arguments, cwd, env, code=COMMAND, check=True, input=""):
+def run(*arguments, cwd, env, code=COMMAND, check=True, input="", imported="embedx"):
     """Run `embedx` with these arguments, or other Python `code` with them in sys.argv; its completed process.
 
-    `env` is an `environment`, or more than that. Standard output and error are files.
+    `env` is an `environment`, or more than that. Standard output and error are files. What forks has imported the modules that
+    IMPORTS has under the name `imported`.
     """
     words = [str(argument) for argument in arguments]
     if not CAN_FORK:
@@ -33,7 +45,7 @@ def run(*arguments, cwd, env, code=COMMAND, check=True, input=""):
         with tempfile.TemporaryDirectory() as folder:
             streams = [str(Path(folder, name)) for name in ("in", "out", "err")]
             Path(streams[0]).write_text(input)
-            server = _server(env["NUMBA_CACHE_DIR"])
+            server = _server(imported, env.get("NUMBA_CACHE_DIR"))
             request = {"code": code, "words": words, "cwd": str(cwd), "environment": dict(env), "streams": streams}
             print(json.dumps(request), file=server.stdin, flush=True)
             returned = int(server.stdout.readline())
@@ -50,12 +62,24 @@ def environment(home):
     return os.environ | {"EMBEDX_CACHE_DIR": str(Path(home, "cache")), "NUMBA_CACHE_DIR": str(Path(KERNEL_FOLDER).parent)}
 
 
+def watched(command, folder):
+    """`embedx.comparison.runs.watched` by a fork: what a run of a comparison printed, without its memory."""
+    from embedx.comparison.runs import Ended
+
+    assert command[:3] == [sys.executable, "-m", "embedx"]
+    kernels = environment(folder)["NUMBA_CACHE_DIR"]
+    done = run(*command[3:], cwd=Path.cwd(), env=os.environ | {"NUMBA_CACHE_DIR": kernels}, check=False)
+    return Ended(done.returncode, done.stdout, done.stderr, None)
+
+
 @functools.cache
-def _server(kernels):
-    """The process that forks, one for each place where kernels are kept."""
-    environment = os.environ | {"NUMBA_CACHE_DIR": kernels}
+def _server(imported, kernels):
+    """The process that forks, one for each place where kernels are kept, or None where numba is told of none."""
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    if kernels:
+        environment["NUMBA_CACHE_DIR"] = kernels
     environment["OPENBLAS_NUM_THREADS"] = "1"  # what forks has no other threads
-    command = [sys.executable, "-m", "tests.forked"]
+    command = [sys.executable, "-m", "tests.forked", imported]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     server = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **streams)
     atexit.register(_end, server)
@@ -68,17 +92,9 @@ def _end(server):
 
 def serve():
     """Fork for each request; in the child, which returns, the request. None at the end."""
-    import smart_open  # noqa: F401
-
-    import embedx.classification.task
-    import embedx.cli.app
-    import embedx.cli.commands
-    import embedx.cli.corpus
-    import embedx.skipgram.collapsed
-    import embedx.skipgram.task
-    import embedx.text.sources
-    import embedx.vectors.formats  # noqa: F401
-
+    for name in IMPORTS[sys.argv[1]]:
+        importlib.import_module(name)
+    numba.njit(lambda: None)()  # a first compilation, or kernel from the disk, takes a fifth of a second to get ready for
     gc.freeze()  # what children share with this process stays shared
     for line in sys.stdin:
         request = json.loads(line)

@@ -8,7 +8,15 @@ from typing import NamedTuple
 import numpy as np
 from scipy import optimize
 
+from embedx.engine.loading import compile_function
+from embedx.kernels.batch import COEFFICIENTS, COEFFICIENTS_64
 from embedx.kernels.random import bits
+
+
+def coefficients_of(objective, dtype=np.float64):
+    """An objective's `coefficients`, compiled as for training: numba keeps what a call compiles by itself apart from that."""
+    compile_function(objective.coefficients, COEFFICIENTS_64 if dtype == np.float64 else COEFFICIENTS)
+    return objective.coefficients
 
 
 def sigmoid(x):

@@ -125,6 +125,7 @@ class Naive:
         self.state = tables.state.astype(np.float64)
         self.optimizer, self.n_updates = optimizer, Counter()
         self.objective, self.constants, self.bias = objective, constants.astype(np.float64), bias
+        self.coefficients = reference.coefficients_of(objective)
         self.dim = dim
         offsets, rows = tables.parts
         n_words = len(tables.state)
@@ -137,7 +138,7 @@ class Naive:
             uniforms=np.zeros((1, 0)), key=np.array([word]), n_updates=np.array([self.n_updates[word]]),
             score_gain=np.array([score_gain], dtype=np.float64),
         )  # fmt: skip
-        loss = self.objective.coefficients(batch, self.state, self.constants, 1, len(z), np.float64(lr))
+        loss = self.coefficients(batch, self.state, self.constants, 1, len(z), np.float64(lr))
         self.n_updates[word] += 1
         return loss, batch.z[0]
 

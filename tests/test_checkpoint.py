@@ -26,17 +26,17 @@ from tests.forked import environment
 from tests.test_train_state import label_run, word_run
 
 RUNS = {
-    "train": "train CORPUS --dim 8 --epochs 200",
-    "train-rows-found": "train CORPUS --objective ldgs --dim 8 --epochs 100",
-    "train-collapsed": "train CORPUS --objective softmax --collapsed --dim 64 --epochs 400",
-    "classify": "classify digits --epochs 200 --validation 0.2 --patience 1000",
+    "train": "train CORPUS --dim 8 --epochs 80",
+    "train-rows-found": "train CORPUS --objective ldgs --dim 8 --epochs 40",
+    "train-collapsed": "train CORPUS --objective softmax --collapsed --dim 64 --epochs 200",
+    "classify": "classify digits --epochs 60 --validation 0.2 --patience 1000",
 }
 # What is made before these train, of the text or of another model, is made anew when they go on.
 MADE = {"train-subwords": "ngram.npy", "train-phrases": "phrases1.tsv", "train-start": "input.npy"}
 PREPARED = {
-    "train-subwords": "train CORPUS --subwords 2-4 --buckets 50 --dim 8 --epochs 100",
-    "train-start": "train CORPUS --start train --dim 8 --epochs 100",
-    "train-phrases": "train CORPUS --phrases 2 --phrase-threshold 0.0001 --phrase-min-count 250 --dim 8 --epochs 100",
+    "train-subwords": "train CORPUS --subwords 2-4 --buckets 50 --dim 8 --epochs 40",
+    "train-start": "train CORPUS --start train --dim 8 --epochs 60",
+    "train-phrases": "train CORPUS --phrases 2 --phrase-threshold 0.0001 --phrase-min-count 250 --dim 8 --epochs 60",
 }
 
 

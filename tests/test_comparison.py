@@ -22,6 +22,7 @@ from embedx.comparison.text import Text, grouped
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.pages import curves
+from tests import forked
 
 MEASURES = Text.measures
 
@@ -481,8 +482,9 @@ def test_trials_take_the_part_of_the_time_that_tuning_has():
     assert CompareSettings(epochs=10, tune=0.25).stopping == ("--epochs", "10")
 
 
-def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path):
+def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path, monkeypatch):
     """The run's score is of other spans than the trials', and the whole is told on the page and in the table."""
+    monkeypatch.setattr(runs, "watched", forked.watched)
     settings = CompareSettings(epochs=2, seeds=1, threads=1, tune=0.5, heldout=0.2)
     data = Text([str(two_topics)], {"dim": 4, "min_count": 1}, settings, cache_dir=tmp_path / "cache")
     folder = tmp_path / "out"

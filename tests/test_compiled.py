@@ -7,6 +7,8 @@ import sys
 import pytest
 from needs import needs_compiler
 
+from tests import forked
+
 pytestmark = needs_compiler
 
 KERNELS = """
@@ -38,13 +40,13 @@ def place(tmp_path):
 def used(place, before=""):
     """Two kernels, used in a process of their own: how many of them were found on disk, and the lines of standard error."""
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    done = subprocess.run(
-        [sys.executable, "-c", USE.format(before=before), str(place)],
-        env=environment | {"EMBEDX_CACHE_DIR": str(place / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment["EMBEDX_CACHE_DIR"] = str(place / "cache")
+    code = USE.format(before=before)
+    if before:  # streams that are no files
+        command = [sys.executable, "-c", code, str(place)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    else:
+        done = forked.run(place, cwd=forked.ROOT, env=environment, code=code, check=False, imported="numba")
     assert done.returncode == 0, done.stderr
     results, hits = done.stdout.splitlines()
     assert results == "42 42"

@@ -34,7 +34,9 @@ from typer.main import get_command
 from docs import hooks
 from docs.docstrings import as_markdown
 from embedx.cli.app import application
+from embedx.comparison import runs
 from embedx.text import cache
+from tests import forked
 from tests.forked import environment
 
 ROOT = Path(__file__).parent.parent
@@ -300,6 +302,7 @@ def place(data, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(ROOT)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setattr(cache, "default_folder", lambda: tmp_path / "cache" / "tokens")
+    monkeypatch.setattr(runs, "watched", forked.watched)
     for name in ("EMBEDX_CACHE_DIR", "NUMBA_CACHE_DIR"):
         monkeypatch.setenv(name, environment(tmp_path)[name])  # for processes that commands start
     return tmp_path

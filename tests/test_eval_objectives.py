@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from embedx.evaluation import heldout
 from eval import objectives as script
 from eval import objectives_compared as compared
 from eval.experiment import report
+from tests import forked
 
 SIZES = [3, 1, 4, 2]  # pairs of each held-out piece
 
@@ -307,8 +306,7 @@ def test_the_picture_names_every_objective_once(records):
 @needs_gensim
 def test_a_run_and_its_page_from_the_command_line(two_topics, tmp_path):
     words = ["--quick", "--only", "exact", "ns", "softmax", "--set", f"corpus={two_topics}", "--results", str(tmp_path)]
-    done = subprocess.run([sys.executable, "-m", "eval", "objectives", *words], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    forked.run("objectives", *words, cwd=ROOT, env=forked.environment(tmp_path), code=forked.EVAL)
     records = Records(tmp_path / "objectives.jsonl")
     rows = rows_of("exact", records)
     assert list(rows) == ["softmax", "ns"]

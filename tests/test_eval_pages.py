@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-import subprocess
 import sys
 
 import pytest
@@ -12,6 +11,7 @@ from eval_setup import EXPERIMENTS, RESULTS, ROOT, Records, Run, environment, fo
 from eval import __main__ as command
 from eval.experiment import Experiment, in_process, parts_of, report
 from eval.page import MARKED, filled, table
+from tests import forked
 
 
 def published(name):
@@ -361,9 +361,8 @@ def test_only_one_module_knows_the_inner_modules_of_embedx():
         assert getattr(under_test, name) is not None
 
 
-def test_the_experiments_are_listed():
-    done = subprocess.run([sys.executable, "-m", "eval"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def test_the_experiments_are_listed(tmp_path):
+    done = forked.run(cwd=ROOT, env=forked.environment(tmp_path), code=forked.EVAL)
     assert [line.split()[3] for line in done.stdout.splitlines()] == list(EXPERIMENTS)
 
 

@@ -1,8 +1,6 @@
 """eval speed: the corpus reaches every tool whole, and decisions follow from the records."""
 
 import gzip
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +9,7 @@ from needs import needs_gensim
 
 from embedx.evaluation import bootstrap
 from eval import corpus, speed, speed_process
+from tests import forked
 
 
 def prepared(file, folder):
@@ -159,11 +158,10 @@ def test_time_to_quality_tells_the_first_run_with_no_score_below(tmp_path):
 
 @needs_gensim
 def test_a_section_is_measured_once_and_reported_again_without_measuring(two_topics, tmp_path):
-    command = [sys.executable, "-m", "eval", "speed", "--quick", "--only", "start", "--results", str(tmp_path)]
+    command = ["speed", "--quick", "--only", "start", "--results", str(tmp_path)]
 
     def run(*more):
-        done = subprocess.run([*command, *more], capture_output=True, text=True, cwd=ROOT)
-        assert done.returncode == 0, done.stderr
+        done = forked.run(*command, *more, cwd=ROOT, env=forked.environment(tmp_path), code=forked.EVAL)
         return done.stderr, (tmp_path / "speed.md").read_text()
 
     told, written = run("--set", f"corpus={two_topics}")

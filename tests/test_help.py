@@ -16,6 +16,7 @@ from embedx.cli.app import application
 from embedx.errors import near
 from embedx.objectives import OBJECTIVES
 from embedx.settings import TextSettings, option_name, settings_of
+from tests import forked
 
 COMMAND = [sys.executable, "-m", "embedx"]
 
@@ -118,9 +119,14 @@ def test_rows_are_a_table_on_a_terminal_and_tab_separated_elsewhere(capsys):
     assert capsys.readouterr().out == "old\t0.5000\n"
 
 
-def run(*words):
-    done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=120)
-    return done.returncode, done.stderr
+@pytest.fixture
+def run(tmp_path):
+    """Run a command, with more variables of the environment; its completed process."""
+
+    def run(*words, **variables):
+        return forked.run(*words, cwd=tmp_path, env=forked.environment(tmp_path) | variables, check=False)
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -133,16 +139,16 @@ def run(*words):
         (["train", "x", "--zzz", "3"], "embedx: No such option: --zzz; --help tells more\n"),
     ],
 )
-def test_an_unknown_option_or_command_suggests_the_near_one(words, message):
-    code, told = run(*words)
-    assert code == 2
-    assert told.startswith(message)
-    assert told.count("\n") == 1
+def test_an_unknown_option_or_command_suggests_the_near_one(words, message, run):
+    done = run(*words)
+    assert done.returncode == 2
+    assert done.stderr.startswith(message)
+    assert done.stderr.count("\n") == 1
 
 
-def test_former_names_are_not_suggested():
-    code, told = run("train", "x", "--shar", "3")
-    assert (code, told) == (2, "embedx: No such option: --shar; did you mean --start? --help tells more\n")
+def test_former_names_are_not_suggested(run):
+    done = run("train", "x", "--shar", "3")
+    assert (done.returncode, done.stderr) == (2, "embedx: No such option: --shar; did you mean --start? --help tells more\n")
 
 
 @pytest.mark.parametrize(
@@ -177,16 +183,13 @@ def test_nothing_is_suggested_where_nothing_is_near():
         ("embedx train x --tokenizer w", {"whitespace", "words"}),
     ],
 )
-def test_a_shell_completes(typed, offered):
-    words = typed.split()
-    environment = os.environ | {"_EMBEDX_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
-    done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=120, env=environment)
+def test_a_shell_completes(typed, offered, run):
+    done = run(_EMBEDX_COMPLETE="complete_bash", COMP_WORDS=typed, COMP_CWORD=str(len(typed.split()) - 1))
     assert set(done.stdout.split()) == offered, done.stderr
 
 
-def test_the_script_for_a_shell_is_shown():
-    environment = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    done = subprocess.run([*COMMAND, "--show-completion", "bash"], capture_output=True, text=True, timeout=60, env=environment)
+def test_the_script_for_a_shell_is_shown(run):
+    done = run("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert "_EMBEDX_COMPLETE=complete_bash" in done.stdout
 
 

@@ -87,7 +87,7 @@ def answer(
     score_gain[:n_examples, :n] = np.linspace(0.5, 2, told.z.size).reshape(told.z.shape)
     batch = Batch(*rows, uniforms.astype(dtype), key, n_updates, score_gain)
     constants = objective.constants(n_draws, n_classes).astype(dtype)
-    coefficients = objective.coefficients
+    coefficients = reference.coefficients_of(objective, dtype)
     if plain:
         coefficients = getattr(coefficients, "py_func", coefficients)
     with np.errstate(all="ignore"):  # garbage may overflow before it is dropped
@@ -198,7 +198,8 @@ def test_examples_in_one_call_are_answered_as_if_one_by_one_though_they_share_a_
     total = 0.0
     for e in range(4):
         alone = Batch(*(a[e : e + 1].copy() for a in together))
-        total += objective.coefficients(alone, state, objective.constants(5, N).astype(float), 1, N, np.float64(0.1))
+        constants = objective.constants(5, N).astype(float)
+        total += reference.coefficients_of(objective)(alone, state, constants, 1, N, np.float64(0.1))
         np.testing.assert_allclose(slopes[e], alone.z[0], rtol=1e-12, atol=1e-14)
     assert loss == pytest.approx(total, rel=1e-12)
     np.testing.assert_allclose(after, state, rtol=1e-12)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import reference_state
+from reference import coefficients_of
 from scipy import optimize
 from test_objectives import ALL, answer
 
@@ -169,7 +170,8 @@ def run_with_score_gain(objective, z, line, before, lr, score_gain):
     batch.z[0], batch.label[0], batch.sample_count[0], batch.log_expected_count[0] = z, *line
     batch.n_updates[0], batch.score_gain[0] = 5, score_gain
     state = np.array([[before]])
-    loss = objective.coefficients(batch, state, objective.constants(5, N).astype(np.float64), 1, len(z), np.float64(lr))
+    constants = objective.constants(5, N).astype(np.float64)
+    loss = coefficients_of(objective)(batch, state, constants, 1, len(z), np.float64(lr))
     return loss, batch.z[0], state
 
 

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+import reference
 import reference_state
 from scipy import optimize, special
 
@@ -37,7 +38,7 @@ def run(
     batch.uniforms[0], batch.n_updates[0], batch.score_gain[0] = uniforms, n_updates, score_gain
     kept = np.full((1, objective.state_width), 0, dtype)
     kept[0] = state
-    coefficients = objective.coefficients.py_func if plain else objective.coefficients
+    coefficients = objective.coefficients.py_func if plain else reference.coefficients_of(objective, dtype)
     loss = coefficients(batch, kept, objective.constants(n - 1, n).astype(dtype), 1, n, dtype(lr))
     return float(loss), batch.z[0], kept[0]
 
@@ -389,7 +390,7 @@ def learned(objective, keys, first_rate=0.5, steps=15_000):
     rng = np.random.default_rng(15)
     constants, batch = objective.constants(1, 4), new_batch(1, 4, objective.uniforms_width)
     z, n_updates, mean = np.zeros((2, 4), np.float32), np.zeros(20, np.int64), np.zeros((2, 4))
-    state = np.zeros((20, objective.state_width), np.float32)
+    state, coefficients = np.zeros((20, objective.state_width), np.float32), reference.coefficients_of(objective, np.float32)
     batch.score_gain[:], batch.log_expected_count[:] = 1, -np.log(3)
     chosen, draws = rng.integers(20, size=steps), rng.integers(1, 4, size=steps)
     uniforms = rng.uniform(size=(steps, 1, objective.uniforms_width)).astype(np.float32)
@@ -399,7 +400,7 @@ def learned(objective, keys, first_rate=0.5, steps=15_000):
         batch.label[0, y] = batch.sample_count[0, (y + draws[i]) % 4] = 1
         batch.z[0], batch.uniforms[:], batch.key[0], batch.n_updates[0] = z[row], uniforms[i], key, n_updates[key]
         rate = np.float32(first_rate / (1 + i / 100) ** 0.7)
-        objective.coefficients(batch, state, constants, 1, 4, rate)
+        coefficients(batch, state, constants, 1, 4, rate)
         z[row] -= rate * batch.z[0]
         n_updates[key] += 1
         if i >= steps // 2:

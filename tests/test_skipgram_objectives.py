@@ -5,6 +5,7 @@ import io
 
 import numpy as np
 import pytest
+from reference import coefficients_of
 
 import embedx
 from embedx.errors import DivergedError, EmbedxError
@@ -182,7 +183,8 @@ def test_initial_biases_of_negative_sampling_are_where_its_expected_gradient_is_
     p, noise = (np.random.default_rng(seed).dirichlet(np.ones(9)) for seed in (1, 2))
     batch = new_batch(1, 9, 0, np.float64)
     batch.z[0], batch.label[0], batch.sample_count[0] = objective.initial_bias(p, noise), p, 20 * noise
-    objective.coefficients(batch, np.zeros((1, 0)), objective.constants(20, 9).astype(np.float64), 1, 9, 0.0)
+    constants = objective.constants(20, 9).astype(np.float64)
+    coefficients_of(objective)(batch, np.zeros((1, 0)), constants, 1, 9, 0.0)
     np.testing.assert_allclose(batch.z[0], 0, atol=1e-6)
 
 
