@@ -50,6 +50,7 @@ STATED = {
     "papers-adversarial": "",
     "scale": "1.1",
     "subwords": "",
+    "cluster": "",
     "papers-ldgs": "0.1.0 3.11.7",
 }
 

@@ -28,8 +28,8 @@ from embedx.text import cache
 from embedx.text.subsampling import TokenStream
 
 MERGES, FEWEST_MERGES = 100, 20  # of each worker over a run: where they are cheap enough, and in any case
-# A range has at least so many words for each row. To merge a row takes a worker and the head 0.4 µs, and to train a word a thread
-# 1 µs, so that at most a tenth of the time goes to merging; and the head must keep up with all threads.
+# A range has at least so many words for each row: to merge a row takes a worker and the head 0.4 µs, and to train a word takes
+# a thread 1 µs, so that at most a tenth of the time goes to merging; and the head must keep up with all threads.
 WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD = 4, 0.5
 MOST_STRETCHES = 400  # of a range, for each thread: some seconds, which is what a lost worker costs
 
