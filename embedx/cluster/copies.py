@@ -62,7 +62,7 @@ class Copy:
         nothing = table.rows[:0]
         told = News(
             self.place,
-            news.values.view(np.uint16) if is_half else nothing.astype(np.uint16),
+            bits_of(news.values if is_half else nothing.astype(np.float16)),
             nothing if is_half else aligned_like(news.values),
             aligned_like(news.state),
         )
@@ -107,10 +107,17 @@ def halved(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
     return half if gather_half(rows.view(np.uint32), row, half.view(np.uint16)) else rows[row]
 
 
+def bits_of(half: np.ndarray) -> np.ndarray:
+    """float16 as bits, which nobody changes: Ray's arrays are such, and kernels are compiled for one kind alone."""
+    bits = half.view(np.uint16)
+    bits.flags.writeable = False
+    return bits
+
+
 def whole(values: np.ndarray) -> np.ndarray:
     """What `halved` was given, but for rounding: float32, aligned as tables are."""
     if values.dtype != np.float16:
         return aligned_like(values)
     found = aligned_zeros(*values.shape)
-    from_half(values.view(np.uint16), found.view(np.uint32))
+    from_half(bits_of(values), found.view(np.uint32))
     return found

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from embedx.cluster.contract import Parameters
-from embedx.cluster.copies import Copy, Rows, StateCopy, halved
+from embedx.cluster.copies import Copy, Rows, StateCopy, bits_of, halved
 from embedx.engine.merging import add_half
 from embedx.kernels.simd import aligned_zeros
 from embedx.optimizers.contract import NUMBER, ROW, Table
@@ -74,9 +74,7 @@ class Common:
                     self.parameters.n_updates[row] += added.state[:, 0]
                 else:
                     table = self.parameters.tables[name]
-                    add_half(
-                        table.rows, row, added.values.view(np.uint16), self.buffer[name], self.buffer[name].view(np.uint32)
-                    )
+                    add_half(table.rows, row, bits_of(added.values), self.buffer[name], self.buffer[name].view(np.uint32))
                     if has_states(table):
                         table.state[row] = np.minimum(table.state[row] + added.state, self.parameters.optimizer.limit)
 
