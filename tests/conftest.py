@@ -6,7 +6,11 @@ import signal
 import time
 from pathlib import Path
 
+import numba
 import pytest
+
+# Tests of parts of kernels run as plain Python, in test_parts.py: to compile each part by itself would take a minute.
+collect_ignore_glob = [] if numba.config.DISABLE_JIT else ["test_*_parts.py"]
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # each core has a worker: another thread of BLAS would wait for it, at full speed
     os.environ["OPENBLAS_NUM_THREADS"] = "1"

@@ -30,15 +30,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 # The folders whose files are changed, each with the tests that are about it. Others reach it too, but less closely.
 TESTS = {
     "embedx/objectives": "objectives* bouchard huffman search_messages",
-    "embedx/samplers": "samplers adversarial",
+    "embedx/samplers": "samplers* adversarial",
     "embedx/optimizers": "optimizers engine_numbers",
     "embedx/engine": "engine_* collapsed",
     "embedx/search": "search*",
-    "embedx/labeled": "labeled_* damaged_files",
+    "embedx/labeled": "labeled_* damaged_files bounded_memory",
     "embedx/text": "text_* streams damaged_files",
 }
 # Mutants that compute the same, or nothing that a test could tell apart: (file, function): the line as it reads then, and why.
@@ -96,6 +98,12 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
         "while p + 4 < n_panels:": "the last four panels one by one",
         "while p + 8 <= n_panels:": "the last seven panels one by one",
     },
+    ("embedx/search/index.py", "empty_index"): {
+        "centroids = Centroids(edges, 1, aligned_zeros(0, LANES), matrix(np.float32), np": "the stride of no panels",
+    },
+    ("embedx/search/messages.py", "_block_gradients"): {
+        "batch.sample_count[j, c] = np.float32(1) if c < n_positives else np.float32(1)": "a positive counts as a row of its own",  # noqa: E501
+    },
     ("embedx/search/query.py", "search_block"): {
         "if highest >= best:": "multiplies by 1",
     },
@@ -105,12 +113,13 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
     },
 }
 
-TEST_SECONDS = 3  # a test that takes longer as plain Python is not used
+TEST_SECONDS = 5  # a test that takes longer than this as plain Python, while it is measured, is not used
 MOST_SECONDS = 20  # of tests for one mutant, the quickest first
 # A mutant that takes longer than this, and SLOWER times as long as the tests take unmutated, hangs.
 START_SECONDS, SLOWER = 10, 5
+BUSY = 5  # times as long it may take on a machine that does other things too
 LOADED = ("numpy", "numba", "scipy.sparse", "scipy.special", "scipy.optimize", "pytest", "coverage", "typer")
-NO_EFFECT = "prefetch"  # functions with this in their name make others faster, and nothing else
+NO_EFFECT = ("prefetch", "_compile")  # functions with these in their names make others faster, and nothing else
 
 
 # ---- what is changed
@@ -178,11 +187,13 @@ def places(node: ast.AST, function: str = "", statement: ast.stmt | None = None)
         if field in ("decorator_list", "annotation", "returns", "args" if isinstance(node, ast.FunctionDef) else ""):
             continue
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
-            if isinstance(child, ast.FunctionDef | ast.ClassDef):
+            if isinstance(child, ast.FunctionDef | ast.ClassDef) and not is_without_effect(child):
                 name = f"{function}.{child.name}".lstrip(".")
                 yield from places(child, name, child)
             elif (
-                isinstance(child, ast.AST) and not isinstance(child, ast.Raise | ast.JoinedStr) and not is_without_effect(child)
+                isinstance(child, ast.AST)
+                and not isinstance(child, ast.FunctionDef | ast.Raise | ast.JoinedStr)
+                and not is_without_effect(child)
             ):
                 inner = child if isinstance(child, ast.stmt) else statement
                 if function and not isinstance(node, ast.ClassDef):
@@ -192,7 +203,8 @@ def places(node: ast.AST, function: str = "", statement: ast.stmt | None = None)
 
 
 def is_without_effect(node):
-    return isinstance(node, ast.Call) and NO_EFFECT in getattr(node.func, "id", "")
+    name = node.name if isinstance(node, ast.FunctionDef) else getattr(getattr(node, "func", None), "id", "")
+    return any(each in name for each in NO_EFFECT)
 
 
 def head(statement: ast.stmt) -> str:
@@ -252,46 +264,61 @@ class Reached(NamedTuple):
 
 
 class Measuring:
-    """A pytest plugin: what each test takes and reaches. A test that fails, is skipped or takes too long is not kept."""
+    """A pytest plugin: what each test takes and reaches. A test that fails, is skipped or takes too long is not kept.
 
-    def __init__(self, coverage):
-        self.coverage, self.seconds, self.left_out = coverage, {}, set()
+    Each runs in a process of its own, with the fixtures that were made before: one that takes too long ends with its threads.
+    """
 
-    def pytest_runtest_setup(self):
-        self.coverage.switch_context("")
+    def __init__(self, coverage, lines):
+        self.coverage, self.lines, self.seconds, self.left_out = coverage, lines, {}, set()
 
-    def pytest_runtest_call(self, item):
-        self.coverage.switch_context(item.nodeid)
-        signal.signal(signal.SIGALRM, too_long)
-        signal.alarm(TEST_SECONDS)
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem):
+        arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+        with tempfile.NamedTemporaryFile() as out:
 
-    def pytest_runtest_teardown(self):
-        signal.alarm(0)
-        self.coverage.switch_context("")
+            def work():
+                resource.setrlimit(resource.RLIMIT_CPU, (TEST_SECONDS, TEST_SECONDS + 1))
+                self.coverage.switch_context(pyfuncitem.nodeid)
+                pyfuncitem.obj(**arguments)
+                self.coverage.stop()
+                seconds = time.process_time()
+                Path(out.name).write_text(json.dumps([seconds, lines_by_file(self.coverage, pyfuncitem.nodeid)]))
+                return 0
+
+            if ended(child(work), BUSY * TEST_SECONDS) != 0:
+                pytest.fail(f"it does, or takes more than {TEST_SECONDS} seconds")
+            self.seconds[pyfuncitem.nodeid], reached = json.load(out)
+            for path, lines in reached.items():
+                for line in lines:
+                    self.lines.setdefault(path, {}).setdefault(line, []).append(pyfuncitem.nodeid)
+        return True
 
     def pytest_runtest_logreport(self, report):
-        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0) + report.duration
         if not report.passed:
             self.left_out.add(report.nodeid)
 
 
-def too_long(*_):
-    raise TimeoutError(f"more than {TEST_SECONDS} seconds")
+def lines_by_file(coverage, context):
+    """The lines that were reached in a context, by file."""
+    data = coverage.get_data()
+    data.set_query_context(context)
+    return {os.path.relpath(path): lines for path in data.measured_files() if (lines := data.lines(path))}
 
 
 def measure(test_file: str, out: Path) -> int:
     """Run a test file in the working directory and write what it reaches."""
     import coverage
-    import pytest
 
+    lines: dict[str, dict[int, list[str]]] = {}
     counter = coverage.Coverage(data_file=None, config_file=False, include=["embedx/*"])
-    plugin = Measuring(counter)
+    plugin = Measuring(counter, lines)
     counter.start()
     pytest.main([*PYTEST, test_file], plugins=[plugin])
     counter.stop()
-    data, lines = counter.get_data(), {}
-    for path in data.measured_files():
-        lines[os.path.relpath(path)] = data.contexts_by_lineno(path)
+    for path, at_all in lines_by_file(counter, "").items():
+        for line in at_all:
+            lines.setdefault(path, {}).setdefault(line, []).append("")
     seconds = {test: taken for test, taken in plugin.seconds.items() if test not in plugin.left_out}
     out.write_text(json.dumps([seconds, lines]))
     return 0
@@ -311,7 +338,7 @@ def reached(folder: Path, test_file: str, keep: Path) -> Reached:
         if each.name != Path(__file__).name:
             digest.update(each.read_bytes())
     path = keep / f"{Path(test_file).stem}-{digest.hexdigest()[:16]}.json"
-    if not path.exists() and forked(lambda: measure(test_file, path), folder, 1000) != 0:
+    if not path.exists() and forked(lambda: measure(test_file, path), folder, 3000) != 0:
         raise RuntimeError(f"{test_file}: {(folder.parent / OUTPUT).read_text()}")
     seconds, lines = json.loads(path.read_text())
     return Reached(seconds, {file: {int(line): tests for line, tests in found.items()} for file, found in lines.items()})
@@ -351,8 +378,6 @@ class Choosing:
 
 def run_tests(tests: list[str]) -> int:
     """pytest's exit code for these tests."""
-    import pytest
-
     sys.dont_write_bytecode = True  # two mutants may have one size and one time, by which Python tells whether to compile
     return pytest.main(["-x", *PYTEST, *sorted({test.partition("::")[0] for test in tests})], plugins=[Choosing(tests)])
 
@@ -363,35 +388,49 @@ OUTPUT = "output.txt"  # of the last process
 
 def forked(work: Callable[[], int], folder: Path, seconds: float) -> int | None:
     """The exit code of work() in a process of its own in this folder, whose package it imports; None if it takes too long."""
+
+    def there() -> int:
+        resource.setrlimit(resource.RLIMIT_CPU, (round(seconds), round(seconds) + 5))
+        resource.setrlimit(resource.RLIMIT_DATA, (1 << 33, 1 << 33))
+        for stream in range(3):
+            os.dup2(os.open(folder.parent / OUTPUT, os.O_RDWR | os.O_CREAT | os.O_TRUNC), stream)
+        os.chdir(folder)
+        sys.path[:] = [str(folder), *(each for each in sys.path if Path(each or ".").resolve() != ROOT)]
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("tests", "embedx")]:
+            del sys.modules[name]
+        os.environ.update(PYTHONPATH=str(folder), EMBEDX_CACHE_DIR=str(folder.parent / "cache"))
+        return int(work())
+
+    return ended(child(there), BUSY * seconds)
+
+
+def child(work: Callable[[], int]) -> int:
+    """A process of a group of its own that does work() and ends with what that returns."""
     process = os.fork()
     if not process:
         code = FAILED_ITSELF
         try:
             os.setsid()
-            resource.setrlimit(resource.RLIMIT_CPU, (round(seconds), round(seconds) + 5))
-            resource.setrlimit(resource.RLIMIT_DATA, (1 << 33, 1 << 33))
-            for stream in range(3):
-                os.dup2(os.open(folder.parent / OUTPUT, os.O_RDWR | os.O_CREAT | os.O_TRUNC), stream)
-            os.chdir(folder)
-            sys.path[:] = [str(folder), *(each for each in sys.path if Path(each or ".").resolve() != ROOT)]
-            for name in [name for name in sys.modules if name.partition(".")[0] in ("tests", "embedx")]:
-                del sys.modules[name]
-            os.environ.update(PYTHONPATH=str(folder), EMBEDX_CACHE_DIR=str(folder.parent / "cache"))
-            code = int(work())
+            code = work()
         except BaseException:
             traceback.print_exc()
         finally:
             sys.stderr.flush()
             os._exit(code)
-    end, ended = time.monotonic() + 5 * seconds, 0  # on a machine that does other things too
+    return process
+
+
+def ended(process: int, seconds: float) -> int | None:
+    """The exit code of a child; None if it takes too long, and is ended with what it may have started."""
+    end, done = time.monotonic() + seconds, 0
     try:
-        while not ended and time.monotonic() < end:
+        while not done and time.monotonic() < end:
             time.sleep(0.005)
-            ended, status = os.waitpid(process, os.WNOHANG)
+            done, status = os.waitpid(process, os.WNOHANG)
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process, signal.SIGKILL)  # with what it may have started; whoever stops this, stops it too
-    if not ended:
+            os.killpg(process, signal.SIGKILL)  # whoever stops this, stops it too
+    if not done:
         os.waitpid(process, 0)
         return None
     code = os.waitstatus_to_exitcode(status)

@@ -1,0 +1,194 @@
+"""The parts of fitting the tree of adversarial noise, each by itself, against NumPy."""
+
+import numpy as np
+import pytest
+from reference_tree import first_direction, likelihood, right_half
+from test_adversarial import clusters, features_of, some_tree
+
+from embedx.samplers import adversarial, tree
+from embedx.samplers.contract import Pairs, pairs_of
+
+L2 = 0.3
+N_LABELS = 6
+
+
+def weighed_pairs(k, n=150):
+    """Features (n, stride) of which k count, and pairs of N_LABELS labels, in all more than are added up at a time."""
+    rng = np.random.default_rng(k)
+    features = features_of(rng.normal(size=(n, k)).astype(np.float32))
+    inputs, y = rng.integers(0, n, 2 * tree.FOLDED + 10), rng.integers(0, N_LABELS - 1, 2 * tree.FOLDED + 10)
+    return features, pairs_of(inputs, y, N_LABELS, rng.integers(1, 4, len(y)) / 2)
+
+
+def labels_of(features, pairs, k, order):
+    labels = tree._Labels(
+        order, np.zeros((N_LABELS, features.shape[1]), np.float32), np.zeros(N_LABELS), np.zeros(N_LABELS),
+        np.zeros(N_LABELS, np.int8),
+    )  # fmt: skip
+    tree._sum_features(features, pairs, labels.sums, labels.counts)
+    return labels
+
+
+def workspace_at(theta, stride):
+    workspace = tree._new_workspace(len(theta) - 1, stride)
+    workspace.theta[:] = theta
+    return workspace
+
+
+@pytest.mark.parametrize("k", [3, 16, 18])
+@pytest.mark.parametrize("every", [1, 3])
+def test_one_look_gives_value_gradient_and_hessian_of_equation_8(k, every):
+    """The labels order[1:3] are left, order[3:5] right; of many pairs every third is looked at, and counts three times."""
+    features, pairs = weighed_pairs(k)
+    order = np.array([5, 2, 0, 4, 1, 3], np.int32)
+    theta = np.random.default_rng(0).normal(0, 0.5, k + 1)
+    taken = np.concatenate([np.arange(pairs.offsets[y], pairs.offsets[y + 1]) for y in order[1:5]])[every - 1 :: every]
+    sign = np.where(np.isin(np.searchsorted(pairs.offsets, taken, side="right") - 1, order[3:5]), 1.0, -1.0)
+    x = np.column_stack([features[pairs.inputs[taken], :k], np.ones(len(taken))]).astype(float)
+    weight = every * pairs.weights[taken].astype(float)
+    margin = sign * (x @ theta)
+    wrong = 1 / (1 + np.exp(margin))
+    value = -(weight @ np.logaddexp(0, -margin)) - L2 * theta @ theta
+    gradient = x.T @ (weight * sign * wrong) - 2 * L2 * theta
+    hessian = (x.T * (weight * wrong * (1 - wrong))) @ x + 2 * L2 * np.eye(k + 1)
+    workspace = workspace_at(theta, features.shape[1])
+    workspace.hessian[:] = workspace.gradient[:] = 7  # of the step before
+    n_pairs = (every - 1) * tree.MOST_LOOKED + 1
+    found = tree._look(features, pairs, order, 1, 3, 5, n_pairs, L2, workspace)
+    np.testing.assert_allclose(found, (value, weight.sum()), rtol=1e-5)
+    np.testing.assert_allclose(workspace.gradient, gradient, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(np.tril(workspace.hessian), np.tril(hessian), rtol=1e-4, atol=1e-3)
+
+
+def test_twice_as_many_pairs_as_are_looked_at_are_all_looked_at_by_turns():
+    features, pairs = weighed_pairs(3)
+    order = np.arange(N_LABELS, dtype=np.int32)
+    totals = [
+        tree._look(features, pairs, order, 0, 3, N_LABELS, n, L2, workspace_at(np.zeros(4), 16))[1]
+        for n in (tree.MOST_LOOKED, tree.MOST_LOOKED + 1, 2 * tree.MOST_LOOKED)
+    ]
+    assert totals[0] == pairs.weights.sum()
+    assert totals[1] == totals[2] == 2 * pairs.weights[1::2].sum()
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_a_newton_step_solves_for_the_gradient_and_promises_half_their_product(n):
+    rng = np.random.default_rng(n)
+    root = rng.normal(size=(n, n))
+    hessian, gradient = root @ root.T + np.eye(n), rng.normal(size=n)
+    workspace = workspace_at(np.zeros(n), 16)
+    workspace.gradient[:], workspace.hessian[:] = gradient, np.tril(hessian) + np.triu(np.full((n, n), 99.0), 1)
+    promised = tree._newton_step(workspace)
+    step = np.linalg.solve(hessian, gradient)
+    np.testing.assert_allclose(workspace.step, step, rtol=1e-9)
+    assert promised == pytest.approx(0.5 * gradient @ step)
+
+
+def test_newtons_method_goes_up_from_where_its_steps_lead_down():
+    """From far away, where the sigmoid is flat and a step goes much too far."""
+    x, y = clusters(300, 2, 3)
+    features, pairs = features_of(x), pairs_of(np.arange(300), y, 2)
+    order, theta = np.arange(2, dtype=np.int32), np.array([4.0, -5.0, 3.0, 2.0])
+    sign = np.where(y == 1, 1, -1)
+    best = tree.fit_tree(features, 3, pairs, l2=0.01)
+    workspace = workspace_at(-theta, 16)
+    workspace.gradient[:] = 0
+    found = tree._look(features, pairs, order, 0, 1, 2, 300, 0.01, workspace)[0]
+    assert found == pytest.approx(likelihood(-theta, x, sign, 0.01), rel=1e-5)
+    tree._newton_step(workspace)
+    assert likelihood(-theta + workspace.step, x, sign, 0.01) < found, "the whole step leads down"
+    tree._ascend(features, pairs, order, 0, 1, 2, 300, 0.01, tree.TOLERANCE, workspace)
+    np.testing.assert_allclose(workspace.theta, [*best.weights[0, :3], best.biases[0]], atol=1e-2)
+
+
+def test_labels_with_the_largest_gain_go_right_and_those_that_change_sides_are_counted():
+    features, pairs = weighed_pairs(3)
+    labels = labels_of(features, pairs, 3, np.array([5, 2, 0, 4, 1, 3], np.int32))
+    in_node = labels.order[1:6].copy()
+    for theta in np.random.default_rng(1).normal(size=(6, 4)):
+        gain = {y: np.sum(pairs.weights[a:b] * (features[pairs.inputs[a:b], :3] @ theta[:3] + theta[3]))
+                for y, (a, b) in enumerate(zip(pairs.offsets[:-1], pairs.offsets[1:], strict=True))}  # fmt: skip
+        before = labels.side.copy()
+        n_changed = tree._split(labels, 1, 3, 6, workspace_at(theta, 16))
+        right = right_half(in_node, gain)
+        assert set(labels.order[3:6]) == right == set(np.flatnonzero(labels.side))
+        assert labels.order[0] == 5
+        assert n_changed == (labels.side != before).sum()
+
+
+def test_the_first_split_is_along_the_dominant_eigenvector():
+    features, pairs = weighed_pairs(5)
+    order = np.array([5, 2, 0, 4, 1, 3], np.int32)
+    labels = labels_of(features, pairs, 5, order)
+    for y in range(N_LABELS):
+        a, b = pairs.offsets[y], pairs.offsets[y + 1]
+        np.testing.assert_allclose(labels.sums[y], pairs.weights[a:b] @ features[pairs.inputs[a:b]], atol=1e-4)
+        assert labels.counts[y] == pairs.weights[a:b].sum()
+    labels.sums[:, 1] *= 3  # a gap between the eigenvalues
+    workspace = workspace_at(np.full(6, 9.0), 16)
+    tree._dominant_eigenvector(labels, 1, 5, workspace)
+    np.testing.assert_allclose(workspace.theta, [*first_direction(labels.sums[order[1:5], :5].astype(float)), 0], atol=1e-4)
+
+
+def test_labels_that_are_all_alike_have_some_direction():
+    labels = tree._Labels(
+        np.arange(3, dtype=np.int32), np.ones((3, 16), np.float32), np.ones(3), np.zeros(3), np.zeros(3, np.int8)
+    )
+    workspace = workspace_at(np.zeros(5), 16)
+    tree._dominant_eigenvector(labels, 0, 3, workspace)
+    np.testing.assert_array_equal(workspace.theta, [1, 0, 0, 0, 0])
+
+
+@pytest.mark.parametrize("n_labels", [3, 8])
+def test_the_likelihood_is_the_mean_log_probability_of_the_pairs(n_labels):
+    fitted, features, _, _, y = some_tree(n_labels)
+    weights = np.random.default_rng(0).integers(1, 4, len(y)).astype(np.float32)
+    weighed = pairs_of(np.arange(len(y)), y, n_labels, weights)
+    log_p = tree.log_probabilities(fitted, features)[np.arange(len(y)), y].astype(float)
+    assert tree.log_likelihood(fitted, features, weighed) == pytest.approx(log_p @ weights / weights.sum(), rel=1e-5)
+    assert tree.log_likelihood(fitted, features, pairs_of(np.zeros(0, int), np.zeros(0, int), n_labels)) == 0
+
+
+def test_log_probabilities_are_the_same_in_blocks_of_inputs():
+    fitted, features, *_ = some_tree(5, n=2 * tree.SCORED + 3)
+    one_by_one = np.concatenate([tree.log_probabilities(fitted, features[i : i + 1]) for i in range(0, len(features), 8)])
+    np.testing.assert_allclose(tree.log_probabilities(fitted, features)[::8], one_by_one, atol=1e-5)
+
+
+def test_nodes_are_cut_into_chunks_of_about_as_much_work():
+    n_pairs = np.random.default_rng(0).integers(0, 200, 1000)
+    for chunks in (1, 2, 8, 3000):
+        edges = tree._edges(n_pairs, chunks)
+        assert edges[0] == 0
+        assert edges[-1] == 1000
+        assert (np.diff(edges) > 0).all()
+        assert len(edges) - 1 == min(chunks, 1000) or chunks == 3000
+        work = np.add.reduceat(n_pairs + 30, edges[:-1])
+        assert work.max() <= work.sum() / chunks + 230
+    np.testing.assert_array_equal(tree._edges(np.array([1000]), 8), [0, 1])
+
+
+def test_the_regularisation_is_the_one_by_which_inputs_that_were_held_out_are_likeliest(monkeypatch):
+    """A tenth of the inputs chosen at random is held out, and no pair of them is fitted to."""
+    rng = np.random.default_rng(0)
+    inputs, labels = rng.integers(0, 300, 900), rng.integers(0, 4, 900)
+    pairs = pairs_of(inputs, labels, 4, rng.random(900))
+    seen = []
+    monkeypatch.setattr(adversarial, "MOST_TRIED", 200)
+    monkeypatch.setattr(adversarial, "fit_tree", lambda *args, l2, threads: seen.append([args[2]]) or l2)
+    monkeypatch.setattr(adversarial, "log_likelihood", lambda l2, _, held_out: seen[-1].append(held_out) or -abs(l2 - best))
+    for best in adversarial.TRIED:
+        assert adversarial._likeliest_l2(np.zeros((300, 16), np.float32), 3, pairs, 1, 2) == best
+
+    def as_set(pairs: Pairs):
+        label = np.repeat(np.arange(4), np.diff(pairs.offsets))
+        return set(zip(pairs.inputs.tolist(), label.tolist(), pairs.weights.tolist(), strict=True))
+
+    everything = as_set(pairs)
+    for fitted, held_out in seen:
+        a, b = set(fitted.inputs), set(held_out.inputs)
+        assert not a & b
+        assert as_set(fitted) == {pair for pair in everything if pair[0] in a}
+        assert as_set(held_out) == {pair for pair in everything if pair[0] in b}
+        assert len(a | b) == pytest.approx(200 * (1 - np.exp(-3)), rel=0.05)
+        assert len(b) == pytest.approx(len(a | b) * adversarial.HELD_OUT, rel=0.2)
