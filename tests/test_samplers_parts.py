@@ -1,11 +1,18 @@
 """The parts of fitting the tree of adversarial noise, each by itself, against NumPy."""
 
+import dataclasses
+
 import numpy as np
 import pytest
-from reference_tree import first_direction, likelihood, right_half
+from reference_tree import first_direction, fit, leaves, likelihood, right_half
+from scipy.sparse import csr_matrix
 from test_adversarial import clusters, features_of, some_tree
 
+from embedx import samplers
+from embedx.kernels.simd import aligned_zeros
 from embedx.samplers import adversarial, tree
+from embedx.samplers import features as projecting
+from embedx.samplers.alias import drawn_at_all
 from embedx.samplers.contract import Pairs, pairs_of
 
 L2 = 0.3
@@ -130,6 +137,66 @@ def test_the_first_split_is_along_the_dominant_eigenvector():
     np.testing.assert_allclose(workspace.theta, [*first_direction(labels.sums[order[1:5], :5].astype(float)), 0], atol=1e-4)
 
 
+@pytest.mark.parametrize(("n_labels", "seed"), [(3, 10), (3, 17), (4, 25), (4, 30)])
+def test_few_labels_change_sides_too_after_the_first_split(n_labels, seed):
+    """Where a label's sum of features is long because it is frequent, and not because it lies far out."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(n_labels, 60, p=np.array([8, 4, 2, 1])[:n_labels] / (15 - (n_labels == 3)))
+    x = (rng.normal(size=(n_labels, 2))[y] + 2 * rng.normal(size=(60, 2)) + 1).astype(np.float32)
+    features, pairs = features_of(x), pairs_of(np.arange(60), y, n_labels)
+    found, at_first = (tree.fit_tree(features, 2, pairs, l2=0.5, rounds=rounds).label_of_leaf for rounds in (20, 0))
+    exact = leaves(fit(x.astype(float), y, range(n_labels), 2, l2=0.5), 2)
+    assert found.tolist() == [-1 if label is None else label for label in exact]
+    assert found.tolist() != at_first.tolist()
+
+
+def test_a_share_of_draws_is_uniform_unless_predictions_are_corrected_or_it_is_set():
+    settings = samplers.make("adversarial", {}).settings
+    assert adversarial.Adversarial.suited(settings, corrected=True).uniform_share == 0
+    assert adversarial.Adversarial.suited(settings, corrected=False).uniform_share == adversarial.EVENLY_DRAWN
+    for corrected in (True, False):
+        own = dataclasses.replace(settings, uniform_share=0.25)
+        assert adversarial.Adversarial.suited(own, corrected=corrected).uniform_share == 0.25
+
+
+def test_on_average_noise_is_as_frequent_as_labels_and_one_never_seen_counts_as_half():
+    sampler = samplers.make("adversarial", {})
+    sampler.prepare(np.array([5, 0, 1]))
+    np.testing.assert_allclose(sampler.noise, np.array([5, 0.5, 1]) / 6.5)
+    np.testing.assert_allclose(sampler.log_noise(3), np.log(3 * sampler.noise), rtol=1e-6)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_features_do_not_depend_on_the_blocks_in_which_they_are_made(sparse, monkeypatch):
+    x = (np.random.default_rng(0).normal(size=(40, 21)) * (np.arange(21) + 1)).astype(np.float32)
+    inputs = csr_matrix(x) if sparse else x
+    whole = projecting.projected(inputs, projecting.fit_projection(inputs, 3))
+    monkeypatch.setattr(projecting, "BLOCK_ROWS", 7)
+    np.testing.assert_allclose(projecting.projected(inputs, projecting.fit_projection(inputs, 3)), whole, atol=1e-3)
+    exact = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)[0][:, :3] * np.sqrt(40)
+    np.testing.assert_allclose(np.abs(whole[:, :3]), np.abs(exact), atol=0.05)
+
+
+def test_components_are_those_of_some_of_many_rows(monkeypatch):
+    x = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+    chosen = np.sort(np.random.default_rng(3).choice(60, 25, replace=False))
+    monkeypatch.setattr(projecting, "MOST_ROWS", 25)
+    projection = projecting.fit_projection(x, 4, seed=3)
+    features = projecting.projected(x, projection)[:, :4]
+    np.testing.assert_allclose(features[chosen].mean(axis=0), 0, atol=1e-4)
+    np.testing.assert_allclose(features[chosen].T @ features[chosen] / 25, np.eye(4), atol=1e-3)
+    assert np.abs(features.mean(axis=0)).max() > 0.01
+
+
+def test_the_memory_that_is_told_is_that_of_features_and_what_makes_them():
+    n, n_inputs, n_features = 100, 500, 20
+    projection = projecting.fit_projection(np.eye(n, n_inputs, dtype=np.float32), n_features)
+    features = projecting.projected(np.eye(n, n_inputs, dtype=np.float32), projection)
+    basis = aligned_zeros(n_inputs, n_features + projecting.OVERSAMPLING)  # and as large a product
+    told = projecting.memory(n, n_inputs, n_features)
+    assert told == features.nbytes + projection.weights.nbytes + 2 * basis.nbytes
+
+
 def test_labels_that_are_all_alike_have_some_direction():
     labels = tree._Labels(
         np.arange(3, dtype=np.int32), np.ones((3, 16), np.float32), np.ones(3), np.zeros(3), np.zeros(3, np.int8)
@@ -137,6 +204,11 @@ def test_labels_that_are_all_alike_have_some_direction():
     workspace = workspace_at(np.zeros(5), 16)
     tree._dominant_eigenvector(labels, 0, 3, workspace)
     np.testing.assert_array_equal(workspace.theta, [1, 0, 0, 0, 0])
+
+
+def test_what_is_drawn_at_all_is_one_or_more_of_its_draws():
+    noise = np.array([0.2, 0.5, 1e-9, 1])
+    np.testing.assert_allclose(drawn_at_all(noise, 7), [1 - 0.8**7, 1 - 0.5**7, 7e-9, 1], rtol=1e-6)
 
 
 @pytest.mark.parametrize("n_labels", [3, 8])

@@ -229,13 +229,15 @@ def test_a_list_has_a_quarter_and_sixteen_of_spare_slots():
     assert index.ids.shape[1] == index.list_offsets[:, -1].max()
 
 
-def test_the_memory_that_is_told_is_that_of_an_index():
-    n, clusters = 3000, 20
-    index = indexing.index_of_clusters(
-        aligned_zeros(n, DIM), np.arange(2 * n, dtype=np.int32).reshape(2, n) % clusters, clusters
-    )
-    arrays = [*index[3:7], *index[8:], index.statistics.sums]
-    assert indexing.memory(n, 16, spec(2, clusters)) == pytest.approx(sum(array.nbytes for array in arrays), rel=0.1)
+@pytest.mark.parametrize(("n", "clusters", "blocks", "dim"), [(3000, 20, 2, 16), (160, 32, 1, 256)])
+def test_the_memory_that_is_told_is_that_of_an_index(n, clusters, blocks, dim):
+    cluster = np.tile(np.arange(n, dtype=np.int32) % clusters, (blocks, 1))
+    index = indexing.index_of_clusters(aligned_zeros(n, dim), cluster, clusters)
+    statistics = index.statistics
+    arrays = [*index[3:7], *index[8:], statistics.sums, statistics.square_sums, statistics.inverse_size, statistics.std]
+    of_centroids = statistics.sums.nbytes  # as many vectors of that width
+    told = indexing.memory(n, dim, spec(blocks, clusters))
+    assert told == pytest.approx(sum(array.nbytes for array in arrays) + of_centroids, rel=0.04)
 
 
 def test_a_row_looks_for_another_list_after_a_large_change_or_at_every_eighth():
