@@ -94,6 +94,12 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
     ("embedx/samplers/adversarial.py", "sample"): {
         "goes_right = uniform(own, np.uint64(level)) * (np.float32(1) + exp(-score)) <= 1": "in one of millions of draws, if any",  # noqa: E501
     },
+    ("embedx/samplers/adversarial.py", "Adversarial._misfit"): {
+        "if len(np.unique(leaves)) < len(leaves) or leaves.min(initial=1) < 0 or leaves.max(initial=0) >= n_leaves:": "there are labels",  # noqa: E501
+    },
+    ("embedx/samplers/alias.py", "AliasSampler.data"): {
+        "log_expected = np.log(np.maximum(self.expected_counts(n_draws), 2e-37)).astype(np.float32)": "of what is never drawn",
+    },
     ("embedx/samplers/tree.py", "_dominant_eigenvector"): {
         "for a in range(0, k):": "compares the first with itself",
     },

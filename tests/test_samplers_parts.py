@@ -10,6 +10,7 @@ from test_adversarial import clusters, features_of, some_tree
 
 from embedx import samplers
 from embedx.kernels.simd import aligned_zeros
+from embedx.run.progress import Silent
 from embedx.samplers import adversarial, tree
 from embedx.samplers import features as projecting
 from embedx.samplers.alias import drawn_at_all
@@ -157,6 +158,21 @@ def test_a_share_of_draws_is_uniform_unless_predictions_are_corrected_or_it_is_s
     for corrected in (True, False):
         own = dataclasses.replace(settings, uniform_share=0.25)
         assert adversarial.Adversarial.suited(own, corrected=corrected).uniform_share == 0.25
+
+
+def test_fitting_says_what_is_fitted_to_what():
+    class Notes(Silent):
+        def note(self, message):
+            notes.append(message)
+
+    notes = []
+    x, y = clusters(90, 4, 5)
+    sampler, pairs = samplers.make("adversarial", {"tree_features": 3}), pairs_of(np.arange(90), y, 4)
+    sampler.prepare(np.bincount(y, minlength=4))
+    sampler.fit(x, pairs, progress=Notes())
+    likely = tree.log_likelihood(sampler.tree, sampler.features, pairs)
+    assert notes[0] == "fitting a tree of 4 labels to 3 features of 90 inputs"
+    assert notes[1].endswith(f" s; mean log-likelihood {likely:.3f}")
 
 
 def test_on_average_noise_is_as_frequent_as_labels_and_one_never_seen_counts_as_half():
