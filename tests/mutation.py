@@ -133,9 +133,9 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
 }
 
 TEST_SECONDS = 5  # a test that takes longer than this as plain Python, while it is measured, is not used
-MOST_SECONDS = 20  # of tests for one mutant, the quickest first
+MOST_SECONDS = 12  # of tests for one mutant, the quickest first
 # A mutant that takes longer than this, and SLOWER times as long as the tests take unmutated, hangs.
-START_SECONDS, SLOWER = 10, 5
+START_SECONDS, SLOWER = 10, 2
 BUSY = 5  # times as long it may take on a machine that does other things too
 LOADED = ("numpy", "numba", "scipy.sparse", "scipy.special", "scipy.optimize", "pytest", "coverage", "typer")
 NO_EFFECT = ("prefetch", "_compile")  # functions with these in their names make others faster, and nothing else
