@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from embedx.engine import blocks, examples, lanes, subwords
+from embedx.engine import blocks, examples, lanes, sparse_rows, subwords
 from embedx.engine.examples import examples_of
 from embedx.kernels.simd import aligned_zeros, padded
 from embedx.labeled.data import Labels
 from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
+from embedx.optimizers.descend import row_rate
 
 N_ROWS, DIM, LANES = 40, 20, 3
 
@@ -241,3 +242,133 @@ def test_ngrams_have_copies_where_words_have_them():
     assert where.row[: where.n[0]].tolist() == [3, 4]
     assert where.uses[:2].tolist() == [1, 2]
     np.testing.assert_array_equal(own.rows[:2], table.rows[[3, 4]])
+
+
+# ---- rows that have few of the features
+
+
+def sparse_output(n_rows=6, n_features=40, has_bias=True):
+    """(slots, their table, the rows as dense ones (n_rows, n_features + bias), which numbers there are)."""
+    rng = np.random.default_rng(n_features)
+    mask = rng.random((n_rows, n_features)) < np.linspace(0, 0.3, n_rows)[:, None]
+    mask[-1] = rng.random(n_features) < 0.7  # a row with slots for all features
+    of_slot, offsets = [], [0]
+    for row in range(n_rows):
+        features = np.flatnonzero(mask[row])
+        of_slot += np.where(mask[row], np.arange(n_features), -1).tolist() if row == n_rows - 1 else features.tolist()
+        of_slot += [n_features] * has_bias
+        offsets.append(len(of_slot))
+    slots = sparse_rows.Slots(np.array(offsets), np.array(of_slot, np.int32))
+    dense = np.where(np.column_stack([mask, *[np.ones(n_rows, bool)] * has_bias]), 1.0, 0.0).astype(np.float32)
+    dense *= rng.normal(size=dense.shape).astype(np.float32)
+    table = sparse_rows.new_sparse_table(slots, n_rows, update_rule("sgd"))
+    for row in range(n_rows):
+        for at in range(offsets[row], offsets[row + 1]):
+            table.rows[0, at] = dense[row, of_slot[at]] if of_slot[at] >= 0 else 0
+    return slots, table, dense, mask
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("n_features", [12, 40, 300])
+def test_scores_and_gains_of_rows_that_have_few_of_the_features(n_features, has_bias):
+    slots, table, dense, mask = sparse_output(n_features=n_features, has_bias=has_bias)
+    found, x, _ = some_examples(n_features=n_features)
+    sought = set()
+    for i, given in enumerate(x):
+        first, last = found.offsets[i : i + 2]
+        for values in (last, min(first + 2, last)):  # an example of fewer values has rows sought in
+            part = np.zeros(n_features, np.float32)
+            columns = found.columns[first:values]
+            part[columns] = given[columns]
+            scattered = np.zeros(n_features, np.float32)
+            sparse_rows.scatter(found, first, values, scattered)
+            np.testing.assert_array_equal(scattered, part)
+            for row in range(len(dense)):
+                z = sparse_rows.score_of_row(found, first, values, scattered, slots, table, has_bias, row)
+                assert z == pytest.approx(dense[row, :n_features] @ part + dense[row, n_features:].sum(), abs=1e-4)
+                gain = sparse_rows.gain_of_row(scattered, slots, has_bias, row)
+                assert gain == pytest.approx((part[mask[row]] ** 2).sum() + has_bias, rel=1e-5)
+                is_sought = sparse_rows.is_sought(slots, has_bias, row, n_features, values - first)
+                n = slots.offsets[row + 1] - slots.offsets[row] - has_bias
+                assert is_sought == (n == n_features or n > sparse_rows.SOUGHT * (values - first))
+                sought.add(bool(is_sought))
+            sparse_rows.clear_scattered(found, first, values, scattered)
+            assert not scattered.any()
+    assert sought == {False, True}
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_the_slots_that_move_are_those_with_a_gradient(has_bias):
+    n_features = 40
+    slots, _, _, mask = sparse_output(n_features=n_features, has_bias=has_bias)
+    found, x, _ = some_examples(n_features=n_features)
+    first, last = found.offsets[2:4]
+    whole = np.random.default_rng(0).normal(size=n_features + has_bias).astype(np.float32)
+    whole[::3] = 0
+    whole[:n_features] *= x[2] != 0
+    for row in range(len(mask)):
+        expected = {int(f): whole[f] for f in np.flatnonzero(mask[row]) if whole[f] != 0}
+        if has_bias and whole[-1] != 0:
+            expected[n_features] = whole[-1]
+        for is_sought in (False, True) if row < len(mask) - 1 else (True,):  # a row with slots for all is never read
+            gradient, steps = whole[None].copy(), sparse_rows.new_slot_steps(n_features + 1)
+            n = sparse_rows.collect_bias(slots, row, gradient[0, -1] if has_bias else np.float32(0), steps)
+            assert n == (has_bias and whole[-1] != 0)
+            if is_sought:
+                n = sparse_rows.collect_sought(found, first, last, slots, has_bias, row, gradient, n, steps)
+                assert not gradient[0, :n_features].any()
+            else:
+                n = sparse_rows.collect_read(slots, has_bias, row, gradient, n, steps)
+            moved = {int(slots.of_slot[at]): g for at, g in zip(steps.slots[:n], steps.gradient[0, :n], strict=True)}
+            assert moved == expected
+            assert all(slots.offsets[row] <= at < slots.offsets[row + 1] for at in steps.slots[:n])
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise-adagrad"])
+def test_features_score_and_step_as_a_dense_matrix_masked(has_bias, optimizer):
+    n_rows, n_features, rate = 5, 12, np.float32(0.5)
+    rng, rule = np.random.default_rng(0), update_rule(optimizer)
+    mask = np.column_stack([rng.random((n_rows, n_features)) < 0.5, *[np.ones(n_rows, bool)] * has_bias])
+    rows, features = np.nonzero(mask.T)[::-1]
+    slots = sparse_rows.Slots(np.searchsorted(features, np.arange(n_features + has_bias + 1)), rows.astype(np.int32))
+    table = sparse_rows.new_sparse_table(slots, n_rows, rule)
+    table.rows[0] = rng.normal(size=len(rows))
+    table.state[:] = rng.uniform(1, 2, table.state.shape)
+    dense = np.zeros(mask.shape, np.float32)
+    dense[rows, features] = table.rows[0]
+    found, x, _ = some_examples(n_features=n_features)
+    order, bias = np.array([3, 8, 0, 5, 1, 7, 2, 4, 6]), n_features if has_bias else -1
+    inputs = np.column_stack([x, *[np.ones(len(x), np.float32)] * has_bias])[order[2:7]]
+    z = np.full((5, 16), 7, np.float32)
+    sparse_rows.all_scores(found, order, 2, 1, 4, slots, table, bias, n_rows, z)
+    np.testing.assert_allclose(z[1:4, :n_rows], (inputs @ dense.T)[1:4], atol=1e-5)
+    assert (z[[0, 4]] == 7).all()
+    assert (z[:, n_rows:] == 7).all()
+
+    z[:, :n_rows] = rng.normal(size=(5, n_rows)) * (rng.random((5, n_rows)) < 0.6)
+    gradient = (z[:, :n_rows].T @ inputs) * mask
+    lists = sparse_rows.new_feature_lists(found, n_features + has_bias, 5)
+    most = sum(sorted((x != 0).sum(axis=1))[-5:]) + 5
+    assert len(lists.value) == len(lists.example) == most
+    n = sparse_rows.list_features(found, order, 2, 7, bias, lists)
+    assert sorted(lists.groups.touched[:n].tolist()) == np.flatnonzero(inputs.any(axis=0)).tolist()
+    steps, square = sparse_rows.new_slot_steps(len(rows)), np.zeros(n_rows, np.float32)
+    for first, last in ((0, 2), (2, n)):
+        sparse_rows.add_squares(lists, slots, z, first, last, steps, square)
+    np.testing.assert_allclose(square, (gradient**2).sum(axis=1), rtol=1e-4)
+    rates, state = np.zeros(n_rows, np.float32), table.state.copy()
+    if optimizer == "sgd":
+        by_row = np.full(n_rows, rate)
+    else:
+        sparse_rows.rates_of_rows(table, square, rule, rate, rates)
+        expected = new_table(n_rows, n_features, rule)
+        expected.state[:] = state
+        by_row = np.array([row_rate(expected, row, square[row], rule, rate) for row in range(n_rows)])
+        np.testing.assert_allclose(rates[square > 0], by_row[square > 0], rtol=1e-5)
+        np.testing.assert_allclose(table.state, expected.state, rtol=1e-5)
+    for first, last in ((0, 3), (3, n)):
+        sparse_rows.step_of_features(table, lists, slots, z, first, last, steps, rule, rate, rates)
+    np.testing.assert_allclose(table.rows[0], (dense - by_row[:, None] * gradient)[rows, features], atol=1e-4)
+    sparse_rows.forget_features(lists, n)
+    assert (lists.groups.first == -1).all()
