@@ -39,7 +39,7 @@ TESTS = {
     "embedx/samplers": "samplers* adversarial",
     "embedx/optimizers": "optimizers engine_numbers",
     "embedx/engine": "engine_* sparse_rows label_tree subwords",
-    "embedx/search": "search*",
+    "embedx/search": "search_*",
     "embedx/labeled": "labeled_* damaged_files bounded_memory",
     "embedx/text": "text_* streams fetch corpora corpus_check evaluation_heldout bounded_memory damaged_files",
 }
@@ -93,6 +93,9 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
     },
     ("embedx/engine/blocks.py", "_span"): {
         "begin, end = (first, first - n_centres)": "windows reach beyond their centres, and without centres it is 0",
+    },
+    ("embedx/engine/full_tiled.py", "find_touched"): {
+        "pass": "the chains that it numbers are not followed",
     },
     ("embedx/engine/sampled.py", "new_workspace"): {
         "idth, uniforms_width), seen=np.full(FILTER_SIZE, -0, dtype=np.int64), sampling=new_sample_workspace(": "a filter that lets through is slower, no more",  # noqa: E501

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from embedx.engine import blocks, examples, lanes, sparse_rows, subwords
+from embedx.engine import blocks, examples, lanes, skipgram, sparse_rows, subwords
 from embedx.engine.examples import examples_of
 from embedx.kernels.simd import aligned_zeros, padded
 from embedx.labeled.data import Labels
@@ -372,3 +372,24 @@ def test_features_score_and_step_as_a_dense_matrix_masked(has_bias, optimizer):
     np.testing.assert_allclose(table.rows[0], (dense - by_row[:, None] * gradient)[rows, features], atol=1e-4)
     sparse_rows.forget_features(lists, n)
     assert (lists.groups.first == -1).all()
+
+
+# ---- rows of a block
+
+
+def test_rows_are_gathered_and_what_is_beyond_them_is_zero():
+    table = np.random.default_rng(0).normal(size=(5, 32)).astype(np.float32)
+    out = np.full((7, 32), 7, np.float32)
+    skipgram.gather(table, np.array([3, 0, 4], np.int32), 3, 6, out)
+    np.testing.assert_array_equal(out[:3], table[[3, 0, 4]])
+    assert not out[3:6].any()
+    assert (out[6] == 7).all()
+
+
+def test_numbers_are_rounded_up_to_tiles_and_paddings():
+    for n in range(70):
+        for found, whole in (
+            (skipgram.round_up_to_tile(n), skipgram.TILE), (blocks.round_up_to_padding(n), blocks.SCORE_PADDING)
+        ):  # fmt: skip
+            assert found % whole == 0
+            assert 0 <= found - n < whole
