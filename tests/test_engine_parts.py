@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import reference
 from scipy.sparse import csr_matrix
 
 from embedx.engine import blocks, examples, lanes, skipgram, sparse_rows, subwords
@@ -14,6 +15,7 @@ from embedx.labeled.data import Labels
 from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
 from embedx.optimizers.descend import row_rate
+from embedx.text.ngrams import NGrams, encoded
 
 N_ROWS, DIM, LANES = 40, 20, 3
 
@@ -393,3 +395,25 @@ def test_numbers_are_rounded_up_to_tiles_and_paddings():
         ):  # fmt: skip
             assert found % whole == 0
             assert 0 <= found - n < whole
+
+
+# ---- n-grams of words
+
+
+@pytest.mark.parametrize(("shortest", "longest", "n_buckets"), [(3, 6, 1000), (1, 3, 50), (2, 2, 1), (5, 20, 777)])
+def test_words_are_listed_by_their_ngrams_buckets(shortest, longest, n_buckets):
+    words = ["banana", "naïve", "日本語", "a", "<>", "</s>", "", "é😀"]
+    spec = NGrams(shortest, longest, n_buckets)
+    parts, buckets = subwords.listed([encoded(word) for word in words], spec)
+    found = []
+    for word in words:
+        grams = reference.character_ngrams(word, shortest, longest)
+        found.append([reference.fasttext_bucket(each, n_buckets) for each in grams])
+    assert buckets.tolist() == sorted({bucket for each in found for bucket in each})
+    for k, expected in enumerate(found):
+        own, *others = parts.rows[parts.offsets[k] : parts.offsets[k + 1]].tolist()
+        assert own == k
+        assert buckets[np.array(others, int) - len(words)].tolist() == expected
+    told = subwords.listing_bytes([encoded(word) for word in words], spec)
+    n_bytes = sum(len(encoded(word)) + 2 for word in words)
+    assert told == 5 * n_buckets + 8 * n_bytes * (longest - shortest + 1)
