@@ -99,6 +99,9 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
     ("embedx/engine/full.py", "FullSteps._h"): {
         "return self.z[:1]": "not looked at where features are sparse",
     },
+    ("embedx/engine/label_vectors.py", "label_vectors"): {
+        "edges = np.linspace(0, len(positives.items), 8 * threads + 1)": "in how many pieces threads share the work",
+    },
     ("embedx/engine/sampled.py", "_choose"): {
         "visit(tables, plan, workspace, p, position - begin, i, stream, 1)": "other random numbers",
     },
@@ -135,10 +138,17 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
     },
     ("embedx/search/messages.py", "_block_gradients"): {
         "batch.sample_count[j, c] = np.float32(1) if c < n_positives else np.float32(1)": "a positive counts as a row of its own",  # noqa: E501
+        "if query.scores[j, k] >= cutoff and query.scores[j, k] > MASKED_SCORE and (columns < batch.z.shape[1]):": "not to the last bit equal",  # noqa: E501
+    },
+    ("embedx/search/top_k.py", "write_top_k"): {
+        "while place > 0 and scores[r, place - 1] <= z:": "of equal scores any goes first",
     },
     ("embedx/search/query.py", "search_block"): {
         "if highest >= best:": "multiplies by 1",
         "if n > 0 and highest <= best + np.log(total) - np.float32(search.max_gap):": "not to the last bit equal",
+    },
+    ("embedx/search/query.py", "limit_candidates"): {
+        "low, high = (cutoff, _max_score(query.scores, j, 1, end))": "few enough exceed that too, wherever it lies",
     },
     ("embedx/search/clusters.py", "new_assignment_workspace"): {
         "return AssignmentWorkspace(aligned_zeros(8, clusters), np.zeros(4, dtype=np.int32), np.zero": "four rows more than are used",  # noqa: E501

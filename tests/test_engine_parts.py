@@ -8,11 +8,11 @@ import pytest
 import reference
 from scipy.sparse import csr_matrix
 
-from embedx.engine import blocks, examples, lanes, skipgram, sparse_rows, subwords
+from embedx.engine import blocks, examples, label_tiles, lanes, skipgram, sparse_levels, sparse_rows, subwords
 from embedx.engine.examples import examples_of
 from embedx.kernels.simd import aligned_zeros, padded
 from embedx.labeled.data import Labels
-from embedx.optimizers import update_rule
+from embedx.optimizers import OPTIMIZERS, update_rule
 from embedx.optimizers.contract import new_table
 from embedx.optimizers.descend import row_rate
 from embedx.text.ngrams import NGrams, encoded
@@ -417,3 +417,48 @@ def test_words_are_listed_by_their_ngrams_buckets(shortest, longest, n_buckets):
     told = subwords.listing_bytes([encoded(word) for word in words], spec)
     n_bytes = sum(len(encoded(word)) + 2 for word in words)
     assert told == 5 * n_buckets + 8 * n_bytes * (longest - shortest + 1)
+
+
+# ---- levels of sparse weights
+
+
+def test_a_level_has_a_row_for_each_feature_of_a_group():
+    """Two groups of three and two nodes, and one without any weight between them; the first in two tiles."""
+    tiles = [
+        (0, 0, np.array([4, 1], np.int32), np.array([0, 1], np.int32), np.array([0.1, 0.2], np.float32)),
+        (0, 2, np.array([1], np.int32), np.array([0], np.int32), np.array([0.3], np.float32)),
+        (2, 4, np.array([1, 0, 1], np.int32), np.array([1, 0, 0], np.int32), np.array([0.4, 0.5, 0.6], np.float32)),
+    ]
+    bias = np.arange(6, dtype=np.float32)
+    level = sparse_levels.level_of(np.array([0, 3, 4, 6]), tiles, bias, 5)
+    assert level.first_row.tolist() == [0, 2, 2, 4]
+    assert level.features.tolist() == [1, 4, 0, 1]
+    assert level.first_weight.tolist() == [0, 2, 3, 4, 6]
+    assert level.child.tolist() == [1, 2, 0, 0, 1, 0]
+    np.testing.assert_allclose(level.weight, [0.2, 0.3, 0.1, 0.5, 0.4, 0.6])
+    assert (level.n_groups, level.widest) == (3, 3)
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_the_best_of_a_slot_come_first(most):
+    scores = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
+    scores[2, 1:] = scores[3] = sparse_levels.LOWEST
+    place, best = np.full((6, most), 7, np.int32), np.full((6, most), 7, np.float32)
+    sparse_levels.best_of_slots(scores, 1, 5, place, best)
+    for s in range(1, 5):
+        order = [k for k in np.argsort(-scores[s], kind="stable") if scores[s, k] > sparse_levels.LOWEST][:most]
+        rest = most - len(order)
+        assert place[s].tolist() == order + [0] * rest
+        np.testing.assert_array_equal(best[s], [*scores[s, order], *[sparse_levels.LOWEST] * rest])
+    assert (place[[0, 5]] == 7).all()
+
+
+@pytest.mark.parametrize("is_dual", [False, True])
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+def test_the_memory_of_tiles_that_is_told_is_what_they_take(optimizer, is_dual):
+    n, n_features = 3000, 700
+    found, x, _ = some_examples(n=n, n_features=20)
+    worker = label_tiles.new_workspace(found, n_features, 1, update_rule(optimizer), is_dual=is_dual)
+    kept = [array for array in (*worker, *worker.tile[:2]) if isinstance(array, np.ndarray)]
+    told = label_tiles.memory_of_workspace(n, (x != 0).sum(), n_features, OPTIMIZERS[optimizer].copies, is_dual)
+    assert told == pytest.approx(sum(array.nbytes for array in kept), rel=0.025)

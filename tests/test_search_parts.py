@@ -14,7 +14,7 @@ from embedx.search import clusters as clustering
 from embedx.search import index as indexing
 from embedx.search import panels, query
 from embedx.search.balanced import LEAST_GAIN, N_ITERATIONS, SparseVectors, balanced_tree
-from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE
+from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE, replace_vector
 from embedx.search.clusters import MASKED_SCORE
 from embedx.search.spec import SearchSpec
 from embedx.search.top_k import CHUNK, search_top_k, top_k_spec
@@ -163,7 +163,7 @@ def test_rows_without_direction_are_dealt_to_the_clusters_in_turn():
 # ---- the index and its sums
 
 
-def check_sums(index, table):
+def check_sums(index, table, *, moments=True):
     """The statistics of each cluster are those of its rows."""
     blocks, clusters = index.list_sizes.shape
     for j in range(blocks):
@@ -176,10 +176,10 @@ def check_sums(index, table):
             np.testing.assert_allclose(sums[c, : block.shape[1]], rows.sum(axis=0), atol=1e-4)
             np.testing.assert_allclose(index.statistics.square_sums[j, c], (rows**2).sum(), rtol=1e-4, atol=1e-4)
             assert index.statistics.inverse_size[j, c] == pytest.approx(1 / len(rows) if len(rows) else 0)
-            if len(rows):
+            if len(rows) and moments:
                 spread = np.sqrt(rows.var(axis=0).mean())
                 np.testing.assert_allclose(index.statistics.std[j, c], spread, rtol=1e-3, atol=2e-3)
-            else:
+            elif not len(rows):
                 assert not sums[c].any()
                 assert index.statistics.square_sums[j, c] == 0
 
@@ -201,6 +201,18 @@ def test_an_index_and_its_sums_follow_the_table(blocks):
         assert (index.update_count == (np.arange(N) == rows[:, None]).any(axis=0)).all() or turn
     assert (index.cluster != before).mean() > 0.1
     assert (index.list_sizes == 0).any()
+
+
+@pytest.mark.parametrize("share", [0.2, 0.3])
+def test_a_change_is_told_by_its_share_of_the_norm(share):
+    index, table = built(spec(2))
+    table[4] *= 1 + share
+    for j in range(2):
+        slot, c = j * index.ids.shape[1] + index.slot[j, 4], int(index.cluster[j, 4])
+        changed = replace_vector(index.statistics, index.edges, j, c, index.panels, slot, table, 4, np.float32(0.25))
+        assert changed == (share > 0.25)
+    check(index, table)
+    check_sums(index, table, moments=False)
 
 
 @pytest.mark.parametrize(("threads", "blocks"), [(1, 1), (3, 2)])
@@ -403,6 +415,17 @@ def test_candidates_are_appended_once_as_long_as_there_is_room():
     assert len(set(found)) == 5
     assert all(table[row] @ a_query() - table[row, 5:] @ a_query()[5:] > 0.5 for row in found)
     assert (rows[0, 7:] == -1).all()
+
+
+def test_a_score_at_the_cutoff_is_no_candidate():
+    search = spec(1, n_scored=1000, clusters=5)
+    index, _ = built(search)
+    workspace, rows = query.new_query_workspace(N, search), np.zeros((1, N), dtype=np.int32)
+    query.search_all_blocks(index, search, a_query()[None], 0, rows, 0, 0, workspace)
+    for place in (3, 20, 40):
+        cutoff = np.sort(workspace.scores[0, : workspace.offsets[0, workspace.n_probed[0]]])[-1 - place]
+        workspace.query_number[0] += 1
+        assert query.add_candidates(index, workspace, 0, cutoff, rows, 0, 0, N) == place
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.7])
