@@ -461,4 +461,4 @@ def test_the_memory_of_tiles_that_is_told_is_what_they_take(optimizer, is_dual):
     worker = label_tiles.new_workspace(found, n_features, 1, update_rule(optimizer), is_dual=is_dual)
     kept = [array for array in (*worker, *worker.tile[:2]) if isinstance(array, np.ndarray)]
     told = label_tiles.memory_of_workspace(n, (x != 0).sum(), n_features, OPTIMIZERS[optimizer].copies, is_dual)
-    assert told == pytest.approx(sum(array.nbytes for array in kept), rel=0.025)
+    assert told == pytest.approx(sum(array.nbytes for array in kept), rel=0.03)
