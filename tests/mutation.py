@@ -101,9 +101,13 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
     },
     ("embedx/engine/label_vectors.py", "label_vectors"): {
         "edges = np.linspace(0, len(positives.items), 8 * threads + 1)": "in how many pieces threads share the work",
+        "edges = np.linspace(0, len(positives.items), 4 * threads + 0)": "in how many pieces threads share the work",
     },
     ("embedx/engine/sampled.py", "_choose"): {
         "visit(tables, plan, workspace, p, position - begin, i, stream, 1)": "other random numbers",
+    },
+    ("embedx/engine/sampled.py", "train_stretch"): {
+        "s, workspace.h_gradient, order, begin, end, rate, 1, 1)": "of one part all is taken, whatever its number",
     },
     ("embedx/engine/full_tiled.py", "find_touched"): {
         "pass": "the chains that it numbers are not followed",
@@ -112,6 +116,7 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
         "idth, uniforms_width), seen=np.full(FILTER_SIZE, -0, dtype=np.int64), sampling=new_sample_workspace(": "a filter that lets through is slower, no more",  # noqa: E501
     },
     ("embedx/samplers/adversarial.py", "sample"): {
+        "if uniform(own, WHETHER) <= share:": "in one of millions of draws, if any",
         "goes_right = uniform(own, np.uint64(level)) * (np.float32(1) + exp(-score)) <= 1": "in one of millions of draws, if any",  # noqa: E501
     },
     ("embedx/samplers/adversarial.py", "Adversarial._misfit"): {

@@ -9,6 +9,7 @@ from scipy.sparse import csr_matrix
 from test_adversarial import clusters, features_of, some_tree
 
 from embedx import samplers
+from embedx.errors import EmbedxError
 from embedx.kernels.simd import aligned_zeros
 from embedx.run.progress import Silent
 from embedx.samplers import adversarial, tree
@@ -280,3 +281,45 @@ def test_the_regularisation_is_the_one_by_which_inputs_that_were_held_out_are_li
         assert as_set(held_out) == {pair for pair in everything if pair[0] in b}
         assert len(a | b) == pytest.approx(200 * (1 - np.exp(-3)), rel=0.05)
         assert len(b) == pytest.approx(len(a | b) * adversarial.HELD_OUT, rel=0.2)
+
+
+def saved_sampler():
+    """A fitted sampler of five labels, which has a tree of eight leaves, and a fresh one for them."""
+    x, y = clusters(90, 5, 4)
+    fitted, fresh = (samplers.make("adversarial", {"tree_features": 3}) for _ in range(2))
+    for sampler in (fitted, fresh):
+        sampler.prepare(np.bincount(y, minlength=5))
+    fitted.fit(x, pairs_of(np.arange(90), y, 5))
+    return fitted, fresh
+
+
+def test_what_is_saved_is_restored():
+    fitted, fresh = saved_sampler()
+    fresh.restore(fitted.arrays(of_keys=True))
+    keys = np.arange(10)
+    np.testing.assert_array_equal(fresh.log_noise_of_keys(keys, 2), fitted.log_noise_of_keys(keys, 2))
+    for restored, own in zip(fresh.tree, fitted.tree, strict=True):
+        np.testing.assert_array_equal(restored, own)
+    assert "noise_features" not in fitted.arrays()
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "complaint"),
+    [
+        ("projection", lambda a: a[:, :8], "noise_weights.npy: "),
+        ("offset", lambda a: a[:8], "noise_weights.npy: "),
+        ("weights", lambda a: a[:-1], "noise_weights.npy: "),
+        ("biases", lambda a: a[:-1], "noise_biases.npy: "),
+        ("leaves", lambda a: a[:-1], "noise_biases.npy: "),
+        ("leaves", lambda a: np.where(a == a[0], a[1], a), "noise_leaves.npy: not a leaf of its own"),
+        ("leaves", lambda a: a - a.min() - 1, "noise_leaves.npy: not a leaf of its own"),
+        ("leaves", lambda a: a + 8 - a.max(), "noise_leaves.npy: not a leaf of its own"),
+        ("features", lambda a: a[:, :8], "noise_features.npy: not 16 numbers a row"),
+    ],
+)
+def test_what_is_saved_of_another_shape_is_refused(name, damage, complaint):
+    fitted, fresh = saved_sampler()
+    arrays = fitted.arrays(of_keys=True)
+    arrays[f"noise_{name}"] = damage(arrays[f"noise_{name}"])
+    with pytest.raises(EmbedxError, match=complaint):
+        fresh.restore(arrays)
