@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 from embedx.errors import EmbedxError
 from embedx.labeled import files
 from embedx.labeled.files import Lines, Room, source_of
-from embedx.labeled.read import read
+from embedx.labeled.read import read, read_training
 from embedx.labeled.rules import NEARLY, input_length
 from embedx.labeled.schema import WORD_BYTES
 from embedx.labeled.words import read_bags
@@ -99,3 +99,11 @@ def test_the_length_of_inputs_is_of_rows_that_have_any_features(form):
     assert input_length(form(np.array([[1 - NEARLY / 2]], np.float32))) == 1
     assert input_length(form(np.array([[1 + 2 * NEARLY]], np.float32))) == pytest.approx(1 + 2 * NEARLY)
     assert input_length(form(np.array([[1 - 2 * NEARLY]], np.float32))) == pytest.approx(1 - 2 * NEARLY)
+
+
+def test_what_training_data_fix_is_their_width(write):
+    np.save(x := write("", "x.npy"), np.ones((3, 2), np.float32))
+    np.save(y := write("", "y.npy"), np.array([0, 4, 1]))
+    data, known = read_training(x, y)
+    assert (known.n_features, known.n_labels) == (data.n_features, data.n_labels) == (2, 5)
+    assert len(read(x, y, like=known)) == 3

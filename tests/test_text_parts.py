@@ -1,0 +1,70 @@
+"""Parts of the way from text to numbers, each by itself and small, against plain Python."""
+
+import unicodedata
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from embedx.settings import TextSettings
+from embedx.text import spill
+from embedx.text.characters import LINE_END, NOT_ASCII, SEPARATES, SEPARATOR, tables
+from embedx.text.tokenizer import long_signature
+
+
+@pytest.mark.parametrize(("tokenizer", "lowercase"), [("words", False), ("words", True), ("whitespace", True), ("none", False)])
+def test_tables_say_what_becomes_of_each_character(tokenizer, lowercase):
+    found = tables(TextSettings(tokenizer=tokenizer, lowercase=lowercase))
+    for code in [*range(0x180), 0x130, 0x1E9E, 0x3000, 0x65E5, 0x1F600, 0x10FFFF]:
+        c = chr(code)
+        in_word = unicodedata.category(c)[0] in "LMN" if tokenizer == "words" else not c.isspace() and c != "\0"
+        becomes = ord(c.lower()[0]) if lowercase else code
+        difference = found.differences[found.blocks[code >> 7], code & 127]
+        assert difference == (becomes - code if in_word else SEPARATOR)
+        if code < 128:
+            assert found.plain[code] == (LINE_END if c == "\n" else becomes if in_word else SEPARATES)
+    assert (found.plain[128:] == NOT_ASCII).all()
+
+
+def packed(words):
+    """Their letters one after the other, and where each begins."""
+    return np.frombuffer("".join(words).encode(), np.uint8), spill.starts_of(np.array([len(word.encode()) for word in words]))
+
+
+WORDS = ["longer words", "a", "longer words", "é", "another long one", "a", "longer wordz", ""]
+
+
+def test_words_that_are_equal_have_one_hash_and_others_their_own():
+    letters, starts = packed(WORDS)
+    hashes = np.zeros(len(WORDS), np.int64)
+    spill.hash_all(letters, starts, hashes)
+    for k, word in enumerate(WORDS):
+        assert hashes[k] == long_signature(letters, starts[k], starts[k + 1])
+        assert [hashes[k] == other for other in hashes] == [word == other for other in WORDS]
+
+
+@pytest.mark.parametrize("collide", [False, True])
+def test_the_first_of_equal_words_is_found(collide):
+    letters, starts = packed(WORDS)
+    hashes = np.zeros(len(WORDS), np.int64)
+    if not collide:
+        spill.hash_all(letters, starts, hashes)
+    first = np.full(len(WORDS), -1)
+    spill.find_first(np.argsort(hashes, kind="stable"), hashes, letters, starts, first)
+    assert first.tolist() == [WORDS.index(word) for word in WORDS]
+
+
+def test_words_are_picked_in_their_order():
+    letters, starts = packed(WORDS)
+    chosen = np.array([4, 3, 7, 0])
+    found, ends = spill.picked(letters, starts, chosen)
+    assert [bytes(found[a:b]).decode() for a, b in pairwise(ends)] == [WORDS[k] for k in chosen]
+    assert len(found) == ends[-1]
+
+
+def test_tokens_are_numbered_anew_and_counted():
+    tokens = np.array([2, 0, spill.END_OF_SENTENCE, 2, 1], np.int32)
+    counts = np.array([5, 0, 0, 1])
+    spill.renumber_and_count(tokens, np.array([3, 0, 1], np.int32), counts)
+    assert tokens.tolist() == [1, 3, spill.END_OF_SENTENCE, 1, 0]
+    assert counts.tolist() == [6, 2, 0, 2]
