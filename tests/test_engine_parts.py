@@ -8,13 +8,16 @@ import pytest
 import reference
 from scipy.sparse import csr_matrix
 
-from embedx.engine import blocks, examples, label_tiles, lanes, skipgram, sparse_levels, sparse_rows, subwords
+from embedx.engine import blocks, collapsed, examples, label_tiles, lanes, skipgram, sparse_levels, sparse_rows, subwords
 from embedx.engine.examples import examples_of
 from embedx.kernels.simd import aligned_zeros, padded
 from embedx.labeled.data import Labels
 from embedx.optimizers import OPTIMIZERS, update_rule
 from embedx.optimizers.contract import new_table
 from embedx.optimizers.descend import row_rate
+from embedx.search.index import build_index
+from embedx.search.query import find_candidates_batch, new_query_workspace
+from embedx.search.spec import SearchSpec
 from embedx.text.ngrams import NGrams, encoded
 
 N_ROWS, DIM, LANES = 40, 20, 3
@@ -462,3 +465,31 @@ def test_the_memory_of_tiles_that_is_told_is_what_they_take(optimizer, is_dual):
     kept = [array for array in (*worker, *worker.tile[:2]) if isinstance(array, np.ndarray)]
     told = label_tiles.memory_of_workspace(n, (x != 0).sum(), n_features, OPTIMIZERS[optimizer].copies, is_dual)
     assert told == pytest.approx(sum(array.nbytes for array in kept), rel=0.03)
+
+
+# ---- rows that are found
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_multiply_adds_of_a_search_are_those_of_clusters_and_of_the_lists_probed(blocks):
+    rng, n_rows, dim = np.random.default_rng(0), 50, 8
+    table, h = aligned_zeros(n_rows, dim), aligned_zeros(4, dim)
+    table[:, :dim], h[:, :dim] = rng.normal(size=(n_rows, dim)), rng.normal(size=(4, dim))
+    search = SearchSpec(
+        blocks=blocks, clusters=5, n_scored=20, max_candidates=n_rows, threshold=0.0, min_coefficient=1e-3, max_gap=2.0,
+        from_logsumexp=False, message_iterations=0,
+    )  # fmt: skip
+    index = build_index(table, n_rows, dim, search, rng)
+    rows, n_found = np.zeros((4, n_rows), np.int32), np.full(4, -1)
+    macs, query, expected = np.array([3, 100, 3]), new_query_workspace(n_rows, search), 100
+    collapsed.find_rows(index, search, h, 1, 3, rows, n_found, macs, 1, query)
+    alone = new_query_workspace(n_rows, search)
+    for e in (1, 2):
+        one_row, n = np.zeros((1, n_rows), np.int32), np.zeros(1, np.int64)
+        find_candidates_batch(index, search, h[e : e + 1], 0, 1, rows[0], np.zeros(2, np.int64), one_row, n, alone)
+        assert rows[e, : n_found[e]].tolist() == one_row[0, : n[0]].tolist()
+        for j in range(blocks):
+            sizes = index.list_sizes[j, alone.probed[j, : alone.n_probed[j]]]
+            expected += (5 + sum(padded(size) for size in sizes)) * (index.edges[j + 1] - index.edges[j])
+    assert macs.tolist() == [3, expected, 3]
+    assert n_found[[0, 3]].tolist() == [-1, -1]
