@@ -113,6 +113,7 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
     },
     ("embedx/labeled/arrays.py", "check_finite"): {
         "width = values[:0].size or 1": "how many rows are looked at at a time",
+        "step = max(CHECK_BYTES // (8 * width), 1)": "how many rows are looked at at a time",
     },
     ("embedx/engine/label_vectors.py", "label_vectors"): {
         "edges = np.linspace(0, len(positives.items), 8 * threads + 1)": "in how many pieces threads share the work",

@@ -107,3 +107,10 @@ def test_what_training_data_fix_is_their_width(write):
     data, known = read_training(x, y)
     assert (known.n_features, known.n_labels) == (data.n_features, data.n_labels) == (2, 5)
     assert len(read(x, y, like=known)) == 3
+
+
+@pytest.mark.parametrize(("text", "labels"), [("0\n4\n1\n\n\n", [[0], [4], [1]]), ("0\n4\n\n", [[0], [4], []])])
+def test_empty_lines_at_the_end_are_rows_as_far_as_there_are_features_for_them(write, text, labels):
+    np.save(x := write("", "x.npy"), np.ones((3, 2), np.float32))
+    data = read(x, write(text, "y.txt"))
+    assert [data.labels[row].tolist() for row in range(3)] == labels
