@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from embedx.settings import TextSettings
-from embedx.text import spill
+from embedx.text import cache, spill
 from embedx.text.characters import LINE_END, NOT_ASCII, SEPARATES, SEPARATOR, tables
 from embedx.text.tokenizer import long_signature
 
@@ -68,3 +68,10 @@ def test_tokens_are_numbered_anew_and_counted():
     spill.renumber_and_count(tokens, np.array([3, 0, 1], np.int32), counts)
     assert tokens.tolist() == [1, 3, spill.END_OF_SENTENCE, 1, 0]
     assert counts.tolist() == [6, 2, 0, 2]
+
+
+def test_a_workspace_is_made_wherever_it_is_asked_for_and_leaves_nothing(tmp_path):
+    with cache.workspace(tmp_path / "not" / "there") as folder:
+        assert folder.is_dir()
+        (folder / "file").touch()
+    assert not folder.exists()
