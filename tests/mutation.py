@@ -105,6 +105,9 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
     ("embedx/engine/skipgram.py", "no_lane"): {
         "table = new_table(1, 0, plan.optimizer)": "not looked at",
     },
+    ("embedx/text/collocations.py", "_parts"): {
+        "if at <= len(tokens) and n_slots < most:": "counts the same again in a larger table",
+    },
     ("embedx/text/phrases.py", "join"): {
         "if word < 0 and is_connector[word]:": "what cannot begin a collocation is written a turn later",
     },

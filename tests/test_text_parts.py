@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from embedx.settings import TextSettings
-from embedx.text import cache, spill
+from embedx.text import cache, spill, tokenizer
 from embedx.text.characters import LINE_END, NOT_ASCII, SEPARATES, SEPARATOR, tables
 from embedx.text.tokenizer import long_signature
 
 
-@pytest.mark.parametrize(("tokenizer", "lowercase"), [("words", False), ("words", True), ("whitespace", True), ("none", False)])
-def test_tables_say_what_becomes_of_each_character(tokenizer, lowercase):
-    found = tables(TextSettings(tokenizer=tokenizer, lowercase=lowercase))
+@pytest.mark.parametrize(("kind", "lowercase"), [("words", False), ("words", True), ("whitespace", True), ("none", False)])
+def test_tables_say_what_becomes_of_each_character(kind, lowercase):
+    found = tables(TextSettings(tokenizer=kind, lowercase=lowercase))
     for code in [*range(0x180), 0x130, 0x1E9E, 0x3000, 0x65E5, 0x1F600, 0x10FFFF]:
         c = chr(code)
-        in_word = unicodedata.category(c)[0] in "LMN" if tokenizer == "words" else not c.isspace() and c != "\0"
+        in_word = unicodedata.category(c)[0] in "LMN" if kind == "words" else not c.isspace() and c != "\0"
         becomes = ord(c.lower()[0]) if lowercase else code
         difference = found.differences[found.blocks[code >> 7], code & 127]
         assert difference == (becomes - code if in_word else SEPARATOR)
@@ -75,3 +75,13 @@ def test_a_workspace_is_made_wherever_it_is_asked_for_and_leaves_nothing(tmp_pat
         assert folder.is_dir()
         (folder / "file").touch()
     assert not folder.exists()
+
+
+def test_words_without_a_number_are_told_once():
+    tokens = np.array([4, 1, 4, tokenizer.END_OF_SENTENCE, 0, 2, 4, 0], np.int32)
+    numbers, which = np.array([-1, 7, 3, -1, -1], np.int32), np.full(8, -9)
+    assert tokenizer.NO_NUMBER == -1
+    n = tokenizer.without_number(tokens, numbers, which)
+    assert which[:n].tolist() == [4, 0]
+    assert numbers[[1, 2, 3]].tolist() == [7, 3, -1]
+    assert (numbers[[0, 4]] != tokenizer.NO_NUMBER).all()
