@@ -85,3 +85,16 @@ def test_words_without_a_number_are_told_once():
     assert which[:n].tolist() == [4, 0]
     assert numbers[[1, 2, 3]].tolist() == [7, 3, -1]
     assert (numbers[[0, 4]] != tokenizer.NO_NUMBER).all()
+
+
+@pytest.mark.parametrize("first", [0xC2, 0xDF, 0xE0, 0xED, 0xF0, 0xF4])
+def test_what_is_decoded_is_what_python_decodes(first):
+    for second in range(256):
+        content = bytes([first, second, 0x80, 0x80])
+        code, width = tokenizer.decoded(np.frombuffer(content, np.uint8), 0, 4)
+        try:
+            expected = ord(content[: 2 if first < 0xE0 else 3 if first < 0xF0 else 4].decode())
+        except UnicodeDecodeError:
+            assert code < 0
+        else:
+            assert (code, width) == (expected, len(chr(expected).encode()))
