@@ -82,6 +82,7 @@ def test_scripts_are_shares_of_the_letters():
     assert found.scripts == pytest.approx({"Latin": 3 / 9, "Cyrillic": 3 / 9, "Han": 2 / 9, "Greek": 1 / 9})
     assert list(found.scripts)[-1] == "Greek"
     assert findings(b"12").scripts == {}
+    assert findings("ªй".encode()).scripts == pytest.approx({"Latin": 1 / 2, "Cyrillic": 1 / 2})  # among the signs of Latin-1
 
 
 def test_every_script_is_a_range_of_its_own():

@@ -62,6 +62,7 @@ def npy(array):
         ("1 3 2\n0,-1 0:1\n", r'train.txt:2: label "-1" is not a whole number from 0 to 1; write ids, separated by commas'),
         ("1 3 2\ncat 0:1\n", r'train.txt:2: label "cat" is not a whole number from 0 to 1'),
         ("1 3 0\n0 0:1\n", r"train.txt:2: label 0, but the header says that there are 0 labels; correct the header"),
+        ("1 3 1\n1 0:1\n", r"train.txt:2: label 1 is not below 1, the number of labels in the header"),
         ("1 0 1\n0 0:1\n", r"train.txt:2: feature id 0 is not below 0, the number of features in the header"),
         ("3 3 2\n0 0:1\n1 0:1\n", r"train.txt:3: the last of 2 rows, but the header says 3; copy the file again or correct it"),
         ("1 3 2\n", r"train.txt:1: the last of 0 rows, but the header says 1"),
@@ -170,6 +171,10 @@ INDICES = {  # of (3, 5)
     "blocks": (
         compressed([0, 1], [9], (2, 4), "bsr", data=np.ones((1, 2, 2))),
         "index 9 of value 1 " + OUT_OF_RANGE.format(1, (2, 4)),
+    ),
+    "blocks that are not square": (
+        compressed([0, 1, 1], [2], (2, 4), "bsr", data=np.ones((1, 1, 2))),
+        "index 2 of value 1 " + OUT_OF_RANGE.format(1, (2, 4)),
     ),
     "blocks that do not fit": (
         compressed([0, 1], [0], (3, 5), "bsr", data=np.ones((1, 2, 2))),

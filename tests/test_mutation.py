@@ -52,7 +52,7 @@ def changes(source):
         ("a += b", ["pass", "a -= b"]),
         ("a *= b", ["pass", "a /= b"]),
         ("a |= b", ["pass"]),
-        ("return range(a), range(b, c, a)", ["return (range(a - 1), range(b, c, a))", "return (range(a), range(b, c - 1, a))"]),
+        ("return range(a), range(b, c, a)", ["return (range(a - 1), range(b, c, a))", "return (range(a), range(b, c - a, a))"]),
         ("return 0, 1, 7, 0.0, 0.5, True", [
             "return (1, 1, 7, 0.0, 0.5, True)", "return (0, 0, 7, 0.0, 0.5, True)", "return (0, 1, 14, 0.0, 0.5, True)",
             "return (0, 1, 7, 1.0, 0.5, True)", "return (0, 1, 7, 0.0, 1.0, True)", "return (0, 1, 7, 0.0, 0.5, False)",

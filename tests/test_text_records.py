@@ -128,6 +128,7 @@ TABLE = "id,text\n1,a\n"
         ("a.csv", TABLE, {}, ": a table; name the column with the text by --column; there are id, text"),
         ("a.csv", TABLE, {"column": "x"}, ": no column x; choose --column among id, text, or by its number, from 1"),
         ("a.csv", TABLE, {"column": "3"}, ": no column 3; choose --column among id, text"),
+        ("a.csv", TABLE, {"column": "0"}, ": no column 0; choose --column among id, text"),
         ("a.csv", TABLE + '2,"b\nc",d\n', {"column": "text"}, ":3: 3 columns, but 2 in the first row; a field with"),
         ("a.csv", TABLE + '2,"b\n\nc', {"column": "text"}, r":3: no row of a table \(unexpected end of data\); is a quote"),
         ("a.csv", TABLE + '2,"b"c\n', {"column": "text"}, r":3: no row of a table \(',' expected after '\"'\)"),

@@ -1,0 +1,495 @@
+"""Parts of the engine, each by itself and small, against NumPy."""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import reference
+from scipy.sparse import csr_matrix
+
+from embedx.engine import blocks, collapsed, examples, label_tiles, lanes, skipgram, sparse_levels, sparse_rows, subwords
+from embedx.engine.examples import examples_of
+from embedx.kernels.simd import aligned_zeros, padded
+from embedx.labeled.data import Labels
+from embedx.optimizers import OPTIMIZERS, update_rule
+from embedx.optimizers.contract import new_table
+from embedx.optimizers.descend import row_rate
+from embedx.search.index import build_index
+from embedx.search.query import find_candidates_batch, new_query_workspace
+from embedx.search.spec import SearchSpec
+from embedx.text.ngrams import NGrams, encoded
+
+N_ROWS, DIM, LANES = 40, 20, 3
+
+# ---- lanes
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "rowwise-adagrad"])
+def test_a_row_is_copied_once_and_its_uses_are_counted(optimizer):
+    rng, rule = np.random.default_rng(0), update_rule(optimizer)
+    table = new_table(N_ROWS, DIM, rule)
+    table.rows[:], table.state[:] = rng.normal(size=table.rows.shape), rng.uniform(1, 2, table.state.shape)
+    copies = lanes.new_copies(table, LANES, 7)
+    copies.uses[:] = 9  # of a round before
+    own, where = lanes.table_of(copies, 1, table), lanes.copies_of(copies, 1)
+    at = np.full(6, -1)
+    lanes.copy_rows(table, own, where, np.array([30, 4, 30, 5, 8, 8], np.int32), 5, at)
+    assert at.tolist() == [0, 1, 0, 2, 3, -1]
+    assert where.n[0] == 4
+    assert where.row[:4].tolist() == [30, 4, 5, 8]
+    assert where.uses[:4].tolist() == [2, 1, 1, 1]
+    assert where.place[[30, 4, 5, 8]].tolist() == [0, 1, 2, 3]
+    assert (where.place >= 0).sum() == 4
+    np.testing.assert_array_equal(own.rows[:4], table.rows[[30, 4, 5, 8]])
+    if len(table.state):
+        np.testing.assert_array_equal(own.state[:4], table.state[[30, 4, 5, 8]])
+    assert not own.rows[4:].any()
+    assert not copies.rows[:7].any(), "of another lane"
+    lanes.use_all_rows(where)
+    assert where.uses[:5].tolist() == [3, 2, 2, 2, 9]
+    own.rows[0] += 1
+    assert lanes.use_copy(table, own, where, 30) == 0
+    np.testing.assert_array_equal(own.rows[0], table.rows[30] + 1)
+    lanes.forget_copies(where)
+    assert where.n[0] == 0
+    assert (where.place == lanes.NONE).all()
+
+
+def test_all_rows_are_copied_to_their_own_places():
+    table = new_table(6, DIM, update_rule("sgd"))
+    table.rows[:] = np.random.default_rng(0).normal(size=table.rows.shape)
+    copies = lanes.new_copies(table, 2, 6)
+    own, where = lanes.table_of(copies, 1, table), lanes.copies_of(copies, 1)
+    lanes.copy_all_rows(table, own, where)
+    np.testing.assert_array_equal(own.rows, table.rows)
+    assert where.place.tolist() == where.row.tolist() == list(range(6))
+    assert where.n[0] == 6
+
+
+def test_a_frozen_row_stays_and_one_that_no_block_used_moves_by_all_that_lanes_made_of_it():
+    rule = update_rule("sgd")
+    table = new_table(3, DIM, rule)._replace(frozen=np.array([0, 1, 0], np.float32))
+    copies = lanes.new_copies(table, 2, 3)
+    for lane in range(2):
+        own, where = lanes.table_of(copies, lane, table), lanes.copies_of(copies, lane)
+        lanes.copy_all_rows(table, own, where)
+        own.rows[:, :DIM] += 1 + lane
+    lanes.merge_rows(table, copies, 2, rule, 0, 1)
+    assert (table.rows[:, :DIM] == np.array([[3], [0], [3]])).all()
+
+
+def test_state_is_copied_of_words_and_not_of_ngrams():
+    class Tables(NamedTuple):
+        state: np.ndarray
+        n_updates: np.ndarray
+
+    shared = Tables(np.arange(8, dtype=np.float32).reshape(4, 2), np.array([4, 5, 6, 7]))
+    own = Tables(np.full((5, 2), -1, np.float32), np.full(5, -1))
+    copies = lanes.Copies(np.zeros(9, np.int32), np.array([1, 3, 6, 0, 2], np.int32), np.array([4]), np.zeros(5, np.int32))
+    lanes.copy_state(shared, own, copies, 1)
+    assert own.state.tolist() == [[-1, -1], [6, 7], [-1, -1], [0, 1], [-1, -1]]
+    assert own.n_updates.tolist() == [-1, 7, -1, 4, -1]
+
+
+# ---- examples
+
+
+def some_examples(n=9, n_features=8, seed=0):
+    """Examples with sparse features and several labels, and as dictionaries and lists."""
+    rng = np.random.default_rng(seed)
+    x = np.where(rng.random((n, n_features)) < 0.4, rng.normal(size=(n, n_features)), 0).astype(np.float32)
+    labels = [rng.choice(5, rng.integers(0, 4), replace=False).tolist() for _ in range(n)]
+    return examples_of(csr_matrix(x), Labels.of_rows(labels)), x, labels
+
+
+@pytest.mark.parametrize("n", [1, 4, 9])
+def test_memory_for_some_examples_has_room_for_any_of_them(n):
+    found, x, labels = some_examples()
+    memory = examples.memory_for(found, n)
+    sizes, counts = (sorted(each, reverse=True)[:n] for each in ((x != 0).sum(axis=1), map(len, labels)))
+    assert len(memory.columns) == len(memory.values) == sum(sizes)
+    assert len(memory.label_ids) == sum(counts)
+    assert len(memory.offsets) == len(memory.label_offsets) == n + 1
+
+
+def test_examples_are_copied_one_after_another():
+    found, x, labels = some_examples()
+    order, out = np.array([3, 8, 0, 5, 1, 7, 2, 4, 6]), examples.memory_for(found, 5)
+    examples.copy_examples(found, order, 2, 6, out)
+    for e, i in enumerate(order[2:6]):
+        row = np.zeros(8, np.float32)
+        row[out.columns[out.offsets[e] : out.offsets[e + 1]]] = out.values[out.offsets[e] : out.offsets[e + 1]]
+        np.testing.assert_array_equal(row, x[i])
+        assert out.label_ids[out.label_offsets[e] : out.label_offsets[e + 1]].tolist() == labels[i]
+
+
+def test_entries_are_chained_by_row():
+    groups, n_touched, rows = examples.new_groups(6, 8), 0, [4, 1, 4, 0, 1, 4]
+    for entry, row in enumerate(rows):
+        n_touched = examples.put(groups, row, entry, n_touched)
+    assert groups.touched[:n_touched].tolist() == [4, 1, 0]
+    for row in range(6):
+        chain, entry = [], groups.first[row]
+        while entry >= 0:
+            chain.append(int(entry))
+            entry = groups.following[entry]
+        assert chain == [entry for entry, other in enumerate(rows) if other == row][::-1]
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_the_rows_of_features_take_a_step_each_by_what_their_examples_ask(parts):
+    found, x, _ = some_examples(n_features=20)
+    rng, rule = np.random.default_rng(1), update_rule("sgd")
+    table = new_table(20, DIM, rule)
+    table.rows[:, :DIM] = rng.normal(size=(20, DIM))
+    before, order = table.rows.copy(), np.array([3, 8, 0, 5, 1, 7, 2, 4, 6])
+    asked = aligned_zeros(6, DIM)
+    asked[:, :DIM] = rng.normal(size=(6, DIM))
+    workspace = examples.new_feature_workspace(found, 20, 6, DIM)
+    assert len(workspace.value) == sum(sorted((x != 0).sum(axis=1))[-6:])
+    for part in range(parts):
+        for turn in range(2):  # the second finds nothing left of the first
+            if turn == 0 or part == 0:
+                rate = np.float32(0.5 if turn == 0 else 0)
+                examples.descend_features(table, found, rule, DIM, workspace, asked, order, 2, 8, rate, part, parts)
+    expected = before - np.float32(0.5) * x[order[2:8]].T @ asked
+    np.testing.assert_allclose(table.rows, expected, atol=1e-5)
+    assert (workspace.groups.first == -1).all()
+
+
+def test_a_hidden_layer_is_the_weighted_sum_of_its_features_rows():
+    found, x, _ = some_examples(n_features=20)
+    rule = update_rule("sgd")
+    table, h = new_table(20, DIM, rule), np.full((3, padded(DIM)), 7, np.float32)
+    table.rows[:, :DIM] = np.random.default_rng(1).normal(size=(20, DIM))
+    examples.sum_rows(found, 4, table, DIM, rule, np.zeros(1), h, 1)
+    np.testing.assert_allclose(h[1], x[4] @ table.rows, atol=1e-5)
+    assert (h[[0, 2]] == 7).all()
+
+
+# ---- blocks
+
+
+class Words(NamedTuple):
+    reach: np.ndarray
+    sentence: np.ndarray
+
+
+def some_words(seed):
+    rng = np.random.default_rng(seed)
+    n = 14
+    return Words(rng.integers(0, 4, n), np.sort(rng.integers(0, 3, n)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_span_of_a_block_is_that_of_its_windows(seed):
+    words, n = some_words(seed), 14
+    for first in range(n):
+        for n_centres in (0, 1, 3):
+            if first + n_centres <= n:
+                ends = [(max(y - r, 0), min(y + r + 1, n)) for y, r in enumerate(words.reach)][first : first + n_centres]
+                begin, end = min((a for a, _ in ends), default=first), max((b for _, b in ends), default=first)
+                assert blocks._span(words, n, first, n_centres) == (begin, end)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pairs_come_one_by_one(seed):
+    words, n = some_words(seed), 14
+    expected = [
+        (y, x)
+        for y in range(3, 12)
+        for x in range(max(y - words.reach[y], 0), min(y + words.reach[y] + 1, n))
+        if x != y and words.sentence[x] == words.sentence[y]
+    ]
+    found, centre, context = [], 3, 0
+    while True:
+        x, end, centre, context, is_left = blocks._next_pair(words, n, centre, 12, context)
+        if not is_left:
+            break
+        assert (end, context) == (x + 1, x + 1)
+        found.append((centre, x))
+    assert found == expected
+    assert (x, end, centre) == (0, 0, 12)
+    assert len(found) > 5
+
+
+# ---- subwords
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+@pytest.mark.parametrize("bias", [-1, 18])
+def test_the_vector_of_a_word_is_the_mean_of_its_parts(is_apart, bias):
+    rng = np.random.default_rng(0)
+    parts = subwords.Parts(np.array([0, 1, 4, 6]), np.array([2, 0, 3, 4, 1, 4], np.int32))
+    rows, place = rng.normal(size=(9, 32)).astype(np.float32), np.array([7, 1, 0, 8, 5], np.int32)
+    copies = lanes.Copies(place, np.zeros(9, np.int32), np.zeros(1, np.int64), np.zeros(9, np.int32))
+    at = place if is_apart else np.arange(5)
+    expected = np.array([rows[at[parts.rows[a:b]]].mean(axis=0) for a, b in pairwise(parts.offsets)])
+    if not is_apart:
+        np.testing.assert_allclose(subwords.word_vectors(rows, parts), expected, rtol=1e-5, atol=1e-6)
+    h, words = np.full((4, 32), 7, np.float32), np.array([2, 0, 1, 1], np.int32)
+    subwords.fetch_means(rows, parts, is_apart, copies, words, 3, bias, h)
+    wanted = expected[words[:3]].copy()
+    if bias >= 0:
+        wanted[:, bias] = rows[at[parts.rows[parts.offsets[words[:3]]]], bias]
+    np.testing.assert_allclose(h[:3], wanted, rtol=1e-5, atol=1e-6)
+    assert (h[3] == 7).all()
+
+
+def test_ngrams_have_copies_where_words_have_them():
+    parts = subwords.Parts(np.array([0, 1, 4, 6]), np.array([0, 1, 3, 4, 2, 4], np.int32))
+    table = new_table(5, DIM, update_rule("sgd"))
+    table.rows[:] = np.random.default_rng(0).normal(size=table.rows.shape)
+    copies = lanes.new_copies(table, 1, 5)
+    own, where = lanes.table_of(copies, 0, table), lanes.copies_of(copies, 0)
+    subwords.copy_parts(table, own, parts, where, np.array([1, 2, 0], np.int32), 2)
+    assert where.row[: where.n[0]].tolist() == [3, 4]
+    assert where.uses[:2].tolist() == [1, 2]
+    np.testing.assert_array_equal(own.rows[:2], table.rows[[3, 4]])
+
+
+# ---- rows that have few of the features
+
+
+def sparse_output(n_rows=6, n_features=40, has_bias=True):
+    """(slots, their table, the rows as dense ones (n_rows, n_features + bias), which numbers there are)."""
+    rng = np.random.default_rng(n_features)
+    mask = rng.random((n_rows, n_features)) < np.linspace(0, 0.3, n_rows)[:, None]
+    mask[-1] = rng.random(n_features) < 0.7  # a row with slots for all features
+    of_slot, offsets = [], [0]
+    for row in range(n_rows):
+        features = np.flatnonzero(mask[row])
+        of_slot += np.where(mask[row], np.arange(n_features), -1).tolist() if row == n_rows - 1 else features.tolist()
+        of_slot += [n_features] * has_bias
+        offsets.append(len(of_slot))
+    slots = sparse_rows.Slots(np.array(offsets), np.array(of_slot, np.int32))
+    dense = np.where(np.column_stack([mask, *[np.ones(n_rows, bool)] * has_bias]), 1.0, 0.0).astype(np.float32)
+    dense *= rng.normal(size=dense.shape).astype(np.float32)
+    table = sparse_rows.new_sparse_table(slots, n_rows, update_rule("sgd"))
+    for row in range(n_rows):
+        for at in range(offsets[row], offsets[row + 1]):
+            table.rows[0, at] = dense[row, of_slot[at]] if of_slot[at] >= 0 else 0
+    return slots, table, dense, mask
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("n_features", [12, 40, 300])
+def test_scores_and_gains_of_rows_that_have_few_of_the_features(n_features, has_bias):
+    slots, table, dense, mask = sparse_output(n_features=n_features, has_bias=has_bias)
+    found, x, _ = some_examples(n_features=n_features)
+    sought = set()
+    for i, given in enumerate(x):
+        first, last = found.offsets[i : i + 2]
+        for values in (last, min(first + 2, last)):  # an example of fewer values has rows sought in
+            part = np.zeros(n_features, np.float32)
+            columns = found.columns[first:values]
+            part[columns] = given[columns]
+            scattered = np.zeros(n_features, np.float32)
+            sparse_rows.scatter(found, first, values, scattered)
+            np.testing.assert_array_equal(scattered, part)
+            for row in range(len(dense)):
+                z = sparse_rows.score_of_row(found, first, values, scattered, slots, table, has_bias, row)
+                assert z == pytest.approx(dense[row, :n_features] @ part + dense[row, n_features:].sum(), abs=1e-4)
+                gain = sparse_rows.gain_of_row(scattered, slots, has_bias, row)
+                assert gain == pytest.approx((part[mask[row]] ** 2).sum() + has_bias, rel=1e-5)
+                is_sought = sparse_rows.is_sought(slots, has_bias, row, n_features, values - first)
+                n = slots.offsets[row + 1] - slots.offsets[row] - has_bias
+                assert is_sought == (n == n_features or n > sparse_rows.SOUGHT * (values - first))
+                sought.add(bool(is_sought))
+            sparse_rows.clear_scattered(found, first, values, scattered)
+            assert not scattered.any()
+    assert sought == {False, True}
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_the_slots_that_move_are_those_with_a_gradient(has_bias):
+    n_features = 40
+    slots, _, _, mask = sparse_output(n_features=n_features, has_bias=has_bias)
+    found, x, _ = some_examples(n_features=n_features)
+    first, last = found.offsets[2:4]
+    whole = np.random.default_rng(0).normal(size=n_features + has_bias).astype(np.float32)
+    whole[::3] = 0
+    whole[:n_features] *= x[2] != 0
+    for row in range(len(mask)):
+        expected = {int(f): whole[f] for f in np.flatnonzero(mask[row]) if whole[f] != 0}
+        if has_bias and whole[-1] != 0:
+            expected[n_features] = whole[-1]
+        for is_sought in (False, True) if row < len(mask) - 1 else (True,):  # a row with slots for all is never read
+            gradient, steps = whole[None].copy(), sparse_rows.new_slot_steps(n_features + 1)
+            n = sparse_rows.collect_bias(slots, row, gradient[0, -1] if has_bias else np.float32(0), steps)
+            assert n == (has_bias and whole[-1] != 0)
+            if is_sought:
+                n = sparse_rows.collect_sought(found, first, last, slots, has_bias, row, gradient, n, steps)
+                assert not gradient[0, :n_features].any()
+            else:
+                n = sparse_rows.collect_read(slots, has_bias, row, gradient, n, steps)
+            moved = {int(slots.of_slot[at]): g for at, g in zip(steps.slots[:n], steps.gradient[0, :n], strict=True)}
+            assert moved == expected
+            assert all(slots.offsets[row] <= at < slots.offsets[row + 1] for at in steps.slots[:n])
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise-adagrad"])
+def test_features_score_and_step_as_a_dense_matrix_masked(has_bias, optimizer):
+    n_rows, n_features, rate = 5, 12, np.float32(0.5)
+    rng, rule = np.random.default_rng(0), update_rule(optimizer)
+    mask = np.column_stack([rng.random((n_rows, n_features)) < 0.5, *[np.ones(n_rows, bool)] * has_bias])
+    rows, features = np.nonzero(mask.T)[::-1]
+    slots = sparse_rows.Slots(np.searchsorted(features, np.arange(n_features + has_bias + 1)), rows.astype(np.int32))
+    table = sparse_rows.new_sparse_table(slots, n_rows, rule)
+    table.rows[0] = rng.normal(size=len(rows))
+    table.state[:] = rng.uniform(1, 2, table.state.shape)
+    dense = np.zeros(mask.shape, np.float32)
+    dense[rows, features] = table.rows[0]
+    found, x, _ = some_examples(n_features=n_features)
+    order, bias = np.array([3, 8, 0, 5, 1, 7, 2, 4, 6]), n_features if has_bias else -1
+    inputs = np.column_stack([x, *[np.ones(len(x), np.float32)] * has_bias])[order[2:7]]
+    z = np.full((5, 16), 7, np.float32)
+    sparse_rows.all_scores(found, order, 2, 1, 4, slots, table, bias, n_rows, z)
+    np.testing.assert_allclose(z[1:4, :n_rows], (inputs @ dense.T)[1:4], atol=1e-5)
+    assert (z[[0, 4]] == 7).all()
+    assert (z[:, n_rows:] == 7).all()
+
+    z[:, :n_rows] = rng.normal(size=(5, n_rows)) * (rng.random((5, n_rows)) < 0.6)
+    gradient = (z[:, :n_rows].T @ inputs) * mask
+    lists = sparse_rows.new_feature_lists(found, n_features + has_bias, 5)
+    most = sum(sorted((x != 0).sum(axis=1))[-5:]) + 5
+    assert len(lists.value) == len(lists.example) == most
+    n = sparse_rows.list_features(found, order, 2, 7, bias, lists)
+    assert sorted(lists.groups.touched[:n].tolist()) == np.flatnonzero(inputs.any(axis=0)).tolist()
+    steps, square = sparse_rows.new_slot_steps(len(rows)), np.zeros(n_rows, np.float32)
+    for first, last in ((0, 2), (2, n)):
+        sparse_rows.add_squares(lists, slots, z, first, last, steps, square)
+    np.testing.assert_allclose(square, (gradient**2).sum(axis=1), rtol=1e-4)
+    rates, state = np.zeros(n_rows, np.float32), table.state.copy()
+    if optimizer == "sgd":
+        by_row = np.full(n_rows, rate)
+    else:
+        sparse_rows.rates_of_rows(table, square, rule, rate, rates)
+        expected = new_table(n_rows, n_features, rule)
+        expected.state[:] = state
+        by_row = np.array([row_rate(expected, row, square[row], rule, rate) for row in range(n_rows)])
+        np.testing.assert_allclose(rates[square > 0], by_row[square > 0], rtol=1e-5)
+        np.testing.assert_allclose(table.state, expected.state, rtol=1e-5)
+    for first, last in ((0, 3), (3, n)):
+        sparse_rows.step_of_features(table, lists, slots, z, first, last, steps, rule, rate, rates)
+    np.testing.assert_allclose(table.rows[0], (dense - by_row[:, None] * gradient)[rows, features], atol=1e-4)
+    sparse_rows.forget_features(lists, n)
+    assert (lists.groups.first == -1).all()
+
+
+# ---- rows of a block
+
+
+def test_rows_are_gathered_and_what_is_beyond_them_is_zero():
+    table = np.random.default_rng(0).normal(size=(5, 32)).astype(np.float32)
+    out = np.full((7, 32), 7, np.float32)
+    skipgram.gather(table, np.array([3, 0, 4], np.int32), 3, 6, out)
+    np.testing.assert_array_equal(out[:3], table[[3, 0, 4]])
+    assert not out[3:6].any()
+    assert (out[6] == 7).all()
+
+
+def test_numbers_are_rounded_up_to_tiles_and_paddings():
+    for n in range(70):
+        for found, whole in (
+            (skipgram.round_up_to_tile(n), skipgram.TILE), (blocks.round_up_to_padding(n), blocks.SCORE_PADDING)
+        ):  # fmt: skip
+            assert found % whole == 0
+            assert 0 <= found - n < whole
+
+
+# ---- n-grams of words
+
+
+@pytest.mark.parametrize(("shortest", "longest", "n_buckets"), [(3, 6, 1000), (1, 3, 50), (2, 2, 1), (5, 20, 777)])
+def test_words_are_listed_by_their_ngrams_buckets(shortest, longest, n_buckets):
+    words = ["banana", "naïve", "日本語", "a", "<>", "</s>", "", "é😀"]
+    spec = NGrams(shortest, longest, n_buckets)
+    parts, buckets = subwords.listed([encoded(word) for word in words], spec)
+    found = []
+    for word in words:
+        grams = reference.character_ngrams(word, shortest, longest)
+        found.append([reference.fasttext_bucket(each, n_buckets) for each in grams])
+    assert buckets.tolist() == sorted({bucket for each in found for bucket in each})
+    for k, expected in enumerate(found):
+        own, *others = parts.rows[parts.offsets[k] : parts.offsets[k + 1]].tolist()
+        assert own == k
+        assert buckets[np.array(others, int) - len(words)].tolist() == expected
+    told = subwords.listing_bytes([encoded(word) for word in words], spec)
+    n_bytes = sum(len(encoded(word)) + 2 for word in words)
+    assert told == 5 * n_buckets + 8 * n_bytes * (longest - shortest + 1)
+
+
+# ---- levels of sparse weights
+
+
+def test_a_level_has_a_row_for_each_feature_of_a_group():
+    """Two groups of three and two nodes, and one without any weight between them; the first in two tiles."""
+    tiles = [
+        (0, 0, np.array([4, 1], np.int32), np.array([0, 1], np.int32), np.array([0.1, 0.2], np.float32)),
+        (0, 2, np.array([1], np.int32), np.array([0], np.int32), np.array([0.3], np.float32)),
+        (2, 4, np.array([1, 0, 1], np.int32), np.array([1, 0, 0], np.int32), np.array([0.4, 0.5, 0.6], np.float32)),
+    ]
+    bias = np.arange(6, dtype=np.float32)
+    level = sparse_levels.level_of(np.array([0, 3, 4, 6]), tiles, bias, 5)
+    assert level.first_row.tolist() == [0, 2, 2, 4]
+    assert level.features.tolist() == [1, 4, 0, 1]
+    assert level.first_weight.tolist() == [0, 2, 3, 4, 6]
+    assert level.child.tolist() == [1, 2, 0, 0, 1, 0]
+    np.testing.assert_allclose(level.weight, [0.2, 0.3, 0.1, 0.5, 0.4, 0.6])
+    assert (level.n_groups, level.widest) == (3, 3)
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_the_best_of_a_slot_come_first(most):
+    scores = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
+    scores[2, 1:] = scores[3] = sparse_levels.LOWEST
+    place, best = np.full((6, most), 7, np.int32), np.full((6, most), 7, np.float32)
+    sparse_levels.best_of_slots(scores, 1, 5, place, best)
+    for s in range(1, 5):
+        order = [k for k in np.argsort(-scores[s], kind="stable") if scores[s, k] > sparse_levels.LOWEST][:most]
+        rest = most - len(order)
+        assert place[s].tolist() == order + [0] * rest
+        np.testing.assert_array_equal(best[s], [*scores[s, order], *[sparse_levels.LOWEST] * rest])
+    assert (place[[0, 5]] == 7).all()
+
+
+@pytest.mark.parametrize("is_dual", [False, True])
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+def test_the_memory_of_tiles_that_is_told_is_what_they_take(optimizer, is_dual):
+    n, n_features = 3000, 700
+    found, x, _ = some_examples(n=n, n_features=20)
+    worker = label_tiles.new_workspace(found, n_features, 1, update_rule(optimizer), is_dual=is_dual)
+    kept = [array for array in (*worker, *worker.tile[:2]) if isinstance(array, np.ndarray)]
+    told = label_tiles.memory_of_workspace(n, (x != 0).sum(), n_features, OPTIMIZERS[optimizer].copies, is_dual)
+    assert told == pytest.approx(sum(array.nbytes for array in kept), rel=0.03)
+
+
+# ---- rows that are found
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_multiply_adds_of_a_search_are_those_of_clusters_and_of_the_lists_probed(blocks):
+    rng, n_rows, dim = np.random.default_rng(0), 50, 8
+    table, h = aligned_zeros(n_rows, dim), aligned_zeros(4, dim)
+    table[:, :dim], h[:, :dim] = rng.normal(size=(n_rows, dim)), rng.normal(size=(4, dim))
+    search = SearchSpec(
+        blocks=blocks, clusters=5, n_scored=20, max_candidates=n_rows, threshold=0.0, min_coefficient=1e-3, max_gap=2.0,
+        from_logsumexp=False, message_iterations=0,
+    )  # fmt: skip
+    index = build_index(table, n_rows, dim, search, rng)
+    rows, n_found = np.zeros((4, n_rows), np.int32), np.full(4, -1)
+    macs, query, expected = np.array([3, 100, 3]), new_query_workspace(n_rows, search), 100
+    collapsed.find_rows(index, search, h, 1, 3, rows, n_found, macs, 1, query)
+    alone = new_query_workspace(n_rows, search)
+    for e in (1, 2):
+        one_row, n = np.zeros((1, n_rows), np.int32), np.zeros(1, np.int64)
+        find_candidates_batch(index, search, h[e : e + 1], 0, 1, rows[0], np.zeros(2, np.int64), one_row, n, alone)
+        assert rows[e, : n_found[e]].tolist() == one_row[0, : n[0]].tolist()
+        for j in range(blocks):
+            sizes = index.list_sizes[j, alone.probed[j, : alone.n_probed[j]]]
+            expected += (5 + sum(padded(size) for size in sizes)) * (index.edges[j + 1] - index.edges[j])
+    assert macs.tolist() == [3, expected, 3]
+    assert n_found[[0, 3]].tolist() == [-1, -1]

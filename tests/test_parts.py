@@ -1,0 +1,19 @@
+"""The tests of `test_*_parts.py`, which call parts of kernels by themselves, as plain Python: nothing is compiled for them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+def test_parts_of_kernels_as_plain_python():
+    files = sorted(FOLDER.glob("test_*_parts.py"))
+    assert files
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, files)],
+        cwd=FOLDER.parent, env=os.environ | {"NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert "skipped" not in done.stdout

@@ -1,0 +1,634 @@
+"""The parts of the search, each by itself and small, against NumPy."""
+
+import threading
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from test_search import check, clustered, estimates, vectors_of
+
+from embedx.kernels.random import bits, low_half_below, stream_key
+from embedx.kernels.simd import LANES, aligned_zeros, padded
+from embedx.run.progress import Silent
+from embedx.search import clusters as clustering
+from embedx.search import index as indexing
+from embedx.search import panels, query
+from embedx.search.balanced import LEAST_GAIN, N_ITERATIONS, SparseVectors, balanced_tree
+from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE, replace_vector
+from embedx.search.clusters import MASKED_SCORE
+from embedx.search.spec import SearchSpec
+from embedx.search.top_k import CHUNK, search_top_k, top_k_spec
+from embedx.search.updater import REBUILD_SHARE, IndexUpdater, clear_stale, mark_stale, new_stale_rows
+
+N, DIM = 70, 11
+
+
+def spec(blocks=1, clusters=19, n_scored=30, max_gap=1.0, **others):
+    own = {"max_candidates": N, "threshold": 0.0, "min_coefficient": 1e-3, "from_logsumexp": False, "message_iterations": 0}
+    return SearchSpec(blocks=blocks, clusters=clusters, n_scored=n_scored, max_gap=max_gap, **(own | others))
+
+
+def built(search, n=N, seed=0, table=None):
+    table = clustered(n, DIM, groups=9, seed=seed) if table is None else table
+    return indexing.build_index(table, len(table), DIM, search, np.random.default_rng(0)), table
+
+
+def a_query(seed=3, size=1.0):
+    h = np.zeros(padded(DIM), dtype=np.float32)
+    h[:DIM] = size * np.random.default_rng(seed).normal(size=DIM)
+    return h
+
+
+def updated(index, table, rows, clusters=19):
+    rows = np.asarray(rows, dtype=np.int32)
+    return [
+        indexing.update_rows(index, table, rows, len(rows), j, clustering.new_assignment_workspace(clusters))
+        for j in range(len(index.ids))
+    ]
+
+
+# ---- panels
+
+
+def packed(n_panels, stride, width):
+    """Panels of random vectors, and these (16 · n_panels, width)."""
+    matrix = np.random.default_rng(n_panels).normal(size=(n_panels * stride, LANES)).astype(np.float32)
+    return matrix, matrix.reshape(n_panels, stride, LANES)[:, :width].transpose(0, 2, 1).reshape(-1, width)
+
+
+@pytest.mark.parametrize("n_panels", [1, 3, 4, 5, 8, 9])
+def test_panels_give_inner_products(n_panels):
+    matrix, vectors = packed(n_panels + 2, 5, 4)
+    h = np.random.default_rng(1).normal(size=(3, 9)).astype(np.float32)
+    out = np.full((2, (n_panels + 2) * LANES), 7, dtype=np.float32)
+    panels.score_panels(matrix, 2, n_panels, 5, h, 1, 3, 7, out, 1, LANES)
+    assert (out[0] == 7).all()
+    assert (out[1, :LANES] == 7).all()
+    assert (out[1, -LANES:] == 7).all()
+    np.testing.assert_allclose(out[1, LANES:-LANES], vectors[2 * LANES :] @ h[1, 3:7], atol=1e-5)
+
+
+@pytest.mark.parametrize("n_panels", [1, 2, 3, 4])
+def test_panels_give_inner_products_with_four_queries_at_once(n_panels):
+    matrix, vectors = packed(n_panels + 2, 5, 4)
+    h, e = np.random.default_rng(1).normal(size=(6, 9)).astype(np.float32), np.array([4, 0, 3, 5], dtype=np.int32)
+    out = np.full((4, (n_panels + 1) * LANES), 7, dtype=np.float32)
+    panels.score_panels_four_queries(matrix, 2, n_panels, 5, h, e, 3, 7, out)
+    np.testing.assert_allclose(out[:, :-LANES], h[e, 3:7] @ vectors[2 * LANES :].T, atol=1e-5)
+    assert (out[:, -LANES:] == 7).all()
+
+
+def test_vectors_are_written_to_panels_and_copied_between_them():
+    matrix, vectors = packed(3, 5, 5)
+    table = np.random.default_rng(1).normal(size=(4, 9)).astype(np.float32)
+    panels.write_vector(matrix, 37, 5, table, 2, 3, 7)
+    panels.copy_vector(matrix, 37, 4, 5)
+    vectors = vectors.copy()
+    vectors[37, :4] = table[2, 3:7]
+    vectors[4] = vectors[37]
+    np.testing.assert_array_equal(matrix.reshape(3, 5, LANES).transpose(0, 2, 1).reshape(-1, 5), vectors)
+
+
+# ---- the coarse quantizer
+
+
+def naive_centroids(rows, clusters, seed, j):
+    """Spherical k-means of rows that all have a direction, float64; the first centroids are drawn as those of the index."""
+    rng = np.random.default_rng(0)
+    n_sampled = min(len(rows), clustering.MAX_ROWS_PER_CENTROID * clusters)
+    sample = np.sort(rng.choice(len(rows), n_sampled, replace=False))
+    rng = np.random.default_rng([j, int(rng.integers(0, 2**31, j + 1)[j])])
+    rows = rows[sample].astype(float)
+    norms = np.linalg.norm(rows, axis=1)
+    augmented = np.column_stack([rows, np.sqrt(np.maximum(np.quantile(norms, clustering.NORM_QUANTILE) ** 2 - norms**2, 0))])
+    directions = augmented / np.linalg.norm(augmented, axis=1, keepdims=True)
+    centroids = directions[rng.choice(n_sampled, clusters, replace=False)]
+    for _ in range(clustering.N_ITERATIONS - 1):
+        nearest = (directions @ centroids.T).argmax(axis=1)
+        sums = np.array([directions[nearest == c].sum(axis=0) for c in range(clusters)])
+        assert (np.linalg.norm(sums, axis=1) > 0).all(), "no cluster is empty"
+        centroids = sums / np.linalg.norm(sums, axis=1, keepdims=True)
+    return centroids
+
+
+@pytest.mark.parametrize(("n", "clusters", "blocks"), [(N, 5, 1), (N, 4, 2), (150, 2, 2)])
+def test_centroids_are_those_of_spherical_k_means(n, clusters, blocks, monkeypatch):
+    monkeypatch.setattr(clustering, "MAX_ROWS_PER_CENTROID", 64)
+    index, table = built(spec(blocks, clusters), n)
+    for j in range(blocks):
+        expected = naive_centroids(table[:, index.edges[j] : index.edges[j + 1]], clusters, 0, j)
+        np.testing.assert_allclose(vectors_of(index.centroids, j, clusters), expected, atol=1e-4)
+
+
+def test_an_empty_cluster_begins_anew_as_a_row():
+    """Two directions make two clusters; the third is reset to one of them each time."""
+    table = aligned_zeros(40, DIM)
+    table[:20, 0], table[20:, 1] = 1, 1
+    index, _ = built(spec(1, 3), table=table)
+    directions = np.eye(DIM + 1)[:2]
+    for vector in vectors_of(index.centroids, 0, 3):
+        assert np.abs(directions - vector).max(axis=1).min() < 1e-6
+
+
+@pytest.mark.parametrize(("n", "clusters"), [(1, 1), (6, 3), (7, 17), (9, 33)])
+def test_rows_are_assigned_four_at_a_time(n, clusters):
+    rng = np.random.default_rng(n)
+    edges, table = np.array([0, 4, DIM]), rng.normal(size=(20, DIM)).astype(np.float32)
+    centroids = clustering.Centroids(
+        edges, 7, clustering.new_panels(edges, clusters), np.zeros((2, padded(clusters)), np.float32), np.ones(2, np.float32)
+    )
+    augmented_norm = np.quantile(np.linalg.norm(table[:, 4:], axis=1), 0.5)
+    centroids.augmented_norm[1] = augmented_norm
+    vectors = rng.normal(size=(clusters, 8)).astype(np.float32)
+    clustering.set_centroids(centroids, clusters, 1, vectors)
+    rows, assignment = rng.permutation(20).astype(np.int32), np.full(20, -1, dtype=np.int32)
+    clustering.assign(centroids, clusters, 1, table, rows, 2, 2 + n, clustering.new_assignment_workspace(clusters), assignment)
+    norms = np.linalg.norm(table[:, 4:], axis=1)
+    augmented = np.column_stack([table[:, 4:], np.sqrt(np.maximum(augmented_norm**2 - norms**2, 0))])
+    np.testing.assert_array_equal(assignment[2 : 2 + n], (augmented @ vectors.T).argmax(axis=1)[rows[2 : 2 + n]])
+    assert (assignment[:2] == -1).all()
+    assert (assignment[2 + n :] == -1).all()
+
+
+def test_a_block_has_as_many_columns_as_any_other_or_one_less():
+    np.testing.assert_array_equal(clustering.block_edges(11, 4), [0, 2, 5, 8, 11])
+    assert clustering.max_block_width(np.array([0, 2, 5, 8, 11])) == 3
+
+
+def test_rows_without_direction_are_dealt_to_the_clusters_in_turn():
+    index, _ = built(spec(2, 3), table=aligned_zeros(10, DIM))
+    np.testing.assert_array_equal(index.cluster, [np.arange(10) % 3] * 2)
+
+
+# ---- the index and its sums
+
+
+def check_sums(index, table, *, moments=True):
+    """The statistics of each cluster are those of its rows."""
+    blocks, clusters = index.list_sizes.shape
+    for j in range(blocks):
+        block = table[:, index.edges[j] : index.edges[j + 1]].astype(float)
+        width = int(np.diff(index.edges).max())
+        sums = index.statistics.sums.reshape(blocks, -1, width, LANES)[j].transpose(0, 2, 1).reshape(-1, width)
+        for c in range(clusters):
+            rows = block[index.cluster[j] == c]
+            assert index.list_sizes[j, c] == len(rows)
+            np.testing.assert_allclose(sums[c, : block.shape[1]], rows.sum(axis=0), atol=1e-4)
+            np.testing.assert_allclose(index.statistics.square_sums[j, c], (rows**2).sum(), rtol=1e-4, atol=1e-4)
+            assert index.statistics.inverse_size[j, c] == pytest.approx(1 / len(rows) if len(rows) else 0)
+            if len(rows) and moments:
+                spread = np.sqrt(rows.var(axis=0).mean())
+                np.testing.assert_allclose(index.statistics.std[j, c], spread, rtol=1e-3, atol=2e-3)
+            elif not len(rows):
+                assert not sums[c].any()
+                assert index.statistics.square_sums[j, c] == 0
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_an_index_and_its_sums_follow_the_table(blocks):
+    index, table = built(spec(blocks))
+    check(index, table)
+    check_sums(index, table)
+    rng, before = np.random.default_rng(1), index.cluster.copy()
+    for turn in range(4):
+        rows = rng.choice(N, 30, replace=False)
+        table[rows[:, None], np.arange(DIM)] += rng.normal(0, 1.5, (30, DIM))
+        old = index.cluster.copy()
+        n_reassigned = updated(index, table, rows)
+        np.testing.assert_array_equal(n_reassigned, (index.cluster != old).sum(axis=1))
+        check(index, table)
+        check_sums(index, table)
+        assert (index.update_count == (np.arange(N) == rows[:, None]).any(axis=0)).all() or turn
+    assert (index.cluster != before).mean() > 0.1
+    assert (index.list_sizes == 0).any()
+
+
+@pytest.mark.parametrize("share", [0.2, 0.3])
+def test_a_change_is_told_by_its_share_of_the_norm(share):
+    index, table = built(spec(2))
+    table[4] *= 1 + share
+    for j in range(2):
+        slot, c = j * index.ids.shape[1] + index.slot[j, 4], int(index.cluster[j, 4])
+        changed = replace_vector(index.statistics, index.edges, j, c, index.panels, slot, table, 4, np.float32(0.25))
+        assert changed == (share > 0.25)
+    check(index, table)
+    check_sums(index, table, moments=False)
+
+
+@pytest.mark.parametrize(("threads", "blocks"), [(1, 1), (3, 2)])
+def test_threads_share_the_rows_of_a_new_index(threads, blocks):
+    table = clustered(50, DIM, groups=9)
+    one, several = (indexing.build_index(table, 47, DIM, spec(blocks, 5), np.random.default_rng(0), n) for n in (1, threads))
+    np.testing.assert_array_equal(one.cluster, several.cluster)
+    check(several, table[:47])
+
+
+def test_an_index_of_given_clusters_and_an_empty_one():
+    table = clustered(30, DIM)[:, :DIM].copy()
+    cluster = np.random.default_rng(0).integers(0, 3, (2, 30)).astype(np.int32)
+    index = indexing.index_of_clusters(table, cluster, 4)
+    check(index, table)
+    check_sums(index, table)
+    empty = indexing.empty_index(2)
+    assert [each.shape for each in (empty.ids, empty.slot, empty.cluster, empty.list_sizes)] == [(2, 0)] * 4
+
+
+def test_a_list_has_a_quarter_and_sixteen_of_spare_slots():
+    index, _ = built(spec(2, 5), n=N)
+    wanted = index.list_sizes + (0.25 * index.list_sizes).astype(int) + 16
+    np.testing.assert_array_equal(np.diff(index.list_offsets), (wanted + 15) // 16 * 16)
+    assert (index.list_offsets[:, 0] == 0).all()
+    assert index.ids.shape[1] == index.list_offsets[:, -1].max()
+
+
+@pytest.mark.parametrize(("n", "clusters", "blocks", "dim"), [(3000, 20, 2, 16), (160, 32, 1, 256)])
+def test_the_memory_that_is_told_is_that_of_an_index(n, clusters, blocks, dim):
+    cluster = np.tile(np.arange(n, dtype=np.int32) % clusters, (blocks, 1))
+    index = indexing.index_of_clusters(aligned_zeros(n, dim), cluster, clusters)
+    statistics = index.statistics
+    arrays = [*index[3:7], *index[8:], statistics.sums, statistics.square_sums, statistics.inverse_size, statistics.std]
+    of_centroids = statistics.sums.nbytes  # as many vectors of that width
+    told = indexing.memory(n, dim, spec(blocks, clusters))
+    assert told == pytest.approx(sum(array.nbytes for array in arrays) + of_centroids, rel=0.04)
+
+
+def test_a_row_looks_for_another_list_after_a_large_change_or_at_every_eighth():
+    index, table = built(spec(1, 5))
+    centroids = vectors_of(index.centroids, 0, 5)[:, :DIM]
+    row, other = 3, (index.cluster[0, 3] + 1) % 5
+    before = np.linalg.norm(table[row, :DIM])
+    goal = centroids[other] / np.linalg.norm(centroids[other]) * before
+    n_looks = []
+    for step in range(indexing.REASSIGN_EVERY):  # too small a change to look, though another list is nearer from the first
+        table[row, :DIM] = table[row, :DIM] + (0.05 * before / np.linalg.norm(goal - table[row, :DIM])) * (
+            goal - table[row, :DIM]
+        )
+        n_looks.append((step, updated(index, table, [row], 5)[0]))
+    assert all(found == 0 for step, found in n_looks[:-1])
+    table[row, :DIM] = goal
+    if index.cluster[0, row] != other:
+        assert updated(index, table, [row], 5) == [1]
+    assert index.cluster[0, row] == other
+
+
+# ---- a query
+
+
+def naive_estimates(index, table, j, h):
+    block = slice(index.edges[j], index.edges[j + 1])
+    out = np.full(index.list_sizes.shape[1], float(EMPTY_CLUSTER_SCORE))
+    for c in np.flatnonzero(index.list_sizes[j]):
+        rows = table[index.cluster[j] == c, block].astype(float)
+        out[c] = rows.mean(axis=0) @ h[block] + np.sqrt(rows.var(axis=0).mean()) * np.linalg.norm(h[block])
+    return out
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_clusters_are_ranked_by_mean_and_spread_of_their_scores(blocks):
+    index, table = built(spec(blocks))
+    table[index.cluster[0] == 0] += 1
+    updated(index, table, np.arange(N))
+    for j in range(blocks):
+        out = np.zeros((1, padded(19)), dtype=np.float32)
+        estimates(index, j, a_query(), out)
+        np.testing.assert_allclose(out[0, :19], naive_estimates(index, table, j, a_query()), rtol=1e-3, atol=1e-3)
+        assert (out[0, 19:] == MASKED_SCORE).all()
+
+
+def naive_search(index, table, search, h, j, capacity):
+    """(lists, [(row, score)] of each list) that are probed in block j."""
+    block, blocks = slice(index.edges[j], index.edges[j + 1]), len(index.ids)
+    lists, scores, room = [], [], capacity
+    for c in np.argsort(-naive_estimates(index, table, j, h)):
+        if sum(map(len, scores)) >= search.n_scored or room == 0:
+            break
+        rows = index.ids[j, index.list_offsets[j, c] : index.list_offsets[j, c] + min(index.list_sizes[j, c], room)]
+        lists.append(int(c))
+        scores.append([(int(row), float(table[row, block] @ h[block])) for row in rows])
+        room -= padded(len(rows))
+        if search.from_logsumexp and len(rows):
+            all_of_it = [blocks * z for each in scores for _, z in each]
+            if max(blocks * z for _, z in scores[-1]) < np.logaddexp.reduce(all_of_it) - search.max_gap:
+                break
+    return lists, scores
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize(
+    ("size", "options"),
+    [(1, {}), (1, {"n_scored": 1}), (2, {"from_logsumexp": True, "n_scored": N, "max_gap": 2.0}), (1, {"n_scored": 1000})],
+)
+def test_the_best_lists_are_scored_until_there_are_enough_rows(blocks, size, options):
+    search = spec(blocks, **options)
+    index, table = built(search)
+    workspace = query.new_query_workspace(N, search)
+    for seed in range(3):
+        h = a_query(seed, size)
+        for j in range(blocks):
+            query.search_block(index, search, h[None], 0, j, workspace)
+            lists, scores = naive_search(index, table, search, h, j, workspace.capacity)
+            n = int(workspace.n_probed[j])
+            assert workspace.probed[j, :n].tolist() == lists
+            rank = np.zeros(19, dtype=int)
+            rank[lists] = 1 + np.arange(n)
+            np.testing.assert_array_equal(workspace.probe_rank[j], rank)
+            for p, of_list in enumerate(scores):
+                begin, end = workspace.offsets[j, p : p + 2]
+                assert end - begin == padded(len(of_list))
+                np.testing.assert_allclose(
+                    workspace.scores[j, begin : begin + len(of_list)], [z for _, z in of_list], atol=1e-4
+                )
+                assert (workspace.scores[j, begin + len(of_list) : end] == MASKED_SCORE).all()
+                for k, (row, _) in enumerate(of_list):
+                    assert query.score_position(index, workspace, j, row) == begin + k
+            found = {row for of_list in scores for row, _ in of_list}
+            others = set(range(N)) - found
+            assert all(query.score_position(index, workspace, j, row) == -1 for row in others)
+            assert options.get("n_scored", 30) == 1000 or others
+
+
+def test_a_list_without_room_is_scored_as_far_as_there_is():
+    table = clustered(N, DIM, groups=1, spread=0.01)
+    search = spec(1, clusters=1, n_scored=5)
+    index, _ = built(search, table=table)
+    workspace = query.new_query_workspace(N, search)
+    query.search_block(index, search, a_query()[None], 0, 0, workspace)
+    assert workspace.capacity == workspace.offsets[0, 1] == 32
+    np.testing.assert_allclose(workspace.scores[0], table[:32] @ a_query(), atol=1e-4)
+
+
+def holding(scores, **options):
+    """A search, and a workspace that has these scores of block 0, in lists of a panel each."""
+    search = spec(1, clusters=len(scores) // LANES, **options)
+    workspace = query.new_query_workspace(len(scores), search)
+    n = len(scores) // LANES
+    workspace.scores[0, : len(scores)], workspace.n_probed[0] = scores, n
+    workspace.scores[0, len(scores) :] = 1e9  # of another query
+    workspace.offsets[0, : n + 1], workspace.probed[0, :n] = LANES * np.arange(n + 1), np.arange(n)
+    return search, workspace
+
+
+@pytest.mark.parametrize("best", [MASKED_SCORE, np.float32(5)])
+@pytest.mark.parametrize("from_logsumexp", [False, True])
+def test_the_cutoff_is_below_the_best_score_or_the_log_of_the_summed_exponentials(best, from_logsumexp):
+    z = np.random.default_rng(0).normal(size=3 * LANES).astype(np.float32)
+    z[[3, 40]] = MASKED_SCORE
+    search, workspace = holding(z, from_logsumexp=from_logsumexp, max_gap=1.5)
+    top = max(2 * z.max(), best)
+    above = top + np.log(max(np.exp(2 * z.astype(float) - top).sum(), 1)) if from_logsumexp else top
+    assert query.score_cutoff(search, workspace, 0, np.float32(2), best) == pytest.approx(above - 1.5, abs=1e-5)
+
+
+@pytest.mark.parametrize("most", [1, 5, 9, 30, 47, 48])
+def test_the_cutoff_is_raised_as_little_as_leaves_no_more_than_the_most(most):
+    z = np.random.default_rng(0).normal(size=3 * LANES).astype(np.float32)
+    z[:6] = z[7]  # equal ones are above it together, or none is
+    search, workspace = holding(z, max_candidates=most)
+    for cutoff in (np.float32(-9), np.float32(0), np.float32(9)):
+        found = np.float32(query.limit_candidates(search, workspace, 0, cutoff))
+        if (z > cutoff).sum() <= most:
+            assert found == cutoff
+        else:
+            n = (z > found).sum()
+            assert n <= most
+            assert n == most or (z > np.nextafter(found, np.float32(-9))).sum() > most
+
+
+def test_candidates_are_appended_once_as_long_as_there_is_room():
+    search = spec(2, n_scored=1000, clusters=5)
+    index, table = built(search)
+    workspace, rows = query.new_query_workspace(N, search), np.full((2, N), -1, dtype=np.int32)
+    query.search_all_blocks(index, search, a_query()[None], 0, np.array([[8, 9]], np.int32), 0, 2, workspace)
+    expected = []
+    for j in range(2):
+        _, scores = naive_search(index, table, search, a_query(), j, workspace.capacity)
+        expected += [row for each in scores for row, z in each if z > 0.5 and row not in (*expected, 8, 9)]
+    n = query.add_candidates(index, workspace, 0, np.float32(0.5), rows, 1, 2, N)
+    n = query.add_candidates(index, workspace, 1, np.float32(0.5), rows, 1, n, N)
+    assert rows[1, 2:n].tolist() == expected
+    assert len(expected) > 20
+    assert (rows[0] == -1).all()
+    assert workspace.query_number[0] == 1
+    query.search_all_blocks(index, search, a_query()[None], 0, rows, 0, 0, workspace)
+    assert query.add_candidates(index, workspace, 0, np.float32(0.5), rows, 0, 2, 7) == 7
+    found = rows[0, 2:7].tolist()
+    assert len(set(found)) == 5
+    assert all(table[row] @ a_query() - table[row, 5:] @ a_query()[5:] > 0.5 for row in found)
+    assert (rows[0, 7:] == -1).all()
+
+
+def test_a_score_at_the_cutoff_is_no_candidate():
+    search = spec(1, n_scored=1000, clusters=5)
+    index, _ = built(search)
+    workspace, rows = query.new_query_workspace(N, search), np.zeros((1, N), dtype=np.int32)
+    query.search_all_blocks(index, search, a_query()[None], 0, rows, 0, 0, workspace)
+    for place in (3, 20, 40):
+        cutoff = np.sort(workspace.scores[0, : workspace.offsets[0, workspace.n_probed[0]]])[-1 - place]
+        workspace.query_number[0] += 1
+        assert query.add_candidates(index, workspace, 0, cutoff, rows, 0, 0, N) == place
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.7])
+def test_scores_of_positives_and_those_below_a_threshold_are_masked(threshold):
+    search = spec(2, n_scored=1000, clusters=5, threshold=threshold)
+    index, table = built(search)
+    workspace, rows = query.new_query_workspace(N, search), np.array([[1, 1], [8, 9]], np.int32)
+    query.search_all_blocks(index, search, a_query()[None], 0, rows, 1, 2, workspace)
+    for j in range(2):
+        block = slice(index.edges[j], index.edges[j + 1])
+        z = table[:, block] @ a_query()[block]
+        positions = np.array([query.score_position(index, workspace, j, row) for row in range(N)])
+        kept = (np.abs(z) > threshold) & ~np.isin(np.arange(N), [8, 9])
+        np.testing.assert_array_equal(positions >= 0, kept)
+        np.testing.assert_allclose(workspace.scores[j, positions[kept]], z[kept], atol=1e-4)
+
+
+def test_each_query_of_a_batch_gets_its_own_positives_and_candidates():
+    search = spec(2, n_scored=1000, clusters=5, max_gap=3.0)
+    index, table = built(search)
+    h = np.stack([a_query(seed) for seed in range(4)])
+    positives, offsets = np.array([3, 4, 5, 6], np.int32), np.array([0, 0, 1, 1, 4])
+    rows, n = np.full((4, N), -1, np.int32), np.full(4, -1)
+    query.find_candidates_batch(index, search, h, 1, 4, positives, offsets, rows, n, query.new_query_workspace(N, search))
+    assert n[0] == -1
+    for e in range(1, 4):
+        own = positives[offsets[e] : offsets[e + 1]].tolist()
+        expected = set()
+        for j in range(2):
+            block = slice(index.edges[j], index.edges[j + 1])
+            z = 2 * table[:, block] @ h[e, block]
+            z[own] = -np.inf
+            expected |= set(np.flatnonzero(z > z.max() - 3).tolist())
+        assert rows[e, : len(own)].tolist() == own
+        assert set(rows[e, len(own) : n[e]].tolist()) == expected
+        assert n[e] == len(own) + len(expected)
+
+
+def test_the_numbers_of_queries_stay_within_int32():
+    search = spec(1, clusters=2)
+    index, _ = built(search, n=20)
+    workspace = query.new_query_workspace(20, search)
+    workspace.query_number[0] = 2**31 - 3
+    numbers = []
+    for _ in range(3):
+        query.search_all_blocks(index, search, a_query()[None], 0, np.array([[3]], np.int32), 0, 1, workspace)
+        numbers.append(int(workspace.query_number[0]))
+        assert workspace.last_query[3] == numbers[-1]
+    assert numbers == [2**31 - 2, 0, 1]
+
+
+# ---- the best k
+
+
+@pytest.mark.parametrize(("k", "n_scored"), [(1, 20), (4, 20), (90, N), (90, 25)])
+def test_the_best_k_of_the_rows_that_are_scored(k, n_scored):
+    search = spec(1, n_scored=n_scored, max_gap=np.inf)
+    index, table = built(search)
+    h = np.stack([a_query(seed) for seed in range(3)])
+    [(ids, scores, log_sum)] = search_top_k(index, search, h, k, threads=1)
+    capacity = query.new_query_workspace(N, search).capacity
+    for e in range(3):
+        pairs = [pair for each in naive_search(index, table, search, h[e], 0, capacity)[1] for pair in each]
+        best = sorted(pairs, key=lambda pair: -pair[1])[:k]
+        assert ids[e, : len(best)].tolist() == [row for row, _ in best]
+        assert (ids[e, len(best) :] == -1).all()
+        np.testing.assert_allclose(scores[e, : len(best)], [z for _, z in best], atol=1e-4)
+        assert (scores[e, len(best) :] == MASKED_SCORE).all()
+        assert log_sum[e] == pytest.approx(np.logaddexp.reduce([z for _, z in pairs]), abs=1e-4)
+        assert n_scored <= len(pairs) <= N
+
+
+def test_queries_are_answered_in_their_order_by_any_number_of_threads():
+    search = spec(1, clusters=2, n_scored=3)
+    table = clustered(6, DIM)
+    index, _ = built(search, table=table)
+    h = aligned_zeros(2 * CHUNK + 5, DIM)
+    h[:, :DIM] = np.random.default_rng(0).normal(size=(len(h), DIM))
+    parts = list(search_top_k(index, search, h, 1, threads=2))
+    assert [len(ids) for ids, *_ in parts] == [CHUNK, CHUNK, 5]
+    one = list(search_top_k(index, search, h, 1, threads=1))
+    for a, b in zip(zip(*parts, strict=True), zip(*one, strict=True), strict=True):
+        np.testing.assert_array_equal(np.concatenate(a), np.concatenate(b))
+
+
+def test_the_search_of_the_best_k():
+    assert top_k_spec(5000, 0.1, 5) == SearchSpec(
+        1, 141, 500, 500, 0.0, 1.0, np.inf, from_logsumexp=False, message_iterations=0
+    )
+    assert top_k_spec(3, 1.0, 5).clusters == 3
+
+
+# ---- updates
+
+
+def test_stale_rows_are_marked_once():
+    stale = new_stale_rows(9)
+    mark_stale(np.array([4, 2, 4, 7]), 3, stale)
+    mark_stale(np.array([2, 8]), 2, stale)
+    assert stale.rows[: stale.n[0]].tolist() == [4, 2, 8]
+    clear_stale(stale)
+    assert stale.n[0] == 0
+    assert not stale.is_stale.any()
+
+
+def test_an_updater_builds_refreshes_and_builds_again():
+    table, search = clustered(N, DIM, groups=9), spec(2, 5)
+    updater = IndexUpdater(table, N, DIM, search, seed=1, threads=2, progress=Silent())
+    first = updater.current()
+    np.testing.assert_array_equal(
+        first.cluster, indexing.build_index(table, N, DIM, search, np.random.default_rng([1, 0]), 2).cluster
+    )
+    stale = new_stale_rows(N)
+    table[:5] *= 1.01
+    mark_stale(np.arange(5), 5, stale)
+    updater.update(stale)
+    check(first, table)
+    assert (updater.n_updates, updater.n_builds, stale.n[0]) == (1, 1, 0)
+    updater.n_reassigned[:] = REBUILD_SHARE * N, REBUILD_SHARE * N  # as many as may be
+    assert updater.current() is first
+    updater.n_reassigned[0] += 1
+    second = updater.current()
+    assert second is not first
+    assert (updater.n_builds, updater.n_reassigned.sum()) == (2, 0)
+    assert updater.build_seconds > 0
+    np.testing.assert_array_equal(
+        second.cluster, indexing.build_index(table, N, DIM, search, np.random.default_rng([1, 1]), 2).cluster
+    )
+
+
+def test_reassignments_are_counted_by_block():
+    table = clustered(N, DIM, groups=9)
+    updater = IndexUpdater(table, N, DIM, spec(2, 5), seed=1, threads=1, progress=Silent())
+    before = updater.current().cluster.copy()
+    table[:] = np.roll(table, 1, axis=0)
+    updater.update_next(40)
+    updater.update_next(20)
+    assert updater.next_row == 60
+    np.testing.assert_array_equal(updater.n_reassigned, (updater.index.cluster != before).sum(axis=1))
+    assert (updater.n_reassigned > 0).all()
+    assert (updater.index.cluster[:, 60:] == before[:, 60:]).all()
+    updater.update_next(2 * N + 5)
+    assert updater.next_row == (60 + 2 * N + 5) % N
+    check(updater.index, table)
+
+
+def test_workers_begin_with_different_blocks(monkeypatch):
+    order = []
+    monkeypatch.setattr("embedx.search.updater.update_rows", lambda index, table, rows, n, j, workspace: order.append(j) or 0)
+    for threads, expected in ((1, [0, 1, 2, 3] * 2), (2, [2, 3, 0, 1, 0, 1, 2, 3])):
+        order.clear()
+        updater = IndexUpdater(clustered(9, DIM), 9, DIM, spec(4, 3), seed=1, threads=threads, progress=Silent())
+        updater.update_next(1)
+        updater.update_next(1)
+        assert order == expected
+    assert all(isinstance(lock, type(threading.Lock())) for lock in updater.block_locks)
+
+
+# ---- the balanced tree
+
+
+def naive_halves(x, ids, key):
+    """Balanced spherical 2-means of the rows `ids` of x: first and second half."""
+    first = ids[int(low_half_below(bits(key, np.uint64(0)), len(ids)))]
+    second = int(low_half_below(bits(key, np.uint64(1)), len(ids) - 1))
+    at = ids.index(first)
+    centroids, before = np.stack([x[first], x[ids[second + (second >= at)]]]), -1.0
+    halves = None
+    for _ in range(N_ITERATIONS):
+        if halves:
+            sums = np.stack([x[half].sum(axis=0) for half in halves])
+            total = np.linalg.norm(sums, axis=1).sum()
+            if total - before <= LEAST_GAIN * total:
+                break
+            centroids, before = sums / np.linalg.norm(sums, axis=1, keepdims=True), total
+        score = x @ (centroids[1] - centroids[0])
+        ranked = sorted(ids, key=lambda i: (score[i], i))
+        halves = ranked[: (len(ids) + 1) // 2], ranked[(len(ids) + 1) // 2 :]
+    return halves
+
+
+@pytest.mark.parametrize("n", [8, 13, 30])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_balanced_tree_is_that_of_2_means(n, threads):
+    rng = np.random.default_rng(n)
+    x = rng.normal(size=(n, 6)) * (rng.random((n, 6)) < 0.6)
+    x[:, 0] += 0.1
+    x = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+    row, column = np.nonzero(x)
+    vectors = SparseVectors(np.searchsorted(row, np.arange(n + 1)), column.astype(np.int32), x[row, column])
+    order, edges = balanced_tree(vectors, 6, 1, 5, threads)
+    halves = naive_halves(x.astype(float), list(range(n)), stream_key(5, 0, 0))
+    assert edges.tolist() == [0, (n + 1) // 2, n]
+    assert [set(order[: edges[1]].tolist()), set(order[edges[1] :].tolist())] == [set(half) for half in halves]
+    # a level deeper, each half is split by itself, from the order in which it was left
+    deeper, deeper_edges = balanced_tree(vectors, 6, 2, 5, threads)
+    for node in range(2):
+        ids = order[edges[node] : edges[node + 1]].tolist()
+        parts = naive_halves(x.astype(float), ids, stream_key(5, 1, node))
+        bounds = deeper_edges[2 * node : 2 * node + 3]
+        assert [set(deeper[a:b].tolist()) for a, b in pairwise(bounds)] == [set(p) for p in parts]
+    leaves, leaf_edges = balanced_tree(vectors, 6, 3, 5, threads)
+    sizes = np.diff(leaf_edges)
+    assert len(sizes) == 8
+    assert sizes.max() - sizes.min() <= 1
+    assert sorted(leaves.tolist()) == list(range(n))
