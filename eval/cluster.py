@@ -22,6 +22,7 @@ from eval.records import Job, Records, Result, has_failed
 OBJECTIVES = ("ns", "hs", "ar", "ove", "sampled-softmax")
 WORKERS = (1, 2, 4, 8, 16)
 MERGES = (50, 200)  # by each worker over the run
+MOST_MERGES = 800  # of all workers: a range has no less than a stretch of the text
 HOW = ((0, 2), (1, 2), (2, 1), (0, 1), (4, 1))  # workers (0 without a cluster) and threads of each
 NODES = (1, 8, 16, 64)
 CORES = 16
@@ -46,7 +47,7 @@ def jobs(run: Run) -> Iterator[Job]:
             common = {"kind": "quality", "objective": objective, "epochs": own.epochs}
             yield from (common | {"workers": 1, "merges": MERGES[0], "seed": 1 + k} for k in range(int(own.seeds)))
             for merges in MERGES:
-                yield from (common | {"workers": n, "merges": merges, "seed": 1} for n in WORKERS[1:])
+                yield from (common | {"workers": n, "merges": merges, "seed": 1} for n in WORKERS[1:] if n * merges <= MOST_MERGES)
 
 
 def prepare(run: Run) -> dict[str, Any]:
@@ -241,5 +242,5 @@ EXPERIMENT = Experiment(
         "ranges": 40,
     },
     quick={"megabytes": 1.0, "epochs": 1, "passes": 1, "seeds": 1, "repetitions": 1, "range_words": 20_000, "ranges": 6},
-    packages=("ray",),
+    packages=("ray",), mixed=True,
 )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 if "PYTEST_XDIST_WORKER" in os.environ:  # each core has a worker: other threads of BLAS and OpenMP would wait, at full speed
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
-import numba  # noqa: E402  (it loads BLAS, which looks at these once)
+import numba
 
 # Tests of parts of kernels run as plain Python, in test_parts.py: to compile each part by itself would take a minute.
 collect_ignore_glob = [] if numba.config.DISABLE_JIT else ["test_*_parts.py"]
