@@ -47,7 +47,9 @@ def jobs(run: Run) -> Iterator[Job]:
             common = {"kind": "quality", "objective": objective, "epochs": own.epochs}
             yield from (common | {"workers": 1, "merges": MERGES[0], "seed": 1 + k} for k in range(int(own.seeds)))
             for merges in MERGES:
-                yield from (common | {"workers": n, "merges": merges, "seed": 1} for n in WORKERS[1:] if n * merges <= MOST_MERGES)
+                for n in WORKERS[1:]:
+                    if n * merges <= MOST_MERGES:
+                        yield common | {"workers": n, "merges": merges, "seed": 1}
 
 
 def prepare(run: Run) -> dict[str, Any]:
