@@ -23,6 +23,7 @@ from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.strategies import STRETCH, RetrievedStream, Streamed
 from embedx.skipgram.tables import empty_tables
 from embedx.text import cache
+from embedx.text.encoded_corpus import ABOUT, TOKENS
 from embedx.text.subsampling import TokenStream
 
 MERGES = 200  # at least so many by each worker over a run
@@ -53,7 +54,7 @@ class StreamPart:
             table._replace(frozen=frozen) for table, frozen in zip((tables.inputs, tables.outputs), self.frozen, strict=True)
         )
         folder = self.text.local(self.home or cache.default_folder())
-        stream = self.stream._replace(tokens=np.memmap(folder / cache.TOKENS, np.int32, "r"))
+        stream = self.stream._replace(tokens=np.memmap(folder / TOKENS, np.int32, "r"))
         tables = tables._replace(inputs=inputs, outputs=outputs, parts=self.parts)
         made = strategy_for(self.objective, settings, self.sampler, self.warm_up, tables, stream)
         made.kept_share = self.kept_share
@@ -83,7 +84,7 @@ class Cluster:
         part = StreamPart(
             task.objective, task.settings, task.sampler, task.warm_up, tables.parts,
             (len(task.words), len(tables.inputs.rows) - len(task.words)), (tables.inputs.frozen, tables.outputs.frozen),
-            task.kept_share(), shared(folder, cache.ABOUT, ReadFromHead(folder)),
+            task.kept_share(), shared(folder, ABOUT, ReadFromHead(folder)),
             task.stream()._replace(tokens=np.zeros(0, np.int32)), self.home,
         )  # fmt: skip
         per_range = stretches_in_range(self.settings.merge_every, inner.n_stretches, task.settings.epochs, self.size)

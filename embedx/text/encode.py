@@ -7,6 +7,7 @@ from typing import cast
 from embedx.run.progress import Progress
 from embedx.settings import PhraseSettings, TextSettings
 from embedx.text import cache, sources
+from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.joined import Phrases
 from embedx.text.phrases import with_phrases
 
@@ -21,7 +22,7 @@ def encode(
     phrases: PhraseSettings | Phrases | None = None,
     *,
     threads: int | None = None,
-) -> cache.EncodedCorpus:
+) -> EncodedCorpus:
     """The corpora as provisional token ids; read now, by so many threads (one for each core), or found in the token cache.
 
     phrases   collocations to join: how they are found in these corpora, or those that were joined in others; none, if None
@@ -34,7 +35,7 @@ def encode(
 
 def _encode(
     corpora: Corpora, text: TextSettings, progress: Progress, cache_dir: Path | None, threads: int | None
-) -> cache.EncodedCorpus:
+) -> EncodedCorpus:
     if isinstance(corpora, str | Path):
         corpora = [corpora]
     if isinstance(corpora, Sequence) and (names := [str(name) for name in corpora if isinstance(name, str | Path)]):
