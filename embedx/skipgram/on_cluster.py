@@ -2,13 +2,14 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from embedx.cluster.encoding import read_by_machines
 from embedx.cluster.files import SharedFolder, shared
 from embedx.cluster.ray_nodes import ReadFromHead, Size, chosen_size, connected
 from embedx.cluster.settings import ClusterSettings
@@ -17,13 +18,17 @@ from embedx.engine.subwords import Parts
 from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.run.progress import Progress
+from embedx.run.trainer import usable_cores
 from embedx.samplers.contract import Sampler
+from embedx.settings import TextSettings
 from embedx.skipgram.fitted import FittedStream
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.strategies import STRETCH, RetrievedStream, Streamed
 from embedx.skipgram.tables import empty_tables
 from embedx.text import cache
+from embedx.text.building import Building
 from embedx.text.encoded_corpus import ABOUT, TOKENS
+from embedx.text.sources import Source
 from embedx.text.subsampling import TokenStream
 
 MERGES = 200  # at least so many by each worker over a run
@@ -74,9 +79,14 @@ def strategy_for(
 class Cluster:
     """The cluster that a run trains on."""
 
-    def __init__(self, settings: ClusterSettings, size: Size, home: Path | None, progress: Progress) -> None:
-        self.settings, self.size, self.home, self.progress = settings, size, home, progress
+    def __init__(self, settings: ClusterSettings, size: Size, threads: int, home: Path | None, progress: Progress) -> None:
+        self.settings, self.size, self.threads, self.home, self.progress = settings, size, threads, home, progress
         self.training: OnCluster | None = None
+
+    def read(self, sources: Sequence[Source], settings: TextSettings, progress: Progress, building: Building) -> dict[str, Any]:
+        """Read several sources by all machines; see `reading.read`."""
+        home = self.home.absolute() if self.home else None
+        return read_by_machines(sources, settings, progress, building, self.size, home, self.threads)
 
     def strategy(self, inner: Any, task: Any) -> OnCluster:
         """How workers train what `inner` would train here; `task` is the run."""
@@ -111,7 +121,7 @@ def cluster_of(
         yield None
         return
     with connected(settings.cluster):
-        found = Cluster(settings, chosen_size(settings.workers, threads), home, progress)
+        found = Cluster(settings, chosen_size(settings.workers, threads), threads or usable_cores(), home, progress)
         try:
             yield found
         finally:

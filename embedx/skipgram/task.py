@@ -84,7 +84,9 @@ def train(
         phrases, joined = start.joining()
     with (
         cluster_of(cluster or ClusterSettings(), settings.threads, cache_dir, progress) as nodes,
-        encode(corpora, text, progress, cache_dir, joined, threads=settings.threads) as corpus,
+        encode(
+            corpora, text, progress, cache_dir, joined, threads=settings.threads, elsewhere=nodes.read if nodes else None
+        ) as corpus,
     ):
         task = prepared(
             corpus, objective, settings, sampler_options or {}, text, vocabulary, progress, phrases=phrases, start=start

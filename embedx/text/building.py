@@ -7,7 +7,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
@@ -67,6 +67,17 @@ class Building:
             (self.folder / LETTERS).write_bytes(words.letters)
             np.save(self.folder / STARTS, words.starts)
             np.save(self.folder / COUNTS, counts)
+
+    def words(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What `write_words` or `merge` has written: letters, starts and counts."""
+        with explained(self.home, "read"):
+            letters = np.fromfile(self.folder / LETTERS, np.uint8)
+            return letters, np.load(self.folder / STARTS), np.load(self.folder / COUNTS)
+
+    def written_tokens(self) -> BinaryIO:
+        """The file of the tokens written so far, to be read and closed."""
+        with explained(self.home, "read"):
+            return (self.folder / TOKENS).open("rb")
 
     def n_entries(self) -> int:
         """How many tokens and marks were written."""
