@@ -1,5 +1,6 @@
 """Sources read by the machines of a cluster become what one machine makes of them, whatever happens to the others."""
 
+import contextlib
 import errno
 import gzip
 import io
@@ -13,12 +14,15 @@ from pathlib import Path
 import pytest
 from ray_cluster import ray_cluster  # noqa: F401 (a fixture)
 
+from embedx import objectives
 from embedx.cluster import encoding
 from embedx.cluster.ray_nodes import LostWorkerError, Size
 from embedx.errors import EmbedxError
 from embedx.run.progress import Silent
 from embedx.settings import TextSettings
-from embedx.text import cache, parts
+from embedx.skipgram import task
+from embedx.skipgram.settings import chosen
+from embedx.text import cache, parts, streams, tokens
 from embedx.text.sources import resolve
 
 N_FILES = 9
@@ -144,7 +148,8 @@ def test_threads_and_much_text_make_parts_larger(tmp_path, folder, tasks_here, m
     monkeypatch.setattr(encoding, "LEAST_BYTES", 1000)
     for size in (Size(1, 1), Size(1, 2), Size(1, 100)):
         files(tmp_path / f"{size.threads}", sources, size)
-    assert 9 >= n_parts[0] > n_parts[1] >= n_parts[2] == 4
+    assert 9 >= n_parts[0] > n_parts[1] >= n_parts[2]
+    assert 1 < n_parts[2] <= encoding.PARTS_EACH
 
 
 @pytest.mark.parametrize("found", [None, {"size": 3, "mtime_ns": 0, "path": ""}])
@@ -157,6 +162,15 @@ def test_what_another_machine_has_not_or_otherwise_is_read_here(tmp_path, folder
     assert files(tmp_path / "parts", sources, Size(2, 1), told) == expected
     why = f"no file {sources[2].name}" if found is None else f"{sources[2].name} has another size or time than here"
     assert f"2 of 9 sources were read by this machine itself ({os.uname().nodename}: {why})" in told.notes
+
+
+def test_a_path_may_lead_through_other_links(tmp_path, folder, tasks_here, monkeypatch):
+    sources, told = resolve([str(folder)]), Notes()
+    expected = files(tmp_path / "one", sources)
+    current = encoding.current_fingerprint
+    monkeypatch.setattr(encoding, "current_fingerprint", lambda source: current(source) | {"path": "/elsewhere"})
+    assert files(tmp_path / "parts", sources, Size(2, 1), told) == expected
+    assert "read by this machine" not in "".join(told.notes)
 
 
 def test_a_source_that_changes_while_a_machine_reads_it_is_read_again_here(tmp_path, folder, tasks_here, monkeypatch):
@@ -205,6 +219,40 @@ def test_standard_input_and_pipes_are_read_here(tmp_path, folder, tasks_here, mo
         made.append(files(tmp_path / f"{size}", resolve(names), size, told))
     assert made[0] == made[1]
     assert "1 of 3 sources were read by this machine itself (-: no other machine has it)" in told.notes
+
+
+def test_the_others_go_on_while_this_machine_reads(tmp_path, folder, tasks_here, monkeypatch):
+    monkeypatch.setattr(encoding, "TELLING", -1.0)
+    monkeypatch.setattr(tokens, "STRETCH_BYTES", 50)
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 33)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"some words from elsewhere " * 200)))
+    read_here, n_aside = encoding._Reading._read_here, []
+
+    def read_and_count(self, number, tasks):
+        items = read_here(self, number, tasks)
+        part = next(items)
+        n_aside.append(len(self.aside))
+        yield part
+        yield from items
+
+    monkeypatch.setattr(encoding._Reading, "_read_here", read_and_count)
+    files(tmp_path / "parts", resolve(["-", str(folder)]), Size(1, 1))
+    assert n_aside == [N_FILES]
+
+
+def test_training_has_the_machines_read(monkeypatch):
+    class Nodes:
+        read = object()
+
+    def encode(*arguments, elsewhere, **options):
+        raise EmbedxError(f"read by {'machines' if elsewhere is Nodes.read else elsewhere}")
+
+    settings, objective = chosen(objectives.find("ns"), {})
+    monkeypatch.setattr(task, "encode", encode)
+    for cluster, expected in (contextlib.nullcontext(Nodes), "machines"), (contextlib.nullcontext(), "None"):
+        monkeypatch.setattr(task, "cluster_of", lambda *arguments, cluster=cluster: cluster)
+        with pytest.raises(EmbedxError, match=f"read by {expected}"):
+            task.train("corpus.txt", objective, settings)
 
 
 def test_relative_paths_are_found_from_any_directory(tmp_path, folder, tasks_here, monkeypatch):
