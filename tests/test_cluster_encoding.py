@@ -79,6 +79,7 @@ class TasksHere:
 @pytest.fixture
 def tasks_here(monkeypatch):
     monkeypatch.setattr(encoding, "Tasks", TasksHere)
+    monkeypatch.setattr(encoding, "is_inside", lambda: True)
     monkeypatch.setattr(encoding, "STEP", 0)
     monkeypatch.setattr(encoding, "LEAST_BYTES", 1)
     monkeypatch.setattr(parts, "BLOCK_TOKENS", 100)
@@ -138,6 +139,14 @@ def test_a_few_small_sources_are_read_here(tmp_path, folder, monkeypatch):
     monkeypatch.setattr(encoding, "Tasks", None)
     sources = resolve([str(folder)])
     assert files(tmp_path / "parts", sources, Size(2, 1)) == files(tmp_path / "one", sources)
+
+
+def test_who_is_connected_from_outside_reads_all(tmp_path, folder, tasks_here, monkeypatch):
+    monkeypatch.setattr(encoding, "is_inside", lambda: False)
+    monkeypatch.setattr(encoding, "Tasks", None)
+    sources, told = resolve([str(folder)]), Notes()
+    assert files(tmp_path / "parts", sources, Size(2, 1), told) == files(tmp_path / "one", sources)
+    assert told.notes[0] == "this machine is not one of the cluster, so it reads all sources itself"
 
 
 def test_threads_and_much_text_make_parts_larger(tmp_path, folder, tasks_here, monkeypatch):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from embedx.cluster.ray_nodes import DEPTH, PATIENCE, STEP, LostWorkerError, Size, Tasks
+from embedx.cluster.ray_nodes import DEPTH, PATIENCE, STEP, LostWorkerError, Size, Tasks, is_inside
 from embedx.errors import EmbedxError
 from embedx.run.folder import installed_version
 from embedx.run.memory import available_memory
@@ -117,6 +117,9 @@ def read_by_machines(
     enough = min(LEAST_BYTES * size.threads, (total_size(sources) or 0) // (PARTS_EACH * size.workers))
     shares = divided(sources, max(LEAST_BYTES, enough))
     if len(shares) == 1:
+        return read(sources, settings, progress, building, threads)
+    if not is_inside():
+        progress.note("this machine is not one of the cluster, so it reads all sources itself")
         return read(sources, settings, progress, building, threads)
     return _Reading(shares, settings, progress, building, size, home, threads).run(sources)
 

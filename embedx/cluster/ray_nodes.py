@@ -6,6 +6,7 @@ another machine, or on one that joins later.
 """
 
 import contextlib
+import importlib
 import logging
 import threading
 import time
@@ -61,6 +62,12 @@ def connected(address: str) -> Any:
     finally:
         if not was_connected:
             library.shutdown()
+
+
+def is_inside() -> bool:
+    """Whether this process is on a machine of the cluster; to one that is connected from elsewhere nothing can be streamed."""
+    ray()
+    return not importlib.import_module("ray.util.client").ray.is_connected()
 
 
 @dataclass(frozen=True)
