@@ -330,6 +330,7 @@ def test_by_tasks_of_ray_of_which_some_are_killed(tmp_path, folder, ray_cluster,
     expected = files(tmp_path / "one", sources)
     assert files(tmp_path / "parts", sources, Size(2, 1), told) == expected
     assert "read by this machine" not in "".join(told.notes)
+    ray_cluster.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # tasks cannot import it
     (tmp_path / "mortal").mkdir()
     monkeypatch.setattr(encoding, "encoded_there", mortal)
     assert files(tmp_path / "mortal", sources, Size(2, 1), told) == expected

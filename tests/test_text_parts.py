@@ -130,9 +130,12 @@ def test_words_that_outgrow_memory_go_to_disk(tmp_path, monkeypatch, memory):
         add(self, letters, starts, end)
 
     monkeypatch.setattr(spill.Spill, "add", add_and_tell)
+    enter, entered = Parts._entered, []
+    monkeypatch.setattr(Parts, "_entered", lambda self, *words: entered.append(words) or enter(self, *words))
     assert files(tmp_path / "parts", sources, by_parts(1), notes, vocab_memory=memory) == expected
     in_all = [folder for folder, _ in added if folder == added[-1][0]]
     assert len(in_all) == 12 if memory == 1e-6 else 2 < len(in_all) < 12
+    assert len(entered) == 0 if memory == 1e-6 else 0 < len(entered) <= 12
     assert sum(note.startswith("the different words outgrow") for note in notes.notes) == 1
 
 
