@@ -7,6 +7,8 @@ import re
 import signal
 import warnings
 
+import pytest
+
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 NODE = {"num_cpus": 1, "object_store_memory": 100_000_000}
 
@@ -25,6 +27,20 @@ def cluster_of(n_nodes=2):
             yield cluster
         finally:
             cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def ray_cluster():
+    """Ray, with this process connected to a cluster of its own, of two CPUs."""
+    import ray
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray.init(
+            address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR", namespace="embedx"
+        )
+    yield ray
+    ray.shutdown()
 
 
 class Watching:

@@ -21,7 +21,7 @@ from needs import needs_data
 from embedx.errors import EmbedxError
 from embedx.run import locks
 from embedx.settings import TextSettings
-from embedx.text import cache, sources
+from embedx.text import building, cache, encoded_corpus, sources
 from embedx.text.cache import clear_caches, encode, encode_sentences, list_caches
 from embedx.text.sources import resolve
 
@@ -340,7 +340,7 @@ def test_whatever_is_damaged_is_told_and_built_anew(corpus, home, damage, compla
 
 def test_many_words_are_mapped_and_are_the_same(corpus, home, monkeypatch):
     expected = as_reference(encode(resolve([str(corpus)]), TextSettings(), cache_dir=home))
-    monkeypatch.setattr(cache, "MOST_COPIED", 0)
+    monkeypatch.setattr(encoded_corpus, "MOST_COPIED", 0)
     mapped = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
     assert (as_reference(mapped), mapped.words[-1]) == (expected, "mat")
     assert not mapped.counts.flags.owndata
@@ -350,7 +350,7 @@ def test_many_words_are_mapped_and_are_the_same(corpus, home, monkeypatch):
 
 
 def test_damage_at_any_place_among_many_tokens_is_found(corpus, home, monkeypatch):
-    monkeypatch.setattr(cache, "CHECK_TOKENS", 5)
+    monkeypatch.setattr(encoded_corpus, "CHECK_TOKENS", 5)
     folder = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home).folder
     sound = (folder / "tokens.bin").read_bytes()
     for place in range(12):
@@ -421,15 +421,15 @@ def test_what_was_killed_before_it_was_marked_is_deleted_too(written, corpus, ho
 
 def test_a_folder_that_another_run_takes_for_left_is_made_again(corpus, home, monkeypatch):
     """Between making and locking it."""
-    make, made = cache.tempfile.mkdtemp, []
+    make, made = building.tempfile.mkdtemp, []
 
     def make_and_have_it_swept(*name):
         made.append(make(*name))
         if len(made) == 1:
-            cache._sweep(home)
+            building.sweep(home)
         return made[-1]
 
-    monkeypatch.setattr(cache.tempfile, "mkdtemp", make_and_have_it_swept)
+    monkeypatch.setattr(building.tempfile, "mkdtemp", make_and_have_it_swept)
     assert encode(resolve([str(corpus)]), TextSettings(), cache_dir=home).n_tokens == 10
     assert len(made) == 2
 
@@ -450,7 +450,7 @@ def test_a_corpus_whose_place_is_taken_is_kept_for_the_run(corpus, home):
 
 def test_a_corpus_that_is_cleared_while_it_is_opened_is_read_again(corpus, home, monkeypatch):
     first = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
-    read_about = cache._read_about
+    read_about = encoded_corpus._read_about
 
     def read_and_clear(folder):
         monkeypatch.undo()
@@ -458,7 +458,7 @@ def test_a_corpus_that_is_cleared_while_it_is_opened_is_read_again(corpus, home,
         assert clear_caches(home) > 0
         return about
 
-    monkeypatch.setattr(cache, "_read_about", read_and_clear)
+    monkeypatch.setattr(encoded_corpus, "_read_about", read_and_clear)
     progress = Notes()
     again = encode(resolve([str(corpus)]), TextSettings(), progress, cache_dir=home)
     assert as_reference(again) == as_reference(first)
@@ -561,7 +561,7 @@ def test_sentences_that_are_none_are_errors(home, sentences, message):
 
 def test_many_sentences_are_written_in_pieces(home, monkeypatch):
     monkeypatch.setattr(cache, "FLUSH_TOKENS", 5)
-    monkeypatch.setattr(cache, "COUNT_TOKENS", 7)
+    monkeypatch.setattr(building, "COUNT_TOKENS", 7)
     sentences = [[f"w{i % 3}", f"w{i % 5}"] for i in range(40)]
     assert as_reference(encode_sentences(sentences, cache_dir=home)) == reference_text.encoded([sentences])
 

@@ -16,7 +16,7 @@ import embedx
 from embedx.errors import EmbedxError
 from embedx.run.progress import Silent
 from embedx.settings import TextSettings
-from embedx.text import cache, spill, streams, tokenizer, tokens
+from embedx.text import cache, reading, spill, streams, tokenizer, tokens
 from embedx.text.sources import resolve
 from embedx.text.spill import Spill
 
@@ -185,7 +185,7 @@ def test_it_is_told_once_and_found_again_whatever_the_memory(tmp_path, small_pie
 def test_by_default_words_may_take_a_part_of_the_free_memory(tmp_path, small_pieces, corpus, monkeypatch, added):
     files(tmp_path / "much", corpus, 1)
     assert added == []
-    monkeypatch.setattr(cache, "available_memory", lambda: 10_000)
+    monkeypatch.setattr(reading, "available_memory", lambda: 10_000)
     files(tmp_path / "little", corpus, 1)
     assert added
 

@@ -1,4 +1,4 @@
-"""Workers on a Ray cluster: found, started, and replaced when they are lost. The only place that knows Ray.
+"""Workers and tasks on a Ray cluster: found, started, and replaced when they are lost. The only place that knows Ray.
 
 A worker is an actor that claims as many CPUs as it has threads. It has a group of calls that train and one of calls that merge,
 so that it merges a range while it trains the next. One that dies is asked for anew, and Ray starts it where there are CPUs: on
@@ -6,6 +6,7 @@ another machine, or on one that joins later.
 """
 
 import contextlib
+import importlib
 import logging
 import signal
 import socket
@@ -27,6 +28,8 @@ PATIENCE = 15.0  # seconds without any worker before that is told
 LOST_IN_A_ROW = 5  # workers, without a range trained between, before the run gives up
 ANSWERS = 10.0  # seconds for a cluster to answer
 STEP = 0.2  # seconds between looks at workers that are on their way
+RETRIES = 3  # of a task whose machine was lost
+CLEARING = 5.0  # seconds that tasks have to end
 MISSING = 'Ray is not installed; pip install "embedx[ray]", on every machine'
 
 
@@ -85,6 +88,12 @@ def _own_signals() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, handler)
+
+
+def is_inside() -> bool:
+    """Whether this process is on a machine of the cluster; to one that is connected from elsewhere nothing can be streamed."""
+    ray()
+    return not importlib.import_module("ray.util.client").ray.is_connected()
 
 
 @dataclass(frozen=True)
@@ -298,11 +307,99 @@ class ReadFromHead:
     """Reads a file on the machine of the run, from any machine of the cluster."""
 
     def __init__(self, folder: Path) -> None:
-        library = ray()
-        here = library.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-            library.get_runtime_context().get_node_id(), soft=False
-        )
-        self.actor = library.remote(Files).options(num_cpus=0, scheduling_strategy=here).remote(folder)
+        self.actor = _actor_here(Files, folder)
 
     def __call__(self, name: str, first: int, n: int) -> bytes:
         return bytes(ray().get(self.actor.read.remote(name, first, n)))
+
+
+def _actor_here(kind: type, *arguments: Any) -> Any:
+    """An actor on the machine of the run, which takes no CPU from others."""
+    library = ray()
+    here = library.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+        library.get_runtime_context().get_node_id(), soft=False
+    )
+    return library.remote(kind).options(num_cpus=0, scheduling_strategy=here).remote(*arguments)
+
+
+class Board:
+    """What tasks tell of how far they are, by their numbers; an actor on the machine of the run."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, tuple[int, ...]] = {}
+
+    def tell(self, number: int, *told: int) -> None:
+        """How far a task is."""
+        self.found[number] = told
+
+    def told(self) -> dict[int, tuple[int, ...]]:
+        """How far they are."""
+        return self.found
+
+
+@dataclass(frozen=True)
+class Tell:
+    """With which a task tells how far it is."""
+
+    board: Any
+    number: int
+
+    def __call__(self, *told: int) -> None:
+        self.board.tell.remote(self.number, *told)
+
+
+class Tasks:
+    """Calls of a generator on the cluster, by numbers. What one yields stays on its machine until it is taken; if that machine
+    is lost, it is called again elsewhere.
+
+    The generator, which yields the same whenever it is called, gets the arguments and a `Tell`.
+    """
+
+    def __init__(self, generate: Callable[..., Iterator[Any]], threads: int) -> None:
+        self.remote = ray().remote(
+            num_returns="streaming", num_cpus=threads, max_retries=RETRIES, scheduling_strategy="SPREAD"
+        )(generate)
+        self.board = _actor_here(Board)
+        self.running: dict[int, Any] = {}
+
+    def start(self, number: int, *arguments: Any) -> None:
+        """Call it once the cluster has room."""
+        self.running[number] = self.remote.remote(*arguments, Tell(self.board, number))
+
+    def finished(self, timeout: float) -> list[int]:
+        """Calls that are over, well or not; waits at most so many seconds for one."""
+        ends = {each.completed(): number for number, each in self.running.items()}
+        if not ends:
+            return []
+        found, _ = ray().wait(list(ends), num_returns=1, timeout=timeout, fetch_local=False)
+        return [ends[each] for each in found]
+
+    def items(self, number: int) -> Iterator[Any]:
+        """What a call that is over has yielded. Raises `LostWorkerError` if it was lost as often as it was called."""
+        library = ray()
+        for each in self.running.pop(number):
+            try:
+                found = library.get(each)
+            except library.exceptions.RayTaskError as error:
+                raise error.cause if isinstance(error.cause, EmbedxError) else error from None
+            except library.exceptions.RayError as error:
+                raise LostWorkerError(_short(str(error))) from error
+            yield found
+
+    def told(self) -> dict[int, Any]:
+        """How far calls are, as they told last."""
+        library = ray()
+        with contextlib.suppress(library.exceptions.RayError, TimeoutError):
+            return dict(library.get(self.board.told.remote(), timeout=STEP))
+        return {}
+
+    def close(self) -> None:
+        """End all calls; those that are at work may take some seconds to clear up."""
+        library = ray()
+        ends = [each.completed() for each in self.running.values()]
+        for each in self.running.values():
+            with contextlib.suppress(Exception):
+                library.cancel(each)
+        if ends:
+            library.wait(ends, num_returns=len(ends), timeout=CLEARING, fetch_local=False)
+        library.kill(self.board)

@@ -14,7 +14,7 @@ from embedx.skipgram.memory import memory_plan, on_disk
 from embedx.skipgram.run import Task
 from embedx.skipgram.settings import SkipGramSettings, suited
 from embedx.skipgram.task import prepared
-from embedx.text import cache
+from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.vocabulary import kept_counts
 
 TRIAL = 2.0  # seconds of training
@@ -41,7 +41,7 @@ class Estimate:
 
 
 def estimate(
-    corpus: cache.EncodedCorpus,
+    corpus: EncodedCorpus,
     objective: Objective,
     settings: SkipGramSettings,
     *,

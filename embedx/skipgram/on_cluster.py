@@ -3,13 +3,14 @@
 import contextlib
 import dataclasses
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from embedx.cluster.encoding import read_by_machines
 from embedx.cluster.files import SharedFolder, shared
 from embedx.cluster.ray_nodes import ReadFromHead, Size, chosen_size, connected
 from embedx.cluster.settings import ClusterSettings
@@ -19,12 +20,17 @@ from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.run.memory import amount, available_memory, n_bytes
 from embedx.run.progress import Progress
+from embedx.run.trainer import usable_cores
 from embedx.samplers.contract import Sampler
+from embedx.settings import TextSettings
 from embedx.skipgram.fitted import FittedStream
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.strategies import STRETCH, RetrievedStream, Streamed
 from embedx.skipgram.tables import empty_tables
 from embedx.text import cache
+from embedx.text.building import Building
+from embedx.text.encoded_corpus import ABOUT, TOKENS
+from embedx.text.sources import Source
 from embedx.text.subsampling import TokenStream
 
 MERGES, FEWEST_MERGES = 100, 20  # of each worker over a run: where they are cheap enough, and in any case
@@ -64,7 +70,7 @@ class StreamPart:
             table._replace(frozen=frozen) for table, frozen in zip((tables.inputs, tables.outputs), self.frozen, strict=True)
         )
         folder = self.text.local(self.home or cache.default_folder())
-        stream = self.stream._replace(tokens=np.memmap(folder / cache.TOKENS, np.int32, "r"))
+        stream = self.stream._replace(tokens=np.memmap(folder / TOKENS, np.int32, "r"))
         tables = tables._replace(inputs=inputs, outputs=outputs, parts=self.parts)
         made = strategy_for(self.objective, settings, self.sampler, self.warm_up, tables, stream)
         made.kept_share = self.kept_share
@@ -84,9 +90,14 @@ def strategy_for(
 class Cluster:
     """The cluster that a run trains on."""
 
-    def __init__(self, settings: ClusterSettings, size: Size, home: Path | None, progress: Progress) -> None:
-        self.settings, self.size, self.home, self.progress = settings, size, home, progress
+    def __init__(self, settings: ClusterSettings, size: Size, threads: int, home: Path | None, progress: Progress) -> None:
+        self.settings, self.size, self.threads, self.home, self.progress = settings, size, threads, home, progress
         self.training: OnCluster | None = None
+
+    def read(self, sources: Sequence[Source], settings: TextSettings, progress: Progress, building: Building) -> dict[str, Any]:
+        """Read several sources by all machines; see `reading.read`."""
+        home = self.home.absolute() if self.home else None
+        return read_by_machines(sources, settings, progress, building, self.size, home, self.threads)
 
     def strategy(self, inner: Any, task: Any) -> OnCluster:
         """How workers train what `inner` would train here; `task` is the run."""
@@ -94,7 +105,7 @@ class Cluster:
         part = StreamPart(
             task.objective, task.settings, task.sampler, task.warm_up, tables.parts,
             (len(task.words), len(tables.inputs.rows) - len(task.words)), (tables.inputs.frozen, tables.outputs.frozen),
-            task.kept_share(), shared(folder, cache.ABOUT, ReadFromHead(folder)),
+            task.kept_share(), shared(folder, ABOUT, ReadFromHead(folder)),
             task.stream()._replace(tokens=np.zeros(0, np.int32)), self.home,
         )  # fmt: skip
         n_rows = len(tables.inputs.rows) + len(tables.outputs.rows)
@@ -127,7 +138,7 @@ def cluster_of(
         yield None
         return
     with connected(settings.cluster, progress):
-        found = Cluster(settings, chosen_size(settings.workers, threads), home, progress)
+        found = Cluster(settings, chosen_size(settings.workers, threads), threads or usable_cores(), home, progress)
         try:
             yield found
         finally:

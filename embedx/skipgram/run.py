@@ -27,7 +27,7 @@ from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.start import Start
 from embedx.skipgram.strategies import Streamed
 from embedx.skipgram.tables import initialise
-from embedx.text import cache
+from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import HeldOut, n_chunks
 from embedx.text.phrases import phrases_of
 from embedx.text.subsampling import TokenStream
@@ -42,7 +42,7 @@ MOST_SOURCES = 20  # whose names a model keeps
 class Task:
     """A run with everything decided; `settings` are resolved."""
 
-    corpus: cache.EncodedCorpus
+    corpus: EncodedCorpus
     words: Vocabulary
     remap: np.ndarray
     sampler: Sampler

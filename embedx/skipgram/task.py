@@ -29,8 +29,8 @@ from embedx.skipgram.run import Task
 from embedx.skipgram.settings import SkipGramSettings, new_samplers, resolved, suited
 from embedx.skipgram.start import Start
 from embedx.skipgram.tables import empty_tables
-from embedx.text import cache
 from embedx.text.encode import Corpora, encode
+from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import hold_out
 from embedx.text.joined import Phrases
 from embedx.text.ngrams import encoded
@@ -84,7 +84,9 @@ def train(
         phrases, joined = start.joining()
     with (
         cluster_of(cluster or ClusterSettings(), settings.threads, cache_dir, progress) as nodes,
-        encode(corpora, text, progress, cache_dir, joined, threads=settings.threads) as corpus,
+        encode(
+            corpora, text, progress, cache_dir, joined, threads=settings.threads, elsewhere=nodes.read if nodes else None
+        ) as corpus,
     ):
         if nodes is not None:
             settings = replace(settings, threads=1)  # those of the workers are theirs
@@ -117,7 +119,7 @@ def train(
 
 
 def prepared(
-    corpus: cache.EncodedCorpus,
+    corpus: EncodedCorpus,
     objective: Objective,
     settings: SkipGramSettings,
     sampler_options: Mapping[str, Any],

@@ -22,6 +22,7 @@ from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.run.progress import Progress, Silent
 from embedx.text import cache
+from embedx.text.building import explained, workspace
 from embedx.text.subsampling import TokenStream, keep_words, new_words
 
 STRETCH = 100_000  # tokens between two looks at the buffer
@@ -57,8 +58,8 @@ def counted(
     """
     progress = progress or Silent()
     home = home or cache.default_folder()
-    with cache.workspace(home) as folder:
-        with cache.explained(home):
+    with workspace(home) as folder:
+        with explained(home):
             ends = _write_runs(stream, window, keys, memory, folder, progress)
             counts = _merge_runs(ends, n_words, folder, progress)
         yield counts

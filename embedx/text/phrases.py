@@ -19,8 +19,9 @@ from embedx.kernels.compiled import kernel, kernel_part
 from embedx.run.progress import Progress
 from embedx.settings import PhraseSettings
 from embedx.text import cache
-from embedx.text.cache import Building, EncodedCorpus
+from embedx.text.building import Building
 from embedx.text.collocations import NO_WORD, VALUE, Sequences, fill, find, slot_of_ids
+from embedx.text.encoded_corpus import EncodedCorpus, load
 from embedx.text.joined import Collocation, Phrases
 from embedx.text.word_list import WordList
 
@@ -41,7 +42,7 @@ def with_phrases(
     identity = json.dumps(["phrases", FORMAT, cache.FORMAT, corpus.key, how], sort_keys=True)
     key = hashlib.sha256(identity.encode()).hexdigest()[:24] if corpus.key else ""
     with corpus:
-        if key and (kept := cache.load(home / key, progress)) is not None:
+        if key and (kept := load(home / key, progress)) is not None:
             progress.note(f"{len(phrases_of(kept) or ()):,} collocations joined, from the token cache {kept.folder}")
             return kept
         _check_words(corpus.words)
