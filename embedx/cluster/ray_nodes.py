@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from embedx.cluster.exchange import Place
 from embedx.cluster.files import Files
-from embedx.cluster.shared import Place
 from embedx.cluster.worker import About, Build, Worker, check_same_version
 from embedx.errors import EmbedxError
 from embedx.run.progress import Progress

@@ -6,31 +6,26 @@ number; a row that it alone has changed since then it knows already.
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embedx.cluster.contract import Parameters
 from embedx.cluster.copies import Copy, Rows, StateCopy, halved
+from embedx.cluster.exchange import Apart, InCommon, Place
 from embedx.optimizers.contract import NUMBER, ROW, Table
+
+if TYPE_CHECKING:
+    from embedx.cluster.contract import Parameters
 
 NOBODY, SEVERAL = -1, -2
 OWN = "objective"  # the name, beside those of tables, of what the objective keeps
 Changes = Mapping[str, Rows]  # by table, and OWN
 
 
-@dataclass
-class Place:
-    """What is known in common of a worker's copy."""
+class Common(InCommon):
+    """The parameters in common. A worker was told of so many additions."""
 
-    number: int
-    told: int | None = None  # of the additions; None if it has to be told everything
-
-
-class Common:
-    """The parameters in common. Every method may be called by several threads."""
-
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: "Parameters") -> None:
         self.parameters = parameters
         self.lock = threading.Lock()
         self.n_additions = 0
@@ -38,6 +33,9 @@ class Common:
         sizes[OWN] = len(parameters.state) if parameters.state.shape[1] else 0
         self.last = {name: np.full(n, -1, np.int64) for name, n in sizes.items()}
         self.whose = {name: np.full(n, NOBODY, np.int32) for name, n in sizes.items()}
+
+    def beginning(self, place: Place) -> Changes | None:
+        return self.everything(place) if place.told is None else None
 
     def everything(self, place: Place) -> Changes:
         """All rows as they are, in full precision."""
@@ -83,10 +81,10 @@ class Common:
         return Rows(row, table.rows[row], table.state[row] if has_states(table) else table.state[:0])
 
 
-class Copies:
+class Copies(Apart):
     """A worker's copies of everything in common."""
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: "Parameters") -> None:
         self.tables = {
             name: Copy(table, parameters.optimizer, parameters.uses.get(name)) for name, table in parameters.tables.items()
         }
@@ -105,7 +103,7 @@ class Copies:
         return changes | {OWN: self.own.merge(news[OWN])} if self.own.state.shape[1] else changes
 
 
-def compile_merging(parameters: Parameters) -> None:
+def compile_merging(parameters: "Parameters") -> None:
     """Compile the kernels by which tables like these are merged, or load them."""
     for table in parameters.tables.values():
         rows, state = table.rows[:1].copy(), table.state[:1].copy()
@@ -117,8 +115,3 @@ def compile_merging(parameters: Parameters) -> None:
 def has_states(table: Table) -> bool:
     """Whether a row of the table has a state of the optimiser's that is merged with it."""
     return table.state_of in (ROW, NUMBER)
-
-
-def n_bytes(changes: Changes) -> int:
-    """Bytes that travel."""
-    return sum(rows.n_bytes for rows in changes.values())
