@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from embedx.classification.classifier import Classifier
     from embedx.classification.settings import ClassifySettings
     from embedx.cli.peers import Asked
+    from embedx.cluster.run import Cluster
     from embedx.comparison.compare import Comparison
     from embedx.evaluation.heldout import Likelihood, LikelihoodDifference
     from embedx.labeled.data import Labeled
@@ -121,7 +122,9 @@ def train(
         progress.note(f"{name} --output {folder}")
         _note_settings(progress, settings, *of_samplers, objective.settings, *of_text, cluster)
         with checkpoints.ended():
-            trained = skipgram.train(corpora, objective, settings, sampler_options=own_options, start=start, cluster=cluster, **how)
+            trained = skipgram.train(
+                corpora, objective, settings, sampler_options=own_options, start=start, cluster=cluster, **how
+            )
     saved = _save(lambda place: skipgram.save(trained.vectors, place, overwrite), folder, checkpoints)
     checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
     _check_end(saved, trained.outcome)
@@ -239,14 +242,40 @@ def classify(
 
     Without a name, the objective is the one that suits the data.
     """
+    from embedx.cluster.run import cluster_of
+
+    check_stopping(typed)
+    check_cluster_settings(typed)
+    if test_labels and not test_source:
+        raise EmbedxError("--test-labels needs --test")
+    cluster = ClusterSettings.from_options(typed)
+    with cluster_of(cluster, typed.get("threads"), progress) as nodes:  # which may not be there: told before anything is read
+        return _classify(
+            train_source, train_labels, test_source, test_labels, label_names, objective_name, typed, output, overwrite,
+            request, nodes, progress,
+        )  # fmt: skip
+
+
+def _classify(
+    train_source: str,
+    train_labels: str | None,
+    test_source: str | None,
+    test_labels: str | None,
+    label_names: str | None,
+    objective_name: str | None,
+    typed: dict[str, Any],
+    output: Path | None,
+    overwrite: bool,
+    request: Request,
+    cluster: "Cluster | None",
+    progress: Progress,
+) -> tuple[Path, "classification.TrainedClassifier", dict[str, float] | None]:
+    """As `classify`, with the cluster that it asks for."""
     from embedx.classification import task as classification
     from embedx.classification.defaults import new_objective
     from embedx.classification.settings import ClassifySettings, check_given
     from embedx.classification.weights import suited_objective
 
-    check_stopping(typed)
-    if test_labels and not test_source:
-        raise EmbedxError("--test-labels needs --test")
     data = None
     if objective_name is None:
         data = labelled_data(train_source, train_labels, test_source, test_labels, label_names, progress)
@@ -266,7 +295,8 @@ def classify(
     settings = classification.resolved(settings, objective, training)
     own_options = samplers.own_options(typed)
     drawing = next(each for each in reversed(classification.chosen_samplers(objective, settings, own_options)) if each)
-    _note_settings(progress, settings, drawing.settings, objective.settings)
+    of_cluster = [cluster.settings] if cluster is not None else []
+    _note_settings(progress, settings, drawing.settings, objective.settings, *of_cluster)
     kind = "non-zero values" if training.is_sparse else "values"
     n_values = training.features.nnz if training.is_sparse else training.features.size
     progress.note(
@@ -276,7 +306,7 @@ def classify(
     with checkpoints.ended():
         trained = classification.train(
             training, objective, settings, sampler_options=own_options, known=known, validation=validation, progress=progress,
-            n_tested=0 if test is None else len(test), checkpoints=checkpoints,
+            n_tested=0 if test is None else len(test), checkpoints=checkpoints, cluster=cluster,
         )  # fmt: skip
     saved = _save(lambda place: trained.classifier.save(place, overwrite), folder, checkpoints)
     checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
