@@ -90,8 +90,8 @@ def check_memory(need: int, what: str) -> None:
     have = available_memory()
     if need > have:
         raise EmbedxError(
-            f"{platform.node()}: a worker needs {amount(need)} for {what}, more than the {amount(have)} there are; fewer --workers "
-            "or --threads need less"
+            f"{platform.node()}: a worker needs {amount(need)} for {what}, more than the {amount(have)} there are; fewer "
+            "--workers or --threads need less"
         )
 
 
