@@ -402,10 +402,16 @@ def validation_data(settings: "ClassifySettings", known: "DataSchema", progress:
 
 
 def predict(
-    model: str, source: str, top_k: int, threads: int | None, search: float | None, progress: Progress
+    model: str,
+    source: str,
+    top_k: int,
+    threads: int | None,
+    search: float | None,
+    cluster: ClusterSettings,
+    progress: Progress,
 ) -> Iterator[list[tuple[str, float]]]:
     """For each row of `source` its `top_k` best labels, by name, with their probabilities; by `search`, if it is given, among
-    that share of the labels.
+    that share of the labels; by workers, if a `cluster` is asked for.
     """
     from embedx.classification import classifier
     from embedx.labeled.read import read
@@ -414,8 +420,12 @@ def predict(
     _note_probabilities(found, progress)
     data = read(source, progress=progress, like=found.known)
     names = [found.name(k) for k in range(found.n_labels)]
-    if search is None:
-        best: Iterable[tuple[np.ndarray, np.ndarray]] = found.top_k(data.features, top_k, progress, threads)
+    if search is not None and cluster.is_asked_for:
+        raise EmbedxError("--search does not apply with --cluster; leave out one of them")
+    if cluster.is_asked_for:
+        best: Iterable[tuple[np.ndarray, np.ndarray]] = _top_k_on(cluster, found, data.features, top_k, threads, progress)
+    elif search is None:
+        best = found.top_k(data.features, top_k, progress, threads)
     else:
         best = searched = found.searched_top_k(data.features, top_k, search, progress, threads)
         progress.note(
@@ -425,6 +435,26 @@ def predict(
     for ids, probabilities in best:
         for row, values in zip(ids.tolist(), probabilities.tolist(), strict=True):
             yield [(names[k], value) for k, value in zip(row, values, strict=True)]
+
+
+def _top_k_on(
+    cluster: ClusterSettings, found: "Classifier", features: Any, k: int, threads: int | None, progress: Progress
+) -> Iterator[tuple["np.ndarray", "np.ndarray"]]:
+    """As `Classifier.top_k`, by workers on a cluster."""
+    from embedx.classification import divided
+    from embedx.cluster.files import shared
+    from embedx.cluster.ray_nodes import Answering, ReadFromHead, chosen_size, connected
+    from embedx.run.folder import DESCRIPTION
+
+    with connected(str(cluster.cluster)):
+        size = chosen_size(cluster.workers, threads)
+        folder = shared(found.folder, DESCRIPTION, ReadFromHead(found.folder))
+        makers = divided.makers(found, folder, size.workers, size.threads, k)
+        workers = Answering(makers, size.threads)
+        try:
+            yield from divided.top_k_divided(found, features, k, workers, len(makers), progress)
+        finally:
+            workers.close()
 
 
 def test_classifier(model: str, test: str | None, test_labels: str | None, progress: Progress) -> dict[str, float]:

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -229,6 +229,62 @@ class Workers:
                 self.ready += [worker] * DEPTH
                 self.progress.note(f"worker {worker.place.number + 1} on {worker.host}: {self.size.threads} threads")
             self.changed.notify_all()
+
+
+class Answering:
+    """Objects on the cluster that are asked by their `answer`, each claiming so many CPUs.
+
+    One that is lost is made anew where there are CPUs, and asked again. Raises `EmbedxError` if there are not so many CPUs.
+    """
+
+    def __init__(self, builds: Sequence[Callable[[], Any]], threads: int) -> None:
+        library = ray()
+        have = int(library.cluster_resources().get("CPU", 0))
+        if len(builds) * threads > have:
+            raise EmbedxError(
+                f"--workers {len(builds)}, each with {threads} threads, take more than the {have} CPUs of the cluster"
+            )
+        remote = library.remote(Answerer)
+        how = {"num_cpus": threads, "max_restarts": -1, "max_task_retries": -1, "scheduling_strategy": "SPREAD"}
+        self.actors = [remote.options(**how).remote(build) for build in builds]
+
+    def told(self, value: Any) -> Any:
+        """A value for questions to several of them, which travels once to each machine."""
+        return ray().put(value)
+
+    def ask(self, number: int, question: Any) -> Any:
+        """Ask one of them; what `answer` takes."""
+        return self.actors[number].answer.remote(question)
+
+    def answer(self, asked: Any) -> Any:
+        """What was answered. Raises what the object raised."""
+        library = ray()
+        try:
+            return library.get(asked)
+        except library.exceptions.RayTaskError as error:
+            raise error.cause if isinstance(error.cause, EmbedxError) else error from None
+        except library.exceptions.RayError as error:
+            raise EmbedxError(f"--cluster: a worker cannot be had ({_short(str(error))})") from error
+
+    def close(self) -> None:
+        """End them."""
+        for each in self.actors:
+            with contextlib.suppress(Exception):
+                ray().kill(each)
+
+
+class Answerer:
+    """What `build` makes, on the cluster. It is made for the first question, whose answer may then be why it cannot be."""
+
+    def __init__(self, build: Callable[[], Any]) -> None:
+        self.build = build
+        self.made: Any = None
+
+    def answer(self, question: Any) -> Any:
+        """What it answers."""
+        if self.made is None:
+            self.made = self.build()
+        return self.made.answer(question)
 
 
 def _with_groups(library: Any) -> type:
