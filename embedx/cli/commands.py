@@ -448,7 +448,8 @@ def _top_k_on(
 
     with connected(str(cluster.cluster)):
         size = chosen_size(cluster.workers, threads)
-        folder = shared(found.folder, DESCRIPTION, ReadFromHead(found.folder))
+        place = found.folder.resolve()  # for processes that work elsewhere
+        folder = shared(place, DESCRIPTION, ReadFromHead(place))
         makers = divided.makers(found, folder, size.workers, size.threads, k)
         workers = Answering(makers, size.threads)
         try:

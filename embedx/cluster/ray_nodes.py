@@ -231,6 +231,16 @@ class Workers:
             self.changed.notify_all()
 
 
+@dataclass
+class Asked:
+    """A question under way."""
+
+    number: int  # of whom it was asked
+    question: Any
+    actor: Any
+    reference: Any
+
+
 class Answering:
     """Objects on the cluster that are asked by their `answer`, each claiming so many CPUs.
 
@@ -244,27 +254,37 @@ class Answering:
             raise EmbedxError(
                 f"--workers {len(builds)}, each with {threads} threads, take more than the {have} CPUs of the cluster"
             )
-        remote = library.remote(Answerer)
-        how = {"num_cpus": threads, "max_restarts": -1, "max_task_retries": -1, "scheduling_strategy": "SPREAD"}
-        self.actors = [remote.options(**how).remote(build) for build in builds]
+        self.builds, self.lost_in_a_row = builds, 0
+        self.remote = library.remote(Answerer).options(num_cpus=threads, scheduling_strategy="SPREAD")
+        self.actors = [self.remote.remote(build) for build in builds]
 
     def told(self, value: Any) -> Any:
         """A value for questions to several of them, which travels once to each machine."""
         return ray().put(value)
 
-    def ask(self, number: int, question: Any) -> Any:
+    def ask(self, number: int, question: Any) -> Asked:
         """Ask one of them; what `answer` takes."""
-        return self.actors[number].answer.remote(question)
+        actor = self.actors[number]
+        return Asked(number, question, actor, actor.answer.remote(question))
 
-    def answer(self, asked: Any) -> Any:
-        """What was answered. Raises what the object raised."""
+    def answer(self, asked: Asked) -> Any:
+        """What was answered. Raises what the object raised, and `EmbedxError` if one after another is lost."""
         library = ray()
-        try:
-            return library.get(asked)
-        except library.exceptions.RayTaskError as error:
-            raise error.cause if isinstance(error.cause, EmbedxError) else error from None
-        except library.exceptions.RayError as error:
-            raise EmbedxError(f"--cluster: a worker cannot be had ({_short(str(error))})") from error
+        while True:
+            try:
+                answer = library.get(asked.reference)
+            except library.exceptions.RayTaskError as error:
+                raise error.cause if isinstance(error.cause, EmbedxError) else error from None
+            except library.exceptions.RayError as error:
+                self.lost_in_a_row += 1
+                if self.lost_in_a_row >= LOST_IN_A_ROW:
+                    raise EmbedxError(f"--cluster: {LOST_IN_A_ROW} workers were lost ({_short(str(error))})") from error
+                if self.actors[asked.number] is asked.actor:
+                    self.actors[asked.number] = self.remote.remote(self.builds[asked.number])
+                asked = self.ask(asked.number, asked.question)
+            else:
+                self.lost_in_a_row = 0
+                return answer
 
     def close(self) -> None:
         """End them."""
