@@ -1,0 +1,66 @@
+"""A Ray cluster of two machines, which are both this one, for tests that need real ones."""
+
+import contextlib
+import functools
+import os
+import re
+import signal
+import warnings
+
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+NODE = {"num_cpus": 1, "object_store_memory": 100_000_000}
+
+
+@contextlib.contextmanager
+def cluster_of(n_nodes=2):
+    """So many machines of one CPU each; the first is the head."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what Ray makes of its own dependencies is not ours
+        from ray.cluster_utils import Cluster
+
+        cluster = Cluster(initialize_head=True, head_node_args=NODE | {"include_dashboard": False})
+        try:
+            for _ in range(n_nodes - 1):
+                cluster.add_node(**NODE)
+            yield cluster
+        finally:
+            cluster.shutdown()
+
+
+class Watching:
+    """Progress that notes what is told, and does something once when so much of the training is over."""
+
+    interval = 0.05
+
+    def __init__(self, share=1.0, act=lambda watching: None):
+        self.share, self.act, self.notes, self.total = share, act, [], None
+
+    def start(self, title, total, unit, done=0.0):
+        self.total = total if title == "training" else None
+
+    def update(self, done, **facts):
+        if self.total and done >= self.share * self.total:
+            self.share = float("inf")
+            self.act(self)
+
+    def expect(self, seconds, rate): ...
+
+    def note(self, message):
+        self.notes.append(message)
+
+    def finish(self): ...
+
+    def workers(self):
+        """The process of each worker that has started, in the order in which they did."""
+        return [int(found[1]) for note in self.notes if (found := re.match(r"worker \d+ on .*\(process (\d+)\)", note))]
+
+    def says(self, words):
+        return [note for note in self.notes if words in note]
+
+
+def killed(watching, number=signal.SIGKILL):
+    """Send the first worker a signal."""
+    os.kill(watching.workers()[0], number)
+
+
+stopped = functools.partial(killed, number=signal.SIGSTOP)
