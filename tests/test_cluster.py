@@ -7,12 +7,12 @@ import pytest
 import reference
 
 from embedx.cluster import strategy as on_cluster
-from embedx.cluster.contract import Parameters, Shareable
+from embedx.cluster.contract import Shareable
 from embedx.cluster.copies import SCALE, Copy, Rows, StateCopy, halved, whole
 from embedx.cluster.files import Files, shared
 from embedx.cluster.ray_nodes import DEPTH, LostWorkerError, Size
 from embedx.cluster.settings import ClusterSettings, check_cluster_settings
-from embedx.cluster.shared import OWN, Common, Copies, Place
+from embedx.cluster.shared import OWN, Common, Copies, Parameters, Place
 from embedx.cluster.worker import Range, Worker
 from embedx.engine.merging import WAY
 from embedx.errors import EmbedxError

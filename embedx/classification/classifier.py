@@ -114,6 +114,12 @@ class Classifier:
     def n_labels(self) -> int:
         return len(self.counts)
 
+    @property
+    def folder(self) -> Path:
+        """That it was read from."""
+        assert self._stored is not None
+        return self._stored.path
+
     def name(self, label: int) -> str:
         """What a label is called; its number if it has no name."""
         return self.known.names[label] if self.known.names else str(label)
@@ -177,11 +183,15 @@ class Classifier:
         found = sparse_levels.scores_of(csr_matrix(features, dtype=np.float32), level)
         if np.array_equal(rows, np.arange(self.objective.n_rows(self.n_labels))):
             return found
-        n = int(self.facts.get("examples") or 1)
-        unseen = self.objective.initial_bias(np.array([0.5 / n]), np.array([1.0]))
-        z = np.full((features.shape[0], self.n_labels), np.float32(unseen[0]), dtype=np.float32)
+        z = np.full((features.shape[0], self.n_labels), self.unseen_score, dtype=np.float32)
         z[:, rows] = found
         return z
+
+    @property
+    def unseen_score(self) -> np.float32:
+        """With sparse weights, that of labels which training has not seen: it predicts half an occurrence."""
+        n = int(self.facts.get("examples") or 1)
+        return np.float32(self.objective.initial_bias(np.array([0.5 / n]), np.array([1.0]))[0])
 
     def _found(self, features: Any, k: int, threads: int, progress: Progress) -> Iterator[tuple[slice, Found]]:
         """The k likeliest labels of a block of rows after another, through the trees."""
@@ -210,10 +220,15 @@ class Classifier:
         """
         if not self.objective.adds_log_noise:
             return np.zeros(len(self.counts), dtype=np.float32)
-        if features is None and self._sampler.conditional:
+        if features is None and self.noise_depends_on_features:
             raise ValueError("noise depends on the features")
         n_draws = min(self.objective.negatives, len(self.counts))  # as many as training draws
         return self._sampler.log_noise_of(features, n_draws)
+
+    @property
+    def noise_depends_on_features(self) -> bool:
+        """Whether `log_noise` differs among inputs."""
+        return self.objective.adds_log_noise and self._sampler.conditional
 
     @property
     def _sampler(self) -> Sampler:

@@ -46,8 +46,11 @@ def memory_plan(
     sampler: Sampler,
     n_validated: int,
     n_tested: int,
+    *,
+    by_others: bool = False,
 ) -> Plan:
-    """What a run will take. Raises `EmbedxError` if it will not fit, before anything is allocated.
+    """What a run will take here; its labels may be trained by others. Raises `EmbedxError` if it will not fit, before anything
+    is allocated.
 
     Scoring copies the weights; validation keeps the best ones beside them. What the optimiser keeps is let go before testing.
     """
@@ -57,7 +60,7 @@ def memory_plan(
     of_scores = of_sums if is_sum else COPIES_OF_SCORES
     validating, testing = (memory_of_scores(n, n_rows, threads, of_scores) for n in (n_validated, n_tested))
     if is_label_by_label(settings, objective):
-        return _of_labels(data, settings, max(validating, testing))
+        return _of_labels(data, settings, 0 if by_others else threads, max(validating, testing))
     if settings.weights == "sparse":
         return _of_rows(data, settings, examples_of(features, labels), sampler, n_rows, validating, testing)
     dim = (settings.hidden or data.n_features) + 1
@@ -117,12 +120,12 @@ def _of_rows(
     return plan
 
 
-def _of_labels(data: Labeled, settings: ClassifySettings, scoring: int) -> Plan:
+def _of_labels(data: Labeled, settings: ClassifySettings, threads: int, scoring: int) -> Plan:
     """What a run with sparse weights that are trained label by label will take. Raises `EmbedxError` if it will not fit.
 
     How many weights there will be is known when they are trained, and reckoned by how many there were on other data.
     """
-    n, n_values, threads = len(data), int(data.features.nnz), int(settings.threads or 1)
+    n, n_values = len(data), int(data.features.nnz)
     optimizer = optimizers.OPTIMIZERS[str(settings.optimizer)]
     n_seen = int((np.bincount(data.labels.ids, minlength=1) > 0).sum())
     kept = n_seen * min(KEPT * n_values / max(n, 1), data.n_features)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers, samplers
-from embedx.classification import defaults, tree_training
+from embedx.classification import defaults, on_cluster, tree_training
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
 from embedx.classification.history import History
@@ -30,6 +30,7 @@ from embedx.classification.weights import (
     is_label_by_label,
     is_sparse_linear,
 )
+from embedx.cluster.run import Cluster
 from embedx.engine import lbfgs as optimum
 from embedx.engine.examples import Examples, examples_of
 from embedx.engine.loading import compile_function
@@ -81,6 +82,7 @@ def train(
     checkpoints: Checkpoints | None = None,
     n_tested: int = 0,
     is_guarded: bool = True,
+    cluster: Cluster | None = None,
 ) -> TrainedClassifier:
     """A classifier of `data`.
 
@@ -97,6 +99,7 @@ def train(
     checkpoints keep the state of training by steps on disk
     n_tested    rows that it is to score when it is trained, for which there must be memory too
     is_guarded  training that diverges goes on at a lower rate; False for who compares rates
+    cluster     of `cluster.run.cluster_of`: whose workers train
     watch       called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the history
 
     Raises `EmbedxError` for what the user can mend and `DivergedError` when training diverges, at lower rates too, with nothing
@@ -133,6 +136,8 @@ def train(
         arrays["label_order"] = _label_order(features, labels, counts, settings, start, progress)
     objective.prepare(counts, arrays.get("label_order"))
     sampler, warm_up = new_samplers(objective, settings, sampler_options or {}, counts)
+    if cluster is not None:
+        on_cluster.check(cluster.settings, settings, objective, sampler)
     facts: dict[str, Any] = {
         "objective": objective.name,
         "examples": len(data),
@@ -141,7 +146,9 @@ def train(
         "several_labels": bool((labels.n_of_row > 1).any()),
     }
     n_validated = len(validation) if validation is not None else 1 if watch is not None else 0
-    plan = memory_plan(data, features, labels, objective, settings, sampler, n_validated, n_tested)
+    plan = memory_plan(
+        data, features, labels, objective, settings, sampler, n_validated, n_tested, by_others=cluster is not None
+    )
     if sampler.conditional:
         _fit_sampler(sampler, features, labels, settings, start, progress)
         arrays |= sampler.arrays()
@@ -165,17 +172,25 @@ def train(
             str(settings.optimizer), l2=settings.l2 or 0.0, max_norm=settings.max_norm, row_length=row_length
         )
         if checkpoints is not None:
-            checkpoints.identify(lambda: _identity(examples, classifier.settings))
+            checkpoints.identify(lambda: _identity(examples, classifier.settings, cluster))
         if is_label_by_label(settings, objective):
             trees = tree_training.plans(features, examples, counts, settings, progress)
-            growing = TreeTraining(objective, settings, features, examples, optimizer, counts, trees)
-            outcome = tree_training.run(growing, classifier, snapshot, checkpoints, history, progress, plan)
+            growing = TreeTraining(
+                objective, settings, features, examples, optimizer, counts, trees, by_others=cluster is not None
+            )
+            training = growing if cluster is None else on_cluster.by_labels(cluster, growing, labels)
+            outcome = tree_training.run(growing, training, classifier, snapshot, checkpoints, history, progress, plan)
         else:
             strategy = strategy_for(objective, settings, sampler, examples)(
                 objective, settings, sampler, examples, optimizer, counts, features.shape[1], warm_up
             )
             guard = Guard(is_on=is_guarded, has_room=plan.has_room)
-            outcome, optimizer_state = _run(strategy, classifier, start, snapshot, checkpoints, history, progress, guard, plan)
+            outcome, optimizer_state = _run(
+                strategy, cluster, classifier, start, snapshot, checkpoints, history, progress, guard, plan
+            )
+    if cluster is not None:
+        cluster.close()
+        classifier.facts["cluster"] = cluster.facts()
     to_the_end(lambda: _check(classifier))
     classifier.facts |= {
         "final_loss": outcome.final_loss,
@@ -326,6 +341,7 @@ def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]
 
 def _run(
     strategy: Classification,
+    cluster: Cluster | None,
     classifier: Classifier,
     start_from: TrainedClassifier | None,
     snapshot: Mapping[str, Any] | None,
@@ -364,24 +380,26 @@ def _run(
 
     spent = history.seconds_before
     time_budget = None if settings.time_budget is None else max(settings.time_budget - spent, LEAST_BUDGET)
+    training = strategy if cluster is None else on_cluster.by_examples(cluster, strategy)
     schedule = trainer.Schedule(
-        float(settings.learning_rate or 0), strategy.n_stretches, strategy.n, float(settings.epochs or 1), time_budget,
+        float(settings.learning_rate or 0), training.n_stretches, strategy.n, float(settings.epochs or 1), time_budget,
         settings.schedule, settings.decay, settings.decay_every,
-        updates=-(-strategy.n // int(settings.batch_size or strategy.n)) / strategy.n_stretches, unit="examples",
+        updates=-(-strategy.n // int(settings.batch_size or strategy.n)) / training.n_stretches, unit="examples",
     )  # fmt: skip
     told = after_epoch if history.is_wanted else None
-    outcome = trainer.run(strategy, schedule, progress, told, snapshot, history.state(), checkpoints, guard, plan)
+    outcome = trainer.run(training, schedule, progress, told, snapshot, history.state(), checkpoints, guard, plan)
     to_the_end(hand_over)
     history.restore()
     classifier.facts |= strategy.facts()
     return outcome, optimizer_state
 
 
-def _identity(examples: Examples, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _identity(examples: Examples, settings: Mapping[str, Any], cluster: Cluster | None) -> dict[str, Any]:
     """What decides the result, for a run that goes on to be sure that it is the same one."""
     return {
         "data": [checksum(array) for array in examples],
         "settings": {name: value for name, value in settings.items() if name != "threads"},
+        **(cluster.identity() if cluster is not None else {}),
     }
 
 

@@ -22,6 +22,8 @@ from embedx.classification.clustering import vectors_of
 from embedx.classification.defaults import first_state
 from embedx.classification.history import History
 from embedx.classification.label_tree import LabelTree
+from embedx.classification.shared_labels import Kept, TilesApart, TilesInCommon
+from embedx.cluster.contract import Divided
 from embedx.engine import label_tiles
 from embedx.engine.examples import Examples
 from embedx.engine.full_tiled import WIDTH
@@ -117,11 +119,12 @@ def plans(features: csr_matrix, examples: Examples, counts: np.ndarray, settings
     return trees
 
 
-class TreeTraining(Strategy):
+class TreeTraining(Divided):
     """Trains the levels of trees, one after another.
 
     settings   resolved `ClassifySettings`
     features   csr_matrix float32, those of `examples`
+    by_others  the tiles are trained by workers on a cluster, and what these have kept of them is put together here
 
     Losses of one tile say nothing of those of another, so that the trainer cannot judge them; by the dual a run cannot diverge.
     """
@@ -138,8 +141,17 @@ class TreeTraining(Strategy):
         optimizer: UpdateRule,
         counts: np.ndarray,
         trees: Sequence[TreePlan],
+        *,
+        by_others: bool = False,
     ) -> None:
-        self.objective, self.settings, self.features, self.optimizer = objective, settings, features, optimizer
+        self.by_others = by_others
+        self.objective, self.settings, self.features, self.optimizer, self.counts = (
+            objective,
+            settings,
+            features,
+            optimizer,
+            counts,
+        )
         # Inputs are trained on divided by it, and weights after, so that the penalty, the threshold and the rates by default
         # mean the same whatever the scale of the features.
         self.length = input_length(features)
@@ -161,10 +173,10 @@ class TreeTraining(Strategy):
         self.is_dual = settings.optimizer == DualCoordinateDescent.name
         self.workers = [
             label_tiles.new_workspace(examples, self.n_features, self.batch, optimizer, is_dual=self.is_dual)
-            for _ in range(settings.threads)
+            for _ in range(0 if by_others else settings.threads)
         ]
         self.trained: list[list[Level]] = [[] for _ in trees]
-        self.done: list[tuple[np.ndarray, np.ndarray, np.ndarray] | None] = []
+        self.done: list[Kept | None] = []
         self.losses = [np.zeros(len(trees[t].levels[depth].tiles)) for t, depth in self.levels]  # of the last pass, by tile
 
     def _scores_in(self, tree: TreePlan, depth: int) -> float:
@@ -183,7 +195,12 @@ class TreeTraining(Strategy):
         )  # fmt: skip
 
     def compile(self, progress: Progress) -> None:
-        like = label_tiles.like(self.examples, self.workers[0], self.passes(0), self.constants, self.how(1))
+        none = self.examples._replace(
+            offsets=np.zeros(1, np.int64), columns=np.zeros(0, np.int32), values=np.zeros(0, np.float32),
+            label_offsets=np.zeros(1, np.int64),
+        )  # fmt: skip
+        memory = label_tiles.new_workspace(none, 0, self.batch, self.optimizer, is_dual=self.is_dual)
+        like = label_tiles.like(self.examples, memory, self.passes(0), self.constants, self.how(1))
         self.kernel = label_tiles.train_tile_dual if self.is_dual else label_tiles.train_tile
         function = self.objective.dual_steps if self.is_dual else self.objective.coefficients
         self.functions = load_kernel(self.kernel, function, None, like, progress)
@@ -200,7 +217,19 @@ class TreeTraining(Strategy):
         return self.optimizer._replace(l2=l2 * self.n_labelled / max(n_members, 1))
 
     def prepare(self, level: int) -> None:
-        """Find out which examples meet a level's groups; done while no thread trains."""
+        """Begin a level; done while no thread trains."""
+        t, depth = self.levels[level]
+        plan = self.plans[t].levels[depth]
+        if len(self.done) != len(plan.tiles):
+            self.done = [None] * len(plan.tiles)
+        if self.by_others:
+            self.bias = np.zeros(int(plan.first_node[-1]), dtype=np.float32)
+        else:
+            self._find_members(level)
+            self.bias = self._first_biases(plan)
+
+    def _find_members(self, level: int) -> None:
+        """Find out which examples meet the level's groups, and which have its nodes."""
         t, depth = self.levels[level]
         tree = self.plans[t]
         plan, n_groups = tree.levels[depth], len(tree.levels[depth].first_node) - 1
@@ -222,9 +251,6 @@ class TreeTraining(Strategy):
                 groups.append(found.node.ravel())
                 examples.append(np.repeat(np.arange(start, start + len(found.node), dtype=np.int32), found.node.shape[1]))
             self.members = lists_of(np.concatenate(groups), np.concatenate(examples), n_groups)
-        self.bias = self._first_biases(plan)
-        if len(self.done) != len(plan.tiles):
-            self.done = [None] * len(plan.tiles)
 
     def _first_biases(self, plan: LevelPlan) -> np.ndarray:
         """float32 (n_nodes,): zero, or what predicts how often each node occurs among the examples that meet it."""
@@ -247,10 +273,15 @@ class TreeTraining(Strategy):
             *self.functions, self.examples, self.members, self.positives, group, first, last, passes, self.constants,
             self.how(n_members), worker, self.bias,
         )  # fmt: skip
+        self.losses[epoch][stretch] = loss  # first: what is done may be handed over
         self.done[stretch] = (worker.kept_feature[:n].copy(), worker.kept_lane[:n].copy(), worker.kept_value[:n].copy())
-        self.losses[epoch][stretch] = loss
         n_scores = n_members * (last - first)
         return Tally(loss, n_scores, n_scores)
+
+    @property
+    def level(self) -> int:
+        """The number of the level that is under way; that of all levels when there is none."""
+        return sum(map(len, self.trained))
 
     def finish_level(self, level: int) -> None:
         """Keep a level, with those of its tiles that are trained."""
@@ -263,16 +294,15 @@ class TreeTraining(Strategy):
         self.trained[t].append(level_of(plan.first_node, tiles, self.bias, self.n_features))
         self.done = []
 
-    def _done_of(self, plan: LevelPlan) -> list[tuple[tuple[int, int, int], tuple[np.ndarray, np.ndarray, np.ndarray]]]:
+    def _done_of(self, plan: LevelPlan) -> list[tuple[tuple[int, int, int], Kept]]:
         """The tiles of a level that are trained, each with what is left of it."""
         return [(tile, kept) for tile, kept in zip(plan.tiles, self.done, strict=True) if kept is not None]
 
     def give_up(self) -> None:
         """The run ends before its time: of a tree whose last level is under way the labels that are trained so far are kept."""
-        level = sum(map(len, self.trained))
-        if level == len(self.levels):
+        if self.level == len(self.levels):
             return
-        t, depth = self.levels[level]
+        t, depth = self.levels[self.level]
         plan = self.plans[t].levels[depth]
         if depth < len(self.plans[t].levels) - 1 or not any(kept is not None for kept in self.done):
             return
@@ -280,7 +310,26 @@ class TreeTraining(Strategy):
         for (_, first, last), kept in zip(plan.tiles, self.done, strict=True):
             if kept is None:
                 self.bias[first:last] = never
-        self.finish_level(level)
+        self.finish_level(self.level)
+
+    def tiles_of(self, level: int) -> list[tuple[int, int, int]]:
+        """The tiles of a level; see `LevelPlan`."""
+        t, depth = self.levels[level]
+        return self.plans[t].levels[depth].tiles
+
+    # ---- where workers train the tiles
+
+    def in_common(self) -> TilesInCommon:
+        return TilesInCommon(self)
+
+    def apart(self) -> TilesApart:
+        return TilesApart(self)
+
+    def is_done(self, epoch: int, stretches: range) -> bool:
+        n_tiles = len(self.tiles_of(epoch))
+        return all(stretch >= n_tiles or self.done[stretch] is not None for stretch in stretches)
+
+    # ----
 
     def trees(self) -> list[LabelTree]:
         """The trees that are trained to the end."""
@@ -322,7 +371,7 @@ class TreeTraining(Strategy):
         return parts | {"sizes": sizes, "bias": self.bias}
 
     def _write_tiles(self, value: Any) -> None:
-        level = sum(map(len, self.trained))
+        level = self.level
         self.done = []
         if level < len(self.levels):
             self.prepare(level)
@@ -338,6 +387,7 @@ class TreeTraining(Strategy):
 
 def run(
     strategy: TreeTraining,
+    training: Strategy,
     classifier: Classifier,
     snapshot: Mapping[str, Any] | None,
     checkpoints: Checkpoints | None,
@@ -345,7 +395,7 @@ def run(
     progress: Progress,
     plan: Plan,
 ) -> trainer.Outcome:
-    """Train sparse weights, a level of a tree after another."""
+    """Train sparse weights, a level of a tree after another, by the strategy itself or another that has it trained."""
     n_levels = len(strategy.levels)
 
     def after_level(level: int, tally: Tally, seconds_passed: float) -> bool:
@@ -355,11 +405,11 @@ def run(
         return False
 
     schedule = trainer.Schedule(
-        float(strategy.settings.learning_rate or 0), strategy.n_stretches, strategy.n_scores / n_levels, n_levels,
+        float(strategy.settings.learning_rate or 0), training.n_stretches, strategy.n_scores / n_levels, n_levels,
         shape="constant", unit="scores",
     )  # fmt: skip
     strategy.prepare(0)
-    outcome = trainer.run(strategy, schedule, progress, after_level, snapshot, None, checkpoints, plan=plan)
+    outcome = trainer.run(training, schedule, progress, after_level, snapshot, None, checkpoints, plan=plan)
     if outcome.interrupted_by is not None:
         to_the_end(strategy.give_up)
         if not strategy.trees():

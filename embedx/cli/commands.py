@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from embedx.classification.classifier import Classifier
     from embedx.classification.settings import ClassifySettings
     from embedx.cli.peers import Asked
+    from embedx.cluster.run import Cluster
     from embedx.comparison.compare import Comparison
     from embedx.evaluation.heldout import Likelihood, LikelihoodDifference
     from embedx.labeled.data import Labeled
@@ -241,14 +242,41 @@ def classify(
 
     Without a name, the objective is the one that suits the data.
     """
+    from embedx.cluster.run import Cluster, cluster_of
+
+    check_stopping(typed)
+    check_cluster_settings(typed)
+    if test_labels and not test_source:
+        raise EmbedxError("--test-labels needs --test")
+    cluster = ClusterSettings.from_options(typed)
+    # A cluster that is not there is told before anything is read.
+    with cluster_of(cluster, typed.get("threads"), progress, Cluster) as nodes:
+        return _classify(
+            train_source, train_labels, test_source, test_labels, label_names, objective_name, typed, output, overwrite,
+            request, nodes, progress,
+        )  # fmt: skip
+
+
+def _classify(
+    train_source: str,
+    train_labels: str | None,
+    test_source: str | None,
+    test_labels: str | None,
+    label_names: str | None,
+    objective_name: str | None,
+    typed: dict[str, Any],
+    output: Path | None,
+    overwrite: bool,
+    request: Request,
+    cluster: "Cluster | None",
+    progress: Progress,
+) -> tuple[Path, "classification.TrainedClassifier", dict[str, float] | None]:
+    """As `classify`, with the cluster that it asks for."""
     from embedx.classification import task as classification
     from embedx.classification.defaults import new_objective
     from embedx.classification.settings import ClassifySettings, check_given
     from embedx.classification.weights import suited_objective
 
-    check_stopping(typed)
-    if test_labels and not test_source:
-        raise EmbedxError("--test-labels needs --test")
     data = None
     if objective_name is None:
         data = labelled_data(train_source, train_labels, test_source, test_labels, label_names, progress)
@@ -268,7 +296,8 @@ def classify(
     settings = classification.resolved(settings, objective, training)
     own_options = samplers.own_options(typed)
     drawing = next(each for each in reversed(classification.chosen_samplers(objective, settings, own_options)) if each)
-    _note_settings(progress, settings, drawing.settings, objective.settings)
+    of_cluster = [cluster.settings] if cluster is not None else []
+    _note_settings(progress, settings, drawing.settings, objective.settings, *of_cluster)
     kind = "non-zero values" if training.is_sparse else "values"
     n_values = training.features.nnz if training.is_sparse else training.features.size
     progress.note(
@@ -278,7 +307,7 @@ def classify(
     with checkpoints.ended():
         trained = classification.train(
             training, objective, settings, sampler_options=own_options, known=known, validation=validation, progress=progress,
-            n_tested=0 if test is None else len(test), checkpoints=checkpoints,
+            n_tested=0 if test is None else len(test), checkpoints=checkpoints, cluster=cluster,
         )  # fmt: skip
     saved = _save(lambda place: trained.classifier.save(place, overwrite), folder, checkpoints)
     checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
@@ -374,10 +403,16 @@ def validation_data(settings: "ClassifySettings", known: "DataSchema", progress:
 
 
 def predict(
-    model: str, source: str, top_k: int, threads: int | None, search: float | None, progress: Progress
+    model: str,
+    source: str,
+    top_k: int,
+    threads: int | None,
+    search: float | None,
+    cluster: ClusterSettings,
+    progress: Progress,
 ) -> Iterator[list[tuple[str, float]]]:
     """For each row of `source` its `top_k` best labels, by name, with their probabilities; by `search`, if it is given, among
-    that share of the labels.
+    that share of the labels; by workers, if a `cluster` is asked for.
     """
     from embedx.classification import classifier
     from embedx.labeled.read import read
@@ -386,8 +421,12 @@ def predict(
     _note_probabilities(found, progress)
     data = read(source, progress=progress, like=found.known)
     names = [found.name(k) for k in range(found.n_labels)]
-    if search is None:
-        best: Iterable[tuple[np.ndarray, np.ndarray]] = found.top_k(data.features, top_k, progress, threads)
+    if search is not None and cluster.is_asked_for:
+        raise EmbedxError("--search does not apply with --cluster; leave out one of them")
+    if cluster.is_asked_for:
+        best: Iterable[tuple[np.ndarray, np.ndarray]] = _top_k_on(cluster, found, data.features, top_k, threads, progress)
+    elif search is None:
+        best = found.top_k(data.features, top_k, progress, threads)
     else:
         best = searched = found.searched_top_k(data.features, top_k, search, progress, threads)
         progress.note(
@@ -397,6 +436,27 @@ def predict(
     for ids, probabilities in best:
         for row, values in zip(ids.tolist(), probabilities.tolist(), strict=True):
             yield [(names[k], value) for k, value in zip(row, values, strict=True)]
+
+
+def _top_k_on(
+    cluster: ClusterSettings, found: "Classifier", features: Any, k: int, threads: int | None, progress: Progress
+) -> Iterator[tuple["np.ndarray", "np.ndarray"]]:
+    """As `Classifier.top_k`, by workers on a cluster."""
+    from embedx.classification import divided
+    from embedx.cluster.files import shared
+    from embedx.cluster.ray_nodes import Answering, ReadFromHead, chosen_size, connected
+    from embedx.run.folder import DESCRIPTION
+
+    with connected(str(cluster.cluster), progress):
+        size = chosen_size(cluster.workers, threads)
+        place = found.folder.resolve()  # for processes that work elsewhere
+        folder = shared(place, DESCRIPTION, ReadFromHead(place))
+        makers = divided.makers(found, folder, size.workers, size.threads, k)
+        workers = Answering(makers, size.threads)
+        try:
+            yield from divided.top_k_divided(found, features, k, workers, len(makers), progress)
+        finally:
+            workers.close()
 
 
 def test_classifier(model: str, test: str | None, test_labels: str | None, progress: Progress) -> dict[str, float]:

@@ -131,10 +131,12 @@ def phrase_settings() -> dict[str, Option]:
 def classify_settings() -> dict[str, Option]:
     """Every option of `embedx classify` that is a setting."""
     from embedx.classification.settings import ClassifySettings
+    from embedx.cluster.settings import ClusterSettings
     from embedx.objectives import OBJECTIVES
 
+    options = _settings_of("label_defaults", ClassifySettings, ClusterSettings)
     of_words = {name for objective in OBJECTIVES.values() for name in objective.word_settings}
-    return {name: option for name, option in _settings_of("label_defaults", ClassifySettings).items() if name not in of_words}
+    return {name: option for name, option in options.items() if name not in of_words}
 
 
 def compare_settings() -> dict[str, Option]:

@@ -9,6 +9,7 @@ import typer
 
 from embedx.cli import tables
 from embedx.cli.options import CacheDir, Json, Model, Overwrite, TopK, TrustPickle, WhichVectors
+from embedx.cluster.settings import MOST_WORKERS, ClusterSettings, check_cluster_settings
 from embedx.errors import EmbedxError
 from embedx.run.progress import Reporter
 from embedx.settings import MOST_THREADS
@@ -37,6 +38,21 @@ def predict(
         ),
     ] = None,
     query: Annotated[float | None, typer.Option("--query", min=0.0, max=1.0, hidden=True)] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster", help="predict on a Ray cluster, by workers that have some of the labels each; as with `classify`"
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            min=1,
+            max=MOST_WORKERS,
+            help="with --cluster: worker processes, each with --threads threads; by default one for each machine",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the likeliest labels of each row: label, probability, label, probability, ..."""
@@ -44,8 +60,10 @@ def predict(
 
     if scored_fraction is not None and query is not None:
         raise EmbedxError("--query is the former name of --scored-fraction; give one of them")
+    check_cluster_settings({"cluster": cluster, "workers": workers})
+    on = ClusterSettings(cluster=cluster, workers=workers)
     scored = next((each for each in (scored_fraction, query) if each is not None), SCORED_FRACTION)
-    for labels in commands.predict(model, data, top_k, threads, scored if search else None, Reporter(sys.stderr)):
+    for labels in commands.predict(model, data, top_k, threads, scored if search else None, on, Reporter(sys.stderr)):
         if as_json:
             print(json.dumps([{"label": label, "probability": probability} for label, probability in labels]))
         else:

@@ -1,34 +1,42 @@
-"""What a way of training must offer for workers to share it: its parameters, by what becomes of them when copies are merged."""
+"""What a way of training must offer for workers to share it: the two sides of what they exchange.
+
+Where all of them train the same tables, that follows from the parameters, by what becomes of these when copies are merged.
+"""
 
 import abc
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-import numpy as np
-
-from embedx.optimizers.contract import Table, UpdateRule
+from embedx.cluster.exchange import Apart, InCommon
+from embedx.cluster.shared import Common, Copies, Parameters, compile_merging
 from embedx.run.strategy import Strategy
 
 
-@dataclass(frozen=True)
-class Parameters:
-    """Everything that training changes and that workers share; arrays stay where they are for the whole run.
+class Divided(Strategy):
+    """A strategy whose stretches several workers can train at once."""
 
-    Tables are merged row by row by `embedx.engine.merging`. Of what an objective keeps of a word or an example, that of whoever
-    updated it last counts, and the numbers of updates are summed.
-    """
+    @abc.abstractmethod
+    def in_common(self) -> InCommon:
+        """The run's side of what is exchanged, of this strategy's live values; after `compile`."""
 
-    tables: Mapping[str, Table]
-    optimizer: UpdateRule
-    state: np.ndarray  # (n, width), the objective's own; width 0 if it keeps none
-    n_updates: np.ndarray  # int64 (n,)
-    # By table, float32 (n_rows,): how often a row is updated for each word, or example, that is trained; none is as 0
-    uses: Mapping[str, np.ndarray] = field(default_factory=dict)
+    @abc.abstractmethod
+    def apart(self) -> Apart:
+        """A worker's side of it, likewise."""
+
+    def is_done(self, epoch: int, stretches: range) -> bool:
+        """Whether nothing is left to train in these stretches of a pass."""
+        return False
 
 
-class Shareable(Strategy):
+class Shareable(Divided):
     """A strategy that several workers can train at once, each with a copy of the parameters."""
 
     @abc.abstractmethod
     def parameters(self) -> Parameters:
         """What workers share, as live arrays; after `compile`."""
+
+    def in_common(self) -> InCommon:
+        compile_merging(self.parameters())  # here, which on one machine is for its workers too
+        return Common(self.parameters())
+
+    def apart(self) -> Apart:
+        compile_merging(self.parameters())
+        return Copies(self.parameters())

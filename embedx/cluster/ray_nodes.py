@@ -12,13 +12,13 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from embedx.cluster.exchange import Place
 from embedx.cluster.files import Files
-from embedx.cluster.shared import Place
 from embedx.cluster.worker import About, Build, Worker, check_same_version
 from embedx.errors import EmbedxError
 from embedx.run.progress import Progress
@@ -285,6 +285,82 @@ class Workers:
                 self.ready += [worker] * DEPTH
                 self.progress.note(f"worker {worker.place.number + 1} on {worker.host}: {self.size.threads} threads")
             self.changed.notify_all()
+
+
+@dataclass
+class Asked:
+    """A question under way."""
+
+    number: int  # of whom it was asked
+    question: Any
+    actor: Any
+    reference: Any
+
+
+class Answering:
+    """Objects on the cluster that are asked by their `answer`, each claiming so many CPUs.
+
+    One that is lost is made anew where there are CPUs, and asked again. Raises `EmbedxError` if there are not so many CPUs.
+    """
+
+    def __init__(self, builds: Sequence[Callable[[], Any]], threads: int) -> None:
+        library = ray()
+        have = int(library.cluster_resources().get("CPU", 0))
+        if len(builds) * threads > have:
+            raise EmbedxError(
+                f"--workers {len(builds)}, each with {threads} threads, take more than the {have} CPUs of the cluster"
+            )
+        self.builds, self.lost_in_a_row = builds, 0
+        self.remote = library.remote(Answerer).options(num_cpus=threads, scheduling_strategy="SPREAD")
+        self.actors = [self.remote.remote(build) for build in builds]
+
+    def told(self, value: Any) -> Any:
+        """A value for questions to several of them, which travels once to each machine."""
+        return ray().put(value)
+
+    def ask(self, number: int, question: Any) -> Asked:
+        """Ask one of them; what `answer` takes."""
+        actor = self.actors[number]
+        return Asked(number, question, actor, actor.answer.remote(question))
+
+    def answer(self, asked: Asked) -> Any:
+        """What was answered. Raises what the object raised, and `EmbedxError` if one after another is lost."""
+        library = ray()
+        while True:
+            try:
+                answer = library.get(asked.reference)
+            except library.exceptions.RayTaskError as error:
+                raise error.cause if isinstance(error.cause, EmbedxError) else error from None
+            except library.exceptions.RayError as error:
+                self.lost_in_a_row += 1
+                if self.lost_in_a_row >= LOST_IN_A_ROW:
+                    raise EmbedxError(f"--cluster: {LOST_IN_A_ROW} workers were lost ({_short(str(error))})") from error
+                if self.actors[asked.number] is asked.actor:
+                    self.actors[asked.number] = self.remote.remote(self.builds[asked.number])
+                asked = self.ask(asked.number, asked.question)
+            else:
+                self.lost_in_a_row = 0
+                return answer
+
+    def close(self) -> None:
+        """End them."""
+        for each in self.actors:
+            with contextlib.suppress(Exception):
+                ray().kill(each)
+
+
+class Answerer:
+    """What `build` makes, on the cluster. It is made for the first question, whose answer may then be why it cannot be."""
+
+    def __init__(self, build: Callable[[], Any]) -> None:
+        self.build = build
+        self.made: Any = None
+
+    def answer(self, question: Any) -> Any:
+        """What it answers."""
+        if self.made is None:
+            self.made = self.build()
+        return self.made.answer(question)
 
 
 def _with_groups(library: Any) -> type:

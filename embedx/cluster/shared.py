@@ -6,31 +6,39 @@ some number; a row that it alone has changed since then it knows already.
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from embedx.cluster.contract import Parameters
 from embedx.cluster.copies import Copy, Rows, StateCopy, bits_of, halved
+from embedx.cluster.exchange import Apart, InCommon, Place
 from embedx.engine.merging import add_half
 from embedx.kernels.simd import aligned_zeros
-from embedx.optimizers.contract import NUMBER, ROW, Table
+from embedx.optimizers.contract import NUMBER, ROW, Table, UpdateRule
 
 NOBODY, SEVERAL = -1, -2
 OWN = "objective"  # the name, beside those of tables, of what the objective keeps
 Changes = Mapping[str, Rows]  # by table, and OWN
 
 
-@dataclass
-class Place:
-    """What is known in common of a worker's copy."""
+@dataclass(frozen=True)
+class Parameters:
+    """Everything that training changes and that workers share; arrays stay where they are for the whole run.
 
-    number: int
-    told: int | None = None  # of the additions; None if it has to be told everything
+    Tables are merged row by row by `embedx.engine.merging`. Of what an objective keeps of a word or an example, that of whoever
+    updated it last counts, and the numbers of updates are summed.
+    """
+
+    tables: Mapping[str, Table]
+    optimizer: UpdateRule
+    state: np.ndarray  # (n, width), the objective's own; width 0 if it keeps none
+    n_updates: np.ndarray  # int64 (n,)
+    # By table, float32 (n_rows,): how often a row is updated for each word, or example, that is trained; none is as 0
+    uses: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-class Common:
-    """The parameters in common. Every method may be called by several threads."""
+class Common(InCommon):
+    """The parameters in common. A worker was told of so many additions."""
 
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters
@@ -41,6 +49,9 @@ class Common:
         sizes[OWN] = len(parameters.state) if parameters.state.shape[1] else 0
         self.last = {name: np.full(n, -1, np.int64) for name, n in sizes.items()}
         self.whose = {name: np.full(n, NOBODY, np.int32) for name, n in sizes.items()}
+
+    def beginning(self, place: Place) -> Changes | None:
+        return self.everything(place) if place.told is None else None
 
     def everything(self, place: Place) -> Changes:
         """All rows as they are, in full precision."""
@@ -86,7 +97,7 @@ class Common:
         return Rows(row, values, table.state[row] if has_states(table) else table.state[:0])
 
 
-class Copies:
+class Copies(Apart):
     """A worker's copies of everything in common."""
 
     def __init__(self, parameters: Parameters) -> None:
@@ -115,13 +126,10 @@ def compile_merging(parameters: Parameters) -> None:
         small = table._replace(rows=rows, state=state, decay_clock=table.decay_clock[:1], frozen=table.frozen[:1])
         nothing = Rows(np.zeros(0, np.int32), rows[:0], state[:0])
         Copy(small, parameters.optimizer, None).merge(nothing, 0.0)
+        buffer = aligned_zeros(1, rows.shape[1])
+        add_half(rows, nothing.row, bits_of(halved(rows, nothing.row)), buffer, buffer.view(np.uint32))
 
 
 def has_states(table: Table) -> bool:
     """Whether a row of the table has a state of the optimiser's that is merged with it."""
     return table.state_of in (ROW, NUMBER)
-
-
-def n_bytes(changes: Changes) -> int:
-    """Bytes that travel."""
-    return sum(rows.n_bytes for rows in changes.values())

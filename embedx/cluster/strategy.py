@@ -7,10 +7,10 @@ pause of the run finds all ranges merged. A range whose worker is lost is traine
 import math
 from collections.abc import Sequence
 
-from embedx.cluster.contract import Shareable
+from embedx.cluster.contract import Divided
 from embedx.cluster.ray_nodes import DEPTH, LostWorkerError, Remote, Size, Workers
-from embedx.cluster.shared import Common, compile_merging, n_bytes
 from embedx.cluster.worker import Build, Range
+from embedx.run.memory import n_bytes
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
 from embedx.run.strategy import Strategy
@@ -21,13 +21,14 @@ LEAST_PATIENCE = 60.0  # seconds
 
 
 class OnCluster(Strategy):
-    """A strategy, `inner`, whose parameters are those in common, by workers that train what `build` makes."""
+    """A strategy, `inner`, which has what workers have learned together, by workers that train what `build` makes."""
 
-    def __init__(self, inner: Shareable, build: Build, size: Size, per_range: int, progress: Progress) -> None:
+    def __init__(self, inner: Divided, build: Build, size: Size, per_range: int, progress: Progress) -> None:
         self.inner, self.build, self.size, self.progress = inner, build, size, progress
         self.per_range = min(per_range, inner.n_stretches)
         self.n_stretches = -(-inner.n_stretches // self.per_range)
         self.workers: Sequence[None] = [None] * (DEPTH * size.workers)
+        self.is_steady, self.is_guarded = inner.is_steady, inner.is_guarded
         self.is_over = False
         self.bytes = 0  # that travelled
         self.usual: float | None = None  # seconds of a range
@@ -36,14 +37,15 @@ class OnCluster(Strategy):
     def compile(self, progress: Progress) -> None:
         """The kernels here, which on one machine are those of its workers, and the workers."""
         self.inner.compile(progress)
-        compile_merging(self.inner.parameters())
-        self.common = Common(self.inner.parameters())
+        self.common = self.inner.in_common()
         self.remote = Workers(self.build, self.size, progress)
         self.remote.wait()
 
     def train(self, worker: None, epoch: int, stretch: int, rate: float) -> Tally | None:
         first = stretch * self.per_range
         stretches = range(first, min(first + self.per_range, self.inner.n_stretches))
+        if self.inner.is_done(epoch, stretches):
+            return Tally()
         work = Range(epoch, stretches, rate, self.rate_factor)
         assert self.remote is not None
         while (taken := self.remote.take(lambda: self.is_over)) is not None:
@@ -59,10 +61,10 @@ class OnCluster(Strategy):
     def _train(self, worker: Remote, work: Range) -> Tally | None:
         """Have a worker train a range and merge it. Raises `LostWorkerError`."""
         with worker.merging:
-            if worker.place.told is None:
-                everything = self.common.everything(worker.place)
-                self.bytes += n_bytes(everything)
-                worker.call("begin", everything)
+            told = self.common.beginning(worker.place)
+            if told is not None:
+                self.bytes += n_bytes(told)
+                worker.call("begin", told)
         tally, seconds = worker.call("train", work, timeout=self.patience)
         self.usual = seconds if self.usual is None else 0.9 * self.usual + 0.1 * seconds
         if tally is None or not math.isfinite(tally.loss):

@@ -11,14 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from embedx.cluster.contract import Shareable
-from embedx.cluster.shared import Changes, Copies, compile_merging
+from embedx.cluster.contract import Divided
 from embedx.errors import EmbedxError
 from embedx.run.folder import installed_version
 from embedx.run.progress import Silent
 from embedx.run.tally import Tally
 
-Build = Callable[[int], Shareable]  # from the number of threads to a strategy
+Build = Callable[[int], Divided]  # from the number of threads to a strategy
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,7 @@ class Worker:
     def __init__(self, build: Build, threads: int) -> None:
         self.strategy = build(threads)
         self.strategy.compile(Silent())
-        compile_merging(self.strategy.parameters())
-        self.copies = Copies(self.strategy.parameters())
+        self.apart = self.strategy.apart()
         self.pool = ThreadPoolExecutor(len(self.strategy.workers))
         self.lock = threading.Lock()
         self.n_trained = 0  # words or examples since the last merge
@@ -57,9 +55,9 @@ class Worker:
         """Tells that the worker is ready."""
         return About(os.uname().nodename, os.getpid(), installed_version())
 
-    def begin(self, everything: Changes) -> None:
-        """Take over all parameters; what was not merged is lost."""
-        self.copies.overwrite(everything)
+    def begin(self, told: Any) -> None:
+        """See `Apart.overwrite`."""
+        self.apart.overwrite(told)
         self.strategy.forget()
         self.n_trained, self.stopped = 0, False
 
@@ -85,11 +83,11 @@ class Worker:
         list(self.pool.map(go_on, self.strategy.workers))
         return None if self.stopped else total, time.monotonic() - began
 
-    def merge(self, news: Changes) -> Changes:
-        """See `Copies.merge`; may be called while a range is trained."""
+    def merge(self, news: Any) -> Any:
+        """See `Apart.merge`."""
         with self.lock:
             n_trained, self.n_trained = self.n_trained, 0
-        return self.copies.merge(news, n_trained)
+        return self.apart.merge(news, n_trained)
 
     def stop(self) -> None:
         """Have `train` return soon."""

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from embedx.cluster import run
 from embedx.cluster.encoding import read_by_machines
 from embedx.cluster.files import SharedFolder, shared
-from embedx.cluster.ray_nodes import ReadFromHead, Size, chosen_size, connected
+from embedx.cluster.ray_nodes import ReadFromHead, Size
+from embedx.cluster.run import Cluster
 from embedx.cluster.settings import ClusterSettings
 from embedx.cluster.strategy import OnCluster
 from embedx.engine.subwords import Parts
@@ -87,19 +89,18 @@ def strategy_for(
     return way(objective, settings, warm_up, tables, stream, sampler)
 
 
-class Cluster:
-    """The cluster that a run trains on."""
+class TextCluster(Cluster):
+    """The workers of a run on text, and who reads it."""
 
-    def __init__(self, settings: ClusterSettings, size: Size, threads: int, home: Path | None, progress: Progress) -> None:
-        self.settings, self.size, self.threads, self.home, self.progress = settings, size, threads, home, progress
-        self.training: OnCluster | None = None
+    home: Path | None = None  # of the token cache, on each machine; None for its own
+    threads: int | None = None  # by which this machine reads
 
     def read(self, sources: Sequence[Source], settings: TextSettings, progress: Progress, building: Building) -> dict[str, Any]:
         """Read several sources by all machines; see `reading.read`."""
         home = self.home.absolute() if self.home else None
-        return read_by_machines(sources, settings, progress, building, self.size, home, self.threads)
+        return read_by_machines(sources, settings, progress, building, self.size, home, self.threads or usable_cores())
 
-    def strategy(self, inner: Any, task: Any) -> OnCluster:
+    def strategy(self, inner: Streamed, task: Any) -> OnCluster:
         """How workers train what `inner` would train here; `task` is the run."""
         folder, tables = task.corpus.folder, task.tables
         part = StreamPart(
@@ -109,40 +110,19 @@ class Cluster:
             task.stream()._replace(tokens=np.zeros(0, np.int32)), self.home,
         )  # fmt: skip
         n_rows = len(tables.inputs.rows) + len(tables.outputs.rows)
-        per_range = stretches_in_range(self.settings.merge_every, inner.n_stretches, task.settings.epochs, n_rows, self.size)
-        self.training = OnCluster(inner, part, self.size, per_range, self.progress)
-        return self.training
-
-    def identity(self) -> dict[str, Any]:
-        """What of it decides where a run is."""
-        assert self.training is not None
-        return {"number of stretches that a worker trains before it merges": self.training.per_range}
-
-    def close(self) -> None:
-        """End its workers."""
-        if self.training is not None:
-            self.training.close()
-
-    def facts(self) -> dict[str, Any]:
-        """For the model's record."""
-        merged = self.training.bytes if self.training is not None else 0
-        return {"workers": self.size.workers, "threads_of_worker": self.size.threads, "bytes_merged": merged}
+        epochs, words = task.settings.epochs, self.settings.merge_every
+        return self.divided(inner, part, stretches_in_range(words, inner.n_stretches, epochs, n_rows, self.size))
 
 
 @contextlib.contextmanager
 def cluster_of(
     settings: ClusterSettings, threads: int | None, home: Path | None, progress: Progress
-) -> Iterator[Cluster | None]:
+) -> Iterator[TextCluster | None]:
     """The cluster that is asked for, if any is. Raises `EmbedxError` if it cannot be had."""
-    if settings.cluster is None:
-        yield None
-        return
-    with connected(settings.cluster, progress):
-        found = Cluster(settings, chosen_size(settings.workers, threads), threads or usable_cores(), home, progress)
-        try:
-            yield found
-        finally:
-            found.close()
+    with run.cluster_of(settings, threads, progress, TextCluster) as found:
+        if found is not None:
+            found.home, found.threads = home, threads
+        yield found
 
 
 def stretches_in_range(words: int | None, n_stretches: int, epochs: float, n_rows: int, size: Size) -> int:

@@ -22,7 +22,7 @@ from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.skipgram.callbacks import Callback, EpochEnd, want_an_end
-from embedx.skipgram.on_cluster import Cluster, strategy_for
+from embedx.skipgram.on_cluster import TextCluster, strategy_for
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.start import Start
 from embedx.skipgram.strategies import Streamed
@@ -59,7 +59,7 @@ class Task:
     buckets: np.ndarray | None = None  # int32 (n,), ascending: those of n-grams, whose rows follow the words'; None without
     plan: Plan | None = None  # of memory
     kernels: int = 0  # bytes that they took when they were compiled or loaded
-    cluster: Cluster | None = None  # whose workers train
+    cluster: TextCluster | None = None  # whose workers train
     history: list[dict[str, float]] = dataclasses.field(default_factory=list)  # held-out log-likelihood on the way
 
     def stream(self) -> TokenStream:
@@ -113,6 +113,7 @@ class Task:
             checkpoints.identify(self.identity)
         settings, strategy = self.settings, self._ready_strategy()
         if self.cluster is not None:
+            assert isinstance(strategy, Streamed)  # --deterministic is refused
             strategy = self.cluster.strategy(strategy, self)
         schedule = self._schedule(strategy, settings.epochs, settings.time_budget)
         heard = tuple(callbacks)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embedx import optimizers
-from embedx.cluster.contract import Parameters, Shareable
+from embedx.cluster.contract import Shareable
+from embedx.cluster.shared import Parameters
 from embedx.engine import blocks, lanes
 from embedx.engine import skipgram as engine
 from embedx.engine import skipgram_retrieved as retrieved

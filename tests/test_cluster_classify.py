@@ -1,0 +1,269 @@
+"""Classifiers that workers on a cluster train, without Ray: labels divided over them, or examples with merged parameters."""
+
+import threading
+
+import numpy as np
+import pytest
+from local_workers import LocalWorkers
+from test_label_tree import ova, settings, topics
+
+from embedx import objectives
+from embedx.classification.settings import ClassifySettings
+from embedx.classification.strategies_sparse import strategy_for
+from embedx.classification.task import new_samplers, resolved, train
+from embedx.cluster import strategy as cluster_strategy
+from embedx.cluster.ray_nodes import Size
+from embedx.cluster.run import Cluster
+from embedx.cluster.settings import ClusterSettings
+from embedx.engine.examples import examples_of
+from embedx.errors import EmbedxError
+from embedx.labeled.digits import digits
+from embedx.optimizers import update_rule
+from embedx.run.progress import Silent
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """A cluster of workers in this process: `cluster.made` are they, once training has begun."""
+
+    def new(workers=3, threads=1, fails=lambda number, method: False, **options):
+        made = Cluster(ClusterSettings(cluster="auto", workers=workers, **options), Size(workers, threads), Silent())
+        made.made = []
+
+        def workers_of(*arguments):
+            made.made.append(LocalWorkers(*arguments, fails=fails))
+            return made.made[-1]
+
+        monkeypatch.setattr(cluster_strategy, "Workers", workers_of)
+        return made
+
+    return new
+
+
+def lost_at(method, *times):
+    """A worker is lost at these calls of a method."""
+    calls, lock = [], threading.Lock()
+
+    def fails(number, called):
+        with lock:
+            calls.append(called)
+            return called == method and calls.count(method) in times
+
+    return fails
+
+
+def assert_same_bytes(a, b):
+    assert a.arrays.keys() == b.arrays.keys()
+    for name, array in a.arrays.items():
+        assert array.dtype == b.arrays[name].dtype
+        assert array.tobytes() == b.arrays[name].tobytes(), name
+
+
+# ---- by labels
+
+BY_LABELS = {
+    "dcd": ("squared-hinge", {"weights": "sparse"}),
+    "adagrad": ("logistic", {"weights": "sparse", "l2": 1e-4}),
+    "tree": ("squared-hinge", {"weights": "tree", "leaf_size": 4, "arity": 4}),
+    "trees": ("squared-hinge", {"weights": "tree", "leaf_size": 8, "trees": 2, "beam": 3}),
+}
+
+
+@pytest.mark.parametrize("name", BY_LABELS)
+def test_labels_are_trained_to_the_last_bit_as_on_one_machine(name, cluster):
+    loss, options = BY_LABELS[name]
+    data = topics(n_labels=200)
+    nodes = cluster()
+    alone = train(data, ova(loss), settings(loss, **options)).classifier
+    together = train(data, ova(loss), settings(loss, **options), cluster=nodes).classifier
+    assert_same_bytes(alone, together)
+    assert alone.facts["final_loss"] == together.facts["final_loss"]
+    (workers,) = nodes.made
+    assert sum(each.place.told is not None for each in workers.every) > 1  # several had something to do
+    assert together.facts["cluster"]["workers"] == 3
+
+
+@pytest.mark.parametrize("method", ["begin", "train", "merge"])
+def test_labels_of_lost_workers_are_trained_by_others(method, cluster):
+    data, options = topics(n_labels=200), {"weights": "tree", "leaf_size": 4, "arity": 4}
+    nodes = cluster(fails=lost_at(method, 2, 4))
+    alone = train(data, ova(), settings(**options)).classifier
+    together = train(data, ova(), settings(**options), cluster=nodes)
+    assert nodes.made[0].n_lost == 2
+    assert_same_bytes(alone, together.classifier)
+
+
+def test_a_level_has_no_more_ranges_than_tiles(cluster):
+    """Levels differ in how many tiles they have."""
+    called = []
+
+    def fails(number, method):
+        called.append(method)
+        return False
+
+    nodes = cluster(fails=fails)
+    train(topics(n_labels=200), ova(), settings(weights="tree", leaf_size=4, arity=4), cluster=nodes)
+    strategy = nodes.training.inner
+    n_tiles = [len(strategy.tiles_of(level)) for level in range(len(strategy.levels))]
+    assert nodes.training.per_range == 1
+    assert max(n_tiles) > min(n_tiles)
+    assert called.count("train") == sum(n_tiles)
+
+
+def test_nobody_holds_more_than_it_needs(cluster):
+    """The run has no memory to train in, and workers have no weights of the labels that they have handed over."""
+    nodes = cluster()
+    train(topics(n_labels=200), ova(), settings(weights="sparse"), cluster=nodes)
+    assert nodes.training.inner.workers == []
+    for each in nodes.made[0].every:
+        assert not any(kept is not None for kept in each.worker.strategy.done)
+        assert not any(each.worker.strategy.trained)
+
+
+def test_labels_that_are_trained_are_not_trained_again(cluster):
+    """A run that goes on from where it was asks workers for the rest alone."""
+    data, options = topics(n_labels=200), {"weights": "sparse"}
+    whole = train(data, ova(), settings(**options))
+    snapshot = whole.outcome.state.snapshot()
+    nodes = cluster()
+    again = train(data, ova(), settings(**options), snapshot=snapshot, cluster=nodes)
+    assert_same_bytes(whole.classifier, again.classifier)
+    assert all(each.place.told is None for each in nodes.made[0].every)
+
+
+# ---- by examples
+
+
+def an_objective(name):
+    found = objectives.find(name)
+    return found(found.Settings())
+
+
+def quality(name, data, test, nodes=None, **options):
+    """P@1 on test data."""
+    chosen = ClassifySettings(**({"threads": 1, "learning_rate": 0.3, "batch_size": 20, "weights": "dense"} | options))
+    trained = train(data, an_objective(name), chosen, cluster=nodes)
+    return trained.classifier.evaluate(test)["p@1"], trained
+
+
+def halves(data):
+    """Some rows to train on, and the others."""
+    return data.rows(np.arange(0, len(data), 2)), data.rows(np.arange(1, len(data), 2))
+
+
+BY_EXAMPLES = {
+    "all labels of dense features": ("softmax", lambda: digits(1500, 500), {"epochs": 10}),
+    "drawn labels of dense features": ("ove", lambda: digits(1500, 500), {"epochs": 10}),
+    "a path of dense features": ("hs", lambda: digits(1500, 500), {"epochs": 10}),
+    "all labels of sparse features": ("softmax", lambda: halves(topics(3000)), {"epochs": 30}),
+    "tiles of sparse features": ("ova", lambda: halves(topics(3000)), {"epochs": 30, "optimizer": "adagrad"}),
+    "a hidden layer": ("softmax", lambda: halves(topics(3000)), {"epochs": 30, "hidden": 20}),
+    "weight decay": ("softmax", lambda: digits(1500, 500), {"epochs": 10, "l2": 1e-3}),
+    "sgd": ("softmax", lambda: digits(1500, 500), {"epochs": 10, "optimizer": "sgd", "learning_rate": 0.05}),
+    "a number for each row": ("ns", lambda: digits(1500, 500), {"epochs": 10, "optimizer": "rowwise-adagrad"}),
+}
+
+
+@pytest.mark.parametrize("name", BY_EXAMPLES)
+def test_examples_divided_over_workers_teach_as_much(name, cluster):
+    objective, made, options = BY_EXAMPLES[name]
+    data, test = made()
+    nodes = cluster(merge_every=100)
+    alone, one = quality(objective, data, test, **options)
+    together, several = quality(objective, data, test, nodes, **options)
+    assert alone > 0.3
+    assert together > alone - 0.04
+    assert several.outcome.tally.words == one.outcome.tally.words
+    assert several.classifier.facts["cluster"]["bytes_merged"] > 0
+
+
+def test_weight_decay_is_as_strong_as_on_one_machine(cluster):
+    data, test = digits(1500, 500)
+    options = {"epochs": 10, "l2": 0.3}
+
+    def norm(nodes=None, **others):
+        return float(np.linalg.norm(quality("softmax", data, test, nodes, **options | others)[1].classifier.arrays["output"]))
+
+    assert norm(cluster(merge_every=100)) == pytest.approx(norm(), rel=0.15)
+    assert norm(l2=0.0) > 1.5 * norm()
+
+
+def test_the_examples_of_lost_workers_are_trained_by_others(cluster):
+    data, test = digits(1500, 500)
+    nodes = cluster(merge_every=100, fails=lost_at("train", 3, 20, 21))
+    together, trained = quality("softmax", data, test, nodes, epochs=10)
+    assert nodes.made[0].n_lost == 3
+    assert trained.outcome.tally.words == 15_000
+    assert together > 0.8
+
+
+def test_rows_are_not_merged_while_tiles_of_them_are_trained(cluster):
+    """A tile is copied, trained and written back: what was merged meanwhile would be taken back, at the others as well."""
+    data = topics()
+    nodes = cluster(workers=1)
+    quality("ova", data, data, nodes, epochs=1, optimizer="adagrad")
+    worker = nodes.made[0].every[0]
+    news = nodes.training.common.news(worker.place)
+    with worker.worker.strategy.writing:
+        merging = threading.Thread(target=worker.call, args=("merge", news))
+        merging.start()
+        merging.join(0.3)
+        assert merging.is_alive()
+    merging.join()
+
+
+@pytest.mark.parametrize("name", ["ns", "ove"])
+def test_how_often_rows_are_updated(name):
+    """A label is met where it is shown and where it is drawn, and no row oftener than there are steps."""
+    data = topics(400)
+    counts = np.bincount(data.labels.ids, minlength=data.n_labels)
+    objective = an_objective(name)
+    chosen = resolved(ClassifySettings(hidden=8, threads=1, batch_size=4), objective, data)
+    part = _strategy_of(data, objective, chosen)
+    q, n = part.drawing.noise, part.plan.n_draws
+    lines = counts.sum() / 400 if objective.positives == "single" else 1.0
+    expected = np.minimum([c / 400 + lines * (1 - (1 - q[k]) ** n) for k, c in enumerate(counts)], 0.25)
+    uses = part.parameters().uses
+    np.testing.assert_allclose(uses["outputs"], expected, rtol=1e-5)
+    has_it = np.asarray((data.features != 0).mean(axis=0)).ravel()
+    np.testing.assert_allclose(uses["hidden"], np.minimum(has_it, 0.25), rtol=1e-5)
+
+
+def _strategy_of(data, objective, chosen):
+    """How a run with resolved settings trains."""
+    counts = np.bincount(data.labels.ids, minlength=data.n_labels)
+    objective.prepare(counts)
+    sampler, warm_up = new_samplers(objective, chosen, {}, counts)
+    examples, rule = examples_of(data.features, data.labels), update_rule(chosen.optimizer, row_length=8.0)
+    way = strategy_for(objective, chosen, sampler, examples)
+    return way(objective, chosen, sampler, examples, rule, counts, data.n_features, warm_up)
+
+
+# ---- what cannot be
+
+REFUSED = {
+    "--deterministic does not apply with --cluster": ("softmax", {"deterministic": True}),
+    "--optimizer lbfgs does not apply with --cluster": ("softmax", {"optimizer": "lbfgs"}),
+    "--max-norm does not apply with --cluster": ("softmax", {"max_norm": 1.0}),
+    "--weights sparse with --objective softmax does not apply with --cluster": ("softmax", {"weights": "sparse"}),
+    "--optimizer rowwise-adagrad does not apply with --cluster where all labels compete": (
+        "softmax", {"optimizer": "rowwise-adagrad"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_workers_cannot_do_is_refused(message, cluster):
+    objective, options = REFUSED[message]
+    with pytest.raises(EmbedxError, match=message):
+        train(topics(), an_objective(objective), ClassifySettings(threads=1, **options), cluster=cluster())
+
+
+def test_merge_every_has_no_effect_on_labels(cluster):
+    with pytest.raises(EmbedxError, match="--merge-every has no effect where labels are trained each by itself"):
+        train(topics(), ova(), settings(weights="sparse"), cluster=cluster(merge_every=5))
+
+
+def test_a_sampler_with_an_index_is_refused(cluster):
+    with pytest.raises(EmbedxError, match=r"--sampler search does not apply with --cluster: its index .*; take --sampler "):
+        quality("ldgs", *digits(200, 50), cluster(), sampler="search")
