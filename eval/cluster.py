@@ -102,7 +102,7 @@ def quality(records: Records) -> str:
                         "held-out log-likelihood": number(value, 3), "minus one worker's": f"{value - np.mean(values):+.3f}",
                         "pooled similarity": number(mean_similarity([each]), 3),
                         "minus its": f"{apart[0]:+.3f} ± {apart[1]:.3f}" if apart else DASH,
-                        "bytes/word": thousands(result["bytes_per_word"]),
+                        "bytes/word": number(result["bytes_per_word"], 0),
                     })  # fmt: skip
     return table(rows)
 
@@ -138,7 +138,7 @@ def time(records: Records) -> str:
             "words/s": thousands(median_of.median(each["words_per_second"] for each in of)),
             "held-out log-likelihood": number(float(np.mean([each["heldout"]["log_likelihood"] for each in of])), 3),
             "pooled similarity": number(float(np.mean([each["pooled"]["score"] for each in of if "pooled" in each])), 3),
-            "bytes/word": thousands(float(np.mean(travelled))) if travelled else DASH,
+            "bytes/word": number(float(np.mean(travelled)), 1) if travelled else DASH,
         })  # fmt: skip
     return table(rows)
 

@@ -2,7 +2,6 @@
 
 import pickle
 import threading
-from types import SimpleNamespace
 
 from embedx.cluster.exchange import Place
 from embedx.cluster.ray_nodes import DEPTH, LostWorkerError
@@ -36,6 +35,8 @@ class LocalWorkers:
     def n_lost(self):
         return len(self.every) - self.size.workers
 
+    def wait(self): ...
+
     def take(self, is_over):
         with self.free:
             while not self.ready:
@@ -68,7 +69,6 @@ class LocalWorker:
         self.home, self.place = home, Place(number)
         self.worker = Worker(travelled(home.build), home.size.threads)
         self.merging, self.one_at_a_time = threading.Lock(), threading.Lock()
-        self.actor = SimpleNamespace(stop=SimpleNamespace(remote=self.worker.stop))
 
     def call(self, method, *arguments, timeout=None):
         if self.home.fails(self.place.number, method) or self not in self.home.all:
@@ -77,3 +77,6 @@ class LocalWorker:
             with self.one_at_a_time:
                 return self.worker.train(*arguments)
         return travelled(getattr(self.worker, method)(*map(travelled, arguments)))
+
+    def tell(self, method):
+        getattr(self.worker, method)()

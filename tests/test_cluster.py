@@ -1,16 +1,15 @@
 """Workers that train apart and one set of parameters in common, without Ray: rows merged, ranges trained, workers lost."""
 
-import threading
-
 import numpy as np
 import pytest
 import reference
+from local_workers import LocalWorkers
 
 from embedx.cluster import strategy as on_cluster
 from embedx.cluster.contract import Shareable
 from embedx.cluster.copies import SCALE, Copy, Rows, StateCopy, halved, whole
 from embedx.cluster.files import Files, shared
-from embedx.cluster.ray_nodes import DEPTH, LostWorkerError, Size
+from embedx.cluster.ray_nodes import Size
 from embedx.cluster.settings import ClusterSettings, check_cluster_settings
 from embedx.cluster.shared import OWN, Common, Copies, Parameters, Place
 from embedx.cluster.worker import Range, Worker
@@ -260,73 +259,19 @@ class Counting(Shareable):
         return Parameters({"rows": self.table}, self.rule, *self.own)
 
 
-class Local:
-    """Workers of this process, for `OnCluster`; `fails` tells by (worker, method) when one is lost."""
-
-    def __init__(self, build, size, progress, fails=lambda worker, method: False):
-        self.fails, self.progress, self.build, self.size = fails, progress, build, size
-        self.free = threading.Condition()
-        self.n_made, self.all, self.ready, self.coming, self.n_lost = 0, [], [], [], 0
-        for _ in range(size.workers):
-            self.new()
-
-    def new(self):
-        each = LocalWorker(self, Place(self.n_made), Worker(self.build, self.size.threads))
-        self.n_made += 1
-        self.all.append(each)
-        self.ready += [each] * DEPTH
-
-    def take(self, is_over):
-        with self.free:
-            while not self.ready:
-                if is_over():
-                    return None
-                self.free.wait(0.05)
-            return self.ready.pop(0)
-
-    def give_back(self, worker):
-        with self.free:
-            if worker in self.all:
-                self.ready.append(worker)
-                self.free.notify()
-
-    def lost(self, worker, why):
-        with self.free:
-            if worker in self.all:
-                self.n_lost += 1
-                self.all.remove(worker)
-                self.ready = [each for each in self.ready if each is not worker]
-                self.new()
-
-    def close(self): ...
+def counting(threads):
+    return Counting(threads=threads)
 
 
-class LocalWorker:
-    def __init__(self, home, place, worker):
-        self.home, self.place, self.worker = home, place, worker
-        self.merging, self.one_at_a_time = threading.Lock(), threading.Lock()
-
-    def call(self, method, *arguments, timeout=None):
-        if self.home.fails(self, method) or self not in self.home.all:
-            raise LostWorkerError("killed")
-        if method == "train":
-            with self.one_at_a_time:
-                return self.worker.train(*arguments)
-        return getattr(self.worker, method)(*arguments)
-
-    def tell(self, method):
-        getattr(self.worker, method)()
-
-
-def run_on(monkeypatch, fails=lambda worker, method: False, epochs=3, workers=3, per_range=2):
+def run_on(monkeypatch, fails=lambda number, method: False, epochs=3, workers=3, per_range=2):
     inner, made = Counting(), []
 
     def new(*arguments):
-        made.append(Local(*arguments, fails=fails))
+        made.append(LocalWorkers(*arguments, fails=fails))
         return made[-1]
 
     monkeypatch.setattr(on_cluster, "Workers", new)
-    strategy = on_cluster.OnCluster(inner, lambda threads: Counting(threads=threads), Size(workers, 2), per_range, Silent())
+    strategy = on_cluster.OnCluster(inner, counting, Size(workers, 2), per_range, Silent())
     schedule = trainer.Schedule(0.1, strategy.n_stretches, 230, epochs)
     outcome = trainer.run(strategy, schedule, Silent())
     return inner, outcome, made[0]
@@ -341,7 +286,7 @@ def test_workers_train_every_stretch_of_every_pass_once(monkeypatch):
 def test_the_range_of_a_lost_worker_is_trained_by_another(monkeypatch):
     calls = []
 
-    def fails(worker, method):
+    def fails(number, method):
         calls.append(method)
         return method == "train" and calls.count("train") in (4, 9)
 
@@ -354,7 +299,7 @@ def test_the_range_of_a_lost_worker_is_trained_by_another(monkeypatch):
 def test_a_worker_lost_while_it_merges_costs_its_range_alone(monkeypatch):
     calls = []
 
-    def fails(worker, method):
+    def fails(number, method):
         calls.append(method)
         return method == "merge" and calls.count("merge") == 5
 
@@ -366,7 +311,7 @@ def test_a_worker_lost_while_it_merges_costs_its_range_alone(monkeypatch):
 
 
 def test_a_worker_stops_within_its_range():
-    worker = Worker(lambda threads: Counting(threads=threads), 1)
+    worker = Worker(counting, 1)
     worker.stop()
     assert worker.train(Range(0, range(5), 0.1, 1.0))[0] is None
 
@@ -378,7 +323,7 @@ def test_a_run_goes_on_from_a_checkpoint_of_what_is_in_common(monkeypatch):
     again = Counting()
     again.state().restore(snapshot)
     kept = Common(again.parameters())
-    worker = Worker(lambda threads: Counting(threads=threads), 1)
+    worker = Worker(counting, 1)
     worker.begin(kept.everything(Place(0)))
     np.testing.assert_array_equal(worker.strategy.table.rows, inner.table.rows)
 

@@ -15,7 +15,8 @@ from embedx.cli.aliases import told, translated, value_of
 # The parts, in their order; what is in none of them stands last.
 PANELS = (
     "", "Data", "Objective", "Model", "Training", "Output", "Text", "Vocabulary", "Sampler", "Held-out text", "Held-out data",
-    "Validation", "Phrases", "Going on from a model", "With --collapsed", "Long runs", "Settings in a file",
+    "Validation", "Phrases", "Going on from a model", "With --collapsed", "Cluster",
+    "Long runs", "Settings in a file",
 )  # fmt: skip
 HELP = "Help"
 
