@@ -21,8 +21,10 @@ import numpy as np
 
 from embedx import objectives
 from embedx.cluster import copies
-from embedx.cluster.shared import Common, Place, n_bytes
+from embedx.cluster.exchange import Place
+from embedx.cluster.shared import Common
 from embedx.cluster.worker import Range, Worker
+from embedx.run.memory import n_bytes
 from embedx.run.progress import Silent
 from embedx.run.tally import Tally
 from embedx.settings import TextSettings, VocabularySettings
