@@ -18,6 +18,7 @@ from eval.cluster_model import Costs, Machines, uses_of, vocabulary_of, words_pe
 from eval.experiment import Experiment, Run, in_process
 from eval.page import DASH, number, table, thousands
 from eval.records import Job, Records, Result, has_failed
+from eval.under_test import on_cluster
 
 OBJECTIVES = ("ns", "hs", "ar", "ove", "sampled-softmax")
 WORKERS = (1, 2, 4, 8, 16)
@@ -180,8 +181,8 @@ def checked(records: Records) -> str:
     for workers, threads in HOW:
         each = found(records, kind="run", workers=workers, threads=threads)
         if workers and each and alone:
-            words = float(np.mean([one["result"]["words_trained"] for one in each]))
-            simulated = here(cost, result, workers, threads, alone, words)
+            per_range = float(on_cluster.STRETCH * each[-1]["result"]["cluster"]["stretches_of_range"])
+            simulated = here(cost, result, workers, threads, alone, per_range)
             real = median_of.median(one["result"]["words_per_second"] for one in each)
             rows.append({
                 "how": titled(workers, threads), "simulated, words/s": thousands(simulated),
@@ -195,14 +196,9 @@ def median_rate(records: Records, workers: int, threads: int) -> float | None:
     return median_of.median(of) if of else None
 
 
-def here(cost: Costs, result: Result, workers: int, threads: int, alone: float, words: float, cores: int = 2) -> float:
+def here(cost: Costs, result: Result, workers: int, threads: int, alone: float, per_range: float, cores: int = 2) -> float:
     """The same on one machine, whose cores also merge for the head, and are shared where threads are more."""
-    from embedx.cluster.ray_nodes import Size
-    from embedx.skipgram.on_cluster import stretches_in_range
-    from embedx.skipgram.strategies import STRETCH
-
     uses = np.repeat(np.array(result["uses"]), result["rows"] / len(result["uses"]))
-    per_range = STRETCH * stretches_in_range(None, math.ceil(words / STRETCH), 1, result["rows"], Size(workers, threads))
     rate = alone * min(1.0, cores / (workers * threads))
     own = float(-np.expm1(-uses * per_range).sum())
     merging = own * (cost.merged + cost.added + cost.gathered)

@@ -19,23 +19,28 @@ from typing import Any
 
 import numpy as np
 
-from embedx import objectives
-from embedx.cluster import copies
-from embedx.cluster.exchange import Place
-from embedx.cluster.shared import Common
-from embedx.cluster.worker import Range, Worker
-from embedx.run.memory import n_bytes
-from embedx.run.progress import Silent
-from embedx.run.tally import Tally
-from embedx.settings import TextSettings, VocabularySettings
-from embedx.skipgram import settings as streaming
-from embedx.skipgram import task as skipgram
-from embedx.skipgram.on_cluster import strategy_for
-from embedx.skipgram.tables import empty_tables
-from embedx.text.encode import encode
 from eval import word_tests
 from eval.cluster_model import rows_changed
-from eval.under_test import load, words
+from eval.under_test import (
+    Common,
+    Place,
+    Range,
+    Silent,
+    Tally,
+    TextSettings,
+    VocabularySettings,
+    Worker,
+    copies,
+    empty_tables,
+    encode,
+    load,
+    n_bytes,
+    objectives,
+    on_cluster,
+    skipgram,
+    streaming,
+    words,
+)
 
 Job = dict[str, Any]
 
@@ -89,7 +94,7 @@ def copied(task: Any, threads: int) -> Any:
     """What a worker trains: the run's stream, on tables of its own."""
     settings = dataclasses.replace(task.settings, threads=threads)
     tables = empty_tables(task.objective, settings, len(task.words))
-    made = strategy_for(task.objective, settings, task.sampler, task.warm_up, tables, task.stream())
+    made = on_cluster.strategy_for(task.objective, settings, task.sampler, task.warm_up, tables, task.stream())
     made.kept_share = task.kept_share()
     return made
 

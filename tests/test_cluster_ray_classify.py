@@ -11,8 +11,10 @@ from test_label_tree import ova, settings, topics
 
 from embedx.classification import classifier, divided
 from embedx.classification.task import train
+from embedx.cluster import ray_nodes
 from embedx.cluster.files import shared
 from embedx.cluster.ray_nodes import Answering, ReadFromHead, connected
+from embedx.cluster.run import Cluster
 from embedx.cluster.run import cluster_of as nodes_of
 from embedx.cluster.settings import ClusterSettings
 from embedx.labeled.digits import digits
@@ -32,7 +34,7 @@ def test_labels_of_a_killed_worker_are_trained_by_others(address):
     data, options = topics(3000, n_labels=1500), {"weights": "tree", "leaf_size": 8, "epochs": 40}
     alone = train(data, ova("logistic"), settings("logistic", **options)).classifier
     watching = Watching(0.3, killed)
-    with nodes_of(ClusterSettings(cluster=address, workers=2), 1, watching) as nodes:
+    with nodes_of(ClusterSettings(cluster=address, workers=2), 1, watching, Cluster) as nodes:
         together = train(data, ova("logistic"), settings("logistic", **options), progress=watching, cluster=nodes).classifier
     assert len(watching.says("is lost")) == 1
     assert_same_bytes(alone, together)
@@ -40,7 +42,7 @@ def test_labels_of_a_killed_worker_are_trained_by_others(address):
 
 def test_examples_are_divided_over_workers(address):
     watching = Watching()
-    with nodes_of(ClusterSettings(cluster=address, workers=2, merge_every=200), 1, watching) as nodes:
+    with nodes_of(ClusterSettings(cluster=address, workers=2, merge_every=200), 1, watching, Cluster) as nodes:
         found, trained = quality("ns", *digits(1500, 500), nodes, epochs=10)
     assert found > 0.8
     assert trained.outcome.tally.words == 15_000
@@ -53,13 +55,13 @@ def test_workers_that_predict_may_be_lost(address, tmp_path, monkeypatch):
     quality("softmax", data, test, epochs=3)[1].classifier.save(tmp_path / "model")
     found = classifier.load(tmp_path / "model")
     expected = list(found.top_k(test.features, 3, threads=1))
-    with connected(address) as library:
+    with connected(address, Silent()):
         folder = shared(found.folder, DESCRIPTION, ReadFromHead(found.folder))
         workers = Answering(divided.makers(found, folder, 2, 1, 3), 1)
         blocks = []
         for block in divided.top_k_divided(found, test.features, 3, workers, 2, Silent()):
             if not blocks:
-                library.kill(workers.actors[0])
+                ray_nodes.ray().kill(workers.actors[0])
             blocks.append(block)
         workers.close()
     for part in (0, 1):

@@ -117,6 +117,10 @@ def test_the_commands_take_them(asked):
     assert asked("train", "x", "--dim", "7", "--epochs", "3", "--objective", "hs", "--min-count", "2") == (objective, typed)
     objective, typed = asked("classify", "x", "-dim", "9", "-epoch", "4", "--workers", "1", "--objective", "ove", "-neg", "2")
     assert (objective, typed) == ("ove", {"hidden": 9, "epochs": 4, "threads": 1, "negatives": 2})
+    _, typed = asked("train", "x", "--workers", "3")
+    assert typed == {"threads": 3}
+    _, typed = asked("train", "x", "--workers", "3", "--cluster", "auto")  # which is of ours then
+    assert typed == {"workers": 3, "cluster": "auto"}
     with pytest.raises(EmbedxError, match="--size and --dim are two names"):
         application(["train"])(["train", "x", "--size", "3", "--dim", "3"], standalone_mode=False)
 

@@ -12,6 +12,7 @@ from embedx.classification.classifier import load
 from embedx.classification.settings import ClassifySettings
 from embedx.cli.commands import predict
 from embedx.cli.declared import classify_settings, train_settings
+from embedx.cluster.settings import ClusterSettings
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
@@ -34,6 +35,8 @@ def few_are_few(monkeypatch):
 
 
 EVERYTHING = {"scored_fraction": 1.0, "candidate_fraction": 1.0, "slack": 1e6, "min_coefficient": 1e-30, "warm_up": 0.0}
+
+HERE = ClusterSettings()
 
 
 def problem(kind, n=200, n_labels=40, seed=0):
@@ -208,7 +211,7 @@ def test_predict_by_search_tells_its_recall(tmp_path):
     data, told = problem("dense", n=600, n_labels=300), io.StringIO()
     run(Softmax, data).classifier.save(tmp_path / "model")
     np.save(tmp_path / "features.npy", data.features)
-    rows = list(predict(str(tmp_path / "model"), str(tmp_path / "features.npy"), 3, 1, 0.5, Reporter(told)))
+    rows = list(predict(str(tmp_path / "model"), str(tmp_path / "features.npy"), 3, 1, 0.5, HERE, Reporter(told)))
     assert [len(row) for row in rows] == [3] * 600
     assert "150 of 300 labels are looked at for each row, which finds" in told.getvalue()
 
@@ -220,7 +223,7 @@ def test_the_index_is_kept_with_the_model(tmp_path):
 
     def best():
         told = io.StringIO()
-        rows = list(predict(str(tmp_path / "model"), str(tmp_path / "features.npy"), 3, 1, 0.4, Reporter(told)))
+        rows = list(predict(str(tmp_path / "model"), str(tmp_path / "features.npy"), 3, 1, 0.4, HERE, Reporter(told)))
         return rows, "building an index of 300 labels" in told.getvalue()
 
     first, had_none = best()

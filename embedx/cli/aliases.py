@@ -52,6 +52,9 @@ _NAMES = {form(name): (name, ours) for name, ours in NAMES.items()}
 _FIXED = {form(name): (name, *each) for name, each in FIXED.items()}
 
 
+_OWN_BESIDE = {"--workers": "--cluster"}  # options that are ours beside another one, and of other programs without it
+
+
 def translated(arguments: Sequence[str], known: Mapping[str, bool]) -> list[str]:
     """The arguments of a command with its own names for options in the place of others; what is not known is left as it is.
 
@@ -59,6 +62,8 @@ def translated(arguments: Sequence[str], known: Mapping[str, bool]) -> list[str]
 
     Raises `EmbedxError` where a setting is given by two names, or a value means something that there is not.
     """
+    others = {name for name, beside in _OWN_BESIDE.items() if value_of(arguments, beside) is None}
+    known = {name: has_value for name, has_value in known.items() if name not in others}
     given: dict[str, tuple[str, str | None]] = {}  # our option: its name as it was typed, and its value
     found: list[tuple[str, list[str]]] = []  # our option, or nothing, and its words
     for name, value, words in _options(arguments, known):

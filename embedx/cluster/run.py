@@ -36,8 +36,13 @@ class Cluster:
 
     def facts(self) -> dict[str, Any]:
         """For the model's record."""
-        merged = self.training.bytes if self.training is not None else 0
-        return {"workers": self.size.workers, "threads_of_worker": self.size.threads, "bytes_merged": merged}
+        assert self.training is not None
+        return {
+            "workers": self.size.workers,
+            "threads_of_worker": self.size.threads,
+            "stretches_of_range": self.training.per_range,
+            "bytes_merged": self.training.bytes,
+        }
 
 
 Kind = TypeVar("Kind", bound=Cluster)

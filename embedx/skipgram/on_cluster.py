@@ -131,6 +131,8 @@ def stretches_in_range(words: int | None, n_stretches: int, epochs: float, n_row
         return max(1, words // STRETCH)
     of_worker = n_stretches * epochs / size.workers
     least = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * size.workers * size.threads) * n_rows / STRETCH
+    if size.workers == 1:  # which has nobody to merge with
+        least = of_worker
     wanted = min(max(of_worker / MERGES, least), of_worker / FEWEST_MERGES, MOST_STRETCHES * size.threads)
     return max(1, int(wanted))
 
