@@ -64,7 +64,11 @@ class OnCluster(Strategy):
             told = self.common.beginning(worker.place)
             if told is not None:
                 self.bytes += n_bytes(told)
-                worker.call("begin", told)
+                try:
+                    worker.call("begin", told)
+                except LostWorkerError:
+                    worker.place.told = None  # so that its other range does not take it for begun
+                    raise
         tally, seconds = worker.call("train", work, timeout=self.patience)
         self.usual = seconds if self.usual is None else 0.9 * self.usual + 0.1 * seconds
         if tally is None or not math.isfinite(tally.loss):
