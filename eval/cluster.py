@@ -22,7 +22,7 @@ from eval.under_test import on_cluster
 
 OBJECTIVES = ("ns", "hs", "ar", "ove", "sampled-softmax")
 WORKERS = (1, 2, 4, 8, 16)
-MERGES = (50, 200)  # by each worker over the run
+MERGES = (20, 50)  # by each worker over the run: the fewest and the most that the default has
 MOST_MERGES = 800  # of all workers: a range has no less than a stretch of the text
 HOW = ((0, 2), (1, 2), (2, 1), (0, 1), (4, 1))  # workers (0 without a cluster) and threads of each
 NODES = (1, 8, 16, 64)
@@ -236,7 +236,7 @@ EXPERIMENT = Experiment(
     jobs=jobs, measure=measure, prepare=prepare,
     tables={"quality": quality, "time": time, "costs": costs, "checked": checked, "predicted": predicted}, plots={},
     settings={
-        "corpus": None, "megabytes": 10.0, "epochs": 5, "passes": 2, "seeds": 3, "repetitions": 3, "range_words": 400_000,
+        "corpus": None, "megabytes": 10.0, "epochs": 5, "passes": 5, "seeds": 3, "repetitions": 3, "range_words": 400_000,
         "ranges": 40,
     },
     quick={"megabytes": 1.0, "epochs": 1, "passes": 1, "seeds": 1, "repetitions": 1, "range_words": 20_000, "ranges": 6},

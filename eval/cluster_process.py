@@ -30,7 +30,6 @@ from eval.under_test import (
     TextSettings,
     VocabularySettings,
     Worker,
-    copies,
     empty_tables,
     encode,
     load,
@@ -47,8 +46,6 @@ Job = dict[str, Any]
 
 def quality(job: Job, files: dict[str, str]) -> dict[str, Any]:
     """Held-out log-likelihood and pooled similarity after workers in turn, and the bytes that they exchanged."""
-    if "way" in job:
-        copies.WAY = job["way"]
     options = {"threads": 1, "heldout": 0.01, "seed": job["seed"], "epochs": job["epochs"]}
     settings, objective = streaming.chosen(objectives.find(job["objective"]), options)
     with encode([files["beginning"]], TextSettings(), Silent(), Path(files["tokens"]), threads=1) as corpus:
@@ -68,9 +65,12 @@ def quality(job: Job, files: dict[str, str]) -> dict[str, Any]:
             worker, place = workers[turn % len(workers)], places[turn % len(workers)]
             if place.told is None:
                 worker.begin(common.everything(place))
-            share = (epoch + first / inner.n_stretches) / settings.epochs
             stretches = range(first, min(first + each, inner.n_stretches))
-            done, taken = worker.train(Range(epoch, stretches, float(settings.learning_rate or 0) * (1 - share), 1.0))
+            rates = [
+                float(settings.learning_rate or 0) * (1 - (epoch + at / inner.n_stretches) / settings.epochs)
+                for at in (stretches.start, stretches.stop)
+            ]
+            done, taken = worker.train(Range(epoch, stretches, *rates, 1.0))
             assert done is not None
             tally += done
             begun = time.perf_counter()
@@ -157,7 +157,9 @@ def costs(job: Job, files: dict[str, str]) -> dict[str, Any]:
         for turn in range(int(job["ranges"])):
             worker, place = workers[turn % 2], places[turn % 2]
             first = turn * per_range % (inner.n_stretches - per_range)
-            tally, seconds = worker.train(Range(0, range(first, first + per_range), float(settings.learning_rate or 0), 1.0))
+            tally, seconds = worker.train(
+                Range(0, range(first, first + per_range), *[float(settings.learning_rate or 0)] * 2, 1.0)
+            )
             assert tally is not None
             moments = [time.perf_counter()]
             news = common.news(place)
@@ -177,7 +179,7 @@ def costs(job: Job, files: dict[str, str]) -> dict[str, Any]:
             n_words += tally.words
             changed.append(rows["changes"])
             bytes_of_row.append(n_bytes(changes) / max(rows["changes"], 1))
-        uses = np.concatenate(list(inner.uses().values()))
+        uses = np.concatenate(list(updated(inner).values()))
         n_rows = len(uses)
     return {
         **{name: float(np.median(values)) for name, values in spent.items() if name != "trained"},
@@ -186,6 +188,14 @@ def costs(job: Job, files: dict[str, str]) -> dict[str, Any]:
         "latency": latency(), "uses": np.sort(uses)[::-1][:: max(n_rows // 2000, 1)].tolist(),
         "draws_per_word": float(task.settings.draws or 0) / max(task.settings.block_size, 1),
     }  # fmt: skip
+
+
+def updated(inner: Any) -> dict[str, np.ndarray]:
+    """How often each row is updated for a word, by what is drawn for its block too."""
+    uses, plan = inner.uses(), inner.plan
+    n_blocks = float(inner.kept_share.sum()) / plan.block_size
+    drawn = n_blocks * -np.expm1(plan.n_draws * np.log1p(-inner.sampler.noise))
+    return {**uses, "outputs": np.minimum(uses["outputs"] + drawn, n_blocks)}
 
 
 def latency() -> float:

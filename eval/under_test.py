@@ -62,7 +62,6 @@ _HOME = {
     "Place": "embedx.cluster.exchange:Place",
     "Range": "embedx.cluster.worker:Range",
     "Worker": "embedx.cluster.worker:Worker",
-    "copies": "embedx.cluster.copies",
     "on_cluster": "embedx.skipgram.on_cluster",
     "empty_tables": "embedx.skipgram.tables:empty_tables",
     "n_bytes": "embedx.run.memory:n_bytes",

@@ -68,14 +68,13 @@ class LocalWorker:
     def __init__(self, home, number):
         self.home, self.place = home, Place(number)
         self.worker = Worker(travelled(home.build), home.size.threads)
-        self.merging, self.one_at_a_time = threading.Lock(), threading.Lock()
+        self.merging = threading.Lock()
 
     def call(self, method, *arguments, timeout=None):
         if self.home.fails(self.place.number, method) or self not in self.home.all:
             raise LostWorkerError("killed")
         if method == "train":
-            with self.one_at_a_time:
-                return self.worker.train(*arguments)
+            return self.worker.train(*arguments)
         return travelled(getattr(self.worker, method)(*map(travelled, arguments)))
 
     def tell(self, method):

@@ -86,7 +86,7 @@ class TilesApart(Apart):
         strategy.done = []
         strategy.prepare(told.level)
 
-    def merge(self, news: tuple[()], n_trained: float) -> Tiles:
+    def merge(self, news: tuple[()], n_trained: float, rate: float) -> Tiles:
         strategy, tiles = self.strategy, self.strategy.tiles_of(self.level)
         number = np.array([n for n, kept in enumerate(strategy.done) if kept is not None], dtype=np.int64)
         done = [(tiles[n], kept) for n in number if (kept := strategy.done[n]) is not None]

@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.engine.merging import NONE, WAY, Added, Buffers, News, from_half, gather_half, merge_rows
+from embedx.cluster.axes import Directions, Partner
+from embedx.engine.merging import NONE, Added, Buffers, News, from_half, gather_half, merge_rows
 from embedx.kernels.simd import LANES as FLOATS
 from embedx.kernels.simd import aligned_zeros
 from embedx.optimizers.contract import NUMBER, ROW, Table, UpdateRule
@@ -28,13 +29,16 @@ class Rows(NamedTuple):
 class Copy:
     """A worker's copy of a table, `live`, and what it knows of the table in common, the base."""
 
-    def __init__(self, live: Table, optimizer: UpdateRule, uses: np.ndarray | None) -> None:
+    def __init__(
+        self, live: Table, optimizer: UpdateRule, uses: np.ndarray | None = None, partner: Partner | None = None
+    ) -> None:
         self.live, self.optimizer = live, optimizer
         self.base = live._replace(rows=aligned_like(live.rows), state=aligned_like(live.state))
         self.uses = np.zeros(len(live.rows), np.float32) if uses is None else uses.astype(np.float32)
         self.place = np.full(len(live.rows), NONE, np.int32)
-        mine, new = (aligned_zeros(1, live.rows.shape[1]) for _ in range(2))
-        self.buffers = Buffers(mine, mine.view(np.uint32), new, new.view(np.uint32))
+        self.directions = Directions(live, partner)
+        mine, new, theirs, undone = (aligned_zeros(1, live.rows.shape[1]) for _ in range(4))
+        self.buffers = Buffers(mine, mine.view(np.uint32), new, new.view(np.uint32), theirs, undone)
 
     def overwrite(self, news: Rows) -> None:
         """Take over rows from the table in common; what was trained of them since is lost."""
@@ -43,14 +47,14 @@ class Copy:
             if table.state_of in (ROW, NUMBER):
                 table.state[news.row] = news.state
 
-    def merge(self, news: Rows, n_trained: float) -> Rows:
-        """What is to be added to the table in common after so many words or examples since the last time, of which `news` are
-        the rows that others have changed meanwhile; the copy is brought up to date with both.
+    def merge(self, news: Rows, n_trained: float, rate: float = 1.0) -> Rows:
+        """What is to be added to the table in common after so many words or examples since the last time, at that learning
+        rate; `news` are the rows that others have changed meanwhile. The copy is brought up to date with both.
 
         Threads may go on training the copy.
         """
         table, n = self.live, len(self.place)
-        way = -np.expm1(-WAY * n_trained * self.uses)
+        ways = self.directions.ways(n_trained * self.uses, rate)
         self.place[news.row] = np.arange(len(news.row), dtype=np.int32)
         has_states = table.state_of in (ROW, NUMBER)
         added = Added(
@@ -66,7 +70,7 @@ class Copy:
             nothing if is_half else aligned_like(news.values),
             aligned_like(news.state),
         )
-        n = int(merge_rows(table, self.base, told, way.astype(np.float32), added, self.buffers, self.optimizer))
+        n = int(merge_rows(table, self.base, told, ways, added, self.buffers, self.optimizer))
         self.place[news.row] = NONE
         state = added.state[:n] if has_states else added.state[:0]
         return Rows(added.row[:n], added.half[:n].view(np.float16), state)

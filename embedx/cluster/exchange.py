@@ -9,6 +9,7 @@ sides:
 """
 
 import abc
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,8 @@ class Place:
 
 class InCommon(abc.ABC):
     """The run's side: what all workers have learned. Every method may be called by several threads."""
+
+    lock: threading.Lock  # while it is held nothing changes
 
     @abc.abstractmethod
     def beginning(self, place: Place) -> Any | None:
@@ -45,5 +48,7 @@ class Apart(abc.ABC):
         """Begin from what the run tells; what was not handed over is lost. No range is trained meanwhile."""
 
     @abc.abstractmethod
-    def merge(self, news: Any, n_trained: float) -> Any:
-        """Hand over what was learned from so many words or examples since the last time; a range may be trained meanwhile."""
+    def merge(self, news: Any, n_trained: float, rate: float) -> Any:
+        """Hand over what was learned from so many words or examples since the last time, at that learning rate; a range may be
+        trained meanwhile.
+        """

@@ -1,8 +1,8 @@
 """Workers and tasks on a Ray cluster: found, started, and replaced when they are lost. The only place that knows Ray.
 
-A worker is an actor that claims as many CPUs as it has threads. It has a group of calls that train and one of calls that merge,
-so that it merges a range while it trains the next. One that dies is asked for anew, and Ray starts it where there are CPUs: on
-another machine, or on one that joins later.
+A worker is an actor that claims as many CPUs as it has threads. It has a group of calls that train, of which one waits for
+threads that the other needs no longer, and one of calls that merge, so that it merges a range while it trains the next. One
+that dies is asked for anew, and Ray starts it where there are CPUs: on another machine, or on one that joins later.
 """
 
 import contextlib
@@ -153,7 +153,7 @@ class Workers:
     def __init__(self, build: Build, size: Size, progress: Progress) -> None:
         library = ray()
         self.size, self.progress = size, progress
-        remote = library.remote(concurrency_groups={"train": 1, "merge": 1})(_with_groups(library))
+        remote = library.remote(concurrency_groups={"train": DEPTH, "merge": 1})(_with_groups(library))
         self.new_actor: Callable[[], Any] = lambda: remote.options(
             num_cpus=size.threads, max_restarts=0, scheduling_strategy="SPREAD"
         ).remote(self.build, size.threads)

@@ -1,11 +1,13 @@
 """A run whose stretches are ranges that workers train: to the trainer a strategy like any other.
 
 Learning rate, progress, held-out text, checkpoints and the divergence guard are the trainer's, over the parameters in common; a
-pause of the run finds all ranges merged. A range whose worker is lost is trained by another.
+pause of the run finds all ranges merged, and the guard needs none. A range whose worker is lost is trained by another.
 """
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 from embedx.cluster.contract import Divided
 from embedx.cluster.ray_nodes import DEPTH, LostWorkerError, Remote, Size, Workers
@@ -42,11 +44,14 @@ class OnCluster(Strategy):
         self.remote.wait()
 
     def train(self, worker: None, epoch: int, stretch: int, rate: float) -> Tally | None:
+        return self.train_long(worker, epoch, stretch, rate, rate)
+
+    def train_long(self, worker: None, epoch: int, stretch: int, rate: float, next_rate: float) -> Tally | None:
         first = stretch * self.per_range
         stretches = range(first, min(first + self.per_range, self.inner.n_stretches))
         if self.inner.is_done(epoch, stretches):
             return Tally()
-        work = Range(epoch, stretches, rate, self.rate_factor)
+        work = Range(epoch, stretches, rate, next_rate, self.rate_factor)
         assert self.remote is not None
         while (taken := self.remote.take(lambda: self.is_over)) is not None:
             try:
@@ -79,6 +84,10 @@ class OnCluster(Strategy):
             self.common.add(worker.place, changes)
             self.bytes += n_bytes(news) + n_bytes(changes)
         return tally  # type: ignore[no-any-return]
+
+    def held(self) -> AbstractContextManager[Any]:
+        """Nothing is added to what is in common. Ranges under way are not in it: a run that goes back trains them anew."""
+        return self.common.lock
 
     @property
     def patience(self) -> float:

@@ -3,7 +3,9 @@
 It knows nothing of Ray, so that tests can have workers within one process.
 """
 
+import math
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -35,8 +37,14 @@ class Range:
 
     epoch: int
     stretches: range
-    rate: float
+    rate: float  # of learning, at the first stretch
+    next_rate: float  # to which it goes, at the first stretch of the range after it
     rate_factor: float  # see `Strategy`
+
+    def rate_at(self, stretch: int) -> float:
+        """Of learning, at a stretch."""
+        share = (stretch - self.stretches.start) / len(self.stretches)
+        return self.rate + share * (self.next_rate - self.rate)
 
 
 class Worker:
@@ -47,8 +55,11 @@ class Worker:
         self.strategy.compile(Silent())
         self.apart = self.strategy.apart()
         self.pool = ThreadPoolExecutor(len(self.strategy.workers))
+        self.free: queue.SimpleQueue[Any] = queue.SimpleQueue()  # memory that no thread trains with
+        for memory in self.strategy.workers:
+            self.free.put(memory)
         self.lock = threading.Lock()
-        self.n_trained = 0  # words or examples since the last merge
+        self.n_trained, self.rate = 0, 0.0  # words or examples since the last merge, and the learning rate then
         self.stopped = False
 
     def about(self) -> About:
@@ -62,32 +73,40 @@ class Worker:
         self.n_trained, self.stopped = 0, False
 
     def train(self, work: Range) -> tuple[Tally | None, float]:
-        """Train a range: what was done, None if it was cut short by `stop`, and the seconds that it took."""
-        began = time.monotonic()
-        self.strategy.rate_factor = work.rate_factor
+        """Train a range: what was done, None if it was cut short by `stop`, and the seconds from its first stretch on.
+
+        A thread for which nothing is left of it goes on to the range after it, if that was given meanwhile.
+        """
+        self.strategy.rate_factor, self.rate = work.rate_factor, work.rate
         left = iter(work.stretches)
-        total = Tally()
+        total, began = Tally(), math.inf
 
-        def go_on(memory: Any) -> None:
-            nonlocal total
-            while not self.stopped:
-                with self.lock:
-                    stretch = next(left, None)
-                if stretch is None:
-                    return
-                done = self.strategy.train(memory, work.epoch, stretch, work.rate) or Tally()
-                with self.lock:
-                    total += done
-                    self.n_trained += done.words
+        def go_on() -> None:
+            nonlocal total, began
+            began = min(began, time.monotonic())
+            memory = self.free.get()
+            try:
+                while not self.stopped:
+                    with self.lock:
+                        stretch = next(left, None)
+                    if stretch is None:
+                        return
+                    done = self.strategy.train(memory, work.epoch, stretch, work.rate_at(stretch)) or Tally()
+                    with self.lock:
+                        total += done
+                        self.n_trained += done.words
+            finally:
+                self.free.put(memory)
 
-        list(self.pool.map(go_on, self.strategy.workers))
+        for each in [self.pool.submit(go_on) for _ in self.strategy.workers]:
+            each.result()
         return None if self.stopped else total, time.monotonic() - began
 
     def merge(self, news: Any) -> Any:
         """See `Apart.merge`."""
         with self.lock:
             n_trained, self.n_trained = self.n_trained, 0
-        return self.apart.merge(news, n_trained)
+        return self.apart.merge(news, n_trained, self.rate)
 
     def stop(self) -> None:
         """Have `train` return soon."""

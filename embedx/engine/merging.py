@@ -2,18 +2,22 @@
 
 To its knowledge a row is b, with the optimiser's state s, in the table that all have in common; since then the worker has made
 it b + d, with s + t. Meanwhile it has become b + o there, through others, with state u. Had the worker begun with that, its
-steps would have been divided by more where u > s, and they would have led elsewhere: if U updates lead a part
+steps would have been divided by more where u > s, and they would have led elsewhere. Near to where the text wants the row, an
+update by a row h of the other table shortens its distance from there by a part in proportion to h·hᵀ and to the learning rate,
+so that U updates leave e^-κUC of it, where C is the mean of h·hᵀ. If from b they lead to b + d, then from b + o they lead to
+b + o + d - way·o, with
 
-    way = 1 - e^-κU                     U updates of the row since b, κ = WAY
+    way = I - e^-κUC                    a matrix; U updates of the row since b
 
-of the way to where they want the row, from b to b + d, then from b + o they lead to b + o + d - way·o. So what is added to the
-table in common is, where o is not 0,
+So what is added to the table in common is, where o is not 0,
 
     share · d - way · o                 share = divisor(s + t) / divisor(u + t)
 
-A row that is seldom met (way = 0) is the sum of what all have learned; one that is met all the time is where the last updates
-led, as after one worker by itself. States are summed, up to the optimiser's limit; one that fades is that of the last updates.
-`embedx.engine.lanes` does the like between threads.
+Along directions in which rows of the other table are large a row is soon where the text wants it, and workers that each lead it
+there would go too far together: it is where the last of them led it. Along all others it moves slowly, and it is the sum of
+what all have learned. Of C the largest axes are taken one by one, and the others as if all had their mean (`cluster.axes`).
+States are summed, up to the optimiser's limit; one that fades is that of the last updates. `embedx.engine.lanes` does the like
+between threads, with numbers for matrices.
 
 The rule needs nothing but a worker's rows and those in common: it is applied by the workers, and whoever keeps the table in
 common only adds.
@@ -24,13 +28,14 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.gemm import dot
 from embedx.kernels.simd import LANES as FLOATS
 from embedx.kernels.simd import divide, load, multiply_add, splat, store, zeros
 from embedx.optimizers.contract import NUMBER, ROW
 from embedx.optimizers.descend import number_divisor, row_divisor
 
-WAY = 0.02
 NONE = -1
+LEAST = np.float32(1e-3)  # a way along an axis that is not worth a look
 
 
 # Numbers travel as float16 times 1,024, so that the smallest but 0 is 6e-8 and the largest 60. By bits, because numpy takes
@@ -108,16 +113,27 @@ class Added(NamedTuple):
 
 
 class Buffers(NamedTuple):
-    """Room for one row of what is added, and one of what is new, with their bits."""
+    """Room for one row of what is added, and of what is new, with their bits, and of what others did and how much is undone."""
 
     mine: np.ndarray  # float32 (1, stride)
     mine_bits: np.ndarray  # uint32 (1, stride), the same memory
     new: np.ndarray
     new_bits: np.ndarray
+    theirs: np.ndarray
+    undone: np.ndarray
+
+
+class Ways(NamedTuple):
+    """I - e^-κUC, for some numbers of updates, and which of these each row comes nearest to."""
+
+    axis: np.ndarray  # float32 (n, stride): the largest axes of C, of length 1, in descending order
+    along: np.ndarray  # float32 (levels, n): the way along each of them, less that along all others
+    others: np.ndarray  # float32 (levels,)
+    level: np.ndarray  # int32 (n_rows,)
 
 
 @kernel
-def merge_rows(live, base, news, way, added, buffers, optimizer):
+def merge_rows(live, base, news, ways, added, buffers, optimizer):
     """Merge a worker's rows with those of the others: how many rows are to be added to the table in common. Live and base are
     brought up to date with both; of what rounding leaves out the difference stays, for the next time.
     """
@@ -130,14 +146,16 @@ def merge_rows(live, base, news, way, added, buffers, optimizer):
             differs |= live.rows[row, d] != base.rows[row, d]
         if at != NONE:
             _take(news, at, buffers)
-            if not differs:
+            if differs:
+                _undo(base, ways, row, buffers)
+            else:
                 _follow(live, base, news, at, buffers, row)
         if differs:
             added.row[n] = row
             if live.state_of == NUMBER:
-                _merge_numbers(live, base, news, at, way[row], row, n, added, buffers, optimizer)
+                _merge_numbers(live, base, news, at, row, n, added, buffers, optimizer)
             else:
-                _merge_as_a_whole(live, base, news, at, way[row], row, n, added, buffers, optimizer)
+                _merge_as_a_whole(live, base, news, at, row, n, added, buffers, optimizer)
             _encode(buffers.mine_bits, 0, added.half, n)
             _decode(added.half, n, buffers.mine_bits, 0)
             for d in range(0, live.rows.shape[1], FLOATS):
@@ -174,7 +192,24 @@ def _follow(live, base, news, at, buffers, row):
 
 
 @kernel_part
-def _merge_as_a_whole(live, base, news, at, way, row, k, added, buffers, optimizer):
+def _undo(base, ways, row, buffers):
+    """Write to the buffers what others did to a row, and what the worker's own updates would have undone of that."""
+    level = np.int64(ways.level[row])
+    others = splat(ways.others[level])
+    for d in range(0, base.rows.shape[1], FLOATS):
+        theirs = load(buffers.new, 0, d) - load(base.rows, row, d)
+        store(buffers.theirs, 0, d, theirs)
+        store(buffers.undone, 0, d, multiply_add(others, theirs, zeros()))
+    for k in range(ways.axis.shape[0]):
+        if ways.along[level, k] < LEAST:
+            return
+        length = splat(ways.along[level, k] * dot(ways.axis, np.int64(k), buffers.theirs, np.int64(0)))
+        for d in range(0, base.rows.shape[1], FLOATS):
+            store(buffers.undone, 0, d, multiply_add(length, load(ways.axis, k, d), load(buffers.undone, 0, d)))
+
+
+@kernel_part
+def _merge_as_a_whole(live, base, news, at, row, k, added, buffers, optimizer):
     """A row all of whose numbers have one rate: what is added, to the buffer."""
     share = np.float32(1)
     if live.state_of == ROW:
@@ -192,11 +227,11 @@ def _merge_as_a_whole(live, base, news, at, way, row, k, added, buffers, optimiz
         if at == NONE:
             store(buffers.mine, 0, d, moved)
         else:
-            _merge(live, base, way, row, d, moved, multiply_add(splat(share), moved, zeros()), buffers)
+            _merge(live, base, row, d, moved, multiply_add(splat(share), moved, zeros()), buffers)
 
 
 @kernel_part
-def _merge_numbers(live, base, news, at, way, row, k, added, buffers, optimizer):
+def _merge_numbers(live, base, news, at, row, k, added, buffers, optimizer):
     """A row each of whose numbers has a rate of its own. A state that fades is that of the last updates."""
     for d in range(0, live.rows.shape[1], FLOATS):
         s = load(base.state, row, d)
@@ -213,15 +248,13 @@ def _merge_numbers(live, base, news, at, way, row, k, added, buffers, optimizer)
             store(added.state, k, d, t)
             store(base.state, row, d, u + t)
             store(live.state, row, d, u + t)
-            _merge(live, base, way, row, d, moved, multiply_add(share, moved, zeros()), buffers)
+            _merge(live, base, row, d, moved, multiply_add(share, moved, zeros()), buffers)
 
 
 @kernel_part
-def _merge(live, base, way, row, d, moved, mine, buffers):
+def _merge(live, base, row, d, moved, mine, buffers):
     """Some numbers that others have changed too: `mine` is what was moved, shortened."""
-    new = load(buffers.new, 0, d)
-    theirs = new - load(base.rows, row, d)
-    mine = multiply_add(splat(-way), theirs, mine)
+    mine = mine - load(buffers.undone, 0, d)
     store(buffers.mine, 0, d, mine)
-    store(base.rows, row, d, new)
-    store(live.rows, row, d, load(live.rows, row, d) + theirs + (mine - moved))
+    store(base.rows, row, d, load(buffers.new, 0, d))
+    store(live.rows, row, d, load(live.rows, row, d) + load(buffers.theirs, 0, d) + (mine - moved))

@@ -6,6 +6,7 @@ decides which is next, at which rate, and when to stop (`trainer`); a strategy k
 
 import abc
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,10 @@ class Strategy(abc.ABC):
         cut short by `interrupt` or an end of its own: it is then to be trained anew when the run goes on.
         """
 
+    def train_long(self, worker: Any, epoch: int, stretch: int, rate: float, next_rate: float) -> Tally | None:
+        """The same where a stretch may take long: the learning rate of the next one is what it comes to meanwhile."""
+        return self.train(worker, epoch, stretch, rate)
+
     @abc.abstractmethod
     def state(self) -> TrainState:
         """Everything that training changes, as live values: to be looked at after `compile`, while no thread trains."""
@@ -62,6 +67,12 @@ class Strategy(abc.ABC):
     def forget(self) -> None:
         """Clear the memory of workers of what is no finite number: 0 times it is not 0, where others are left out by that."""
         forget(self.workers)
+
+    def held(self) -> AbstractContextManager[Any] | None:
+        """In which the state may be looked at and copied though threads train, as of what is in it then; None if they must
+        pause for that.
+        """
+        return None
 
     def interrupt(self) -> None:
         """The run is to end: a stretch that takes long is to be cut short. Called from another thread than `train`."""

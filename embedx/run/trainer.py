@@ -152,6 +152,7 @@ def run(
     elif checkpoints is not None and checkpoints.resumes:
         checkpoints.restore(state)
     guard.begin(strategy, state, snapshot)
+    work.all_state = state
     reports = _Reports(work, progress)
     diverged: DivergedError | None = None
     interrupted_by: BaseException | None = None
@@ -176,7 +177,7 @@ def run(
             work.pause()
             if work.seconds - reports.told_at >= progress.interval:  # which may be longer than a run trains between two looks
                 reports.tell()
-            if work.error is None and (wrong := work.look(state)) is not None:
+            if work.error is None and (wrong := work.look()) is not None:
                 diverged = _go_back(wrong, work, state, checkpoints, progress)
                 reports.start_anew()
                 if diverged is not None:
@@ -263,6 +264,8 @@ class _Work:
     hold: bool = False  # for a moment, so that the state can be copied
     ended: bool = False  # by after_epoch, before the schedule's end
     next_step: int = 0
+    under_way: set[int] = field(default_factory=set)  # steps that were taken and are not done
+    all_state: TrainState = field(default_factory=TrainState)  # of the run: this, the strategy's, the guard's
     pause_at: int = 0
     steps_done: int = 0
     learning_rate: float = 0.0
@@ -278,18 +281,27 @@ class _Work:
     def is_out_of_time(self) -> bool:
         return self.schedule.time_budget is not None and self.seconds >= self.schedule.time_budget
 
-    def look(self, state: TrainState) -> str | None:
-        """What is wrong with the run, if it is to be looked at now; while it pauses."""
+    def look(self) -> str | None:
+        """What is wrong with the run, if it is to be looked at now; while it pauses, or its strategy is held."""
         share, phase = self.schedule.share_done(self.next_step, self.seconds), self.strategy.phase(self.next_step)
         is_over = share >= 1.0 or self.strategy.is_finished
         self.reached = max(self.reached, self.tally.words)
         if self.wrong is None and (is_over or self.is_epoch_over or self.is_due(share)):
-            self.wrong = self.guard.look(share, self.next_step, phase, state, is_over)
+            self.wrong = self.guard.look(share, self.next_step, phase, self.all_state, is_over)
         return self.wrong
 
     def is_due(self, share: float) -> bool:
-        """Whether the run pauses to be looked at."""
+        """Whether the run is to be looked at."""
         return self.guard.is_due(share, self.strategy.phase(self.next_step))
+
+    def pauses(self, share: float) -> bool:
+        """Whether the run pauses to be looked at, or for what was found; while it goes on it is looked at here, if it may."""
+        if self.wrong is None and self.is_due(share) and self.strategy.phase(self.next_step) == self.guard.phase:
+            held = self.strategy.held()
+            if held is not None:
+                with held:
+                    self.look()
+        return self.wrong is not None or self.is_due(share)
 
     @property
     def is_epoch_over(self) -> bool:
@@ -303,8 +315,8 @@ class _Work:
     def state(self) -> TrainState:
         """Where the run is."""
         state = TrainState()
-        state.add_attribute("trainer.next_step", self, "next_step", "max")
-        state.add_attribute("trainer.steps_done", self, "steps_done", "sum")
+        state.add("trainer.next_step", lambda: self.first_left, partial(setattr, self, "next_step"), "max")
+        state.add("trainer.steps_done", lambda: self.done_before, partial(setattr, self, "steps_done"), "sum")
         state.add_attribute("trainer.seconds", self, "seconds_before", "max")
         state.add_attribute("trainer.epoch", self, "epoch", "max")
         state.add_attribute("trainer.ended", self, "ended", "last")
@@ -316,6 +328,16 @@ class _Work:
 
         state.add("trainer.twentieths", lambda: [each.numbers() for each in self.twentieths], write_twentieths, "sum")
         return state
+
+    @property
+    def first_left(self) -> int:
+        """Where a run goes on from the state as it is: at the first step that is not done."""
+        return min(self.under_way, default=self.next_step)
+
+    @property
+    def done_before(self) -> int:
+        """How many steps are done, without those that such a run takes again."""
+        return self.steps_done - (self.next_step - self.first_left - len(self.under_way))
 
     def is_over(self) -> bool:
         if self.strategy.is_finished or self.ended:
@@ -338,19 +360,18 @@ class _Work:
         """A worker's life: take the next stretch, train it, add it to the tally."""
         try:
             while (step := self._take()) is not None:
-                number, share, rate = step
+                number, share, rates = step
                 epoch, stretch = divmod(number, self.schedule.n_stretches)
-                done = self.strategy.train(worker, epoch, stretch, rate)
-                if done is None:
-                    with self.lock:
+                done = self.strategy.train_long(worker, epoch, stretch, *rates)
+                with self.lock:
+                    self.under_way.discard(number)
+                    if done is None:
                         self.next_step = min(self.next_step, number)
-                    break
-                if not math.isfinite(done.loss):
-                    with self.lock:
+                        break
+                    if not math.isfinite(done.loss):
                         self.wrong = "the loss is not finite"
                         self.reached = self.tally.words + done.words
-                    break
-                with self.lock:
+                        break
                     self.tally += done
                     self.twentieths[int(20 * share)] += done
                     self.guard.add(share, done)
@@ -365,24 +386,18 @@ class _Work:
                 if self.n_workers == 0:
                     self.idle.set()
 
-    def _take(self) -> tuple[int, float, float] | None:
-        """The next stretch, the share of the run that is over and the learning rate there; None at the end."""
+    def _take(self) -> tuple[int, float, tuple[float, float]] | None:
+        """The next stretch, the share of the run that is over, and the learning rates there and after it; None at the end."""
         with self.lock:
             share = self.schedule.share_done(self.next_step, self.seconds)
-            if (
-                self.stop
-                or self.hold
-                or self.wrong is not None
-                or self.strategy.is_finished
-                or share >= 1.0
-                or self.is_epoch_over
-                or self.is_due(share)
-            ):
+            if self.stop or self.hold or self.strategy.is_finished or share >= 1.0 or self.is_epoch_over or self.pauses(share):
                 return None
             number = self.next_step
             self.next_step += 1
+            self.under_way.add(number)
             self.learning_rate = self.schedule.rate(share, number) * self.guard.factor
-            return number, share, self.learning_rate
+            after = min(self.schedule.share_done(self.next_step, self.seconds), 1.0)
+            return number, share, (self.learning_rate, self.schedule.rate(after, self.next_step) * self.guard.factor)
 
 
 def _of_tally(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:

@@ -35,10 +35,12 @@ from embedx.text.encoded_corpus import ABOUT, TOKENS
 from embedx.text.sources import Source
 from embedx.text.subsampling import TokenStream
 
-MERGES, FEWEST_MERGES = 100, 20  # of each worker over a run: where they are cheap enough, and in any case
-# A range has at least so many words for each row: to merge a row takes a worker and the head 0.4 µs, and to train a word takes
-# a thread 1 µs, so that at most a tenth of the time goes to merging; and the head must keep up with all threads.
-WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD = 4, 0.5
+MERGES, FEWEST_MERGES = 50, 20  # of each worker over a run: where they are cheap enough, and in any case
+FEWEST_ALONE = 10  # of one that has nobody to merge with
+# A range has at least so many words for each row: to merge a row and to send it to and fro takes a worker and the head 0.8 µs,
+# and to train a word takes a thread 0.6 µs, so that about a tenth of the time goes to merging; and the head must keep up with
+# all threads.
+WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD = 16, 0.5
 MOST_STRETCHES = 400  # of a range, for each thread: some seconds, which is what a lost worker costs
 
 
@@ -130,11 +132,11 @@ def stretches_in_range(words: int | None, n_stretches: int, epochs: float, n_row
     if words is not None:
         return max(1, words // STRETCH)
     of_worker = n_stretches * epochs / size.workers
+    most = MOST_STRETCHES * size.threads
+    if size.workers == 1:
+        return max(1, int(min(of_worker / FEWEST_ALONE, most)))
     least = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * size.workers * size.threads) * n_rows / STRETCH
-    if size.workers == 1:  # which has nobody to merge with
-        least = of_worker
-    wanted = min(max(of_worker / MERGES, least), of_worker / FEWEST_MERGES, MOST_STRETCHES * size.threads)
-    return max(1, int(wanted))
+    return max(1, int(min(max(of_worker / MERGES, least), of_worker / FEWEST_MERGES, most)))
 
 
 def check(settings: SkipGramSettings, sampler: Sampler) -> None:

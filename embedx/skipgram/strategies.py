@@ -187,25 +187,28 @@ class Streamed(Lanes, Shareable):
     def parameters(self) -> Parameters:
         """What workers on a cluster share."""
         tables = {"inputs": self.tables.inputs, "outputs": self.tables.outputs}
-        return Parameters(tables, self.plan.optimizer, self.tables.state, self.tables.n_updates, self.uses())
+        partners = {"inputs": "outputs", "outputs": "inputs"}
+        return Parameters(tables, self.plan.optimizer, self.tables.state, self.tables.n_updates, self.uses(), partners)
 
     def uses(self) -> dict[str, np.ndarray]:
-        """By how many blocks each row of the tables is updated for each word of the corpus, about: float32 (n_rows,)."""
+        """By how many blocks each row of the tables is led somewhere for each word of the corpus, about: float32 (n_rows,).
+
+        Of outputs that compete, those of the words that are there count: all the rivals of a word together are led as far as
+        the word is.
+        """
         if self.kept_share is None:
             return {}
-        plan, parts, draws = self.plan, self.tables.parts, self.draws
+        parts, draws = self.tables.parts, self.draws
         inputs, outputs = (np.zeros(len(table.rows)) for table in (self.tables.inputs, self.tables.outputs))
         inputs[: len(self.kept_share)] = self.kept_share
         if len(parts.offsets):
             inputs[:] = np.bincount(parts.rows, np.repeat(self.kept_share, np.diff(parts.offsets)), len(inputs))
-        blocks_per_word = self.kept_share.sum() / max(plan.block_size, 1)
-        if plan.candidates == blocks.PATH:
+        if self.plan.candidates == blocks.PATH:
             outputs += np.bincount(draws.rows, np.repeat(self.kept_share, np.diff(draws.offsets)), len(outputs))
-        elif plan.candidates == blocks.ALL:
-            outputs += blocks_per_word
         else:
-            outputs += self.kept_share + blocks_per_word * -np.expm1(plan.n_draws * np.log1p(-self.sampler.noise))
-        return {"inputs": inputs.astype(np.float32), "outputs": np.minimum(outputs, blocks_per_word).astype(np.float32)}
+            outputs += self.kept_share
+        most = self.kept_share.sum() / max(self.plan.block_size, 1)
+        return {"inputs": inputs.astype(np.float32), "outputs": np.minimum(outputs, most).astype(np.float32)}
 
     def untrained_loss(self) -> float | None:
         """From stretches all over the corpus, at rate 0."""
