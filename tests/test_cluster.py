@@ -378,6 +378,21 @@ def test_a_worker_lost_while_it_merges_costs_its_range_alone(monkeypatch):
     assert outcome.tally.words == 3 * 230
 
 
+def test_a_run_that_goes_back_trains_what_workers_had_under_way(monkeypatch):
+    def train(self, worker, epoch, stretch, rate):
+        self.table.rows[stretch, 0] += 1
+        return Tally(np.nan if epoch == 2 and self.rate_factor == 1 else 1.0, 1, 10)
+
+    monkeypatch.setattr(Counting, "train", train)
+    inner, outcome, _ = run_on(monkeypatch, per_range=1)
+    assert outcome.lowered_rates == pytest.approx([0.01])
+    assert outcome.diverged is None
+    # What was merged when the guard took its copy, and came after a range that was not, is trained again.
+    n = inner.table.rows[:, 0]
+    assert n.min() >= 3
+    assert n.sum() <= 3 * 23 + 2 * 2 * 3
+
+
 def test_a_worker_stops_within_its_range():
     worker = Worker(counting, 1)
     worker.stop()

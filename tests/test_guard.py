@@ -128,6 +128,46 @@ def test_a_rate_that_is_hopeless_ends_the_run_with_nothing():
     assert {rate for _, rate in strategy.rates} == {1e9, 1e8, 1e6, 1e4}
 
 
+def test_a_run_that_can_be_held_is_looked_at_while_it_trains(monkeypatch):
+    """The first stretch ends when the guard has looked twice, which would never come if that had to wait for it."""
+    looks, both = [], threading.Event()
+
+    def look(self, share, *others):
+        looks.append((share, held.locked()))
+        if len(looks) == 2:
+            both.set()
+        return looked(self, share, *others)
+
+    class Held(Bowl):
+        def train(self, worker, epoch, stretch, rate):
+            if (epoch, stretch) == (0, 0) and rate > 0:
+                assert both.wait(20)
+            return super().train(worker, epoch, stretch, rate)
+
+        def held(self):
+            return held
+
+    looked, held = Guard.look, threading.Lock()
+    monkeypatch.setattr(Guard, "look", look)
+    strategy = Held(threads=2)
+    outcome = trainer.run(strategy, Schedule(0.1, 40, 400, 2), Silent())
+    assert (strategy.done[:80] == 1).all()
+    assert outcome.epochs == 2
+    assert len(looks) == guard.LOOKS
+    assert [was_held for _, was_held in looks] == [True] * (guard.LOOKS - 1) + [False]
+
+
+def test_steps_under_way_are_not_in_the_state():
+    work = trainer._Work(Bowl(), Schedule(0.1, 40, 400, 2), Guard(), pausing=False)
+    work.next_step, work.steps_done, work.under_way = 10, 8, {7, 9}
+    state = work.state().snapshot()
+    assert (state["trainer.next_step"], state["trainer.steps_done"]) == (7, 7)
+    work.under_way.clear()
+    work.steps_done = 10
+    state = work.state().snapshot()
+    assert (state["trainer.next_step"], state["trainer.steps_done"]) == (10, 10)
+
+
 def test_a_run_goes_back_to_where_it_was_good():
     """Looked at after every second of its 40 stretches, of which the ninth begins what goes wrong."""
     strategy, told = Bowl(spoiled=9, most=0.05), Notes()
