@@ -5,7 +5,7 @@ Sections: `quality`, workers in turn within one process, by the code that runs o
 `cluster_model.py` needs. Every measurement is a process of its own (`cluster_process.py`).
 """
 
-import math
+import dataclasses
 import statistics as median_of
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,8 +31,6 @@ TEXTS = {"a billion words": 1e9, "100 billion words": 1e11}
 NETWORKS = {"1 Gbit/s": 1.25e8, "10 Gbit/s": 1.25e9, "100 Gbit/s": 1.25e10}
 ROUND_TRIP = 2e-4  # seconds, within a data centre
 PASSES = 5  # over the text
-FEWEST_MERGES = 20  # of each machine over the run, as by default
-LONGEST = 256e6  # words of a range
 
 
 def jobs(run: Run) -> Iterator[Job]:
@@ -150,7 +148,7 @@ def measured(records: Records) -> tuple[Costs, Result] | None:
     if not of:
         return None
     last = of[-1]["result"]
-    names = ("words_per_second", "merged", "added", "gathered", "latency", "row_bytes")
+    names = ("words_per_second", "merged", "added", "gathered", "latency", "row_bytes", "moved")
     return Costs(**{name: last[name] for name in names}), last
 
 
@@ -166,6 +164,7 @@ def costs(records: Records) -> str:
         {"what": "the head gathers a row, µs", "measured": number(1e6 * cost.gathered, 2)},
         {"what": "a call of a worker, ms", "measured": number(1e3 * cost.latency, 2)},
         {"what": "bytes of a row that travels", "measured": number(cost.row_bytes, 0)},
+        {"what": "bytes a second from one process to another, GB", "measured": number(1e-9 / cost.moved, 2)},
         {"what": f"rows changed by a range, of {thousands(result['rows'])}", "measured": thousands(result["rows_changed"])},
         {"what": "the same as the simulation expects it", "measured": thousands(result["rows_expected"])},
     ])  # fmt: skip
@@ -201,15 +200,16 @@ def here(cost: Costs, result: Result, workers: int, threads: int, alone: float, 
     uses = np.repeat(np.array(result["uses"]), result["rows"] / len(result["uses"]))
     rate = alone * min(1.0, cores / (workers * threads))
     own = float(-np.expm1(-uses * per_range).sum())
-    merging = own * (cost.merged + cost.added + cost.gathered)
+    news = own if workers > 1 else 0.0
+    merging = own * (cost.merged + cost.added) + news * cost.gathered + (own + news) * cost.row_bytes * cost.moved
     bound = cores * per_range / (per_range / alone + merging)
-    machines = Machines(workers, threads, math.inf, 0.0, per_range)
-    made = Costs(rate, cost.merged, cost.added, cost.gathered, cost.latency, cost.row_bytes)
+    machines = Machines(workers, threads, 1 / cost.moved, 0.0, per_range)
+    made = dataclasses.replace(cost, words_per_second=rate)
     return min(words_per_second(made, machines, uses), bound)
 
 
 def predicted(records: Records) -> str:
-    """Machines of CORES cores each, with as few merges as the default has: the share of what they would do alone."""
+    """Machines of CORES cores each, which merge as often as by default: the share of what they would do alone."""
     if (of := measured(records)) is None:
         return table([])
     cost, result = of
@@ -217,10 +217,13 @@ def predicted(records: Records) -> str:
     for text, words in TEXTS.items():
         uses = uses_of(zipf(vocabulary_of(words)), 1e-4, result["draws_per_word"])
         for nodes in NODES:
+            size = on_cluster.Size(nodes, CORES)
+            stretches = on_cluster.stretches_in_range(None, round(words / on_cluster.STRETCH), PASSES, len(uses), size)
+            length = float(stretches * on_cluster.STRETCH)
             row: dict[str, Any] = {"text": text, "machines": str(nodes)}
             for network, bandwidth in NETWORKS.items():
-                length = min(PASSES * words / nodes / FEWEST_MERGES, LONGEST)
-                rate = words_per_second(cost, Machines(nodes, CORES, bandwidth, ROUND_TRIP, length), uses)
+                reached = min(bandwidth, 1 / cost.moved)  # also by who puts it on the network
+                rate = words_per_second(cost, Machines(nodes, CORES, reached, ROUND_TRIP, length), uses)
                 hours = PASSES * words / rate / 3600
                 told = f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
                 row[network] = f"{rate / (nodes * CORES * cost.words_per_second):.2f}; {told}"

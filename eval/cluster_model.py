@@ -26,6 +26,7 @@ class Costs:
     gathered: float  # of the head, for a row that it gathers
     latency: float  # seconds from a call to its answer, without what it takes
     row_bytes: float  # that travel for a row
+    moved: float  # seconds for a byte that one process of a machine hands to another
 
 
 @dataclasses.dataclass(frozen=True)

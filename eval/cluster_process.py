@@ -47,14 +47,8 @@ Job = dict[str, Any]
 def quality(job: Job, files: dict[str, str]) -> dict[str, Any]:
     """Held-out log-likelihood and pooled similarity after workers in turn, and the bytes that they exchanged."""
     options = {"threads": 1, "heldout": 0.01, "seed": job["seed"], "epochs": job["epochs"]}
-    settings, objective = streaming.chosen(objectives.find(job["objective"]), options)
-    with encode([files["beginning"]], TextSettings(), Silent(), Path(files["tokens"]), threads=1) as corpus:
-        task = skipgram.prepared(corpus, objective, settings, {}, TextSettings(), VocabularySettings(), Silent())
-        task.initialise()
-        inner = task.strategy()
-        inner.kept_share = task.kept_share()
-        inner.compile(Silent())
-        common = Common(inner.parameters())
+    with prepared(job["objective"], options, files["beginning"], files) as (task, inner):
+        settings, common = task.settings, Common(inner.parameters())
         workers = [Worker(lambda threads: copied(task, threads), 1) for _ in range(job["workers"])]
         places = [Place(number) for number in range(len(workers))]
         total = inner.n_stretches * int(settings.epochs)
@@ -88,6 +82,19 @@ def quality(job: Job, files: dict[str, str]) -> dict[str, Any]:
             "vocabulary": len(task.words), "rows": int(sum(len(table.rows) for table in inner.parameters().tables.values())),
             **word_tests.pooled(answers),
         }  # fmt: skip
+
+
+@contextlib.contextmanager
+def prepared(objective: str, options: dict[str, Any], text: str, files: dict[str, str]) -> Iterator[tuple[Any, Any]]:
+    """A run on a text that is about to begin, and how it would train on one machine."""
+    settings, made = streaming.chosen(objectives.find(objective), options)
+    with encode([text], TextSettings(), Silent(), Path(files["tokens"]), threads=1) as corpus:
+        task = skipgram.prepared(corpus, made, settings, {}, TextSettings(), VocabularySettings(), Silent())
+        task.initialise()
+        inner = task.strategy()
+        inner.kept_share = task.kept_share()
+        inner.compile(Silent())
+        yield task, inner
 
 
 def copied(task: Any, threads: int) -> Any:
@@ -139,15 +146,8 @@ def costs(job: Job, files: dict[str, str]) -> dict[str, Any]:
     """What it takes to merge, to add and to gather a row, to call a worker, and to train a word by one thread; and how often
     rows are used, as the sums of `cluster_model.rows_changed` for ranges of several lengths.
     """
-    options = {"threads": 1, "seed": 1, "epochs": 1}
-    settings, objective = streaming.chosen(objectives.find("ns"), options)
-    with encode([files["text"]], TextSettings(), Silent(), Path(files["tokens"]), threads=1) as corpus:
-        task = skipgram.prepared(corpus, objective, settings, {}, TextSettings(), VocabularySettings(), Silent())
-        task.initialise()
-        inner = task.strategy()
-        inner.kept_share = task.kept_share()
-        inner.compile(Silent())
-        common = Common(inner.parameters())
+    with prepared("ns", {"threads": 1, "seed": 1, "epochs": 1}, files["text"], files) as (task, inner):
+        rate, common = float(task.settings.learning_rate or 0), Common(inner.parameters())
         workers, places = [Worker(lambda threads: copied(task, threads), 1) for _ in range(2)], [Place(0), Place(1)]
         for worker, place in zip(workers, places, strict=True):
             worker.begin(common.everything(place))
@@ -157,9 +157,7 @@ def costs(job: Job, files: dict[str, str]) -> dict[str, Any]:
         for turn in range(int(job["ranges"])):
             worker, place = workers[turn % 2], places[turn % 2]
             first = turn * per_range % (inner.n_stretches - per_range)
-            tally, seconds = worker.train(
-                Range(0, range(first, first + per_range), *[float(settings.learning_rate or 0)] * 2, 1.0)
-            )
+            tally, seconds = worker.train(Range(0, range(first, first + per_range), rate, rate, 1.0))
             assert tally is not None
             moments = [time.perf_counter()]
             news = common.news(place)
@@ -185,7 +183,7 @@ def costs(job: Job, files: dict[str, str]) -> dict[str, Any]:
         **{name: float(np.median(values)) for name, values in spent.items() if name != "trained"},
         "words_per_second": n_words / sum(spent["trained"]), "row_bytes": float(np.median(bytes_of_row)),
         "rows_changed": float(np.median(changed)), "rows_expected": rows_changed(uses, n_words / len(changed)), "rows": n_rows,
-        "latency": latency(), "uses": np.sort(uses)[::-1][:: max(n_rows // 2000, 1)].tolist(),
+        **of_calls(), "uses": np.sort(uses)[::-1][:: max(n_rows // 2000, 1)].tolist(),
         "draws_per_word": float(task.settings.draws or 0) / max(task.settings.block_size, 1),
     }  # fmt: skip
 
@@ -198,25 +196,31 @@ def updated(inner: Any) -> dict[str, np.ndarray]:
     return {**uses, "outputs": np.minimum(uses["outputs"] + drawn, n_blocks)}
 
 
-def latency() -> float:
-    """Seconds of a call of a worker that does nothing, the median of many."""
+def of_calls() -> dict[str, float]:
+    """Seconds of a call of a worker that does nothing, and for each byte that goes there or comes back; medians of many."""
     import ray
 
     with one_machine(1) as address:
         ray.init(address=address, log_to_driver=False)
 
         class Nothing:
-            def call(self) -> None: ...
+            def call(self, value: Any = None) -> Any:
+                return None if value is None else value + np.float32(1)
 
         actor = ray.remote(Nothing).remote()
         ray.get(actor.call.remote())
-        taken = []
-        for _ in range(200):
-            begun = time.perf_counter()
-            ray.get(actor.call.remote())
-            taken.append(time.perf_counter() - begun)
+        rows = np.ones(8_000_000, np.float32)
+        spent: list[list[float]] = [[], []]
+        for seconds, n, values in zip(spent, (200, 20), ((), (rows,)), strict=True):
+            for _ in range(n):
+                begun = time.perf_counter()
+                ray.get(actor.call.remote(*values))
+                seconds.append(time.perf_counter() - begun)
         ray.shutdown()
-    return float(np.median(taken))
+    latency, moved = map(float, map(np.median, spent))
+    begun = time.perf_counter()
+    rows + np.float32(1)
+    return {"latency": latency, "moved": (moved - latency - (time.perf_counter() - begun)) / (2 * rows.nbytes)}
 
 
 KINDS = {"quality": quality, "run": run, "costs": costs}

@@ -41,7 +41,7 @@ FEWEST_ALONE = 10  # of one that has nobody to merge with
 # and to train a word takes a thread 0.6 µs, so that about a tenth of the time goes to merging; and the head must keep up with
 # all threads.
 WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD = 16, 0.5
-MOST_STRETCHES = 400  # of a range, for each thread: some seconds, which is what a lost worker costs
+MOST_STRETCHES = 400  # of a range, for each thread, if that is enough: some seconds, which is what a lost worker costs
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,10 @@ def stretches_in_range(words: int | None, n_stretches: int, epochs: float, n_row
     if words is not None:
         return max(1, words // STRETCH)
     of_worker = n_stretches * epochs / size.workers
-    most = MOST_STRETCHES * size.threads
+    least = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * size.workers * size.threads) * n_rows / STRETCH
+    most = max(MOST_STRETCHES * size.threads, least)
     if size.workers == 1:
         return max(1, int(min(of_worker / FEWEST_ALONE, most)))
-    least = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * size.workers * size.threads) * n_rows / STRETCH
     return max(1, int(min(max(of_worker / MERGES, least), of_worker / FEWEST_MERGES, most)))
 
 
