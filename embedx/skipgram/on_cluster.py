@@ -35,7 +35,7 @@ from embedx.text.encoded_corpus import ABOUT, TOKENS
 from embedx.text.sources import Source
 from embedx.text.subsampling import TokenStream
 
-MERGES, FEWEST_MERGES = 50, 20  # of each worker over a run: where they are cheap enough, and in any case
+MERGES, FEWEST_MERGES = 50, 30  # of each worker over a run: where they are cheap enough, and in any case
 FEWEST_ALONE = 10  # of one that has nobody to merge with
 # A range has at least so many words for each row: to merge a row and to send it to and fro takes a worker and the head 0.8 µs,
 # and to train a word takes a thread 0.6 µs, so that about a tenth of the time goes to merging; and the head must keep up with
