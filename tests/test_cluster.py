@@ -24,6 +24,7 @@ from embedx.run import trainer
 from embedx.run.progress import Silent
 from embedx.run.state import TrainState
 from embedx.run.tally import Tally
+from embedx.skipgram.on_cluster import STRETCH, WORDS_PER_ROW_AND_THREAD, stretches_in_range
 
 BY_MINIBATCH = [name for name, each in OPTIMIZERS.items() if each.keeps is not None and WORDS in each.commands]
 N_ROWS, DIM = 40, 20
@@ -462,6 +463,26 @@ def test_a_folder_that_is_not_here_is_copied(tmp_path):
 
 
 # ---- settings
+
+
+@pytest.mark.parametrize(
+    ("words", "n_words", "n_rows", "workers", "threads", "merges"),
+    [
+        (None, 1e6, 1000, 1, 2, 10),  # by itself
+        (None, 1e7, 1000, 4, 1, 50),  # cheap
+        (None, 1e7, 200_000, 4, 1, 30),  # dear
+        (None, 5e9, 200_000, 8, 4, 195),  # ranges of some seconds
+        (None, 1e11, 6_000_000, 16, 16, 41),  # ranges as long as the head needs
+        (50_000, 1e6, 1000, 4, 1, 25),  # as asked for
+    ],
+)
+def test_how_often_a_worker_merges(words, n_words, n_rows, workers, threads, merges):
+    size, epochs = Size(workers, threads), 5
+    of_worker = epochs * n_words / workers
+    trained = STRETCH * stretches_in_range(words, int(n_words / STRETCH), epochs, n_rows, size)
+    assert of_worker / trained == pytest.approx(merges, rel=0.05)
+    if n_words > 1e10:
+        assert trained >= WORDS_PER_ROW_AND_THREAD * workers * threads * n_rows
 
 
 def test_settings_of_a_cluster_need_one():

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from embedx.classification.classifier import Classifier
     from embedx.classification.settings import ClassifySettings
     from embedx.cli.peers import Asked
-    from embedx.cluster.run import Cluster
     from embedx.comparison.compare import Comparison
     from embedx.evaluation.heldout import Likelihood, LikelihoodDifference
     from embedx.labeled.data import Labeled
@@ -242,6 +241,10 @@ def classify(
 
     Without a name, the objective is the one that suits the data.
     """
+    from embedx.classification import task as classification
+    from embedx.classification.defaults import new_objective
+    from embedx.classification.settings import ClassifySettings, check_given
+    from embedx.classification.weights import suited_objective
     from embedx.cluster.run import Cluster, cluster_of
 
     check_stopping(typed)
@@ -251,76 +254,52 @@ def classify(
     cluster = ClusterSettings.from_options(typed)
     # A cluster that is not there is told before anything is read.
     with cluster_of(cluster, typed.get("threads"), progress, Cluster) as nodes:
-        return _classify(
-            train_source, train_labels, test_source, test_labels, label_names, objective_name, typed, output, overwrite,
-            request, nodes, progress,
-        )  # fmt: skip
-
-
-def _classify(
-    train_source: str,
-    train_labels: str | None,
-    test_source: str | None,
-    test_labels: str | None,
-    label_names: str | None,
-    objective_name: str | None,
-    typed: dict[str, Any],
-    output: Path | None,
-    overwrite: bool,
-    request: Request,
-    cluster: "Cluster | None",
-    progress: Progress,
-) -> tuple[Path, "classification.TrainedClassifier", dict[str, float] | None]:
-    """As `classify`, with the cluster that it asks for."""
-    from embedx.classification import task as classification
-    from embedx.classification.defaults import new_objective
-    from embedx.classification.settings import ClassifySettings, check_given
-    from embedx.classification.weights import suited_objective
-
-    data = None
-    if objective_name is None:
-        data = labelled_data(train_source, train_labels, test_source, test_labels, label_names, progress)
-        objective_name, suited = suited_objective(data[0], typed)
-        typed = suited | typed
-    found = objectives.find(objective_name)
-    check_applies(typed, objective_name, (ClassifySettings,))
-    folder = output or default_output([train_source], objective_name)
-    checkpoints = Checkpoints(folder, request, overwrite, progress)
-    overwrite = overwrite or checkpoints.resumes  # the model that an interrupted run left
-    check_output(folder, overwrite)
-    settings = ClassifySettings.from_options(typed)
-    objective = new_objective(found, typed)
-    check_given(typed, settings, objective)
-    progress.note(f"embedx classify {train_source} --objective {objective_name} --output {folder}")
-    training, test, known = data or labelled_data(train_source, train_labels, test_source, test_labels, label_names, progress)
-    settings = classification.resolved(settings, objective, training)
-    own_options = samplers.own_options(typed)
-    drawing = next(each for each in reversed(classification.chosen_samplers(objective, settings, own_options)) if each)
-    of_cluster = [cluster.settings] if cluster is not None else []
-    _note_settings(progress, settings, drawing.settings, objective.settings, *of_cluster)
-    kind = "non-zero values" if training.is_sparse else "values"
-    n_values = training.features.nnz if training.is_sparse else training.features.size
-    progress.note(
-        f"{len(training):,} examples, {training.n_features:,} features, {n_values:,} {kind}, {training.n_labels:,} labels"
-    )
-    validation = validation_data(settings, known, progress)
-    with checkpoints.ended():
-        trained = classification.train(
-            training, objective, settings, sampler_options=own_options, known=known, validation=validation, progress=progress,
-            n_tested=0 if test is None else len(test), checkpoints=checkpoints, cluster=cluster,
-        )  # fmt: skip
-    saved = _save(lambda place: trained.classifier.save(place, overwrite), folder, checkpoints)
-    checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
-    _check_end(saved, trained.outcome)
-    # Testing has the memory of what only training needed.
-    trained = dataclasses.replace(trained, outcome=trained.outcome.without_state(), optimizer_state={})
-    _note_probabilities(trained.classifier, progress)
-    metrics = None
-    if test is not None:
-        metrics = trained.classifier.evaluate(
-            test, temperature=trained.temperature, progress=progress, threads=settings.threads
+        data = None
+        if objective_name is None:
+            data = labelled_data(train_source, train_labels, test_source, test_labels, label_names, progress)
+            objective_name, suited = suited_objective(data[0], typed)
+            typed = suited | typed
+        found = objectives.find(objective_name)
+        check_applies(typed, objective_name, (ClassifySettings,))
+        folder = output or default_output([train_source], objective_name)
+        checkpoints = Checkpoints(folder, request, overwrite, progress)
+        overwrite = overwrite or checkpoints.resumes  # the model that an interrupted run left
+        check_output(folder, overwrite)
+        settings = ClassifySettings.from_options(typed)
+        objective = new_objective(found, typed)
+        check_given(typed, settings, objective)
+        progress.note(f"embedx classify {train_source} --objective {objective_name} --output {folder}")
+        training, test, known = data or labelled_data(
+            train_source, train_labels, test_source, test_labels, label_names, progress
         )
-    return saved, trained, metrics
+        settings = classification.resolved(settings, objective, training)
+        own_options = samplers.own_options(typed)
+        drawing = next(each for each in reversed(classification.chosen_samplers(objective, settings, own_options)) if each)
+        of_cluster = [nodes.settings] if nodes is not None else []
+        _note_settings(progress, settings, drawing.settings, objective.settings, *of_cluster)
+        kind = "non-zero values" if training.is_sparse else "values"
+        n_values = training.features.nnz if training.is_sparse else training.features.size
+        progress.note(
+            f"{len(training):,} examples, {training.n_features:,} features, {n_values:,} {kind}, {training.n_labels:,} labels"
+        )
+        validation = validation_data(settings, known, progress)
+        with checkpoints.ended():
+            trained = classification.train(
+                training, objective, settings, sampler_options=own_options, known=known, validation=validation,
+                progress=progress, n_tested=0 if test is None else len(test), checkpoints=checkpoints, cluster=nodes,
+            )  # fmt: skip
+        saved = _save(lambda place: trained.classifier.save(place, overwrite), folder, checkpoints)
+        checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
+        _check_end(saved, trained.outcome)
+        # Testing has the memory of what only training needed.
+        trained = dataclasses.replace(trained, outcome=trained.outcome.without_state(), optimizer_state={})
+        _note_probabilities(trained.classifier, progress)
+        metrics = None
+        if test is not None:
+            metrics = trained.classifier.evaluate(
+                test, temperature=trained.temperature, progress=progress, threads=settings.threads
+            )
+        return saved, trained, metrics
 
 
 def compare(
