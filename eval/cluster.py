@@ -22,7 +22,7 @@ from eval.under_test import on_cluster
 
 OBJECTIVES = ("ns", "hs", "ar", "ove", "sampled-softmax")
 WORKERS = (1, 2, 4, 8, 16)
-MERGES = (20, 50)  # by each worker over the run; 30 to 50 by default
+MERGES = (20, 50)  # by each worker over the run; 20 to 50 by default
 MOST_MERGES = 800  # of all workers: a range has no less than a stretch of the text
 HOW = ((0, 2), (1, 2), (2, 1), (0, 1), (4, 1))  # workers (0 without a cluster) and threads of each
 NODES = (1, 8, 16, 64)

@@ -28,14 +28,15 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.gemm import dot
+from embedx.kernels.gemm import TILE
 from embedx.kernels.simd import LANES as FLOATS
-from embedx.kernels.simd import divide, load, multiply_add, splat, store, zeros
+from embedx.kernels.simd import divide, load, multiply_add, splat, store, sum_of, zeros
 from embedx.optimizers.contract import NUMBER, ROW
 from embedx.optimizers.descend import number_divisor, row_divisor
 
 NONE = -1
-LEAST = np.float32(1e-3)  # a way along an axis that is not worth a look
+RESOLUTION = np.float32(2.0**-11)  # of half precision: a row that moved less, as what rounding left out, does not travel yet
+LEAST = np.float32(0.01)  # a way along an axis, beyond that along all others, that is not worth a look
 
 
 # Numbers travel as float16 times 1,024, so that the smallest but 0 is 6e-8 and the largest 60. By bits, because numpy takes
@@ -126,7 +127,7 @@ class Buffers(NamedTuple):
 class Ways(NamedTuple):
     """I - e^-κUC, for some numbers of updates, and which of these each row comes nearest to."""
 
-    axis: np.ndarray  # float32 (n, stride): the largest axes of C, of length 1, in descending order
+    axis: np.ndarray  # float32 (n, stride), n whole tiles: the largest axes of C, of length 1, in descending order
     along: np.ndarray  # float32 (levels, n): the way along each of them, less that along all others
     others: np.ndarray  # float32 (levels,)
     level: np.ndarray  # int32 (n_rows,)
@@ -135,15 +136,17 @@ class Ways(NamedTuple):
 @kernel
 def merge_rows(live, base, news, ways, added, buffers, optimizer):
     """Merge a worker's rows with those of the others: how many rows are to be added to the table in common. Live and base are
-    brought up to date with both; of what rounding leaves out the difference stays, for the next time.
+    brought up to date with both; what rounding leaves out stays as a difference, which travels when there is more of it.
     """
     n = 0
     for r in range(live.rows.shape[0]):
         row = np.int64(r)
         at = np.int64(news.place[row])
-        differs = False
+        largest = moved = np.float32(0)
         for d in range(live.rows.shape[1]):
-            differs |= live.rows[row, d] != base.rows[row, d]
+            largest = max(largest, abs(live.rows[row, d]))
+            moved = max(moved, abs(live.rows[row, d] - base.rows[row, d]))
+        differs = moved > RESOLUTION * largest
         if at != NONE:
             _take(news, at, buffers)
             if differs:
@@ -200,12 +203,21 @@ def _undo(base, ways, row, buffers):
         theirs = load(buffers.new, 0, d) - load(base.rows, row, d)
         store(buffers.theirs, 0, d, theirs)
         store(buffers.undone, 0, d, multiply_add(others, theirs, zeros()))
-    for k in range(ways.axis.shape[0]):
+    for k in range(0, ways.axis.shape[0], TILE):
         if ways.along[level, k] < LEAST:
             return
-        length = splat(ways.along[level, k] * dot(ways.axis, np.int64(k), buffers.theirs, np.int64(0)))
+        a, b, c, e = zeros(), zeros(), zeros(), zeros()
         for d in range(0, base.rows.shape[1], FLOATS):
-            store(buffers.undone, 0, d, multiply_add(length, load(ways.axis, k, d), load(buffers.undone, 0, d)))
+            theirs = load(buffers.theirs, 0, d)
+            a, b = multiply_add(theirs, load(ways.axis, k, d), a), multiply_add(theirs, load(ways.axis, k + 1, d), b)
+            c, e = multiply_add(theirs, load(ways.axis, k + 2, d), c), multiply_add(theirs, load(ways.axis, k + 3, d), e)
+        a, b = splat(ways.along[level, k] * sum_of(a)), splat(ways.along[level, k + 1] * sum_of(b))
+        c, e = splat(ways.along[level, k + 2] * sum_of(c)), splat(ways.along[level, k + 3] * sum_of(e))
+        for d in range(0, base.rows.shape[1], FLOATS):
+            undone = multiply_add(a, load(ways.axis, k, d), load(buffers.undone, 0, d))
+            undone = multiply_add(b, load(ways.axis, k + 1, d), undone)
+            undone = multiply_add(c, load(ways.axis, k + 2, d), undone)
+            store(buffers.undone, 0, d, multiply_add(e, load(ways.axis, k + 3, d), undone))
 
 
 @kernel_part

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,8 @@ from embedx.text.encoded_corpus import ABOUT, TOKENS
 from embedx.text.sources import Source
 from embedx.text.subsampling import TokenStream
 
-MERGES, FEWEST_MERGES = 50, 30  # of each worker over a run: where they are cheap enough, and in any case
+MERGES = 50  # of each worker over a run, where they are cheap enough
+FEWEST_MERGES = 14.0  # in any case, times the root of the number of workers: with more of them each knows less of the others
 FEWEST_ALONE = 10  # of one that has nobody to merge with
 # A range has at least so many words for each row: to merge a row and to send it to and fro takes a worker and the head 0.8 µs,
 # and to train a word takes a thread 0.6 µs, so that about a tenth of the time goes to merging; and the head must keep up with
@@ -136,7 +138,8 @@ def stretches_in_range(words: int | None, n_stretches: int, epochs: float, n_row
     most = max(MOST_STRETCHES * size.threads, least)
     if size.workers == 1:
         return max(1, int(min(of_worker / FEWEST_ALONE, most)))
-    return max(1, int(min(max(of_worker / MERGES, least), of_worker / FEWEST_MERGES, most)))
+    fewest = min(FEWEST_MERGES * math.sqrt(size.workers), MERGES)
+    return max(1, int(min(max(of_worker / MERGES, least), of_worker / fewest, most)))
 
 
 def check(settings: SkipGramSettings, sampler: Sampler) -> None:
