@@ -9,7 +9,7 @@ import reference
 from local_workers import LocalWorkers
 
 from embedx.cluster import strategy as on_cluster
-from embedx.cluster.axes import ALONE, N_AXES, RATE, Partner
+from embedx.cluster.axes import ALONE, N_AXES, PLAIN, RATE, Partner
 from embedx.cluster.contract import Shareable
 from embedx.cluster.copies import SCALE, Copy, Rows, StateCopy, halved, whole
 from embedx.cluster.files import Files, shared
@@ -24,7 +24,7 @@ from embedx.run import trainer
 from embedx.run.progress import Silent
 from embedx.run.state import TrainState
 from embedx.run.tally import Tally
-from embedx.skipgram.on_cluster import STRETCH, WORDS_PER_ROW_AND_THREAD, stretches_in_range
+from embedx.skipgram.on_cluster import STRETCH, stretches_in_range
 
 BY_MINIBATCH = [name for name, each in OPTIMIZERS.items() if each.keeps is not None and WORDS in each.commands]
 N_ROWS, DIM = 40, 20
@@ -80,8 +80,8 @@ def test_a_difference_that_is_too_large_goes_by_and_by():
     copy, before = Copy(table, rule, None), table.rows[3, 0]
     table.rows[3, 0] += 150
     for left in (60, 60, 30):
-        assert whole(copy.merge(nothing(table), 0.0).values)[0, 0] == pytest.approx(left, abs=0.1)
-    assert len(copy.merge(nothing(table), 0.0).row) in (0, 1)
+        assert whole(copy.merge(nothing(table), 0.0, 1.0).values)[0, 0] == pytest.approx(left, abs=0.1)
+    assert len(copy.merge(nothing(table), 0.0, 1.0).row) in (0, 1)
     np.testing.assert_allclose(copy.base.rows[3, 0], before + 150, atol=0.1)
 
 
@@ -97,7 +97,7 @@ def a_partner(rule, width=DIM):
     rng = np.random.default_rng(7)
     table = new_table(30, width, rule)
     table.rows[:, :width] = (rng.normal(0, 1, (30, width)) * np.linspace(0.1, 3, width)) @ rng.normal(0, 0.3, (width, width))
-    return Partner(table, rng.uniform(0.1, 1, 30).astype(np.float32))
+    return Partner(lambda: table.rows, rng.uniform(0.1, 1, 30).astype(np.float32))
 
 
 @pytest.mark.parametrize("is_alone", [True, False])
@@ -126,8 +126,8 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
             way = 1 - np.exp(-ALONE * n_trained * uses[row])
         else:
             way = np.zeros((table.rows.shape[1], table.rows.shape[1]))
-            strength = RATE * rate * n_trained * uses[row]
-            way[:DIM, :DIM] = reference.way_of(partner.table.rows[:, :DIM], partner.uses, strength, N_AXES)
+            strength = RATE * rate * (1 if has_states else PLAIN) * n_trained * uses[row]
+            way[:DIM, :DIM] = reference.way_of(partner.rows()[:, :DIM], partner.uses, strength, N_AXES)
         to_row, to_state = reference.merged_row(
             before[0][row], states[0], now[0][row], states[1], common.rows[row], states[2], way,
             lambda s: np.array([divisor(np.float32(x)) for x in s]), found.limit, found.fades,
@@ -150,24 +150,25 @@ def test_a_row_met_all_the_time_is_where_its_last_worker_led_it():
     table.rows[3, :DIM] += 0.5
     mine = table.rows[3].copy()
     common[3, :DIM] -= 0.25
-    copy.merge(Rows(np.array([3], np.int32), common[[3]], table.state[:0]), 1e6)
+    copy.merge(Rows(np.array([3], np.int32), common[[3]], table.state[:0]), 1e6, 1.0)
     np.testing.assert_allclose(table.rows[3], mine, atol=1e-3)
 
 
 def test_workers_lead_a_row_where_one_would_who_begins_with_what_others_did():
     """Where steps are those of a quadratic whose matrix is the partner's."""
     table, rule = table_at_random("sgd")
-    partner, rate, n = a_partner(rule, width=12), 0.02, 256
+    partner, rate, n = a_partner(rule, width=12), 0.02 / PLAIN, 256
     covariance = np.zeros((table.rows.shape[1],) * 2)
-    h = partner.table.rows[:, :12]
+    h = partner.rows()[:, :12].copy()
     covariance[:12, :12] = (h * partner.uses[:, None]).T @ h / partner.uses.sum()
-    partner = partner._replace(table=new_table(30, DIM, rule))
-    partner.table.rows[:, :12] = h
+    wider = new_table(30, DIM, rule)
+    wider.rows[:, :12] = h
+    partner = partner._replace(rows=lambda: wider.rows)
     goal = np.random.default_rng(8).normal(0, 1, table.rows.shape[1])
 
     def led(row):
         for _ in range(n):
-            row = row - RATE * rate * covariance @ (row - goal)
+            row = row - RATE * PLAIN * rate * covariance @ (row - goal)
         return row
 
     copy = Copy(table, rule, np.ones(N_ROWS, np.float32), partner)
@@ -196,7 +197,7 @@ def test_a_feature_that_is_always_one_stays_so():
 def test_a_partner_that_is_no_number_has_no_axes():
     table, rule = table_at_random("sgd")
     partner = a_partner(rule)
-    partner.table.rows[5] = np.nan
+    partner.rows()[5] = np.nan
     copy = Copy(table, rule, np.ones(N_ROWS, np.float32), partner)
     table.rows[3, :DIM] += 0.5
     copy.merge(Rows(np.array([3], np.int32), table.rows[[3]] - 1, table.state[:0]), 100.0, 1.0)
@@ -214,7 +215,7 @@ def test_what_rounding_leaves_out_is_added_later(name):
     copies.overwrite(shared_.everything(place))
     for _ in range(200):
         trained(table, rng.choice(N_ROWS, 10, replace=False), rng)
-        shared_.add(place, copies.merge(shared_.news(place), 1.0))
+        shared_.add(place, copies.merge(shared_.news(place), 1.0, 1.0))
     assert np.abs(table.rows).max() > 3
     np.testing.assert_allclose(common.rows, table.rows, atol=2e-3)
     if table.state_of in (ROW, NUMBER):
@@ -225,7 +226,7 @@ def test_frozen_rows_do_not_change():
     table, rule = table_at_random("sgd")
     copy = Copy(table, rule, None)
     before = table.rows.copy()
-    assert len(copy.merge(nothing(table), 5.0).row) == 0
+    assert len(copy.merge(nothing(table), 5.0, 1.0).row) == 0
     np.testing.assert_array_equal(table.rows, before)
 
 
@@ -249,12 +250,12 @@ def two_workers(name="rowwise-adagrad", width=2):
 def test_a_worker_is_told_what_others_changed_and_nothing_else():
     kept, _, (a, b), ((mine, _, copies), _) = two_workers()
     mine.rows[[4, 7], :DIM] += 1
-    kept.add(a, copies.merge(kept.news(a), 1.0))
+    kept.add(a, copies.merge(kept.news(a), 1.0, 1.0))
     assert kept.news(a)["rows"].row.tolist() == []
     assert kept.news(b)["rows"].row.tolist() == [4, 7]
     assert kept.news(b)["rows"].row.tolist() == []
     mine.rows[[7, 9], :DIM] += 1
-    kept.add(a, copies.merge(kept.news(a), 1.0))
+    kept.add(a, copies.merge(kept.news(a), 1.0, 1.0))
     assert kept.news(b)["rows"].row.tolist() == [7, 9]
 
 
@@ -263,7 +264,7 @@ def test_a_row_that_two_changed_between_is_told_to_both():
     changes = []
     for place, (own, _, copies) in zip(places, workers, strict=True):
         own.rows[5, :DIM] += 1
-        changes.append(copies.merge(kept.news(place), 1.0))
+        changes.append(copies.merge(kept.news(place), 1.0, 1.0))
     for place, each in zip(places, changes, strict=True):
         kept.add(place, each)
     for place in places:
@@ -279,9 +280,9 @@ def test_copies_that_are_told_everything_are_the_same():
             trained(own, rows, rng)
             parameters.state[rows] += 1
             parameters.n_updates[rows] += 1
-            kept.add(place, copies.merge(kept.news(place), 3.0))
+            kept.add(place, copies.merge(kept.news(place), 3.0, 1.0))
     for place, (_, _, copies) in zip(places, workers, strict=True):
-        kept.add(place, copies.merge(kept.news(place), 0.0))
+        kept.add(place, copies.merge(kept.news(place), 0.0, 1.0))
     for own, parameters, _ in workers[1:]:  # the last to be told
         np.testing.assert_allclose(own.rows, common.rows, atol=5e-3)
         np.testing.assert_allclose(own.state, common.state, rtol=1e-4)
@@ -389,9 +390,7 @@ def test_a_run_that_goes_back_trains_what_workers_had_under_way(monkeypatch):
     assert outcome.lowered_rates == pytest.approx([0.01])
     assert outcome.diverged is None
     # What was merged when the guard took its copy, and came after a range that was not, is trained again.
-    n = inner.table.rows[:, 0]
-    assert n.min() >= 3
-    assert n.sum() <= 3 * 23 + 2 * 2 * 3
+    assert inner.table.rows[:, 0].min() >= 3
 
 
 def test_a_worker_stops_within_its_range():
@@ -408,21 +407,24 @@ def test_the_rate_falls_within_a_range():
 def test_threads_go_on_to_the_next_range():
     """While one thread is busy with the last stretch of a range, the others train the range after it."""
     worker = Worker(counting, 2)
-    inner, last, both = worker.strategy, threading.Event(), threading.Event()
+    inner, begun, both, in_use = worker.strategy, threading.Event(), threading.Event(), set()
 
     def train(memory, epoch, stretch, rate):
+        assert memory not in in_use
+        in_use.add(memory)
         if stretch == 1:
             assert both.wait(20)
         elif stretch == 2:
             both.set()
         inner.table.rows[stretch, 0] += 1
+        begun.set()
+        in_use.remove(memory)
         return Tally(1.0, 1, 10)
 
     inner.train = train
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(worker.train, Range(0, range(2), 0.1, 0.1, 1.0))
-        while inner.table.rows[0, 0] == 0:
-            last.wait(0.01)
+        assert begun.wait(20)
         second = pool.submit(worker.train, Range(0, range(2, 5), 0.1, 0.1, 1.0))
         assert (first.result(20)[0].words, second.result(20)[0].words) == (20, 30)
     assert inner.table.rows[:, 0].tolist() == [1.0] * 5 + [0.0] * 18
@@ -473,7 +475,7 @@ def test_a_folder_that_is_not_here_is_copied(tmp_path):
         (None, 1e7, 200_000, 4, 1, 28),  # dear
         (None, 1e7, 200_000, 16, 1, 50),
         (None, 5e9, 200_000, 8, 4, 195),  # ranges of some seconds
-        (None, 1e11, 6_000_000, 16, 16, 41),  # ranges as long as the head needs
+        (None, 1e11, 6_000_000, 16, 16, 98),  # longer ones, so that the head keeps up, as far as that goes
         (50_000, 1e6, 1000, 4, 1, 25),  # as asked for
     ],
 )
@@ -482,8 +484,6 @@ def test_how_often_a_worker_merges(words, n_words, n_rows, workers, threads, mer
     of_worker = epochs * n_words / workers
     trained = STRETCH * stretches_in_range(words, int(n_words / STRETCH), epochs, n_rows, size)
     assert of_worker / trained == pytest.approx(merges, rel=0.05)
-    if n_words > 1e10:
-        assert trained >= WORDS_PER_ROW_AND_THREAD * workers * threads * n_rows
 
 
 def test_settings_of_a_cluster_need_one():

@@ -216,7 +216,7 @@ class DecayedCopies(Copies):
         super().__init__(strategy.parameters())
         self.strategy = strategy
 
-    def merge(self, news: Changes, n_trained: float, rate: float = 1.0) -> Changes:
+    def merge(self, news: Changes, n_trained: float, rate: float) -> Changes:
         with self.strategy.writing:
             self.strategy.apply_decay()
             return super().merge(news, n_trained, rate)

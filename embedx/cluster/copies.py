@@ -47,7 +47,7 @@ class Copy:
             if table.state_of in (ROW, NUMBER):
                 table.state[news.row] = news.state
 
-    def merge(self, news: Rows, n_trained: float, rate: float = 1.0) -> Rows:
+    def merge(self, news: Rows, n_trained: float, rate: float) -> Rows:
         """What is to be added to the table in common after so many words or examples since the last time, at that learning
         rate; `news` are the rows that others have changed meanwhile. The copy is brought up to date with both.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from embedx.cluster.axes import Partner
+from embedx.cluster.axes import Partner, partner_of
 from embedx.cluster.copies import Copy, Rows, StateCopy, bits_of, halved
 from embedx.cluster.exchange import Apart, InCommon, Place
 from embedx.engine.merging import add_half
@@ -36,12 +36,7 @@ class Parameters:
     n_updates: np.ndarray  # int64 (n,)
     # By table, float32 (n_rows,): by how many updates a row is led for each word, or example, that is trained; none is as 0
     uses: Mapping[str, np.ndarray] = field(default_factory=dict)
-    partners: Mapping[str, str] = field(default_factory=dict)  # by table, the one whose rows its own are multiplied by
-
-    def partner(self, name: str) -> Partner | None:
-        """What a table's rows are multiplied by, if that is known."""
-        other = self.partners.get(name)
-        return Partner(self.tables[other], self.uses[other]) if other is not None and other in self.uses else None
+    partners: Mapping[str, Partner] = field(default_factory=dict)  # by table, what its rows are multiplied by, if that is known
 
 
 class Common(InCommon):
@@ -109,7 +104,7 @@ class Copies(Apart):
 
     def __init__(self, parameters: Parameters) -> None:
         self.tables = {
-            name: Copy(table, parameters.optimizer, parameters.uses.get(name), parameters.partner(name))
+            name: Copy(table, parameters.optimizer, parameters.uses.get(name), parameters.partners.get(name))
             for name, table in parameters.tables.items()
         }
         self.own = StateCopy(parameters.state, parameters.n_updates)
@@ -121,7 +116,7 @@ class Copies(Apart):
         if len(everything[OWN].row):
             self.own.overwrite(everything[OWN])
 
-    def merge(self, news: Changes, n_trained: float, rate: float = 1.0) -> Changes:
+    def merge(self, news: Changes, n_trained: float, rate: float) -> Changes:
         """See `copies.Copy.merge`."""
         changes = {name: copy.merge(news[name], n_trained, rate) for name, copy in self.tables.items()}
         return changes | {OWN: self.own.merge(news[OWN])} if self.own.state.shape[1] else changes
@@ -133,8 +128,8 @@ def compile_merging(parameters: Parameters) -> None:
         rows, state = table.rows[:1].copy(), table.state[:1].copy()
         small = table._replace(rows=rows, state=state, decay_clock=table.decay_clock[:1], frozen=table.frozen[:1])
         nothing = Rows(np.zeros(0, np.int32), rows[:0], state[:0])
-        copy = Copy(small, parameters.optimizer, partner=Partner(small, np.ones(1, np.float32)))
-        copy.merge(nothing, 0.0)
+        copy = Copy(small, parameters.optimizer, partner=partner_of(rows, np.ones(1, np.float32)))
+        copy.merge(nothing, 0.0, 0.0)
         buffer = aligned_zeros(1, rows.shape[1])
         add_half(rows, nothing.row, bits_of(halved(rows, nothing.row)), buffer, buffer.view(np.uint32))
 

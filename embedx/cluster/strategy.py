@@ -86,13 +86,15 @@ class OnCluster(Strategy):
         return tally  # type: ignore[no-any-return]
 
     def held(self) -> AbstractContextManager[Any]:
-        """Nothing is added to what is in common. Ranges under way are not in it: a run that goes back trains them anew."""
+        """Nothing is added to what is in common. Parts of ranges under way may be in it; a run that goes back repeats those."""
         return self.common.lock
 
     @property
-    def patience(self) -> float:
-        """Seconds to wait for a range, and for those that its worker was given before."""
-        return LEAST_PATIENCE if self.usual is None else max(SLOWEST * self.usual, LEAST_PATIENCE)
+    def patience(self) -> float | None:
+        """Seconds to wait for a range, and for those that its worker was given before; None while nobody knows what is usual:
+        one that dies is lost all the same.
+        """
+        return None if self.usual is None else max(SLOWEST * self.usual, LEAST_PATIENCE)
 
     def state(self) -> TrainState:
         return self.inner.state()

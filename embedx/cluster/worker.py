@@ -59,7 +59,7 @@ class Worker:
         for memory in self.strategy.workers:
             self.free.put(memory)
         self.lock = threading.Lock()
-        self.n_trained, self.rate = 0, 0.0  # words or examples since the last merge, and the learning rate then
+        self.n_trained, self.rate = 0, 0.0  # words or examples since the last merge; learning rate of the last range begun
         self.stopped = False
 
     def about(self) -> About:
@@ -83,7 +83,8 @@ class Worker:
 
         def go_on() -> None:
             nonlocal total, began
-            began = min(began, time.monotonic())
+            with self.lock:
+                began = min(began, time.monotonic())
             memory = self.free.get()
             try:
                 while not self.stopped:

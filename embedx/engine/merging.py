@@ -15,7 +15,7 @@ So what is added to the table in common is, where o is not 0,
 
 Along directions in which rows of the other table are large a row is soon where the text wants it, and workers that each lead it
 there would go too far together: it is where the last of them led it. Along all others it moves slowly, and it is the sum of
-what all have learned. Of C the largest axes are taken one by one, and the others as if all had their mean (`cluster.axes`).
+what all have learned. Which κ, and how C is known, is told in `embedx.cluster.axes`; a table with no other has I for C.
 States are summed, up to the optimiser's limit; one that fades is that of the last updates. `embedx.engine.lanes` does the like
 between threads, with numbers for matrices.
 
@@ -35,6 +35,7 @@ from embedx.optimizers.contract import NUMBER, ROW
 from embedx.optimizers.descend import number_divisor, row_divisor
 
 NONE = -1
+BEYOND = np.float32(1e30)  # a row with such a number does not travel: the run diverges, which its loss will tell
 RESOLUTION = np.float32(2.0**-11)  # of half precision: a row that moved less, as what rounding left out, does not travel yet
 LEAST = np.float32(0.01)  # a way along an axis, beyond that along all others, that is not worth a look
 
@@ -142,11 +143,12 @@ def merge_rows(live, base, news, ways, added, buffers, optimizer):
     for r in range(live.rows.shape[0]):
         row = np.int64(r)
         at = np.int64(news.place[row])
-        largest = moved = np.float32(0)
+        largest, moved, is_finite = np.float32(0), np.float32(0), True
         for d in range(live.rows.shape[1]):
-            largest = max(largest, abs(live.rows[row, d]))
-            moved = max(moved, abs(live.rows[row, d] - base.rows[row, d]))
-        differs = moved > RESOLUTION * largest
+            size = abs(live.rows[row, d])
+            is_finite &= size < BEYOND
+            largest, moved = max(largest, size), max(moved, abs(live.rows[row, d] - base.rows[row, d]))
+        differs = is_finite and moved > RESOLUTION * largest
         if at != NONE:
             _take(news, at, buffers)
             if differs:

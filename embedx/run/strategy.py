@@ -37,7 +37,7 @@ class Strategy(abc.ABC):
         """
 
     def train_long(self, worker: Any, epoch: int, stretch: int, rate: float, next_rate: float) -> Tally | None:
-        """The same where a stretch may take long: the learning rate of the next one is what it comes to meanwhile."""
+        """The same where a stretch may take long: meanwhile the learning rate goes to `next_rate`."""
         return self.train(worker, epoch, stretch, rate)
 
     @abc.abstractmethod

@@ -281,27 +281,32 @@ class _Work:
     def is_out_of_time(self) -> bool:
         return self.schedule.time_budget is not None and self.seconds >= self.schedule.time_budget
 
+    @property
+    def share_done(self) -> float:
+        """How much of the run is done, without what is under way."""
+        return self.schedule.share_done(self.next_step - len(self.under_way), self.seconds)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the run is to be looked at."""
+        return self.guard.is_due(self.share_done, self.strategy.phase(self.next_step))
+
     def look(self) -> str | None:
         """What is wrong with the run, if it is to be looked at now; while it pauses, or its strategy is held."""
-        share, phase = self.schedule.share_done(self.next_step, self.seconds), self.strategy.phase(self.next_step)
+        share, phase = self.share_done, self.strategy.phase(self.next_step)
         is_over = share >= 1.0 or self.strategy.is_finished
         self.reached = max(self.reached, self.tally.words)
-        if self.wrong is None and (is_over or self.is_epoch_over or self.is_due(share)):
+        if self.wrong is None and (is_over or self.is_epoch_over or self.is_due):
             self.wrong = self.guard.look(share, self.next_step, phase, self.all_state, is_over)
         return self.wrong
 
-    def is_due(self, share: float) -> bool:
-        """Whether the run is to be looked at."""
-        return self.guard.is_due(share, self.strategy.phase(self.next_step))
-
-    def pauses(self, share: float) -> bool:
-        """Whether the run pauses to be looked at, or for what was found; while it goes on it is looked at here, if it may."""
-        if self.wrong is None and self.is_due(share) and self.strategy.phase(self.next_step) == self.guard.phase:
+    def look_on(self) -> None:
+        """Look at the run while it goes on, if it is to be looked at, and can be."""
+        if self.wrong is None and self.is_due and self.strategy.phase(self.next_step) == self.guard.phase:
             held = self.strategy.held()
             if held is not None:
                 with held:
                     self.look()
-        return self.wrong is not None or self.is_due(share)
 
     @property
     def is_epoch_over(self) -> bool:
@@ -374,7 +379,8 @@ class _Work:
                         break
                     self.tally += done
                     self.twentieths[int(20 * share)] += done
-                    self.guard.add(share, done)
+                    # A stretch that was begun before the last look, which did not wait for it, counts when it ends.
+                    self.guard.add(share if share >= self.guard.since else self.share_done, done)
                     self.steps_done += 1
         except BaseException as error:
             with self.lock:
@@ -390,14 +396,17 @@ class _Work:
         """The next stretch, the share of the run that is over, and the learning rates there and after it; None at the end."""
         with self.lock:
             share = self.schedule.share_done(self.next_step, self.seconds)
-            if self.stop or self.hold or self.strategy.is_finished or share >= 1.0 or self.is_epoch_over or self.pauses(share):
+            if self.stop or self.hold or self.strategy.is_finished or share >= 1.0 or self.is_epoch_over:
+                return None
+            self.look_on()
+            if self.wrong is not None or self.is_due:
                 return None
             number = self.next_step
             self.next_step += 1
             self.under_way.add(number)
             self.learning_rate = self.schedule.rate(share, number) * self.guard.factor
-            after = min(self.schedule.share_done(self.next_step, self.seconds), 1.0)
-            return number, share, (self.learning_rate, self.schedule.rate(after, self.next_step) * self.guard.factor)
+            after = min(self.schedule.share_done(self.next_step, self.seconds), 1.0)  # of a time budget this is not known
+            return number, share, (self.learning_rate, self.schedule.rate(after, number) * self.guard.factor)
 
 
 def _of_tally(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:

@@ -43,7 +43,8 @@ FEWEST_ALONE = 10  # of one that has nobody to merge with
 # and to train a word takes a thread 0.6 µs, so that about a tenth of the time goes to merging; and the head must keep up with
 # all threads.
 WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD = 16, 0.5
-MOST_STRETCHES = 400  # of a range, for each thread, if that is enough: some seconds, which is what a lost worker costs
+# Of a range, for each thread: some seconds, which is what a lost worker costs; and where that is too little for the head.
+MOST_STRETCHES, LONGEST_STRETCHES = 400, 2000
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def stretches_in_range(words: int | None, n_stretches: int, epochs: float, n_row
         return max(1, words // STRETCH)
     of_worker = n_stretches * epochs / size.workers
     least = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * size.workers * size.threads) * n_rows / STRETCH
-    most = max(MOST_STRETCHES * size.threads, least)
+    most = min(max(MOST_STRETCHES * size.threads, least), LONGEST_STRETCHES * size.threads)
     if size.workers == 1:
         return max(1, int(min(of_worker / FEWEST_ALONE, most)))
     fewest = min(FEWEST_MERGES * math.sqrt(size.workers), MERGES)

@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embedx import optimizers
+from embedx.cluster.axes import MOST_ROWS, Partner, partner_of
 from embedx.cluster.contract import Shareable
 from embedx.cluster.shared import Parameters
 from embedx.engine import blocks, lanes
 from embedx.engine import skipgram as engine
 from embedx.engine import skipgram_retrieved as retrieved
 from embedx.engine.loading import load_kernel
+from embedx.engine.subwords import word_vectors
 from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
 from embedx.objectives.retrieval import RetrievalObjective
@@ -187,8 +189,21 @@ class Streamed(Lanes, Shareable):
     def parameters(self) -> Parameters:
         """What workers on a cluster share."""
         tables = {"inputs": self.tables.inputs, "outputs": self.tables.outputs}
-        partners = {"inputs": "outputs", "outputs": "inputs"}
-        return Parameters(tables, self.plan.optimizer, self.tables.state, self.tables.n_updates, self.uses(), partners)
+        uses, partners = self.uses(), {}
+        if self.kept_share is not None:
+            partners["inputs"] = partner_of(self.tables.outputs.rows, uses["outputs"])
+            partners["outputs"] = self._partner_of_outputs(self.kept_share)
+        return Parameters(tables, self.plan.optimizer, self.tables.state, self.tables.n_updates, uses, partners)
+
+    def _partner_of_outputs(self, kept_share: np.ndarray) -> Partner:
+        """The vectors of words: rows of the inputs, or the means of those of their n-grams."""
+        rows, parts = self.tables.inputs.rows, self.tables.parts
+        if not len(parts.offsets):
+            return partner_of(rows, kept_share)
+        most = np.argsort(-kept_share, kind="stable")[:MOST_ROWS]
+        of_word = [parts.rows[parts.offsets[word] : parts.offsets[word + 1]] for word in most]
+        own = parts._replace(rows=np.concatenate(of_word), offsets=np.cumsum([0, *map(len, of_word)]))
+        return Partner(lambda: word_vectors(rows, own), kept_share[most])
 
     def uses(self) -> dict[str, np.ndarray]:
         """By how many blocks each row of the tables is led somewhere for each word of the corpus, about: float32 (n_rows,).
