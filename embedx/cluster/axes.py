@@ -19,7 +19,7 @@ from embedx.optimizers.contract import NUMBER, ROW, Table
 #     .07           -8.849 .300    -8.875 .268    -8.887 .284    -8.828 .277
 #     .1            -8.850 .299    -8.873 .265    -8.885 .281    -8.829 .277
 #     one worker    -8.853 .306    -8.871 .291    -8.878 .283    -8.822 .293
-RATE = 0.07
+RATE = 0.1
 PLAIN = 70.0  # times that where no state divides the learning rate: what a bounded Adagrad divides it by in the end
 ALONE = 0.02  # κ where a table has no other, with I for C, whatever the learning rate
 N_AXES = 16
