@@ -6,6 +6,7 @@ Sections: `quality`, workers in turn within one process, by the code that runs o
 """
 
 import dataclasses
+import math
 import statistics as median_of
 from collections.abc import Iterator
 from pathlib import Path
@@ -203,7 +204,7 @@ def here(cost: Costs, result: Result, workers: int, threads: int, alone: float, 
     news = own if workers > 1 else 0.0
     merging = own * (cost.merged + cost.added) + news * cost.gathered + (own + news) * cost.row_bytes * cost.moved
     bound = cores * per_range / (per_range / alone + merging)
-    machines = Machines(workers, threads, 1 / cost.moved, 0.0, per_range)
+    machines = Machines(workers, threads, math.inf, 0.0, per_range)
     made = dataclasses.replace(cost, words_per_second=rate)
     return min(words_per_second(made, machines, uses), bound)
 
@@ -222,8 +223,7 @@ def predicted(records: Records) -> str:
             length = float(stretches * on_cluster.STRETCH)
             row: dict[str, Any] = {"text": text, "machines": str(nodes)}
             for network, bandwidth in NETWORKS.items():
-                reached = min(bandwidth, 1 / cost.moved)  # also by who puts it on the network
-                rate = words_per_second(cost, Machines(nodes, CORES, reached, ROUND_TRIP, length), uses)
+                rate = words_per_second(cost, Machines(nodes, CORES, bandwidth, ROUND_TRIP, length), uses)
                 hours = PASSES * words / rate / 3600
                 told = f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
                 row[network] = f"{rate / (nodes * CORES * cost.words_per_second):.2f}; {told}"

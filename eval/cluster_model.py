@@ -3,7 +3,8 @@
 A worker trains a range, then merges it while it trains the next, two at most being under way. To merge it asks the head for the
 rows that the others have changed since it asked last (the head gathers them), brings its copy up to date, and sends its own,
 which the head adds. The head gathers and adds one after another; its network has one direction for what comes and one for what
-goes. Rows that a range changes are as many as are expected by how often each is used.
+goes; to hand over bytes takes what it takes from one process of a machine to another, too, for several workers at once. Rows
+that a range changes are as many as are expected by how often each is used.
 """
 
 import dataclasses
@@ -72,13 +73,15 @@ def words_per_second(costs: Costs, machines: Machines, uses: np.ndarray) -> floa
     while n_added < RANGES * machines.workers:
         now, k, what, rows = heapq.heappop(events)
         if what == "ask":
-            rows, told[k] = others(n_added - told[k]), n_added
+            rows, told[k] = others(n_added - told[k]) if machines.workers > 1 else 0.0, n_added
             heapq.heappush(events, (use("head", now + call, costs.gathered * rows), k, "tell", rows))
         elif what == "tell":
-            arrives = use("down", now, costs.row_bytes * rows / machines.bandwidth) + call
+            n_bytes = costs.row_bytes * rows
+            arrives = use("down", now, n_bytes / machines.bandwidth) + call + costs.moved * n_bytes
             heapq.heappush(events, (arrives + costs.merged * own, k, "send", own))
         elif what == "send":
-            arrives = use("up", now + call, costs.row_bytes * rows / machines.bandwidth)
+            leaves = now + call + costs.moved * costs.row_bytes * rows
+            arrives = use("up", leaves, costs.row_bytes * rows / machines.bandwidth)
             heapq.heappush(events, (arrives, k, "add", rows))
         else:
             end = last_merged[k] = use("head", now, costs.added * rows)

@@ -473,7 +473,9 @@ def test_a_folder_that_is_not_here_is_copied(tmp_path):
         (None, 1e6, 1000, 1, 2, 10),  # by itself
         (None, 1e7, 1000, 4, 1, 50),  # cheap
         (None, 1e7, 200_000, 4, 1, 28),  # dear
-        (None, 1e7, 200_000, 16, 1, 50),
+        (None, 1e7, 10_000, 16, 1, 50),
+        (None, 1e9, 920_000, 8, 16, 21),  # the head could not keep up with more
+        (None, 1e7, 200_000, 16, 1, 20),
         (None, 5e9, 200_000, 8, 4, 195),  # ranges of some seconds
         (None, 1e11, 6_000_000, 16, 16, 98),  # longer ones, so that the head keeps up, as far as that goes
         (50_000, 1e6, 1000, 4, 1, 25),  # as asked for

@@ -37,12 +37,15 @@ from embedx.text.sources import Source
 from embedx.text.subsampling import TokenStream
 
 MERGES = 50  # of each worker over a run, where they are cheap enough
-FEWEST_MERGES = 14.0  # in any case, times the root of the number of workers: with more of them each knows less of the others
+# With more workers each knows less of the others: at least so many times the root of their number, unless the head could not
+# keep up by far, and in any case at least FEWEST.
+MERGES_BY_WORKERS, FEWEST_MERGES = 14.0, 20
 FEWEST_ALONE = 10  # of one that has nobody to merge with
 # A range has at least so many words for each row: to merge a row and to send it to and fro takes a worker and the head 0.8 µs,
 # and to train a word takes a thread 0.6 µs, so that about a tenth of the time goes to merging; and the head must keep up with
 # all threads.
 WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD = 16, 0.5
+LEAST_PER_ROW, LEAST_PER_ROW_AND_THREAD = 2, 0.25  # by far
 # Of a range, for each thread: some seconds, which is what a lost worker costs; and where that is too little for the head.
 MOST_STRETCHES, LONGEST_STRETCHES = 400, 2000
 
@@ -135,12 +138,14 @@ def stretches_in_range(words: int | None, n_stretches: int, epochs: float, n_row
     if words is not None:
         return max(1, words // STRETCH)
     of_worker = n_stretches * epochs / size.workers
-    least = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * size.workers * size.threads) * n_rows / STRETCH
+    threads = size.workers * size.threads
+    least = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * threads) * n_rows / STRETCH
+    by_far = max(LEAST_PER_ROW, LEAST_PER_ROW_AND_THREAD * threads) * n_rows / STRETCH
     most = min(max(MOST_STRETCHES * size.threads, least), LONGEST_STRETCHES * size.threads)
     if size.workers == 1:
-        return max(1, int(min(of_worker / FEWEST_ALONE, most)))
-    fewest = min(FEWEST_MERGES * math.sqrt(size.workers), MERGES)
-    return max(1, int(min(max(of_worker / MERGES, least), of_worker / fewest, most)))
+        return max(1, int(min(of_worker / FEWEST_ALONE, LONGEST_STRETCHES * size.threads)))
+    good = of_worker / min(MERGES_BY_WORKERS * math.sqrt(size.workers), MERGES)
+    return max(1, int(min(max(of_worker / MERGES, least), max(good, by_far), of_worker / FEWEST_MERGES, most)))
 
 
 def check(settings: SkipGramSettings, sampler: Sampler) -> None:
