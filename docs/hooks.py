@@ -18,6 +18,7 @@ MARK = re.compile(r"<!-- generated: (?P<name>[\w-]+) -->")
 DOCSTRING = re.compile(r"<!-- docstring: (?P<module>[\w.]+) -->")
 EXAMPLE = re.compile(r"<!-- example: (?P<file>[\w.]+) -->")
 IN_REPOSITORY = re.compile(r"\]\((\.\./)+eval/results/")  # how a page in docs/ links to a page of measurements
+IN_DOCS = "](../../docs/"  # and the other way
 
 
 # ---- parts
@@ -131,5 +132,5 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(text: str, **of_page: Any) -> str:
-    """Fill in the parts; links to pages of measurements lead to the copies in the site."""
-    return IN_REPOSITORY.sub("](results/", filled(text))
+    """Fill in the parts; links to pages of measurements lead to the copies in the site, and theirs to its pages."""
+    return IN_REPOSITORY.sub("](results/", filled(text)).replace(IN_DOCS, "](../")
