@@ -33,7 +33,7 @@ from embedx.cli.declared import (
 from embedx.cli.help import Command, OtherPrograms, command_class, names_completed, objective_names
 from embedx.cli.models import analogy, convert, evaluate, export, nearest, phrases, predict, report
 from embedx.cli.options import CacheDir, CheckpointEvery, Json, LogJson, Overwrite, Resume, TestLabels
-from embedx.cli.streams import NobodyReadsError, open_streams
+from embedx.cli.streams import NobodyReadsError, close_error_stream, open_streams
 from embedx.errors import EmbedxError, near
 from embedx.run.progress import Reporter
 
@@ -67,6 +67,7 @@ def main() -> None:
     if _received:  # whatever typer made of it
         _tell("embedx: interrupted")
         code = 128 + _received[0]
+    close_error_stream()
     sys.exit(code)
 
 

@@ -51,3 +51,11 @@ def open_streams() -> None:
             return
     results = io.BufferedWriter(_Results(1, "w", closefd=False))
     sys.stdout = io.TextIOWrapper(results, encoding, "backslashreplace", line_buffering=by_line)
+
+
+def close_error_stream() -> None:
+    """Let go of what standard error could not take, lest Python try once more when it ends, and end with a code of its own."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # Python flushes it at its end
