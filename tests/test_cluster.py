@@ -353,30 +353,25 @@ def test_workers_train_every_stretch_of_every_pass_once(monkeypatch):
     assert outcome.tally.words == 3 * 230
 
 
-def test_the_range_of_a_lost_worker_is_trained_by_another(monkeypatch):
-    calls = []
+def lost_at(method, *times):
+    """A worker is lost at these calls of a method."""
+    calls, lock = [], threading.Lock()
 
-    def fails(number, method):
-        calls.append(method)
-        return method == "train" and calls.count("train") in (4, 9)
+    def fails(number, called):
+        with lock:
+            calls.append(called)
+            return called == method and calls.count(method) in times
 
-    inner, outcome, workers = run_on(monkeypatch, fails)
-    assert workers.n_lost == 2
-    assert inner.table.rows[:, 0].tolist() == [3.0] * 23
-    assert outcome.tally.words == 3 * 230
+    return fails
 
 
-def test_a_worker_lost_while_it_merges_costs_its_range_alone(monkeypatch):
-    calls = []
-
-    def fails(number, method):
-        calls.append(method)
-        return method == "merge" and calls.count("merge") == 5
-
-    inner, outcome, workers = run_on(monkeypatch, fails)
-    assert workers.n_lost == 1
+@pytest.mark.parametrize(("method", "times"), [("train", (4, 9)), ("merge", (5,))])
+def test_what_a_lost_worker_had_not_merged_is_trained_by_another(monkeypatch, method, times):
+    inner, outcome, workers = run_on(monkeypatch, lost_at(method, *times))
+    assert workers.n_lost == len(times)
     assert (inner.table.rows[:, 0] >= 3).all()
-    assert inner.table.rows[:, 0].sum() <= 3 * 23 + 2  # of the range after it a part may have been merged before
+    # Of the other range that it had under way a part may have been merged before.
+    assert inner.table.rows[:, 0].sum() <= 3 * 23 + 2 * len(times)
     assert outcome.tally.words == 3 * 230
 
 
