@@ -15,6 +15,18 @@ def travelled(value):
     return pickle.loads(plain, buffers=[bytes(each.raw()) for each in buffers])
 
 
+def lost_at(method, *times):
+    """A worker is lost at these calls of a method."""
+    calls, lock = [], threading.Lock()
+
+    def fails(number, called):
+        with lock:
+            calls.append(called)
+            return called == method and calls.count(method) in times
+
+    return fails
+
+
 class LocalWorkers:
     """In place of `Workers`, for `OnCluster`; `fails` tells by the worker's number and the method when one is lost."""
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import reference
-from local_workers import LocalWorkers
+from local_workers import LocalWorkers, lost_at
 
 from embedx.cluster import strategy as on_cluster
 from embedx.cluster.axes import ALONE, N_AXES, PLAIN, RATE, Partner
@@ -351,18 +351,6 @@ def test_workers_train_every_stretch_of_every_pass_once(monkeypatch):
     inner, outcome, _ = run_on(monkeypatch)
     assert inner.table.rows[:, 0].tolist() == [3.0] * 23
     assert outcome.tally.words == 3 * 230
-
-
-def lost_at(method, *times):
-    """A worker is lost at these calls of a method."""
-    calls, lock = [], threading.Lock()
-
-    def fails(number, called):
-        with lock:
-            calls.append(called)
-            return called == method and calls.count(method) in times
-
-    return fails
 
 
 @pytest.mark.parametrize(("method", "times"), [("train", (4, 9)), ("merge", (5,))])

@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from local_workers import LocalWorkers
+from local_workers import LocalWorkers, lost_at
 from test_label_tree import ova, settings, topics
 
 from embedx import objectives
@@ -38,18 +38,6 @@ def cluster(monkeypatch):
         return made
 
     return new
-
-
-def lost_at(method, *times):
-    """A worker is lost at these calls of a method."""
-    calls, lock = [], threading.Lock()
-
-    def fails(number, called):
-        with lock:
-            calls.append(called)
-            return called == method and calls.count(method) in times
-
-    return fails
 
 
 def assert_same_bytes(a, b):
