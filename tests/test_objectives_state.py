@@ -336,6 +336,17 @@ def test_an_implicit_step_at_log_z_is_bounded_and_never_overshoots_at_any_rate_a
                 assert abs(step.sum()) <= abs(u - u_0) / rate + exact * (1 + np.abs(step).sum() + abs(u) / rate)
 
 
+def test_the_default_of_implicit_is_named_as_ours_and_at_large_rates_is_a_complementary_sampled_softmax():
+    implicit, rate = make("implicit"), 1e6
+    z, y, weights = scores(18), 0, sampled_weights((1, 3))
+    _, step, _ = run(implicit, z, y, weights, state=1.7, n_updates=1000, lr=rate)
+    end = z - rate * step
+    _, gradient, _ = run(make("sampled-softmax", complementary=True), end, y, weights)
+    np.testing.assert_allclose(step, gradient, atol=1e-5)
+    assert implicit.paper == "ours; that of Fagan & Iyengar 2018 is --double-sum proposed"
+    assert implicit.settings.double_sum != "proposed"
+
+
 def test_implicit_with_the_papers_single_class_is_its_equation_14():
     z, q, lr, before, weight = np.array([0.4, 1.9]), 2.5, 0.3, 1.1, 7.0
     at = {"state": before, "n_updates": 1, "lr": lr, "score_gain": q}

@@ -140,18 +140,19 @@ def test_what_a_threshold_leaves_out_changes_the_loss_by_no_more_than_it_may(los
     assert changed > 3
 
 
-def test_a_block_score_that_was_not_found_is_taken_for_zero():
-    """A row that only one block finds is told to the others as if its score were that one's alone."""
+@each_loss
+def test_a_block_score_that_was_not_found_is_zero_and_rows_that_no_block_finds_are_left_out(loss):
+    """Where algorithm 2 has a score of 0 for these too."""
     table, h = problem()
     table[:, :DIM] *= 0.01
     table[POSITIVES, :DIM] = 0
     h[0, :DIM] = 1
     first = DIM // BLOCKS
     table[40, :first], table[40, first:DIM] = 1, 0.05  # found in block 0, below the threshold in the others
-    _, gradient = by_kernel("margin", table, h, 1, threshold=1.0)
+    _, gradient = by_kernel(loss, table, h, 1, threshold=1.0)
     z = block_scores(table[:, :DIM], h[0, :DIM], BLOCKS).astype(np.float64)
     z = np.where(np.abs(z) > 1, z, 0)
     z[:, [k for k in range(N) if k not in (*POSITIVES, 40)]] = -1e6  # found nowhere
-    _, expected = message_passing(LOSSES["margin"], z, 1e-3, 1, POSITIVES)
+    _, expected = message_passing(LOSSES[loss], z, 1e-3, 1, POSITIVES)
     np.testing.assert_allclose(gradient, expected, atol=1e-4)
     assert gradient[40] > 0.5

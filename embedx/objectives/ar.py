@@ -74,8 +74,8 @@ class AugmentReduce(Objective):
     name = "ar"
     title = "augment and reduce"
     paper = "Ruiz et al. 2018"
-    formula = "u - z_y - 1 + e^-u (e^z_y + K-1/m sum_k e^z_k)"
-    advice = "probabilities of a softmax over many classes, each input seen many times; of those that draw, the likeliest text"
+    formula = "u - z_y - 1 + e^-u (e^z_y + sum_k e^x_k), x_k = z_k - log(m q_k)"
+    advice = "probabilities of a softmax over many classes, each input seen many times; the likeliest held-out text"
     Settings = AugmentSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"block_size": 32, "optimizer": "adagrad"}

@@ -98,7 +98,7 @@ class AugmentReduceLogistic(Objective):
     name = "ar-logistic"
     title = "augment and reduce, multinomial logistic"
     paper = "Ruiz et al. 2018"
-    formula = "-E_q[log s(t - z_y) s(z_y - t) + K-1/m sum_k log s(t - z_k)] - H[q]"
+    formula = "-E_t[log s(t - z_y) s(z_y - t) + sum_k log s(t - z_k) / (m q_k)] - H[t]"
     advice = "logistic noise instead of Gumbel's: tails on both sides, so that a class far behind keeps a chance"
     Settings = utility.UtilitySettings
     coefficients = staticmethod(coefficients)

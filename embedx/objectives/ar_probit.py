@@ -111,7 +111,7 @@ class AugmentReduceProbit(Objective):
     name = "ar-probit"
     title = "augment and reduce, multinomial probit"
     paper = "Ruiz et al. 2018"
-    formula = "-E_q[log phi(t - z_y) + K-1/m sum_k log Phi(t - z_k)] - H[q]"
+    formula = "-E_t[log phi(t - z_y) + sum_k log Phi(t - z_k) / (m q_k)] - H[t]"
     advice = "normal noise instead of Gumbel's: thin tails, so that a class far behind has no chance"
     Settings = utility.UtilitySettings
     coefficients = staticmethod(coefficients)

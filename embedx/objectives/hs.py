@@ -54,7 +54,7 @@ class HierarchicalSoftmax(Objective):
     title = "hierarchical softmax"
     paper = "Morin & Bengio 2005"
     formula = "sum_(k on the path) bit softplus(-z_k) + (1 - bit) softplus(z_k)"
-    advice = "probabilities at log K cost, without noise; best when rare classes matter little"
+    advice = "probabilities at log K cost, without noise"
     Settings = HierarchySettings
     coefficients = staticmethod(coefficients)
     # Of sparse features, P@1 by 1.0 and 0.3: Bibtex 0.535 and 0.569; 15,000 rows of EURLex-4.3K 0.783 and (by 0.5) 0.800.

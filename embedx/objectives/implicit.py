@@ -1,13 +1,19 @@
-"""Implicit SGD on the double sum: each step goes where the gradient taken at its end points back, so it cannot overshoot.
+"""Proximal (implicit) steps on the double sum. The default is a method of this project; `double_sum proposed` is the paper's.
 
-Fagan & Iyengar 2018, eq. 9 and appendix F: for one example and its draws, with the loss of `umax`, the new rows W and u are
+Implicit SGD, Fagan & Iyengar 2018, eq. 9 and appendix F: for one example and its draws, with the loss of `umax`, the new rows W
+and u are
     argmin  2 loss(z(W), u) + Σ_k |w_k - w_k0|² / ρ_k + (u - u_0)² / τ        the paper has ρ_k = τ = lr
+With `double_sum raman`, the default, τ is not lr: at small learning rates u is the running mean of `ar`, and as rates grow u is
+eliminated, which leaves the complementary sampled softmax of Botev et al. 2017, a biased loss, with a proximal step. So neither
+the paper's convergence to the exact softmax nor its measurements hold for the default.
+
 Rows move along h, so score k moves by q_k = ρ_k |h|² times minus its coefficient c_k = ∂loss/∂z_k at the END of the step.
 The engine is given these c, and gives q_k / lr as `score_gain`. With row-wise Adagrad or its like a row's rate is what the
 optimiser makes of lr, ρ_k = lr / √s_k: the proximal step in the metric that Adagrad measures steps by, which damps rare rows,
 whose steps are long, and takes plain gradients of frequent ones. With Lambert's function W, x = W(e^t) where x + log x = t:
 
-`double_sum proposed`, u = log η (the paper's). The positive's pull P = Σ_k c_k meets every rival; as u + q_y P only:
+`double_sum proposed`, u = log η: the paper's method, with `--optimizer sgd`. The positive's pull P = Σ_k c_k enters every other
+term, as u + q_y P only:
     c_k = weight_k e^{z_k - q_k c_k - z_y - q_y P - u}       so  q_k c_k = W(q_k weight_k e^{z_k - z_y - s}),  s = u + q_y P
     0 = u - u_0 + lr (1 - e^{-u} - P),  u = s - q_y P        the condition on s, g(s) = 0
 With one class drawn, 2 q c_k = W(2q weight_k e^{z_k - z_y - u}) is the paper's eq. 14, and g half its eq. 16. For several the
@@ -15,8 +21,8 @@ paper turns to a general optimiser (F.3); here they cost one Lambert function ea
 concave, for W(e^t) is convex: Newton's method is below the root from its second point on and climbs to it, without a bracket.
 The root has log η >= 0, as Z is above e^{z_y} and u_0 is kept so; left of that 1 - e^{-u} is continued by its tangent u.
 
-`double_sum raman`, u = log Z, for m positives with label_k of them at k, each a term of its own. Given u every score is on its
-own; with b_k = q_k (c_k + label_k)
+`double_sum raman`, u = log Z, for m positives with label_k of them at k, each a term of its own. Given u the scores are
+independent; with b_k = q_k (c_k + label_k)
     c_k = m weight_k e^{z_k - q_k c_k - u} - label_k         so  b_k = W(q_k m weight_k e^{z_k + q_k label_k - u})
     0 = (u - u_0) / τ + m - Σ_k b_k / q_k                    the condition on u; hence Σ_k c_k = (u - u_0) / τ
 Here τ = lr goes wrong. z_y stands in the loss as it is: nothing but u damps its pull, -label_k, while the pushes that are to
@@ -215,13 +221,13 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 
 class Implicit(Objective):
     name = "implicit"
-    title = "implicit SGD on the double sum"
-    paper = "Fagan & Iyengar 2018"
-    formula = "u - z_y - 1 + e^-u (e^z_y + K-1/m sum_k e^z_k)"
-    advice = "as umax, by steps that stay bounded at any learning rate"
+    title = "proximal steps on the double sum"
+    paper = "ours; that of Fagan & Iyengar 2018 is --double-sum proposed"
+    formula = "as umax; at large rates log(e^z_y + sum_k e^x_k) - z_y, x_k = z_k - log(m q_k)"
+    advice = "as umax, with bounded steps of the scores; at large learning rates a biased one, complementary sampled softmax"
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
-    label_defaults = {"optimizer": "sgd", "batch_size": 1, "learning_rate": 1.0}  # at 3.0 it is too sure of itself
+    label_defaults = {"optimizer": "sgd", "batch_size": 1, "learning_rate": 1.0}  # at 3.0 it is overconfident
     word_defaults = {"optimizer": "rowwise-adagrad", "learning_rate": 1.5, "block_size": 16, "draws": 64}
     kind = "proximal"
     stable = True

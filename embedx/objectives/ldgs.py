@@ -1,14 +1,15 @@
 """Loss decomposition guided search: candidates are retrieved in blocks of columns, each with an index of its own.
 
-Algorithm 2 of Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces". The recall of a maximum inner
-product search is far better in few dimensions than in many, and a row with a high score has a high score in some block.
-`rescore` takes the exact scores of the candidates of all blocks, as the authors' code for skip-gram does; without it the blocks
-pass messages, as in the paper (`embedx.search.messages`).
+Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces". The recall of a maximum inner product search is
+better in few dimensions than in many, and a row with a high score has a high score in some block. By default (`rescore`) the
+loss is taken over the exact scores of the candidates of all blocks, as the authors' code for skip-gram does; without it the
+blocks pass messages, as in algorithm 2 of the paper (`embedx.search.messages`). Rows that are not found are left out of the
+loss, where the paper has their scores as 0; words have drawn rows in their place (`tail`).
 """
 
 import dataclasses
 
-from embedx.objectives.retrieval import RetrievalObjective, SearchSettings
+from embedx.objectives.retrieval import LOSS, RetrievalObjective, SearchSettings
 from embedx.search.spec import SearchSpec
 from embedx.settings import param
 
@@ -31,8 +32,8 @@ class LdgsSettings(SearchSettings):
 class Ldgs(RetrievalObjective):
     name = "ldgs"
     title = "loss decomposition guided search"
-    paper = "Yen et al. 2018, algorithm 2"
-    formula = "margin or log-sum-exp of the rows found - z_y"
+    paper = "Yen et al. 2018, with exact scores of what is found; algorithm 2 is --no-rescore"
+    formula = LOSS
     advice = "10^5 labels and more, dense features or a hidden layer: near the exact loss at a fraction of its time"
     Settings = LdgsSettings
     settings: LdgsSettings

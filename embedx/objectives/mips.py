@@ -1,11 +1,11 @@
 """Maximum inner product search: a loss among the rows with the highest scores, which are retrieved from an index.
 
 Algorithm 1 of Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces". The loss, smoothed margin or
-softmax, is taken over the positives and the rows found, as if there were no others: their part in it is small once scores
-differ enough.
+softmax, is taken over the positives and the rows found. The paper has the scores of the others as 0; here they are left out,
+and words have drawn rows in their place (`tail`).
 """
 
-from embedx.objectives.retrieval import RetrievalObjective, SearchSettings
+from embedx.objectives.retrieval import LOSS, RetrievalObjective, SearchSettings
 from embedx.search.spec import SearchSpec
 
 
@@ -13,8 +13,8 @@ class Mips(RetrievalObjective):
     name = "mips"
     title = "maximum inner product search"
     paper = "Yen et al. 2018, algorithm 1; Auvolat et al. 2015"
-    formula = "margin or log-sum-exp of the rows found - z_y"
-    advice = "what ldgs improves on, for comparison"
+    formula = LOSS
+    advice = "as ldgs with one index of whole rows: about twice as fast for each example"
     Settings = SearchSettings
 
     def search(self, n_classes: int) -> SearchSpec:

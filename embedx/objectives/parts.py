@@ -154,6 +154,6 @@ class DoubleSumSettings(SampledSettings):
     double_sum: str = param(
         "raman",
         "local variable of an input: `raman` log Z, valid for any data; `proposed` log Z - z_y, valid where an "
-        "input always has the same positive",
+        "input always has the same positive, and the published method of `implicit`",
         choices=("raman", "proposed"),
     )

@@ -1,7 +1,8 @@
 """What the objectives have in common whose candidates are retrieved from an index: the loss among them, and how to search.
 
-Labels meet what is found and nothing else, as in the paper. Words meet what is found with certainty and a few drawn rows that
-stand for all others (`tail`): the probability of words is spread over so many rows that what no search finds has most of it.
+Labels have the rows found as candidates and no others. (The paper's algorithms have the scores of the others as 0, so that its
+softmax has a term of 1 for each.) Words have the rows found and a few drawn rows that stand for all others (`tail`): the
+probability of words is spread over so many rows that those that are not found have most of it.
 """
 
 import dataclasses
@@ -15,6 +16,8 @@ from embedx.objectives.contract import Objective
 from embedx.search.spec import SearchSpec
 from embedx.settings import Settings, param
 
+# The sum over draws, weighted so that they stand for all rows not found, is that of `tail`.
+LOSS = "margin, or log(sum_found e^z_k) - z_y; words: log(sum_found e^z_k + sum_drawn e^x_k) - z_y"
 MIN_ROWS = 100  # scored and kept in a block: a hundredth of few rows is too little to learn from, and more costs little
 
 
@@ -56,7 +59,7 @@ class SearchSettings(Settings):
     tail: bool = param(
         True,
         "loss `softmax`: drawn rows (--draws) stand for all that are not found, by an unbiased estimate of the normaliser; "
-        "without, the loss is among the rows found alone, as in the paper",
+        "without, the loss is among the rows found alone",
     )
 
 

@@ -80,7 +80,7 @@ class Umax(Objective):
     name = "umax"
     title = "U-max"
     paper = "Fagan & Iyengar 2018"
-    formula = "u - z_y - 1 + e^-u (e^z_y + K-1/m sum_k e^z_k)"
+    formula = "u - z_y - 1 + e^-u (e^z_y + sum_k e^x_k), x_k = z_k - log(m q_k)"
     advice = "as ar, with inputs seen few times: u follows the learning rate, not the number of updates"
     Settings = UmaxSettings
     coefficients = staticmethod(coefficients)

@@ -6,11 +6,13 @@ For scores z = Σ_j z_j of blocks j = 1..B and messages λ_j that sum to zero, t
 Iteration t computes the gradients of all L(B (z_j + λ_j)). For the active set A, the rows for which one of these exceeds
 `min_coefficient` in absolute value, and the positives,
     λ_j <- (1 - η) λ_j + η λ*_j,    η = 2 / (t + 2)
-and the result is 1/B Σ_j ∇L(B (z_j + λ_j)). A row's score in a block that has not found it counts as zero; those of the
-positives are always computed.
+and the result is 1/B Σ_j ∇L(B (z_j + λ_j)).
 
 Only rows that have once been in A can have messages other than zero. They are the selected rows, whose messages and scores are
-stored for all blocks. The gradient in a block is taken over them and over the other rows that the block found above its cutoff.
+stored for all blocks: the scores of the positives are always computed, and that of another row is 0 in a block that has not
+found it. The gradient in a block is taken over them and over the other rows that the block found above its cutoff. The
+algorithm takes it over all rows, with a score of 0 for those that were not found; here they are left out, so that a softmax
+lacks a term of 1 for each, and G bounds the loss among the rows found.
 """
 
 from typing import NamedTuple
