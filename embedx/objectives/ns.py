@@ -71,7 +71,7 @@ class NegativeSampling(Objective):
     title = "negative sampling"
     paper = "Mikolov et al. 2013"
     formula = "softplus(-z_y) + m E_q[softplus(z_k)]"
-    advice = "word vectors: the fastest measured, and with sampled-softmax the best on word similarity; overconfident after many epochs"
+    advice = "word vectors: the fastest measured, the best on similarity with sampled-softmax; overconfident after many epochs"
     Settings = NegativeSamplingSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"bias": "none", "optimizer": "bounded-adagrad"}
