@@ -193,6 +193,16 @@ def test_export_refuses_what_it_cannot_write(trained):
     assert not list(home.glob("vectors.txt.zst*"))
 
 
+def test_train_refuses_the_name_of_a_vector_file_before_it_reads(home):
+    (home / "one.txt").write_text("a b c\n")
+    done = embedx_run(home, "train", "one.txt", "--output", "vec.bin", check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "embedx: --output vec.bin: the name of a file, but a model is a folder; train with --output vec.embedx, then write the "
+        "file with: embedx export vec.embedx vec.bin"
+    ]
+
+
 @needs_gensim
 def test_convert_goes_from_format_to_format(trained):
     home, folder, _ = trained

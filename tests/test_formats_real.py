@@ -65,6 +65,11 @@ def test_the_name_tells_the_format(tmp_path):
         "a.kv": "gensim", "a.npz": "npz", "a.safetensors": "safetensors", "a.parquet": "parquet", "a.embedx": "embedx",
     }.items():  # fmt: skip
         assert formats.of_name(tmp_path / name) == expected
+    for name, unknown in {"a.xyz": ".xyz", "a.txt2.gz": ".txt2", "a.BIN": ".BIN"}.items():
+        with pytest.raises(EmbedxError, match=rf"{name}: unknown suffix {unknown}; add --format, .*\.bin word2vec-binary"):
+            export.export(toy(), None, tmp_path / name)
+        assert not (tmp_path / name).exists()
+    export.export(toy(), "glove", tmp_path / "a.xyz")
 
 
 def test_a_format_or_a_model_that_has_it_not_is_told(tmp_path):

@@ -36,6 +36,7 @@ from embedx.skipgram import task as skipgram
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.start import started
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT, check_formats, recipe_defaults, resolve
+from embedx.vectors import formats
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,6 +90,12 @@ def train(
     folder = output or default_output(corpora, objective_name)
     if start is not None and folder.resolve() == start.path.resolve():
         raise EmbedxError(f"{folder}: the model of --start, which is kept; name another --output")
+    if (named := formats.of_suffix(folder)) is not None and not formats.FORMATS[named].is_folder:
+        model = folder.with_suffix(".embedx")
+        raise EmbedxError(
+            f"--output {folder}: the name of a file, but a model is a folder; train with --output {model}, then write the file "
+            f"with: embedx export {model} {folder}"
+        )
     checkpoints = Checkpoints(folder, request, overwrite, progress)
     overwrite = overwrite or checkpoints.resumes  # the model that an interrupted run left
     check_output(folder, overwrite)

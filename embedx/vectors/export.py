@@ -30,7 +30,7 @@ class ExportSettings(Settings):
 
     format: str | None = param(
         None,
-        f"{formats.meanings()}; by default what the name of OUT says ({formats.by_name()}), else word2vec",
+        f"{formats.meanings()}; by default by the suffix of OUT ({formats.by_name()}), word2vec if it has none",
         choices=formats.written(),
     )
     dtype: str = param(

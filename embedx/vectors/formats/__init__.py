@@ -13,7 +13,7 @@ import numpy as np
 from embedx import registry
 from embedx.errors import EmbedxError
 from embedx.run.progress import Progress, Silent
-from embedx.text.sources import Source, is_url
+from embedx.text.sources import COMPRESSED, Source, is_url
 from embedx.text.streams import UnpackedReader
 from embedx.vectors.formats import contract
 from embedx.vectors.formats.contract import Format, Found, Opened
@@ -40,7 +40,6 @@ FOREIGN = {
     b"\x93NUMPY": "a bare numpy array without words; give the model folder",
     b"PK\x03\x04": "a zip archive; unpack it first",
 }
-COMPRESSED = (".gz", ".bz2", ".xz")
 KNOWN = f"embedx reads {', '.join(name for name, each in FORMATS.items() if each.is_read and not each.is_folder)} files"
 
 
@@ -49,10 +48,22 @@ def written() -> tuple[str, ...]:
     return tuple(name for name, each in FORMATS.items() if each.is_written)
 
 
+def of_suffix(out: Path) -> str | None:
+    """The format that is written to a file or folder of this name, compressed or not; None where no format has its suffix."""
+    suffix = _suffix(out)
+    return next((name for name, each in FORMATS.items() if suffix in each.suffixes and each.is_written), None)
+
+
 def of_name(out: Path) -> str:
-    """What a file of this name is expected to hold, compressed or not; word2vec's text where the name does not tell."""
-    suffix = out.with_suffix("").suffix if out.suffix in COMPRESSED else out.suffix
-    return next((name for name, each in FORMATS.items() if suffix in each.suffixes and each.is_written), "word2vec")
+    """The same, and word2vec's text where the name has no suffix. Raises EmbedxError for an unknown one."""
+    found = of_suffix(out)
+    if found is None and _suffix(out):
+        raise EmbedxError(f"{out}: unknown suffix {_suffix(out)}; add --format, or choose a known one: {by_name()}")
+    return found or "word2vec"
+
+
+def _suffix(out: Path) -> str:
+    return out.with_suffix("").suffix if out.suffix in COMPRESSED else out.suffix
 
 
 def by_name() -> str:
