@@ -422,8 +422,9 @@ def test_labels_are_called_by_their_names(home, layout):
     options = ["--label-names", "names.txt", "--epochs", 3, "--test", "few.txt", "--output", "named", "--overwrite", "--json"]
     done = embedx_run(home, "classify", "few.txt", *options)
     assert json.loads(done.stdout)["test"]["accuracy"] == 1
+    (home / "few.txt").write_text(layout.format(2, 0) * 20 + "\n")  # a line more, for `paste`
     best = [line.split("\t")[0] for line in embedx_run(home, "predict", "named", "few.txt").stdout.splitlines()]
-    assert best == ["two", "zero"] * 20
+    assert (best[:40], len(best)) == (["two", "zero"] * 20, 41)
     assert "accuracy\t1.0000" in embedx_run(home, "eval", "named", "--test", "few.txt").stdout
 
 

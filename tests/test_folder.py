@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -119,6 +120,21 @@ def test_a_missing_or_short_list_of_names_is_noticed(tmp_path):
         on_disk.read(path, CLASSIFIER)
     (path / "labels.tsv").write_text("bad\t3\ngood\nso so\t5\n")
     with pytest.raises(EmbedxError, match=r"labels.tsv:2: no count after the name"):
+        on_disk.read(path, CLASSIFIER)
+
+
+@pytest.mark.parametrize("action", ["stat", "open"])  # of what is in a folder, and of a file
+@pytest.mark.parametrize("name", ["model.json", "bias.npy", "features.tsv"])
+def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch, name, action):
+    path, allowed = saved(tmp_path / "m"), getattr(Path, action)
+
+    def act(self, *arguments, **options):
+        if self.name == name:
+            raise PermissionError(13, "Permission denied")
+        return allowed(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, action, act)
+    with pytest.raises(EmbedxError, match=rf"m/{name}: cannot be read \(Permission denied\); check your rights to it$"):
         on_disk.read(path, CLASSIFIER)
 
 

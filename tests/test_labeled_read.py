@@ -114,6 +114,23 @@ def test_lines_are_the_same_however_the_text_is_cut(write, monkeypatch, block, s
     assert lines.n_empty_at_end == (len(block) - len(block.rstrip(b"\n"))) - 1
 
 
+@pytest.mark.parametrize("words", [("1 1:1", "2 2:1"), ("__label__1 a", "__label__2 b")])
+@pytest.mark.parametrize("end", ["", "\n", "\n\n", "\r\n\r\n\r\n", "\n\r"])
+@pytest.mark.parametrize("size", [3, 1 << 18])
+def test_rows_to_predict_are_as_many_as_the_lines(write, monkeypatch, words, end, size):
+    monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", size)
+    _, known = read_training(write("\n".join(words)))
+    text = f"\n{words[0]}\n\n{words[1]}{end}"
+    rows = read(write(text, "test.txt"), like=known, keeps_empty=True).features.toarray().sum(axis=1).tolist()
+    assert rows == [0, 1, 0, 1] + [0] * (len(text.splitlines()) - 4)
+    assert len(read(write(text, "test.txt"), like=known)) == 4
+
+
+def test_what_a_header_does_not_count_is_no_row_to_predict(write):
+    _, known = read_training(write("1 3 2\n1 0:1\n"))
+    assert len(read(write("2 3 2\n1 0:1\n\n\n\n", "test.txt"), like=known, keeps_empty=True)) == 2
+
+
 DIGITS = st.text("0123456789", min_size=1, max_size=25)
 
 

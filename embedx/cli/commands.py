@@ -405,7 +405,7 @@ def predict(
 
     found = classifier.load(model)
     _note_probabilities(found, progress)
-    data = read(source, progress=progress, like=found.known)
+    data = read(source, progress=progress, like=found.known, keeps_empty=True)
     names = [found.name(k) for k in range(found.n_labels)]
     if search is not None and cluster.is_asked_for:
         raise EmbedxError("--search does not apply with --cluster; leave out one of them")

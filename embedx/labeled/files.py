@@ -67,8 +67,10 @@ def one_line(error: BaseException) -> str:
 class Lines:
     """Iterates over a text in chunks of whole lines, each ended by b"\\n".
 
-    Empty lines at the end are not among them, but counted in `n_empty_at_end`.
+    Empty lines at the end are not among them, but counted in `n_empty_at_end`, unless `keeps_empty` is set before iteration.
     """
+
+    keeps_empty = False
 
     def __init__(self, source: Source, progress: Progress) -> None:
         self.name = source.name
@@ -131,7 +133,10 @@ class Lines:
                 progress.update(stored)
         last = b"".join(pieces)
         if not last.strip(b"\r"):
-            self.n_empty_at_end = n_empty
+            if self.keeps_empty:
+                yield from _empty_lines(n_empty + bool(last))
+            else:
+                self.n_empty_at_end = n_empty
         elif is_head:
             self._check_before_head(n_empty)
             yield b"\n" * n_empty + last + b"\n"

@@ -42,13 +42,21 @@ SILENT = Silent()
 MOST_SPARE = 16  # ids for each label of a row, up to which a table of all ids is affordable
 
 
-def read(source: str, labels: str | None = None, *, progress: Progress = SILENT, like: DataSchema | None = None) -> Labeled:
+def read(
+    source: str,
+    labels: str | None = None,
+    *,
+    progress: Progress = SILENT,
+    like: DataSchema | None = None,
+    keeps_empty: bool = False,
+) -> Labeled:
     """The rows in `source`, with the labels in the file `labels` if it has none of its own; they may also have none at all.
 
     `like` is what `read_training` told. Features not in it are dropped. Labels not in it are kept: they get ids of at least
     its `n_labels`, while `n_labels` and `names` of the result stay those of the training data.
+    With `keeps_empty` empty lines at the end of a file without a header are rows, as those between others always are.
     """
-    return _read(source, labels, progress, like)[0]
+    return _read(source, labels, progress, like, keeps_empty)[0]
 
 
 def read_training(source: str, labels: str | None = None, *, progress: Progress = SILENT) -> tuple[Labeled, DataSchema]:
@@ -83,18 +91,22 @@ def with_names(data: Labeled, known: DataSchema, names: Sequence[str], file: str
     return replace(data, labels=labels, n_labels=n_labels, names=known.names), known
 
 
-def _read(source: str, labels: str | None, progress: Progress, like: DataSchema | None) -> tuple[Labeled, DataSchema]:
+def _read(
+    source: str, labels: str | None, progress: Progress, like: DataSchema | None, keeps_empty: bool = False
+) -> tuple[Labeled, DataSchema]:
     try:
-        return _read_all(source, labels, progress, like)
+        return _read_all(source, labels, progress, like, keeps_empty)
     except MemoryError as error:  # where less may be had than is free, as by `ulimit -v`
         raise EmbedxError(f"{source}: takes more memory than may be had; give fewer rows, or more memory") from error
 
 
-def _read_all(source: str, labels: str | None, progress: Progress, like: DataSchema | None) -> tuple[Labeled, DataSchema]:
+def _read_all(
+    source: str, labels: str | None, progress: Progress, like: DataSchema | None, keeps_empty: bool
+) -> tuple[Labeled, DataSchema]:
     if source == labels == STANDARD_INPUT:
         raise EmbedxError("-: standard input cannot be both the features and the labels; name a file for one of them")
     name, split, column = _split_named(source)
-    data, known = _features(name, progress, like)
+    data, known = _features(name, progress, like, keeps_empty)
     if labels is not None:
         if len(data.labels.ids):
             raise EmbedxError(f"{name}: has labels of its own; leave out the file of labels, {labels}")
@@ -114,7 +126,7 @@ def _split_named(source: str) -> tuple[str, str, int]:
     return match["data"], match["split"], int(match["column"] or 1)
 
 
-def _features(name: str, progress: Progress, like: DataSchema | None) -> tuple[Labeled, DataSchema]:
+def _features(name: str, progress: Progress, like: DataSchema | None, keeps_empty: bool) -> tuple[Labeled, DataSchema]:
     """The rows of one file, and what is known after it."""
     source = source_of(name)
     head = head_of(source)
@@ -125,7 +137,9 @@ def _features(name: str, progress: Progress, like: DataSchema | None) -> tuple[L
     if head and IDX_NAME.search(os.path.basename(name)):
         raise EmbedxError(f"{name}: no IDX file: it begins with {head[:4].hex(' ')}, not 00 00 TYPE DIMENSIONS; fetch it again")
     lines = Lines(source, progress)
-    if like and like.vocabulary is not None and HEADER.fullmatch(lines.first_line):
+    has_header = HEADER.fullmatch(lines.first_line) is not None
+    lines.keeps_empty = keeps_empty and not has_header
+    if like and like.vocabulary is not None and has_header:
         raise EmbedxError(f"{name}: features are numbered, but those of the training data are words; give lines of words")
     if (like and like.vocabulary is not None) or is_fasttext(lines):
         return _of_words(lines, progress, like)

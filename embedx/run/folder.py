@@ -74,7 +74,7 @@ def read(path: str | Path, schema: FolderSchema) -> Folder:
     Raises EmbedxError, naming the file and a remedy, for whatever is missing, damaged, too new or of another task.
     """
     path = present(Path(path))
-    if not os.path.exists(path / DESCRIPTION):  # unlike `Path.exists`, that may be asked where one may not look
+    if not _exists(path / DESCRIPTION):
         what = f"not a model folder (it has no {DESCRIPTION})" if os.path.exists(path) else "no such folder"
         raise EmbedxError(f"{path}: {what}; give one that {schema.source}")
     description = read_description(path)
@@ -100,6 +100,11 @@ def damaged(file: Path, complaint: str) -> EmbedxError:
     return EmbedxError(f"{file}: {complaint}; {REMEDY}")
 
 
+def not_permitted(file: Path, error: PermissionError) -> EmbedxError:
+    """The error for a file that this user may not read."""
+    return EmbedxError(f"{file}: cannot be read ({error.strerror}); check your rights to it")
+
+
 @contextlib.contextmanager
 def blamed_on(file: Path) -> Iterator[None]:
     """Say of what is wrong with a saved model where it stands; for what only its task can check."""
@@ -112,7 +117,18 @@ def blamed_on(file: Path) -> Iterator[None]:
 def task_of(path: str | Path) -> str | None:
     """The task of the model folder `path`, or None if it is none. Raises EmbedxError if its description is damaged."""
     path = present(Path(path))
-    return str(read_description(path)["task"]) if os.path.exists(path / DESCRIPTION) else None
+    return str(read_description(path)["task"]) if _exists(path / DESCRIPTION) else None
+
+
+def _exists(file: Path) -> bool:
+    """Whether there is such a file. Raises EmbedxError where that may not be asked."""
+    try:
+        file.stat()
+    except PermissionError as error:
+        raise not_permitted(file, error) from error
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def content(file: Path) -> bytes:
@@ -136,6 +152,8 @@ def read_description(path: Path) -> dict[str, Any]:
         description["task"]
     except RecursionError:
         raise damaged(file, "damaged (nested too deeply)") from None
+    except PermissionError as error:
+        raise not_permitted(file, error) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged(file, f"damaged ({_why(error)})") from error
     if version != FORMAT:
@@ -200,6 +218,8 @@ def read_array(file: Path, expected: dict[str, Any]) -> np.ndarray:
             raise ValueError("it holds objects, no numbers")
     except FileNotFoundError:
         raise damaged(file, "missing") from None
+    except PermissionError as error:
+        raise not_permitted(file, error) from error
     except Exception as error:  # numpy raises what it likes, given the bytes
         raise damaged(file, f"damaged ({_why(error)})") from error
     if [list(shape), str(dtype)] != [expected["shape"], expected["dtype"]]:
@@ -239,6 +259,8 @@ def read_names(file: Path, lines: int) -> tuple[list[str], np.ndarray | None]:
         text = content(file).decode("utf-8")
     except FileNotFoundError:
         raise damaged(file, "missing") from None
+    except PermissionError as error:
+        raise not_permitted(file, error) from error
     except (OSError, ValueError) as error:
         raise damaged(file, f"damaged ({_why(error)})") from error
     if text and not text.endswith("\n"):
