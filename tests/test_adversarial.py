@@ -258,6 +258,8 @@ def test_theorem_2_the_datas_own_distribution_has_the_most_signal_and_the_tree_c
     found = {name: signal_to_noise(p, q[name]) for name in q}
     assert best > found["adversarial"] > max(found["frequency"], found["uniform"])
     assert found["adversarial"] > 0.98 * best
+    misfit = q["adversarial"][[2, 3, 0, 1]]  # that of inputs of the other cluster
+    assert signal_to_noise(p, misfit) < 0.95 * found["uniform"], "a tree that misfits is worse than none"
     others = np.random.default_rng(0).dirichlet(np.ones(6), (5, 4))
     assert max(signal_to_noise(p, other) for other in others) < best
 

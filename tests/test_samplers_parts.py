@@ -110,6 +110,23 @@ def test_newtons_method_goes_up_from_where_its_steps_lead_down():
     np.testing.assert_allclose(workspace.theta, [*best.weights[0, :3], best.biases[0]], atol=1e-2)
 
 
+def test_a_step_that_leads_down_however_often_it_is_halved_is_not_taken():
+    """From where the sigmoid is flat, with next to no regularisation: steps are a million times too long."""
+    x, y = clusters(300, 2, 3, spread=3.0)
+    features, pairs = features_of(x), pairs_of(np.arange(300), y, 2)
+    start = np.array([-40.0, 50.0, -30.0, -20.0])
+    workspace = workspace_at(start, 16)
+    tree._ascend(features, pairs, np.arange(2, dtype=np.int32), 0, 1, 2, 300, 1e-9, tree.TOLERANCE, workspace)
+    at_start, at_end = (likelihood(theta, x, np.where(y == 1, 1, -1), 1e-9) for theta in (start, workspace.theta))
+    assert at_end >= at_start
+
+
+def test_padding_has_probability_zero_with_finite_parameters():
+    found, *_ = some_tree(5)
+    assert np.isfinite(found.biases).all()
+    assert np.exp(-np.float64(tree.CERTAIN)) == 0
+
+
 def test_labels_with_the_largest_gain_go_right_and_those_that_change_sides_are_counted():
     features, pairs = weighed_pairs(3)
     labels = labels_of(features, pairs, 3, np.array([5, 2, 0, 4, 1, 3], np.int32))

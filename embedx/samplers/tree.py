@@ -5,8 +5,9 @@ Bamler & Mandt 2020, "Extreme classification via adversarial softmax approximati
     log p(y | x) = Σ over the nodes on the path to y of log σ(±(w·x + b))          + to the right child, - to the left
 
 The tree is perfect: node v has the children 2v + 1 and 2v + 2, and the leaves follow the inner nodes. Where the labels are no
-power of two, the leaves left over are padding; a node with labels on one side alone has the bias CERTAIN, by which everything
-goes there, so that padding has probability zero and that of the labels sums to one.
+power of two, the leaves left over are padding. A node with labels on its right side alone has w = 0 and the bias CERTAIN: the
+probability of its left side, e^-CERTAIN, is 0 in float32 and float64, so that padding is never drawn and the probabilities of the
+labels sum to one.
 
 It is fitted from the root on (section 3, "greedy model fitting"). At each node the labels are split into halves by turns:
 
@@ -30,7 +31,7 @@ from embedx.kernels.select import select
 from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, splat, store, zeros
 from embedx.samplers.contract import Pairs
 
-CERTAIN = np.float32(1e4)  # σ of it is 1 in float32
+CERTAIN = np.float32(1e4)  # finite, as saved parameters must be; e^-CERTAIN is 0 in float64 too
 ROUNDS = 20  # at most, of Newton's method and a new split; most nodes are done after 3 to 6
 STEPS = 20  # of Newton's method at most
 HALVINGS = 10  # of a step that leads downwards
@@ -273,7 +274,8 @@ def _split(labels, low, middle, high, workspace):
 def _ascend(features, pairs, order, low, middle, high, n_pairs, l2, tolerance, workspace):
     """Bring theta to the maximum of eq. 8 for labels order[low:middle] left, order[middle:high] right, from where it is.
 
-    A step that leads downwards is halved. The objective is strictly concave, so that there is one maximum.
+    A step that leads downwards is halved; if it still does after HALVINGS times, theta stays where it was. The objective is
+    strictly concave, so that there is one maximum.
     """
     theta, before, step = workspace.theta, workspace.before, workspace.step
     value, total = _look(features, pairs, order, low, middle, high, n_pairs, l2, workspace)
@@ -290,6 +292,10 @@ def _ascend(features, pairs, order, low, middle, high, n_pairs, l2, tolerance, w
                 break
             for a in range(theta.size):
                 theta[a] = 0.5 * (theta[a] + before[a])
+        else:
+            for a in range(theta.size):
+                theta[a] = before[a]
+            break
         value = found
 
 
