@@ -5,9 +5,9 @@ Bamler & Mandt 2020, "Extreme classification via adversarial softmax approximati
     log p(y | x) = Σ over the nodes on the path to y of log σ(±(w·x + b))          + to the right child, - to the left
 
 The tree is perfect: node v has the children 2v + 1 and 2v + 2, and the leaves follow the inner nodes. Where the labels are no
-power of two, the leaves left over are padding. A node with labels on its right side alone has w = 0 and the bias CERTAIN: the
-probability of its left side, e^-CERTAIN, is 0 in float32 and float64, so that padding is never drawn and the probabilities of the
-labels sum to one.
+power of two, the leaves left over are padding. A node with labels on its right side alone has w = 0 and the bias CERTAIN: its
+left side has probability e^-CERTAIN, which is 0 in float32 and float64, so that padding is never drawn and the probabilities of
+the labels sum to one.
 
 It is fitted from the root on (section 3, "greedy model fitting"). At each node the labels are split into halves by turns:
 
