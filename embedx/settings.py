@@ -200,10 +200,18 @@ class TextSettings(Settings):
     )
     lowercase: bool = param(False, "convert text to lower case")
     json_field: str | None = param(
-        None, "JSON Lines: the field with the text, a string, or a sentence as a list of strings or whole numbers"
+        None,
+        "JSON Lines: the field with the text, a string, or a sentence as a list of strings or whole numbers; `a.b` is the "
+        "field b of the object a",
     )
     column: str | None = param(
         None, "CSV, TSV and Parquet: the column with the text, by name or, where the first row is no heading, number from 1"
+    )
+    on_bad_record: str = param(
+        "error",
+        "JSON Lines, CSV, TSV and Parquet: records that cannot be read, or whose text is missing or null: stop with an `error` "
+        "or `skip` and count them",
+        choices=("error", "skip"),
     )
     on_bad_utf8: str = param(
         "replace",
@@ -222,10 +230,14 @@ class TextSettings(Settings):
         super().__post_init__()
         if self.tokenizer == "none" and self.lowercase:
             raise EmbedxError("--lowercase changes words, and --tokenizer none takes them as they are; leave out one of them")
+        if self.on_bad_record == "skip" and self.json_field is None and self.column is None:
+            raise EmbedxError("--on-bad-record applies only with --json-field or --column")
 
     def record(self) -> dict[str, Any]:
-        """The values that decide the tokens, which the memory that counting them may take does not."""
-        return {name: value for name, value in super().record().items() if name != "vocab_memory"}
+        """The values that decide the tokens: not the memory for counting them, nor what is done about records of plain text."""
+        has_records = self.json_field is not None or self.column is not None
+        left_out = ["vocab_memory"] if has_records else ["vocab_memory", "on_bad_record"]
+        return {name: value for name, value in super().record().items() if name not in left_out}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -100,9 +100,11 @@ def test_other_settings_or_a_changed_file_are_read_again(corpus, home):
     keys.add(encode(resolve([str(corpus)]), TextSettings(lowercase=True), cache_dir=home).key)
     keys.add(encode(resolve([str(corpus)]), TextSettings(tokenizer="words"), cache_dir=home).key)
     keys.add(encode(resolve([str(corpus)]), TextSettings(on_bad_utf8="skip"), cache_dir=home).key)
+    records = [TextSettings(column="1", on_bad_record=on_bad) for on_bad in ("error", "skip")]
+    keys.update(cache.cache_key(resolve([str(corpus)]), settings) for settings in records)
     corpus.write_text("Something else")
     changed = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
-    assert len(keys | {changed.key}) == 5
+    assert len(keys | {changed.key}) == 7
     assert changed.words == ["Something", "else"]
 
 

@@ -4,12 +4,14 @@ import gzip
 import io
 import json
 import sys
+import zipfile
 
 import pyarrow
 import pytest
 from pyarrow import parquet
 
 from embedx.errors import EmbedxError
+from embedx.run.progress import Silent
 from embedx.settings import TextSettings
 from embedx.text import cache, records
 from embedx.text.sources import Source, check_formats, recipe_defaults, resolve
@@ -32,6 +34,16 @@ def sentences(tmp_path):
     return read
 
 
+class Told(Silent):
+    """Keeps what is said."""
+
+    def __init__(self):
+        self.notes = []
+
+    def note(self, message):
+        self.notes.append(message)
+
+
 def lines(*objects):
     return "".join(json.dumps(each) + "\n" for each in objects)
 
@@ -42,7 +54,7 @@ def parquet_of(**columns):
     return out.getvalue()
 
 
-DOCUMENTS = [{"id": 1, "text": "The cat\nsat é"}, {"text": "", "x": 0}, {"text": None}, {"text": 'on, "the" mat'}]
+DOCUMENTS = [{"id": 1, "text": "The cat\nsat é"}, {"text": "", "x": 0}, {"text": " "}, {"text": 'on, "the" mat'}]
 READ = [["The", "cat"], ["sat", "é"], ["on,", '"the"', "mat"]]
 
 
@@ -99,7 +111,7 @@ def test_a_column_of_a_table_is_text_whatever_separates_it(sentences, delimiter)
 
 
 def test_a_column_of_parquet_is_text_or_lists(sentences):
-    data = parquet_of(text=[each["text"] for each in DOCUMENTS], ids=[[1, 2], None, [], [3]], names=[["a b", "c"]] * 4)
+    data = parquet_of(text=[each["text"] for each in DOCUMENTS], ids=[[1, 2], [], [], [3]], names=[["a b", "c"]] * 4)
     assert sentences("a.parquet", data, column="text") == READ
     assert sentences("a", data, column="ids") == [["1", "2"], ["3"]]
     assert sentences("a.parquet", data, column="names", tokenizer="none") == [["a b", "c"]] * 4
@@ -117,20 +129,20 @@ TABLE = "id,text\n1,a\n"
 @pytest.mark.parametrize(
     ("name", "data", "settings", "message"),
     [
-        ("a.jsonl", '{"t": "a"}\n{"t": \n', {"json_field": "t"}, r":2: no JSON \(Expecting value\); JSON Lines have"),
+        ("a.jsonl", '{"t": "a"}\n{"t": \n', {"json_field": "t"}, r":2: no JSON \(Expecting value\); write an obj"),
         ("a.jsonl", "[" * 100_000, {"json_field": "t"}, r":1: no JSON \(maximum recursion depth"),
-        ("a.jsonl", "\n[1]\n", {"json_field": "t"}, ":2: a list, not an object; JSON Lines have"),
+        ("a.jsonl", "\n[1]\n", {"json_field": "t"}, ":2: a list, not an object; write an obj"),
         ("a.jsonl", '{"t": "a"}\n{"x": 1, "y": 2}', {"json_field": "t"}, ":2: no field t; choose --json-field among x, y"),
-        ("a.jsonl", '{"t": 1.5}\n', {"json_field": "t"}, ":1: t is a number, not a string or a list of strings; is it"),
-        ("a.jsonl", '{"t": ["a", null]}', {"json_field": "t"}, ":1: t has null in a list; words are strings or whole n"),
+        ("a.jsonl", '{"t": 1.5}\n', {"json_field": "t"}, ":1: t is a number, not a string or a list of strings; choose"),
+        ("a.jsonl", '{"t": ["a", null]}', {"json_field": "t"}, ":1: t has null in a list; write strings or whole n"),
         ("a.jsonl", '{"t": [true]}', {"json_field": "t"}, ":1: t has true or false in a list"),
         ("a.jsonl", '{"t": "a", "u": 1}', {}, ": JSON Lines; name the field with the text by --json-field; there are t, u"),
         ("a.csv", TABLE, {}, ": a table; name the column with the text by --column; there are id, text"),
         ("a.csv", TABLE, {"column": "x"}, ": no column x; choose --column among id, text, or by its number, from 1"),
         ("a.csv", TABLE, {"column": "3"}, ": no column 3; choose --column among id, text"),
         ("a.csv", TABLE, {"column": "0"}, ": no column 0; choose --column among id, text"),
-        ("a.csv", TABLE + '2,"b\nc",d\n', {"column": "text"}, ":3: 3 columns, but 2 in the first row; a field with"),
-        ("a.csv", TABLE + '2,"b\n\nc', {"column": "text"}, r":3: no row of a table \(unexpected end of data\); is a quote"),
+        ("a.csv", TABLE + '2,"b\nc",d\n', {"column": "text"}, ":3: 3 columns, but 2 in the first row; put fields with"),
+        ("a.csv", TABLE + '2,"b\n\nc', {"column": "text"}, r":3: no row of a table \(unexpected end of data\); close each"),
         ("a.csv", TABLE + '2,"b"c\n', {"column": "text"}, r":3: no row of a table \(',' expected after '\"'\)"),
         ("a.parquet", parquet_of(a=["x"], b=[1]), {}, ": a Parquet file; name the column with the text by --column; .* a, b"),
         ("a.parquet", parquet_of(a=["x"], b=[1]), {"column": "c"}, ": no column c; choose --column among a, b"),
@@ -143,6 +155,78 @@ TABLE = "id,text\n1,a\n"
 def test_what_is_wrong_is_told_with_its_line_and_a_remedy(sentences, name, data, settings, message):
     with pytest.raises(EmbedxError, match=rf"/{name}{message}"):
         sentences(name, data, **settings)
+
+
+NESTED = [{"a": {"b": "x y", "c.d": "z"}}, {"a": {"b": "never"}, "a.b": "whole name"}, {"a": {"b": ["list"]}}]
+
+
+def test_a_field_within_objects_is_named_by_its_path(sentences):
+    assert sentences("a.jsonl", lines(*NESTED), json_field="a.b") == [["x", "y"], ["whole", "name"], ["list"]]
+    assert sentences("b.jsonl", lines(NESTED[0]), json_field="a.c.d") == [["z"]]
+    for field in ("a.x", "a.b.c", "b"):
+        with pytest.raises(EmbedxError, match=rf"a\.jsonl:1: no field {field}; choose --json-field among a\.b, a\.c\.d"):
+            sentences("a.jsonl", lines(*NESTED), json_field=field)
+    with pytest.raises(EmbedxError, match=r"a\.jsonl:1: no field a\.b; .* among a, or leave"):
+        sentences("a.jsonl", lines({"a": None}), json_field="a.b")
+
+
+def test_so_is_a_column_of_parquet(sentences):
+    data = parquet_of(a=[{"b": "x y", "c": {"d": 1}}, {"b": "z", "c": None}])
+    assert sentences("a.parquet", data, column="a.b") == [["x", "y"], ["z"]]
+    assert sentences("b.parquet", parquet_of(**{"a": [{"b": "no"}], "a.b": ["yes"]}), column="a.b") == [["yes"]]
+    with pytest.raises(EmbedxError, match=r"a\.parquet: no column a\.x; choose --column among a\.b, a\.c$"):
+        sentences("a.parquet", data, column="a.x")
+    with pytest.raises(EmbedxError, match=r"a\.parquet:1: a\.c\.d is a number, not a string"):
+        sentences("a.parquet", data, column="a.c.d")
+    with pytest.raises(EmbedxError, match=r"c\.parquet:2: a\.b is null, not a string"):
+        sentences("c.parquet", parquet_of(a=[{"b": "x"}, None]), column="a.b")
+
+
+BAD_JSON = ['{"t": null}', "{}", '{"t": 1}', '{"t": ["a", null]}', "[]", '{"t": "cut', '"t"']
+BAD_ROWS = ['1,2,"3"', '"x"y,1', '2,"an open quote', "alone"]
+SKIPPED = {
+    "a.jsonl": ("\n".join([lines({"t": "x y"}).strip(), *BAD_JSON, lines({"t": "z"})]), {"json_field": "t"}, 2, 7, "t is null"),
+    "a.csv": ("\n".join(["id,t", "0,x y", *BAD_ROWS, "3,z"]), {"column": "t"}, 3, 4, "3 columns, but 2"),
+    "a.parquet": (parquet_of(t=["x y", None, "z", None]), {"column": "t"}, 2, 2, "t is null"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SKIPPED)
+def test_bad_records_are_an_error_or_skipped_and_counted(sentences, tmp_path, name):
+    data, settings, line, n_bad, why = SKIPPED[name]
+    with pytest.raises(EmbedxError, match=rf"/{name}:{line}: {why}.*; .*, or leave out such records by --on-bad-record skip"):
+        sentences(name, data, **settings)
+    assert sentences(name, data, on_bad_record="skip", **settings) == [["x", "y"], ["z"]]
+    for _ in ("read", "from the cache"):
+        told = Told()
+        text = TextSettings(on_bad_record="skip", **settings)
+        with cache.encode(resolve([str(tmp_path / name)]), text, told, tmp_path / "cache", threads=2) as corpus:
+            assert corpus.report["sources"][0]["bad_records"] == n_bad
+        (said,) = [note for note in told.notes if "skipped" in note]
+        assert said.startswith(f"{tmp_path / name}: {n_bad} records are skipped; the first: {tmp_path / name}:{line}: {why}")
+
+
+def test_bad_records_are_counted_for_each_file_and_within_archives(tmp_path):
+    for number, n_bad in enumerate([3, 0, 1]):
+        data = lines(*[{"t": "a b"}] * 2, *[{"t": None}] * n_bad).encode()
+        (tmp_path / f"{number}.jsonl.gz").write_bytes(gzip.compress(data))
+    with zipfile.ZipFile(tmp_path / "more.zip", "w") as archive:
+        for name in ("4.jsonl", "5.jsonl"):
+            archive.writestr(name, lines({"t": "c"}, {"u": "c"}))
+    text = TextSettings(json_field="t", on_bad_record="skip")
+    with cache.encode(resolve([str(tmp_path)]), text, cache_dir=tmp_path / "cache", threads=3) as corpus:
+        assert [source["bad_records"] for source in corpus.report["sources"]] == [3, 0, 1, 2]
+        assert corpus.report["sources"][3]["first_bad_record"] == f"{tmp_path}/more.zip: 4.jsonl:2: no field t"
+        assert corpus.n_tokens == 14
+
+
+def test_where_all_records_are_bad_the_reason_is_told(sentences):
+    with pytest.raises(
+        EmbedxError, match=r"a\.jsonl: no words in it, 2 records skipped \(.*:1: no field u\); check --json-field"
+    ):
+        sentences("a.jsonl", lines({"t": "a"}, {"t": "b"}), json_field="u", on_bad_record="skip")
+    with pytest.raises(EmbedxError, match="--on-bad-record applies only with --json-field or --column"):
+        TextSettings(on_bad_record="skip")
 
 
 def test_records_have_an_end(sentences, monkeypatch):

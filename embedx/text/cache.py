@@ -81,7 +81,7 @@ def encode(
                 corpus = building.keep_until_closed(report, settings.record())
         where = f"the token cache {corpus.folder}" if corpus.key else f"{corpus.folder} for this run only"
         progress.note(f"{_size(corpus)} written to {where}")
-    _note_bad_words(corpus.report, settings, progress)
+    _note_bad(corpus.report, settings, progress)
     return corpus
 
 
@@ -184,7 +184,8 @@ def cache_key(sources: Sequence[Source], settings: TextSettings) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def _note_bad_words(report: dict[str, Any], settings: TextSettings, progress: Progress) -> None:
+def _note_bad(report: dict[str, Any], settings: TextSettings, progress: Progress) -> None:
+    """Say what was left out of the sources, and how many damaged places they have."""
     done = {"replace": "replaced by U+FFFD", "skip": "skipped"}
     for source in report["sources"]:
         if source["bad_utf8"]:
@@ -193,7 +194,10 @@ def _note_bad_words(report: dict[str, Any], settings: TextSettings, progress: Pr
                 f"{source['name']}: {places} not UTF-8 and {done[settings.on_bad_utf8]}; "
                 f"the first is at byte {source['first_bad_byte']} of the (unpacked) text"
             )
-        if n := source.get("too_long"):  # corpora of older versions do not tell
+        if n := source.get("bad_records"):  # corpora of older versions do not tell
+            records = "1 record is" if n == 1 else f"{n:,} records are"
+            progress.note(f"{source['name']}: {records} skipped; the first: {source['first_bad_record']}")
+        if n := source.get("too_long"):
             words = "1 word" if n == 1 else f"{n:,} words"
             progress.note(f"{source['name']}: {words} of more than {MOST_WORD_BYTES:,} bytes left out; is all of it text?")
 

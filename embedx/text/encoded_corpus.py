@@ -123,11 +123,12 @@ def _read_about(folder: Path) -> dict[str, Any]:
     about = json.loads((folder / ABOUT).read_bytes())
     try:
         report = about["report"]
-        sources = [(source["name"], source["bad_utf8"], source["first_bad_byte"]) for source in report["sources"]]
-        texts = [about["created"], *(name for name, _, _ in sources)]
-        numbers = [about["n_tokens"], about["n_entries"], about["checksum"] or 0, *(bad for _, bad, _ in sources)]
+        sources = [{"bad_records": 0, "first_bad_record": "", **source} for source in report["sources"]]  # new ones
+        texts = [about["created"], *(each[name] for each in sources for name in ("name", "first_bad_record"))]
+        numbers = [about["n_tokens"], about["n_entries"], about["checksum"] or 0]
+        numbers += [each[name] for each in sources for name in ("bad_utf8", "bad_records")]
         whole = all(isinstance(text, str) for text in texts) and all(isinstance(number, int) for number in numbers)
-        whole = whole and isinstance(about["settings"], dict)
+        whole = whole and isinstance(about["settings"], dict) and all("first_bad_byte" in each for each in sources)
         whole = whole and about["key"] == (folder.name if KEY.fullmatch(folder.name) else "")
     except (KeyError, TypeError):
         whole = False

@@ -55,6 +55,8 @@ def read(
                 writing.check_room(stored)
                 progress.update(stored, tokens=n_tokens + report["tokens"])
                 if piece.is_last:
+                    bad = blocks.bad_records[len(reports)]
+                    report["bad_records"], report["first_bad_record"] = bad.count, bad.first
                     reports.append(report)
                     n_tokens += report["tokens"]
                     report = _new_report(sources[min(len(reports), len(sources) - 1)])
@@ -84,6 +86,9 @@ def check_found(report: dict[str, Any], sources: Sequence[Source], settings: Tex
     """Raise `EmbedxError` if there are no words in the sources."""
     if not report["n_tokens"]:
         names = sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
+        if first := next((each["first_bad_record"] for each in report["sources"] if each["bad_records"]), ""):
+            n = sum(each["bad_records"] for each in report["sources"])
+            raise EmbedxError(f"{names}: no words in it, {n:,} records skipped ({first}); check --json-field or --column")
         raise EmbedxError(f"{names}: no words in it; is it the right file, and --tokenizer {settings.tokenizer} the right one?")
 
 
@@ -133,4 +138,4 @@ def _watched(blocks: Iterable[TextBlock], sources: Sequence[Source], watch: Watc
 
 def _new_report(source: Source) -> dict[str, Any]:
     """Of a source of which nothing is read yet."""
-    return {"name": source.name, "tokens": 0, "bad_utf8": 0, "first_bad_byte": None, "too_long": 0}
+    return {"name": source.name, "tokens": 0, "bad_utf8": 0, "first_bad_byte": None, "too_long": 0, "bad_records": 0}

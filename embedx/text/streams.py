@@ -24,7 +24,7 @@ from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
 from embedx.text import archives
 from embedx.text.block_reader import BlockReader
-from embedx.text.records import PARQUET_START, json_text, lines_of, parquet_text, table_text
+from embedx.text.records import PARQUET_START, BadRecords, json_text, lines_of, parquet_text, table_text
 from embedx.text.sources import STANDARD_INPUT, Source, is_url
 from embedx.text.wikipedia import DumpError, paragraphs
 
@@ -150,21 +150,28 @@ def _standard_input() -> CountedReader:
 
 
 def text_blocks(
-    source: Source, file: CountedReader, settings: TextSettings = PLAIN, threads: int = 1, whole: bool | None = None
+    source: Source,
+    file: CountedReader,
+    settings: TextSettings = PLAIN,
+    threads: int = 1,
+    whole: bool | None = None,
+    bad: BadRecords | None = None,
 ) -> Iterator[bytes]:
     """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times BLOCK_BYTES or a record.
 
+    bad     is told of records without text
     whole   whether other bytes than white space end its tokens, see `embedx.text.records`; by default `source.has_sentences`
     """
     whole = source.has_sentences(settings) if whole is None else whole
+    bad = bad or BadRecords(settings.on_bad_record)
     if source.members:
-        yield from _text_of_members(source, file, settings, whole)
+        yield from _text_of_members(source, file, settings, whole, bad)
         return
     with damage_told(source):
         buffered: Any = io.BufferedReader(file, BLOCK_BYTES)
         format = source.format(settings)
         if format == "table" and buffered.peek(4)[:4] == PARQUET_START:
-            yield from _parquet_blocks(source, file, settings.column, whole)
+            yield from _parquet_blocks(source, file, settings.column, whole, bad)
             return
         blocks = unpacked(source, buffered, threads)
         head = next((block for block in blocks if block), b"")
@@ -178,9 +185,9 @@ def text_blocks(
                 _check_is_text(source, head)
             lines = lines_of(blocks if encoding == "utf-8" else _recoded(blocks, encoding), source.name)
             if format == "json":
-                yield from json_text(lines, source.name, settings.json_field, whole)
+                yield from json_text(lines, source.name, settings.json_field, whole, bad)
             else:
-                yield from table_text(lines, source.name, settings.column, whole)
+                yield from table_text(lines, source.name, settings.column, whole, bad)
         elif DUMP_START.match(head[:DUMP_START_BYTES].decode(encoding, "ignore").lstrip("\ufeff")):
             yield from paragraphs(blocks, source.cut_off, threads)
         elif source.reader == "wikipedia":
@@ -194,13 +201,16 @@ def text_blocks(
             yield from blocks
 
 
-def _text_of_members(source: Source, archive: CountedReader, settings: TextSettings, whole: bool) -> Iterator[bytes]:
+def _text_of_members(
+    source: Source, archive: CountedReader, settings: TextSettings, whole: bool, bad: BadRecords
+) -> Iterator[bytes]:
     """The text of an archive's members, one after the other; the end of each ends a line."""
     found = False
     with damage_told(source):
         for name, file in archives.members(archive, source.members, functools.partial(unpacked, source)):
             found = True
-            yield from text_blocks(source.member(name), CountedReader(file, keep_open=True), settings, whole=whole)
+            member = CountedReader(file, keep_open=True)
+            yield from text_blocks(source.member(name), member, settings, whole=whole, bad=bad)
             if not whole:  # where records end sentences by themselves
                 yield b"\n"
     if not found:
@@ -303,14 +313,14 @@ def _zstd_blocks(source: Source, file: Any) -> Iterator[bytes]:
         raise EOFError
 
 
-def _parquet_blocks(source: Source, file: CountedReader, column: str | None, whole: bool) -> Iterator[bytes]:
+def _parquet_blocks(source: Source, file: CountedReader, column: str | None, whole: bool, bad: BadRecords) -> Iterator[bytes]:
     """The text of a column of a Parquet file; `file` counts as read what its rows are of all."""
     stored = file.file
     if not stored.seekable():
         raise EmbedxError(f"{source.name}: Parquet is read from its end; store it in a file first")
     size = stored.seek(0, io.SEEK_END)
     stored.seek(0)
-    for share, block in parquet_text(stored, source.name, column, whole):
+    for share, block in parquet_text(stored, source.name, column, whole, bad):
         file.count = int(share * size)
         yield block
     file.count = size
@@ -359,6 +369,7 @@ class ReadAhead:
     def __init__(self, sources: Sequence[Source], settings: TextSettings = PLAIN, threads: int = 1) -> None:
         self._sources = sources
         self._settings = settings
+        self.bad_records = [BadRecords(settings.on_bad_record) for _ in sources]  # of each, when all of it was read
         n = max(1, min(threads, len(sources)))
         self._threads_each = max(1, threads // n)
         self._ahead = BLOCKS_AHEAD if n == 1 else MOST_AHEAD
@@ -405,7 +416,8 @@ class ReadAhead:
             source, blocks = self._sources[number], self._blocks_of(number)
             try:
                 with open_source(source) as file:
-                    for block in text_blocks(source, file, self._settings, self._threads_each):
+                    bad = self.bad_records[number]
+                    for block in text_blocks(source, file, self._settings, self._threads_each, bad=bad):
                         for start in range(0, len(block), BLOCK_BYTES):
                             self._put(blocks, (block[start : start + BLOCK_BYTES], file.count))
                     self._put(blocks, (b"", file.count))

@@ -63,7 +63,7 @@ SCHEMA = FolderSchema(
         "window": Value(int, at_least=1),
         "sample": Value(float, at_least=0),
         "sampler": Value(str, or_none=True),
-        **dict.fromkeys(("tokenizer", "on_bad_utf8"), Value(str)),
+        **dict.fromkeys(("tokenizer", "on_bad_record", "on_bad_utf8"), Value(str)),
         "lowercase": Value(bool),
         **dict.fromkeys(("json_field", "column"), Value(str, or_none=True)),
         "connector_words": Value(str, or_none=True),
