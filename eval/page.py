@@ -45,10 +45,15 @@ def listed(lines: Sequence[str]) -> str:
 
 
 def target(promise: str, measured: str | None, met: bool | None = None) -> dict[str, str]:
-    """A row: what was promised, what was measured, and whether that keeps it."""
+    """A row: what was promised, what was measured, and whether that keeps it; None where its error leaves that open."""
     if measured is None:
         return {"target": promise, "measured": "not measured", "verdict": ""}
-    return {"target": promise, "measured": measured, "verdict": "met" if met else "**not met**"}
+    return {"target": promise, "measured": measured, "verdict": {True: "met", False: "**not met**", None: "not shown"}[met]}
+
+
+def exceeds(difference: float, error: float) -> bool | None:
+    """Whether a difference is above 0; None if it is within two standard errors of it."""
+    return None if abs(difference) < 2 * error else difference > 0
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from eval import corpus, generated_text
 from eval.experiment import Experiment, Run, in_process
-from eval.page import number, table, target, thousands
+from eval.page import exceeds, number, table, target, thousands
 from eval.records import Job, Records, Result, has_failed
 
 TRAINED: dict[str, Job] = {
@@ -31,6 +31,7 @@ DUMP = "corpora/wikidump/enwiki-latest-pages-articles1.xml-p000000010p000030302-
 DUMP_COPIES = 12  # of its pages, for a longer dump
 GIBIBYTE = 2**30
 MOST_MEMORY, LEAST_PACE, LEAST_GAIN, LEAST_LEAD = 16 * GIBIBYTE, 0.8, 1.6, 5.0
+PACE_ERROR = 0.025  # assumed of the ratio of two paces that were measured once each
 
 
 def jobs(run: Run) -> Iterator[Job]:
@@ -151,7 +152,8 @@ def targets(records: Records) -> str:
     ))  # fmt: skip
     kept = (pace(large) or 0) / (pace(small) or 1) if small and large else None
     rows.append(target(
-        "at least 80 % of the small corpus's words per second", kept and f"{kept:.0%}", bool(kept and kept >= LEAST_PACE)
+        "at least 80 % of the small corpus's words per second", kept and f"{kept:.0%}",
+        exceeds((kept or 0) - LEAST_PACE, PACE_ERROR),
     ))  # fmt: skip
     for form in FORMS:
         one, two = (seconds_of(records, form=form, tool="embedx", cores=cores) for cores in CORES)

@@ -211,6 +211,16 @@ def test_the_summary_tells_iterations(home, two_topics):
     assert "2 iterations in " in embedx_run(home, "train", two_topics, *options).stdout
 
 
+@pytest.mark.parametrize("how", [("--collapsed",), ()], ids=["collapsed", "streamed"])
+def test_a_loss_among_the_rows_found_alone_is_told_as_one(home, two_topics, how):
+    """It is below that over all rows."""
+    done = embedx_run(
+        home, "train", two_topics, "--objective", "ldgs", "--no-tail", "--epochs", 1, "--output", f"found{len(how)}", *how
+    )
+    assert "16 words, loss among the rows found " in done.stdout
+    assert ("iteration 1: objective among the rows found " in done.stderr) == bool(how)
+
+
 def test_a_budget_too_small_for_anything_is_told(home, two_topics):
     options = ["--objective", "softmax", "--collapsed", "--time-budget", 0.0001, "--output", "nothing"]
     assert "16 words, ended before the first iteration" in embedx_run(home, "train", two_topics, *options).stdout

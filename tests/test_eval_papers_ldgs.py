@@ -344,7 +344,7 @@ def test_targets_are_judged_by_the_records(script, records):
         speed("margin, best batch", 0.009, batch=100), speed("margin, best batch", 0.005, batch=400),
         speed("ldgs", 0.001, what="documents", labels=300_000), speed("margin", 0.009, what="documents", labels=300_000),
         curve("ldgs", 0.796), curve("margin, best batch", 0.8), curve("mips", 0.7),
-        curve("ldgs", 0.79, "documents", "p@1"), curve("margin, best batch", 0.8, "documents", "p@1"),
+        curve("ldgs", 0.77, "documents", "p@1"), curve("margin, best batch", 0.8, "documents", "p@1"),
     )  # fmt: skip
     rest = "each ± 0.0040, after 3 epochs"
     assert results(script.measure.targets(made)) == {
@@ -352,11 +352,13 @@ def test_targets_are_judged_by_the_records(script, records):
         "200,000 faces: 3 times faster than with its best batch": "**not met**: 2.5 times",
         "300,000 labels of documents: 10 times faster, batch 10": "**not met**: 9.0 times",
         "next-word: `ldgs` ends within 1 % of exact `margin` in accuracy": "not measured",
-        "next-word: `mips` looks at as many rows and ends lower": "not measured",
-        "faces: `ldgs` ends within 1 % of exact `margin` in accuracy": "met: 0.7960 beside 0.8000, " + rest,
-        "faces: `mips` looks at as many rows and ends lower": "met: 0.7000 beside 0.7960, " + rest,
-        "documents: `ldgs` ends within 1 % of exact `margin` in p@1": "**not met**: 0.7900 beside 0.8000, " + rest,
-        "documents: `mips` looks at as many rows and ends lower": "not measured",
+        "next-word: `ldgs` ends higher than `mips`, which looks at as many rows": "not measured",
+        "faces: `ldgs` ends within 1 % of exact `margin` in accuracy": "not shown: 0.7960 beside 0.8000, " + rest,
+        "faces: `ldgs` ends higher than `mips`, which looks at as many rows": (
+            "met: 0.7960 beside 0.7000, each ± 0.0046, after 3 epochs"
+        ),
+        "documents: `ldgs` ends within 1 % of exact `margin` in p@1": "**not met**: 0.7700 beside 0.8000, " + rest,
+        "documents: `ldgs` ends higher than `mips`, which looks at as many rows": "not measured",
     }
 
 

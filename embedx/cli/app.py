@@ -250,7 +250,7 @@ def train(
         print(json.dumps({"model": str(folder), **facts, "settings": trained.vectors.settings}))
     else:
         unknown = "ended before the first iteration" if collapsed else "no pair was seen"
-        loss = unknown if facts["final_loss"] is None else f"loss {facts['final_loss']:.4f}"
+        loss = unknown if facts["final_loss"] is None else f"loss{facts['loss_scope']} {facts['final_loss']:.4f}"
         found = f", held-out log-likelihood {facts['heldout']['log_likelihood']:.4f}" if "heldout" in facts else ""
         pace = (
             f"{facts['epochs']} iterations in {facts['seconds']:.0f} s"

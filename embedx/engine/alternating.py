@@ -245,7 +245,7 @@ class Descent(Strategy):
         def tell(done: int) -> None:
             if self.interrupted or time.monotonic() > self.ends_at:
                 raise EndedEarlyError
-            facts = {"objective": self.history[-1].objective} if self.history else {}
+            facts = {f"objective{self.rows.scope}": self.history[-1].objective} if self.history else {}
             self.progress.update(max(self.halves - 1 + done / n_inputs, 0) / 2, **facts)
 
         found = evaluate(self.rows, self.inputs.table, self.outputs.table, side, tell)
@@ -265,7 +265,7 @@ class Descent(Strategy):
         )
         self.history.append(iteration)
         self.progress.note(
-            f"iteration {number}: objective {iteration.objective:.4f}, {iteration.seconds:.1f} s, "
+            f"iteration {number}: objective{self.rows.scope} {iteration.objective:.4f}, {iteration.seconds:.1f} s, "
             f"{self.macs:.3g} multiply-adds, rates {self.inputs.rate:.3g} and {self.outputs.rate:.3g}"
         )
         self.watch(iteration)

@@ -110,6 +110,7 @@ class Rows(Protocol):
     """Which rows compete with each other."""
 
     block: int  # inputs to take at a time
+    scope: str  # which rows the objective is a sum over, if not all, as words after its name
 
     def compile(self, progress: Progress) -> None:
         """Compile the kernel, or load it."""
@@ -146,6 +147,8 @@ def evaluate(
 
 class FullRows:
     """All rows compete: exact, at two products of all inputs with all outputs."""
+
+    scope = ""
 
     def __init__(
         self, objective: Objective, constants: np.ndarray, counts: Counts, n_rows: int, columns: int, workers: "Workers"
@@ -200,6 +203,7 @@ class RetrievedRows:
         self.objective, self.constants, self.counts, self.workers = objective, constants, counts, workers
         self.columns = columns
         self.finder, self.tail = finder, tail
+        self.scope = "" if tail.n_draws else " among the rows found"
         self.draws = tail.sampler.data(tail.n_draws)
         self.redraw(0)
         self.lines = [new_line_workspace(n_rows, tail.n_draws) for _ in range(workers.n)]

@@ -165,6 +165,11 @@ class Objective(abc.ABC):
         return False
 
     @property
+    def loss_scope(self) -> str:
+        """Which rows the loss of words is a sum over, if it is a bound below that over all, as words after "loss"."""
+        return ""
+
+    @property
     def negatives(self) -> int:
         """How many draws the user wants for each positive; 0 for objectives that draw nothing."""
         return int(getattr(self.settings, "negatives", 0))

@@ -87,6 +87,10 @@ class RetrievalObjective(Objective):
         return self.settings.tail and not self.is_margin
 
     @property
+    def loss_scope(self) -> str:
+        return "" if self.has_tail else " among the rows found"
+
+    @property
     def coefficients(self) -> Any:
         return margin.coefficients if self.is_margin else sampled_softmax.coefficients
 

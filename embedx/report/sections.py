@@ -68,5 +68,5 @@ def pace(facts: Mapping[str, Any], unit: str) -> dict[str, str]:
     if facts.get(f"{unit}_per_second"):
         found[f"{unit}/s"] = f"{facts[f'{unit}_per_second']:,}"
     if facts.get("final_loss") is not None:
-        found["loss at the end"] = f"{facts['final_loss']:.4f}"
+        found[f"loss{facts.get('loss_scope', '')} at the end"] = f"{facts['final_loss']:.4f}"
     return found

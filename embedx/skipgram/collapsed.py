@@ -339,6 +339,7 @@ def _model(task: Task, collapsed: CollapsedSettings, descent: Descent, outcome: 
     vectors.facts |= {
         "collapsed": True,
         "final_loss": outcome.final_loss,
+        "loss_scope": descent.rows.scope,
         "epochs": outcome.epochs,
         "pairs": outcome.tally.pairs,
         "history": [dataclasses.asdict(iteration) for iteration in descent.history],

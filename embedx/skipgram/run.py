@@ -232,6 +232,7 @@ class Task:
         if outcome is not None:
             facts |= {
                 "final_loss": outcome.final_loss,
+                "loss_scope": self.objective.loss_scope if self.sampler.candidates == "retrieved" else "",
                 "highest_loss": outcome.highest_loss,
                 "epochs": round(outcome.epochs, 4),
                 "words_trained": outcome.tally.words,
