@@ -22,12 +22,19 @@ def one_line(message: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in message)
 
 
-def near(word: object, known: Iterable[str]) -> str:
-    """`; did you mean ove?`, to end a message about a name that is not known; "" where none is like it."""
+def near(word: object, known: Iterable[str], remedy: str) -> str:
+    """The end of a message about an unknown name: `did you mean ove?` if a known one is much like it, then the remedy."""
     import difflib
 
-    found = difflib.get_close_matches(str(word), list(known), n=1)
-    return f"; did you mean {found[0]}?" if found else ""
+    by_form = {name.lstrip("-").lower(): name for name in known}
+    found = difflib.get_close_matches(str(word).lstrip("-").lower(), by_form, n=1, cutoff=0.65)
+    return f"did you mean {by_form[found[0]]}? {remedy}" if found else remedy
+
+
+def choice(word: object, known: Iterable[str]) -> str:
+    """The end of a message about a name that is none of the known ones."""
+    known = tuple(known)
+    return near(word, known, f"choose one of {', '.join(known)}")
 
 
 class DivergedError(EmbedxError):

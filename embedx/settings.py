@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from embedx.errors import EmbedxError, near
+from embedx.errors import EmbedxError, choice
 
 MOST = 2**31 - 1  # of a whole number, unless its `param` says otherwise: kernels count rows and draws in int32
 
@@ -137,7 +137,7 @@ def check(field: dataclasses.Field[Any], value: Any) -> None:
     if wanted := _wanted(field, value):
         raise EmbedxError(f"{name} {_shown(value)}: must be {wanted}")
     if limits["choices"] is not None and value not in limits["choices"]:
-        raise EmbedxError(f"{name} {value}: choose one of {', '.join(limits['choices'])}{near(value, limits['choices'])}")
+        raise EmbedxError(f"{name} {value}: {choice(value, limits['choices'])}")
     for limit, holds, words in (
         ("at_least", operator.ge, "must be at least"),
         ("above", operator.gt, "must be above"),

@@ -87,7 +87,7 @@ class Run:
         """Whether a peer is installed. Where it is not, a trial run goes on without it and any other ends."""
         if version_of(package) is not None:
             return True
-        told = f"{peer} is not installed: pip install embedx[peers]"
+        told = f'{peer} is not installed: pip install "embedx[peers]"'
         if not self.quick:
             raise SystemExit(f"{told}, or choose the others by --only")
         if peer not in self.warm:

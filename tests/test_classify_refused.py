@@ -28,7 +28,7 @@ WRONG = {
     "lbfgs sampler": (DRAWN, "sparse", {"optimizer": "lbfgs", "sampler": "unigram"}, "where all rows compete"),
     "l2": (COLUMNS, "sparse", {"optimizer": "sgd", "l2": 20.0}, r"--l2 20: times --learning-rate .* must be below 1"),
     "share": (COLUMNS, "sparse", {"validation": "file"}, "here only a share of the rows, like 0.1"),
-    "share of all": (COLUMNS, "sparse", {"validation": "1.0"}, "a share lies between 0 and 1"),
+    "share of all": (COLUMNS, "sparse", {"validation": "1.0"}, "a fraction of the rows must be between 0 and 1"),
 }  # fmt: skip
 
 

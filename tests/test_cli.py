@@ -1,9 +1,11 @@
 """The commands as a user types them, in processes of their own."""
 
+import io
 import json
 import os
 import pickle
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from typer.main import get_command
 
 import embedx
 from embedx.cli.app import application
+from embedx.run.progress import Reporter
 from embedx.vectors import formats
 from tests import forked
 from tests.forked import environment
@@ -246,8 +249,14 @@ def test_training_on_baskets(home):
     ("arguments", "message"),
     [
         (["nowhere.txt"], "nowhere.txt: no such file or directory"),
-        (["CORPUS", "--objective", "magic"], "--objective magic: no such objective; choose one of softmax, ns"),
+        (
+            ["CORPUS", "--objective", "magic"],
+            "--objective magic: no such objective; did you mean margin? choose one of softmax, ns",
+        ),
         (["CORPUS", "--dim", "0"], "--dim 0: must be at least 1"),
+        (["CORPUS", "--dim", "abc"], "embedx: --dim abc: must be a whole number"),
+        (["CORPUS", "--sample", "few"], "embedx: --sample few: must be a number"),
+        (["s3://bucket/x"], 's3://bucket/x: reading this needs more packages; pip install "smart_open[s3]"'),
         (["CORPUS", "--tokenizer", "letters"], "--tokenizer letters: choose one of whitespace, words"),
         (["CORPUS", "--min-count", "1000000"], "lower --min-count"),
         (["CORPUS", "--time-budget", "soon"], "--time-budget soon: not a time; write 90s, 10m, 2h or 1h30m"),
@@ -278,8 +287,15 @@ def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(home, two
         (["train", "x", "--epochs", "many"], "--epochs"),
         (["train", "x", "--vector-length", "5"], "--vector-length"),
         (["train"], "CORPUS"),
+        (["train", "x", "-o", ""], "--output '': an empty name; name a file or folder, or leave --output out"),
         (["trian"], "trian"),
-        (["nn", "x", "word", "--top-k", "0"], "--top-k"),
+        (["nn", "x", "word", "--top-k", "0"], "--top-k 0: must be at least 1"),
+        (["predict", "x", "y", "--top-k", "ten"], "--top-k ten: must be a whole number"),
+        (["classify", "digits", "--validation", "1.5"], "--validation 1.5: a fraction of the rows must be between 0 and 1"),
+        (["classify", "digits", "--validation", "nowhere"], "nowhere: cannot be opened"),
+        (["classify", "bibtexx"], "bibtexx: cannot be opened (No such file or directory); did you mean bibtex?"),
+        (["classify", "text8"], "text8: text without labels; train word vectors on it with `embedx train text8`"),
+        (["train", "mnist"], "mnist: labelled data, no text; train a classifier on it with `embedx classify mnist`"),
     ],
 )
 def test_a_mistyped_option_gets_one_line_too(home, arguments, message):
@@ -288,6 +304,29 @@ def test_a_mistyped_option_gets_one_line_too(home, arguments, message):
     (line,) = done.stderr.splitlines()
     assert line.startswith("embedx: ")
     assert message in line
+
+
+def test_a_recipe_of_labelled_data_is_classified_by_its_name(home):
+    (home / "Bibtex").mkdir()
+    (home / "Bibtex" / "Bibtex_data.txt").write_text("4 2 2\n0 0:1\n1 1:1\n0 0:2\n1 1:2\n")
+    done = embedx_run(home, "classify", "bibtex", "--epochs", 1, "--test", "bibtex", "-q")
+    assert done.stdout.startswith(f"{home}/bibtex.")
+    assert done.stdout.count("\n") == 1
+
+
+def test_quiet_shows_warnings_alone_and_verbose_all_settings(home, two_topics):
+    common = ["train", two_topics, "--epochs", 3, "--overwrite", "-o", "it's loud"]
+    plain, quiet, verbose = (embedx_run(home, *common, *more).stderr for more in ([], ["-q"], ["--verbose"]))
+    command, settings = plain.splitlines()[:2]
+    assert shlex.split(command) == ["embedx", "train", str(two_topics), "--objective", "ns", "--output", "it's loud"]
+    assert settings.split() == ["epochs=3", "learning-rate=2", "sampler=unigram", "optimizer=bounded-adagrad", "bias=none"]
+    assert quiet == ""
+    assert {*settings.split(), "dim=100", "lowercase=no", "seed=1"} <= set(verbose.splitlines()[1].split())
+    stream = io.StringIO()
+    with Reporter(stream, is_quiet=True) as reporter:
+        reporter.note("a fact")
+        reporter.note("warning: a danger")
+    assert stream.getvalue() == "warning: a danger\n"
 
 
 def test_without_a_command_the_help_is_shown(home):

@@ -36,7 +36,7 @@ def test_options_are_those_of_the_file_and_typed_ones_come_first(asked, file):  
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("epoch = 3", "epoch: no option of `embedx train` that a file may have; did you mean epochs?"),
+        ("epoch = 3", "epoch: no option of `embedx train` that a file may have; did you mean epochs? `embedx train --help`"),
         ("config = 'x'", "config: no option of `embedx train` that a file may have"),
         ('epochs = "3"', 'epochs: must be a whole number, not "3"'),
         ("epochs = 2.5", "epochs: must be a whole number, not 2.5"),
@@ -47,7 +47,7 @@ def test_options_are_those_of_the_file_and_typed_ones_come_first(asked, file):  
         ("tokenizer = [1]", "tokenizer: must be a string, not [1]"),
         ("output = 3", "output: must be a string, not 3"),
         ("dim = 0", "dim: --dim 0: must be at least 1"),
-        ("tokenizer = 'word'", "tokenizer: --tokenizer word: choose one of whitespace, words, none; did you mean words?"),
+        ("tokenizer = 'word'", "tokenizer: --tokenizer word: did you mean words? choose one of whitespace, words, none"),
         ("time-budget = 'soon'", "time-budget: --time-budget soon: not a time; write 90s, 10m, 2h or 1h30m"),
         ("learning-rate = " + "9" * 400, "learning-rate: --learning-rate 9"),
         ("dim = ", "not TOML: Invalid value"),

@@ -445,7 +445,7 @@ def test_without_scikit_learn_the_error_names_the_extra_and_the_rest_works():
         "except ImportError as error: print(error)\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "pip install embedx[sklearn]" in said
+    assert 'pip install "embedx[sklearn]"' in said
 
 
 # ---- sparse weights

@@ -200,7 +200,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_a_zstd_file_without_the_extra_names_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(EmbedxError, match=r"vectors: reading .zst needs zstandard; pip install embedx\[zstd\]"):
+    with pytest.raises(EmbedxError, match=r"vectors: reading .zst needs zstandard; pip install \"embedx\[zstd\]\""):
         formats.read(write(tmp_path, zstandard.compress(text())))
 
 

@@ -228,9 +228,9 @@ def test_parquet_that_claims_too_much_takes_no_memory(tmp_path, monkeypatch):
 def test_parquet_without_the_extra_names_it(tmp_path, monkeypatch):
     out = export.export(toy(), "parquet", tmp_path / "a.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(EmbedxError, match=r"a.parquet: reading Parquet needs pyarrow; pip install embedx\[parquet\]"):
+    with pytest.raises(EmbedxError, match=r"a.parquet: reading Parquet needs pyarrow; pip install \"embedx\[parquet\]\""):
         model.load(out)
-    with pytest.raises(EmbedxError, match=r"b.parquet: writing Parquet needs pyarrow; pip install embedx\[parquet\]"):
+    with pytest.raises(EmbedxError, match=r"b.parquet: writing Parquet needs pyarrow; pip install \"embedx\[parquet\]\""):
         export.export(toy(), "parquet", tmp_path / "b.parquet")
     assert [each.name for each in tmp_path.iterdir()] == ["a.parquet"]
 

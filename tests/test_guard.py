@@ -524,7 +524,7 @@ def spoiled(monkeypatch):
 def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topics, spoiled):
     told = io.StringIO()
     request = Request("train", {}, 1e9, False)
-    message = r"^the loss got lost after .* words at .*, for the fourth time; try .*; the model of 2.5 passes is in .*/out$"
+    message = r"^the loss got lost after .* words at .*, for the fourth time; try .*; the model of 2.5 epochs is in .*/out$"
     with pytest.raises(DivergedError, match=message) as end:
         commands.train(
             [str(two_topics)], "ns", False, {"dim": 8, "threads": 1}, tmp_path / "out", False, tmp_path / "cache", request,
@@ -541,7 +541,7 @@ def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topi
 
 def test_classify_likewise(tmp_path, spoiled):
     request = Request("classify", {}, 1e9, False)
-    with pytest.raises(DivergedError, match=r"the model of 23.5 passes is in .*/out$"):
+    with pytest.raises(DivergedError, match=r"the model of 23.5 epochs is in .*/out$"):
         commands.classify(
             "digits", None, None, None, None, "softmax", {"threads": 1}, tmp_path / "out", False, request, Silent()
         )

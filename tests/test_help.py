@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 import sys
+import termios
 
 import pytest
 import typer
@@ -25,7 +26,7 @@ def help_of(*words):
     """The help of a command, and the options in it."""
     command = get_command(application(words)).commands[words[0]]
     text = command.get_help(typer.Context(command, info_name=f"embedx {words[0]}"))
-    return text, re.findall(r"^  (--[\w-]+)", text, re.MULTILINE)
+    return text, re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.MULTILINE)
 
 
 def own(*names):
@@ -82,6 +83,7 @@ def test_help_all_ends_with_the_names_of_others():
 def on_a_terminal(*words, columns=80):
     """What a command prints on a terminal."""
     ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
     environment = {**os.environ, "COLUMNS": str(columns), "TERM": "dumb", "NO_COLOR": "1"}
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
@@ -119,6 +121,18 @@ def test_rows_are_a_table_on_a_terminal_and_tab_separated_elsewhere(capsys):
     assert capsys.readouterr().out == "old\t0.5000\n"
 
 
+def test_no_bar_runs_into_rows_that_are_read_at_once(tmp_path):
+    """Both `head` and the bar write to the terminal."""
+    (tmp_path / "few.txt").write_text("a 0:1\nb 1:1\n" * 50)
+    places = str(tmp_path / "few"), str(tmp_path / "few.txt")
+    forked.run("classify", places[1], "--epochs", 1, "-q", "-o", places[0], cwd=tmp_path, env=forked.environment(tmp_path))
+    shell = ["sh", "-c", 'f=$1; shift; "$@" | head -n 2; "$@" >"$f"', "sh", str(tmp_path / "rows"), *COMMAND]
+    text = on_a_terminal(*shell, "predict", *places)
+    rows = (tmp_path / "rows").read_text().splitlines()
+    assert text.splitlines()[:2] == rows[:2]
+    assert "%|" in text.partition(rows[1])[2]  # into a file goes a bar
+
+
 @pytest.fixture
 def run(tmp_path):
     """Run a command, with more variables of the environment; its completed process."""
@@ -154,10 +168,13 @@ def test_former_names_are_not_suggested(run):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--objective", "implict"], "--objective implict: no such objective; .*; did you mean implicit[?]$"),
-        (["--optimizer", "adagrd"], "--optimizer adagrd: .*; did you mean adagrad[?]$"),
-        (["--sampler", "unifrom"], "--sampler unifrom: choose one of .*; did you mean uniform[?]$"),
-        (["--bias", "zeroo"], "--bias zeroo: choose one of frequency, zero, none; did you mean zero[?]$"),
+        (
+            ["--objective", "implict"],
+            "--objective implict: no such objective; did you mean implicit[?] choose one of softmax, ns, ",
+        ),
+        (["--optimizer", "adagrd"], "--optimizer adagrd: .*did you mean adagrad[?] choose one of "),
+        (["--sampler", "unifrom"], "--sampler unifrom: did you mean uniform[?] choose one of .*path$"),
+        (["--bias", "zeroo"], "--bias zeroo: did you mean zero[?] choose one of frequency, zero, none$"),
         (["--sampler", "xyzzy"], "--sampler xyzzy: choose one of .*path$"),
     ],
 )
@@ -168,9 +185,21 @@ def test_an_unknown_name_suggests_the_near_one(two_topics, words, message):
         application(["train"])(["train", str(two_topics), "--output", "never", *words], standalone_mode=False)
 
 
-def test_nothing_is_suggested_where_nothing_is_near():
-    assert near("xyzzy", ["softmax", "ns"]) == ""
-    assert near("softmx", iter(["softmax", "ns"])) == "; did you mean softmax?"
+@pytest.mark.parametrize("typed", ["xyzzy", "--quiet", "bag"])
+def test_nothing_is_suggested_where_nothing_is_near(typed):
+    assert near(typed, ["--buckets", "softmax", "ns"], "see --help") == "see --help"
+
+
+@pytest.mark.parametrize("typed", ["softmx", "Softmax", "--soft-max"])
+def test_what_is_near_comes_before_the_remedy(typed):
+    assert near(typed, iter(["--buckets", "softmax", "ns"]), "see --help") == "did you mean softmax? see --help"
+
+
+@pytest.mark.parametrize("words", [["-h"], ["classify", "-h"], ["corpus", "check", "-h"], ["word2vec", "-h"]], ids=" ".join)
+def test_h_shows_the_help(words, run):
+    done = run(*words)
+    assert done.returncode == 0
+    assert done.stdout == run(*words[:-1], "--help").stdout
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_a_column_of_parquet_is_text_or_lists(sentences):
 
 def test_parquet_without_pyarrow_names_the_extra(sentences, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(EmbedxError, match=r"a\.parquet: reading Parquet needs pyarrow; pip install embedx\[parquet\]"):
+    with pytest.raises(EmbedxError, match=r"a\.parquet: reading Parquet needs pyarrow; pip install \"embedx\[parquet\]\""):
         sentences("a.parquet", parquet_of(text=["a"]), column="text")
 
 

@@ -72,7 +72,7 @@ def test_damaged_compressed_file_is_an_error(tmp_path, suffix):
 def test_zst_without_zstandard_names_the_extra(tmp_path, monkeypatch):
     path = write(tmp_path / "corpus.zst", PACKERS["zst"](TEXT))
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(EmbedxError, match=r"corpus\.zst: reading \.zst needs zstandard; pip install embedx\[zstd\]"):
+    with pytest.raises(EmbedxError, match=r"corpus\.zst: reading \.zst needs zstandard; pip install \"embedx\[zstd\]\""):
         read(path)
 
 

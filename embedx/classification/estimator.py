@@ -1,7 +1,7 @@
 """The task of classification by scikit-learn's conventions: `SoftmaxClassifier().fit(X, y).predict(X)`.
 
 It trains what `embedx classify` trains, with the same settings, and fits into pipelines, searches and cross-validation. Needs
-scikit-learn: `pip install embedx[sklearn]`.
+scikit-learn: `pip install "embedx[sklearn]"`.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ try:
     from sklearn.utils.multiclass import check_classification_targets, type_of_target
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 except ImportError as error:
-    raise ImportError("embedx.SoftmaxClassifier needs scikit-learn 1.6 or later: pip install embedx[sklearn]") from error
+    raise ImportError('embedx.SoftmaxClassifier needs scikit-learn 1.6 or later: pip install "embedx[sklearn]"') from error
 
 # lbfgs is the default up to some hundred megabytes of memory (it keeps fifty tables) and some seconds for ten iterations.
 MOST_WEIGHTS = 5_000_000  # features × rows

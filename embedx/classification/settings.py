@@ -143,6 +143,12 @@ class ClassifySettings(TrainingSettings):
     max_iterations: int = param(1000, "maximum number of lbfgs iterations", at_least=1)
     tolerance: float = param(1e-6, "lbfgs stops when no element of the gradient is larger than this", above=0.0)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        share = None if self.validation is None else share_of_rows(self.validation)
+        if share is not None and not 0 < share < 1:
+            raise EmbedxError(f"--validation {self.validation}: a fraction of the rows must be between 0 and 1")
+
 
 def check_given(options: Mapping[str, Any], settings: ClassifySettings, objective: Objective) -> None:
     """Raise `EmbedxError` if one of the options that were given, by which the settings were made, has no effect."""

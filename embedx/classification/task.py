@@ -329,8 +329,6 @@ def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]
     share = share_of_rows(settings.validation or "")
     if share is None:
         raise EmbedxError(f"--validation {settings.validation}: here only a share of the rows, like 0.1")
-    if not 0 < share < 1:
-        raise EmbedxError(f"--validation {settings.validation}: a share lies between 0 and 1")
     order = np.random.default_rng([settings.seed, INITIAL + 1]).permutation(len(data))
     n = max(1, round(share * len(data)))
     return data.rows(np.sort(order[n:])), data.rows(np.sort(order[:n]))

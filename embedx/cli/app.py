@@ -32,7 +32,7 @@ from embedx.cli.declared import (
 )
 from embedx.cli.help import Command, OtherPrograms, command_class, names_completed, objective_names
 from embedx.cli.models import analogy, convert, evaluate, export, nearest, phrases, predict, report
-from embedx.cli.options import CacheDir, CheckpointEvery, Json, LogJson, Overwrite, Resume, TestLabels
+from embedx.cli.options import CacheDir, CheckpointEvery, Json, LogJson, Overwrite, Quiet, Resume, TestLabels, Verbose, path_for
 from embedx.cli.streams import NobodyReadsError, close_error_stream, open_streams
 from embedx.errors import EmbedxError, near
 from embedx.run.progress import Reporter
@@ -78,7 +78,7 @@ def _complaint(error: Any) -> str:
         return str(message)
     if hasattr(error, "possibilities"):  # typer counts hidden options among them
         shown = [name for each in error.ctx.command.get_params(error.ctx) if not each.hidden for name in each.opts]
-        message = f"{error.message}{near(error.option_name, shown)}"
+        return f"embedx: {error.message}; {near(error.option_name, shown, '--help tells more')}"
     return f"embedx: {message.rstrip('.')}{' ' if message.endswith('?') else '; '}--help tells more"
 
 
@@ -103,6 +103,7 @@ def application(arguments: Sequence[str]) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        context_settings={"help_option_names": ["--help", "-h"]},
         help="Word embeddings and classifiers with huge label sets, in one engine whose output layer is a flag.",
     )
     app.callback()(version_option)
@@ -226,7 +227,13 @@ def train(
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", help="folder to write; by default CORPUS.OBJECTIVE.embedx", rich_help_panel="Output"),
+        typer.Option(
+            "--output",
+            "-o",
+            parser=path_for("--output"),
+            help="folder to write; by default CORPUS.OBJECTIVE.embedx",
+            rich_help_panel="Output",
+        ),
     ] = None,
     overwrite: Overwrite = False,
     cache_dir: CacheDir = None,
@@ -234,6 +241,8 @@ def train(
     resume: Resume = False,
     log_json: LogJson = None,
     as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
     typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
 ) -> None:
     """Train word vectors on text."""
@@ -241,7 +250,7 @@ def train(
     from embedx.cli import commands
 
     request = commands.request("train", asked)
-    with Reporter(sys.stderr, log_json) as reporter:
+    with Reporter(sys.stderr, log_json, is_quiet=quiet, is_verbose=verbose) as reporter:
         folder, trained = commands.train(
             corpora, objective, collapsed, typed or {}, output, overwrite, cache_dir, request, reporter
         )
@@ -290,13 +299,21 @@ def classify(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", help="folder to write; by default TRAIN.OBJECTIVE.embedx", rich_help_panel="Output"),
+        typer.Option(
+            "--output",
+            "-o",
+            parser=path_for("--output"),
+            help="folder to write; by default TRAIN.OBJECTIVE.embedx",
+            rich_help_panel="Output",
+        ),
     ] = None,
     overwrite: Overwrite = False,
     checkpoint_every: CheckpointEvery = "10m",
     resume: Resume = False,
     log_json: LogJson = None,
     as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
     typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
 ) -> None:
     """Train a classifier on labelled data."""
@@ -304,7 +321,7 @@ def classify(
     from embedx.cli import commands
 
     request = commands.request("classify", asked)
-    with Reporter(sys.stderr, log_json) as reporter:
+    with Reporter(sys.stderr, log_json, is_quiet=quiet, is_verbose=verbose) as reporter:
         folder, trained, metrics = commands.classify(
             train, train_labels, test, test_labels, label_names, objective, typed or {}, output, overwrite, request, reporter
         )
@@ -350,7 +367,14 @@ def compare(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", help="folder to write; by default DATA.compare", rich_help_panel="Output")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            parser=path_for("--output"),
+            help="folder to write; by default DATA.compare",
+            rich_help_panel="Output",
+        ),
     ] = None,
     overwrite: Overwrite = False,
     cache_dir: CacheDir = None,
@@ -363,6 +387,7 @@ def compare(
         ),
     ] = False,
     as_json: Json = False,
+    quiet: Quiet = False,
     typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
 ) -> None:
     """Train several objectives on the same data for the same time, rank them, and write a page about it."""
@@ -370,7 +395,7 @@ def compare(
     from embedx.comparison import tables as compared
 
     names = [name.strip() for name in objectives.split(",") if name.strip()]
-    with Reporter(sys.stderr) as reporter:
+    with Reporter(sys.stderr, is_quiet=quiet) as reporter:
         found = commands.compare(
             data, names, typed or {}, train_labels, test, test_labels, pairs or [], analogies, output, resume, overwrite,
             cache_dir, ["embedx", *sys.argv[1:]], reporter,
@@ -423,6 +448,8 @@ def supervised(
 
 def resume_run(
     output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="folder that the run was to write, or OUTPUT.checkpoint")],
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Go on with a run of `embedx train` or `embedx classify` that was interrupted or killed, from its last checkpoint."""
     from embedx.run import checkpoint
@@ -431,7 +458,7 @@ def resume_run(
     os.chdir(directory)
     paths = {name: Path(arguments[name]) for name in ("output", "cache_dir", "log_json") if arguments.get(name)}
     run: Callable[..., None] = train if command == "train" else classify
-    run(**arguments | paths, resume=True)
+    run(**arguments | paths | {"quiet": quiet, "verbose": verbose}, resume=True)
 
 
 def list_objectives(

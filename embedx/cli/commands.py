@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -109,14 +110,14 @@ def train(
     }  # fmt: skip
     of_text = (text, vocabulary, phrases, StartSettings.from_options(typed))
     cluster = ClusterSettings.from_options(typed)
-    name = f"embedx train {' '.join(corpora)} --objective {objective_name}"
+    command = ["embedx", "train", *corpora, "--objective", objective_name]
     if collapse:
         if cluster.is_asked_for:
             raise EmbedxError("--cluster does not apply with --collapsed; leave out one of them")
         if start is not None:
             raise EmbedxError("--start does not apply with --collapsed; leave out one of them")
         settings, own, objective = collapsed.chosen(found, typed)
-        progress.note(f"{name} --collapsed --output {folder}")
+        progress.note(shlex.join([*command, "--collapsed", "--output", str(folder)]))
         _note_settings(progress, settings, own, objective.settings, *of_text)
         with checkpoints.ended():
             trained = collapsed.train(corpora, objective, settings, own, **how)
@@ -125,7 +126,7 @@ def train(
         settings, objective = streaming.chosen(found, typed)
         own_options = samplers.own_options(typed)
         of_samplers = [each.settings for each in streaming.chosen_samplers(objective, settings, own_options) if each]
-        progress.note(f"{name} --output {folder}")
+        progress.note(shlex.join([*command, "--output", str(folder)]))
         _note_settings(progress, settings, *of_samplers, objective.settings, *of_text, cluster)
         with checkpoints.ended():
             trained = skipgram.train(
@@ -228,7 +229,9 @@ def check_corpus(
 def _check_end(saved: Path, outcome: Outcome) -> None:
     """Raise `DivergedError` if the run ended for that, and tell what was saved."""
     if outcome.diverged is not None:
-        raise DivergedError(f"{outcome.diverged}; the model of {outcome.epochs:.3g} passes is in {saved}")
+        raise DivergedError(
+            f"{outcome.diverged}; the model of {outcome.epochs:.3g} epoch{'' if outcome.epochs == 1 else 's'} is in {saved}"
+        )
 
 
 def classify(
@@ -250,10 +253,14 @@ def classify(
     """
     from embedx.classification import task as classification
     from embedx.classification.defaults import new_objective
-    from embedx.classification.settings import ClassifySettings, check_given
+    from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
     from embedx.classification.weights import suited_objective
     from embedx.cluster.run import Cluster, cluster_of
+    from embedx.labeled.read import check_there
 
+    validation_source = ClassifySettings.from_options(typed).validation  # settings are checked before anything is read
+    if validation_source is not None and share_of_rows(validation_source) is None:
+        check_there(validation_source)
     check_stopping(typed)
     check_cluster_settings(typed)
     if test_labels and not test_source:
@@ -275,7 +282,7 @@ def classify(
         settings = ClassifySettings.from_options(typed)
         objective = new_objective(found, typed)
         check_given(typed, settings, objective)
-        progress.note(f"embedx classify {train_source} --objective {objective_name} --output {folder}")
+        progress.note(shlex.join(["embedx", "classify", train_source, "--objective", objective_name, "--output", str(folder)]))
         training, test, known = data or labelled_data(
             train_source, train_labels, test_source, test_labels, label_names, progress
         )
@@ -358,7 +365,7 @@ def labelled_data(
 ) -> tuple["Labeled", "Labeled | None", "DataSchema"]:
     """Training data, test data and what the latter are read like; `digits` are generated with test data of their own."""
     from embedx.labeled.digits import named
-    from embedx.labeled.read import read, read_label_names, read_training, with_names
+    from embedx.labeled.read import check_there, read, read_label_names, read_training, with_names
     from embedx.labeled.schema import DataSchema
 
     names = None if label_names is None else read_label_names(label_names)
@@ -370,8 +377,8 @@ def labelled_data(
         if names is not None:
             training, known = with_names(training, known, names, str(label_names))
         return training, own_test, known
-    if test is not None and not os.path.exists(test.split("@")[0]) and "://" not in test:
-        raise EmbedxError(f"{test}: no such file, for --test")
+    if test is not None:
+        check_there(test)
     training, known = read_training(train, train_labels, progress=progress)
     if names is not None:
         training, known = with_names(training, known, names, str(label_names))
@@ -508,11 +515,14 @@ def metric_lines(metrics: dict[str, float]) -> list[str]:
 
 
 def _note_settings(progress: Progress, *groups: Settings) -> None:
-    """Open the log with all settings as they will be used."""
+    """Open the log with the settings as they will be used: those other than the defaults, or all if that is asked for."""
     used = dict(resolved(*groups))
     if used.get("time-budget"):
         del used["epochs"]
-    progress.note(" ".join(f"{name}={as_typed(value)}" for name, value in used.items() if value is not None))
+    defaults = {field.name.replace("_", "-"): field.default for group in groups for field in dataclasses.fields(group)}
+    shown = {name: value for name, value in used.items() if progress.is_verbose or value != defaults.get(name)}
+    if line := " ".join(f"{name}={as_typed(value)}" for name, value in shown.items() if value is not None):
+        progress.note(line)
 
 
 def _note_probabilities(found: "Classifier", progress: Progress) -> None:

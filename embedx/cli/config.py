@@ -12,6 +12,7 @@ import dataclasses
 import inspect
 import json
 import os
+import shlex
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -22,7 +23,7 @@ from embedx.errors import EmbedxError, near
 from embedx.settings import check
 
 NOT_IN_FILES = ("config", "save_config", "help_all", "typed")
-OF_ONE_RUN = ("output", "overwrite", "resume", "log_json", "as_json")  # what is not saved
+OF_ONE_RUN = ("output", "overwrite", "resume", "log_json", "as_json", "quiet", "verbose")  # what is not saved
 
 
 class Key(NamedTuple):
@@ -70,7 +71,8 @@ def read(path: str | Path, keys: Mapping[str, Key], command: str) -> dict[str, A
     for given, value in found.items():
         name = given.replace("_", "-")
         if name not in keys:
-            raise EmbedxError(f"{path}: {given}: no option of `{command}` that a file may have{near(name, keys)}")
+            remedy = near(name, keys, f"`{command} --help` shows them")
+            raise EmbedxError(f"{path}: {given}: no option of `{command}` that a file may have; {remedy}")
         options[keys[name].name] = _as_typed(path, given, keys[name], value)
     return options
 
@@ -124,7 +126,9 @@ def save(path: Path, values: Mapping[str, Any], command: str, *, overwrite: bool
     """
     import tempfile
 
-    text = "".join([f"# {command} --config {path.name}\n", *(f"{name} = {_toml(value)}\n" for name, value in values.items())])
+    text = "".join(
+        [f"# {command} --config {shlex.quote(path.name)}\n", *(f"{name} = {_toml(value)}\n" for name, value in values.items())]
+    )
     partial = None
     try:
         if path.exists() and not overwrite and path.read_bytes() != text.encode():

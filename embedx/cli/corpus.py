@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from embedx.cli import tables
-from embedx.cli.options import CacheDir, Json
+from embedx.cli.options import CacheDir, Json, Quiet, path_for
 from embedx.run.progress import Reporter
 
 
@@ -44,14 +44,17 @@ def fetch(
     to: Annotated[
         Path | None,
         typer.Option(
-            "--to", help="folder for the file; by default $XDG_DATA_HOME/embedx/corpora, ~/.local/share/embedx/corpora"
+            "--to",
+            parser=path_for("--to"),
+            help="folder for the file; by default $XDG_DATA_HOME/embedx/corpora, ~/.local/share/embedx/corpora",
         ),
     ] = None,
+    quiet: Quiet = False,
 ) -> None:
     """Fetch a corpus, or the rest of one, check it, and print where it is; `embedx train NAME` finds it."""
     from embedx.text.fetch import fetch_named
 
-    print(fetch_named(name, to, Reporter(sys.stderr)))
+    print(fetch_named(name, to, Reporter(sys.stderr, is_quiet=quiet)))
 
 
 def check(
@@ -60,16 +63,20 @@ def check(
         str, typer.Option("--objective", help="the output layer that is to be trained", rich_help_panel="Objective")
     ] = "ns",
     output: Annotated[
-        Path | None, typer.Option("--output", help="where the model is to be written", rich_help_panel="Output")
+        Path | None,
+        typer.Option(
+            "--output", "-o", parser=path_for("--output"), help="where the model is to be written", rich_help_panel="Output"
+        ),
     ] = None,
     cache_dir: CacheDir = None,
     as_json: Json = False,
+    quiet: Quiet = False,
     typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
 ) -> None:
     """Read a corpus once before hours of work: damage, lines, scripts, vocabulary, and what `embedx train` would take here."""
     from embedx.cli import commands
 
-    found = commands.check_corpus(corpora, objective, typed or {}, output, cache_dir, Reporter(sys.stderr))
+    found = commands.check_corpus(corpora, objective, typed or {}, output, cache_dir, Reporter(sys.stderr, is_quiet=quiet))
     print(json.dumps(found.as_dict()) if as_json else found.table())
 
 

@@ -10,7 +10,7 @@ import typer
 
 from embedx.cli import config
 from embedx.cli.help import HelpAll, names_completed
-from embedx.cli.options import Config, SaveConfig
+from embedx.cli.options import Config, SaveConfig, number
 from embedx.settings import (
     PhraseSettings,
     Settings,
@@ -64,6 +64,8 @@ class Option:
         how["rich_help_panel"] = limits["panel"] or ("Objective" if self.objectives else self.panel)
         if kind is bool:
             option = typer.Option(f"{flag}/--no-{flag[2:]}", **how)
+        elif kind in (int, float) and not limits["parse"]:
+            option = typer.Option(flag, parser=number(kind, flag), **how)
         elif limits["parse"]:
             option = typer.Option(flag, parser=_unless_read(limits["parse"]), **how)
         elif limits["choices"]:

@@ -124,7 +124,7 @@ class OtherPrograms(TyperCommand):
     """A command whose words are another program's own, dashes and all."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = args if args[:1] == ["--help"] else ["--", *args]
+        words = args if args[:1] in (["--help"], ["-h"]) else ["--", *args]
         return super().parse_args(ctx, words if args else ["--help"])
 
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from embedx.cli import tables
-from embedx.cli.options import CacheDir, Json, Model, Overwrite, TopK, TrustPickle, WhichVectors
+from embedx.cli.options import CacheDir, Json, Model, Overwrite, Quiet, TopK, TrustPickle, WhichVectors, number, path_for
+from embedx.cli.streams import is_read_at_once
 from embedx.cluster.settings import MOST_WORKERS, ClusterSettings, check_cluster_settings
 from embedx.errors import EmbedxError
 from embedx.run.progress import Reporter
@@ -22,22 +23,30 @@ def predict(
     data: Annotated[
         str, typer.Argument(metavar="DATA", help="in any format that `embedx classify` reads; labels are not used")
     ],
-    top_k: Annotated[int, typer.Option("--top-k", min=1, help="how many labels to list for each row")] = 5,
+    top_k: Annotated[
+        int, typer.Option("--top-k", parser=number(int, "--top-k", at_least=1), help="how many labels to list for each row")
+    ] = 5,
     threads: Annotated[
-        int | None, typer.Option("--threads", min=1, max=MOST_THREADS, help="by default one for each usable core")
+        int | None,
+        typer.Option(
+            "--threads",
+            parser=number(int, "--threads", at_least=1, at_most=MOST_THREADS),
+            help="by default one for each usable core",
+        ),
     ] = None,
     search: Annotated[bool, typer.Option("--search", help="look through a part of the labels only, by an index")] = False,
     scored_fraction: Annotated[
         float | None,
         typer.Option(
             "--scored-fraction",
-            min=0.0,
-            max=1.0,
+            parser=number(float, "--scored-fraction", at_least=0, at_most=1),
             help=f"with --search, the fraction of all labels that is scored  [default: {SCORED_FRACTION}]",
             show_default=False,
         ),
     ] = None,
-    query: Annotated[float | None, typer.Option("--query", min=0.0, max=1.0, hidden=True)] = None,
+    query: Annotated[
+        float | None, typer.Option("--query", parser=number(float, "--query", at_least=0, at_most=1), hidden=True)
+    ] = None,
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -48,11 +57,11 @@ def predict(
         int | None,
         typer.Option(
             "--workers",
-            min=1,
-            max=MOST_WORKERS,
+            parser=number(int, "--workers", at_least=1, at_most=MOST_WORKERS),
             help="with --cluster: worker processes, each with --threads threads; by default one for each machine",
         ),
     ] = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """List the likeliest labels of each row: label, probability, label, probability, ..."""
@@ -63,7 +72,8 @@ def predict(
     check_cluster_settings({"cluster": cluster, "workers": workers})
     on = ClusterSettings(cluster=cluster, workers=workers)
     scored = next((each for each in (scored_fraction, query) if each is not None), SCORED_FRACTION)
-    for labels in commands.predict(model, data, top_k, threads, scored if search else None, on, Reporter(sys.stderr)):
+    reporter = Reporter(sys.stderr, is_quiet=quiet, is_alone=not is_read_at_once())
+    for labels in commands.predict(model, data, top_k, threads, scored if search else None, on, reporter):
         if as_json:
             print(json.dumps([{"label": label, "probability": probability} for label, probability in labels]))
         else:
@@ -103,7 +113,9 @@ def evaluate(
     candidates: Annotated[
         int | None,
         typer.Option(
-            "--candidates", min=1, help="analogies: answers are sought among so many words; by default the protocol's"
+            "--candidates",
+            parser=number(int, "--candidates", at_least=1),
+            help="analogies: answers are sought among so many words; by default the protocol's",
         ),
     ] = None,
     vectors: WhichVectors = "input",
@@ -119,10 +131,14 @@ def evaluate(
         bool,
         typer.Option("--oov", help="score pairs of words outside the vocabulary too, by their n-grams, if the model has such"),
     ] = False,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="of the bootstrap, and of the held-out pairs")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option("--seed", parser=number(int, "--seed", at_least=0), help="of the bootstrap, and of the held-out pairs"),
+    ] = 0,
     test: Annotated[str | None, typer.Option("--test", help="classifiers: the data to score them on")] = None,
     test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
     trust_pickle: TrustPickle = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Score word vectors on similarity and analogies, or on --heldout text, or a classifier on --test data."""
@@ -138,7 +154,7 @@ def evaluate(
             raise EmbedxError("--heldout is for word vectors, --test for classifiers; give one of them")
         if runs or against:
             raise EmbedxError("--heldout compares two models at most; leave out --against and the others")
-        likelihoods, difference = commands.heldout(model, other, heldout, seed, Reporter(sys.stderr))
+        likelihoods, difference = commands.heldout(model, other, heldout, seed, Reporter(sys.stderr, is_quiet=quiet))
         told["heldout"] = commands.heldout_json(likelihoods, difference)
         if not as_json:
             print("\n".join(commands.heldout_lines(likelihoods, difference)))
@@ -149,7 +165,7 @@ def evaluate(
     if test is not None or task_of(Path(model)) == "classification":
         from embedx.cli import commands
 
-        metrics = commands.test_classifier(model, test, test_labels, Reporter(sys.stderr))
+        metrics = commands.test_classifier(model, test, test_labels, Reporter(sys.stderr, is_quiet=quiet))
         print(json.dumps({"test": commands.plain_numbers(metrics)}) if as_json else "\n".join(commands.metric_lines(metrics)))
         return
     from embedx.evaluation import words
@@ -170,7 +186,7 @@ def evaluate(
         oov=oov,
         seed=seed,
         trust_pickle=trust_pickle,
-        progress=Reporter(sys.stderr),
+        progress=Reporter(sys.stderr, is_quiet=quiet),
     )
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)
@@ -186,7 +202,13 @@ def evaluate(
 def report(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="folder that `embedx train` or `embedx classify` wrote")],
     output: Annotated[
-        Path | None, typer.Option("--output", help="file to write; by default MODEL.report.html in the working folder")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            parser=path_for("--output"),
+            help="file to write; by default MODEL.report.html in the working folder",
+        ),
     ] = None,
     overwrite: Overwrite = False,
     test: Annotated[str | None, typer.Option("--test", help="classifiers: the data to score them on")] = None,
@@ -200,12 +222,13 @@ def report(
     log_json: Annotated[
         Path | None, typer.Option("--log-json", help="what --log-json of the training wrote, for the curve of the loss")
     ] = None,
+    quiet: Quiet = False,
     typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
 ) -> None:
     """Write one HTML page about a model: settings, curves, scores, nearest words and a map, or where its answers go wrong."""
     from embedx.cli import commands
 
-    with Reporter(sys.stderr) as reporter:
+    with Reporter(sys.stderr, is_quiet=quiet) as reporter:
         page = commands.report(
             model, typed or {}, output=output, overwrite=overwrite, test=test, test_labels=test_labels, pairs=pairs,
             analogies=analogies, log_json=log_json, progress=reporter,
@@ -215,15 +238,18 @@ def report(
 
 def phrases(
     corpora: Annotated[list[str], typer.Argument(metavar="CORPUS...", help="as for `embedx train`")],
-    top_k: Annotated[int | None, typer.Option("--top-k", min=1, help="how many to list; by default all")] = None,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", parser=number(int, "--top-k", at_least=1), help="how many to list; by default all")
+    ] = None,
     cache_dir: CacheDir = None,
+    quiet: Quiet = False,
     as_json: Json = False,
     typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
 ) -> None:
     """List the collocations of a text, the highest score first: words joined by _, count, score, number of the pass."""
     from embedx.cli import commands
 
-    found = commands.phrases(corpora, typed or {}, cache_dir, Reporter(sys.stderr))[:top_k]
+    found = commands.phrases(corpora, typed or {}, cache_dir, Reporter(sys.stderr, is_quiet=quiet))[:top_k]
     if as_json:
         names = ("phrase", "words", "count", "score", "pass")
         rows = [(each.joined, each.words, each.times, each.score, number) for number, each in found]
@@ -274,10 +300,11 @@ def export(
     model: Model,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="file or folder to write; .gz, .bz2, .xz compress text and .bin")],
     overwrite: Overwrite = False,
+    quiet: Quiet = False,
     typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
 ) -> None:
     """Write word vectors in another program's format."""
-    convert(model, out, overwrite=overwrite, typed=typed)
+    convert(model, out, overwrite=overwrite, quiet=quiet, typed=typed)
 
 
 def convert(
@@ -285,6 +312,7 @@ def convert(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="file or folder to write; .gz, .bz2, .xz compress text and .bin")],
     overwrite: Overwrite = False,
     trust_pickle: TrustPickle = False,
+    quiet: Quiet = False,
     typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
 ) -> None:
     """Write the word vectors of one program's file in the format of another."""
@@ -292,5 +320,5 @@ def convert(
     from embedx.vectors import export as exporting
 
     options = {"format": None} | (typed or {})
-    reporter = Reporter(sys.stderr)
+    reporter = Reporter(sys.stderr, is_quiet=quiet)
     print(exporting.export(load(model, reporter, trust_pickle), out=out, overwrite=overwrite, progress=reporter, **options))

@@ -7,11 +7,12 @@ Options that were left out have the values that they have there (`WORD2VEC`, `SU
 is that of the usable cores, and the optimiser with its rate, which are ours. What has no effect there has none here.
 """
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from embedx.errors import EmbedxError, near
+from embedx.errors import EmbedxError, choice, near
 
 
 class Peer(NamedTuple):
@@ -154,7 +155,7 @@ def supervised(arguments: Sequence[str]) -> Asked:
         (
             ("-lr",),
             "the rate of fastText's own descent; leave it out for the one that suits the data, or type "
-            f"`embedx classify {source} --hidden {_of(values, SUPERVISED, '-dim')} --learning-rate X`",
+            f"`embedx classify {shlex.quote(source)} --hidden {_of(values, SUPERVISED, '-dim')} --learning-rate X`",
         ),
     ):
         for name in names:
@@ -165,7 +166,7 @@ def supervised(arguments: Sequence[str]) -> Asked:
         raise EmbedxError(f"-minCount {values['-minCount']}: every word of the text is a feature; leave it out")
     loss = _of(values, SUPERVISED, "-loss")
     if loss not in LOSSES:
-        raise EmbedxError(f"-loss {loss}: choose one of {', '.join(LOSSES)}{near(loss, LOSSES)}")
+        raise EmbedxError(f"-loss {loss}: {choice(loss, LOSSES)}")
     objective = LOSSES[loss]
     typed = _settings(values, SUPERVISED) | {"scaling": "l2"} | OF_LOSS.get(objective, {})
     if objective == "ns":
@@ -188,7 +189,7 @@ def _values(
             raise EmbedxError(f"{word}: {instead[word]}")
         if word not in options:
             known = [*options, "--overwrite"]
-            raise EmbedxError(f"{word}: no option of {program} that embedx knows{near(word, known)}")
+            raise EmbedxError(f"{word}: no option of {program} that embedx knows; {near(word, known, '--help shows them')}")
         value = next(words, None)
         if value is None:
             raise EmbedxError(f"{word}: its value is missing")

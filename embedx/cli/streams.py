@@ -1,7 +1,9 @@
 """The standard streams of a command: whole or closed, full, of any encoding, and read by nobody."""
 
+import errno
 import io
 import os
+import stat
 import sys
 from typing import Any
 
@@ -26,16 +28,17 @@ class _Results(io.FileIO):
             self.has_failed = True
             if isinstance(error, BrokenPipeError):
                 raise NobodyReadsError from error
-            why = error.strerror or error
+            why = "it is closed" if error.errno == errno.EBADF else error.strerror or error
             raise EmbedxError(f"standard output: {why}, so not all results are there; write them elsewhere") from error
 
 
 def open_streams() -> None:
     """Have three standard streams, of which those for output take any text.
 
-    One that is closed becomes the null device, lest the next file that is opened have its number and be written to instead.
+    One that is closed becomes the null device, lest the next file that is opened have its number and be written to instead;
+    for standard output opened to be read, so that writing results fails.
     """
-    for number, mode in enumerate((os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)):
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
@@ -51,6 +54,12 @@ def open_streams() -> None:
             return
     results = io.BufferedWriter(_Results(1, "w", closefd=False))
     sys.stdout = io.TextIOWrapper(results, encoding, "backslashreplace", line_buffering=by_line)
+
+
+def is_read_at_once() -> bool:
+    """Whether what is written to standard output may appear on a terminal while more is on its way: not if it is a file."""
+    mode = os.fstat(1).st_mode
+    return sys.stdout.isatty() or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def close_error_stream() -> None:

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, choice
 from embedx.evaluation import groups
 from embedx.evaluation.analogies import Questions
 from embedx.evaluation.with_gensim import as_file
@@ -399,5 +399,5 @@ PROTOCOLS = {
 def protocol_of(name: str) -> Protocol:
     """The protocol of that name."""
     if name not in PROTOCOLS:
-        raise EmbedxError(f"--protocol {name}: must be one of {', '.join(PROTOCOLS)}")
+        raise EmbedxError(f"--protocol {name}: {choice(name, PROTOCOLS)}")
     return PROTOCOLS[name]

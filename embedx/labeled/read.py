@@ -33,7 +33,7 @@ from embedx.labeled.words import is_fasttext, read_bags
 from embedx.run.progress import Progress, Silent
 from embedx.text.sources import STANDARD_INPUT
 
-__all__ = ["DataSchema", "read", "read_label_names", "read_names", "read_training", "with_names"]
+__all__ = ["DataSchema", "check_there", "read", "read_label_names", "read_names", "read_training", "with_names"]
 
 SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
 URL_HOST = re.compile(r"\w+://[^/]*")
@@ -114,6 +114,11 @@ def _read_all(
     if split:
         data = data.rows(_split_rows(split, column, data))
     return data, known
+
+
+def check_there(source: str) -> None:
+    """Raise `EmbedxError` if there are no data of that name, before anything else is read."""
+    source_of(_split_named(source)[0])
 
 
 def _split_named(source: str) -> tuple[str, str, int]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from embedx import registry
-from embedx.errors import EmbedxError, near
+from embedx.errors import EmbedxError, choice
 from embedx.objectives.contract import Objective
 
 # Each as file.Class of this folder, in the order of all tables. An import needs no second line that way.
@@ -35,9 +35,7 @@ OBJECTIVES: dict[str, type[Objective]] = registry.load(__name__, REGISTRY)
 def find(name: str) -> type[Objective]:
     """The objective called `name`."""
     if name not in OBJECTIVES:
-        raise EmbedxError(
-            f"--objective {name}: no such objective; choose one of {', '.join(OBJECTIVES)}{near(name, OBJECTIVES)}"
-        )
+        raise EmbedxError(f"--objective {name}: no such objective; {choice(name, OBJECTIVES)}")
     return OBJECTIVES[name]
 
 

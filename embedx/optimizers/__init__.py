@@ -3,7 +3,7 @@
 import numpy as np
 
 from embedx import registry
-from embedx.errors import EmbedxError, near
+from embedx.errors import EmbedxError, choice
 from embedx.optimizers.contract import NOTHING, NUMBER, ROW, Optimizer, UpdateRule
 
 # Each as file.Class of this folder, in the order of help texts.
@@ -35,7 +35,7 @@ def find(name: str, command: str) -> type[Optimizer]:
     """The optimiser called `name`. Raises `EmbedxError` if `command`, of `contract`, does not take it."""
     if name not in OPTIMIZERS:
         taken = taken_by(command)
-        raise EmbedxError(f"--optimizer {name}: no such optimizer; choose one of {', '.join(taken)}{near(name, taken)}")
+        raise EmbedxError(f"--optimizer {name}: no such optimizer; {choice(name, taken)}")
     if command not in OPTIMIZERS[name].commands:
         others = " and ".join(f"`embedx {each}`" for each in OPTIMIZERS[name].commands)
         raise EmbedxError(f"--optimizer {name} is for {others}; `embedx {command}` takes {', '.join(taken_by(command))}")

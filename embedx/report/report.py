@@ -1,6 +1,7 @@
 """From a model folder to its page: `embedx report`."""
 
 import dataclasses
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,11 @@ def check_place(out: Path, overwrite: bool) -> None:
         raise EmbedxError(f"{out}: exists already; add --overwrite, or choose another --output")
     if not out.resolve().parent.is_dir():
         raise EmbedxError(f"{out}: its folder does not exist; make it, or choose another --output")
+    try:
+        with tempfile.TemporaryFile(dir=out.resolve().parent):
+            pass
+    except OSError as error:
+        raise _unwritable(out, error) from error
 
 
 def write(out: Path, text: str) -> None:
@@ -96,9 +102,13 @@ def write(out: Path, text: str) -> None:
             sync(stream)
         partial.replace(place)
     except OSError as error:
-        raise EmbedxError(f"{out}: cannot be written: {error.strerror or error}; choose another --output") from error
+        raise _unwritable(out, error) from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _unwritable(out: Path, error: OSError) -> EmbedxError:
+    return EmbedxError(f"{out}: cannot be written: {error.strerror or error}; choose another --output")
 
 
 def name_of(model: str | Path) -> str:

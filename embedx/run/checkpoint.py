@@ -14,6 +14,7 @@ import json
 import math
 import os
 import re
+import shlex
 import threading
 import time
 import zipfile
@@ -44,6 +45,8 @@ NOT_OF_THE_RUN = {
     "checkpoint_every",
     "log_json",
     "as_json",
+    "quiet",
+    "verbose",
 }  # arguments that change no result
 DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile)
 
@@ -293,7 +296,7 @@ class Checkpoints:
         if is_over:
             self.remove()
         elif self._states():
-            self.progress.note(f"its state is in {self.folder}; `embedx resume {output}` goes on")
+            self.progress.note(f"its state is in {self.folder}; `{resumed_by(output)}` continues it")
 
     def renew(self, state: TrainState) -> None:
         """The run went back: if there are checkpoints, they are of what went wrong, so write another."""
@@ -302,7 +305,7 @@ class Checkpoints:
 
     def way_on(self, output: Path) -> str:
         """How a run goes on whose model cannot be written; "" if there is no checkpoint."""
-        return f"when that is mended `embedx resume {output}` goes on from the last checkpoint" if self._states() else ""
+        return f"when that is mended `{resumed_by(output)}` continues from the last checkpoint" if self._states() else ""
 
     def finish(self) -> None:
         """Wait until what is being written is on disk."""
@@ -341,6 +344,11 @@ def checksum(array: np.ndarray) -> int:
 
 
 # ---- values as JSON and arrays
+
+
+def resumed_by(output: Path) -> str:
+    """The command that resumes a run, for a shell."""
+    return shlex.join(["embedx", "resume", str(output)])
 
 
 def packed(value: Any, arrays: list[np.ndarray]) -> Any:

@@ -18,6 +18,7 @@ class Progress(Protocol):
     """What the library tells while it works."""
 
     interval: float  # seconds between updates that are worth the trouble
+    is_verbose: bool  # whether all settings are worth a note
 
     def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None:
         """A stage begins; `total` is how many `unit`s it has, None when that is not known, of which `done` were done before."""
@@ -29,7 +30,7 @@ class Progress(Protocol):
         """The stage is reckoned to take so many seconds more, at so many units a second."""
 
     def note(self, message: str) -> None:
-        """Something the user should know, one line."""
+        """Something the user should know, one line; one that begins with "warning: " is shown with --quiet too."""
 
     def finish(self) -> None:
         """The stage ends."""
@@ -39,6 +40,7 @@ class Silent:
     """Says nothing."""
 
     interval = 10.0
+    is_verbose = False
 
     def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None: ...
     def update(self, done: float, **facts: Any) -> None: ...
@@ -50,12 +52,23 @@ class Silent:
 class Reporter:
     """Tells a person on `stream`, by a bar if that is a terminal and by a line an interval if not, and a program by JSON lines.
 
+    is_quiet   show nothing but warnings
+    is_alone   results are not printed while the stages are under way: a bar would run into them
+
     Raises `EmbedxError` when `log_json` cannot be written.
     """
 
-    def __init__(self, stream: TextIO, log_json: Path | None = None) -> None:
-        self.stream = stream
-        self.on_terminal = stream.isatty()
+    def __init__(
+        self,
+        stream: TextIO,
+        log_json: Path | None = None,
+        *,
+        is_quiet: bool = False,
+        is_verbose: bool = False,
+        is_alone: bool = True,
+    ) -> None:
+        self.stream, self.is_quiet, self.is_verbose = stream, is_quiet, is_verbose
+        self.on_terminal = stream.isatty() and is_alone and not is_quiet
         self.interval = 0.5 if self.on_terminal else 10.0
         self._bar: Any = None
         try:
@@ -94,7 +107,7 @@ class Reporter:
         if self._bar is not None:
             self._bar.set_postfix_str(_spoken(facts), refresh=False)
             self._bar.update(done - self._bar.n)
-        elif now - self._last_line >= self.interval:
+        elif now - self._last_line >= self.interval and not self.is_quiet:
             self._last_line = now
             self._write_line(done, facts, now)
 
@@ -102,12 +115,12 @@ class Reporter:
         if self._bar is None:  # which tells the time that is left
             end = time.time() + seconds
             at = time.strftime("%H:%M" if seconds < HALF_A_DAY else "%Y-%m-%d %H:%M", time.localtime(end))
-            self._print(f"time: about {_clock(seconds)} left, until {at}, at {_short(rate)}{self._unit}/s")
+            self.note(f"time: about {_clock(seconds)} left, until {at}, at {_short(rate)}{self._unit}/s")
 
     def note(self, message: str) -> None:
         if self._bar is not None:
             self._bar.write(message, file=self.stream)
-        else:
+        elif not self.is_quiet or message.startswith("warning: "):
             self._print(message)
 
     def finish(self) -> None:

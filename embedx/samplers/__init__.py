@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from embedx import registry
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, choice
 from embedx.samplers.contract import Candidates, Paths, Sampler
 from embedx.settings import option_name, settings_of
 
@@ -83,6 +83,6 @@ def recorded(settings: Mapping[str, Any], *, replacement: bool) -> Sampler:
     """The sampler that a saved model was trained with, from the settings beside it; all rows where none is named."""
     name = settings.get("sampler") or "all"
     if name not in SAMPLERS:
-        raise EmbedxError(f"--sampler {name}: choose one of {', '.join(SAMPLERS)}")
+        raise EmbedxError(f"--sampler {name}: {choice(name, SAMPLERS)}")
     found = SAMPLERS[name]
     return found(found.Settings.from_options(dict(settings)), replacement=replacement)

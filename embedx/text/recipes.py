@@ -21,7 +21,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, near
 
 KINDS = {"text": ("text", "wikipedia"), "classes": ("xc", "idx")}  # what a recipe is for, and the readers of each
 OF_PARTS = ("about", "files", "members", "words")  # fields that a part has of its own
@@ -187,9 +187,14 @@ def listed() -> list[dict[str, str]]:
     return rows
 
 
+def near_recipe(name: str) -> str:
+    """What to do about a name that is no recipe's."""
+    return near(name, recipe_names(), "`embedx corpus list` shows the recipes")
+
+
 def unknown_name(name: str) -> EmbedxError:
     """The error for a name that is no recipe's."""
-    return EmbedxError(f"{name}: no recipe of that name; recipes: {', '.join(recipe_names())}")
+    return EmbedxError(f"{name}: no recipe of that name; {near_recipe(name)}")
 
 
 def _folders() -> Iterator[Path]:

@@ -275,7 +275,7 @@ def parquet_text(file: Any, name: str, column: str | None, whole: bool, bad: Bad
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise EmbedxError(f"{name}: reading Parquet needs pyarrow; pip install embedx[parquet]") from error
+        raise EmbedxError(f'{name}: reading Parquet needs pyarrow; pip install "embedx[parquet]"') from error
     try:
         table = pyarrow.parquet.ParquetFile(file, buffer_size=BLOCK_BYTES, pre_buffer=False)
 

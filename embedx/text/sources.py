@@ -13,7 +13,7 @@ from typing import Any
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
 from embedx.text.archives import is_archive
-from embedx.text.recipes import Recipe, find_recipe, recipe_names
+from embedx.text.recipes import Recipe, find_recipe, near_recipe
 
 STANDARD_INPUT = "-"
 # How Wikimedia names its dumps: "enwiki-20240301-pages-articles1.xml-p1p41242.bz2".
@@ -138,7 +138,7 @@ def _resolve_one(corpus: str) -> list[Source]:
     if is_url(corpus):
         members = ALL_MEMBERS if is_archive(corpus.partition("?")[0]) else ""
         return [Source(corpus, _reader(corpus), {"url": corpus}, members=members)]
-    if recipe := _recipe_meant(corpus):
+    if recipe := recipe_meant(corpus):
         return _of_recipe(recipe)
     if os.path.isdir(corpus):
         return _in_directory(corpus)
@@ -148,10 +148,10 @@ def _resolve_one(corpus: str) -> list[Source]:
         return [_file(named[1], named[2])]
     if glob.has_magic(corpus):
         return _matching(corpus)
-    raise EmbedxError(f"{corpus}: no such file or directory, and no recipe of that name; recipes: {', '.join(recipe_names())}")
+    raise EmbedxError(f"{corpus}: no such file or directory, and no recipe of that name; {near_recipe(corpus)}")
 
 
-def _recipe_meant(corpus: str) -> Recipe | None:
+def recipe_meant(corpus: str) -> Recipe | None:
     """The recipe of that name, unless something else here has the name; the recipe's own file, as fetched, may have it."""
     recipe = None if is_url(corpus) else find_recipe(corpus)
     return recipe if recipe and (corpus in recipe.files or not os.path.exists(corpus)) else None
@@ -193,7 +193,7 @@ def _file(path: str, members: str = ALL_MEMBERS) -> Source:
 def _of_recipe(recipe: Recipe) -> list[Source]:
     if recipe.kind != "text":
         raise EmbedxError(
-            f"{recipe.name}: labelled data, no text; embedx classify takes the files, which `embedx corpus info` names"
+            f"{recipe.name}: labelled data, no text; train a classifier on it with `embedx classify {recipe.name}`"
         )
     paths = recipe.find_files()
     return [_of_recipe_file(recipe, path, recipe.name if len(paths) == 1 else path) for path in paths]
@@ -206,7 +206,7 @@ def _of_recipe_file(recipe: Recipe, path: str, name: str) -> Source:
 
 def described(corpus: str) -> dict[str, Any]:
     """What is known of a corpus without reading it, by name: of a recipe all that it says, and where its files are."""
-    if recipe := _recipe_meant(corpus):
+    if recipe := recipe_meant(corpus):
         stated = {each.name: getattr(recipe, each.name) for each in fields(recipe) if each.name != "folder"}
         return {
             **{name: value for name, value in stated.items() if value or (value == 0 and value is not False)},
@@ -229,7 +229,7 @@ def _reader(name: str) -> str:
 
 
 def _defaults_of(corpus: str) -> dict[str, Any]:
-    if recipe := _recipe_meant(corpus):
+    if recipe := recipe_meant(corpus):
         return recipe.settings
     return {"tokenizer": "words", "lowercase": True} if _reader(corpus) == "wikipedia" else {}
 

@@ -130,6 +130,11 @@ def open_source(source: Source) -> CountedReader:
         import smart_open  # here because it takes a while to import
 
         return CountedReader(smart_open.open(address, "rb", compression="disable"))
+    except ImportError as error:
+        extra = re.search(r"smart_open\[\w+\]", str(error))  # which is not always the scheme
+        raise EmbedxError(
+            f'{source.name}: reading this needs more packages; pip install "{extra[0] if extra else "smart_open[all]"}"'
+        ) from error
     except Exception as error:  # every kind of storage has its own
         raise EmbedxError(f"{source.name}: cannot be opened ({reason(error)}); check the name and your rights") from error
 
@@ -294,7 +299,7 @@ def _zstd_blocks(source: Source, file: Any) -> Iterator[bytes]:
     try:
         import zstandard
     except ImportError as error:
-        raise EmbedxError(f"{source.name}: reading .zst needs zstandard; pip install embedx[zstd]") from error
+        raise EmbedxError(f'{source.name}: reading .zst needs zstandard; pip install "embedx[zstd]"') from error
     unpack = None
     step = ZSTD_LEAST
     try:

@@ -77,7 +77,7 @@ def _library(name: str, doing: str) -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise EmbedxError(f"{name}: {doing} Parquet needs pyarrow; pip install embedx[parquet]") from error
+        raise EmbedxError(f'{name}: {doing} Parquet needs pyarrow; pip install "embedx[parquet]"') from error
     return pyarrow
 
 
