@@ -48,6 +48,8 @@ def test_data_that_teach_nothing_are_refused():
         train(TINY, objective(objective.Settings()), settings, validation=dataclasses.replace(TINY, labels=none))
     with pytest.raises(EmbedxError, match="weights of rows apply with --optimizer lbfgs alone"):
         train(TINY, objective(objective.Settings()), settings, weights=np.ones(40))
+    with pytest.raises(EmbedxError, match="nothing was trained before the --time-budget was over; give more time"):
+        run(objective, data=TINY, time_budget=1e-9)
 
 
 def test_a_batch_size_is_a_number_or_all():

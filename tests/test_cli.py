@@ -21,6 +21,7 @@ import embedx
 from embedx.cli.app import application
 from embedx.run.progress import Reporter
 from embedx.vectors import formats
+from embedx.vectors.model import save
 from tests import forked
 from tests.forked import environment
 
@@ -194,6 +195,20 @@ def test_export_refuses_what_it_cannot_write(trained):
     assert done.returncode == 2
     assert "vectors.txt.zst: .zst is not written; use .gz, .bz2 or .xz, or no suffix" in done.stderr.splitlines()[-1]
     assert not list(home.glob("vectors.txt.zst*"))
+
+
+@pytest.mark.parametrize("corpus", ["words.txt", "-"])
+def test_training_on_nothing_is_a_mistake_that_changes_nothing(home, corpus):
+    (home / "words.txt").write_text("a\nb\n" * 9)
+    if not (kept := home / "kept.embedx").exists():
+        save(kept, words=["a"], counts=np.array([1]), arrays={"input": np.ones((1, 2), np.float32)}, settings={}, facts={})
+    before = {each.name: each.read_bytes() for each in kept.iterdir()}
+    done = embedx_run(home, "train", corpus, "--output", kept, "--overwrite", check=False, input="a\nb\n" * 9)
+    assert done.returncode == 2
+    assert not done.stdout
+    assert re.match(f"embedx: {corpus}: no sentence has two words of the vocabulary", done.stderr.splitlines()[-1])
+    assert {each.name: each.read_bytes() for each in kept.iterdir()} == before
+    assert not list(home.glob("kept.embedx.*"))
 
 
 def test_train_refuses_the_name_of_a_vector_file_before_it_reads(home):

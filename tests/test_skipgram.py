@@ -90,12 +90,6 @@ def test_a_tiny_vocabulary_does_not_diverge(two_topics, options):
     assert np.isfinite(model.vectors).all()
 
 
-def test_a_corpus_without_any_pair_trains_to_nothing_and_says_no_loss():
-    fitted = embedx.SkipGram(min_count=1).fit([["a"], ["b"], ["a"]])
-    assert fitted.outcome.final_loss is None
-    assert fitted.model.words == ["a", "b"]
-
-
 def test_a_vocabulary_of_one_word():
     assert embedx.SkipGram(min_count=1).fit([["a", "a", "a"]]).model.words == ["a"]
 

@@ -16,6 +16,8 @@ from embedx.optimizers import OPTIMIZERS, taken_by
 from embedx.optimizers.contract import WORDS
 from embedx.run.progress import Reporter
 from embedx.samplers import SAMPLERS
+from embedx.settings import VocabularySettings
+from embedx.skipgram import collapsed
 from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
 from embedx.text import heldout as text_heldout
@@ -65,6 +67,46 @@ def test_a_sampler_that_an_objective_does_not_take_is_refused(two_topics):
     taken = "unigram, uniform, adversarial, all"
     with pytest.raises(EmbedxError, match=f"--sampler path does not apply to --objective ns, which takes {taken}"):
         fit(two_topics, "ns", sampler="path")
+
+
+NO_SENTENCES = r"^no sentence has two words of the vocabulary, so there is nothing to train on; write .*--min-count$"
+NO_PAIR_KEPT = (
+    "^nothing was trained: subsampling kept no two words of a sentence; raise --sample, or turn it off by --sample 0$"
+)
+NO_TIME = "^nothing was trained before the --time-budget was over; give more time$"
+COLLAPSED = [name for name, objective in OBJECTIVES.items() if collapsed.collapses(collapsed._made(objective, {}))]
+
+
+def fit_collapsed(corpus, objective, **options):
+    vocabulary = VocabularySettings(min_count=1, sample=options.pop("sample", 0))
+    settings, own, made = collapsed.chosen(OBJECTIVES[objective], {"dim": 4, "threads": 1} | options)
+    return collapsed.train(corpus, made, settings, own, vocabulary=vocabulary)
+
+
+@pytest.mark.parametrize(("objective", "sampler"), EVERY_WAY)
+def test_text_without_pairs_is_a_mistake_told_before_training(objective, sampler):
+    with pytest.raises(EmbedxError, match=NO_SENTENCES):
+        fit([["a"], ["b"]] * 9, objective, sampler=sampler)
+    with pytest.raises(EmbedxError, match=NO_SENTENCES):
+        fit([["a", "rare"], ["b"]] * 2, objective, sampler=sampler, min_count=2, max_vocab=1)
+
+
+@pytest.mark.parametrize("objective", COLLAPSED)
+def test_so_it_is_where_pairs_are_counted(objective):
+    with pytest.raises(EmbedxError, match=NO_SENTENCES):
+        fit_collapsed([["a"], ["b"]] * 9, objective)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [({"sample": 1e-15}, NO_PAIR_KEPT), ({"time_budget": 1e-9}, NO_TIME)], ids=["sample", "time"]
+)
+@pytest.mark.parametrize("train", [fit, fit_collapsed])
+def test_a_run_that_trains_on_nothing_is_a_mistake(train, options, message):
+    if train is fit_collapsed:
+        options = options | {"warm_start": "none"}
+    objective = "ns" if train is fit else "softmax"
+    with pytest.raises(EmbedxError, match=message):
+        train([["a", "b", "c"]] * 9, objective, **options)
 
 
 # ---- defaults

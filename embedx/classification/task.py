@@ -188,6 +188,8 @@ def train(
             outcome, optimizer_state = _run(
                 strategy, cluster, classifier, start, snapshot, checkpoints, history, progress, guard, plan
             )
+    if start is None:
+        outcome.check_trained()
     if cluster is not None:
         cluster.close()
         classifier.facts["cluster"] = cluster.facts()

@@ -258,8 +258,8 @@ def train(
     if as_json:
         print(json.dumps({"model": str(folder), **facts, "settings": trained.vectors.settings}))
     else:
-        unknown = "ended before the first iteration" if collapsed else "no pair was seen"
-        loss = unknown if facts["final_loss"] is None else f"loss{facts['loss_scope']} {facts['final_loss']:.4f}"
+        final_loss, scope = facts["final_loss"], facts["loss_scope"]
+        loss = "ended before the first iteration" if final_loss is None else f"loss{scope} {final_loss:.4f}"
         found = f", held-out log-likelihood {facts['heldout']['log_likelihood']:.4f}" if "heldout" in facts else ""
         pace = (
             f"{facts['epochs']} iterations in {facts['seconds']:.0f} s"
@@ -332,7 +332,7 @@ def classify(
     else:
         told = ("accuracy", "log_likelihood", "p@1", "p@3", "p@5")
         words = [f"{name} {metrics[name]:.4f}" for name in told if name in metrics] if metrics else []
-        loss = "no example had a label" if found.facts["final_loss"] is None else f"loss {found.facts['final_loss']:.4f}"
+        loss = f"loss {found.facts['final_loss']:.4f}"
         print(f"{folder}\t" + ", ".join([f"{found.n_labels:,} labels", loss, *words]))
 
 

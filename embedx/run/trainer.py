@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from embedx.errors import DivergedError
+from embedx.errors import DivergedError, EmbedxError
 from embedx.run.checkpoint import Checkpoints
 from embedx.run.guard import Guard
 from embedx.run.interrupts import to_the_end
@@ -25,6 +25,7 @@ from embedx.run.tally import Tally
 
 MOMENT = 0.5  # seconds between looks at how fast a run that has just begun goes
 TIMED = 2.0  # seconds that are looked at, after the first moment
+NO_TIME = "nothing was trained before the --time-budget was over; give more time"
 WORTH_TELLING = 10.0  # seconds that are left then
 
 
@@ -53,6 +54,12 @@ class Outcome:
         reason = self.interrupted_by or self.diverged
         if reason is not None:
             raise reason
+
+    def check_trained(self, why: str = NO_TIME) -> None:
+        """Raise, if nothing was trained, what ended the run early, or an `EmbedxError` that says why."""
+        if self.final_loss is None:
+            self.raise_reason()
+            raise EmbedxError(why)
 
     def without_state(self) -> "Outcome":
         """The same, to be kept or pickled: the state holds on to all memory of the run, and is of functions."""

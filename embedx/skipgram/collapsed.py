@@ -191,6 +191,7 @@ def train(
             corpus, words, remap, sampler, None, tables, objective, settings, text, vocabulary, progress, held_out,
             phrases,
         )  # fmt: skip
+        task.check_pairs()
         if checkpoints is not None:
             checkpoints.check_disk(*on_disk(task))
         keys = [stream_key(settings.seed, epoch) for epoch in range(collapsed.count_passes)]
@@ -221,6 +222,8 @@ def train(
             if interrupted_by is None:
                 descent.run(snapshot, checkpoints)
         outcome = _outcome(descent, warm_seconds, interrupted_by or descent.interrupted_by)
+        if warm is None and outcome.epochs == 0:
+            dataclasses.replace(outcome, final_loss=None).check_trained()
         vectors = _model(task, collapsed, descent, outcome)
         if task.heldout is not None and outcome.interrupted_by is None:
             vectors.facts["heldout"] = to_the_end(task.heldout_metrics)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from embedx.engine import skipgram as engine
+from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.objectives.contract import Objective
 from embedx.run import trainer
@@ -30,7 +31,7 @@ from embedx.skipgram.tables import initialise
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import HeldOut, n_chunks
 from embedx.text.phrases import phrases_of
-from embedx.text.subsampling import TokenStream
+from embedx.text.subsampling import TokenStream, has_pairs
 from embedx.text.vocabulary import Vocabulary, kept_counts
 from embedx.vectors import model
 from embedx.vectors.subwords import Subwords
@@ -69,6 +70,15 @@ class Task:
         keep[self.remap >= 0] = np.minimum(chance * 2**32, 2**32 - 1)[self.remap[self.remap >= 0]]
         held_out = self.heldout.chunks if self.heldout else np.zeros(n_chunks(self.corpus.tokens), dtype=np.uint8)
         return TokenStream(self.corpus.tokens, self.remap, keep, held_out)
+
+    def check_pairs(self) -> None:
+        """Raise `EmbedxError` if there is nothing to train on, whatever is drawn."""
+        if not has_pairs(self.stream()):
+            names = [source["name"] for source in self.corpus.report["sources"][:1]]
+            raise EmbedxError(
+                "".join(f"{name}: " for name in names) + "no sentence has two words of the vocabulary, so there is nothing to "
+                "train on; write sentences of several words, one a line, or lower --min-count"
+            )
 
     def strategy(self) -> Streamed:
         """How its stretches are trained; with --deterministic by the lanes of rounds."""

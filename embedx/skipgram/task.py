@@ -34,7 +34,7 @@ from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import hold_out
 from embedx.text.joined import Phrases
 from embedx.text.ngrams import encoded
-from embedx.text.subsampling import context_words
+from embedx.text.subsampling import NO_PAIR_KEPT, context_words
 from embedx.text.vocabulary import kept_counts, listed, select
 from embedx.vectors import model
 
@@ -74,7 +74,7 @@ def train(
     training goes on from; `checkpoints` keep its state on disk; `callbacks` hear of the end of each epoch, and may end the
     training; `cluster` says whose workers train. Raises `EmbedxError` for what the user can mend and `DivergedError` when
     training diverges, at lower rates too, with nothing learned. Where something was, that is returned, and the outcome tells;
-    Ctrl-C likewise ends the training early with what was learned so far.
+    Ctrl-C likewise ends the training early with what was learned so far, and is raised where that is nothing.
     """
     settings = suited(settings, objective)
     progress = progress or Silent()
@@ -93,6 +93,7 @@ def train(
         task = prepared(
             corpus, objective, settings, sampler_options or {}, text, vocabulary, progress, phrases=phrases, start=start
         )
+        task.check_pairs()
         if nodes is not None:
             on_cluster.check(task.settings, task.sampler)
             task.cluster = nodes
@@ -102,6 +103,7 @@ def train(
             checkpoints.check_disk(*on_disk(task))
         task.initialise()
         outcome = task.run(snapshot, checkpoints, callbacks)
+        outcome.check_trained(NO_PAIR_KEPT if outcome.tally.words else trainer.NO_TIME)
         to_the_end(lambda: _check(task.tables, task.settings, outcome, progress))
         vectors = task.model(outcome)
         if nodes is not None:

@@ -23,7 +23,7 @@ from embedx.kernels.compiled import kernel, kernel_part
 from embedx.run.progress import Progress, Silent
 from embedx.text import cache
 from embedx.text.building import explained, workspace
-from embedx.text.subsampling import TokenStream, keep_words, new_words
+from embedx.text.subsampling import NO_PAIR_KEPT, TokenStream, keep_words, new_words
 
 STRETCH = 100_000  # tokens between two looks at the buffer
 SAMPLED = 1_000  # tokens of a stretch that some pairs are taken from
@@ -130,7 +130,7 @@ def _write_runs(
 def _merge_runs(ends: np.ndarray, n_words: int, folder: Path, progress: Progress) -> Counts:
     """The rows that all runs together make. Raises `EmbedxError` if there is no pair at all."""
     if ends[-1] == 0:
-        raise EmbedxError("no word has another one in its window; is each line a word by itself?")
+        raise EmbedxError(NO_PAIR_KEPT)
 
     def runs() -> tuple[np.ndarray, np.ndarray]:
         """All pairs and their times, mapped anew, so that what was read so far takes no memory."""

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel_part
+from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, high_half, low_half_below
 from embedx.text.heldout import CHUNK
 from embedx.text.tokenizer import END_OF_SENTENCE
 
 LEFT_OUT = -1
+NO_PAIR_KEPT = "nothing was trained: subsampling kept no two words of a sentence; raise --sample, or turn it off by --sample 0"
 WHOLE_SENTENCE = 1000  # the widest window, which alone is not drawn: every other word of the sentence, up to this far
 LOOKED_AT = 1 << 22  # tokens, for the length of sentences
 
@@ -90,6 +91,20 @@ def keep_words(stream, window, start, stop, key, words):
         if position <= stop:
             last = n
     return first, last, n, n_seen
+
+
+@kernel
+def has_pairs(stream):
+    """Whether two words of the vocabulary stand in one sentence: before subsampling, each is in the other's window."""
+    n = 0
+    for position in range(stream.tokens.size):
+        if _ends_sentence(stream, position):
+            n = 0
+        elif stream.word[stream.tokens[position]] != LEFT_OUT:
+            n += 1
+            if n == 2:
+                return True
+    return False
 
 
 @kernel_part
