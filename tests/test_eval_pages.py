@@ -321,6 +321,11 @@ def test_settings_are_read_by_the_names_of_today(tmp_path):
     assert records.get(today) == {"settings": {"candidate_fraction": 0.1}, "share": 0.5}
 
 
+def test_a_contender_that_had_the_defaults_is_called_by_the_settings_it_had(tmp_path):
+    records = made_up(tmp_path / "raw", [({"kind": "train", "name": "embedx"}, {"seconds": 1})])
+    assert records.get({"kind": "train", "name": "embedx, bounded-adagrad"}) == {"seconds": 1}
+
+
 def test_records_of_another_environment_are_mixed_in_only_where_asked_for(tmp_path):
     path = tmp_path / "raw"
     made_up(path, [({"n": 1}, {"value": 1})])

@@ -117,13 +117,13 @@ def test_quality_is_judged_by_the_lower_end_of_a_paired_interval(tmp_path, monke
         about = {"score": pooled, "pairs": 1_000, "sets": ["one", "two"]}
         return job, result | {"pooled": about | {"resampled": (pooled + spread * np.tile([-1.0, 1.0], 100)).tolist()}}
 
-    runs = [scored(trained("gensim", right, 50.0), 0.4), scored(trained("embedx", right, 10.0, "embedx"), 0.41),
+    runs = [scored(trained("gensim", right, 50.0), 0.4), scored(trained("embedx", right, 10.0, speed.DEFAULT), 0.41),
             scored(trained("embedx", right, 9.0, "quick"), 0.4), scored(trained("embedx", wrong, 1.0, "wrong"), 0.4),
             scored(trained("embedx", right, 1.0, "dissimilar"), 0.38), trained("embedx", right, 1.0, "unknown"),
             scored(trained("embedx", right, 1.0, "uncertain"), 0.4, spread=0.02)]  # fmt: skip
     records = made_up(tmp_path / "raw", runs, words=1000)
     rows = rows_of(speed.quality(records))
-    good = {"embedx": "yes", "quick": "yes", "wrong": "no", "dissimilar": "no", "unknown": "no", "uncertain": "no"}
+    good = {speed.DEFAULT: "yes", "quick": "yes", "wrong": "no", "dissimilar": "no", "unknown": "no", "uncertain": "no"}
     assert {name: row["as good"] for name, row in rows.items()} == good
     assert rows["quick"]["Google analogies"] == "+0.0 points (+0.0 to +0.0 points)"
     assert rows["quick"]["pooled similarity"] == "+0.000 (+0.000 to +0.000)"
@@ -139,16 +139,18 @@ def test_quality_is_judged_by_the_lower_end_of_a_paired_interval(tmp_path, monke
 
 def test_words_per_second_count_the_words_of_the_corpus(tmp_path):
     answers = np.zeros(20_000)
-    records = made_up(tmp_path / "raw", [trained("embedx", answers, 5.0, "embedx", seed) for seed in (1, 2)], words=10_000_000)
+    records = made_up(
+        tmp_path / "raw", [trained("embedx", answers, 5.0, speed.DEFAULT, seed) for seed in (1, 2)], words=10_000_000
+    )
     assert speed.rate(records, records.find()) == 10_000_000
 
 
 def test_time_to_quality_tells_the_first_run_with_no_score_below(tmp_path):
     def short(epochs, score):
-        job, result = trained("embedx", np.full(20_000, score), epochs, "embedx", epochs=epochs)
+        job, result = trained("embedx", np.full(20_000, score), epochs, speed.DEFAULT, epochs=epochs)
         return job | {"purpose": "fewer epochs"}, result
 
-    runs = [trained("gensim", np.full(20_000, 0.5), 20.0), trained("embedx", np.full(20_000, 0.75), 5.0, "embedx")]
+    runs = [trained("gensim", np.full(20_000, 0.5), 20.0), trained("embedx", np.full(20_000, 0.75), 5.0, speed.DEFAULT)]
     rows = rows_of(speed.time_to_quality(made_up(tmp_path / "raw", [*runs, short(1, 0.25), short(2, 0.5)])))
     assert {name: (row["× faster"], row["no score below gensim's"]) for name, row in rows.items()} == {
         "gensim, 5 epochs": ("1.0", "yes"), "embedx, 1 epoch": ("10.5", "no"), "embedx, 2 epochs": ("7.0", "yes"),
