@@ -15,8 +15,13 @@ import types
 
 import pytest
 import zstandard
+from test_text_records import Told
 
 from embedx.errors import EmbedxError
+from embedx.labeled.files import Lines, source_of
+from embedx.run.progress import Silent
+from embedx.settings import TextSettings
+from embedx.text import cache
 from embedx.text.sources import Source, resolve
 from embedx.text.streams import CountedReader, ReadAhead, open_source, text_blocks
 
@@ -224,3 +229,66 @@ def test_reader_stops_when_nobody_wants_its_blocks(tmp_path):
             time.sleep(0.01)
     blocks._threads[0].join(timeout=5)
     assert not blocks._threads[0].is_alive()
+
+
+XC = b"2 9 3\n0,2 0:1.5 8:-2e-3\n1 3:1\n"
+LIBSVM = b"+1 1:0.5 3:1\n-1,2 2:1\n 4:1\n"
+FASTTEXT = b"__label__good __label__new a nice film\nsome words __label__bad\n"
+
+
+LONG = [data * 500 for data in (XC[6:], LIBSVM, FASTTEXT)] + [b"1 1000 1\n0" + b" 12:3.25" * 600, b"1 2:3.25 7:1.2e-"]
+
+
+@pytest.mark.parametrize("data", [XC, LIBSVM, FASTTEXT, *LONG])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_labelled_data_are_no_text(tmp_path, data, pack):
+    for file in (write(tmp_path / "a b.txt", pack(data)), write(tmp_path / "a b", b"\xef\xbb\xbf" + data)):
+        with pytest.raises(EmbedxError, match=f"a b.*: labelled data, not text; train a classifier: embedx classify '{file}'$"):
+            read(file)
+    assert list(Lines(source_of(str(file)), Silent()))  # for whom they are
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"so it was 10:30 11:45 when the train left\n", b"Matthew 5:3 6:4\nBlessed are the poor\n", b"12 55 3\n55 3 12\n",
+        b"1 2 3\n4 5 6:7 8\n", b"1 2 3", b"7", b"In fastText, __label__ marks a label.\nNo label.\n", b"a 1:2\n\nb\n",
+        b"", b"\n", b"a " * 4000 + b"__label__x", b"__label__\n", b"1 1:2\n" * 9 + b"words\n", b"2024-01-01 10:30:00 1:2\n",
+    ],
+)  # fmt: skip
+def test_text_is_not_taken_for_labelled_data(tmp_path, data):
+    assert read(write(tmp_path / "a.txt", data)) == data
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_is_no_text_in_a_folder_is_skipped_and_told(tmp_path, monkeypatch, threads):
+    monkeypatch.chdir(tmp_path)
+    for name, data in {
+        "a.txt": b"one two\n", "b": b"three\n", "c.jsonl": b'{"t": "four"}\n', "d.json": b"{\n}", "e.csv": b"t\nfive\n",
+        "f.png": bytes(range(128, 256)) * 9, "g.pdf": b"%PDF-1.7\n", "h.txt.gz": gzip.compress(b"six"), "i.xc": XC,
+        "sub/j.md": b"# 7", ".hidden": b"", ".git/config": b"", "sub/.k": b"", "l.npy.gz": gzip.compress(b"\x93NUMPY"),
+    }.items():  # fmt: skip
+        file = tmp_path / "texts" / name
+        file.parent.mkdir(exist_ok=True, parents=True)
+        file.write_bytes(data)
+    binary = "3 binary, 1 labelled data (embedx classify), 3 hidden"
+    for settings, words, told in (
+        ({}, "one two three six # 7", f"4 files read; skipped: 2 JSON (--json-field), 1 CSV/TSV/Parquet (--column), {binary}"),
+        ({"column": "t"}, "one two three five six # 7", None),
+    ):
+        if settings:  # files whose name tells nothing are read as the option says
+            (tmp_path / "texts" / "b").write_text("t\nthree\n")
+            (tmp_path / "texts" / "i.xc").unlink()
+            (tmp_path / "texts" / "sub" / "j.md").write_text('t\n"# 7"\n')
+            told = "5 files read; skipped: 2 JSON (--json-field), 3 binary, 3 hidden"
+        for _ in ("read", "from the cache"):
+            progress = Told()
+            with cache.encode(resolve(["texts"]), TextSettings(**settings), progress, tmp_path / "cache", threads) as corpus:
+                assert [corpus.words[token] for token in corpus.tokens if token >= 0] == words.split()
+            assert progress.notes[1:] == [f"texts: {told}"]
+    with pytest.raises(EmbedxError, match=r"texts/g\.pdf: a PDF; convert it with pdftotext"):
+        cache.encode(resolve(["texts/g.pdf", "texts"]), TextSettings(), cache_dir=tmp_path / "cache")
+    for name in ("a.txt", "b", "h.txt.gz", "sub/j.md"):
+        (tmp_path / "texts" / name).unlink()
+    with pytest.raises(EmbedxError, match=r"and 5 more: no words in it; skipped are 2 JSON .*, 1 CSV/TSV/Parquet .*, 3 binary"):
+        cache.encode(resolve(["texts"]), TextSettings(), cache_dir=tmp_path / "cache")

@@ -1,7 +1,6 @@
 """Labelled data as what objectives are compared on: how a run on them is started, and how its classifier is scored."""
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,14 @@ from embedx.labeled.arrays import is_binary
 from embedx.labeled.digits import named
 from embedx.labeled.files import head_of, source_of
 from embedx.labeled.read import read, read_training
-from embedx.labeled.sparse import HEADER
 from embedx.run.progress import Progress
 from embedx.settings import as_typed, option_name
 from embedx.text.sources import STANDARD_INPUT
+from embedx.text.streams import begins_labelled
 
 GROUPS = 50  # of test rows: a standard error from so many is itself within a tenth, as a rule
 VALIDATION, MOST_VALIDATION = 0.1, 2000  # share of the training rows, and how many at most: they are scored after each epoch
 PATIENCE = 2**31 - 1  # epochs: no run ends before its time
-SPARSE_LINE = re.compile(r"[^\s:]*(?: \d+:[-+.\deE]+){2}")  # of LIBSVM's, or of XC's without a header
 GENERATED = "digits"
 
 
@@ -158,6 +156,4 @@ def looks_labelled(name: str) -> bool:
     if not os.path.isfile(name):
         return False
     head = head_of(source_of(name))
-    first = head.split(b"\n")[0].decode("utf-8", errors="replace").strip()
-    of_text = HEADER.fullmatch(first) or SPARSE_LINE.match(first) or "__label__" in first
-    return is_binary(head) or bool(of_text)
+    return is_binary(head) or begins_labelled(head)

@@ -12,7 +12,7 @@ from embedx.errors import EmbedxError, near
 from embedx.run.memory import available_memory
 from embedx.run.progress import Progress
 from embedx.text.recipes import recipe_names
-from embedx.text.sources import STANDARD_INPUT, Source, is_url, recipe_meant
+from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url, recipe_meant
 from embedx.text.streams import BLOCK_BYTES, ReadAhead, UnpackedReader
 
 UTF8_MARK = b"\xef\xbb\xbf"
@@ -24,7 +24,7 @@ MOST_LINE_BYTES = 1 << 25  # a row of two million features; a hundred times what
 def source_of(name: str) -> Source:
     """The one file, URL, recipe or standard input of that name; `EmbedxError` if it is none."""
     if name == STANDARD_INPUT or is_url(name):
-        return Source(name, "text", {"url": name} if is_url(name) else None)
+        return Source(name, ROWS, {"url": name} if is_url(name) else None)
     if os.path.isdir(name):
         raise EmbedxError(f"{name}: a directory; name the one file that holds the rows")
     if recipe := recipe_meant(name):
@@ -37,8 +37,8 @@ def source_of(name: str) -> Source:
         remedy = near(name, recipe_names(), "check the name and your rights")
         raise EmbedxError(f"{name}: cannot be opened ({error.strerror}); {remedy}") from error
     if not os.path.isfile(name):  # a pipe, as in <(zcat ...), gives its content once
-        return Source(name, "text", None)
-    return Source(name, "text", {"size": size})
+        return Source(name, ROWS, None)
+    return Source(name, ROWS, {"size": size})
 
 
 def head_of(source: Source) -> bytes:

@@ -232,7 +232,7 @@ class Task:
         facts: dict[str, Any] = {
             "objective": self.objective.name,
             "corpus": self.corpus.key,
-            "sources": [source["name"] for source in self.corpus.report["sources"][:MOST_SOURCES]],
+            "sources": [each["name"] for each in self.corpus.report["sources"] if not each["skipped"]][:MOST_SOURCES],
             "corpus_tokens": self.corpus.n_tokens,
             "words": len(self.words),
         }

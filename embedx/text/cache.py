@@ -37,12 +37,12 @@ from embedx.run.trainer import usable_cores
 from embedx.settings import TextSettings
 from embedx.text.building import SILENT, Building, explained, is_kept, move, sweep, workspace
 from embedx.text.encoded_corpus import EncodedCorpus, bytes_in, load, mapped
-from embedx.text.reading import ReadElsewhere, Watch, check_found, read
-from embedx.text.sources import Source, current_fingerprint
+from embedx.text.reading import ReadElsewhere, Watch, check_found, read, skipped_kinds
+from embedx.text.sources import Source, current_fingerprint, n_hidden
 from embedx.text.tokenizer import END_OF_SENTENCE, MOST_WORD_BYTES
 from embedx.text.word_list import WordList
 
-FORMAT = 2  # part of every key: raise it when the files or the tokeniser's results change
+FORMAT = 3  # part of every key: raise it when the files or the tokeniser's results change
 FLUSH_TOKENS = 1 << 16
 
 
@@ -81,6 +81,7 @@ def encode(
                 corpus = building.keep_until_closed(report, settings.record())
         where = f"the token cache {corpus.folder}" if corpus.key else f"{corpus.folder} for this run only"
         progress.note(f"{_size(corpus)} written to {where}")
+    _note_folders(corpus.report, sources, progress)
     _note_bad(corpus.report, settings, progress)
     return corpus
 
@@ -184,6 +185,17 @@ def cache_key(sources: Sequence[Source], settings: TextSettings) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:24]
 
 
+def _note_folders(report: dict[str, Any], sources: Sequence[Source], progress: Progress) -> None:
+    """Say of each folder how many files were read, and what was not."""
+    for folder in dict.fromkeys(source.folder for source in sources if source.folder):
+        found = [each for each, source in zip(report["sources"], sources, strict=True) if source.folder == folder]
+        hidden = n_hidden(folder)
+        kinds = [skipped_kinds(found), f"{hidden:,} hidden" if hidden else ""]
+        n = sum(not each["skipped"] for each in found)
+        files = "1 file" if n == 1 else f"{n:,} files"
+        progress.note(f"{folder}: {files} read; skipped: {', '.join(kind for kind in kinds if kind) or 'none'}")
+
+
 def _note_bad(report: dict[str, Any], settings: TextSettings, progress: Progress) -> None:
     """Say what was left out of the sources, and how many damaged places they have."""
     done = {"replace": "replaced by U+FFFD", "skip": "skipped"}
@@ -194,10 +206,10 @@ def _note_bad(report: dict[str, Any], settings: TextSettings, progress: Progress
                 f"{source['name']}: {places} not UTF-8 and {done[settings.on_bad_utf8]}; "
                 f"the first is at byte {source['first_bad_byte']} of the (unpacked) text"
             )
-        if n := source.get("bad_records"):  # corpora of older versions do not tell
+        if n := source["bad_records"]:
             records = "1 record is" if n == 1 else f"{n:,} records are"
             progress.note(f"{source['name']}: {records} skipped; the first: {source['first_bad_record']}")
-        if n := source.get("too_long"):
+        if n := source["too_long"]:
             words = "1 word" if n == 1 else f"{n:,} words"
             progress.note(f"{source['name']}: {words} of more than {MOST_WORD_BYTES:,} bytes left out; is all of it text?")
 

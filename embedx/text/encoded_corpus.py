@@ -123,8 +123,9 @@ def _read_about(folder: Path) -> dict[str, Any]:
     about = json.loads((folder / ABOUT).read_bytes())
     try:
         report = about["report"]
-        sources = [{"bad_records": 0, "first_bad_record": "", **source} for source in report["sources"]]  # new ones
-        texts = [about["created"], *(each[name] for each in sources for name in ("name", "first_bad_record"))]
+        added = {"bad_records": 0, "first_bad_record": "", "skipped": ""}  # to what earlier versions wrote
+        sources = [added | source for source in report["sources"]]
+        texts = [about["created"], *(each[name] for each in sources for name in ("name", "first_bad_record", "skipped"))]
         numbers = [about["n_tokens"], about["n_entries"], about["checksum"] or 0]
         numbers += [each[name] for each in sources for name in ("bad_utf8", "bad_records")]
         whole = all(isinstance(text, str) for text in texts) and all(isinstance(number, int) for number in numbers)

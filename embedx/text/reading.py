@@ -1,5 +1,6 @@
 """Sources read into a folder: each once, tokenised, counted and reported on."""
 
+import collections
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ def read(
                 if piece.is_last:
                     bad = blocks.bad_records[len(reports)]
                     report["bad_records"], report["first_bad_record"] = bad.count, bad.first
+                    report["skipped"] = blocks.skipped[len(reports)]
                     reports.append(report)
                     n_tokens += report["tokens"]
                     report = _new_report(sources[min(len(reports), len(sources) - 1)])
@@ -86,10 +88,18 @@ def check_found(report: dict[str, Any], sources: Sequence[Source], settings: Tex
     """Raise `EmbedxError` if there are no words in the sources."""
     if not report["n_tokens"]:
         names = sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
+        if kinds := skipped_kinds(report["sources"]):
+            raise EmbedxError(f"{names}: no words in it; skipped are {kinds}")
         if first := next((each["first_bad_record"] for each in report["sources"] if each["bad_records"]), ""):
             n = sum(each["bad_records"] for each in report["sources"])
             raise EmbedxError(f"{names}: no words in it, {n:,} records skipped ({first}); check --json-field or --column")
         raise EmbedxError(f"{names}: no words in it; is it the right file, and --tokenizer {settings.tokenizer} the right one?")
+
+
+def skipped_kinds(sources: Sequence[dict[str, Any]]) -> str:
+    """How many of the sources, by their reports, were skipped because they are no text, by kind; "" if none was."""
+    kinds = collections.Counter(report["skipped"] for report in sources if report["skipped"])
+    return ", ".join(f"{n:,} {kind}" for kind, n in kinds.items())
 
 
 class Writing:

@@ -22,9 +22,11 @@ DUMP_NAME = re.compile(r"(?>.*?\b(?>\w*?wik)\w++-).*pages-(?:articles|meta)|(?>.
 
 # What a name says of the format, before the suffix of a compression. Another one says nothing: then the options do.
 FORMATS = {
-    ".txt": "text", ".jsonl": "json", ".ndjson": "json", ".csv": "table", ".tsv": "table", ".parquet": "table", ".pq": "table",
+    ".txt": "text", ".json": "json", ".jsonl": "json", ".ndjson": "json",
+    ".csv": "table", ".tsv": "table", ".parquet": "table", ".pq": "table",
 }  # fmt: skip
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+ROWS = "rows"  # reader of labelled data
 FILE_LIST = "@"
 OF_ARCHIVE = re.compile(r"(.+):([^:]+)", re.DOTALL)  # ARCHIVE:PATTERN
 ALL_MEMBERS = "*"
@@ -36,10 +38,11 @@ class Source:
     """One file, URL or standard input."""
 
     name: str  # as the user knows it, for messages
-    reader: str  # "text", "wikipedia", "json", "table", or "any" where the name does not tell
+    reader: str  # "text", "wikipedia", "json", "table", "rows", or "any" where the name does not tell
     fingerprint: dict[str, Any] | None  # identifies its content for the token cache (a URL's is its name); None: not cached
     location: str = ""  # path or URL to open, where it is not the name
     cut_off: bool = False  # a dump that is known to end in the middle
+    folder: str = ""  # that the user named, where it was found in one: then it is skipped if it is no text
     members: str = ""  # of an archive: which of its members are read, a glob; "" where it is none
 
     def member(self, name: str) -> "Source":
@@ -63,6 +66,13 @@ class Source:
         if settings.json_field is not None:
             return "json"
         return "table" if settings.column is not None else "text"
+
+    def option_to_read(self, settings: TextSettings) -> str | None:
+        """The option that names its text, where it needs one that is not given."""
+        format = self.format(settings)
+        if format == "json" and settings.json_field is None:
+            return "--json-field"
+        return "--column" if format == "table" and settings.column is None else None
 
     def has_sentences(self, settings: TextSettings) -> bool:
         """Whether its tokens are taken as they are, so that other bytes than white space end them."""
@@ -159,14 +169,25 @@ def recipe_meant(corpus: str) -> Recipe | None:
 
 def _in_directory(folder: str) -> list[Source]:
     """Its files and those of its subdirectories, but no hidden ones, in the order of their names."""
-    found = []
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [os.path.join(parent, name) for name in sorted(files) if not name.startswith(".")]
-    found = [path for path in found if os.path.isfile(path) or not os.path.exists(path)]  # a socket or pipe is no text
+    found, _ = _walked(folder)
     if not found:
         raise EmbedxError(f"{folder}: a directory without files; name the one that holds the text")
-    return [_file(path) for path in found]
+    return [replace(_file(path), folder=folder) for path in found]
+
+
+def n_hidden(folder: str) -> int:
+    """How many hidden files and subdirectories of a folder are not read."""
+    return _walked(folder)[1]
+
+
+def _walked(folder: str) -> tuple[list[str], int]:
+    """The files in a folder and its subdirectories, in the order of their names, and how many of both are hidden."""
+    found, hidden = [], 0
+    for parent, folders, files in os.walk(folder):
+        hidden += sum(name.startswith(".") for name in (*folders, *files))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [os.path.join(parent, name) for name in sorted(files) if not name.startswith(".")]
+    return [path for path in found if os.path.isfile(path) or not os.path.exists(path)], hidden  # a socket or pipe is no text
 
 
 def _matching(pattern: str) -> list[Source]:

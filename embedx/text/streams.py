@@ -11,6 +11,7 @@ import lzma
 import queue
 import re
 import select
+import shlex
 import sys
 import threading
 import urllib.request
@@ -25,7 +26,7 @@ from embedx.settings import TextSettings
 from embedx.text import archives
 from embedx.text.block_reader import BlockReader
 from embedx.text.records import PARQUET_START, BadRecords, json_text, lines_of, parquet_text, table_text
-from embedx.text.sources import STANDARD_INPUT, Source, is_url
+from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url
 from embedx.text.wikipedia import DumpError, paragraphs
 
 BLOCK_BYTES = 1 << 18
@@ -61,8 +62,22 @@ DUMP_START_BYTES = 4096
 # Text in an 8-bit encoding, or with damaged places, stays well below this; about half of random bytes is not UTF-8.
 MOST_UNREADABLE = 0.3
 FEWEST_BYTES_TO_JUDGE = 64
+# Of labelled data: the header of an XC file, a row of such a file or LIBSVM's, fastText's labels
+XC_HEADER = re.compile(rb"\d+\s+\d+\s+\d+")
+SPARSE_ROW = re.compile(rb"(?:[^\s:]+\s+|\s*)(?:\d+:[-+.\deE]+(?:\s+|$))+")
+FASTTEXT_LABEL = re.compile(rb"(?:^|\s)__label__\S")
+LABELLED_HEAD = 4096  # bytes that it is recognised by
+BINARY, LABELLED = "binary", "labelled data (embedx classify)"  # what a folder may hold beside text
 PLAIN = TextSettings()
 DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, UnicodeError, ExpatError, *archives.DAMAGED_ARCHIVE)
+
+
+class NotTextError(EmbedxError):
+    """A file is no text, but of another kind."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class CountedReader(io.RawIOBase):
@@ -182,7 +197,7 @@ def text_blocks(
         head = next((block for block in blocks if block), b"")
         for start, kind in NOT_TEXT.items():
             if head.startswith(start):
-                raise EmbedxError(f"{source.name}: {kind}")
+                raise NotTextError(f"{source.name}: {kind}", BINARY)
         blocks = itertools.chain([head], blocks)
         encoding = next((name for mark, name in BYTE_ORDER_MARKS if head.startswith(mark)), "utf-8")
         if format in ("json", "table"):
@@ -203,6 +218,9 @@ def text_blocks(
             yield from _recoded(blocks, encoding)
         else:
             _check_is_text(source, head)
+            if source.reader != ROWS and begins_labelled(head):
+                command = f"embedx classify {shlex.quote(source.name)}"
+                raise NotTextError(f"{source.name}: labelled data, not text; train a classifier: {command}", LABELLED)
             yield from blocks
 
 
@@ -340,14 +358,26 @@ def _recoded(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
 
 def _check_is_text(source: Source, head: bytes) -> None:
     if head[TAR_MAGIC_PLACE:].startswith(TAR_MAGIC):
-        raise EmbedxError(f"{source.name}: a tar archive; name it .tar, or unpack it with tar -x")
+        raise NotTextError(f"{source.name}: a tar archive; name it .tar, or unpack it with tar -x", BINARY)
     text = head.decode("utf-8", "replace")
     unreadable = text.count("\ufffd") + text.count("\0")
     if len(head) >= FEWEST_BYTES_TO_JUDGE and unreadable > MOST_UNREADABLE * len(text):
-        raise EmbedxError(
+        raise NotTextError(
             f"{source.name}: not UTF-8 text: {unreadable / len(text):.0%} of its first characters cannot be read; "
-            "if it is text, convert it with iconv -t UTF-8"
+            "if it is text, convert it with iconv -t UTF-8",
+            BINARY,
         )
+
+
+def begins_labelled(head: bytes) -> bool:
+    """Whether what begins so is labelled data as `embedx classify` reads them, each of the first lines."""
+    *lines, last = head[:LABELLED_HEAD].removeprefix(codecs.BOM_UTF8).split(b"\n")
+    whole = (each for each in (last, last.rpartition(b" ")[0]) if SPARSE_ROW.fullmatch(each.strip()))  # it may be cut
+    lines.append(next(whole, b"" if lines else last))
+    lines = [line.strip() for line in lines if line.strip()]
+    if lines and XC_HEADER.fullmatch(lines[0]):
+        return any(map(SPARSE_ROW.fullmatch, lines[1:]))
+    return bool(lines) and (all(map(SPARSE_ROW.fullmatch, lines)) or all(map(FASTTEXT_LABEL.search, lines)))
 
 
 def reason(error: BaseException) -> str:
@@ -375,6 +405,7 @@ class ReadAhead:
         self._sources = sources
         self._settings = settings
         self.bad_records = [BadRecords(settings.on_bad_record) for _ in sources]  # of each, when all of it was read
+        self.skipped = [""] * len(sources)  # what each is that is no text, but in a folder beside text
         n = max(1, min(threads, len(sources)))
         self._threads_each = max(1, threads // n)
         self._ahead = BLOCKS_AHEAD if n == 1 else MOST_AHEAD
@@ -420,18 +451,31 @@ class ReadAhead:
                 return
             source, blocks = self._sources[number], self._blocks_of(number)
             try:
-                with open_source(source) as file:
-                    bad = self.bad_records[number]
-                    for block in text_blocks(source, file, self._settings, self._threads_each, bad=bad):
-                        for start in range(0, len(block), BLOCK_BYTES):
-                            self._put(blocks, (block[start : start + BLOCK_BYTES], file.count))
-                    self._put(blocks, (b"", file.count))
+                try:
+                    self._read(number, source, blocks)
+                except NotTextError as error:
+                    if not source.folder or source.members:
+                        raise
+                    self.skipped[number] = error.kind
+                    self._put(blocks, (b"", source.size or 0))
             except Stopped:
                 return
             except BaseException as error:  # to be raised where the blocks are wanted
                 with contextlib.suppress(Stopped):  # or nowhere
                     self._put(blocks, error)
                 return
+
+    def _read(self, number: int, source: Source, blocks: "queue.Queue[tuple[bytes, int] | BaseException]") -> None:
+        """Read a source to its end. Raises `NotTextError` before there is any block."""
+        if source.folder and (option := source.option_to_read(self._settings)) is not None:
+            kind = "JSON" if option == "--json-field" else "CSV/TSV/Parquet"
+            raise NotTextError(f"{source.name}: name its text by {option}", f"{kind} ({option})")
+        with open_source(source) as file:
+            bad = self.bad_records[number]
+            for block in text_blocks(source, file, self._settings, self._threads_each, bad=bad):
+                for start in range(0, len(block), BLOCK_BYTES):
+                    self._put(blocks, (block[start : start + BLOCK_BYTES], file.count))
+            self._put(blocks, (b"", file.count))
 
     def _put(self, blocks: "queue.Queue[tuple[bytes, int] | BaseException]", item: tuple[bytes, int] | BaseException) -> None:
         while not self._stopped.is_set():
