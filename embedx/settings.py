@@ -112,6 +112,7 @@ class Settings:
     """Base of every settings class: checks each value against the range its `param` declares."""
 
     panel: ClassVar[str] = "Training"  # the part of the help in which its settings stand
+    open: ClassVar[tuple[str, ...]] = ()  # the names of settings whose values the data may still change
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

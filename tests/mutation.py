@@ -90,7 +90,8 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
         "p = multiply_add(splat(np.float32(1 / 10080)), r, splat(np.float32(1 / 720)))": "half of the last term is less than float32 tells",  # noqa: E501
     },
     ("embedx/optimizers/descend.py", "descend_row_within"): {
-        "if table.state[row, 0] <= optimizer.limit:": "a sum at its limit stays there, whatever is added",
+        "if table.state_of == ROW or optimizer.max_gradient <= INFINITE:": "the length of a gradient that is not clipped is not used",  # noqa: E501
+        "if not adapts and square >= optimizer.max_gradient * optimizer.max_gradient:": "a gradient of that length is multiplied by 1",  # noqa: E501
         "_add_multiple(table, row, 0, gradient, r, 0, n, most if rate >= most else rate)": "both are the same rate",
     },
     ("embedx/engine/blocks.py", "_span"): {

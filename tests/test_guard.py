@@ -213,6 +213,8 @@ def test_a_run_that_went_back_has_to_beat_the_baseline():
     outcome = walk(strategy, 0.1)
     assert len(outcome.lowered_rates) == 3
     assert "while that of a model without inputs is 24" in str(outcome.diverged)
+    advice = "none of the learning rates 0.1, 0.01, 0.0001, 1e-06 works: leave --learning-rate out or try another"
+    assert str(outcome.diverged).endswith(advice)
     assert outcome.epochs == 1
 
 
@@ -446,7 +448,9 @@ def test_back_at_the_start_a_run_is_one_that_never_diverged(name, topics, digits
     """Nothing of what was tried before is left anywhere: the same rate gives the same bytes."""
     for run, data in (words_at, topics), (labels_at, digits):
         model, outcome, told = run(name, data, 1e3)
-        assert all("back to the start" in warning for warning in told.warnings)
+        of_rate, *warnings = told.warnings if run is words_at else ["", *told.warnings]
+        assert "is far from" in of_rate or run is labels_at
+        assert all("back to the start" in warning for warning in warnings)
         alone, whole, _ = run(name, data, 1.0, [model.settings["learning_rate"], *outcome.lowered_rates][-1])
         assert not whole.lowered_rates
         same(model.arrays, alone.arrays)
@@ -495,7 +499,19 @@ def test_a_run_that_went_back_has_to_make_heldout_text_likelier_than_word_freque
     found["calibrated"] = -3.8
     assert words_at("ove", topics, 1e3)[1].diverged is None
     found["calibrated"] = -4.0
-    assert words_at("ove", topics, 1.0)[1].diverged is None
+    assert "at the learning rate 2, the model does not beat" in str(words_at("ove", topics, 1.0)[1].diverged)
+
+
+def test_a_run_that_is_hardly_worse_than_word_frequencies_ends_with_a_warning(topics, monkeypatch):
+    """It may have been too short."""
+    found = {"log_likelihood": -4.1, "calibrated": -4.0, "unigram": -3.9}
+    monkeypatch.setattr(skipgram.Task, "heldout_metrics", lambda self: found)
+    _, outcome, told = words_at("ove", topics, 1.0)
+    assert outcome.diverged is None
+    assert told.warnings == [
+        "warning: at the learning rate 2, the model does not beat the unigram baseline on held-out text "
+        "(-4.0000 and -3.9000 nats a pair); try another --learning-rate, or more --epochs"
+    ]
 
 
 def test_a_single_label_is_no_divergence():

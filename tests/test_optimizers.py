@@ -325,9 +325,33 @@ def test_a_row_whose_sum_is_at_its_limit_descends_at_one_rate():
         assert table.state[0, 0] == rule.limit
 
 
+@pytest.mark.parametrize(("name", "divisor"), [("sgd", 1), ("bounded-adagrad", 5000**0.5)])
+def test_a_long_gradient_is_clipped_where_the_rate_does_not_adapt(name, divisor):
+    rule = update_rule(name, max_gradient=4)
+    table = new_table(1, DIM, rule)
+    if table.state.size:
+        table.state[:] = rule.limit
+    for size, clipped in ((3.0, 3.0), (4e3, 4.0)):
+        table.rows[:] = 0
+        g = np.zeros((1, STRIDE), dtype=np.float32)
+        g[0, 0] = size
+        step_of_row(table, 0, g, rule, np.float32(0.1))
+        assert -table.rows[0, 0] == pytest.approx(0.1 * clipped / divisor, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["rowwise-adagrad", "bounded-adagrad"])
+def test_a_gradient_is_not_clipped_where_the_rate_adapts(name):
+    rule = update_rule(name, max_gradient=4)
+    table = new_table(1, DIM, rule)
+    g = np.zeros((1, STRIDE), dtype=np.float32)
+    g[0, 0] = 40
+    step_of_row(table, 0, g, rule, np.float32(0.1))
+    assert -table.rows[0, 0] == pytest.approx(0.1, rel=1e-5)
+
+
 @EACH
 def test_the_limit_that_an_optimiser_declares_is_what_its_sum_comes_to(name):
-    """Else gradients would go unseen that a state still asks for."""
+    """Else a row would be taken for one whose rate still adapts."""
     rule = update_rule(name)
     table = new_table(1, DIM, rule)
     for _ in range(3):

@@ -111,6 +111,64 @@ def test_what_the_defaults_resolve_to_is_within_range(options):
     assert used.threads >= 1
 
 
+def test_a_word_that_fills_its_blocks_stays_as_short_as_others():
+    """In a list such as "genus a genus b ..." each block of 64 has 32 inputs of the same word, which move one after another."""
+    rng = np.random.default_rng(0)
+    lines = [[f"w{word}" for word in rng.choice(2000, 20)] for _ in range(2000)]
+    lines.insert(1000, [token for k in range(64) for token in ("genus", f"species{k}")])
+    found = embedx.SkipGram(dim=16, epochs=3, min_count=1, sample=0, block_size=64, threads=1).fit(lines).model
+    assert np.linalg.norm(found.vectors, axis=1).max() < 10
+    assert np.linalg.norm(found.output_vectors, axis=1).max() < 10
+
+
+SMALL, LARGE = ("bounded-adagrad", 2.0, 8), ("sgd", 0.04, 16)
+
+
+@pytest.mark.parametrize(
+    ("objective", "options", "expected"),
+    [
+        ("ns", {}, LARGE),
+        ("ns", {"learning_rate": None, "heldout": 0.1, "deterministic": True}, LARGE),
+        ("ns", {"optimizer": "bounded-adagrad"}, SMALL),
+        ("ns", {"learning_rate": 0.5}, ("bounded-adagrad", 0.5, 8)),
+        ("ns", {"block_size": 4}, ("bounded-adagrad", 2.0, 4)),
+        ("ns", {"subwords": "3-6"}, ("rowwise-adagrad", 3.0, 8)),
+        ("ove", {}, ("rowwise-adagrad", 2.0, 8)),
+    ],
+)
+def test_the_optimizer_of_a_large_text_is_another_unless_one_is_given(two_topics, monkeypatch, objective, options, expected):
+    def used():
+        found = embedx.SkipGram(objective, dim=4, epochs=1, sample=0, threads=1, **options).fit(two_topics).model
+        return found.counts.sum(), tuple(found.settings[name] for name in ("optimizer", "learning_rate", "block_size"))
+
+    monkeypatch.setattr(streaming, "PAIRS_PER_ROW", 1000)  # a block of 16 holds each word of a small vocabulary several times
+    n_tokens, small = used()
+    monkeypatch.setattr(streaming, "LARGE_TEXT", n_tokens + 1)
+    assert used()[1] == small
+    monkeypatch.setattr(streaming, "LARGE_TEXT", n_tokens)
+    assert used()[1] == expected
+    assert (small == expected) == (expected != LARGE)
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        ({"learning_rate": 0.025}, "warning: --learning-rate 0.025 is far from 2, the default of bounded-adagrad here; "
+         "leave it out, or add --optimizer sgd for a rate of word2vec"),
+        ({"learning_rate": 1.2, "optimizer": "sgd"}, "warning: --learning-rate 1.2 is far from 0.04, the default of sgd here; "
+         "leave it out"),
+        ({"learning_rate": 0.07}, None),
+        ({"learning_rate": 0.025, "optimizer": "sgd"}, None),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_a_rate_far_from_the_default_is_warned_of(two_topics, options, warning):
+    told = io.StringIO()
+    settings, objective = streaming.chosen(OBJECTIVES["ns"], {"dim": 4, "epochs": 1, "threads": 1, **options})
+    skipgram.train(two_topics, objective, settings, progress=Reporter(told))
+    assert [line for line in told.getvalue().splitlines() if "far from" in line] == ([warning] if warning else [])
+
+
 def test_a_model_records_the_settings_as_used(fitted):
     assert fitted.model.settings["draws"] == 32
     assert fitted.model.settings["threads"] == 1

@@ -563,5 +563,7 @@ def stem_of(corpus: str) -> str:
 
 
 def resolved(*groups: Settings) -> list[tuple[str, Any]]:
-    """All settings as they will be used, by the names the user knows."""
-    return [(name.replace("_", "-"), value) for group in groups for name, value in group.record().items()]
+    """All settings as they will be used, by the names the user knows, without those that the data may still change."""
+    return [
+        (name.replace("_", "-"), value) for group in groups for name, value in group.record().items() if name not in group.open
+    ]

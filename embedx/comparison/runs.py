@@ -26,6 +26,7 @@ from embedx.run.trainer import usable_cores
 from embedx.settings import option_name
 
 MOST_TRIALS = 5  # of an objective, where it is tuned
+OF_RATE = ("optimizer", "block_size")  # settings that a learning rate is for: they may follow from the data unless it is given
 LOOK = 0.05  # seconds between two looks at the memory of a process
 LAST_WORDS = 300  # characters
 MOST_POINTS = 60  # of a curve, on record
@@ -131,7 +132,7 @@ def tried(
             score = data.validation_score(folder / "model", facts)
         except (EmbedxError, ValueError, KeyError, IndexError) as error:
             return {"used": {}, "score": None, "failed": one_line(str(error))}
-    kept = {name: used[name] for name in ("learning_rate", "negatives") if used.get(name) is not None}
+    kept = {name: used[name] for name in ("learning_rate", "negatives", *OF_RATE) if used.get(name) is not None}
     return {"used": kept, "score": score if score is not None and math.isfinite(score) else None}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from embedx import objectives
 from embedx.comparison import runs as running
 from embedx.comparison.records import Records
-from embedx.comparison.runs import MOST_TRIALS, Data, typed_options
+from embedx.comparison.runs import MOST_TRIALS, OF_RATE, Data, typed_options
 from embedx.comparison.settings import CompareSettings
 from embedx.run.progress import Progress
 from embedx.settings import settings_of
@@ -41,11 +41,12 @@ def search(try_out: Callable[[Options], Trial], has_negatives: bool) -> Trial:
     """The best of a few trials; the first has no options."""
     best = first = try_out({})
     if (rate := first.used.get("learning_rate")) is not None:
-        lower, higher = (try_out({"learning_rate": rounded(rate * factor)}) for factor in (1 / STEP, STEP))
+        own = {name: first.used[name] for name in OF_RATE if name in first.used}
+        lower, higher = (try_out(own | {"learning_rate": rounded(rate * factor)}) for factor in (1 / STEP, STEP))
         better = max((lower, higher), key=lambda each: each.rank)
         if better.rank > best.rank:
             factor = STEP if better is higher else 1 / STEP
-            further = try_out({"learning_rate": rounded(rate * factor * factor)})
+            further = try_out(own | {"learning_rate": rounded(rate * factor * factor)})
             best = max((better, further), key=lambda each: each.rank)
     if has_negatives and (negatives := first.used.get("negatives")) is not None:
         more = try_out(best.options | {"negatives": round(STEP * negatives)})

@@ -121,6 +121,7 @@ class Objective(abc.ABC):
     # if need be (`ByInput`), with rates for inputs of length 1; and of skip-gram.
     label_defaults: ClassVar[Mapping[str, Any]] = {}
     word_defaults: ClassVar[Mapping[str, Any]] = {}
+    large_text_defaults: ClassVar[Mapping[str, Any]] = {}  # what takes the place of `word_defaults` where the text is large
     word_settings: ClassVar[tuple[str, ...]] = ()  # settings of its own that mean nothing to classification,
     label_settings: ClassVar[tuple[str, ...]] = ()  # and to skip-gram
     state_width: ClassVar[int] = 0

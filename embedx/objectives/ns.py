@@ -75,6 +75,7 @@ class NegativeSampling(Objective):
     Settings = NegativeSamplingSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"bias": "none", "optimizer": "bounded-adagrad"}
+    large_text_defaults = {"optimizer": "sgd", "block_size": 16}
     positives = "summed"
     keeps_accidental_hits = True
     separable = True

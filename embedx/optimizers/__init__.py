@@ -1,5 +1,7 @@
 """What a row of parameters does with its gradient. The registry of optimisers, one line each; `contract` says what one is."""
 
+import math
+
 import numpy as np
 
 from embedx import registry
@@ -52,16 +54,19 @@ def usual_rates(command: str) -> str:
     return ", ".join(f"{each.rates[command]:g} for {name}" for name, each in OPTIMIZERS.items() if command in each.rates)
 
 
-def update_rule(name: str, *, l2: float = 0.0, max_norm: float | None = None, row_length: float = 1.0) -> UpdateRule:
+def update_rule(
+    name: str, *, l2: float = 0.0, max_norm: float | None = None, row_length: float = 1.0, max_gradient: float = math.inf
+) -> UpdateRule:
     """What kernels are told of an optimiser; tables by the rule of a full-gradient method have no state of their own.
 
-    row_length  how many numbers of a row have a gradient other than 0, usually
+    row_length    how many numbers of a row have a gradient other than 0, usually
+    max_gradient  length to which a row's gradient is clipped if its rate does not adapt
     """
     optimizer = OPTIMIZERS[name]
     keeps = {None: NOTHING, "nothing": NOTHING, "number": NUMBER, "row": ROW}[optimizer.keeps]
     return UpdateRule(
         kind=keeping(optimizer.keeps).index(optimizer), keeps=keeps,
         fades=optimizer.fades, decays_at_zero=optimizer.decays_at_zero, l2=float(l2), max_norm=float(max_norm or 0),
-        limit=np.float32(optimizer.limit),
+        limit=np.float32(optimizer.limit), max_gradient=np.float32(max_gradient),
         state_rate=np.float32(row_length**-0.5 if keeps == ROW else 1),
     )  # fmt: skip

@@ -1,12 +1,13 @@
 """Row-wise Adagrad with a bounded rate: a row's sum of squares stops growing at a limit, and its rate then falls no further.
 
-Row-wise Adagrad (`rowwise_adagrad`), bounded from below as Luo et al. 2019, section 4, bound adaptive rates:
+Row-wise Adagrad (`rowwise_adagrad`) with the rate bounded from below:
     s = min(s + |g|², LIMIT)
     w -= lr · g / √s
 A row's first step has length lr, and from some updates on it moves by plain descent at lr / √LIMIT: a rare word learns as fast
-as by Adagrad, and a frequent one does not stand still while the text is long. Keeps one number for each row, and need not
-square the gradients of rows that have reached the limit. Suits gradients of bounded coefficients, as those of negative
-sampling: plain descent has no answer to others.
+as by Adagrad, and a frequent one does not stand still while the text is long. Keeps one number for each row. Suits gradients of
+bounded coefficients, as those of negative sampling; at the limit skip-gram clips longer ones (`engine.skipgram.MAX_GRADIENT`).
+
+From Luo et al. 2019, section 4, is only the idea to bound an adaptive rate: their bounds are functions of the step, for Adam.
 """
 
 from typing import ClassVar

@@ -53,7 +53,7 @@ class Optimizer:
     divisor: ClassVar[Any] = None
     fades: ClassVar[bool] = False  # a gradient of 0 changes s
     decays_at_zero: ClassVar[bool] = False  # weight decay applies where s = 0; False if divisor(0) only guards a division by 0
-    limit: ClassVar[float] = math.inf  # of s: once reached, it stays whatever the gradient, which need not be looked at
+    limit: ClassVar[float] = math.inf  # of s: once reached, it stays, whatever the gradient
     rates: ClassVar[dict[str, float]] = {}  # learning rate by default, by command; for LABELS of inputs of length 1
     copies: ClassVar[int] = 1  # of the parameters in memory, what it keeps included
 
@@ -73,6 +73,7 @@ class UpdateRule(NamedTuple):
     l2: float
     max_norm: float  # 0 for none
     limit: np.float32  # of a state; infinite for none
+    max_gradient: np.float32  # length to which a row's gradient is clipped if its rate does not adapt; infinite for none
     # Scales the learning rate for an objective's own state: the typical size of the first step of a single element of a row.
     state_rate: np.float32
 

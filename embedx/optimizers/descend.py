@@ -29,14 +29,21 @@ def descend_row(table, row, gradient, r, n, optimizer, rate):
 
 @kernel_part
 def descend_row_within(table, row, gradient, r, n, optimizer, rate, most):
-    """The same where all numbers of a row have one rate, which is held at `most` after what the optimiser makes of it."""
-    if table.state_of == ROW:
-        square = zeros()
-        if table.state[row, 0] < optimizer.limit:
-            for d in range(0, n, LANES):
-                g = load(gradient, r, d)
-                square = multiply_add(g, g, square)
-        rate = row_rate(table, row, sum_of(square), optimizer, rate)
+    """The same where all numbers of a row have one rate, which is held at `most` after what the optimiser makes of it.
+
+    Where that rate does not adapt, to plain descent or at the limit of a state, the gradient is clipped to `max_gradient`.
+    """
+    if table.state_of == ROW or optimizer.max_gradient < INFINITE:
+        squares = zeros()
+        for d in range(0, n, LANES):
+            g = load(gradient, r, d)
+            squares = multiply_add(g, g, squares)
+        square = sum_of(squares)
+        if table.state_of == ROW:
+            rate = row_rate(table, row, square, optimizer, rate)
+        adapts = table.state_of == ROW and table.state[row, 0] < optimizer.limit
+        if not adapts and square > optimizer.max_gradient * optimizer.max_gradient:
+            rate *= optimizer.max_gradient / np.sqrt(square)
     _add_multiple(table, row, 0, gradient, r, 0, n, most if rate > most else rate)
 
 

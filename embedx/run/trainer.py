@@ -239,8 +239,11 @@ def _go_back(
     tried = schedule.learning_rate * guard.factor
     if not guard.is_weak and not guard.end(work.strategy, state, checkpoints):
         work.next_step = 0
-    if guard.is_weak and guard.lowered:  # which may be for a rate that has become too low
-        return DivergedError(f"{wrong}{times}; try a --learning-rate between {tried:.3g} and {schedule.learning_rate:.3g}")
+    if guard.is_weak and guard.lowered:  # the rate may still be too high, or too low by now
+        rates = ", ".join(f"{schedule.learning_rate * factor:.3g}" for factor in (1.0, *guard.lowered))
+        return DivergedError(
+            f"{wrong}{times}; none of the learning rates {rates} works: leave --learning-rate out or try another"
+        )
     return DivergedError(f"{wrong}{times}; try a smaller --learning-rate, {tried / 4:.3g} say")
 
 

@@ -15,7 +15,7 @@ from embedx.optimizers.contract import COLLAPSED, WORDS, Optimizer
 from embedx.run import trainer
 from embedx.run.progress import Progress
 from embedx.samplers.contract import Sampler
-from embedx.settings import check_used, fraction, param
+from embedx.settings import as_typed, check_used, fraction, param, settings_of
 from embedx.text.ngrams import MOST_BUCKETS, NGrams, ngrams
 from embedx.text.subsampling import WHOLE_SENTENCE
 
@@ -27,6 +27,8 @@ MOST_DRAWS = 1024
 # Nor may a block bring more than this many pairs to the most frequent word's row, which matters for vocabularies of some dozen
 # words: there a block of 16 centres holds each of them many times.
 PAIRS_PER_ROW = 30
+LARGE_TEXT = 15_000_000  # tokens from which on an objective's `large_text_defaults` apply: somewhat less than 100 MB of English
+FAR_RATE = 30  # a learning rate so many times the default, or as much below, is warned of
 BUCKETS = 2_000_000  # fastText's default
 # What suits words with n-grams where an optimiser whose rate stops falling suits those without: an n-gram is met by far more
 # words than a word, and the mean moves by the mean of its parts' rates. `ns` on 10 MB of Wikipedia, 5 epochs, similarity over
@@ -60,7 +62,8 @@ class SkipGramSettings(TrainingSettings):
     )
     optimizer: str = param(
         "rowwise-adagrad",
-        f"optimiser: {optimizers.meanings(WORDS, COLLAPSED)}",
+        f"optimiser: {optimizers.meanings(WORDS, COLLAPSED)}; for `ns` the default is `sgd` with --block-size 16 "
+        f"from {LARGE_TEXT:,} tokens on, unless one of --optimizer, --learning-rate and --block-size is given",
         choices=optimizers.taken_by(WORDS, COLLAPSED),
     )
     learning_rate: float | None = param(
@@ -135,6 +138,12 @@ class SkipGramSettings(TrainingSettings):
         return ngrams(self.subwords, self.buckets or BUCKETS) if self.subwords is not None else None
 
 
+class SizedSettings(SkipGramSettings):
+    """Settings for a small text of which those that are `open` were not given: `by_size` decides them."""
+
+    open = ("optimizer", "learning_rate", "block_size")
+
+
 def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGramSettings, Objective]:
     """The settings among `options`, those not given as they suit the objective best, and the objective with its own.
 
@@ -147,7 +156,9 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     if options.get("optimizer", suited_by) != suited_by:
         suits.pop("learning_rate", None)  # of another optimizer
     made = objective(objective.Settings.from_options({**suits, **options}))
-    settings = suited(SkipGramSettings.from_options({**suits, **options}), made)
+    is_open = objective.large_text_defaults and all(options.get(name) is None for name in (*SizedSettings.open, "subwords"))
+    group = SizedSettings if is_open else SkipGramSettings
+    settings = suited(group.from_options({**suits, **options}), made)
     sampler = samplers.SAMPLERS[str(settings.sampler)]
     conditional = " or ".join(name for name, each in samplers.SAMPLERS.items() if each.conditional)
     needs = (
@@ -178,6 +189,37 @@ def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings
     rate = settings.learning_rate or optimizer.rates[WORDS]
     buckets = settings.ngrams.n_buckets if settings.ngrams else settings.buckets
     return dataclasses.replace(settings, sampler=sampler, learning_rate=rate, buckets=buckets)
+
+
+def by_size(settings: SkipGramSettings, objective: Objective, n_tokens: int, progress: Progress) -> SkipGramSettings:
+    """The settings with those that are open chosen by the number of tokens of the vocabulary in the text, which is told."""
+    if not settings.open:
+        return settings
+    options = {name: getattr(settings, name) for name in settings_of(SkipGramSettings)}
+    if n_tokens >= LARGE_TEXT:
+        options |= {"learning_rate": None, **objective.large_text_defaults}
+    found = suited(SkipGramSettings.from_options(options), objective)
+    values = " ".join(f"{name.replace('_', '-')}={as_typed(getattr(found, name))}" for name in settings.open)
+    progress.note(f"chosen by the number of tokens: {values}")
+    return found
+
+
+def warn_of_rate(settings: SkipGramSettings, objective: Objective, progress: Progress) -> None:
+    """Warn of a learning rate that is far from the default: it may be meant for another optimiser."""
+    rate, usual = float(settings.learning_rate or 0), default_rate(settings, objective)
+    if not usual / FAR_RATE < rate < usual * FAR_RATE:
+        remedy = "leave it out" + (", or add --optimizer sgd for a rate of word2vec" if rate < usual else "")
+        progress.note(
+            f"warning: --learning-rate {rate:g} is far from {usual:g}, the default of {settings.optimizer} here; {remedy}"
+        )
+
+
+def default_rate(settings: SkipGramSettings, objective: Objective) -> float:
+    """The learning rate of the settings' optimiser that the objective has by default."""
+    own, of_words = optimizers.OPTIMIZERS[settings.optimizer], objective.word_defaults
+    if settings.optimizer != of_words.get("optimizer", SkipGramSettings.optimizer):
+        return own.rates[WORDS]
+    return float(of_words.get("learning_rate", own.rates[WORDS]))
 
 
 def chosen_samplers(

@@ -109,12 +109,15 @@ class Streamed(Lanes, Shareable):
         self.orders = Orders(self.n_stretches, settings.seed, SHUFFLED)
         n_words, n_rows = len(tables.state), len(tables.outputs.rows)
         n_draws = settings.draws if sampler.candidates == "drawn" else 0
+        is_proximal = objective.kind == "proximal"
         self.plan = blocks.SkipGramPlan(
             settings.window, settings.block_size, n_draws, n_rows, blocks.CANDIDATES[sampler.candidates], sampler.conditional,
             form_of(objective), objective.keeps_accidental_hits, objective.needs_log_expected_count, objective.uses_score_gain,
             settings.dim if settings.bias != "none" else -1,
-            optimizers.update_rule(settings.optimizer, row_length=settings.dim), objective.kind == "proximal",
-            apart=settings.deterministic,
+            optimizers.update_rule(
+                settings.optimizer, row_length=settings.dim, max_gradient=math.inf if is_proximal else engine.MAX_GRADIENT
+            ),
+            is_proximal, apart=settings.deterministic,
         )  # fmt: skip
         self.draws = sampler.data(n_draws)
         self.constants = objective.constants(n_draws or n_rows, n_words)

@@ -17,6 +17,7 @@ from embedx.errors import DivergedError, EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.run import trainer
 from embedx.run.checkpoint import Checkpoints
+from embedx.run.guard import SLACK
 from embedx.run.interrupts import to_the_end
 from embedx.run.memory import amount, available_memory
 from embedx.run.progress import Progress, Silent
@@ -26,7 +27,7 @@ from embedx.skipgram.callbacks import Callback
 from embedx.skipgram.memory import memory_plan, on_disk, size
 from embedx.skipgram.on_cluster import cluster_of
 from embedx.skipgram.run import Task
-from embedx.skipgram.settings import SkipGramSettings, new_samplers, resolved, suited
+from embedx.skipgram.settings import SkipGramSettings, by_size, new_samplers, resolved, suited, warn_of_rate
 from embedx.skipgram.start import Start
 from embedx.skipgram.tables import empty_tables
 from embedx.text.encode import Corpora, encode
@@ -110,14 +111,31 @@ def train(
             vectors.facts["cluster"] = nodes.facts()
         if task.heldout is not None and outcome.interrupted_by is None:
             found = vectors.facts["heldout"] = to_the_end(task.heldout_metrics)
-            best = max(found["log_likelihood"], found["calibrated"])
-            is_weak = objective.calibrated and not best > found["unigram"]
-            if outcome.lowered_rates and outcome.diverged is None and is_weak:
-                outcome.diverged = DivergedError(
-                    f"at the learning rate {outcome.lowered_rates[-1]:.3g}, to which the run was lowered, held-out text is no "
-                    f"likelier than by word frequencies ({best:.4f} and {found['unigram']:.4f}); try another --learning-rate"
-                )
+            if objective.calibrated and outcome.diverged is None:
+                outcome.diverged = _check_heldout(found, task.settings, outcome, progress)
     return TrainedVectors(vectors, outcome)
+
+
+def _check_heldout(
+    found: Mapping[str, float], settings: SkipGramSettings, outcome: trainer.Outcome, progress: Progress
+) -> DivergedError | None:
+    """That the run diverged, if its model predicts held-out text worse than word frequencies do after its rate was lowered, or
+    far worse; a warning if it is no better.
+    """
+    best, unigram = max(found["log_likelihood"], found["calibrated"]), found["unigram"]
+    if best > unigram:
+        return None
+    rate, lowered = float(settings.learning_rate or 0), ""
+    if outcome.lowered_rates:
+        rate, lowered = outcome.lowered_rates[-1], ", to which the run was lowered"
+    told = (
+        f"at the learning rate {rate:.3g}{lowered}, the model does not beat the unigram baseline on held-out text "
+        f"({best:.4f} and {unigram:.4f} nats a pair); try another --learning-rate"
+    )
+    if outcome.lowered_rates or found["log_likelihood"] < unigram - SLACK:
+        return DivergedError(told)
+    progress.note(f"warning: {told}, or more --epochs")
+    return None
 
 
 def prepared(
@@ -139,6 +157,8 @@ def prepared(
     words, remap = start.vocabulary(corpus, vocabulary) if start else select(corpus, vocabulary)
     n_tokens = int(corpus.counts[remap >= 0].sum())
     progress.note(f"vocabulary: {len(words):,} words, {n_tokens:,} of {corpus.n_tokens:,} tokens")
+    settings = by_size(settings, objective, n_tokens, progress)
+    warn_of_rate(settings, objective, progress)
     if vocabulary.vocab is not None:
         missing = set(listed(vocabulary.vocab)) - words.index.keys()
         progress.note(f"--vocab {vocabulary.vocab}: {len(missing):,} of its words are not in the text")
