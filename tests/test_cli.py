@@ -482,6 +482,17 @@ def test_labels_are_called_by_their_names(home, layout):
     assert "accuracy\t1.0000" in embedx_run(home, "eval", "named", "--test", "few.txt").stdout
 
 
+def test_rows_without_labels_are_told_and_count_in_no_measure(home):
+    (home / "half.txt").write_text("0 1:1\n1 2:1\n 1:1\n" * 20)
+    options = ["--epochs", 3, "--test", "half.txt", "--output", "half", "--overwrite"]
+    done = embedx_run(home, "classify", "half.txt", *options)
+    assert "20 of 60 training rows have no label and are not trained on" in done.stderr
+    assert "20 of 60 test rows have no label and count in no measure" in done.stderr
+    assert "accuracy 1.0000" in done.stdout
+    assert "p@1 1.0000" in done.stdout
+    assert done.stdout.endswith(", 40 labelled test rows\n")
+
+
 def test_names_that_cannot_be_saved_are_told_before_training(home):
     (home / "few.txt").write_text("2 1:1\n0 2:1\n")
     (home / "names.txt").write_text("zero\none\nzero\n")

@@ -42,15 +42,16 @@ def standard_error(values):
 
 
 def naive(log_p, scores, truth, counts, n_train, ks):
-    n_labels = len(counts)
+    n_labels, n_rows = len(counts), len(truth)
+    log_p, scores, truth = zip(*[each for each in zip(log_p, scores, truth, strict=True) if each[2]], strict=True)
     likelihoods = [average([row[label] for label in y if label < n_labels]) for row, y in zip(log_p, truth, strict=True)]
     likelihoods = [value for value in likelihoods if not math.isnan(value)]
     answers = [ranking(row) for row in scores]
     expected = {
         "n": len(truth),
-        "n_without_labels": sum(not y for y in truth),
-        "n_unknown": sum(bool(y) and min(y) >= n_labels for y in truth),
-        "accuracy": average([answer[0] in y for answer, y in zip(answers, truth, strict=True) if y]),
+        "n_without_labels": n_rows - len(truth),
+        "n_unknown": sum(min(y) >= n_labels for y in truth),
+        "accuracy": average([answer[0] in y for answer, y in zip(answers, truth, strict=True)]),
         "log_likelihood": average(likelihoods),
         "log_likelihood_clamped": average([max(value, -26.0) for value in likelihoods]),
         "log_likelihood_standard_error": standard_error(likelihoods),
@@ -60,7 +61,7 @@ def naive(log_p, scores, truth, counts, n_train, ks):
         for answer, y in zip(answers, truth, strict=True):
             hits = [label in y for label in answer[:k]]
             precisions.append(sum(hits) / k)
-            ndcgs.append(dcg(hits) / dcg([1] * min(k, len(y))) if y else 0.0)
+            ndcgs.append(dcg(hits) / dcg([1] * min(k, len(y))))
             weight = {label: 1 / propensity(counts[label] if label < n_labels else 0, n_train) for label in [*y, *answer]}
             gained += sum(weight[label] for label in answer[:k] if label in y)
             best += sum(sorted((weight[label] for label in y), reverse=True)[:k])
@@ -146,11 +147,10 @@ def test_a_label_never_seen_in_training_is_a_miss_as_rare_as_can_be():
     log_p = np.log([[0.5, 0.25, 0.25]] * 3)
     result = measured(log_p, log_p, [[0, 7], [7], []], np.array([10, 5, 5]), n_train=20, ks=(1, 2))
     seen, unseen = 1 / propensity(10, 20), 1 / propensity(0, 20)
-    assert (result["n"], result["n_unknown"], result["n_without_labels"]) == (3, 1, 1)
-    assert result["accuracy"] == 1 / 2
+    assert (result["n"], result["n_unknown"], result["n_without_labels"]) == (2, 1, 1)
+    assert result["accuracy"] == result["p@1"] == 1 / 2
     assert result["log_likelihood"] == pytest.approx(math.log(0.5))
-    assert result["p@1"] == pytest.approx(1 / 3)
-    assert result["ndcg@2"] == pytest.approx(1 / (1 + 1 / math.log2(3)) / 3)
+    assert result["ndcg@2"] == pytest.approx(1 / (1 + 1 / math.log2(3)) / 2)
     assert result["psp@2"] == pytest.approx(seen / (seen + unseen + unseen))
 
 

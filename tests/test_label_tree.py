@@ -562,6 +562,22 @@ def test_a_command_without_an_objective_names_the_one_that_it_takes(tmp_path):
     assert (tmp_path / "train.ova.embedx").is_dir()
 
 
+@pytest.mark.parametrize("weights", ["sparse", "tree", "dense"])
+def test_a_support_that_is_too_narrow_for_signed_features_is_warned_of(weights):
+    notes = []
+
+    class Notes(Silent):
+        def note(self, message):
+            notes.append(message)
+
+    for sign in (1, -1):
+        data = topics(n=60, n_labels=40)
+        data.features.data[::7] *= sign
+        train(data, ova(), settings(weights=weights, epochs=1), progress=Notes())
+        is_warned = any(each.startswith(f"warning: --weights {weights} keeps") for each in notes)
+        assert is_warned == (sign < 0 and weights != "dense")
+
+
 def test_settings_that_are_resolved_stay_as_they_are():
     for given in ({}, {"weights": "sparse"}, {"weights": "tree", "l2": 0.1}, {"weights": "tree", "learning_rate": 0.1}):
         once = resolved(ClassifySettings(**given), ova(), topics())

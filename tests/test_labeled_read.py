@@ -411,7 +411,7 @@ NAMES = ["zero", "one", "two", "three"]
     ids=["XC", "LIBSVM", "fastText"],
 )
 def test_names_belong_to_the_ids_that_files_say_whatever_their_format(write, train, test):
-    data, known = with_names(*read_training(write(train)), NAMES, "names.txt")
+    data, known = with_names(*read_training(write(train)), NAMES[:3], "names.txt")
     assert known.names == data.names == NAMES[:3]
     assert data.n_labels == known.n_labels == 3
     assert [[known.names[k] for k in row] for row in label_rows(data)] == [["two"], ["zero"]]
@@ -424,6 +424,8 @@ def test_names_belong_to_the_ids_that_files_say_whatever_their_format(write, tra
     [
         ("1 2 5\n0 0:1\n", "names.txt: 4 names for 5 labels, which count from 0; write one a line for each"),
         ("4 1:1\n", "names.txt: 4 names for 5 labels, which count from 0"),
+        ("1 2 3\n0 0:1\n", "names.txt: 4 names for 3 labels, which count from 0"),
+        ("2 1:1\n", "names.txt: 4 names for 3 labels, which count from 0"),
         ("99999999999999999999 1:1\n", "names.txt: 4 names for 2,147,483,648 labels"),
         ("0 1:1\n-1 1:1\n", 'names.txt: the labels of the training data have names already, such as "-1"; leave out --label-n'),
         ("__label__cat a\n__label__1 b\n", 'names.txt: the labels of the training data have names already, such as "cat"'),

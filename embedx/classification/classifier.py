@@ -8,6 +8,7 @@ label_order.npy  int32 (labels,)      the leaves of a tree of clusters, from one
 search_clusters.npy  int32 (labels,)  the cluster of each label in the index of `predict --search`, once that was built
 noise_*.npy   what noise was drawn by, where that depends on the input (embedx.samplers)
 tree_*.npy    sparse weights and their tree, instead of all these (embedx.classification.label_tree)
+calibration.npy  what probabilities follow from scores by (embedx.classification.calibration)
 labels.tsv    label TAB how often it occurred in training
 features.tsv  the words that are features, for text
 """
@@ -22,12 +23,13 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from embedx import objectives, samplers
-from embedx.classification import label_tree
+from embedx.classification import calibration, label_tree
 from embedx.classification.label_tree import LabelTree
 from embedx.engine import sparse_levels
 from embedx.engine.sparse_levels import Found
 from embedx.errors import EmbedxError
-from embedx.evaluation.labels import LabelMetrics, fit_temperature, top_k
+from embedx.evaluation.answers import hits
+from embedx.evaluation.labels import LabelMetrics, fit_temperature, likelihood_warning, top_k
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, known_labels, scaled
 from embedx.labeled.schema import DataSchema
@@ -48,6 +50,7 @@ COPIES_OF_SCORES, COPIES_OF_SUMS, COPIES_OF_SPARSE = 4, 6, 10
 FOUND_ROWS = 1 << 13  # rows whose labels are found through a tree between two looks at the clock
 SEARCHED_ROWS = 1 << 14  # rows of features that are made dense at a time
 RECALLED = 200
+LEAST_LOG_SUM = -690.0  # of the probabilities of all candidates, where none is likely at all
 RECORDED = ("by_name", "first_feature")
 FLOATS = ("float32", "float64")  # the latter where lbfgs was asked for them
 SCHEMA = FolderSchema(
@@ -67,6 +70,7 @@ SCHEMA = FolderSchema(
         "noise_biases": Array(("nodes",), is_finite=False),  # infinite where a branch has no label
         "noise_leaves": Array(("labels",), ("int32",)),
         **label_tree.ARRAYS,
+        **calibration.ARRAYS,
     },
     settings={
         "scaling": Value(str, choices=SCALINGS),
@@ -193,6 +197,17 @@ class Classifier:
         n = int(self.facts.get("examples") or 1)
         return np.float32(self.objective.initial_bias(np.array([0.5 / n]), np.array([1.0]))[0])
 
+    @property
+    def judges_labels_alone(self) -> bool:
+        """Whether training rows had several labels and the objective gives each a probability by itself."""
+        return bool(self.facts.get("several_labels")) and self.objective.label_probability(np.zeros((1, 1))) is not None
+
+    def label_probabilities(self, z: np.ndarray) -> np.ndarray | None:
+        """How likely each label is by itself, (n, n_labels), from the scores of all; None where they share one probability."""
+        if self.judges_labels_alone and "calibration" in self.arrays:
+            return calibration.probabilities_of_all(self.arrays["calibration"], z)
+        return self.objective.label_probability(z)
+
     def _found(self, features: Any, k: int, threads: int, progress: Progress) -> Iterator[tuple[slice, Found]]:
         """The k likeliest labels of a block of rows after another, through the trees."""
         n, beam = features.shape[0], int(self.settings.get("beam", 10))
@@ -274,31 +289,37 @@ class Classifier:
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(ids int32 (n, k), probabilities float32 (n, k)) for a block of rows after another.
 
-        Where training rows had several labels and the objective gives each a probability by itself, it is that one: how likely
-        the label is among those of the row. Else the labels share one probability; those that a tree finds, if there is one.
+        The probability is that the label is among those of the row: calibrated, if rows were held out of training. Without
+        calibration it is the label's own where training rows had several labels and the objective gives each a probability by
+        itself. Else the labels share one probability; those that a tree finds, if there is one.
         """
-        if self.is_searched:
-            yield from self._found_top_k(features, k, progress or Silent(), threads or usable_cores())
-            return
-        if self.facts.get("several_labels") and self.objective.label_probability(np.zeros((1, 1))) is not None:
-            for _, z in self.blocks(features, progress, threads, of_scores=lambda z, log_noise: z):
-                ids, best = top_k(z, k)
-                yield ids, np.asarray(self.objective.label_probability(best))
-        else:
-            for _, log_p in self.blocks(features, progress, threads):
-                ids, values = top_k(log_p, k)
-                yield ids, np.exp(values)
+        for ids, scores in self._best(features, k, progress, threads):
+            yield ids, self.probabilities(scores)
 
-    def _found_top_k(self, features: Any, k: int, progress: Progress, threads: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """`top_k` through the trees."""
+    def _best(
+        self, features: Any, k: int, progress: Progress | None = None, threads: int | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """As `top_k`, with the scores that `probabilities` takes: z where labels are judged alone, else log-probabilities."""
+        if not self.is_searched:
+            of_scores = (lambda z, log_noise: z) if self.judges_labels_alone else self.log_probability
+            for _, values in self.blocks(features, progress, threads, of_scores):
+                yield top_k(values, k)
+            return
         if k < 0:
             raise EmbedxError(f"top_k of {k} labels: ask for 0 or more")
-        alone = bool(self.facts.get("several_labels"))
-        for _, found in self._found(features, max(k, 1) if alone else max(k, label_tree.CANDIDATES), threads, progress):
-            p = np.exp(found.log_p.astype(np.float64))
-            if not alone:
-                p /= np.maximum(p.sum(axis=1, keepdims=True), 1e-300)
-            yield found.node[:, :k], p[:, :k].astype(np.float32)
+        sought = max(k, 1 if self.judges_labels_alone else label_tree.CANDIDATES)
+        for _, found in self._found(features, sought, threads or usable_cores(), progress or Silent()):
+            log_p = found.log_p
+            if not self.judges_labels_alone:
+                log_p = log_p - np.maximum(np.logaddexp.reduce(log_p, axis=1, keepdims=True), LEAST_LOG_SUM)
+            yield found.node[:, :k], log_p[:, :k]
+
+    def probabilities(self, scores: np.ndarray) -> np.ndarray:
+        """The probabilities of each row's best labels, (n, k), from their scores, best first."""
+        if "calibration" in self.arrays:
+            return calibration.probabilities(self.arrays["calibration"], scores)
+        alone = self.judges_labels_alone and not self.is_searched
+        return np.asarray(self.objective.label_probability(scores) if alone else np.exp(scores))
 
     def searched_top_k(
         self, features: Any, k: int = 5, share: float = 0.05, progress: Progress | None = None, threads: int | None = None
@@ -322,15 +343,15 @@ class Classifier:
 
     # ---- how good
 
-    def evaluate(
-        self, data: Labeled, *, temperature: float | None = None, progress: Progress | None = None, threads: int | None = None
-    ) -> dict[str, float]:
+    def evaluate(self, data: Labeled, *, progress: Progress | None = None, threads: int | None = None) -> dict[str, float]:
         """The metrics of `evaluation.labels` on test data, by the label rule of the training.
 
-        With `temperature`, also the log-likelihood of log_softmax(temperature · log p). Where labels are found through a tree,
+        With a temperature, also the log-likelihood of the `tempered` probabilities. Where labels are found through a tree,
         those that are not found have no known probability, and there is no log-likelihood.
         """
         labels, kept = self.tested_labels(data.labels)
+        if progress is not None and (unlabelled := int((data.labels.n_of_row == 0).sum())):
+            progress.note(f"{unlabelled:,} of {len(data):,} test rows have no label and count in no measure")
         features = data.features[kept] if len(kept) < len(data) else data.features
         metrics = LabelMetrics(self.n_labels, self.counts, self.facts.get("examples"))
         if self.is_searched:
@@ -341,16 +362,23 @@ class Classifier:
         for rows, log_p in self.blocks(features, progress, threads):
             block = labels.rows(np.arange(rows.start, rows.stop))
             metrics.add(log_p, log_p, block)
-            if temperature is not None:
-                sharper = log_p * temperature
-                sharper -= np.logaddexp.reduce(sharper, axis=1, keepdims=True)
-                tempered.add(sharper, log_p, block)
+            if "temperature" in self.facts:
+                tempered.add(self.tempered(log_p), log_p, block)
         result = metrics.result()
         result["left_out"] = len(data) - len(kept)
-        if temperature is not None:
-            result["temperature"] = 1 / temperature
+        if "temperature" in self.facts:
+            result["temperature"] = self.facts["temperature"]
             result["log_likelihood_tempered"] = tempered.result()["log_likelihood"]
+        if progress is not None and (warning := likelihood_warning(result, self.n_labels)):
+            progress.note(f"warning: {warning}")
         return result
+
+    def tempered(self, log_p: np.ndarray) -> np.ndarray:
+        """Log-probabilities of all labels, (n, n_labels), after the temperature that was fitted, if one was."""
+        if "temperature" not in self.facts:
+            return log_p
+        sharper = log_p / self.facts["temperature"]
+        return np.asarray(sharper - np.logaddexp.reduce(sharper, axis=1, keepdims=True))
 
     def tested_labels(self, labels: Labels) -> tuple[Labels, np.ndarray]:
         """The labels that count of test rows, and which rows have any left, by the settings `labels` and `unseen`."""
@@ -359,6 +387,18 @@ class Classifier:
         labels = chosen_labels(labels, self.settings.get("labels", "all"))
         kept = np.flatnonzero(labels.n_of_row) if drop else np.arange(len(labels))
         return (labels.rows(kept) if drop else labels), kept
+
+    def calibrate(self, data: Labeled, threads: int | None = None) -> None:
+        """Fit the calibration of `top_k` and, if all labels have scores, a temperature, to rows that were not trained on."""
+        data = data.rows(np.flatnonzero(known_labels(data.labels, self.counts).n_of_row))
+        if not self.is_searched:
+            some = data.rows(np.arange(0, len(data), -(-len(data) // calibration.TEMPERATURE_ROWS)))
+            self.facts["temperature"] = 1 / self.fitted_temperature(some, threads)
+        labels, kept = self.tested_labels(data.labels)
+        if len(kept) >= calibration.MIN_ROWS:
+            best = list(self._best(data.features[kept], calibration.N_BEST, threads=threads))
+            ids, scores = (np.concatenate(parts) for parts in zip(*best, strict=True))
+            self.arrays["calibration"] = calibration.fit(scores, hits(ids, labels))
 
     def fitted_temperature(self, data: Labeled, threads: int | None = None) -> float:
         """The power of the probabilities that makes these data likeliest."""
@@ -423,11 +463,11 @@ class Searched:
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         n, done = self.features.shape[0], 0
-        alone = self.found.facts.get("several_labels") and self.found.objective.label_probability(np.zeros((1, 1))) is not None
+        alone = self.found.judges_labels_alone
         self.progress.start("predicting", n, " examples")
         for start in range(0, n, SEARCHED_ROWS):
             for ids, z, log_sum in self._top(self.features[start : start + SEARCHED_ROWS]):
-                yield ids, np.asarray(self.found.objective.label_probability(z)) if alone else np.exp(z - log_sum[:, None])
+                yield ids, self.found.probabilities(z if alone else z - log_sum[:, None])
                 done += len(ids)
                 self.progress.update(done)
         self.progress.finish()
@@ -476,6 +516,7 @@ def load(path: str | Path) -> Classifier:
         cluster = stored.arrays.get("search_clusters", np.zeros(0))
         if cluster.size and not 0 <= cluster.min() <= cluster.max() < n_clusters_of(len(labels)):
             raise EmbedxError(f"search_clusters.npy has a cluster that is none of {n_clusters_of(len(labels)):,}")
+        calibration.check(stored.arrays)
         if loaded.settings.get("scaling") == "column-max" and "maxima" not in loaded.arrays:
             raise EmbedxError("names no array `maxima`, which --scaling column-max has")
         _ = loaded._sampler  # which reads arrays of its own

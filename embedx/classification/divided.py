@@ -78,7 +78,7 @@ class SomeLabels:
 
     def __init__(self, found: Classifier, first: int, last: int, k: int) -> None:
         self.found, self.first, self.last, self.k = found, first, last, k
-        self.alone = is_alone(found)
+        self.alone = found.judges_labels_alone
         if found.has_sparse_weights:
             (tree,) = found.trees
             level, labels = tree.levels[0], tree.labels
@@ -125,11 +125,6 @@ class SomeRows:
 def loaded(folder: SharedFolder) -> Classifier:
     """The model in a folder, wherever this machine has it."""
     return classifier.load(folder.local(cache.default_folder() / "models"))
-
-
-def is_alone(found: Classifier) -> bool:
-    """Whether each label has a probability by itself; see `Classifier.top_k`."""
-    return bool(found.facts.get("several_labels")) and found.objective.label_probability(np.zeros((1, 1))) is not None
 
 
 def by_labels(found: Classifier) -> bool:
@@ -183,11 +178,9 @@ def merged(found: Classifier, parts: Sequence[Best], k: int) -> tuple[np.ndarray
     ids, values = np.hstack([each.ids for each in parts]), np.hstack([each.values for each in parts])
     by_id = np.argsort(ids, axis=1)  # of equal ones the lower id comes first
     ids, values = (np.take_along_axis(each, by_id, axis=1) for each in (ids, values))
-    alone = is_alone(found)
-    if not alone:  # rounded as `log_softmax` does, which may make labels equal
+    if not found.judges_labels_alone:  # rounded as `log_softmax` does, which may make labels equal
         highest = values.max(axis=1, keepdims=True)
         log_sum = np.logaddexp.reduce([each.log_sum for each in parts], axis=0)[:, None]
         values = values - highest - (log_sum - highest).astype(values.dtype)
     columns, best = top_k(values, k)
-    p = found.objective.label_probability(best) if alone else np.exp(best)
-    return np.take_along_axis(ids, columns, axis=1), np.asarray(p)
+    return np.take_along_axis(ids, columns, axis=1), found.probabilities(best)

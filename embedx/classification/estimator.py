@@ -21,7 +21,6 @@ from embedx.classification.classifier import Classifier
 from embedx.classification.defaults import new_objective
 from embedx.classification.label_tree import CANDIDATES
 from embedx.classification.settings import OF_STEPS, OF_TREE, ClassifySettings
-from embedx.evaluation.labels import top_k
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
@@ -59,6 +58,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                   LogisticRegression(C=1) and makes sure that there is an optimum; else as `embedx classify`
     weights       how those of labels are stored: "dense", "sparse" or "tree"; "auto" and None choose by size
     validation    a share of the rows to watch while training, such as 0.1
+    calibration   None: no rows are held out with lbfgs, nor by `partial_fit`; else as `embedx classify`
     random_state  `--seed`: a number or a RandomState; None is the default seed, so that results repeat
     n_jobs        `--threads`, by scikit-learn's conventions: None is one, -1 every core. With one thread, or `deterministic`,
                   the same random_state gives the same parameters
@@ -106,6 +106,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         uniform_share: float | None = None,
         replacement: bool | None = None,
         validation: float | None = None,
+        calibration: float | None = None,
         patience: int | None = None,
         max_iterations: int | None = None,
         tolerance: float | None = None,
@@ -140,6 +141,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.uniform_share = uniform_share
         self.replacement = replacement
         self.validation = validation
+        self.calibration = calibration
         self.patience = patience
         self.max_iterations = max_iterations
         self.tolerance = tolerance
@@ -179,6 +181,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen: dict[str, Any] = {"seed": self._seed()}
         if self._is_for_lbfgs(objective, X):
             chosen["optimizer"] = "lbfgs"
+            if self.calibration is None:
+                chosen["calibration"] = 0.0
             if self.l2 is None:
                 chosen["l2"] = 1 / float(len(data) if weights is None else weights.sum())
         self.n_iter_ = 0
@@ -214,6 +218,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "weights": "dense",
             "time_budget": None,
             "validation": None,
+            "calibration": 0.0,
             "schedule": self.schedule or "constant",
             "seed": self._seed() + self.n_iter_,
         }
@@ -371,11 +376,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def top_k(self, X: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
         """The k likeliest classes of each row, best first, and their probabilities: both (n, min(k, n_classes))."""
-        if self._fitted().classifier_.is_searched:
-            ids, p = self._found(X, k)
-            return self.classes_[ids], p
-        best = [*self._blocks(X, lambda *scores: top_k(self._log_probabilities(*scores), k))]
-        return self.classes_[np.concatenate([ids for ids, _ in best])], np.exp(np.concatenate([log_p for _, log_p in best]))
+        ids, p = self._found(X, k)
+        return self.classes_[ids], p
 
     def _blocks(self, X: Any, of_scores: Any) -> Iterator[Any]:
         """`of_scores` of the scores of all output rows and of `log_noise`, a block of X after another."""
@@ -385,8 +387,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             yield found
 
     def _found(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The places of the k likeliest labels that a tree finds, and their probabilities."""
-        X = _features(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False))
+        """The places of the k likeliest labels, of those that a tree finds if there is one, and their probabilities."""
+        self._fitted()
+        X = self._features(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False))
         found = [*self.classifier_.top_k(X, min(k, len(self.classes_)), threads=effective_n_jobs(self.n_jobs))]
         return np.concatenate([ids for ids, _ in found]), np.concatenate([p for _, p in found])
 
@@ -411,16 +414,20 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _label_probabilities(self, z: np.ndarray) -> np.ndarray | None:
         """The probability of each label by itself, where that is asked for and known."""
-        return self.classifier_.objective.label_probability(z) if self._is_multilabel else None
+        return self.classifier_.label_probabilities(z) if self._is_multilabel else None
 
     def _probabilities(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         p = self._label_probabilities(z)
-        return np.exp(self.classifier_.log_probability(z, log_noise)) if p is None else p
+        return np.exp(self._log_shares(z, log_noise)) if p is None else p
 
     def _log_probabilities(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         p = self._label_probabilities(z)
         with np.errstate(divide="ignore"):
-            return self.classifier_.log_probability(z, log_noise) if p is None else np.asarray(np.log(p))
+            return self._log_shares(z, log_noise) if p is None else np.asarray(np.log(p))
+
+    def _log_shares(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
+        """Log-probabilities that sum to one over the labels."""
+        return self.classifier_.tempered(self.classifier_.log_probability(z, log_noise))
 
     def _decisions(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         if self._label_probabilities(z[:1]) is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from embedx import optimizers
 from embedx.classification import defaults
+from embedx.classification.calibration import MAX_ROWS, MIN_ROWS
 from embedx.engine.settings import MOST_RATE, TrainingSettings
 from embedx.errors import EmbedxError
 from embedx.labeled.rules import LABEL_RULES, SCALINGS
@@ -139,6 +140,14 @@ class ClassifySettings(TrainingSettings):
     validation_labels: str | None = param(None, "labels of the validation file", panel="Validation")
     patience: int = param(
         3, "stop after this many epochs without improvement on the validation data", at_least=1, panel="Validation"
+    )
+    calibration: float = param(
+        0.1,
+        f"fraction of the training rows, at most {MAX_ROWS:,} of them, held out to calibrate the probabilities of `predict`; "
+        f"none where these are below {MIN_ROWS}; rows of --validation serve instead; 0 trains on all rows",
+        at_least=0.0,
+        at_most=0.5,
+        panel="Validation",
     )
     max_iterations: int = param(1000, "maximum number of lbfgs iterations", at_least=1)
     tolerance: float = param(1e-6, "lbfgs stops when no element of the gradient is larger than this", above=0.0)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers, samplers
-from embedx.classification import defaults, on_cluster, tree_training
+from embedx.classification import calibration, defaults, on_cluster, tree_training
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
 from embedx.classification.history import History
@@ -61,7 +61,6 @@ class TrainedClassifier:
 
     classifier: Classifier
     outcome: trainer.Outcome
-    temperature: float | None = None  # the power of the probabilities that suits the validation data best, if there are any
     optimizer_state: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)  # by table; see `start` of `train`
 
 
@@ -88,7 +87,8 @@ def train(
 
     sampler_options  settings of the sampler's own, by name
     known       what test data are read like; inferred when not given
-    validation  data to watch; else the share of the rows that `settings.validation` names, if it does
+    validation  data to watch; else the share of the rows that `settings.validation` names, if it does. Probabilities are
+                calibrated on them, and where there are none on the share of the rows that `settings.calibration` holds out
     weights     float (n_rows,): how much each row counts, for lbfgs alone
     start       a run to go on from by steps, of the same objective, features and labels: with its parameters, its counts of
                 labels, by which noise is drawn and a tree was built, and its optimiser's memory, if it had that optimiser. What
@@ -111,6 +111,11 @@ def train(
     if needs_dense and settings.sampler is None and settings.optimizer != "lbfgs" and is_sparse_linear(settings, data):
         progress.note("sparse features cannot be searched by: every label competes; --hidden 100 makes them dense")
     settings = resolved(settings, objective, data)
+    if settings.weights != "dense" and data.features.data.min(initial=0) < 0:
+        progress.note(
+            f"warning: --weights {settings.weights} keeps a label's weights for the features of its own rows alone, which may "
+            "lose useful ones where features are negative, as some here are; --weights dense keeps all"
+        )
     if snapshot is not None and settings.optimizer == "lbfgs":
         raise ValueError("lbfgs has no state to go on from")
     if weights is not None and settings.optimizer != "lbfgs":
@@ -119,6 +124,11 @@ def train(
         if weights is not None:
             raise EmbedxError("--validation: with weights, give the validation data themselves")
         data, validation = _split(data, settings)
+    held_out = validation
+    n_held_out = calibration.n_held_out(len(data), settings.calibration)
+    if n_held_out and validation is None and weights is None and start is None:
+        progress.note(f"{n_held_out:,} of {len(data):,} rows are held out of training, to calibrate probabilities on")
+        data, held_out = _hold_out(data, n_held_out, settings.seed)
     known = known or DataSchema(data.n_features, data.n_labels, data.names, data.vocabulary)
     maxima = start.classifier.arrays.get("maxima") if start is not None else None
     if maxima is None and settings.scaling == "column-max":
@@ -145,7 +155,7 @@ def train(
         "seen_labels": int((counts > 0).sum()),
         "several_labels": bool((labels.n_of_row > 1).any()),
     }
-    n_validated = len(validation) if validation is not None else 1 if watch is not None else 0
+    n_validated = len(held_out) if held_out is not None else 1 if watch is not None else 0
     plan = memory_plan(
         data, features, labels, objective, settings, sampler, n_validated, n_tested, by_others=cluster is not None
     )
@@ -205,12 +215,9 @@ def train(
         **outcome.facts(),
         "history": history.epochs,
     }
-    temperature = None
-    if validation is not None and not classifier.is_searched:
-        temperature = to_the_end(lambda: classifier.fitted_temperature(validation, threads=settings.threads))
-    if temperature is not None:
-        classifier.facts["temperature"] = 1 / temperature
-    return TrainedClassifier(classifier, outcome, temperature, optimizer_state)
+    if held_out is not None and len(known_labels(held_out.labels, counts).ids):
+        to_the_end(lambda: classifier.calibrate(held_out, settings.threads))
+    return TrainedClassifier(classifier, outcome, optimizer_state)
 
 
 def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) -> ClassifySettings:
@@ -331,8 +338,12 @@ def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]
     share = share_of_rows(settings.validation or "")
     if share is None:
         raise EmbedxError(f"--validation {settings.validation}: here only a share of the rows, like 0.1")
-    order = np.random.default_rng([settings.seed, INITIAL + 1]).permutation(len(data))
-    n = max(1, round(share * len(data)))
+    return _hold_out(data, max(1, round(share * len(data))), settings.seed)
+
+
+def _hold_out(data: Labeled, n: int, seed: int) -> tuple[Labeled, Labeled]:
+    """The rows to train on, and n others, chosen at random."""
+    order = np.random.default_rng([seed, INITIAL + 1]).permutation(len(data))
     return data.rows(np.sort(order[n:])), data.rows(np.sort(order[:n]))
 
 

@@ -330,8 +330,9 @@ def classify(
         tested = None if metrics is None else commands.plain_numbers(metrics)
         print(json.dumps({"model": str(folder), **found.facts, "settings": found.settings, "test": tested}))
     else:
-        told = ("accuracy", "log_likelihood", "p@1", "p@3", "p@5")
+        told = ("accuracy", "log_likelihood", "log_likelihood_tempered", "p@1", "p@3", "p@5")
         words = [f"{name} {metrics[name]:.4f}" for name in told if name in metrics] if metrics else []
+        words += [f"{metrics['n']:,} labelled test rows"] if metrics else []
         loss = f"loss {found.facts['final_loss']:.4f}"
         print(f"{folder}\t" + ", ".join([f"{found.n_labels:,} labels", loss, *words]))
 

@@ -296,6 +296,8 @@ def classify(
         progress.note(
             f"{len(training):,} examples, {training.n_features:,} features, {n_values:,} {kind}, {training.n_labels:,} labels"
         )
+        if unlabelled := int((training.labels.n_of_row == 0).sum()):
+            progress.note(f"{unlabelled:,} of {len(training):,} training rows have no label and are not trained on")
         validation = validation_data(settings, known, progress)
         with checkpoints.ended():
             trained = classification.train(
@@ -310,9 +312,7 @@ def classify(
         _note_probabilities(trained.classifier, progress)
         metrics = None
         if test is not None:
-            metrics = trained.classifier.evaluate(
-                test, temperature=trained.temperature, progress=progress, threads=settings.threads
-            )
+            metrics = trained.classifier.evaluate(test, progress=progress, threads=settings.threads)
         return saved, trained, metrics
 
 
@@ -527,12 +527,8 @@ def _note_settings(progress: Progress, *groups: Settings) -> None:
 
 def _note_probabilities(found: "Classifier", progress: Progress) -> None:
     """Say so where probabilities are made of scores that were not trained to be their logarithms."""
-    if not found.objective.calibrated:
-        fitted = found.facts.get("temperature")
-        temperature = f"; the temperature that suits the validation data is {fitted:.3g}" if fitted else ""
-        progress.note(
-            f"{found.objective.name} has no probabilities of its own; those shown are a softmax of its scores{temperature}"
-        )
+    if not found.objective.calibrated and "calibration" not in found.arrays:
+        progress.note(f"{found.objective.name} has no probabilities of its own; those shown are a softmax of its scores")
 
 
 def check_applies(typed: dict[str, Any], objective_name: str, groups: Sequence[type[Settings]]) -> None:

@@ -128,7 +128,7 @@ class LabelledData:
         groups = [found.evaluate(self.rows.rows(np.arange(k, n, GROUPS))) for k in range(min(GROUPS, n))]
         counted = [int(each["n"]) for each in groups]
         sizes: dict[str, list[int]] = dict.fromkeys(self.measures, counted)
-        sizes["log_likelihood"] = [int(each["n"] - each["n_without_labels"] - each["n_unknown"]) for each in groups]
+        sizes["log_likelihood"] = [int(each["n"] - each["n_unknown"]) for each in groups]
         scores = {}
         for name in self.measures:
             if all(name in each for each in groups) and sum(sizes[name]) > 0:

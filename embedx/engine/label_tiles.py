@@ -2,7 +2,8 @@
 
 Under a loss that is a sum over labels (`Objective.separable`) no label's row knows of any other, so that 32 of them, a tile,
 can be trained over all passes before the next 32 begin, and only what is kept of a row needs memory. A row has weights for the
-features of its positives alone (its support): elsewhere a weight could only be negative. So
+features of its positives alone (its support): elsewhere a weight meets negatives alone, and could only be negative where
+features are not. With signed features it may be positive too, and sparse rows lose it. So
 
     the features of a tile     the union of its rows' supports; the examples are read with these alone
     the steps                  those of full.FullSteps, on rows whose weights outside their support are held at zero

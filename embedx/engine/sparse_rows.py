@@ -1,8 +1,9 @@
 """Output rows that have numbers for some features alone.
 
-A label's row needs a weight only where an example that has the label has a feature (its support): elsewhere it is met as a
-rival alone, and could only be pushed down. The support is known before training, and bounds memory by the sum over examples of
-their labels times their features instead of by labels times features.
+A label's row has weights only where an example that has the label has a feature (its support): elsewhere it is a negative of
+every example, and non-negative features could only push its weights down; with signed ones some weights are lost. The support
+is known before training, and bounds memory by the sum over examples of their labels times their features instead of by labels
+times features.
 
 The numbers stand in slots, which are the only row of a `Table`, one of two ways:
 

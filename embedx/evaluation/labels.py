@@ -1,27 +1,26 @@
 """Scores of classifiers with huge label sets, block of test rows by block: accuracy, likelihood, P@k, nDCG@k and PSP@k.
 
-A row may have several labels, one, or none. A classifier knows the labels 0 .. n_labels - 1; ids from n_labels on occur in
-test rows only, and it cannot name them. With y the labels of a row and best_1, best_2, ... the classifier's answers:
+The rows that count, in every measure, are the n rows with at least one label; n_without_labels others are left out. A
+classifier knows the labels 0 .. n_labels - 1; ids from n_labels on occur in test rows only, and it cannot name them. With y the
+labels of a row and best_1, best_2, ... the classifier's answers:
 
-    accuracy        share of the labelled rows with best_1 in y
-    log_likelihood  mean over rows of the mean over known l in y of log p(l). Left out: rows without labels, n_without_labels,
-                    and rows of whose labels none is known, n_unknown
-    p@k             mean over all rows of |{best_1 .. best_k} ∩ y| / k
-    ndcg@k          mean over all rows of Σ_{i<=k} [best_i in y] / log2(i + 1), divided by the same sum for a perfect answer,
+    accuracy        share of the rows with best_1 in y, as p@1
+    log_likelihood  mean over rows of the mean over known l in y of log p(l); n_unknown rows without a known label are left out
+    p@k             mean over rows of |{best_1 .. best_k} ∩ y| / k
+    ndcg@k          mean over rows of Σ_{i<=k} [best_i in y] / log2(i + 1), divided by the same sum for a perfect answer,
                     which has its hits at i <= min(k, |y|)
     psp@k           Σ over rows of Σ_{i<=k} [best_i in y] w(best_i), divided by Σ over rows of the k largest w(l), l in y;
                     w(l) = 1 + C (n_l + B)^-A, one over the propensity of a label that n_l of N training rows have;
                     C = (log N - 1) (B + 1)^A
 
-An unknown label is a miss: it counts in |y|, and in psp@k as a label with n_l = 0. A row without labels is a miss too, at 0 in
-p@k and ndcg@k, but is left out of accuracy and likelihood. Propensities are those of Jain, Prabhu & Varma 2016, eq. 1; psp@k
-as a ratio of sums and the place of rows without labels are those of the tools of the Extreme Classification Repository
-(pyxclib), so that the numbers compare with the published ones.
+An unknown label is a miss: it counts in |y|, and in psp@k as a label with n_l = 0. Propensities are those of Jain, Prabhu &
+Varma 2016, eq. 1, and psp@k is a ratio of sums as in the tools of the Extreme Classification Repository (pyxclib), so that the
+numbers compare with the published ones. In p@k and ndcg@k these tools count a row without labels as a row of misses.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -84,6 +83,9 @@ class LabelMetrics:
         """Take in a block of rows of which only the best labels are known: their distinct ids, best first, int (B, max(ks)) or
         as many as there are labels.
         """
+        labelled = np.flatnonzero(labels.n_of_row)
+        self.counts["n_without_labels"] += len(labels) - len(labelled)
+        top, labels = top[labelled], labels.rows(labelled)
         hit = self._hits(top, labels)
         self._add_counts(labels)
         self.counts["hits"] += int(np.count_nonzero(hit[:, 0]))
@@ -102,12 +104,12 @@ class LabelMetrics:
             log_likelihood_standard_error  of log_likelihood, by the choice of test rows
         """
         counts, sums = self.counts, self.sums
-        n, without = counts["n"], counts["n_without_labels"]
+        n = counts["n"]
         measures: dict[str, float] = {
             "n": n,
-            "n_without_labels": without,
+            "n_without_labels": counts["n_without_labels"],
             "n_unknown": counts["n_unknown"],
-            "accuracy": ratio(counts["hits"], n - without),
+            "accuracy": ratio(counts["hits"], n),
         }
         if self.has_likelihood:
             m = counts["likelihood"]
@@ -130,11 +132,9 @@ class LabelMetrics:
         return np.isin(np.arange(len(labels))[:, None] * self.n_labels + top, has)
 
     def _add_counts(self, labels: Labels) -> None:
-        labelled = labels.n_of_row > 0
         knows = np.bincount(row_of_label(labels)[labels.ids < self.n_labels], minlength=len(labels)) > 0
         self.counts["n"] += len(labels)
-        self.counts["n_without_labels"] += int(np.count_nonzero(~labelled))
-        self.counts["n_unknown"] += int(np.count_nonzero(labelled & ~knows))
+        self.counts["n_unknown"] += int(np.count_nonzero(~knows))
 
     def _add_precision(self, hit: np.ndarray) -> None:
         for k in self.ks:
@@ -143,7 +143,7 @@ class LabelMetrics:
     def _add_ndcg(self, hit: np.ndarray, labels: Labels) -> None:
         for k in self.ks:
             gain = 1 / np.log2(np.arange(2, k + 2))
-            ideal = np.cumsum(gain)[np.clip(labels.n_of_row, 1, k) - 1]
+            ideal = np.cumsum(gain)[np.minimum(labels.n_of_row, k) - 1]
             found = hit[:, :k]
             self.sums[f"ndcg@{k}"] += float((found @ gain[: found.shape[1]] / ideal).sum())
 
@@ -164,6 +164,17 @@ class LabelMetrics:
         self.sums["log_p"] += float(means.sum())
         self.sums["log_p²"] += float((means * means).sum())
         self.sums["clamped"] += float(np.maximum(means, LEAST_LOG_LIKELIHOOD).sum())
+
+
+def likelihood_warning(metrics: Mapping[str, float], n_labels: int) -> str:
+    """What is to be known of a log-likelihood below that of the uniform distribution over n labels; "" if there is none."""
+    found, uniform = metrics.get("log_likelihood", 0.0), -math.log(max(n_labels, 1))
+    if not found < uniform:
+        return ""
+    return (
+        f"log-likelihood {found:.2f} is below {uniform:.2f}, that of equal probabilities for all {n_labels:,} labels: scores "
+        "rank labels, but as a distribution over labels they are overconfident; --objective softmax is trained for this measure"
+    )
 
 
 def top_k(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

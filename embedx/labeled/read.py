@@ -81,13 +81,13 @@ def with_names(data: Labeled, known: DataSchema, names: Sequence[str], file: str
                 "leave out --label-names, which names labels that are whole numbers from 0"
             )
         n_labels = max(int(name) if len(name) < 20 else MOST_IDS for name in own) + 1
-    if len(names) < n_labels:
+    if len(names) != n_labels:
         raise EmbedxError(
             f"{file}: {len(names):,} names for {n_labels:,} labels, which count from 0; write one a line for each"
         )
     if known.by_name:
         labels = Labels(labels.offsets, np.array([int(name) for name in own], np.int32)[labels.ids])
-    known = replace(known, n_labels=n_labels, names=list(names[:n_labels]), by_name=False)
+    known = replace(known, n_labels=n_labels, names=list(names), by_name=False)
     return replace(data, labels=labels, n_labels=n_labels, names=known.names), known
 
 

@@ -232,11 +232,12 @@ class Objective(abc.ABC):
         """p(k is among the labels | h) from the scores of all rows, (..., K), above 1/2 where z is above 0; None where labels
         compete for one place, so that only `log_probability` is known.
         """
-        return None
+        log_p = self.log_label_probability(z)
+        return None if log_p is None else np.asarray(np.exp(log_p))
 
     def log_label_probability(self, z: np.ndarray) -> np.ndarray | None:
-        """The log of `label_probability`, finite at any finite score and growing with it, so that products of many
-        probabilities rank; None where that is.
+        """The log of `label_probability`, below 0, finite at any finite score and growing with it, so that products of
+        many probabilities rank; None where that is.
         """
         return None
 

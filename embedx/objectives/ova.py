@@ -9,7 +9,9 @@ Under the logistic loss σ(z_k) estimates the probability that k is among the la
 These do not sum to one. Where a distribution is asked for they are divided by their sum: exact if every input has one label, a
 convention otherwise. With one label the loss is Bouchard's bound at alpha = 0. The squared hinge (Chang, Hsieh & Lin 2008) is
 that of liblinear's and DiSMEC's support vector machines. Its best score is 2p - 1 (Zhang 2004), so (1 + z_k) / 2 estimates the
-probability, between the margins; below SMALLEST the estimate goes on as an exponential that meets it smoothly.
+probability p, between the margins. Within SMALLEST of 0 and 1 curves continue it smoothly that never reach them, so that
+higher scores have higher probabilities, none above 1: SMALLEST e^(p / SMALLEST - 1) below, 1 - SMALLEST² / (p - 1 + 2 SMALLEST)
+above.
 """
 
 import dataclasses
@@ -145,9 +147,6 @@ class OneVsAll(Objective):
             return np.asarray(log_sigmoid(z))
         p = (1 + z) / 2
         below = np.log(SMALLEST) + (p - SMALLEST) / SMALLEST
-        return np.where(p > SMALLEST, np.log(np.maximum(p, SMALLEST)), below)
-
-    def label_probability(self, z: np.ndarray) -> np.ndarray:
-        if self.settings.loss == "logistic":
-            return np.asarray(np.exp(log_sigmoid(z)))
-        return np.asarray(np.clip((1 + z) / 2, 0, 1))
+        above = np.log1p(-(SMALLEST**2) / (np.maximum(p, 1 - SMALLEST) - 1 + 2 * SMALLEST))
+        between = np.log(np.clip(p, SMALLEST, 1 - SMALLEST))
+        return np.where(p < SMALLEST, below, np.where(p > 1 - SMALLEST, above, between))

@@ -10,6 +10,7 @@ import numpy as np
 from embedx.classification.classifier import Classifier
 from embedx.evaluation import learning_curves
 from embedx.evaluation.answers import THIRDS, UNSEEN, FrequencyBin, Reliability, bin_of_labels
+from embedx.evaluation.labels import likelihood_warning
 from embedx.pages.curves import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from embedx.pages.document import document, figures, note, table
 from embedx.report import sections
@@ -76,7 +77,10 @@ def tested(classifier: Classifier, found: LabelFindings) -> list[str]:
     parts = [f"<h2>Scores on {escape(Path(found.source).name)}</h2>"]
     parts += ['<div class="charts"><div>', table(rows, names=("metric",)), "</div><figure>"]
     parts += [reliability_diagram(found.reliability), f"<figcaption>{escape(told_of(classifier, found))}</figcaption>"]
-    parts += ["</figure></div>", "<h2>By label frequency</h2>", frequency_table(found.bins), note(BY_FREQUENCY)]
+    parts.append("</figure></div>")
+    if warning := likelihood_warning(found.metrics, classifier.n_labels):
+        parts.append(note(f"Warning: {warning}."))
+    parts += ["<h2>By label frequency</h2>", frequency_table(found.bins), note(BY_FREQUENCY)]
     if found.missed:
         parts += ["<h2>Labels missed most often</h2>", missed_table(classifier, found), note(MISSED)]
     if found.confusions:
@@ -172,9 +176,11 @@ def told_of(classifier: Classifier, found: LabelFindings) -> str:
         f"stronger the colour the more answers. Expected calibration error {number(found.reliability.error)} over "
         f"{found.reliability.n.sum():,} labelled rows."
     )
+    if "calibration" in classifier.arrays:
+        return f"{told} Probabilities are calibrated on rows that were held out of training."
     if not classifier.objective.calibrated:
         told += f" {classifier.objective.name} has no probabilities of its own: these are a softmax of its scores."
-    elif classifier.facts.get("several_labels") and classifier.objective.label_probability(np.zeros((1, 1))) is None:
+    elif classifier.facts.get("several_labels") and not classifier.judges_labels_alone:
         told += " Labels share one probability, so that with several labels a row answers are right more often than probable."
     return told
 

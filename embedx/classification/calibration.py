@@ -1,0 +1,100 @@
+"""Calibration: the probability that an answer is right, from scores and its rank, fitted on rows held out of training.
+
+    log(p / (1 - p)) = g(s_r) + b log r + c s_1        s_r: the score of the label of rank r in its row, 1 for the best
+
+g does not fall and is linear between knots, which are quantiles of scores; p does not rise with r, so that labels keep their
+order. g, b and c maximise the likelihood of the N_BEST answers to each held-out row, less a penalty on the bends of g, by
+Newton's method. It is Platt's calibration (1999) with bends and terms of the row: at equal scores, second answers are right
+less often than first ones. Where a row's probabilities are to sum to one, there is a temperature (`Classifier.tempered`).
+
+calibration.npy  float64 (4, knots)   the knots, ascending; g there; b and c, the same at each knot
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from embedx.errors import EmbedxError
+from embedx.run.schema import Array
+
+ARRAYS = {"calibration": Array(("terms of calibration", "knots"), ("float64",))}
+MIN_ROWS, MAX_ROWS = 100, 2_000  # to hold out: from fewer little can be learned, and with more little is gained
+TEMPERATURE_ROWS = 500  # of them that a temperature is fitted to: it is one number, and takes several passes
+N_BEST = 5  # answers to each row that are looked at, as many as `predict` prints by default
+QUANTILES = np.linspace(0, 1, 7)  # of all scores and of those of right answers: at most 14 knots
+BENDS, SIZE = 1.0, 1e-3  # weights of the penalties, in answers
+MAX_STEPS, SHORT_STEP, LONG_STEP = 100, 1e-6, 3.0  # of Newton's method, in log-odds
+
+
+def n_held_out(n_rows: int, share: float) -> int:
+    """How many of the training rows are held out; 0 where these would be too few."""
+    n = min(round(share * n_rows), MAX_ROWS)
+    return n if n >= MIN_ROWS else 0
+
+
+def check(arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise `EmbedxError` if there is a calibration that is none."""
+    found = arrays.get("calibration", np.array([[0.0, 1.0]] * 4))
+    if len(found) != 4 or found.shape[1] < 2 or (np.diff(found[0]) <= 0).any() or (np.diff(found[1]) < 0).any():
+        raise EmbedxError("calibration.npy has no four rows, of ascending knots and log-odds first; train the model again")
+
+
+def fit(scores: np.ndarray, is_right: np.ndarray) -> np.ndarray:
+    """The calibration of answers: float64 (4, knots).
+
+    scores    float (n, k): those of the best labels of each row, best first; -inf where there is no answer
+    is_right  bool (n, k)
+    """
+    scores, is_right = scores[:, :N_BEST].astype(np.float64), is_right[:, :N_BEST]
+    has = np.isfinite(scores)
+    s, right = scores[has], is_right[has].astype(np.float64)
+    knots = np.unique([np.quantile(some, QUANTILES) for some in (s, s[right > 0]) if some.size])
+    if len(knots) < 2:
+        knots = np.append(knots, knots[-1:] + 1) if len(knots) else np.array([0.0, 1.0])
+    x = np.column_stack([_hats(s, knots), *(term[has] for term in _terms_of_row(scores, knots))])
+    bends = np.diff(np.eye(len(knots)), 2, axis=0)
+    penalty = SIZE * np.eye(x.shape[1])
+    penalty[: len(knots), : len(knots)] += BENDS * bends.T @ bends
+    w = np.zeros(x.shape[1])
+    for _ in range(MAX_STEPS):
+        p = _sigmoid(x @ w)
+        slope = x.T @ (right - p) - penalty @ w
+        step = np.linalg.solve((x.T * (p * (1 - p))) @ x + penalty, slope)
+        w += np.clip(step, -LONG_STEP, LONG_STEP)
+        if np.abs(step).max() < SHORT_STEP:
+            break
+    return np.stack([knots, np.maximum.accumulate(w[: len(knots)]), *np.broadcast_to(w[len(knots) :, None], (2, len(knots)))])
+
+
+def probabilities(calibration: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """The probability that each of a row's best labels is right, float32 (n, k), from their scores, best first, (n, k)."""
+    knots, log_odds, b, c = calibration
+    log_rank, best = _terms_of_row(scores, knots)
+    p = _sigmoid(np.interp(scores, knots, log_odds) + b[0] * log_rank + c[0] * best)
+    p = np.minimum.accumulate(np.where(np.isfinite(scores), p, 0), axis=1)
+    return np.asarray(p, dtype=np.float32)
+
+
+def probabilities_of_all(calibration: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """As `probabilities`, of labels in any order."""
+    order = np.argsort(-scores, axis=1, kind="stable")
+    p = np.empty(scores.shape, dtype=np.float32)
+    np.put_along_axis(p, order, probabilities(calibration, np.take_along_axis(scores, order, 1)), 1)
+    return p
+
+
+def _terms_of_row(scores: np.ndarray, knots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """log r and s_1, which stays between the outermost knots, of each answer, both (n, k)."""
+    log_rank = np.log(np.arange(1, scores.shape[1] + 1))
+    best = np.clip(scores[:, :1], knots[0], knots[-1])
+    return np.broadcast_to(log_rank, scores.shape), np.broadcast_to(best, scores.shape)
+
+
+def _hats(s: np.ndarray, knots: np.ndarray) -> np.ndarray:
+    """The weight of each knot in linear interpolation at s, float64 (n, knots)."""
+    place = np.interp(s, knots, np.arange(len(knots)))
+    return np.asarray(np.maximum(1 - np.abs(place[:, None] - np.arange(len(knots))), 0))
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return np.asarray(1 / (1 + np.exp(-np.clip(x, -30, 30))))

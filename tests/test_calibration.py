@@ -1,0 +1,163 @@
+"""Calibration: what is printed as a probability is one, on rows that nobody trained on."""
+
+import numpy as np
+import pytest
+from needs import needs_data
+from scipy.sparse import csr_matrix
+
+from embedx import objectives
+from embedx.classification import calibration, classifier
+from embedx.classification.calibration import MAX_ROWS, MIN_ROWS
+from embedx.classification.defaults import new_objective
+from embedx.classification.settings import ClassifySettings
+from embedx.classification.task import train
+from embedx.classification.weights import suited_objective
+from embedx.errors import EmbedxError
+from embedx.evaluation.answers import hits, reliability
+from embedx.labeled.data import Labeled, Labels
+from embedx.run.progress import Silent
+
+N_LABELS, N_FEATURES = 40, 120
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def noisy(n, seed, *, dense=False, several=True):
+    """Rows whose labels are drawn by probabilities that depend on the features."""
+    rng = np.random.default_rng(seed)
+    meaning = np.random.default_rng(99).normal(size=(N_FEATURES, N_LABELS))
+    x = (rng.random((n, N_FEATURES)) < 0.08) * rng.random((n, N_FEATURES)) + 0.0
+    x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-9)
+    z = 3 * x @ meaning - 3
+    if several:
+        rows = [np.flatnonzero(row) for row in rng.random(z.shape) < sigmoid(z)]
+    else:
+        rows = [[k] for k in (z + rng.gumbel(size=z.shape)).argmax(axis=1)]
+    x = x.astype(np.float32)
+    return Labeled(x if dense else csr_matrix(x), Labels.of_rows(rows), N_LABELS)
+
+
+def trained(data, objective=None, options=None, progress=None, **settings):
+    name, own = suited_objective(data, settings) if objective is None else (objective, options or {})
+    made = new_objective(objectives.find(name), own)
+    return train(data, made, ClassifySettings(**({"threads": 1} | settings)), progress=progress).classifier
+
+
+def answers(found, data, k=5):
+    """The probabilities of the best answers to rows with labels, and which are right."""
+    data = data.rows(np.flatnonzero(data.labels.n_of_row))
+    best = list(found.top_k(data.features, k))
+    ids, p = (np.concatenate(parts) for parts in zip(*best, strict=True))
+    return p, hits(ids, data.labels)
+
+
+def largest_error(p, is_right, least=200):
+    """Over the bins that hold so many answers."""
+    bins = reliability(p.ravel().astype(np.float64), is_right.ravel())
+    return np.abs(bins.accuracy - bins.confidence)[bins.n >= least].max()
+
+
+def test_the_probabilities_that_scores_and_ranks_have_are_found_and_keep_the_order():
+    rng = np.random.default_rng(0)
+    scores = -np.sort(-rng.normal(-1, 2, (4000, 8)), axis=1)
+    truth = sigmoid(1.5 * scores + np.maximum(scores, 0) - 0.6 * np.log(np.arange(1, 9)) - 0.3 * scores[:, :1])
+    is_right = rng.random(truth.shape) < truth
+    fitted = calibration.fit(scores[:2000], is_right[:2000])
+    p = calibration.probabilities(fitted, scores[2000:])
+    assert np.abs(p[:, :5] - truth[2000:, :5]).mean() < 0.02
+    assert largest_error(p[:, :5], truth[2000:, :5]) < 0.03
+    assert (np.diff(p, axis=1) <= 0).all()
+    mixed = rng.permuted(scores[2000:], axis=1)
+    np.testing.assert_array_equal(-np.sort(-calibration.probabilities_of_all(fitted, mixed), axis=1), p)
+    np.testing.assert_array_equal(calibration.probabilities(fitted, np.array([[0.5, -np.inf]]))[:, 1], 0)
+
+
+@pytest.mark.parametrize(
+    ("scores", "is_right"),
+    [(np.zeros((0, 5)), np.zeros((0, 5), bool)), (np.zeros((150, 5)), np.ones((150, 5), bool)),
+     (np.full((150, 5), -np.inf), np.zeros((150, 5), bool)), (np.arange(150.0)[:, None], np.arange(150)[:, None] > 75)],
+    ids=["no rows", "all alike and right", "no answers", "told apart by one label alone"],
+)  # fmt: skip
+def test_answers_from_which_little_can_be_learned_have_a_calibration_all_the_same(scores, is_right):
+    fitted = calibration.fit(scores, is_right)
+    calibration.check({"calibration": fitted})
+    p = calibration.probabilities(fitted, np.array([[2.0, 1.0], [0.0, 0.0]]))
+    assert ((p >= 0) & (p <= 1)).all()
+
+
+@pytest.mark.parametrize(
+    ("objective", "options", "settings", "several", "dense"),
+    [
+        (None, {}, {"weights": "dense"}, True, False),
+        (None, {}, {"weights": "sparse"}, True, False),
+        (None, {}, {"weights": "tree", "leaf_size": 5}, True, False),
+        (None, {}, {}, True, True),
+        (None, {}, {}, False, False),
+        ("ova", {"loss": "squared-hinge"}, {"weights": "dense"}, False, False),
+        ("ova", {"loss": "squared-hinge"}, {"weights": "tree", "leaf_size": 5}, False, False),
+    ],
+)
+def test_what_is_printed_as_a_probability_is_one(objective, options, settings, several, dense):
+    data, test = (noisy(n, seed, dense=dense, several=several) for n, seed in ((4000, 0), (6000, 1)))
+    found = trained(data, objective, options, calibration=0.5, **settings)
+    assert found.facts["examples"] == 2000
+    p, is_right = answers(found, test)
+    error = largest_error(p, is_right, least=500)
+    assert error < (0.03 if several else 0.06)  # of one label a row there are fewer right answers to learn from
+    del found.arrays["calibration"]
+    raw, still_right = answers(found, test)
+    np.testing.assert_array_equal(is_right, still_right)
+    assert largest_error(raw, is_right, least=500) > error + 0.02
+
+
+def test_rows_are_held_out_where_there_are_enough_and_nothing_else_to_calibrate_on():
+    data = noisy(10 * MIN_ROWS, 0)
+    assert trained(data, weights="sparse").facts["examples"] == 9 * MIN_ROWS
+    assert calibration.n_held_out(10**6, 0.1) == MAX_ROWS
+    few, every = trained(data.rows(np.arange(500)), weights="sparse"), trained(data, weights="sparse", calibration=0.0)
+    assert (few.facts["examples"], every.facts["examples"]) == (500, len(data))
+    assert "calibration" not in few.arrays.keys() | every.arrays.keys()
+    watched = trained(data, weights="sparse", validation="0.3")
+    assert watched.facts["examples"] == 7 * MIN_ROWS
+    assert "calibration" in watched.arrays
+
+
+def test_a_calibration_is_kept_with_the_model_and_one_that_is_damaged_is_told(tmp_path):
+    data = noisy(2000, 0)
+    found = trained(data, weights="sparse")
+    found.save(tmp_path / "model")
+    p, loaded = answers(found, data)[0], classifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(answers(loaded, data)[0], p)
+    np.save(tmp_path / "model" / "calibration.npy", found.arrays["calibration"][::-1])
+    with pytest.raises(EmbedxError, match=r"calibration\.npy has no four rows, of ascending knots"):
+        classifier.load(tmp_path / "model")
+
+
+def test_a_likelihood_below_that_of_equal_probabilities_is_warned_of():
+    notes = []
+
+    class Notes(Silent):
+        def note(self, message):
+            notes.append(message)
+
+    data, test = noisy(1500, 0, several=False), noisy(500, 1, several=False)
+    for loss, is_warned in (("squared-hinge", True), ("logistic", False)):
+        found = trained(data, "ova", {"loss": loss})
+        notes.clear()
+        result = found.evaluate(test, progress=Notes())
+        assert (result["log_likelihood"] < -np.log(N_LABELS)) == is_warned
+        assert result["log_likelihood_tempered"] > -np.log(N_LABELS)
+        assert any("is below -3.69, that of equal probabilities for all 40 labels" in each for each in notes) == is_warned
+
+
+@needs_data
+def test_bibtex_has_probabilities_that_are_right():
+    from test_labeled_read import DATA
+
+    from embedx.labeled.read import read, read_training
+
+    data, known = read_training(str(DATA / "bibtex" / "train.txt.gz"))
+    p, is_right = answers(trained(data), read(str(DATA / "bibtex" / "test.txt.gz"), like=known))
+    assert largest_error(p, is_right) < 0.06  # 488 held-out rows
