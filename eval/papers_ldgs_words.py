@@ -73,7 +73,7 @@ def measure_collapsed(
             "iteration": iteration.number,
             "seconds": iteration.seconds,
             "macs": iteration.macs,
-            "objective": iteration.objective,
+            "objective": iteration.loss,
         }
         points.append(told | of(vectors))
 

@@ -344,6 +344,46 @@ def test_quiet_shows_warnings_alone_and_verbose_all_settings(home, two_topics):
     assert stream.getvalue() == "warning: a danger\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "unit"),
+    [
+        (["train", "TEXT"], "nats per pair"),
+        (["train", "TEXT", "--objective", "softmax", "--collapsed"], "nats per pair"),
+        (["classify", "FEW", "--objective", "softmax"], "nats per label"),
+        (["classify", "FEW", "--objective", "softmax", "--optimizer", "lbfgs", "--l2", 0.1], "nats per row"),
+        (["classify", "FEW", "--objective", "ns"], "nats per label"),
+        (["classify", "FEW", "--objective", "ova"], "nats per row"),
+        (["classify", "FEW", "--objective", "ova", "--loss", "squared-hinge", "--weights", "sparse"], "per row"),
+        (
+            ["classify", "FEW", "--objective", "ova", "--weights", "tree", "--leaf-size", 2, "--optimizer", "adagrad"],
+            "nats per row",
+        ),
+    ],
+)
+def test_the_loss_is_the_same_from_the_log_to_the_result(home, two_topics, words, unit):
+    (home / "few.txt").write_text("0,1 0:1\n1,2 1:1\n3 2:1 3:1\n4,5 3:1\n" * 20)
+    places = {"TEXT": two_topics, "FEW": "few.txt"}
+    words = [places.get(word, word) for word in words]
+    (home / "log").unlink(missing_ok=True)
+    options = ["--epochs", 3] if "lbfgs" not in words else []
+    common = [*words, *options, "--threads", 1, "--overwrite", "-o", "one"]
+    told = json.loads(embedx_run(home, *common, "--log-json", "log", "--json").stdout)
+    events = [json.loads(line) for line in (home / "log").read_text().splitlines()]
+    losses = [each["loss"] for each in events if each["stage"] == "training" and each.get("loss") is not None]
+    assert {each["loss_unit"] for each in events if each.get("loss") is not None} == {told["loss_unit"]} == {unit}
+    if {"lbfgs", "--weights"} & set(words):
+        assert losses[-1] == pytest.approx(told["final_loss"], rel=1e-6)
+    elif "--collapsed" not in words:  # the log has the mean of all, the result that of the last twentieth
+        assert told["final_loss"] <= losses[-1] <= told["highest_loss"]
+    else:
+        assert losses[-1] == told["history"][-2]["loss"]
+    if told.get("highest_loss") is not None:
+        assert told["final_loss"] <= 1.000001 * told["highest_loss"]
+    if "--weights" not in words:
+        assert told["final_loss"] < told["initial_loss"]
+    assert f"loss {told['final_loss']:.4f} {unit}" in embedx_run(home, *common).stdout
+
+
 def test_without_a_command_the_help_is_shown(home):
     done = embedx_started(home, check=False)
     assert done.returncode == 2

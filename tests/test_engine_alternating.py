@@ -33,7 +33,7 @@ def test_the_objective_never_rises(rate, optimizer):
     problem = Problem()
     run = descent(problem, rate=rate, optimizer=optimizer)
     run.run()
-    told = [iteration.objective for iteration in run.history]
+    told = [iteration.loss for iteration in run.history]
     assert all(a > b for a, b in itertools.pairwise(told))
     assert len(told) == 1 + ITERATIONS
     assert told[-1] < told[0] - 0.2
@@ -129,7 +129,7 @@ class Stopping(Silent):
 def test_an_interrupt_leaves_the_vectors_that_were_last_found_better(at, finder):
     whole = descent(Problem(1, finder), rate=0.01, iterations=5)
     whole.run()
-    known = [iteration.objective for iteration in whole.history]
+    known = [iteration.loss for iteration in whole.history]
     problem = Problem(1, finder)
     run = descent(problem, rate=0.01, progress=Stopping(at))
     run.run()
@@ -160,7 +160,7 @@ def test_a_budget_ends_the_run_and_lost_steps_are_taken_back():
     run = descent(problem, iterations=None, ends_at=time.monotonic() + 0.2)
     run.run()
     assert run.history[-1].seconds < 0.3
-    assert problem.evaluate(NEITHER)[0] <= run.history[-1].objective * (1 + 1e-6)
+    assert problem.evaluate(NEITHER)[0] <= run.history[-1].loss * (1 + 1e-6)
     assert run.interrupted_by is None
     late = descent(problem, ends_at=time.monotonic() - 1)
     before = problem.inputs.copy()

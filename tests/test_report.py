@@ -242,7 +242,7 @@ def test_the_log_of_the_last_run_gives_the_curve_of_the_loss(write):
 
 
 def test_curves_are_what_the_folder_has_of_them():
-    facts = {"epochs": 2, "seconds": 3.0, "heldout": None, "history": [{"number": 1, "seconds": 1.0, "objective": 5.0}]}
+    facts = {"epochs": 2, "seconds": 3.0, "heldout": None, "history": [{"number": 1, "seconds": 1.0, "loss": 5.0}]}
     assert learning_curves.heldout_points(facts) == []
     assert learning_curves.loss_points(facts) == [[1, 1.0, 5.0]]
     assert learning_curves.validation_points({"history": "x"}, "p@1") == []

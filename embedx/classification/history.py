@@ -60,7 +60,8 @@ class History:
             entry["validation"] = {
                 name: found[name] for name in ("log_likelihood", "accuracy", "p@1", "ndcg@5") if name in found
             }
-            self.progress.note(f"epoch {epoch + 1}: loss {loss or 0:.4f}, validation {measure} {found[measure]:.4f}")
+            told = "" if loss is None else f"loss {loss:.4f}, "
+            self.progress.note(f"epoch {epoch + 1}: {told}validation {measure} {found[measure]:.4f}")
             if found[measure] > self.best_value:
                 self.best_value, self.waited = found[measure], 0
                 self.best = {name: array.copy() for name, array in self.classifier.arrays.items()}

@@ -105,6 +105,8 @@ class Classification(Shareable):
         self.n_updates = np.zeros(self.n if objective.state_width else 1, dtype=np.int64)
         self.clock, self.clock_lock = np.zeros(1), threading.Lock()  # of weight decay; advanced by every thread
         self.orders = Orders(self.n, settings.seed)
+        has_terms = objective.positives == "single" and settings.labels != "one" and np.diff(examples.label_offsets).max() > 1
+        self.loss_unit = objective.loss_unit("label" if has_terms else "row")
         self.frequency_bias: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each label occurs
         self.prepare()
         self.outputs.state.fill(first_state(settings, optimizer, examples, self.batch))

@@ -173,6 +173,7 @@ def train(
     optimizer_state: dict[str, np.ndarray] = {}
     if settings.optimizer == "lbfgs":
         plan.tell(progress)
+        loss_unit = objective.loss_unit("row")
         outcome = _run_lbfgs(features, labels, objective, settings, sampler, classifier, weights, dtype, history, progress)
     else:
         examples = examples_of(features, labels)
@@ -189,11 +190,13 @@ def train(
                 objective, settings, features, examples, optimizer, counts, trees, by_others=cluster is not None
             )
             training = growing if cluster is None else on_cluster.by_labels(cluster, growing, labels)
+            loss_unit = growing.loss_unit
             outcome = tree_training.run(growing, training, classifier, snapshot, checkpoints, history, progress, plan)
         else:
             strategy = strategy_for(objective, settings, sampler, examples)(
                 objective, settings, sampler, examples, optimizer, counts, features.shape[1], warm_up
             )
+            loss_unit = strategy.loss_unit
             guard = Guard(is_on=is_guarded, has_room=plan.has_room)
             outcome, optimizer_state = _run(
                 strategy, cluster, classifier, start, snapshot, checkpoints, history, progress, guard, plan
@@ -206,6 +209,7 @@ def train(
     to_the_end(lambda: _check(classifier))
     classifier.facts |= {
         "final_loss": outcome.final_loss,
+        "loss_unit": loss_unit,
         "highest_loss": outcome.highest_loss,
         "epochs": round(outcome.epochs, 4),
         "examples_trained": outcome.tally.words,
@@ -453,7 +457,7 @@ def _run_lbfgs(
         classifier.parameters_changed()
 
     def after(iteration: int, loss: float) -> None:
-        progress.update(iteration, loss=loss)
+        progress.update(iteration, loss=loss, loss_unit=objective.loss_unit("row"))
 
     start = np.zeros((n_features + has_bias, n_rows))
     if has_bias:
@@ -474,7 +478,9 @@ def _run_lbfgs(
     history.note(found.iterations - 1, found.loss, passed)
     n_examples = n * found.iterations
     tally = Tally(found.loss * n_examples, n_examples, n_examples)
-    return trainer.Outcome(tally, passed, float(found.iterations), None, found.loss, found.interrupted_by)
+    return trainer.Outcome(
+        tally, passed, float(found.iterations), None, found.loss, found.interrupted_by, initial_loss=found.initial_loss
+    )
 
 
 def _check(classifier: Classifier) -> None:

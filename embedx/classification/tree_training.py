@@ -144,7 +144,7 @@ class TreeTraining(Divided):
         *,
         by_others: bool = False,
     ) -> None:
-        self.by_others = by_others
+        self.by_others, self.loss_unit = by_others, objective.loss_unit("row")
         self.objective, self.settings, self.features, self.optimizer, self.counts = (
             objective,
             settings,
@@ -226,6 +226,7 @@ class TreeTraining(Divided):
             self.bias = np.zeros(int(plan.first_node[-1]), dtype=np.float32)
         else:
             self._find_members(level)
+            self.scores_of_row = float(np.diff(self.members.offsets) @ np.diff(plan.first_node)) / self.n_labelled
             self.bias = self._first_biases(plan)
 
     def _find_members(self, level: int) -> None:
@@ -276,7 +277,9 @@ class TreeTraining(Divided):
         self.losses[epoch][stretch] = loss  # first: what is done may be handed over
         self.done[stretch] = (worker.kept_feature[:n].copy(), worker.kept_lane[:n].copy(), worker.kept_value[:n].copy())
         n_scores = n_members * (last - first)
-        return Tally(loss, n_scores, n_scores)
+        # The loss of a row is the sum over the labels that it meets; that of the nodes above is none of labels.
+        is_of_labels = depth == len(self.plans[t].levels) - 1
+        return Tally(loss * is_of_labels, n_scores / self.scores_of_row * is_of_labels, n_scores)
 
     @property
     def level(self) -> int:

@@ -258,8 +258,8 @@ def train(
     if as_json:
         print(json.dumps({"model": str(folder), **facts, "settings": trained.vectors.settings}))
     else:
-        final_loss, scope = facts["final_loss"], facts["loss_scope"]
-        loss = "ended before the first iteration" if final_loss is None else f"loss{scope} {final_loss:.4f}"
+        unknown = "ended before the first iteration" if collapsed else "no pair was seen"
+        loss = commands.told_loss(facts) or unknown
         found = f", held-out log-likelihood {facts['heldout']['log_likelihood']:.4f}" if "heldout" in facts else ""
         pace = (
             f"{facts['epochs']} iterations in {facts['seconds']:.0f} s"
@@ -333,7 +333,7 @@ def classify(
         told = ("accuracy", "log_likelihood", "log_likelihood_tempered", "p@1", "p@3", "p@5")
         words = [f"{name} {metrics[name]:.4f}" for name in told if name in metrics] if metrics else []
         words += [f"{metrics['n']:,} labelled test rows"] if metrics else []
-        loss = f"loss {found.facts['final_loss']:.4f}"
+        loss = commands.told_loss(found.facts) or "no example had a label"
         print(f"{folder}\t" + ", ".join([f"{found.n_labels:,} labels", loss, *words]))
 
 

@@ -5,7 +5,7 @@ import math
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -512,6 +512,15 @@ def plain_numbers(metrics: dict[str, float]) -> dict[str, float | None]:
 def metric_lines(metrics: dict[str, float]) -> list[str]:
     """A metric a line, for people."""
     return [f"{name}\t{value:,}" if isinstance(value, int) else f"{name}\t{value:.4f}" for name, value in metrics.items()]
+
+
+def told_loss(facts: Mapping[str, Any]) -> str:
+    """`loss 1.8336 nats per pair (before training 4.1589, by frequencies alone 3.2)`; "" if nothing was trained."""
+    if facts["final_loss"] is None:
+        return ""
+    others = {"before training": "initial_loss", "by frequencies alone": "baseline_loss"}
+    known = [f"{name} {facts[fact]:.4f}" for name, fact in others.items() if facts.get(fact) is not None]
+    return f"loss {facts['final_loss']:.4f} {facts['loss_unit']}" + (f" ({', '.join(known)})" if known else "")
 
 
 def _note_settings(progress: Progress, *groups: Settings) -> None:

@@ -30,7 +30,7 @@ class OnCluster(Strategy):
         self.per_range = min(per_range, inner.n_stretches)
         self.n_stretches = -(-inner.n_stretches // self.per_range)
         self.workers: Sequence[None] = [None] * (DEPTH * size.workers)
-        self.is_steady, self.is_guarded = inner.is_steady, inner.is_guarded
+        self.is_steady, self.is_guarded, self.loss_unit = inner.is_steady, inner.is_guarded, inner.loss_unit
         self.is_over = False
         self.bytes = 0  # that travelled
         self.usual: float | None = None  # seconds of a range

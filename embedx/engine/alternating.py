@@ -40,7 +40,7 @@ class Iteration:
     """Where the vectors stood after a step of the inputs and one of the outputs; number 0 is the start."""
 
     number: int
-    objective: float  # nats per pair
+    loss: float  # mean per pair, in the unit of `Descent.loss_unit`
     seconds: float  # of iterations so far
     macs: int  # multiply-adds so far
     input_rate: float  # of the next step
@@ -93,6 +93,7 @@ class Descent(Strategy):
         watch: Callable[[Iteration], None] = lambda iteration: None,
     ) -> None:
         self.rows, self.inputs, self.outputs = rows, inputs, outputs
+        self.loss_unit = f"nats per pair{rows.scope}"
         self.n_pairs = float(inputs.times.sum())
         self.iterations, self.ends_at, self.progress, self.watch = iterations, ends_at, progress, watch
         self.workers, self.n_stretches = [None], 1
@@ -245,7 +246,7 @@ class Descent(Strategy):
         def tell(done: int) -> None:
             if self.interrupted or time.monotonic() > self.ends_at:
                 raise EndedEarlyError
-            facts = {f"objective{self.rows.scope}": self.history[-1].objective} if self.history else {}
+            facts = {"loss": self.history[-1].loss, "loss_unit": self.loss_unit} if self.history else {}
             self.progress.update(max(self.halves - 1 + done / n_inputs, 0) / 2, **facts)
 
         found = evaluate(self.rows, self.inputs.table, self.outputs.table, side, tell)
@@ -265,7 +266,7 @@ class Descent(Strategy):
         )
         self.history.append(iteration)
         self.progress.note(
-            f"iteration {number}: objective{self.rows.scope} {iteration.objective:.4f}, {iteration.seconds:.1f} s, "
+            f"iteration {number}: loss {iteration.loss:.4f} {self.loss_unit}, {iteration.seconds:.1f} s, "
             f"{self.macs:.3g} multiply-adds, rates {self.inputs.rate:.3g} and {self.outputs.rate:.3g}"
         )
         self.watch(iteration)

@@ -110,7 +110,7 @@ class Rows(Protocol):
     """Which rows compete with each other."""
 
     block: int  # inputs to take at a time
-    scope: str  # which rows the objective is a sum over, if not all, as words after its name
+    scope: str  # which rows the objective is a sum over, if not all, as words after its unit
 
     def compile(self, progress: Progress) -> None:
         """Compile the kernel, or load it."""

@@ -29,6 +29,7 @@ class Optimum(NamedTuple):
 
     w: np.ndarray  # float64 (dim, n_rows)
     loss: float  # mean per weighted example, without the penalty
+    initial_loss: float  # the same at the start
     iterations: int
     evaluations: int  # passes over the data
     slope: float  # the largest element of the gradient: above the tolerance if it did not get there
@@ -57,7 +58,7 @@ def minimise(
     weights    float (n,): how much each row counts
     paths      the tree, if rows compete on the way to a positive only
     tolerance  the search ends when no element of the gradient is larger
-    after      called after each iteration with its number and the penalised loss
+    after      called after each iteration with its number and the loss, without the penalty as in `Optimum`
     """
     n_features = features.shape[1]
     shape = (n_features + has_bias, n_rows)
@@ -73,9 +74,13 @@ def minimise(
     workspace = _new_workspace(objective, blocks, n_features, n_rows)
     last = start.ravel(), np.inf  # the point that was accepted last, and the penalised loss that was computed last
     iterations = evaluations = 0
+    initial = np.nan
+
+    def unpenalised(flat: np.ndarray, loss: float) -> float:
+        return loss - _penalty(flat.reshape(shape)[:n_features], l2)
 
     def value(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal last, evaluations
+        nonlocal last, evaluations, initial
         evaluations += 1
         w = flat.reshape(shape)
         gradient = np.zeros(shape)
@@ -97,13 +102,14 @@ def minimise(
         gradient[:n_features] += l2 * w[:n_features]
         penalised = loss / total + _penalty(w[:n_features], l2)
         last = last[0], penalised
+        initial = loss / total if evaluations == 1 else initial
         return penalised, gradient.ravel()
 
     def callback(flat: np.ndarray) -> None:
         nonlocal last, iterations
         iterations += 1
         last = flat.copy(), last[1]
-        after(iterations, last[1])
+        after(iterations, unpenalised(*last))
 
     try:
         found = minimize(
@@ -111,11 +117,10 @@ def minimise(
             options={"maxiter": max_iterations, "maxfun": 10 * max_iterations, "gtol": tolerance, "ftol": 1e-14, "maxcor": 20},
         )  # fmt: skip
     except KeyboardInterrupt as interrupt:
-        w = last[0].reshape(shape)
-        return Optimum(w, last[1] - _penalty(w[:n_features], l2), iterations, evaluations, np.inf, interrupt)
-    w = found.x.reshape(shape)
+        return Optimum(last[0].reshape(shape), unpenalised(*last), initial, iterations, evaluations, np.inf, interrupt)
     slope = float(np.abs(found.jac).max(initial=0))
-    return Optimum(w, float(found.fun) - _penalty(w[:n_features], l2), iterations, evaluations, slope, None)
+    loss = unpenalised(found.x, float(found.fun))
+    return Optimum(found.x.reshape(shape), loss, initial, iterations, evaluations, slope, None)
 
 
 def _penalty(w: np.ndarray, l2: float) -> float:

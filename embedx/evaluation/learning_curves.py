@@ -25,10 +25,8 @@ def validation_points(facts: Mapping[str, Any], measure: str) -> Points:
 
 
 def loss_points(facts: Mapping[str, Any]) -> Points:
-    """The loss of each epoch, or of --collapsed the objective after each iteration, as far as the model has them."""
-    epochs = [[each.get("epoch"), each.get("seconds"), each.get("loss")] for each in history(facts)]
-    iterations = [[each.get("number"), each.get("seconds"), each.get("objective")] for each in history(facts)]
-    return finite(epochs) or finite(iterations)
+    """The loss of each epoch, or after each iteration of --collapsed, as far as the model has them."""
+    return finite([[each.get("epoch", each.get("number")), each.get("seconds"), each.get("loss")] for each in history(facts)])
 
 
 def logged_points(file: Path, facts: Mapping[str, Any]) -> Points:

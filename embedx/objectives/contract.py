@@ -160,6 +160,10 @@ class Objective(abc.ABC):
         """Whether `log_probability` means something before a temperature is fitted to it."""
         return True
 
+    def loss_unit(self, per: str) -> str:
+        """The unit of the mean loss of each `per`: nats where the loss is minus a log-likelihood, or bounds one."""
+        return f"nats per {per}" if self.calibrated else f"per {per}"
+
     @property
     def bound(self) -> bool:
         """Whether -loss with all rows never exceeds the exact softmax's log-probability."""
@@ -167,7 +171,7 @@ class Objective(abc.ABC):
 
     @property
     def loss_scope(self) -> str:
-        """Which rows the loss of words is a sum over, if it is a bound below that over all, as words after "loss"."""
+        """Which rows the loss of words is a sum over, if it is a bound below that over all, as words after its unit."""
         return ""
 
     @property

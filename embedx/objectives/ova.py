@@ -130,6 +130,9 @@ class OneVsAll(Objective):
     def bound(self) -> bool:
         return bool(self.settings.loss == "logistic")
 
+    def loss_unit(self, per: str) -> str:
+        return super().loss_unit(per) if self.settings.loss == "logistic" else f"per {per}"
+
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         return np.array([LOSSES.index(self.settings.loss)], dtype=np.float32)
 

@@ -49,7 +49,7 @@ def page(name: str, path: Path, classifier: Classifier, found: LabelFindings | N
         [
             ("validation P@1", learning_curves.validation_points(facts, "p@1"), False),
             ("validation log-likelihood", learning_curves.validation_points(facts, "log_likelihood"), False),
-            ("loss", logged or learning_curves.loss_points(facts), True),
+            ("loss" + sections.unit_of_loss(facts), logged or learning_curves.loss_points(facts), True),
         ],
         NO_CURVE,
     )

@@ -58,6 +58,11 @@ def curves(found: Sequence[Curve], how_to: str) -> list[str]:
     return [*parts, "</div>"]
 
 
+def unit_of_loss(facts: Mapping[str, Any]) -> str:
+    """`, nats per pair`."""
+    return f", {facts['loss_unit']}" if facts.get("loss_unit") else ""
+
+
 def pace(facts: Mapping[str, Any], unit: str) -> dict[str, str]:
     """How long training took and how fast it was, as far as the folder tells."""
     found = {}
@@ -68,5 +73,7 @@ def pace(facts: Mapping[str, Any], unit: str) -> dict[str, str]:
     if facts.get(f"{unit}_per_second"):
         found[f"{unit}/s"] = f"{facts[f'{unit}_per_second']:,}"
     if facts.get("final_loss") is not None:
-        found[f"loss{facts.get('loss_scope', '')} at the end"] = f"{facts['final_loss']:.4f}"
+        found[f"loss at the end{unit_of_loss(facts)}"] = f"{facts['final_loss']:.4f}"
+    if facts.get("baseline_loss") is not None:
+        found["loss by frequencies alone"] = f"{facts['baseline_loss']:.4f}"
     return found

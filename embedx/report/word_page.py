@@ -47,7 +47,7 @@ def page(name: str, path: Path, vectors: WordVectors, found: WordFindings, logge
     body += sections.curves(
         [
             ("held-out log-likelihood", learning_curves.heldout_points(facts), False),
-            ("loss", logged or learning_curves.loss_points(facts), True),
+            ("loss" + sections.unit_of_loss(facts), logged or learning_curves.loss_points(facts), True),
         ],
         NO_CURVE,
     )

@@ -169,8 +169,13 @@ class Reporter:
 
 
 def _spoken(facts: dict[str, Any], before: str = "") -> str:
-    """`loss 2.31, learning_rate 0.0125`."""
-    words = [f"{name.replace('_', ' ')} {_short(value)}" for name, value in facts.items() if value is not None]
+    """`loss 2.31 nats per pair, learning rate 0.0125`."""
+    units = {name: facts.get(f"{name}_unit") for name in facts}
+    words = [
+        f"{name.replace('_', ' ')} {_short(value)}" + (f" {units[name]}" if units[name] else "")
+        for name, value in facts.items()
+        if value is not None and not name.endswith("_unit")
+    ]
     return before + ", ".join(words) if words else ""
 
 

@@ -34,7 +34,7 @@ class InRounds(Strategy):
     """The stretches of a strategy in rounds, each of which is a stretch of this one."""
 
     def __init__(self, strategy: Lanes, threads: int) -> None:
-        self.strategy, self.threads = strategy, threads
+        self.strategy, self.threads, self.loss_unit = strategy, threads, strategy.loss_unit
         self.workers = [None]
         self.n_stretches = -(-strategy.n_stretches // LANES)
         self.pool = ThreadPoolExecutor(threads)

@@ -23,6 +23,7 @@ class Strategy(abc.ABC):
     n_stretches: int  # in a pass over the data
     reports_itself: bool = False  # tells `progress` how far it is, because a stretch takes long
     is_steady: bool = True  # goes at the same pace throughout a phase, so that how long it takes is soon known
+    loss_unit: str = ""  # of the loss in a `Tally` over its pairs, as in `nats per pair`
     is_guarded: bool = True  # may be brought back by the trainer; False if it cannot diverge
     rate_factor: float = 1.0  # what the trainer has multiplied the learning rate by, since the run diverged at that
 

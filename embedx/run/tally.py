@@ -8,7 +8,7 @@ class Tally:
     """What was done, summed in float64."""
 
     loss: float = 0.0
-    pairs: int = 0
+    pairs: float = 0  # what the loss is a sum over: pairs of words, labels or rows
     words: int = 0  # words of the vocabulary read, before subsampling; or examples
 
     def __add__(self, other: "Tally") -> "Tally":
@@ -24,5 +24,5 @@ class Tally:
 
     @property
     def mean_loss(self) -> float | None:
-        """Loss per pair, in nats; None if there was no pair."""
+        """Loss per pair, in the unit of the strategy; None if there was no pair."""
         return self.loss / self.pairs if self.pairs else None

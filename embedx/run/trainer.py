@@ -44,10 +44,14 @@ class Outcome:
     highest_loss: float | None = None  # mean per pair over the worst twentieth
     lowered_rates: list[float] = field(default_factory=list)  # what the rate was lowered to, each time that the run diverged
     diverged: DivergedError | None = None  # why it ended early, with what was last found good
+    initial_loss: float | None = None  # mean per pair before training
+    baseline_loss: float | None = None  # and of parameters that predict how often each class occurs, whatever the input
 
     def facts(self) -> dict[str, Any]:
-        """For the model's record: the rates that a run which diverged went on at, one after the other, if it did."""
-        return {"learning_rate_lowered": self.lowered_rates} if self.lowered_rates else {}
+        """For the model's record: what the loss is compared with, and the learning rates after the run diverged, if it did."""
+        known = {"initial_loss": self.initial_loss, "baseline_loss": self.baseline_loss}
+        lowered = {"learning_rate_lowered": self.lowered_rates} if self.lowered_rates else {}
+        return {name: value for name, value in known.items() if value is not None} | lowered
 
     def raise_reason(self) -> None:
         """Raise what ended the run early, if anything did."""
@@ -215,7 +219,10 @@ def run(
     first, final, highest = (losses[0], losses[-1], max(losses)) if losses else (None, None, None)
     epochs = work.steps_done / schedule.n_stretches
     lowered = [schedule.learning_rate * factor for factor in guard.lowered]
-    return Outcome(work.tally, work.seconds, epochs, first, final, interrupted_by, state, highest, lowered, diverged)
+    return Outcome(
+        work.tally, work.seconds, epochs, first, final, interrupted_by, state, highest, lowered, diverged,
+        initial_loss=guard.first_level, baseline_loss=guard.baseline,
+    )  # fmt: skip
 
 
 def _go_back(
@@ -470,6 +477,7 @@ class _Reports:
         self.progress.update(
             min(now, self.work.schedule.time_budget) if self.work.schedule.time_budget else tally.words,
             loss=news.mean_loss,
+            loss_unit=self.work.strategy.loss_unit,
             learning_rate=rate,
             **{f"{self.work.schedule.unit}_per_second": round(news.words / max(now - self.told_at, 1e-9))},
         )

@@ -327,10 +327,12 @@ def _descent(
 def _outcome(descent: Descent, warm_seconds: float, interrupted_by: BaseException | None) -> trainer.Outcome:
     """How it went, as streaming tells it; the loss is None where the start was never evaluated."""
     history = descent.history
-    first, last = (history[0].objective, history[-1].objective) if history else (None, None)
+    first, last = (history[0].loss, history[-1].loss) if history else (None, None)
     seconds = warm_seconds + (history[-1].seconds if history else 0.0)
     tally = Tally(descent.n_pairs * (last or 0.0), round(descent.n_pairs))
-    return trainer.Outcome(tally, seconds, max(len(history) - 1, 0), first, last, interrupted_by, descent.run_state)
+    return trainer.Outcome(
+        tally, seconds, max(len(history) - 1, 0), first, last, interrupted_by, descent.run_state, initial_loss=first
+    )
 
 
 def _model(task: Task, collapsed: CollapsedSettings, descent: Descent, outcome: trainer.Outcome) -> model.WordVectors:
@@ -342,7 +344,8 @@ def _model(task: Task, collapsed: CollapsedSettings, descent: Descent, outcome: 
     vectors.facts |= {
         "collapsed": True,
         "final_loss": outcome.final_loss,
-        "loss_scope": descent.rows.scope,
+        "loss_unit": descent.loss_unit,
+        **outcome.facts(),
         "epochs": outcome.epochs,
         "pairs": outcome.tally.pairs,
         "history": [dataclasses.asdict(iteration) for iteration in descent.history],

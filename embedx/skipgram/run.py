@@ -26,7 +26,7 @@ from embedx.skipgram.callbacks import Callback, EpochEnd, want_an_end
 from embedx.skipgram.on_cluster import TextCluster, strategy_for
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.start import Start
-from embedx.skipgram.strategies import Streamed
+from embedx.skipgram.strategies import Streamed, loss_unit
 from embedx.skipgram.tables import initialise
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import HeldOut, n_chunks
@@ -242,7 +242,7 @@ class Task:
         if outcome is not None:
             facts |= {
                 "final_loss": outcome.final_loss,
-                "loss_scope": self.objective.loss_scope if self.sampler.candidates == "retrieved" else "",
+                "loss_unit": loss_unit(self.objective, self.sampler),
                 "highest_loss": outcome.highest_loss,
                 "epochs": round(outcome.epochs, 4),
                 "words_trained": outcome.tally.words,

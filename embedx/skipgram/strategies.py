@@ -67,6 +67,11 @@ def state_of(tables: engine.SkipGramTables) -> TrainState:
     return state
 
 
+def loss_unit(objective: Objective, sampler: Sampler) -> str:
+    """The unit of the mean loss, with the rows that it is a sum over if these are not all that it should be."""
+    return objective.loss_unit("pair") + (objective.loss_scope if sampler.candidates == "retrieved" else "")
+
+
 class LaneTables(NamedTuple):
     """The copies of rows that the lanes of a round have, and what belongs to them, those of one lane after those of another."""
 
@@ -101,7 +106,7 @@ class Streamed(Lanes, Shareable):
         later: Sampler | None = None,
     ) -> None:
         self.objective, self.settings, self.sampler, self.tables, self.stream = objective, settings, sampler, tables, stream
-        self.later = later
+        self.later, self.loss_unit = later, loss_unit(objective, later or sampler)
         self.frequency_scores: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each word occurs
         self.kept_share: np.ndarray | None = None  # (n_words,): how often a word that is read is each, and kept
         self.stretch = APART if settings.deterministic else STRETCH  # tokens
