@@ -43,7 +43,7 @@ def standard_error(values):
 
 def naive(log_p, scores, truth, counts, n_train, ks):
     n_labels, n_rows = len(counts), len(truth)
-    log_p, scores, truth = zip(*[each for each in zip(log_p, scores, truth, strict=True) if each[2]], strict=True)
+    log_p, scores, truth = ([row for row, y in zip(part, truth, strict=True) if y] for part in (log_p, scores, truth))
     likelihoods = [average([row[label] for label in y if label < n_labels]) for row, y in zip(log_p, truth, strict=True)]
     likelihoods = [value for value in likelihoods if not math.isnan(value)]
     answers = [ranking(row) for row in scores]
