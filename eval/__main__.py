@@ -21,7 +21,7 @@ EXPERIMENTS = {
     "papers-augment-and-reduce": "Ruiz et al. 2018, the tables by the paper's protocol",
     "papers-one-vs-each": "Titsias 2016, likewise",
     "papers-unbiased-softmax": "Fagan & Iyengar 2018, likewise",
-    "papers-adversarial": "Bamler & Mandt 2020: noise that suits the input beside other noise",
+    "papers-adversarial": "Bamler & Mandt 2020: noise conditioned on the input beside other noise",
     "papers-ldgs": "Yen et al. 2018: exact losses beside rows found by search",
 }
 
