@@ -101,7 +101,7 @@ def quality(records: Records) -> str:
                         "objective": objective, "workers": str(n), "merges": str(merges), "runs": "1",
                         "held-out log-likelihood": number(value, 3), "minus one worker's": f"{value - np.mean(values):+.3f}",
                         "pooled similarity": number(mean_similarity([each]), 3),
-                        "minus its": f"{apart[0]:+.3f} ± {apart[1]:.3f}" if apart else DASH,
+                        "minus its": f"{apart.value:+.3f} ± {apart.error:.3f}" if apart else DASH,
                         "bytes/word": number(result["bytes_per_word"], 0),
                     })  # fmt: skip
     return table(rows)

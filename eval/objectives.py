@@ -7,9 +7,8 @@ follows (`objectives_compared`).
 
 Equal time is ranked by the best point within the budget: of a few numbers of epochs, and of as many as the budget gives, each
 a run of its own whose learning rate falls to zero at its end, the one that makes the held-out spans of even number likeliest
-with the first seed; it is scored on the spans of odd number, with all seeds. Two objectives have no order where they differ
-by less than two standard errors, that of the spans (or word pairs), which are the same for both, and that of the seeds
-together. The variance between seeds is estimated from all objectives at once, for three runs of one tell little.
+with the first seed; it is scored on the spans of odd number, with all seeds. Ranks and errors are those of
+`embedx.evaluation.statistics`.
 """
 
 import json
@@ -33,7 +32,6 @@ from eval.objectives_compared import (
     TEST,
     VALIDATION,
     Runs,
-    apart,
     best_label,
     best_points,
     fastest,
@@ -45,7 +43,6 @@ from eval.objectives_compared import (
     mean_of,
     newest,
     points,
-    ranks,
     share_of_gap,
     similarities,
     slower,
@@ -63,6 +60,7 @@ from eval.under_test import (
     objectives,
     option_name,
     select,
+    statistics,
     streaming,
     word_report,
     words,
@@ -290,28 +288,29 @@ def of_part(part: str, records: Records) -> str:
     """The table of likelihood, word tests and speed of one part; numbers are means over the seeds."""
     runs = newest(records, part)
     exact = finished(runs).get(EXACT)
-    differences, similar = likelihoods(runs), similarities(runs)
-    rank, rank_of_similarity = ranks(differences), ranks(similar)
+    likelihood_of = likelihoods(runs)
+    stands, similar = statistics.standings(likelihood_of, REFERENCE), statistics.standings(similarities(runs))
+    beside_exact = statistics.standings(likelihood_of, EXACT)
     rows = []
     for name, each in runs.items():
         row: dict[str, Any] = {"objective": f"`{name}`"}
         rows.append(row)
-        if name not in differences:
+        if name not in stands:
             row["log-likelihood"] = "diverged"
             continue
         held, share = each[0]["result"]["heldout"], share_of_gap(each, exact)
         row["log-likelihood"] = f"{log_likelihood(each):.3f} ± {held['standard_error']:.3f}"
-        row["rank"] = rank[name]
+        row["rank"] = stands[name].rank
         if part == "exact":
             row["share of the gap"] = "-" if share is None else f"{100 * share:.1f} %"
-            row[f"minus {EXACT}"] = told(differences[name].get(EXACT))
-        row[f"minus {REFERENCE}"] = told(differences[name].get(REFERENCE))
+            row[f"minus {EXACT}"] = told(beside_exact[name].behind if exact else None)
+        row[f"minus {REFERENCE}"] = told(stands[name].behind if REFERENCE in stands else None)
         row |= {
             "after temperature": number(mean(each, "heldout", "calibrated")),
             "T": number(mean(each, "heldout", "temperature"), 2),
         }
         if name in similar:
-            row |= {"pooled similarity": number(mean(each, "pooled", "score")), "rank by it": rank_of_similarity[name]}
+            row |= {"pooled similarity": number(mean(each, "pooled", "score")), "rank by it": similar[name].rank}
         row |= {test: score(each, test, measure) for test, measure in REPORTED.items()}
         row |= {
             "words/s": thousands(fastest(each)["result"]["words_per_second"]), "s": f"{fastest(each)['result']['seconds']:.0f}",
@@ -327,20 +326,20 @@ def equal_time(records: Records) -> str:
     found = points(records)
     labels = {name: best_label(of) or END for name, of in found.items()}
     runs = {name: of[labels[name]] for name, of in found.items()}
-    differences, similar = likelihoods(runs, TEST), similarities(runs)
-    rank, rank_of_similarity = ranks(differences), ranks(similar)
-    means = {name: float(np.mean([mean_of(each, TEST) for each in runs[name]])) for name in differences}
-    order = sorted(means, key=lambda name: -means[name])
+    likelihood_of = likelihoods(runs, TEST)
+    stands, similar = statistics.standings(likelihood_of), statistics.standings(similarities(runs))
+    orders = statistics.orders(likelihood_of)
     rows: list[dict[str, Any]] = []
-    for name in order:
+    for name, stand in stands.items():
         best, end = runs[name], found[name][END]
-        same = [f"`{other}`" for other in order if other != name and not apart(differences[name][other])]
+        same = [f"`{other}`" for other in stands if other != name and not orders[name, other]]
         row = {
-            "rank": rank[name], "objective": f"`{name}`", "epochs": f"{mean(best, 'epochs'):.1f}",
-            "s": f"{mean(best, 'seconds'):.0f}", "log-likelihood": number(means[name]),
-            "minus the first": told(differences[name].get(order[0])), "not told apart from": ", ".join(same) or "-",
+            "rank": stand.rank, "objective": f"`{name}`", "epochs": f"{mean(best, 'epochs'):.1f}",
+            "s": f"{mean(best, 'seconds'):.0f}", "log-likelihood": number(stand.score.value),
+            "minus the first": told(stand.behind), "not told apart from": ", ".join(same) or "-",
             "validation": number(float(np.mean([mean_of(each, VALIDATION) for each in best]))),
-            "pooled similarity": number(mean(best, "pooled", "score")), "rank by it": rank_of_similarity.get(name, DASH),
+            "pooled similarity": number(mean(best, "pooled", "score")),
+            "rank by it": similar[name].rank if name in similar else DASH,
             "words/s": thousands(fastest(best)["result"]["words_per_second"]),
         }  # fmt: skip
         row |= {test: score(best, test, measure) for test, measure in REPORTED.items()}
@@ -352,7 +351,7 @@ def equal_time(records: Records) -> str:
         row |= {"tried, epochs": ", ".join(sorted((label for label in found[name] if label != END), key=int)) or "-",
                 "MB": f"{mean(best, 'peak_rss') / MEGABYTE:,.0f}", "seeds": len(best)}  # fmt: skip
         rows.append(row)
-    rows += [{"objective": f"`{name}`", "log-likelihood": "diverged"} for name in runs if name not in means]
+    rows += [{"objective": f"`{name}`", "log-likelihood": "diverged"} for name in runs if name not in stands]
     return table(rows)
 
 
@@ -362,7 +361,7 @@ def score(runs: list[Record], test: str, measure: str) -> str:
 
 
 def told(difference: Any) -> str:
-    return "-" if difference is None else f"{difference[0]:+.3f} ± {difference[1]:.3f}"
+    return "-" if difference is None else f"{difference.value:+.3f} ± {difference.error:.3f}"
 
 
 def equal_rows(records: Records) -> str:
@@ -404,13 +403,14 @@ def ahead(records: Records) -> str:
         runs, half = (best_points(records), TEST) if part == "time" else (newest(records, part), None)
         if best := likeliest(runs, half=half):
             found = likelihoods(runs, half)
-            first = [best, *(name for name, difference in found[best].items() if not apart(difference))]
-            names = [f"`{name}`" for name in found if name != REFERENCE and apart(found[name].get(REFERENCE)) > 0]
+            orders = statistics.orders(found)
+            first = [best, *(name for name in found if name != best and not orders[best, name])]
+            names = [f"`{name}`" for name in found if orders.get((name, REFERENCE), 0) > 0]
             lost = [f"`{name}`" for name in runs if name not in finished(runs)]
             top = np.mean([mean_of(each, half) for each in runs[best]])
             rows.append({
                 "part": PARTS[part], "likeliest": ", ".join(f"`{name}`" for name in first), "log-likelihood": f"{top:.3f}",
-                f"likelier than `{REFERENCE}` by more than two standard errors": ", ".join(names) or "none",
+                f"significantly likelier than `{REFERENCE}`": ", ".join(names) or "none",
                 "diverged": ", ".join(lost) or "none",
             })  # fmt: skip
     return table(rows)
@@ -438,10 +438,11 @@ def targets(records: Records) -> str:
     ours, theirs = likeliest(timed, LIKELIER, TEST), likeliest(timed, LESS_LIKELY, TEST)
     if ours and theirs:
         quoted = [", ".join(f"`{name}`" for name in names) for names in (LIKELIER, LESS_LIKELY)]
-        difference = likelihoods(timed, TEST)[ours][theirs]
+        likelihood_of = likelihoods(timed, TEST)
+        difference = statistics.standings(likelihood_of, theirs)[ours].behind
         found.append(target(
-            f"at equal time one of {quoted[0]} is likelier than each of {quoted[1]}, by more than two standard errors",
-            f"`{ours}` minus `{theirs}` {told(difference)}", apart(difference) > 0,
+            f"at equal time one of {quoted[0]} is significantly likelier than each of {quoted[1]}",
+            f"`{ours}` minus `{theirs}` {told(difference)}", statistics.orders(likelihood_of)[ours, theirs] > 0,
         ))  # fmt: skip
     return table(found)
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from eval.records import Job, Record, Records
-from eval.under_test import between_seeds, heldout, objectives
-from eval.word_tests import similarity
+from eval.under_test import objectives, statistics
+from eval.word_tests import scores
 
 Runs = dict[str, list[Record]]  # by objective, in the order of the registry; one for each seed, the least first
 
@@ -100,56 +100,14 @@ def mean_of(each: Record, half: int | None = None) -> float:
     return float(sums.sum() / sizes.sum())
 
 
-def paired(a: Record | None, b: Record | None) -> Any:
-    """How much likelier the first run finds the same pairs, as `embedx.evaluation.heldout.compare` has it, from the sums of the
-    groups; None where one is missing or diverged, or the pairs are others.
-    """
-    return contrast([a] if a else None, [b] if b else None)
+def likelihoods(runs: Runs, half: int | None = None) -> dict[str, list[Any]]:
+    """The log-likelihoods of the runs of each objective, by spans."""
+    return {name: [statistics.Score.of_groups(*spans(each, half)) for each in of] for name, of in finished(runs).items()}
 
 
-def contrast(a: list[Record] | None, b: list[Record] | None, half: int | None = None, spread: float = 0.0) -> Any:
-    """The same for the means over the runs of each; `spread` is the standard deviation between seeds."""
-    if not a or not b or any("diverged" in each["result"] for each in [*a, *b]):
-        return None
-    of = [spans(each, half) for each in [*a, *b]]
-    sizes = of[0][1]
-    if any(not np.array_equal(each[1], sizes) for each in of):
-        return None
-    ours, theirs = (np.mean([sums for sums, _ in side], axis=0) for side in (of[: len(a)], of[len(a) :]))
-    gains = ours - theirs
-    mean = gains.sum() / sizes.sum()
-    left, n = gains - sizes * mean, len(sizes)
-    error = math.sqrt(n / (n - 1) * float(left @ left)) / sizes.sum() if n > 1 else math.nan
-    return heldout.LikelihoodDifference(float(mean), math.hypot(error, spread * math.sqrt(1 / len(a) + 1 / len(b))))
-
-
-def between(runs: Runs, value: Any) -> float:
-    """The standard deviation of `value` between the seeds of an objective, from all of them together; 0 where each has one."""
-    return between_seeds([[value(each) for each in of] for of in finished(runs).values()])
-
-
-def apart(difference: tuple[float, float] | None) -> int:
-    """1 or -1 where a difference exceeds two standard errors, else 0."""
-    return 0 if difference is None or abs(difference[0]) <= 2 * difference[1] else 1 if difference[0] > 0 else -1
-
-
-def likelihoods(runs: Runs, half: int | None = None) -> dict[str, dict[str, Any]]:
-    """`contrast` of each with each, by name and name."""
-    spread = between(runs, lambda each: mean_of(each, half))
-    done = finished(runs)
-    return {a: {b: contrast(done[a], done[b], half, spread) for b in done if b != a} for a in done}
-
-
-def similarities(runs: Runs) -> dict[str, dict[str, Any]]:
-    """`similarity` of each with each."""
-    done = {name: of for name, of in finished(runs).items() if all("pooled" in each["result"] for each in of)}
-    spread = between(done, lambda each: each["result"]["pooled"]["score"])
-    return {a: {b: similarity(done[a], done[b], spread) for b in done if b != a} for a in done}
-
-
-def ranks(differences: dict[str, dict[str, Any]]) -> dict[str, int]:
-    """One more than how many are ahead of each by more than two standard errors; those without an order share a rank."""
-    return {name: 1 + sum(apart(found) < 0 for found in theirs.values()) for name, theirs in differences.items()}
+def similarities(runs: Runs) -> dict[str, list[Any]]:
+    """The pooled similarities of the runs of each objective all of whose runs have one."""
+    return {name: found for name, of in finished(runs).items() if len(found := scores(of)) == len(of)}
 
 
 def share_of_gap(each: list[Record], exact: list[Record] | None) -> float | None:

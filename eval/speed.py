@@ -22,7 +22,7 @@ from eval import corpus, speed_block, word_tests
 from eval.experiment import Experiment, Run, in_process, say
 from eval.page import MEGABYTE, figure, table, target, thousands
 from eval.records import Job, Record, Records, Result
-from eval.under_test import between_seeds, word_report, words
+from eval.under_test import word_report, words
 
 # What all tools are set to.
 SETTINGS = {"dim": 100, "window": 5, "sample": 1e-4, "min_count": 5, "negatives": 5}
@@ -288,16 +288,14 @@ def unpacked(text: str) -> np.ndarray:
 
 
 def differences(ours: Sequence[Record], theirs: Sequence[Record]) -> list[Any]:
-    """On each test, how much better our runs are than theirs, paired by item, with 95 % bootstrap intervals over items; then
-    pooled over all sets of pairs, where the data had them, with the luck of the seeds in the interval.
+    """On each test, how much better our runs are than theirs, paired by item, with 95 % intervals; then pooled over all sets of
+    pairs, where the data had them.
     """
     a, b = (zip(*(each["result"]["answers"] for each in runs), strict=True) for runs in (ours, theirs))
     found = [difference_on(*asked) for asked in zip(range(len(default_tests())), a, b, strict=True)]
-    values = [[each["result"]["pooled"]["score"] for each in runs if "pooled" in each["result"]] for runs in (ours, theirs)]
-    if pooled := word_tests.similarity(ours, theirs, between_seeds(values)):
-        difference, error = pooled
-        ends, n_pairs = (difference - 2 * error, difference + 2 * error), ours[0]["result"]["pooled"]["pairs"]
-        found.append(words.ScoreDifference(POOLED, "spearman", difference, ends, n_pairs))
+    if pooled := word_tests.similarity(ours, theirs):
+        n_pairs = ours[0]["result"]["pooled"]["pairs"]
+        found.append(words.ScoreDifference(POOLED, "spearman", pooled.value, pooled.interval(), n_pairs))
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from eval import corpus
+from eval import corpus, word_tests
 from eval.experiment import Experiment, Run, in_process
 from eval.page import DASH, number, table, thousands
 from eval.records import Job, Records, Result, has_failed
@@ -113,9 +113,7 @@ def quality(records: Records) -> str:
         for name, job in contenders(records):
             scored = [each["groups"][group] for each in results(records, **job) if group in each["groups"]]
             if scored:
-                runs[name] = [
-                    statistics.Score(each["score"], np.array(each["resampled"]), None, each["pairs"]) for each in scored
-                ]  # fmt: skip
+                runs[name] = [word_tests.score_of(each) for each in scored]
         for name, standing in statistics.standings(runs, reference).items():
             behind = standing.behind
             rows.append({

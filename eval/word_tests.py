@@ -34,16 +34,24 @@ def pooled(answers: list[Any]) -> Result:
     if found is None or math.isnan(found.score):
         return {}
     about = {"score": round(found.score, 5), "pairs": int(found.used.sum()), "sets": found.details["sets"]}
-    return {"pooled": about | {"resampled": [round(value, 5) for value in words.resampled(found, RESAMPLES).tolist()]}}
+    return {"pooled": about | {"resampled": [round(value, 5) for value in found.scored(resamples=RESAMPLES).parts.tolist()]}}
 
 
-def similarity(a: Sequence[Record], b: Sequence[Record], spread: float = 0.0) -> tuple[float, float] | None:
-    """The difference of the mean pooled similarities of some runs and others, with its standard error by word pairs and seeds;
-    `spread` is the standard deviation between seeds. None where a run has none, or they know different pairs.
+def scores(runs: Sequence[Record]) -> list[Any]:
+    """The pooled similarities of runs, of those that have any."""
+    return [score_of(each["result"]["pooled"]) for each in runs if each["result"].get("pooled")]
+
+
+def score_of(found: Result) -> Any:
+    """A pooled similarity as it is on record."""
+    return statistics.Score(found["score"], np.array(found["resampled"]), None, found["pairs"])
+
+
+def similarity(a: Sequence[Record], b: Sequence[Record]) -> Any:
+    """The difference of the mean pooled similarities of some runs and others. None where a run has none, or they know different
+    pairs.
     """
-    of = [each["result"].get("pooled") for each in [*a, *b]]
-    if not all(of) or len({each["pairs"] for each in of}) > 1:
+    ours, theirs = scores(a), scores(b)
+    if len(ours) < len(a) or len(theirs) < len(b):
         return None
-    scores = [statistics.Score(each["score"], np.array(each["resampled"]), None, each["pairs"]) for each in of]
-    found = statistics.difference(scores[: len(a)], scores[len(a) :], spread)
-    return found and (found.value, found.error)
+    return statistics.difference(ours, theirs, statistics.between_seeds([ours, theirs]))

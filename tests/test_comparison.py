@@ -1,4 +1,4 @@
-"""`embedx compare`: statistics by hand, what follows from numbers, the page, and runs that finish, diverge, crash or resume."""
+"""`embedx compare`: what follows from numbers, the page, and runs that finish, diverge, crash or resume."""
 
 import csv
 import json
@@ -9,78 +9,27 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from embedx.cli.app import application
 from embedx.comparison import compare as comparison
-from embedx.comparison import ranking, runs, statistics, tables, tuning
+from embedx.comparison import ranking, runs, tables, tuning
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.page import page
 from embedx.comparison.records import FILE, Records
 from embedx.comparison.settings import CompareSettings
-from embedx.comparison.statistics import Estimate, Score
-from embedx.comparison.text import Text, grouped
+from embedx.comparison.text import Text
 from embedx.errors import EmbedxError
-from embedx.evaluation import heldout
+from embedx.evaluation.statistics import Score
 from embedx.pages import curves
 from tests import forked
 
 MEASURES = Text.measures
 
 
-# ---- statistics
-
-
-def test_a_score_by_groups_has_the_error_of_its_items():
-    rng = np.random.default_rng(0)
-    values, groups = rng.normal(size=60), rng.integers(7, size=60)
-    score = grouped(values, groups)
-    assert score.value == pytest.approx(values.mean())
-    assert score.item_error() == pytest.approx(heldout.standard_error(values, groups))
-    others = values + rng.normal(size=60)
-    gain = statistics.difference([score], [grouped(others, groups)], 0.0)
-    assert gain.value == pytest.approx((values - others).mean())
-    assert gain.error == pytest.approx(heldout.standard_error(values - others, groups))
-    assert statistics.difference([score], [grouped(values[1:], groups[1:])], 0.0) is None  # other items
-    assert math.isnan(Score.of_groups([1.0], [2]).item_error())  # one group tells nothing
-
-
-def test_errors_by_hand():
-    a, b = Score.of_groups([3.0, 1.0], [2, 2]), Score.of_groups([1.0, 1.0], [2, 2])
-    assert a.value == 1.0
-    assert a.item_error() == pytest.approx(math.sqrt(2 * (1 + 1)) / 4)  # what is left is 1 and -1
-    assert statistics.between_seeds([[1, 3], [2, 2, 5], [9]]) == pytest.approx(math.sqrt((2 + 6) / 3))
-    assert statistics.between_seeds([[1], [2]]) == 0
-    together = statistics.estimate([a, b], spread=0.3)  # sums 2 and 1 on average: what is left is ±0.5
-    assert together == pytest.approx((0.75, math.hypot(math.sqrt(2 * 0.5) / 4, 0.3 / math.sqrt(2))))
-    gain = statistics.difference([a, b], [b], spread=0.3)  # sums 1 and 0: what is left is ±0.5
-    assert gain == pytest.approx((0.25, math.hypot(math.sqrt(2 * 0.5) / 4, 0.3 * math.sqrt(1 / 2 + 1))))
-    resampled = Score(0.5, np.array([0.4, 0.5, 0.6]), None, 10)
-    assert resampled.item_error() == pytest.approx(0.1)
-    assert Score.from_record(json.loads(json.dumps(resampled.record()))).item_error() == pytest.approx(0.1)
-    assert Score.from_record(json.loads(json.dumps(a.record()))).item_error() == pytest.approx(a.item_error())
-
-
-def test_an_order_needs_more_than_two_standard_errors():
-    assert [statistics.order(each) for each in (Estimate(0.21, 0.1), Estimate(-0.21, 0.1), Estimate(0.2, 0.1))] == [1, -1, 0]
-    assert statistics.order(Estimate(5.0, math.nan)) == statistics.order(None) == 0
-
-
 def scores(*values):
     """A score for each value, by groups that differ alike from it, so that differences have no error of their own."""
     return [Score.of_groups([value + 0.5, value - 0.5], [1, 1]) for value in values]
-
-
-def test_those_without_an_order_share_a_rank():
-    # The standard deviation between seeds is 0.1 each, so that a difference of two pairs has the error 0.1.
-    near = {"a": scores(1.0, 1.2), "b": scores(0.85, 1.05), "c": scores(0.5, 0.7)}
-    spread = math.sqrt(0.02)
-    found = statistics.standings(near)
-    assert {name: each.rank for name, each in found.items()} == {"a": 1, "b": 1, "c": 3}
-    assert list(found) == ["a", "b", "c"]
-    assert found["a"].behind is None
-    assert found["b"].behind == pytest.approx((-0.15, spread))
-    assert found["c"].score.value == pytest.approx(0.6)
-    assert statistics.standings(near, "c")["a"].behind == pytest.approx((0.5, spread))
 
 
 # ---- what follows
@@ -133,7 +82,10 @@ def test_the_best_in_similarity_is_told(similarities, told):
 
 def test_of_those_that_share_the_first_rank_the_fastest_is_told():
     found = ranked(run("ns", 1, -8.5, 3000), run("ns", 2, -8.3, 3000), run("ar", 1, -8.45, 1000), run("ar", 2, -8.25, 1000))
-    assert "ar and ns share the first rank in log-likelihood (ar has -8.350)" in found.advice[0]
+    assert found.advice[0] == (
+        "ar and ns share the first rank in log-likelihood (ar has -8.350): no difference to ar is significant "
+        "(standard errors of up to 0.141)."
+    )
     assert "Of these ns is the fastest, with 3,000 words per second, 3.0 times as many as ar." in found.advice
     assert [line.standings["log_likelihood"].rank for line in found.lines] == [1, 1]
 
@@ -152,12 +104,41 @@ def test_the_curve_tells_whether_more_time_would_help(ends, told):
     assert any(told in sentence for sentence in ranked(*records).advice)
 
 
+def spans_of(values, rng, of_run=0.0, of_spans=0.0, n_spans=20):
+    """What a run records of the held-out spans, a point every half second: its score has these values, and noise of these
+    standard deviations at each point, and in each span at each point.
+    """
+    level = np.array(values)[:, None] + of_run * rng.normal(size=(len(values), 1))
+    level = level + of_spans * rng.normal(size=(len(values), n_spans))
+    return {"sizes": [1] * n_spans, "points": [[(1 + k) / 2, row.tolist()] for k, row in enumerate(level)]}
+
+
 def test_what_was_better_before_the_end_is_told():
-    up, down = [(1, 4, -8.6), (2, 10, -8.0)], [(1, 4, -8.2), (2, 10, -8.5)]
-    records = [run("ar", seed, -8.0, curve=up) for seed in (1, 2)] + [run("ns", seed, -8.5, curve=down) for seed in (1, 2)]
-    told = "The learning curve of ns was highest after 4 s, and fell by 0.3 ± 0 since: it may do better with less time."
-    assert told in ranked(*records).advice
-    assert told not in ranked(*records[::2]).advice  # one run of each tells nothing of the noise
+    up, down = [-8.6, -8.3, -8.2, -8.1, -8.0], [-8.6, -8.2, -8.3, -8.4, -8.5]
+    rng, records = np.random.default_rng(0), []
+    for seed in (1, 2):
+        records += [
+            run("ar", seed, -8.0, spans=spans_of(up, rng, 0.001)),
+            run("ns", seed, -8.5, spans=spans_of(down, rng, 0.001)),
+        ]
+    told = "The learning curve of ns was highest after 1 s, and fell by 0.299 ± 0.0002 since"
+    assert any(each.startswith(told) and "it may do better with less time" in each for each in ranked(*records).advice)
+    assert not any(told in each for each in ranked(*records[:2]).advice)  # one run of each tells nothing of the noise
+
+
+@pytest.mark.parametrize(
+    ("of_run", "of_spans", "is_common"), [(0.01, 0, False), (0, 0.05, False), (0, 0.05, True), (0.01, 0.05, False)]
+)
+def test_of_a_level_curve_no_fall_is_told(of_run, of_spans, is_common):
+    """Whatever the points differ by: runs, the spans of each run, or spans that are harder for all runs at the same time."""
+    told, trials = 0, 100
+    for trial in range(trials):
+        records = [run("ar", seed, -8.0) for seed in (1, 2, 3)]
+        for seed in (1, 2, 3):
+            rng = np.random.default_rng([trial, 0 if is_common else seed])
+            records.append(run("ns", seed, -8.5, spans=spans_of([-8.5] * 16, rng, of_run, of_spans)))
+        told += any("better with less time" in each for each in ranked(*records).advice)
+    assert told <= stats.binom.ppf(0.999, trials, 0.05)
 
 
 def test_a_model_that_learned_nothing_and_a_single_seed_are_told():

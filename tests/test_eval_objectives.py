@@ -10,7 +10,7 @@ from eval_setup import rows_of as rows_of_table
 from needs import needs_gensim
 
 from embedx import objectives as registry
-from embedx.evaluation import heldout
+from embedx.evaluation import heldout, statistics
 from eval import objectives as script
 from eval import objectives_compared as compared
 from eval.experiment import report
@@ -22,7 +22,7 @@ SIZES = [3, 1, 4, 2]  # pairs of each held-out piece
 def likelihood(seed, level=-9.0):
     """A model's log-probabilities of the same ten pairs."""
     values = level + np.random.default_rng(seed).normal(0, 0.3, sum(SIZES))
-    groups = np.repeat([4, 7, 8, 20], SIZES)
+    groups = np.repeat([4, 7, 8, 21], SIZES)
     return heldout.Likelihood(float(values.mean()), 0.1, -8.9, 1.1, -9.5, len(values), len(SIZES), values, groups, ["a"])
 
 
@@ -68,9 +68,9 @@ def rows_of(part, records):
 
 def test_a_difference_from_the_sums_of_groups_is_the_one_from_all_pairs():
     a, b = (likelihood(seed, level) for seed, level in ((1, -9.0), (2, -9.2)))
-    exact = heldout.compare(a, b)
-    runs = [{"result": {"heldout": script.by_group(each)}} for each in (a, b)]
-    assert compared.paired(*runs) == pytest.approx(exact, abs=1e-6)
+    runs = {name: [{"result": {"heldout": script.by_group(each)}}] for name, each in (("a", a), ("b", b))}
+    found = statistics.standings(compared.likelihoods(runs), "b")["a"].behind
+    assert (found.value, found.error) == pytest.approx(heldout.compare(a, b), abs=1e-6)
 
 
 # ---- several seeds, and the best point within a time
@@ -87,31 +87,22 @@ def some_runs(values, seed=0, pooled=None):
 
 def test_the_error_of_a_difference_has_the_spans_and_the_seeds():
     a, b = some_runs([-9.0, -8.9, -9.1]), some_runs([-9.3, -9.25, -9.2], seed=1)
-    spread = compared.between({"a": a, "b": b}, compared.mean_of)
     variances = [np.var(values, ddof=1) for values in ([-9.0, -8.9, -9.1], [-9.3, -9.25, -9.2])]
-    assert spread == pytest.approx(np.sqrt(np.mean(variances)), abs=1e-6)
     gains = np.mean([each["result"]["heldout"]["sums"] for each in a], axis=0)
     gains -= np.mean([each["result"]["heldout"]["sums"] for each in b], axis=0)
-    sizes = np.array(SIZES)
-    left = gains - sizes * gains.sum() / 10
-    found = compared.contrast(a, b, None, spread)
-    assert found.log_likelihood == pytest.approx(gains.sum() / 10)
-    assert found.standard_error == pytest.approx(np.sqrt(4 / 3 * (left**2).sum() / 100 + spread**2 * 2 / 3))
-    assert compared.contrast(a, b).standard_error < found.standard_error
+    left = gains - np.array(SIZES) * gains.sum() / 10
+    found = statistics.standings(compared.likelihoods({"a": a, "b": b}), "b")["a"].behind
+    assert found.value == pytest.approx(gains.sum() / 10)
+    assert found.error == pytest.approx(np.sqrt(4 / 3 * (left**2).sum() / 100 + np.mean(variances) * 2 / 3), rel=1e-5)
 
 
 def test_similarity_is_compared_on_the_same_resamples():
     a, b = some_runs([-9, -9], pooled=[0.5, 0.52]), some_runs([-9, -9], pooled=[0.4, 0.42])
-    difference, error = compared.similarity(a, b, 0.02)
-    assert difference == pytest.approx(0.1)
-    assert error == pytest.approx(0.02)  # that of the seeds: what the pairs do to one they do to the other
-    assert compared.similarity(a, some_runs([-9])) is None
-
-
-def test_there_is_no_order_within_two_standard_errors():
-    names = {"best": {"near": (0.01, 0.01), "far": (0.1, 0.01)}, "near": {"best": (-0.01, 0.01), "far": (0.03, 0.01)},
-             "far": {"best": (-0.1, 0.01), "near": (-0.03, 0.01)}}  # fmt: skip
-    assert compared.ranks(names) == {"best": 1, "near": 1, "far": 3}
+    found = script.word_tests.similarity(a, b)
+    assert found.value == pytest.approx(0.1)
+    assert found.error == pytest.approx(0.01 * np.sqrt(2))  # that of the seeds: what the pairs do to one they do to the other
+    assert script.word_tests.similarity(a, some_runs([-9])) is None
+    assert set(compared.similarities({"a": a, "b": some_runs([-9])})) == {"a"}
 
 
 def epochs_of(n, **more):
@@ -167,7 +158,9 @@ def test_a_part_of_several_seeds_has_a_row_of_means(records):
 def test_runs_on_other_pairs_are_not_compared():
     a = {"result": {"heldout": {"sums": [1.0, 2.0], "sizes": [1, 2]}}}
     b = {"result": {"heldout": {"sums": [1.0, 2.0], "sizes": [2, 1]}}}
-    assert compared.paired(a, b) is None
+    found = compared.likelihoods({"a": [a], "b": [b]})
+    assert statistics.standings(found, "a")["b"].behind is None
+    assert statistics.orders(found)["a", "b"] == 0
 
 
 def test_rows_come_in_the_order_of_the_registry_and_tell_who_diverged(records):
@@ -184,7 +177,7 @@ def test_rows_come_in_the_order_of_the_registry_and_tell_who_diverged(records):
     assert rows["ar"]["tuned on: RG-65"] == "-"
     ahead = rows_of_table(script.ahead(found))["equal epochs"]
     assert ahead["likeliest"] == "`ar`"
-    assert ahead["likelier than `ns` by more than two standard errors"] == "`ar`"
+    assert ahead["significantly likelier than `ns`"] == "`ar`"
     assert ahead["diverged"] == "`umax`"
     assert script.EXPERIMENT.tables["time"](found) == "Not measured."
     assert list(rows_of_table(script.conditions(found))) == ["equal epochs"]
@@ -213,8 +206,8 @@ def test_targets_are_judged_by_the_records(records):
             {"part": "rows", "name": "ns", "options": {"epochs": 1}},
             {"part": "rows", "name": "hs", "options": {"epochs": 1}, "speed": 450_000},
             {"part": "rows", "name": "umax", "options": {"epochs": 1, "draws": 32}, "speed": 600_000},
-            {"part": "time", "name": "ns"},
-            {"part": "time", "name": "umax", "level": -8.0},
+            {"part": "time", "name": "ns", "draw": 0},
+            {"part": "time", "name": "umax", "level": -8.0, "draw": 0},
             {"part": "time", "name": "ove", "diverged": True},
         )
     )
@@ -223,8 +216,8 @@ def test_targets_are_judged_by_the_records(records):
     assert verdicts["| `hs`: WordSim-353 at least 0.60 after 5 epochs"] == "**not met**"
     assert verdicts["| `hs`: at equal rows at most 2.5 × as slow as `ns`"] == "met"
     assert verdicts["| `umax`: at equal rows at most 1.5 × as slow as `ns`"] == "**not met**"
-    assert verdicts["| at equal time one of `ar`, `umax`, `implicit` is likelier than each of `ns`, `nce`, `ove`, "
-                    "`sampled-softmax`, by more than two standard errors"] == "met"  # fmt: skip
+    assert verdicts["| at equal time one of `ar`, `umax`, `implicit` is significantly likelier than each of `ns`, `nce`, "
+                    "`ove`, `sampled-softmax`"] == "met"  # fmt: skip
 
 
 def test_the_newest_of_several_runs_counts_and_other_options_do_not(records):

@@ -7,7 +7,6 @@ import numpy as np
 from eval_setup import RESULTS, ROOT, Records, Run, found, made_up, rows_of
 from needs import needs_gensim
 
-from embedx.evaluation import bootstrap
 from eval import corpus, speed, speed_process
 from tests import forked
 
@@ -103,11 +102,10 @@ def trained(tool, answers, seconds, name=None, seed=1, epochs=5):
 
 
 @needs_gensim
-def test_quality_is_judged_by_the_lower_end_of_a_paired_interval(tmp_path, monkeypatch):
+def test_quality_is_judged_by_the_lower_end_of_a_paired_interval(tmp_path):
     """Of equal answers the difference is exactly nothing; the fastest variant that is as good is the headline. Similarity is
     judged by all sets of pairs together: where these were not scored no variant is as good.
     """
-    monkeypatch.setattr(bootstrap.resampled, "__defaults__", (200,))  # which tell as much of differences as far as these
     rng = np.random.default_rng(0)
     right = (rng.random(20_000) < 0.5).astype(float)
     wrong = np.where(rng.random(20_000) < 0.2, 0.0, right)

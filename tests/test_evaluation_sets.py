@@ -13,7 +13,7 @@ from needs import HAS_NO_GENSIM, WHY_NO_GENSIM, needs_data
 from test_cli import embedx_run, home  # noqa: F401
 
 from embedx.errors import EmbedxError
-from embedx.evaluation import bootstrap, groups, with_gensim, word_report, words
+from embedx.evaluation import groups, with_gensim, word_report, words
 from embedx.vectors import model
 from embedx.vectors.model import WordVectors
 
@@ -229,16 +229,6 @@ def test_rows_that_are_not_those_of_words_are_refused(tmp_path, which):
 # ---- several runs a side
 
 
-def test_drawing_runs_has_the_variance_of_their_mean():
-    values = np.array([0.1, 0.4, 0.2])
-    statistic = bootstrap.of_runs([lambda counts, v=v: np.full(len(counts), v) for v in values], 0)
-    drawn = statistic(np.ones((100_000, 2)))
-    assert drawn.mean() == pytest.approx(values.mean(), abs=0.002)
-    assert drawn.var() == pytest.approx(values.var(ddof=1) / 3, rel=0.02)
-    one = bootstrap.of_runs([lambda counts: counts[:, 0]], 0)
-    assert one(np.arange(4.0)[:, None]).tolist() == [0, 1, 2, 3]
-
-
 def runs_of(quality, seeds, luck, n=400):
     """The same pairs with models that know them well or badly, some by luck."""
     rng = np.random.default_rng(99)
@@ -252,15 +242,13 @@ def runs_of(quality, seeds, luck, n=400):
     return found
 
 
-def test_the_luck_of_runs_widens_the_interval():
+def test_the_variance_of_runs_widens_the_interval():
     a, b = runs_of(0.6, (1, 2, 3), 0.2), runs_of(0.6, (4, 5, 6), 0.2)
-    narrow, wide = words.paired_difference(a, b), words.paired_difference(a, b, over_runs=True)
-    assert wide.difference == narrow.difference
+    wide, single = words.paired_difference(a, b), words.paired_difference(a[:1], b[:1])
     assert wide.runs == (3, 3)
-    assert np.diff(wide.interval) > 2 * np.diff(narrow.interval)
-    assert words.paired_difference(a, b, over_runs=True) == wide
-    one = words.paired_difference(a[:1], b[:1], over_runs=True)
-    assert one == words.paired_difference(a[:1], b[:1])
+    assert np.diff(wide.interval) > 2 * np.diff(single.interval)
+    assert words.paired_difference(a, b) == wide
+    assert np.diff(words.paired_difference(a[:1], b).interval) > 2 * np.diff(single.interval)  # by what b's runs tell
 
 
 def test_sentences_say_what_the_interval_does():

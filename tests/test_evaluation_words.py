@@ -424,16 +424,18 @@ def test_the_pooled_score_is_the_mean_weighted_by_pairs():
     assert low < together.score < high
 
 
-def test_the_interval_of_the_pooled_score_resamples_each_set_by_itself(monkeypatch):
+def test_the_error_of_the_pooled_score_resamples_each_set_by_itself():
     """All draws made one by one: the sets keep their sizes in every resample."""
     answers = random_answers(some_sets("ab", (30, 90)), 2, missing=0)
     rng, values = np.random.default_rng(3), []
     for _ in range(2000):
         drawn = [rng.integers(len(each.values), size=len(each.values)) for each in answers]
         values.append(naive_pooled([(each.test.gold[k], each.values[k]) for each, k in zip(answers, drawn, strict=True)]))
-    assert words.summary("model", words.pooled(answers), 0).interval == pytest.approx(
-        np.percentile(values, [2.5, 97.5]), abs=0.015
-    )
+    together = words.pooled(answers)
+    error, freedom = together.scored().item_error()
+    assert (error, freedom) == (pytest.approx(np.std(values), rel=0.05), 1999)
+    half = stats.t.ppf(0.975, freedom) * error
+    assert words.summary("model", together, 0).interval == pytest.approx((together.score - half, together.score + half))
 
 
 def test_a_set_that_is_a_part_of_another_does_not_count():

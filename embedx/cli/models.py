@@ -133,7 +133,7 @@ def evaluate(
     ] = False,
     seed: Annotated[
         int,
-        typer.Option("--seed", parser=number(int, "--seed", at_least=0), help="of the bootstrap, and of the held-out pairs"),
+        typer.Option("--seed", parser=number(int, "--seed", at_least=0), help="of resampling, and of the held-out pairs"),
     ] = 0,
     test: Annotated[str | None, typer.Option("--test", help="classifiers: the data to score them on")] = None,
     test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,

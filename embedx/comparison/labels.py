@@ -12,9 +12,9 @@ from embedx.classification import classifier
 from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.comparison.runs import typed_options
 from embedx.comparison.settings import OF_LABELS, CompareSettings
-from embedx.comparison.statistics import Score
 from embedx.errors import EmbedxError
 from embedx.evaluation import learning_curves
+from embedx.evaluation.statistics import Score
 from embedx.labeled.arrays import is_binary
 from embedx.labeled.digits import named
 from embedx.labeled.files import head_of, source_of

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from embedx.comparison.records import Run
-from embedx.comparison.statistics import ERRORS, Estimate, Score, Standing, between_seeds, order, standings
+from embedx.evaluation import statistics
+from embedx.evaluation.statistics import Error, Estimate, Score, Standing
 
 LAST = 0.8  # of the seconds of a run: what was won after that tells whether more time would help
 NAMES = {  # of measures, in sentences
@@ -61,8 +62,8 @@ def ranked(runs: Sequence[Run], names: Sequence[str], measures: Sequence[str], u
     scores = {measure: of for measure, of in scores.items() if of}
     by = next((measure for measure in measures if finished and len(scores.get(measure, {})) == len(finished)), None)
     by = by or next(iter(scores), None)
-    reference = next(iter(standings(scores[by])), None) if by else None
-    found = {measure: standings(of, reference) for measure, of in scores.items()}
+    reference = next(iter(statistics.standings(scores[by])), None) if by else None
+    found = {measure: statistics.standings(of, reference) for measure, of in scores.items()}
     in_order = [*found[by], *(name for name in finished if name not in found[by])] if by else []
     lines = [line_of(name, finished[name], {m: of[name] for m, of in found.items() if name in of}) for name in in_order]
     curves = {name: [run["result"]["curve"] for run in finished[name]] for name in in_order}
@@ -70,7 +71,7 @@ def ranked(runs: Sequence[Run], names: Sequence[str], measures: Sequence[str], u
     unigram = unigrams[0] if unigrams else None
     ranking = Ranking(by, lines, list(found), unit, unigram, curves, troubles(runs, names), [])
     if by:
-        ranking.advice.extend(advice(ranking, scores[by]))
+        ranking.advice.extend(advice(ranking, finished))
     return ranking
 
 
@@ -114,8 +115,8 @@ def troubles(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
 # ---- advice
 
 
-def advice(ranking: Ranking, scores: Mapping[str, Sequence[Score]]) -> list[str]:
-    """What follows from the numbers, a sentence each; `scores` are those ranked by."""
+def advice(ranking: Ranking, finished: Mapping[str, Sequence[Run]]) -> list[str]:
+    """What follows from the numbers, a sentence each; `finished` are the runs of each objective."""
     by, lines = str(ranking.by), ranking.lines
     own = [line for line in lines if by in line.standings]
     leaders = [line for line in own if line.standings[by].rank == 1]
@@ -124,9 +125,11 @@ def advice(ranking: Ranking, scores: Mapping[str, Sequence[Score]]) -> list[str]
     told += of_second(ranking, leaders)
     told += of_unigram(ranking, own) if by == "log_likelihood" else []
     told += of_time(ranking, leaders)
-    told += of_falls(ranking, leaders)
+    told += of_falls(ranking, leaders, finished)
     if all(len(line.seeds) == 1 for line in lines) and len(lines) > 1:
-        told.append("Each was trained with one seed: the errors leave out the luck of a run, which --seeds 3 would measure.")
+        told.append(
+            "Each was trained with one seed: errors and ranks leave out the variance over seeds; --seeds 3 measures it."
+        )
     return told
 
 
@@ -145,10 +148,10 @@ def of_leaders(by: str, own: Sequence[Line], leaders: Sequence[Line]) -> str:
         )
         return f"{first.objective} is best in {NAMES[by]}, {value}{how}."
     widest = max((line.standings[by].behind for line in leaders[1:]), key=lambda each: each.error if each else 0.0)
-    within = "" if widest is None or math.isnan(widest.error) else f" of up to {spoken(by, widest.error)}"
+    errors = "" if widest is None or math.isnan(widest.error) else f" (standard errors of up to {spoken(by, widest.error)})"
     return (
-        f"{listed(leaders)} share the first rank in {NAMES[by]} ({first.objective} has {value}): they differ by less than "
-        f"{ERRORS:g} standard errors{within}."
+        f"{listed(leaders)} share the first rank in {NAMES[by]} ({first.objective} has {value}): no difference to "
+        f"{first.objective} is significant{errors}."
     )
 
 
@@ -204,13 +207,13 @@ def of_unigram(ranking: Ranking, own: Sequence[Line]) -> list[str]:
 def of_time(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
     """Whether the curve of the best still rose at the end of the runs."""
     rises = {name: [each for each in map(last_rise, runs) if each is not None] for name, runs in ranking.curves.items()}
-    has_error = any(len(each) > 1 for each in rises.values())
-    spread = between_seeds(list(rises.values())) if has_error else math.nan
+    seeds = statistics.pooled_deviation(list(rises.values()))
     told = []
     for line in leaders[:1]:
         if not (own := rises[line.objective]):
             continue
-        rise = Estimate(float(np.mean(own)), spread / math.sqrt(len(own)))
+        error = Error(seeds.value / math.sqrt(len(own)) if seeds.freedom else math.nan, seeds.freedom)
+        rise = Estimate(float(np.mean(own)), (error,))
         amount = f"{abs(rise.value):.3g}" + ("" if math.isnan(rise.error) else f" ± {rise.error:.1g}")
         last = f"over the last {100 * (1 - LAST):.0f} % of its time"
         if math.isnan(rise.error):
@@ -218,34 +221,49 @@ def of_time(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
             told.append(
                 f"The learning curve of {line.objective} {verb} by {amount} {last}; one run has no error to judge that by."
             )
-        elif order(rise) > 0:
+        elif rise.sign() > 0:
             told.append(f"The learning curve of {line.objective} still rose {last}, by {amount}: more time may help.")
-        elif order(rise) < 0:
+        elif rise.sign() < 0:
             told.append(f"The learning curve of {line.objective} fell {last}, by {amount}: less time, or more data, may help.")
         else:
             told.append(f"The learning curve of {line.objective} was level {last} (a change of {amount}).")
     return told
 
 
-def of_falls(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
-    """Which of the others were better before the end of the runs."""
-    falls = {
-        name: [max(point[2] for point in run) - run[-1][2] for run in runs if run] for name, runs in ranking.curves.items()
-    }
-    if all(len(each) < 2 for each in falls.values()):
-        return []
-    spread, told = between_seeds(list(falls.values())), []
+def of_falls(ranking: Ranking, leaders: Sequence[Line], finished: Mapping[str, Sequence[Run]]) -> list[str]:
+    """Which of the others were better before the end of the runs.
+
+    The point of a run is chosen by the objective's other runs, on every other span of the held-out text; the fall since is
+    measured on the remaining spans, so that no noise chooses what it is measured by.
+    """
+    falls: dict[str, list[Score]] = {}
+    times: dict[str, float] = {}
     for line in ranking.lines:
-        if line in leaders or not (own := falls[line.objective]):
+        runs = [run["result"]["spans"] for run in finished[line.objective] if "spans" in run["result"]]
+        n = min((len(each["points"]) for each in runs), default=1) - 1  # points before the end
+        if line in leaders or len(runs) < 2 or n < 1:
             continue
-        fall = Estimate(float(np.mean(own)), spread / math.sqrt(len(own)))
-        highest = [max(run, key=lambda point: point[2])[1] for run in ranking.curves[line.objective] if run]
-        if order(fall) > 0 and np.mean(highest) < LAST * line.seconds:
-            told.append(
-                f"The learning curve of {line.objective} was highest after {np.mean(highest):.3g} s, and fell by "
-                f"{fall.value:.3g} ± {fall.error:.1g} since: it may do better with less time."
-            )
-    return told
+        curves = np.array([[on_spans(run, k, slice(0, None, 2)).value for k in range(n)] for run in runs])
+        chosen = [int(np.argmax(curves.sum(axis=0) - own)) for own in curves]
+        falls[line.objective] = [
+            statistics.gain([on_spans(run, k, slice(1, None, 2))], [on_spans(run, -1, slice(1, None, 2))])
+            for run, k in zip(runs, chosen, strict=True)
+        ]
+        times[line.objective] = float(np.mean([run["points"][k][0] for run, k in zip(runs, chosen, strict=True)]))
+    seeds = statistics.between_seeds(list(falls.values()))
+    found = {name: statistics.estimate(each, seeds) for name, each in falls.items()}
+    seconds = {line.objective: line.seconds for line in ranking.lines}
+    return [
+        f"The learning curve of {name} was highest after {times[name]:.3g} s, and fell by {found[name].value:.3g} ± "
+        f"{found[name].error:.1g} since: it may do better with less time."
+        for name, sign in statistics.signs(found).items()
+        if sign > 0 and times[name] < LAST * seconds[name]
+    ]
+
+
+def on_spans(spans: Mapping[str, Any], point: int, some: slice) -> Score:
+    """The score of some spans of the held-out text at a point of a run."""
+    return Score.of_groups(spans["points"][point][1][some], spans["sizes"][some])
 
 
 def last_rise(curve: Sequence[Sequence[float]]) -> float | None:

@@ -6,6 +6,7 @@
     {"objective": ..., "seed": ..., "ended": when, "diverged": why}         one that diverged
     {"objective": ..., "seed": ..., "ended": when, "failed": why}           one that ended otherwise; it is run again
 
+A result has scores by parts (`embedx.evaluation.statistics`) and, of text, the sums of the spans that were held out on the way.
 The file is written anew beside itself and renamed, so that it is whole at any moment.
 """
 

@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from embedx.comparison.settings import CompareSettings
-from embedx.comparison.statistics import Score
 from embedx.errors import DivergedError, EmbedxError, one_line
+from embedx.evaluation.statistics import Score
 from embedx.run.folder import read_description
 from embedx.run.progress import Progress
 from embedx.run.trainer import usable_cores

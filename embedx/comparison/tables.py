@@ -7,29 +7,22 @@ from typing import Any
 
 from embedx.comparison.ranking import NAMES, Line, Ranking
 from embedx.comparison.runs import typed_options
-from embedx.comparison.statistics import Estimate, Standing
+from embedx.evaluation.statistics import Error, Estimate, Standing
 from embedx.evaluation.word_report import aligned
 
 MEGABYTE = 1e6
-NORMAL_95 = 1.96  # standard errors on each side of a 95 % interval
 DASH = "-"
 NOTE = (
-    "± beside a score: half of its 95 % interval; beside a difference: its standard error. Objectives that differ by less than "
-    "two standard errors share a rank."
+    "± beside a score: half of its 95 % interval; beside a difference: its standard error. Objectives share a rank unless they "
+    "differ significantly (Student's t at 5 %, with Holm's correction for all pairs of objectives)."
 )
 
 
-def interval(score: Estimate) -> Estimate:
-    """A score with half of its 95 % interval."""
-    return Estimate(score.value, NORMAL_95 * score.error)
-
-
-def shown(found: Estimate | None, sign: str = "") -> str:
+def shown(value: float, error: float, sign: str = "") -> str:
     """`-8.876 ± 0.011`; without what is not known."""
-    if found is None or not math.isfinite(found.value):
+    if not math.isfinite(value):
         return DASH
-    error = f" ± {found.error:.3f}" if math.isfinite(found.error) else ""
-    return f"{found.value:{sign}.3f}{error}"
+    return f"{value:{sign}.3f}" + (f" ± {error:.3f}" if math.isfinite(error) else "")
 
 
 def cells(ranking: Ranking, line: Line) -> dict[str, str]:
@@ -38,9 +31,10 @@ def cells(ranking: Ranking, line: Line) -> dict[str, str]:
     found = {"objective": line.objective, "rank": str(line.standings[by].rank) if by in line.standings else DASH}
     for measure in ranking.measures:
         standing = line.standings.get(measure)
-        found[NAMES[measure]] = DASH if standing is None else shown(interval(standing.score))
+        found[NAMES[measure]] = DASH if standing is None else shown(standing.score.value, standing.score.half_width())
         if measure == by:
-            found[f"minus {ranking.first.objective}"] = DASH if standing is None else shown(standing.behind, "+")
+            behind = standing.behind if standing else None
+            found[f"minus {ranking.first.objective}"] = DASH if behind is None else shown(behind.value, behind.error, "+")
     return (
         found
         | {
@@ -86,7 +80,7 @@ def all_numbers(ranking: Ranking) -> list[list[str]]:
 
 def numbers_of(measure: str, standing: Standing | None, reference: str) -> dict[str, str]:
     """The columns of one measure."""
-    none = Estimate(math.nan, math.nan)
+    none = Estimate(math.nan, (Error(math.nan, 0),))
     score, behind = (standing.score, standing.behind or none) if standing else (none, none)
     return {
         measure: plain(score.value),

@@ -12,9 +12,9 @@ import numpy as np
 from embedx import objectives
 from embedx.comparison.runs import typed_options
 from embedx.comparison.settings import OF_TEXT, CompareSettings
-from embedx.comparison.statistics import Score
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout, learning_curves, words
+from embedx.evaluation.statistics import Score, grouped
 from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings, VocabularySettings, as_typed, option_name
 from embedx.skipgram.settings import chosen
@@ -127,17 +127,15 @@ class Text:
             found["similarity"] = similarity
         if (analogies := of_questions(answers)) is not None:
             found["analogies"] = analogies
-        return found, {"unigram": likelihood.unigram, "calibrated": likelihood.calibrated}
+        of_spans = grouped(likelihood.values, likelihood.groups).record()
+        points = [[each["seconds"], each["sums"]] for each in learning_curves.history(vectors.facts) if "sums" in each]
+        points.append([vectors.facts["seconds"], of_spans["sums"]])
+        spans = {"sizes": of_spans["sizes"], "points": points}  # on the way and at the end
+        return found, {"unigram": likelihood.unigram, "calibrated": likelihood.calibrated, "spans": spans}
 
     def curve(self, facts: Mapping[str, Any]) -> list[list[float]]:
         """[epochs, seconds, held-out log-likelihood] on the way and at the end, from what a run printed."""
         return learning_curves.heldout_points(facts)
-
-
-def grouped(values: np.ndarray, groups: np.ndarray) -> Score:
-    """The mean of values, float64 (n,), by groups, int (n,), that are taken for independent."""
-    _, group = np.unique(groups, return_inverse=True)
-    return Score.of_groups(np.bincount(group, values).tolist(), np.bincount(group).tolist())
 
 
 def of_pairs(answers: Sequence[words.Answers]) -> Score | None:
@@ -148,18 +146,11 @@ def of_pairs(answers: Sequence[words.Answers]) -> Score | None:
         found = sets[0] if sets else None
     if found is None or not math.isfinite(found.score):
         return None
-    score = Score(found.score, words.resampled(found, RESAMPLES), None, int(found.used.sum()))
+    score = found.scored(resamples=RESAMPLES)
     return score if score.is_finite else None
 
 
 def of_questions(answers: Sequence[words.Answers]) -> Score | None:
-    """The share of analogies that are answered right; questions with the same first pair are one group. None where the words
-    are not known.
-    """
-    for each in answers:
-        if isinstance(each.test, words.Analogies) and each.used.any():
-            keys = [(section, *question[:2]) for section, question in zip(each.test.sections, each.test.words, strict=True)]
-            number = {key: k for k, key in enumerate(dict.fromkeys(keys))}
-            groups = np.array([number[key] for key in keys])
-            return grouped(each.values[each.used], groups[each.used])
-    return None
+    """The share of analogies that are answered right; None where the words are not known."""
+    known = (each for each in answers if isinstance(each.test, words.Analogies) and each.used.any())
+    return next((each.scored() for each in known), None)

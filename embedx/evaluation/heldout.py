@@ -6,8 +6,7 @@ every kept word within reach of it is one of its inputs. p is the model's own, `
 rows:
 
     log_likelihood   mean of log p(y | x)
-    standard_error   of that mean, where the groups of pairs, not the pairs, were drawn independently: with r_g the sum of a
-                     group's deviations from the mean, G groups and n pairs, sqrt(G / (G - 1) Σ_g r_g²) / n
+    standard_error   of that mean by groups of pairs, see `embedx.evaluation.statistics`
     temperature      the T that makes the calibration pairs, which are not scored, likeliest under p_k^(1/T) / Σ_j p_j^(1/T);
                      not a number with fewer than FEWEST of them
     calibrated       the mean of the log of that
@@ -30,6 +29,7 @@ import numpy as np
 from embedx import objectives, samplers
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import blocks_of_rows, fit_temperature
+from embedx.evaluation.statistics import grouped
 from embedx.labeled.data import Labels
 from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings
@@ -226,7 +226,7 @@ def evaluate(
     times_kept = kept_counts(trained_on(vectors), vectors.settings["sample"])
     return Likelihood(
         log_likelihood=float(values.mean()),
-        standard_error=standard_error(values, pairs.groups),
+        standard_error=grouped(values, pairs.groups).item_error().value,
         calibrated=float(calibrated.mean()),
         temperature=temperature,
         unigram=float(np.log(times_kept[pairs.targets] / times_kept.sum()).mean()),
@@ -247,7 +247,7 @@ def compare(a: Likelihood, b: Likelihood) -> LikelihoodDifference:
     if not np.array_equal(a.groups, b.groups):
         raise ValueError("other pairs were scored by the one than by the other")
     gain = a.values - b.values
-    return LikelihoodDifference(float(gain.mean()), standard_error(gain, a.groups))
+    return LikelihoodDifference(float(gain.mean()), grouped(gain, a.groups).item_error().value)
 
 
 def check_same_words(a: list[str], b: list[str]) -> None:
@@ -258,14 +258,6 @@ def check_same_words(a: list[str], b: list[str]) -> None:
             "so that their log-likelihoods do not compare; "
             "train both on the same text with the same --min-count and --max-vocab"
         )
-
-
-def standard_error(values: np.ndarray, groups: np.ndarray) -> float:
-    """Of the mean of `values`, float64 (n,), when groups were drawn independently; not a number where there is one group."""
-    _, group = np.unique(groups, return_inverse=True)
-    sums = np.bincount(group, values - values.mean())
-    n = len(sums)
-    return math.sqrt(n / (n - 1) * float(sums @ sums)) / len(values) if n > 1 else math.nan
 
 
 LogProbability = Callable[[np.ndarray], Iterator[tuple[slice, np.ndarray]]]

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import Any, Protocol
 
-from embedx.evaluation import bootstrap
+from embedx.evaluation import statistics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +79,9 @@ class Report:
                 "name": self.protocol.name,
                 **self.protocol.about,
                 "pooled": "mean of the sets' correlations weighted by their items; a set that is a part of another is left out",
-                "interval": "95 %, percentile bootstrap over items; that of a difference also over the models of a side",
-                "resamples": bootstrap.RESAMPLES,
+                "interval": "95 %, Student's t; by items, which are resampled for correlations, while analogies with a pair of "
+                "words in common are one group; that of a difference also by the variance between the models of a side",
+                "resamples": statistics.RESAMPLES,
                 "seed": self.seed,
             },
             "scores": [
@@ -160,7 +161,7 @@ class Report:
         found = [sentence(each) for each in self.differences if math.isfinite(each.difference)]
         if found and max(self.differences[0].runs) == 1:
             found.append(
-                "A and B are one run each, so the intervals do not hold the luck of training: give several seeds of both."
+                "A and B are one run each, so the intervals leave out the variance over seeds: give several seeds of both."
             )
         return found
 

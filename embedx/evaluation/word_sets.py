@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.evaluation import bootstrap
+from embedx.evaluation import statistics
 from embedx.evaluation.with_gensim import gensim_quietly
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.schema import decoded
@@ -35,20 +35,8 @@ METHODS = ("3cosadd", "3cosmul")
 HEADINGS = {"word", "words", "concept"}  # of a first column of words
 
 
-class Items:
-    """What all tests share: items with values, of which some are scored and resampled."""
-
-    def sizes(self, items: np.ndarray) -> list[int]:
-        """How many of the given items are resampled together."""
-        return [int(np.count_nonzero(items))]
-
-    def statistic(self, values: np.ndarray, items: np.ndarray) -> bootstrap.Statistic:
-        """The measure on the given items, as a function of how often each is drawn: here the mean of their values."""
-        return bootstrap.mean(values[items])
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
-class SimilarityPairs(Items):
+class SimilarityPairs:
     """A list of word pairs with a human score of their similarity."""
 
     name: str
@@ -60,13 +48,9 @@ class SimilarityPairs(Items):
     def __len__(self) -> int:
         return len(self.words)
 
-    def statistic(self, values: np.ndarray, items: np.ndarray) -> bootstrap.Statistic:
-        """Spearman's correlation on the given items, as a function of how often each is drawn."""
-        return bootstrap.spearman(self.gold[items], values[items])
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Analogies(Items):
+class Analogies:
     """A list of questions: a is to b as c is to d."""
 
     name: str
@@ -81,6 +65,12 @@ class Analogies(Items):
     def __len__(self) -> int:
         return len(self.words)
 
+    def clusters(self) -> np.ndarray:
+        """int64 (2, items): the two pairs of words of each question. Questions with one in common depend on each other."""
+        number: dict[tuple[str, ...], int] = {}
+        words = [tuple(map(str.upper, question)) for question in self.words]
+        return np.array([[number.setdefault(each[k : k + 2], len(number)) for each in words] for k in (0, 2)])
+
     def numbered(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """The headers of all sections, and how many of these stand before each item."""
         if self.numbers:
@@ -91,7 +81,7 @@ class Analogies(Items):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Categories(Items):
+class Categories:
     """Words with their categories."""
 
     name: str
@@ -104,9 +94,13 @@ class Categories(Items):
     def __len__(self) -> int:
         return len(self.words)
 
+    def clusters(self) -> np.ndarray:
+        """int64 (1, items): each item is alone."""
+        return np.arange(len(self))[None]
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Outliers(Items):
+class Outliers:
     """Groups of words that belong together, each with words that do not; an item is a group with one of the latter."""
 
     name: str
@@ -116,6 +110,10 @@ class Outliers(Items):
 
     def __len__(self) -> int:
         return sum(len(outliers) for _, outliers in self.groups)
+
+    def clusters(self) -> np.ndarray:
+        """int64 (1, items): the group of each item, whose items depend on each other."""
+        return np.repeat(np.arange(len(self.groups)), [len(outliers) for _, outliers in self.groups])[None]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -137,21 +135,6 @@ class PooledPairs:
         """`items`, bool or float (items,), by list."""
         return np.split(items, np.cumsum([len(test) for test in self.tests])[:-1])
 
-    def sizes(self, items: np.ndarray) -> list[int]:
-        """How many of the given items are resampled together: those of a list."""
-        return [int(np.count_nonzero(part)) for part in self.parts(items)]
-
-    def statistic(self, values: np.ndarray, items: np.ndarray) -> bootstrap.Statistic:
-        """The measure on the given items, as a function of how often each is drawn; a list has FEWEST of them or none."""
-        lists = zip(self.tests, self.parts(values), self.parts(items), strict=True)
-        statistics = [test.statistic(value, used) if used.any() else _nothing for test, value, used in lists]
-        return bootstrap.weighted(statistics, self.sizes(items))
-
-
-def _nothing(counts: np.ndarray) -> np.ndarray:
-    """What the statistic of no items counts for, at weight 0."""
-    return np.zeros(len(counts))
-
 
 Asked = SimilarityPairs | Analogies | Categories | Outliers
 Test = Asked | PooledPairs
@@ -169,6 +152,19 @@ class Answers:
     @property
     def used(self) -> np.ndarray:  # bool (items,)
         return np.asarray(~np.isnan(self.values))
+
+    def scored(self, items: np.ndarray | None = None, seed: int = 0, resamples: int = statistics.RESAMPLES) -> statistics.Score:
+        """The score of some items, bool (items,), by default all that are used; of a list of pairs these are FEWEST or none."""
+        items = self.used if items is None else items
+        if not isinstance(self.test, SimilarityPairs | PooledPairs):
+            return statistics.grouped(self.values[items], self.test.clusters()[:, items])
+        lists = self.test if isinstance(self.test, PooledPairs) else PooledPairs([self.test])
+        parts = zip(lists.tests, lists.parts(self.values), lists.parts(items), strict=True)
+        kept = [(test.gold[some], values[some]) for test, values, some in parts if some.any()]
+        sizes = [len(gold) for gold, _ in kept]
+        return statistics.resampled(
+            statistics.weighted([statistics.spearman(*each) for each in kept], sizes), sizes, seed, resamples
+        )
 
 
 # ---- reading

@@ -13,8 +13,7 @@ embedx, which is gensim's with other candidates, and those of other programs:
                   about half of one set's; a set that is a part of another does not count, as the two halves of WordSim-353
                   and MC-30, all of which is in RG-65
 
-Each score has a 95 % interval from resampling its items; see `embedx.evaluation.bootstrap` for what it covers. Questions of
-an analogy section share words, so the true interval of analogies is wider than the one of independent questions given here.
+Each score has a 95 % interval; see `embedx.evaluation.statistics` for what it covers.
 """
 
 import contextlib
@@ -30,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.evaluation import bootstrap
+from embedx.evaluation import statistics
 from embedx.evaluation.groups import folded
 from embedx.evaluation.protocols import PROTOCOLS, Protocol, protocol_of
 from embedx.evaluation.with_gensim import gensim_quietly, keyed_vectors
@@ -76,7 +75,6 @@ __all__ = [
     "read_categories",
     "read_outliers",
     "read_pairs",
-    "resampled",
     "score",
     "summary",
 ]
@@ -140,17 +138,9 @@ def pooled(answers: Sequence[Answers]) -> Answers | None:
     if all("oov" in each.details for each in own):  # those with unknown words count
         details["oov"] = sum(each.details["oov"] for each in own)
     together = Answers(test, np.concatenate(values), math.nan, details)
-    used = int(np.count_nonzero(together.used))
-    if used < FEWEST:
+    if np.count_nonzero(together.used) < FEWEST:
         return together
-    statistic = test.statistic(together.values, together.used)
-    return dataclasses.replace(together, score=bootstrap.point(statistic, used))
-
-
-def resampled(answers: Answers, how_many: int) -> np.ndarray:
-    """The score on resamples of the items, which are the same for all models of the same words; float64 (how_many,)."""
-    test, used = answers.test, answers.used
-    return bootstrap.resampled(test.statistic(answers.values, used), test.sizes(used), 0, how_many)
+    return dataclasses.replace(together, score=together.scored(resamples=1).value)
 
 
 def open_vectors(
@@ -175,13 +165,13 @@ def open_vectors(
 # ---- comparing
 
 
-def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0, over_runs: bool = False) -> ScoreDifference:
+def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0) -> ScoreDifference:
     """The score of `a` minus that of `b` on one test; each side is one model, or the same one trained with several seeds.
 
     Only items that every model can score count. A side's score is the mean of its models' scores: for analogies the same as
     the mean over items of how often the item was answered rightly, for pairs the mean of the models' Spearman correlations
-    (not the correlation of mean cosines, which would be that of an ensemble). The interval resamples items, the same ones
-    for all models, and `over_runs` the models of each side too.
+    (not the correlation of mean cosines, which would be that of an ensemble). The interval has the variance between the
+    models of a side in it where a side has several.
     """
     test = a[0].test
     items = np.logical_and.reduce([answers.used for answers in [*a, *b]])
@@ -190,12 +180,10 @@ def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0,
     shared, runs = int(np.count_nonzero(items)), (len(a), len(b))
     if shared < FEWEST:
         return ScoreDifference(test.name, test.measure, math.nan, (math.nan, math.nan), shared, runs)
-    sides = [[test.statistic(each.values, items) for each in side] for side in (a, b)]
-    statistic = resampled_too = bootstrap.difference(*map(bootstrap.average, sides))
-    if over_runs:
-        resampled_too = bootstrap.difference(*(bootstrap.of_runs(side, [seed, k]) for k, side in enumerate(sides)))
-    ends = bootstrap.interval(resampled_too, test.sizes(items), seed)
-    return ScoreDifference(test.name, test.measure, bootstrap.point(statistic, shared), ends, shared, runs)
+    ours, theirs = ([each.scored(items, seed) for each in side] for side in (a, b))
+    found = statistics.difference(ours, theirs, statistics.between_seeds([ours, theirs]))
+    assert found is not None
+    return ScoreDifference(test.name, test.measure, found.value, found.interval(), shared, runs)
 
 
 def evaluate(
@@ -263,7 +251,7 @@ def evaluate(
     differences = []
     if others:
         n = len(own)
-        differences = [paired_difference(each[:n], each[n:], seed, over_runs=True) for each in zip(*answers, strict=True)]
+        differences = [paired_difference(each[:n], each[n:], seed) for each in zip(*answers, strict=True)]
     names = [str(path) for path in paths]
     return Report(names, scores, differences, notes, seed, PROTOCOLS[protocol], which, len(own))
 
@@ -283,7 +271,9 @@ def summary(path: str, answers: Answers, seed: int) -> Score:
     test, used = answers.test, int(np.count_nonzero(answers.used))
     ends = (math.nan, math.nan)
     if used >= FEWEST:
-        ends = bootstrap.interval(test.statistic(answers.values, answers.used), test.sizes(answers.used), seed)
+        found = answers.scored(seed=seed)
+        least = -1.0 if test.measure == "spearman" else 0.0
+        ends = statistics.Estimate(found.value, (found.item_error(),)).interval(least, 1.0)
     return Score(test.name, path, test.measure, answers.score, ends, used, len(test), test.candidates, answers.details)
 
 

@@ -16,8 +16,9 @@ from embedx.vectors.model import WordVectors
 HERE = Path(__file__).parent
 MAP_STYLE, MAP_SCRIPT = ((HERE / name).read_text("utf-8") for name in ("map.css", "map.js"))
 PROTOCOL = (
-    "By gensim, as embedx eval does it: case is ignored, items with an unknown word are left out, intervals are of 95 %, by "
-    "resampling the items; “candidates” is how many of the most frequent words are known to the test."
+    "By gensim, as embedx eval does it: case is ignored, items with an unknown word are left out, intervals are of 95 % by the "
+    "choice of items, analogies with a pair of words in common being dependent; “candidates” is how many of the most frequent "
+    "words are known to the test."
 )
 NO_CURVE = (
     "The folder records none. Training with --heldout 1% --heldout-points 10 records the log-likelihood of held-out text on "

@@ -10,6 +10,8 @@ import numpy as np
 from embedx.engine import skipgram as engine
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
+from embedx.evaluation.heldout import Likelihood
+from embedx.evaluation.statistics import grouped
 from embedx.objectives.contract import Objective
 from embedx.run import trainer
 from embedx.run.checkpoint import Checkpoints, checksum
@@ -61,7 +63,7 @@ class Task:
     plan: Plan | None = None  # of memory
     kernels: int = 0  # bytes that they took when they were compiled or loaded
     cluster: TextCluster | None = None  # whose workers train
-    history: list[dict[str, float]] = dataclasses.field(default_factory=list)  # held-out log-likelihood on the way
+    history: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # held-out log-likelihood on the way, sums by span
 
     def stream(self) -> TokenStream:
         """The corpus as training sees it."""
@@ -186,9 +188,12 @@ class Task:
         """Tell the held-out log-likelihood if its turn has come; never ends the training."""
         every = self.settings.heldout_every
         if (every is not None and (epoch + 1) % every == 0) or self._is_point(epoch + 1, seconds_passed):
-            found = self.heldout_metrics()["log_likelihood"]
-            self.progress.note(f"epoch {epoch + 1}: held-out log-likelihood {found:.4f}")
-            self.history.append({"epoch": epoch + 1, "seconds": round(seconds_passed, 3), "log_likelihood": found})
+            found = self.heldout_likelihood()
+            self.progress.note(f"epoch {epoch + 1}: held-out log-likelihood {found.log_likelihood:.4f}")
+            self.history.append({
+                "epoch": epoch + 1, "seconds": round(seconds_passed, 3), "log_likelihood": found.log_likelihood,
+                "sums": grouped(found.values, found.groups).record()["sums"],
+            })  # fmt: skip
         return False
 
     def _is_point(self, epochs: int, seconds_passed: float) -> bool:
@@ -202,12 +207,16 @@ class Task:
         points = self.settings.heldout_points or 0
         return now < 1 and int(now * points) > int(before * points)
 
-    def heldout_metrics(self) -> dict[str, float]:
+    def heldout_likelihood(self) -> Likelihood:
         """How likely what was learned so far finds the text that was held out; see `embedx.evaluation.heldout`."""
         vectors = self.model(None)
         assert self.heldout is not None
         pairs, calibration = heldout.draw(self.heldout.words, self.heldout.sentences, vectors, groups=self.heldout.spans)
-        return heldout.evaluate(vectors, pairs, calibration).metrics()
+        return heldout.evaluate(vectors, pairs, calibration)
+
+    def heldout_metrics(self) -> dict[str, float]:
+        """The same by the names of its numbers."""
+        return self.heldout_likelihood().metrics()
 
     def model(self, outcome: trainer.Outcome | None) -> model.WordVectors:
         """What was learned so far, as views of the tables; word vectors that are means of rows are new."""
