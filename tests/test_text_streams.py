@@ -209,7 +209,7 @@ def test_damage_behind_what_was_wanted_is_told_to_nobody(tmp_path, monkeypatch):
     """In a thread of its own, an error would be a traceback on the terminal."""
     reached = threading.Event()
 
-    def blocks(*_):
+    def blocks(*_, **__):
         yield TEXT
         reached.wait()
         raise EmbedxError("damaged")

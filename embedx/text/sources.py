@@ -42,8 +42,8 @@ class Source:
     fingerprint: dict[str, Any] | None  # identifies its content for the token cache (a URL's is its name); None: not cached
     location: str = ""  # path or URL to open, where it is not the name
     cut_off: bool = False  # a dump that is known to end in the middle
-    folder: str = ""  # that the user named, where it was found in one: then it is skipped if it is no text
     members: str = ""  # of an archive: which of its members are read, a glob; "" where it is none
+    folder: str = ""  # that the user named, where it was found in one: then it is skipped if it is no text
 
     def member(self, name: str) -> "Source":
         """A member of an archive; its name tells the format where that of the archive does not."""
