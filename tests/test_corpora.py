@@ -174,7 +174,9 @@ def test_a_name_with_other_values_is_none(name):
 
 
 def test_labelled_data_is_no_text():
-    with pytest.raises(EmbedxError, match="bibtex: labelled data, no text; embedx classify takes the files"):
+    with pytest.raises(
+        EmbedxError, match="bibtex: labelled data, no text; train a classifier on it with `embedx classify bibtex`"
+    ):
         resolve(["bibtex"])
 
 

@@ -57,7 +57,10 @@ def test_a_file_may_have_a_name_that_looks_like_a_glob(here):
     ("corpora", "message"),
     [
         ([], "no corpus: name a file, a directory, a URL, a recipe, or - for standard input"),
-        (["none.txt"], r"none\.txt: no such file or directory, and no recipe of that name; recipes: .*wikipedia-sample"),
+        (
+            ["none.txt"],
+            r"none\.txt: no such file or directory, and no recipe of that name; `embedx corpus list` shows the recipes",
+        ),
         (["*.xyz"], r"\*\.xyz: no file matches"),
         (["empty"], "empty: a directory without files"),
         (["a" * 300], "aaa: no such file or directory, and no recipe of that name"),

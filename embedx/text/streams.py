@@ -220,7 +220,9 @@ def text_blocks(
             _check_is_text(source, head)
             if source.reader != ROWS and begins_labelled(head):
                 command = f"embedx classify {shlex.quote(source.name)}"
-                raise NotTextError(f"{source.name}: labelled data, not text; train a classifier: {command}", LABELLED)
+                raise NotTextError(
+                    f"{source.name}: labelled data, no text; train a classifier on it with `{command}`", LABELLED
+                )
             yield from blocks
 
 
