@@ -244,8 +244,8 @@ from embedx.text.sources import resolve
 def encode(name):
     cache.encode(resolve([name]), TextSettings(), cache_dir=Path("cache")).close()
 
-for reading in (read, encode):
-    Path("small.txt").write_text("1 2 2\\n1 1:1\\n")
+for reading, small in (read, "1 2 2\\n1 1:1\\n"), (encode, "a b\\n"):
+    Path("small.txt").write_text(small)
     reading("small.txt")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for start, middle in (

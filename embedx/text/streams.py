@@ -30,6 +30,7 @@ from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url
 from embedx.text.wikipedia import DumpError, paragraphs
 
 BLOCK_BYTES = 1 << 18
+EXTRA = re.compile(r"smart_open\[\w+\]")  # in what smart_open says of a library that is missing
 BLOCKS_AHEAD = 8  # enough to even out the speeds of the two threads
 MOST_AHEAD = 128  # where several sources are read at once: most of one whose turn is still to come
 # A zstd decompressor's output has no limit, so its input gets one, by what the last piece became.
@@ -146,7 +147,7 @@ def open_source(source: Source) -> CountedReader:
 
         return CountedReader(smart_open.open(address, "rb", compression="disable"))
     except ImportError as error:
-        extra = re.search(r"smart_open\[\w+\]", str(error))  # which is not always the scheme
+        extra = EXTRA.search(str(error))  # which is not always the scheme
         raise EmbedxError(
             f'{source.name}: reading this needs more packages; pip install "{extra[0] if extra else "smart_open[all]"}"'
         ) from error
