@@ -160,4 +160,5 @@ def test_bibtex_has_probabilities_that_are_right():
 
     data, known = read_training(str(DATA / "bibtex" / "train.txt.gz"))
     p, is_right = answers(trained(data), read(str(DATA / "bibtex" / "test.txt.gz"), like=known))
-    assert largest_error(p, is_right) < 0.06  # 488 held-out rows
+    # From 488 held-out rows, by threads without locks: of 200 answers the share that is right has a standard error up to .035.
+    assert largest_error(p, is_right) < 0.09
