@@ -208,7 +208,7 @@ def test_command_lines_of_fasttext(line, objective, settings):
         (peers.word2vec, "-train x -output y -classes 500", "-classes: vectors are not clustered; leave it out"),
         (peers.word2vec, "-train x -output y -read-vocab v -min-count 2", "-min-count with -read-vocab: the words of the file"),
         (peers.supervised, "-output x", "-input: name the labelled text"),
-        (peers.supervised, "-input x -output y -loss softmx", "-loss softmx: did you mean softmax? choose one of softmax, ns, hs, ova, one-vs-all"),
+        (peers.supervised, "-input x -output y -loss softmx", "-loss softmx: did you mean softmax? choose one of softmax, ns"),
         (peers.supervised, "-input x -output y -wordNgrams 2", "-wordNgrams 2: classifiers have no n-grams here;"),
         (peers.supervised, "-input x -output y -lr 1.0 -dim 9",
          "-lr 1.0: the rate of fastText's own descent; leave it out for the one that suits the data, or type "
