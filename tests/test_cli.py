@@ -254,7 +254,21 @@ def test_training_from_standard_input(home, two_topics):
 
 def test_training_on_baskets(home):
     baskets = "".join(json.dumps({"items": [f"Item {n % 4}", n % 3]}) + "\n" for n in range(60))
-    options = ["--json-field", "items", "--tokenizer", "none", "--window", "all", "--dim", 4, "--epochs", 1, "--json"]
+    options = [
+        "--json-field",
+        "items",
+        "--tokenizer",
+        "none",
+        "--window",
+        "all",
+        "--sample",
+        0,
+        "--dim",
+        4,
+        "--epochs",
+        1,
+        "--json",
+    ]
     told = json.loads(embedx_run(home, "train", "-", *options, "--output", "baskets", input=baskets).stdout)
     assert told["settings"]["window"] == 1000
     assert sorted(embedx.load(home / "baskets").words) == ["0", "1", "2", "Item 0", "Item 1", "Item 2", "Item 3"]

@@ -34,6 +34,7 @@ from embedx.samplers.contract import Sampler
 from embedx.search.index import Index, empty_index
 from embedx.search.index import memory as index_memory
 from embedx.search.updater import IndexUpdater
+from embedx.skipgram.settings import PAIRS_PER_DRAW
 from embedx.text.subsampling import TokenStream
 
 SHUFFLED = 2**34  # the place of the order of stretches among a seed's random numbers
@@ -54,6 +55,12 @@ def form_of(objective: Objective) -> int:
     if objective.positives == "summed":
         return blocks.INPUT_SUMS
     return blocks.INPUT_SETS if objective.merges_pairs or objective.pairs_as_set else blocks.PAIRS
+
+
+def pairs_per_draw(objective: Objective, settings: Any, n_draws: int) -> float:
+    """How many times as many pairs as by default a drawn word stands for, at least 1: its gradient is so much longer."""
+    by_default = objective.negatives * max(settings.block_size, 1) * (settings.window + 1) / PAIRS_PER_DRAW
+    return max(by_default / n_draws, 1.0) if n_draws else 1.0
 
 
 def state_of(tables: engine.SkipGramTables) -> TrainState:
@@ -120,7 +127,8 @@ class Streamed(Lanes, Shareable):
             form_of(objective), objective.keeps_accidental_hits, objective.needs_log_expected_count, objective.uses_score_gain,
             settings.dim if settings.bias != "none" else -1,
             optimizers.update_rule(
-                settings.optimizer, row_length=settings.dim, max_gradient=math.inf if is_proximal else engine.MAX_GRADIENT
+                settings.optimizer, row_length=settings.dim,
+                max_gradient=math.inf if is_proximal else engine.MAX_GRADIENT * pairs_per_draw(objective, settings, n_draws),
             ),
             is_proximal, apart=settings.deterministic,
         )  # fmt: skip
