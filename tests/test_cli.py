@@ -445,8 +445,8 @@ from embedx.run.progress import Reporter
 
 begin = Reporter.__init__
 
-def begin_impatiently(self, *arguments):
-    begin(self, *arguments)
+def begin_impatiently(self, *arguments, **named):
+    begin(self, *arguments, **named)
     self.interval = 0.5
 
 Reporter.__init__ = begin_impatiently
@@ -589,6 +589,6 @@ def test_probabilities_that_are_none_are_told_apart(home, objective, is_told):
     predicted = embedx_run(home, "predict", f"few.{objective}.embedx", "few.txt")
     tested = embedx_run(home, "eval", f"few.{objective}.embedx", "--test", "few.txt")
     for done in (trained, predicted, tested):
-        note = "margin has no probabilities of its own; those shown are a softmax of its scores; the temperature that suits"
+        note = "margin has no probabilities of its own; those shown are a softmax of its scores"
         assert (note in done.stderr) == is_told, done.stderr
         assert "softmax of its scores" not in done.stdout
