@@ -45,7 +45,7 @@ def test_examples_are_divided_over_workers(address):
     with nodes_of(ClusterSettings(cluster=address, workers=2, merge_every=200), 1, watching, Cluster) as nodes:
         found, trained = quality("ns", *digits(1500, 500), nodes, epochs=10)
     assert found > 0.8
-    assert trained.outcome.tally.words == 15_000
+    assert trained.outcome.tally.words == 13_500  # ten epochs of the rows that are not held out for calibration
     assert trained.classifier.facts["cluster"]["bytes_merged"] > 0
 
 

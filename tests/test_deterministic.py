@@ -98,8 +98,8 @@ def test_counts_of_pairs_are_the_same_by_any_number_of_threads(name):
         counting = dataclasses.replace(counting, count_passes=2)
         vocabulary = VocabularySettings(min_count=1, sample=0)
         trained = collapsed.train(sentences(), objective, settings, counting, vocabulary=vocabulary)
-        objectives = [each["objective"] for each in trained.vectors.facts["history"]]
-        return trained.vectors.arrays | {"objectives": np.array(objectives)}, trained.outcome
+        losses = [each["loss"] for each in trained.vectors.facts["history"]]
+        return trained.vectors.arrays | {"losses": np.array(losses)}, trained.outcome
 
     by_threads(run, name)
 

@@ -258,7 +258,7 @@ def test_memory_does_not_grow_with_questions_and_words(monkeypatch):
 @pytest.mark.parametrize(
     ("protocol", "options", "complaint"),
     [
-        ("word2vec", {}, "--protocol word2vec: must be one of embedx, gensim, compute-accuracy, hyperwords"),
+        ("word2vec", {}, "--protocol word2vec: choose one of embedx, gensim, compute-accuracy, hyperwords"),
         (
             "compute-accuracy",
             {"pairs": True},

@@ -88,7 +88,7 @@ def test_a_format_or_a_model_that_has_it_not_is_told(tmp_path):
             {"format": "npz", "license": "mit"},
             "--license applies only with a --format that keeps it: safetensors, parquet, static",
         ),
-        ({"format": "npz", "dtype": "int4"}, "--dtype int4: choose one of float32, float16, int8"),
+        ({"format": "npz", "dtype": "int4"}, r"--dtype int4: did you mean int8\? choose one of float32, float16, int8"),
     ):
         with pytest.raises(EmbedxError, match=complaint):
             export.export(toy(output=False), options.pop("format"), tmp_path / "out", **options)
