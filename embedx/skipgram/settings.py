@@ -180,6 +180,10 @@ def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings
     """The settings with a sampler and a rate. Raises `EmbedxError` if the objective does not take what was asked for."""
     sampler = settings.sampler or in_order(objective)[0]
     check_sampler(sampler, objective.name, objective.samplers())
+    if settings.block_size == 0 and samplers.SAMPLERS[sampler].candidates == "retrieved":
+        raise EmbedxError(
+            f"--block-size 0 draws candidates for each pair, but --sampler {sampler} finds them for a block; take 1 or more"
+        )
     optimizer = optimizers.find(settings.optimizer, WORDS)
     if objective.kind == "proximal" and optimizer.keeps == "number":
         raise EmbedxError(
