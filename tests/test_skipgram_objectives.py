@@ -147,6 +147,11 @@ def test_an_optimizer_for_full_gradients_is_refused(two_topics, optimizer, optio
         fit(two_topics, "ns", optimizer=optimizer, **options)
 
 
+def test_rows_that_are_found_for_a_block_need_a_block(two_topics):
+    with pytest.raises(EmbedxError, match="--block-size 0 draws candidates for each pair, but --sampler mips .* take 1 or more"):
+        fit(two_topics, "ldgs", block_size=0)
+
+
 def test_an_implicit_step_is_at_one_rate_for_each_row(two_topics):
     message = "--optimizer adagrad gives each number of a row a rate of its own.* take rowwise-adagrad, bounded-adagrad or sgd"
     with pytest.raises(EmbedxError, match=message):

@@ -32,7 +32,7 @@ def load_kernel(
     if not hasattr(kernel, "compile"):
         return pointers
     if not is_cached(kernel, *pointers):
-        progress.note("compiling kernels, once for this version on this machine: about 20 seconds")
+        progress.note("compiling kernels, once for this version on this machine: 20 seconds or more")
     for function, signature in functions:
         compile_function(function, signature)
     kernel.disable_compile(False)
