@@ -148,7 +148,7 @@ def test_an_optimizer_for_full_gradients_is_refused(two_topics, optimizer, optio
 
 
 def test_rows_that_are_found_for_a_block_need_a_block(two_topics):
-    with pytest.raises(EmbedxError, match="--block-size 0 draws candidates for each pair, but --sampler mips .* take 1 or more"):
+    with pytest.raises(EmbedxError, match=r"--block-size 0 draws .* but --sampler search .* take 1 or more"):
         fit(two_topics, "ldgs", block_size=0)
 
 
