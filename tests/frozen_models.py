@@ -1,4 +1,4 @@
-"""Does a change of the code change any model? `python -m tests.frozen_models before.json`, change, `... after.json before.json`.
+"""Does a change of the code change a model? `python -m tests.frozen_models before.json`, change, `... after.json before.json`.
 
 Trains a small model on one thread for each task, objective, sampler, optimizer and way of storing rows, and writes the SHA-256
 of its arrays. With a second file, written before, prints each model that is no longer the same and exits with 1 if there is
@@ -65,7 +65,8 @@ def topics(n: int = 300, n_labels: int = 30) -> Labeled:
 def words(name: str, options: dict[str, Any]) -> dict[str, np.ndarray]:
     """Word vectors by the stream of pairs."""
     own = {"warm_up": 2.0} if "warm_up" in settings_of(OBJECTIVES[name].Settings) else {}
-    settings, objective = word_settings.chosen(OBJECTIVES[name], {"dim": 8, "epochs": 3, "threads": 1, "window": 2, **own, **options})
+    few = {"dim": 8, "epochs": 3, "threads": 1, "window": 2, **own, **options}
+    settings, objective = word_settings.chosen(OBJECTIVES[name], few)
     trained = skipgram.train(sentences(), objective, settings, vocabulary=VocabularySettings(min_count=1, sample=0.01))
     return trained.vectors.arrays
 
@@ -127,7 +128,8 @@ def main(path: str, before: str | None = None) -> int:
         print(found[key][:16], key, flush=True)
     Path(path).write_text(json.dumps(found, indent=1))
     known = json.loads(Path(before).read_text()) if before else {}
-    changed = [f"{key}: {value[:60]} -> {found.get(key, 'gone')[:60]}" for key, value in known.items() if found.get(key) != value]
+    after = {key: found.get(key, "gone") for key in known}
+    changed = [f"{key}: {value[:60]} -> {after[key][:60]}" for key, value in known.items() if after[key] != value]
     print(*changed, f"{len(changed)} of {len(known)} changed" if before else f"{len(found)} models", sep="\n")
     return int(bool(changed))
 
