@@ -7,14 +7,13 @@ FullTiled   the same, where the rows of the loss do not know of each other     e
 
 `strategies_sparse` has those whose output rows are sparse, and which strategy suits a run.
 
-With --deterministic minibatches are trained one after another, and threads share each where they can. What they do is cut into
-as many parts whatever their number, so that sums are the same too.
+With --deterministic sampled and retrieved candidates are trained by one thread; where all rows compete, threads share a
+minibatch in a fixed number of parts, so that sums do not depend on the number of threads.
 """
 
 import abc
 import contextlib
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,15 +24,14 @@ from embedx.cluster.shared import Changes, Copies, Parameters, compile_merging
 from embedx.engine import full, full_tiled, retrieved, sampled, sparse_rows
 from embedx.engine.examples import Examples, copy_examples, memory_for, new_feature_workspace, new_groups
 from embedx.engine.loading import compile_function, load_kernel
+from embedx.engine.settings import DETERMINISTIC_PARTS
 from embedx.kernels.batch import COEFFICIENTS
 from embedx.kernels.random import stream_key
-from embedx.kernels.simd import LANES as FLOATS
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_all, step_size
 from embedx.run.orders import Orders
 from embedx.run.progress import Progress
-from embedx.run.rounds import LANES
 from embedx.run.state import TrainState
 from embedx.run.strategy import forget
 from embedx.run.tally import Tally
@@ -48,9 +46,6 @@ STRETCH = 4096  # examples between two looks at the clock, where steps are small
 LOOKED_AT = 1024  # examples that tell the loss before training
 SEARCHED = 64  # the same where rows are found: so old is what an index knows of them
 MOST_FOUND = 2**23  # rows that a minibatch may find
-# Multiply-adds of a minibatch that threads share, at least; to share it takes as long as two million of them. On EURLex-4.3K a
-# step of 100 examples of `ove` has 1.6 million with --hidden 100, and 60 million without, where each is by itself.
-SHARED = 1 << 22
 
 
 def memory_of_step(settings: Any, sampler: Sampler, n: int, n_rows: int, dim: int) -> int:
@@ -95,7 +90,7 @@ class Classification(Shareable):
         self.batch = min(int(settings.batch_size or self.n), self.n)
         self.sum_over = float(self.n) if settings.gradient_scale == "sum" else 1.0
         self.threads = int(settings.threads or 1)
-        self.parts = LANES if settings.deterministic else self.threads  # of a step that threads share
+        self.parts = DETERMINISTIC_PARTS if settings.deterministic else self.threads  # of a step that threads share
         self.hidden = new_table(n_features if settings.hidden else 0, self.dim, optimizer)
         if settings.hidden:
             rng = np.random.default_rng([settings.seed, INITIAL])
@@ -253,22 +248,10 @@ class Sampled(Classification):
         ]
         self.stretch = self.batch * max(1, STRETCH // 4 // self.batch)
         self.tables = sampled.SampledTables(self.hidden, self.outputs, self.local_state, self.n_updates, self.slots)
-        self.shared = self._share(self.workers[0]) if settings.deterministic and self._can_share() else None
 
     def make_outputs(self) -> None:
         """Set `outputs` and `slots`."""
         self.outputs, self.slots = new_table(self.n_rows, self.dim, self.optimizer), sparse_rows.no_slots()
-
-    def _can_share(self) -> bool:
-        """Whether several threads can take a step together, and sooner than one. This must not depend on their number."""
-        values = len(self.examples.values) // self.n  # of an example; each is sought by itself, not sixteen at a time
-        has_h = self.plan.is_dense or self.plan.has_hidden
-        work = self.workers[0].rows.size * (self.dim if has_h else FLOATS * values)
-        return not self.plan.in_turn and self.optimizer.l2 == 0 and work >= SHARED
-
-    def _share(self, workspace: sampled.SampledWorkspace) -> "_Shared":
-        parts = [sampled.part_of(workspace, self.plan, self.examples, self.n_rows) for _ in range(self.parts)]
-        return _Shared(self, parts, ThreadPoolExecutor(self.threads))
 
     def compile(self, progress: Progress) -> None:
         self.compile_drawn(self.workers[0], progress)
@@ -277,8 +260,6 @@ class Sampled(Classification):
         """The kernels of drawn rows."""
         arguments = self._arguments(workspace, np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
         self.functions = load_kernel(sampled.train_stretch, self.objective.coefficients, self.drawing, arguments, progress)
-        if self.shared is not None:
-            self.shared.compile(progress)
 
     def _arguments(
         self, workspace: Any, order: np.ndarray, start: int, stop: int, rate: float, clock: float, key: np.uint64
@@ -292,8 +273,6 @@ class Sampled(Classification):
         self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
     ) -> tuple[float, int, float]:
         key = stream_key(self.settings.seed, epoch)
-        if self.shared is not None:
-            return self.shared.train(order, start, stop, rate, key)
         arguments = self._arguments(worker, order, start, stop, rate, clock, key)
         loss, terms, after = sampled.train_stretch(*self.functions, *arguments)
         return loss, terms, after - clock
@@ -314,61 +293,6 @@ class Sampled(Classification):
     def arrays_of_outputs(self) -> dict[str, np.ndarray]:
         rows = self.outputs.rows
         return {"output": rows[:, : self.dim - self.has_bias]} | ({"bias": rows[:, self.dim - 1]} if self.has_bias else {})
-
-
-class _Shared:
-    """Steps that several threads take together: in parts of the examples, then in parts of the rows that move."""
-
-    def __init__(self, strategy: Sampled, parts: list[sampled.SampledWorkspace], pool: ThreadPoolExecutor) -> None:
-        self.strategy, self.parts, self.pool = strategy, parts, pool
-
-    def compile(self, progress: Progress) -> None:
-        own = self.strategy
-        arguments = self._arguments(0, np.arange(own.n), 0, range(0), 0, 0.0, np.uint64(0), np.float32(1))
-        self.functions = load_kernel(sampled.answer_part, own.objective.coefficients, own.drawing, arguments, progress)
-
-    def _arguments(
-        self, part: int, order: np.ndarray, begin: int, of: range, line: int, rate: float, key: np.uint64, scale: np.float32
-    ) -> tuple[Any, ...]:
-        own = self.strategy
-        return (
-            own.tables, own.examples, own.draws, own.constants, own.optimizer, own.plan, self.parts[part], order, begin,
-            of.start, of.stop, line, np.float32(rate), key, scale,
-        )  # fmt: skip
-
-    def train(self, order: np.ndarray, start: int, stop: int, rate: float, key: np.uint64) -> tuple[float, int, float]:
-        """As `train_examples`."""
-        loss, n_lines, passed = 0.0, 0, 0.0
-        for begin in range(start, stop, self.strategy.batch):
-            more, lines = self._step(order, begin, min(begin + self.strategy.batch, stop), rate, key)
-            loss, n_lines = loss + more, n_lines + lines
-            passed += float(clock_step(self.strategy.optimizer, rate))
-        return loss, n_lines, passed
-
-    def _step(self, order: np.ndarray, begin: int, end: int, rate: float, key: np.uint64) -> tuple[float, int]:
-        """One minibatch: its loss, and the number of its lines."""
-        own, n_parts = self.strategy, len(self.parts)
-        edges = [begin + (end - begin) * part // n_parts for part in range(n_parts + 1)]
-        chosen, offsets = order[begin:end], own.examples.label_offsets
-        n_labels = offsets[chosen + 1] - offsets[chosen]
-        has_line_each = own.plan.positives == sampled.SINGLE and not own.plan.one_label
-        n_lines = np.concatenate(([0], np.cumsum(n_labels if has_line_each else n_labels > 0)))
-        scale = np.float32(own.plan.sum_over / (end - begin))
-
-        def answer(part: int) -> float:
-            of, line = range(edges[part], edges[part + 1]), int(n_lines[edges[part] - begin])
-            arguments = self._arguments(part, order, begin, of, line, rate, key, scale)
-            return float(sampled.answer_part(*self.functions, *arguments))
-
-        def descend(part: int) -> None:
-            sampled.descend_part(
-                own.tables, own.examples, own.optimizer, own.plan, self.parts[part], order, begin, end, int(n_lines[-1]),
-                np.float32(rate), scale, part, n_parts,
-            )  # fmt: skip
-
-        loss = sum(self.pool.map(answer, range(n_parts)))
-        list(self.pool.map(descend, range(n_parts)))
-        return loss, int(n_lines[-1])
 
 
 class Retrieved(Sampled):

@@ -47,7 +47,6 @@ class SkipGramPlan(NamedTuple):
     n_draws: int
     n_rows: int  # of the outputs
     candidates: int  # DRAWN, PATH, ALL or RETRIEVED
-    conditional: bool  # what is drawn depends on the input
     form: int  # INPUT_SUMS, INPUT_SETS or PAIRS
     keeps_accidental_hits: bool
     uses_log_expected_count: bool
@@ -55,7 +54,6 @@ class SkipGramPlan(NamedTuple):
     bias: int  # the column of the biases, where every input has a 1; -1 without
     optimizer: UpdateRule
     is_proximal: bool  # a block takes a proximal step, whose rate is bounded by what its score gain is
-    apart: bool = False  # the tables are copies of the rows that a lane of a round meets (see `lanes`)
 
 
 class Block(NamedTuple):
@@ -68,8 +66,6 @@ class Block(NamedTuple):
     label: np.ndarray  # float32 (max inputs, max candidates)
     bit_zero_count: np.ndarray  # float32, like label where there is a tree
     n_pairs: np.ndarray  # int64 (max inputs,): the pairs of each input
-    input_places: np.ndarray  # int32: where the rows of the inputs are in the table that is trained; `inputs` without lanes
-    candidate_places: np.ndarray  # int32: the same for the candidates
 
 
 @kernel_part
@@ -93,17 +89,14 @@ def new_block(plan: SkipGramPlan, longest_path: int) -> Block:
     """Memory for a block."""
     n_inputs, n_candidates = max_inputs(plan), max_candidates(plan, longest_path)
     n_bit_zero = n_inputs if plan.candidates == PATH else 0
-    inputs, candidates = np.zeros(n_inputs, dtype=np.int32), np.zeros(n_candidates, dtype=np.int32)
     return Block(
         sizes=np.zeros(4, dtype=np.int64),
-        inputs=inputs,
-        candidates=candidates,
+        inputs=np.zeros(n_inputs, dtype=np.int32),
+        candidates=np.zeros(n_candidates, dtype=np.int32),
         drawn=np.zeros((1, n_candidates), dtype=np.float32),
         label=np.zeros((n_inputs, n_candidates), dtype=np.float32),
         bit_zero_count=np.zeros((n_bit_zero, n_candidates), dtype=np.float32),
         n_pairs=np.zeros(n_inputs, dtype=np.int64),
-        input_places=inputs.copy() if plan.apart else inputs,
-        candidate_places=candidates.copy() if plan.apart else candidates,
     )
 
 
@@ -130,8 +123,7 @@ def plan_block(sample, plan, sampler_data, words, sampling, seen, n_words, centr
         drawn += plan.candidates == PATH
         if plan.candidates == DRAWN:
             clear(block.drawn, 0, block.drawn.shape[1])
-            input_word = np.int64(block.inputs[0]) if plan.conditional else np.int64(-1)
-            n_drawn = sample(sampler_data, input_word, noise_key, np.uint64(drawn), plan.n_draws, 0, sampling)
+            n_drawn = sample(sampler_data, np.int64(-1), noise_key, np.uint64(drawn), plan.n_draws, 0, sampling)
             for d in range(n_drawn):
                 row = np.int64(sampling.rows[d])
                 n_noise = _add_noise(row, plan.form == INPUT_SETS, n_centres, n_noise, block, seen, drawn, drawn + d)

@@ -142,20 +142,17 @@ def new_feature_workspace(examples: Examples, n_features: int, batch_size: int, 
 
 
 @kernel_part
-def descend_features(table, examples, optimizer, n, workspace, h_gradient, order, begin, end, rate, part, parts):
-    """Each feature's row, or every parts-th, takes its step along what its examples ask of their h[:n], times the feature's
-    values.
-    """
+def descend_features(table, examples, optimizer, n, workspace, h_gradient, order, begin, end, rate):
+    """Each feature's row takes its step along what its examples ask of their h[:n], times the feature's values."""
     groups, g = workspace.groups, workspace.gradient
     n_touched = 0
     n_values = 0
     for e in range(end - begin):
         i = order[begin + e]
         for f in range(examples.offsets[i], examples.offsets[i + 1]):
-            if parts == 1 or examples.columns[f] % parts == part:
-                n_touched = put(groups, np.int64(examples.columns[f]), n_values, n_touched)
-                workspace.value[n_values], workspace.example[n_values] = examples.values[f], e
-                n_values += 1
+            n_touched = put(groups, np.int64(examples.columns[f]), n_values, n_touched)
+            workspace.value[n_values], workspace.example[n_values] = examples.values[f], e
+            n_values += 1
     for t in range(n_touched):
         row = np.int64(groups.touched[t])
         for d in range(0, g.shape[1], LANES):

@@ -170,7 +170,7 @@ def hidden_layer(examples, order, begin, end, table, n, optimizer, decay_clock, 
 @kernel
 def hidden_steps(table, examples, optimizer, n, workspace, h_gradient, order, begin, end, rate):
     """The steps of the features' rows along what the examples ask of their hidden layer."""
-    descend_features(table, examples, optimizer, n, workspace, h_gradient, order, begin, end, rate, 0, 1)
+    descend_features(table, examples, optimizer, n, workspace, h_gradient, order, begin, end, rate)
 
 
 # ---- a step, by several threads

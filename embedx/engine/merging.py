@@ -16,8 +16,7 @@ So what is added to the table in common is, where o is not 0,
 Along directions in which rows of the other table are large a row is soon where the text wants it, and workers that each lead it
 there would go too far together: it is where the last of them led it. Along all others it moves slowly, and it is the sum of
 what all have learned. Which κ, and how C is known, is told in `embedx.cluster.axes`; a table with no other has I for C.
-States are summed, up to the optimiser's limit; one that fades is that of the last updates. `embedx.engine.lanes` does the like
-between threads, with numbers for matrices.
+States are summed, up to the optimiser's limit; one that fades is that of the last updates.
 
 The rule needs nothing but a worker's rows and those in common: it is applied by the workers, and whoever keeps the table in
 common only adds.

@@ -38,7 +38,7 @@ def train_stretch(
     n_seen = 0
     for begin in range(start, stop, plan.batch_size):
         end = min(begin + plan.batch_size, stop)
-        read_examples(tables, examples, optimizer, plan, workspace, order, begin, begin, end, decay_clock)
+        read_examples(tables, examples, optimizer, plan, workspace, order, begin, end, decay_clock)
         n_lines, width, passed = _choose(
             coefficients, tables, examples, index, search, constants, optimizer, plan, workspace, query, messages,
             order, begin, end, decay_clock, key,
@@ -53,14 +53,14 @@ def train_stretch(
         scale = np.float32(plan.sum_over / (end - begin))
         rate = step_size(optimizer, lr)
         if plan.has_hidden:
-            clear_gradient_of_h(workspace, 0, end - begin)
-            gradient_of_h(tables, plan, workspace, 0, n_lines, 0, end - begin, scale)
-        n_touched = descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, 0, n_lines, scale, rate, 0, 1)
+            clear_gradient_of_h(workspace, end - begin)
+            gradient_of_h(tables, plan, workspace, 0, n_lines, end - begin, scale)
+        n_touched = descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, 0, n_lines, scale, rate)
         mark_stale(workspace.groups.touched, n_touched, stale)
         if plan.has_hidden:
             descend_features(
                 tables.hidden, examples, optimizer, plan.dim - plan.has_bias, workspace.features, workspace.h_gradient,
-                order, begin, end, rate, 0, 1,
+                order, begin, end, rate,
             )  # fmt: skip
         decay_clock += clock_step(optimizer, lr)
     return loss, n_seen, decay_clock

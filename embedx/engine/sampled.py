@@ -150,15 +150,15 @@ def train_stretch(
     for begin in range(start, stop, plan.batch_size):
         end = min(begin + plan.batch_size, stop)
         n_lines, width = _choose(
-            sample, log_expected_count, tables, examples, sampler_data, plan, workspace, order, begin, begin, end, 0, key
+            sample, log_expected_count, tables, examples, sampler_data, plan, workspace, order, begin, end, key
         )  # fmt: skip
-        _fill_up(tables, optimizer, plan, workspace, 0, n_lines, width, decay_clock)
-        read_examples(tables, examples, optimizer, plan, workspace, order, begin, begin, end, decay_clock)
+        _fill_up(tables, optimizer, plan, workspace, n_lines, width, decay_clock)
+        read_examples(tables, examples, optimizer, plan, workspace, order, begin, end, decay_clock)
         n_seen += n_lines
         scale = np.float32(plan.sum_over / (end - begin))
         rate = step_size(optimizer, lr)
         if plan.has_hidden:
-            clear_gradient_of_h(workspace, 0, end - begin)
+            clear_gradient_of_h(workspace, end - begin)
         at_once = 1 if plan.in_turn else n_lines
         for first in range(0, n_lines, max(at_once, 1)):
             last = first + at_once
@@ -166,69 +166,15 @@ def train_stretch(
             lines = lines_of(workspace.batch, first, last)
             loss += coefficients(lines, tables.state, constants, at_once, width, np.float32(lr) * optimizer.state_rate)
             if plan.has_hidden:
-                gradient_of_h(tables, plan, workspace, first, last, 0, end - begin, scale)
-            descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, first, last, scale, rate, 0, 1)
+                gradient_of_h(tables, plan, workspace, first, last, end - begin, scale)
+            descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, first, last, scale, rate)
         if plan.has_hidden:
             descend_features(
                 tables.hidden, examples, optimizer, plan.dim - plan.has_bias, workspace.features, workspace.h_gradient,
-                order, begin, end, rate, 0, 1,
+                order, begin, end, rate,
             )  # fmt: skip
         decay_clock += clock_step(optimizer, lr)
     return loss, n_seen, decay_clock
-
-
-# ---- a minibatch that threads share, first its examples, then its rows; without weight decay, and with lines answered together
-
-
-def part_of(workspace: SampledWorkspace, plan: SampledPlan, examples: Examples, n_rows: int) -> SampledWorkspace:
-    """A workspace for a part of a minibatch: the lines are those of `workspace`, what one part cannot share is its own."""
-    lines, width = workspace.rows.shape
-    batch = min(plan.batch_size, len(examples.label_offsets) - 1)
-    return workspace._replace(
-        seen=workspace.seen.copy(),
-        sampling=new_sample_workspace(plan.n_draws, len(workspace.sampling.excluded)),
-        gradient=np.zeros_like(workspace.gradient),
-        groups=new_groups(n_rows, lines * width),
-        features=new_feature_workspace(examples, plan.n_features if plan.has_hidden else 0, batch, plan.dim),
-        x=np.zeros(plan.n_features if plan.has_sparse_rows else 0, dtype=np.float32),
-        slot_steps=new_slot_steps(plan.dim if plan.has_sparse_rows else 0),
-    )
-
-
-@kernel
-def answer_part(
-    coefficients, sample, log_expected_count, tables, examples, sampler_data, constants, optimizer, plan, workspace,
-    order, begin, first, last, line, lr, key, scale,
-):  # fmt: skip
-    """Write the lines of the examples order[first:last], of a minibatch that begins at `begin`, from `line` on, with their
-    coefficients; return their loss.
-    """
-    end, width = _choose(
-        sample, log_expected_count, tables, examples, sampler_data, plan, workspace, order, begin, first, last, line, key
-    )  # fmt: skip
-    _fill_up(tables, optimizer, plan, workspace, line, end, width, 0.0)
-    read_examples(tables, examples, optimizer, plan, workspace, order, begin, first, last, 0.0)
-    score_candidates(tables, examples, plan, workspace, order, begin, line, end)
-    loss = 0.0
-    if end > line:
-        lines = lines_of(workspace.batch, line, end)
-        loss = coefficients(lines, tables.state, constants, end - line, width, np.float32(lr) * optimizer.state_rate)
-    if plan.has_hidden:
-        clear_gradient_of_h(workspace, first - begin, last - begin)
-        gradient_of_h(tables, plan, workspace, line, end, first - begin, last - begin, scale)
-    return loss
-
-
-@kernel
-def descend_part(tables, examples, optimizer, plan, workspace, order, begin, end, n_lines, lr, scale, part, parts):
-    """The steps of every parts-th output row and feature."""
-    rate = step_size(optimizer, lr)
-    descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, 0, n_lines, scale, rate, part, parts)
-    if plan.has_hidden:
-        descend_features(
-            tables.hidden, examples, optimizer, plan.dim - plan.has_bias, workspace.features, workspace.h_gradient,
-            order, begin, end, rate, part, parts,
-        )  # fmt: skip
 
 
 # ---- which rows compete
@@ -236,27 +182,29 @@ def descend_part(tables, examples, optimizer, plan, workspace, order, begin, end
 
 @kernel_part
 def _choose(
-    sample, log_expected_count, tables, examples, sampler_data, plan, workspace, order, begin, first, last, p, key
+    sample, log_expected_count, tables, examples, sampler_data, plan, workspace, order, begin, end, key
 ):  # fmt: skip
-    """Write the lines of the examples order[first:last], of a minibatch that begins at `begin`, from line p on, all but their
-    scores; return the line after and the largest number of candidates.
+    """Write the lines of the examples order[begin:end], all but their scores; return the number of lines and the largest number
+    of candidates.
     """
-    width = 0
-    for position in range(first, last):
+    p = width = 0
+    for position in range(begin, end):
         i = order[position]
         stream = bits(key, np.uint64(position))
-        label, end = labels_of(examples, plan, i, stream)
-        if label == end:
+        label, last_label = labels_of(examples, plan, i, stream)
+        if label == last_label:
             continue
         if plan.positives == SINGLE:
-            for at in range(label, end):
+            for at in range(label, last_label):
                 own = bits(stream, np.uint64(at - label))
                 n = _choose_line(sample, log_expected_count, examples, sampler_data, plan, workspace, p, i, at, at + 1, own)
                 width = max(width, n)
                 visit(tables, plan, workspace, p, position - begin, i, stream, at - label)
                 p += 1
         else:
-            n = _choose_line(sample, log_expected_count, examples, sampler_data, plan, workspace, p, i, label, end, stream)
+            n = _choose_line(
+                sample, log_expected_count, examples, sampler_data, plan, workspace, p, i, label, last_label, stream
+            )
             width = max(width, n)
             visit(tables, plan, workspace, p, position - begin, i, stream, 0)
             p += 1
@@ -264,10 +212,10 @@ def _choose(
 
 
 @kernel_part
-def _fill_up(tables, optimizer, plan, workspace, first_line, last_line, width, decay_clock):
+def _fill_up(tables, optimizer, plan, workspace, n_lines, width, decay_clock):
     """Write what lines that have fewer candidates than `width` have in their place, and apply the decay due to all rows."""
     batch = workspace.batch
-    for line in range(first_line, last_line):
+    for line in range(n_lines):
         for c in range(workspace.n_candidates[line], width):
             batch.z[line, c], batch.label[line, c] = 0, 0
             batch.sample_count[line, c], batch.log_expected_count[line, c] = 0, 0
@@ -369,9 +317,9 @@ def _draw_noise(sample, log_expected_count, sampler_data, plan, workspace, p, i,
 
 
 @kernel_part
-def read_examples(tables, examples, optimizer, plan, workspace, order, begin, first, last, decay_clock):
-    """Write h of the examples order[first:last], unless features are sparse and meet the output rows themselves."""
-    for e in range(first - begin, min(workspace.h.shape[0], last - begin)):
+def read_examples(tables, examples, optimizer, plan, workspace, order, begin, end, decay_clock):
+    """Write h of the examples order[begin:end], unless features are sparse and meet the output rows themselves."""
+    for e in range(min(workspace.h.shape[0], end - begin)):
         if plan.has_hidden:
             sum_rows(
                 examples, order[begin + e], tables.hidden, plan.dim - plan.has_bias, optimizer, decay_clock, workspace.h, e
@@ -434,16 +382,16 @@ def lines_of(batch, first, last):
 
 
 @kernel_part
-def clear_gradient_of_h(workspace, first, last):
-    """Write zeros over h_gradient[first:last]."""
-    for e in range(first, last):
+def clear_gradient_of_h(workspace, n):
+    """Write zeros to h_gradient[:n]."""
+    for e in range(n):
         for d in range(0, workspace.h.shape[1], LANES):
             store(workspace.h_gradient, e, d, zeros())
 
 
 @kernel_part
-def gradient_of_h(tables, plan, workspace, first_line, last_line, first, last, scale):
-    """Add to h_gradient[first:last] what the coefficients of their lines ask of each h, before any row has moved by them."""
+def gradient_of_h(tables, plan, workspace, first_line, last_line, n, scale):
+    """Add to h_gradient[:n] the gradients by the scores of some lines, before any row is updated by them."""
     stride = workspace.h.shape[1]
     for p in range(first_line, last_line):
         e = workspace.example[p]
@@ -455,24 +403,21 @@ def gradient_of_h(tables, plan, workspace, first_line, last_line, first, last, s
                     g = multiply_add(x, load(tables.outputs.rows, row, d), load(workspace.h_gradient, e, d))
                     store(workspace.h_gradient, e, d, g)
     if plan.has_bias:  # along which no h moves
-        for e in range(first, last):
+        for e in range(n):
             workspace.h_gradient[e, plan.dim - 1] = 0
 
 
 @kernel_part
 def descend_outputs(
-    tables, examples, optimizer, plan, workspace, order, begin, first_line, last_line, scale, rate, part, parts
+    tables, examples, optimizer, plan, workspace, order, begin, first_line, last_line, scale, rate
 ):  # fmt: skip
-    """Each output row that has coefficients in some lines, or every parts-th of all rows if it has, takes its step. They stand
-    in groups.touched; return their number.
-    """
+    """Update each output row that has coefficients in some lines: groups.touched[:n]; return n."""
     n_touched = 0
     for p in range(first_line, last_line):
         for c in range(workspace.n_candidates[p]):
             if workspace.batch.z[p, c] != 0:
                 row = np.int64(workspace.rows[p, c])
-                if parts == 1 or row % parts == part:
-                    n_touched = put(workspace.groups, row, p * workspace.batch.z.shape[1] + c, n_touched)
+                n_touched = put(workspace.groups, row, p * workspace.batch.z.shape[1] + c, n_touched)
     for t in range(n_touched):
         row = np.int64(workspace.groups.touched[t])
         if workspace.h.shape[0] > 0:

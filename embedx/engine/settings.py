@@ -9,6 +9,7 @@ from embedx.samplers import SAMPLERS
 from embedx.settings import MOST_THREADS, Settings, param, seconds
 
 MOST_RATE = 1e38  # about what a float32 can be
+DETERMINISTIC_PARTS = 4  # parts of a sum with --deterministic, whatever the number of threads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,8 +32,8 @@ class TrainingSettings(Settings):
     )
     deterministic: bool = param(
         False,
-        "the same model, to the last bit, whatever the number of threads, on machines of one kind; takes 1.2 to 1.7 times as "
-        "long for text on two threads",
+        "the same model, to the last bit, whatever the number of threads, on machines of one kind. Word vectors and objectives "
+        "that draw candidates are then trained by one thread",
     )
     time_budget: float | None = param(
         None,

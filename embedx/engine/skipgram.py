@@ -29,25 +29,14 @@ from embedx.engine.blocks import (
     plan_block,
     round_up_to_padding,
 )  # fmt: skip
-from embedx.engine.lanes import (
-    Copies,
-    Lane,
-    copy_all_rows,
-    copy_rows,
-    copy_state,
-    forget_copies,
-    is_frozen,
-    prefetch_copies,
-    use_all_rows,
-)
-from embedx.engine.subwords import NO_PARTS, Parts, copy_parts, fetch_means, part_place, prefetch_parts, word_vectors
+from embedx.engine.subwords import NO_PARTS, Parts, fetch_means, prefetch_parts, word_vectors
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import TILE, scores, weighted_sums, weighted_sums_transposed
 from embedx.kernels.random import bits, open_uniform
 from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store, sum_of, zeros
-from embedx.optimizers.contract import Table, new_table
-from embedx.optimizers.descend import descend_row, descend_row_within, row_divisor
+from embedx.optimizers.contract import Table
+from embedx.optimizers.descend import descend_row, descend_row_within, is_frozen, row_divisor
 from embedx.samplers.contract import SampleWorkspace, new_sample_workspace
 from embedx.text.subsampling import KeptWords, keep_words, new_words
 
@@ -68,9 +57,7 @@ LEAST = np.float32(1e-30)  # stands for 0 in a denominator
 
 
 class SkipGramTables(NamedTuple):
-    """The parameters, shared by all threads (Hogwild): reads and writes are not atomic, so concurrent updates may be lost. Or
-    a lane's copies of some of them (see `lanes`).
-    """
+    """The parameters, shared by all threads (Hogwild): reads and writes are not atomic, so concurrent updates may be lost."""
 
     inputs: Table  # a row for each word, then for each bucket of n-grams; 1 in the column of the biases
     outputs: Table  # a row for each output row
@@ -110,17 +97,6 @@ class SkipGramWorkspace(NamedTuple):
     input_square: np.ndarray  # float32 (max inputs,)
     most: np.ndarray  # float32 (2,): the highest rate of a proximal step, OF_ROWS and OF_INPUTS
     longest_step: np.ndarray  # float32 (1,): nats; see LONGEST_STEP
-    lane: Lane
-
-
-def no_lane(plan: SkipGramPlan) -> Lane:
-    """What stands for a lane where the tables are shared by all threads."""
-    nothing = Copies(
-        np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)
-    )
-    table = new_table(0, 0, plan.optimizer)
-    empty = SkipGramTables(table, table, np.zeros((0, 0), dtype=np.float32), np.zeros(0, dtype=np.int64))
-    return Lane(0, empty, nothing, nothing)
 
 
 def new_workspace(plan: SkipGramPlan, n_tokens: int, columns: int, longest_path: int, uniforms_width: int) -> SkipGramWorkspace:
@@ -168,7 +144,6 @@ def new_workspace(plan: SkipGramPlan, n_tokens: int, columns: int, longest_path:
         input_square=vector(n_inputs),
         most=vector(2),
         longest_step=np.full(1, LONGEST_STEP, dtype=np.float32),
-        lane=no_lane(plan),
     )
 
 
@@ -190,82 +165,44 @@ def train_stretch(
     seen[:] = -1
     workspace.rng_state[0], workspace.rng_state[1] = bits(noise_key, UNIFORMS), np.uint64(0)
     drawn = 0
-    if plan.apart:
-        forget_lane(workspace.lane)
-        if plan.candidates == ALL:
-            copy_all_rows(workspace.lane.shared.outputs, tables.outputs, workspace.lane.outputs)
     centre, context, drawn = plan_block(
         sample, plan, sampler_data, words, workspace.sampling, seen, n_words, first, last, 0, noise_key, drawn, block
     )
-    if plan.apart:
-        _copy_rows_of(tables, plan, workspace.lane, block)
     while block.sizes[N_CENTRES] > 0:
         centre, context, drawn = plan_block(
             sample, plan, sampler_data, words, workspace.sampling, seen, n_words, centre, last, context, noise_key, drawn,
             next_block,
         )  # fmt: skip
-        _prefetch_block(tables, plan, workspace.lane, next_block)
+        _prefetch_block(tables, next_block)
         if plan.candidates == ALL:
             loss += _train_on_all(coefficients, tables, constants, plan, workspace, block, lr)
         else:
             loss += train_block(coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr)
-        if plan.apart:
-            _copy_rows_of(tables, plan, workspace.lane, next_block)
         n_pairs += block.sizes[N_PAIRS]
         block, next_block = next_block, block
     return loss, n_pairs, n_seen
 
 
 @kernel_part
-def forget_lane(lane):
-    """Leave a lane no copies, as a round begins."""
-    forget_copies(lane.inputs)
-    forget_copies(lane.outputs)
+def _prefetch_block(tables, block):
+    """Prefetch the rows of a planned block."""
+    prefetch_inputs(tables, block)
+    prefetch_rows(tables.outputs.rows, block.candidates, block.sizes[N_CENTRES] + block.sizes[N_NOISE])
 
 
 @kernel_part
-def _prefetch_block(tables, plan, lane, block):
-    """Prefetch the rows of a planned block."""
-    n_inputs, n_candidates = block.sizes[N_INPUTS], block.sizes[N_CENTRES] + block.sizes[N_NOISE]
+def prefetch_inputs(tables, block):
+    """Prefetch the rows of the inputs of a planned block."""
     if has_parts(tables):
-        shared = lane.shared.inputs.rows if plan.apart else tables.inputs.rows
-        prefetch_parts(shared, tables.inputs.rows, tables.parts, plan.apart, lane.inputs, block.inputs, n_inputs)
-    elif plan.apart:
-        prefetch_copies(lane.shared.inputs, tables.inputs, lane.inputs, block.inputs, n_inputs)
+        prefetch_parts(tables.inputs.rows, tables.parts, block.inputs, block.sizes[N_INPUTS])
     else:
-        prefetch_rows(tables.inputs.rows, block.inputs, n_inputs)
-    if plan.apart:
-        prefetch_copies(lane.shared.outputs, tables.outputs, lane.outputs, block.candidates, n_candidates)
-    else:
-        prefetch_rows(tables.outputs.rows, block.candidates, n_candidates)
+        prefetch_rows(tables.inputs.rows, block.inputs, block.sizes[N_INPUTS])
 
 
 @kernel_part
 def has_parts(tables):
     """Whether a word's vector is the mean of several rows."""
     return tables.parts.offsets.size > 0
-
-
-@kernel_part
-def _copy_rows_of(own, plan, lane, block):
-    """Have a lane's copies of the rows of a planned block in its own tables, and write where they are."""
-    copy_inputs(own, lane, block)
-    if plan.candidates == ALL:
-        use_all_rows(lane.outputs)
-    else:
-        n = block.sizes[N_CENTRES] + block.sizes[N_NOISE]
-        copy_rows(lane.shared.outputs, own.outputs, lane.outputs, block.candidates, n, block.candidate_places)
-
-
-@kernel_part
-def copy_inputs(own, lane, block):
-    """The same for its inputs alone; return the number of copies before."""
-    first = lane.inputs.n[0]
-    copy_rows(lane.shared.inputs, own.inputs, lane.inputs, block.inputs, block.sizes[N_INPUTS], block.input_places)
-    if has_parts(own):
-        copy_parts(lane.shared.inputs, own.inputs, own.parts, lane.inputs, block.inputs, block.sizes[N_INPUTS])
-    copy_state(lane.shared, own, lane.inputs, first)
-    return first
 
 
 @kernel_part
@@ -282,7 +219,7 @@ def train_block(coefficients, log_expected_count, tables, sampler_data, constant
     n_inputs, n_candidates = block.sizes[N_INPUTS], block.sizes[N_CENTRES] + block.sizes[N_NOISE]
     n_h, n_w = round_up_to_tile(n_inputs), round_up_to_tile(n_candidates)
     fetch_inputs(tables, plan, workspace, block, n_h)
-    gather(tables.outputs.rows, block.candidate_places, n_candidates, n_w, workspace.w)
+    gather(tables.outputs.rows, block.candidates, n_candidates, n_w, workspace.w)
     scores(workspace.h, n_h, workspace.w, n_w, workspace.batch.z)
     if plan.uses_score_gain:
         measure_block(tables, plan, workspace, workspace.w, n_candidates, block, lr)
@@ -314,13 +251,11 @@ def fetch_inputs(tables, plan, workspace, block, n_padded):
     """Overwrite workspace.h by the vectors of the inputs of a block, and zeros up to n_padded."""
     n = block.sizes[N_INPUTS]
     if has_parts(tables):
-        fetch_means(
-            tables.inputs.rows, tables.parts, plan.apart, workspace.lane.inputs, block.inputs, n, plan.bias, workspace.h
-        )  # fmt: skip
+        fetch_means(tables.inputs.rows, tables.parts, block.inputs, n, plan.bias, workspace.h)
         for r in range(n, n_padded):
             clear(workspace.h, r, workspace.h.shape[1])
     else:
-        gather(tables.inputs.rows, block.input_places, n, n_padded, workspace.h)
+        gather(tables.inputs.rows, block.inputs, n, n_padded, workspace.h)
 
 
 @kernel_part
@@ -328,7 +263,7 @@ def update_rows(tables, plan, workspace, block, n, lr):
     """Update the first n candidates, in order; a row that stands twice is updated twice."""
     for k in range(n):
         if not is_frozen(tables.outputs, np.int64(block.candidates[k])):
-            row = np.int64(block.candidate_places[k])
+            row = np.int64(block.candidates[k])
             _update_row(tables.outputs, row, workspace.w_gradient, k, plan, lr, workspace.most[OF_ROWS])
 
 
@@ -342,7 +277,7 @@ def update_inputs(tables, plan, workspace, block, lr):
         if block.n_pairs[j] > 0 and not is_frozen(tables.inputs, np.int64(block.inputs[j])):
             if plan.bias >= 0:
                 workspace.h_gradient[j, plan.bias] = 0
-            row = np.int64(block.input_places[j])
+            row = np.int64(block.inputs[j])
             _update_row(tables.inputs, row, workspace.h_gradient, j, plan, lr, workspace.most[OF_INPUTS])
 
 
@@ -357,7 +292,7 @@ def _update_parts(tables, plan, workspace, block, lr):
             word = np.int64(block.inputs[j])
             for p in range(parts.offsets[word], parts.offsets[word + 1]):
                 if not is_frozen(tables.inputs, np.int64(parts.rows[p])):
-                    row = part_place(parts, p, plan.apart, workspace.lane.inputs)
+                    row = np.int64(parts.rows[p])
                     _update_row(tables.inputs, row, workspace.h_gradient, j, plan, lr, workspace.most[OF_INPUTS])
 
 
@@ -378,8 +313,7 @@ def coefficients_of_block(coefficients, log_expected_count, tables, sampler_data
     """Overwrite the scores of a block by coefficients. Return its loss."""
     n_candidates = block.sizes[N_CENTRES] + block.sizes[N_NOISE]
     if plan.candidates != PATH and plan.uses_log_expected_count:
-        input_word = np.int64(block.inputs[0]) if plan.conditional else np.int64(-1)
-        log_expected_count(sampler_data, input_word, plan.n_draws, 0, block.candidates, n_candidates, workspace.log_expected)
+        log_expected_count(sampler_data, np.int64(-1), plan.n_draws, 0, block.candidates, n_candidates, workspace.log_expected)
     if plan.candidates == PATH or plan.form == INPUT_SUMS or plan.form == INPUT_SETS:
         return _coefficients_by_input(coefficients, tables, constants, plan, workspace, block, lr)
     loss = 0.0
@@ -418,7 +352,7 @@ def _coefficients_by_input(coefficients, tables, constants, plan, workspace, blo
         if plan.uses_score_gain:
             for k in range(n_candidates):
                 own.score_gain[j, k] = _score_gain(workspace, j, k)
-        _describe_example(plan, tables, workspace, own, j, np.int64(block.input_places[j]), min(block.n_pairs[j], 1))
+        _describe_example(plan, tables, workspace, own, j, np.int64(block.inputs[j]), min(block.n_pairs[j], 1))
     batch = Batch(
         own.z, block.label, own.sample_count, own.log_expected_count, own.uniforms, own.key, own.n_updates, own.score_gain
     )
@@ -468,7 +402,7 @@ def _coefficients_by_pair(coefficients, tables, constants, plan, workspace, bloc
                 pairs.score_gain[e, 0] = _score_gain(workspace, j, i)
                 for k in range(n_noise):
                     pairs.score_gain[e, 1 + k] = _score_gain(workspace, j, n_centres + k)
-            _describe_example(plan, tables, workspace, pairs, e, np.int64(block.input_places[j]), 1)
+            _describe_example(plan, tables, workspace, pairs, e, np.int64(block.inputs[j]), 1)
             e += 1
     loss = coefficients(pairs, tables.state, constants, e, 1 + n_noise, lr * plan.optimizer.state_rate)
     clear(workspace.batch.z, j, (n_centres + n_noise + LANES - 1) // LANES * LANES)
@@ -531,7 +465,7 @@ def measure_block(tables, plan, workspace, rows, n, block, lr):
     workspace.most[OF_ROWS] = workspace.longest_step[0] / max(of_inputs, LEAST)
     workspace.most[OF_INPUTS] = workspace.longest_step[0] / max(of_rows, LEAST)
     for k in range(n):
-        row = k if plan.candidates == ALL else np.int64(block.candidate_places[k])
+        row = k if plan.candidates == ALL else np.int64(block.candidates[k])
         row_step[k] = min(lr / row_divisor(tables.outputs, row, optimizer), workspace.most[OF_ROWS]) * per_lr
     for j in range(block.sizes[N_INPUTS]):
         input_step[j] = _input_rate(tables, plan, workspace, block, j, lr) * per_lr
@@ -541,12 +475,12 @@ def measure_block(tables, plan, workspace, rows, n, block, lr):
 def _input_rate(tables, plan, workspace, block, j, lr):
     """The rate of the step of input j; of several rows the mean, for their mean moves by that."""
     if not has_parts(tables):
-        row = np.int64(block.input_places[j])
+        row = np.int64(block.inputs[j])
         return min(lr / row_divisor(tables.inputs, row, plan.optimizer), workspace.most[OF_INPUTS])
     first, last = tables.parts.offsets[block.inputs[j]], tables.parts.offsets[block.inputs[j] + 1]
     total = np.float32(0)
     for p in range(first, last):
-        row = part_place(tables.parts, p, plan.apart, workspace.lane.inputs)
+        row = np.int64(tables.parts.rows[p])
         total += min(lr / row_divisor(tables.inputs, row, plan.optimizer), workspace.most[OF_INPUTS])
     return total / np.float32(last - first)
 
@@ -640,7 +574,7 @@ def _coefficients_over_all_rows(coefficients, tables, constants, plan, workspace
             if plan.uses_score_gain:
                 for k in range(n_rows):
                     line.score_gain[0, k] = _score_gain(workspace, j, k)
-            _describe_example(plan, tables, workspace, line, 0, np.int64(block.input_places[j]), 1)
+            _describe_example(plan, tables, workspace, line, 0, np.int64(block.inputs[j]), 1)
             loss += coefficients(line, tables.state, constants, 1, n_rows, lr * plan.optimizer.state_rate)
             for k in range(n_rows):
                 total[0, k] += z[0, k]

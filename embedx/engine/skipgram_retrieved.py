@@ -17,9 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.engine.blocks import N_CENTRES, N_INPUTS, N_NOISE, N_PAIRS, clear, plan_block, round_up_to_padding
-from embedx.engine.lanes import NONE, copy_rows, is_first
-from embedx.engine.skipgram import copy_inputs, forget_lane, has_parts, prefetch_rows, train_block
-from embedx.engine.subwords import mean, prefetch_parts
+from embedx.engine.skipgram import has_parts, prefetch_inputs, prefetch_rows, train_block
+from embedx.engine.subwords import mean
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
 from embedx.kernels.simd import LANES, aligned_zeros, prefetch
@@ -33,9 +32,7 @@ USES, LOOKUPS = 0, 1
 
 
 class FoundRows(NamedTuple):
-    """What the input words have found, shared by all threads: a word's rows may change while another thread reads them. Or what
-    a lane's copies of the input words have found (see `lanes`).
-    """
+    """What the input words have found, shared by all threads: a word's rows may change while another thread reads them."""
 
     rows: np.ndarray  # int32 (n_words, found): the rows of the highest scores
     n: np.ndarray  # int32 (n_words,): how many there are
@@ -51,8 +48,6 @@ class RetrievalWorkspace(NamedTuple):
     joined: np.ndarray  # int64 (n_rows, 2): the last block that a row joined, and its column there
     clock: np.ndarray  # int64 (1,): blocks so far
     counts: np.ndarray  # int64 (2,): how often a word's rows were used, and how often they had to be sought for that
-    shared: FoundRows  # what the copies of a lane are of; empty without lanes
-    sought: np.ndarray  # uint8: whether the lane has sought the rows of each of its copies; (0,) without lanes
     vector: np.ndarray  # float32 (1, stride): of a word that is the mean of several rows
 
 
@@ -69,7 +64,7 @@ def new_retrieval_workspace(n_rows: int, found: int, search: SearchSpec, dim: in
     return RetrievalWorkspace(
         new_query_workspace(n_rows, search), np.zeros((1, most), dtype=np.int32), np.zeros(found, dtype=np.float32),
         np.zeros((n_rows, 2), dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(2, dtype=np.int64),
-        new_found_rows(0, found), np.zeros(0, dtype=np.uint8), aligned_zeros(1, dim),
+        aligned_zeros(1, dim),
     )  # fmt: skip
 
 
@@ -87,8 +82,6 @@ def train_stretch(
     loss = 0.0
     n_pairs = drawn = 0
     workspace.rng_state[0], workspace.rng_state[1] = noise_key, np.uint64(0)
-    if plan.apart:
-        forget_lane(workspace.lane)
     centre, drawn = _plan(
         sample, tables, plan, sampler_data, index, search, workspace, found, refresh, retrieval, n_words, first, last,
         noise_key, drawn, block,
@@ -99,13 +92,8 @@ def train_stretch(
             noise_key, drawn, next_block,
         )  # fmt: skip
         n_next = next_block.sizes[N_CENTRES] + next_block.sizes[N_NOISE]
-        if has_parts(tables):
-            own, lane = tables.inputs.rows, workspace.lane
-            shared = lane.shared.inputs.rows if plan.apart else own
-            prefetch_parts(shared, own, tables.parts, plan.apart, lane.inputs, next_block.inputs, next_block.sizes[N_INPUTS])
-        else:
-            prefetch_rows(tables.inputs.rows, next_block.input_places, next_block.sizes[N_INPUTS])
-        prefetch_rows(tables.outputs.rows, next_block.candidate_places, n_next)
+        prefetch_inputs(tables, next_block)
+        prefetch_rows(tables.outputs.rows, next_block.candidates, n_next)
         loss += train_block(coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr)
         n_pairs += block.sizes[N_PAIRS]
         block, next_block = next_block, block
@@ -123,36 +111,16 @@ def _plan(
         block,
     )  # fmt: skip
     if block.sizes[N_CENTRES] > 0:
-        lane = workspace.lane
-        if plan.apart:
-            _copy_found(retrieval, found, lane.inputs, copy_inputs(tables, lane, block))
-            _add_found(index, search, lane.shared, found, refresh, retrieval, block)
-        else:
-            _add_found(index, search, tables, found, refresh, retrieval, block)
+        _add_found(index, search, tables, found, refresh, retrieval, block)
         n_drawn = sample(sampler_data, np.int64(-1), noise_key, np.uint64(drawn), plan.n_draws, 0, workspace.sampling)
         _add_tail(workspace.sampling.rows, n_drawn, retrieval, block)
         drawn += n_drawn
-        if plan.apart:
-            n = block.sizes[N_CENTRES] + block.sizes[N_NOISE]
-            copy_rows(lane.shared.outputs, tables.outputs, lane.outputs, block.candidates, n, block.candidate_places)
     return centre, drawn
 
 
 @kernel_part
-def _copy_found(retrieval, own, copies, first):
-    """Copy what those words have found that were copied to the places from `first` on."""
-    shared = retrieval.shared
-    for place in range(first, copies.n[0]):
-        word = copies.row[place]
-        if word < shared.n.size:  # else it is of an n-gram
-            own.n[place], own.uses[place], retrieval.sought[place] = shared.n[word], shared.uses[word], 0
-            for k in range(shared.n[word]):
-                own.rows[place, k] = shared.rows[word, k]
-
-
-@kernel_part
 def _add_found(index, search, tables, found, refresh, retrieval, block):
-    """Have the rows that the inputs of a block have found join its centres. A lane seeks by the tables that all share."""
+    """Have the rows that the inputs of a block have found join its centres."""
     retrieval.clock[0] += 1
     now, n = retrieval.clock[0], block.sizes[N_CENTRES]
     for k in range(n):
@@ -160,18 +128,17 @@ def _add_found(index, search, tables, found, refresh, retrieval, block):
         retrieval.joined[block.candidates[k], 1] = k
     for j in range(block.sizes[N_INPUTS]):
         if block.n_pairs[j] > 0:
-            place = np.int64(block.input_places[j])
+            word = np.int64(block.inputs[j])
             retrieval.counts[USES] += 1
-            if found.uses[place] == NEVER or found.uses[place] >= refresh:
-                word = np.int64(block.inputs[j])
+            if found.uses[word] == NEVER or found.uses[word] >= refresh:
                 if has_parts(tables):
                     mean(tables.inputs.rows, tables.parts, word, retrieval.vector, 0)
-                    find_best(index, search, retrieval.vector, tables.outputs.rows, np.int64(0), found, place, retrieval)
+                    find_best(index, search, retrieval.vector, tables.outputs.rows, np.int64(0), found, word, retrieval)
                 else:
-                    find_best(index, search, tables.inputs.rows, tables.outputs.rows, word, found, place, retrieval)
-            found.uses[place] += 1
-            for k in range(found.n[place]):
-                row = np.int64(found.rows[place, k])
+                    find_best(index, search, tables.inputs.rows, tables.outputs.rows, word, found, word, retrieval)
+            found.uses[word] += 1
+            for k in range(found.n[word]):
+                row = np.int64(found.rows[word, k])
                 if retrieval.joined[row, 0] != now:
                     retrieval.joined[row, 0] = now
                     retrieval.joined[row, 1] = n
@@ -222,29 +189,3 @@ def find_best(index, search, inputs, outputs, word, found, at, retrieval):
             n = min(n + 1, scores.size)
     found.n[at] = n
     found.uses[at] = 0
-    if retrieval.sought.size > 0:
-        retrieval.sought[at] = 1
-
-
-@kernel
-def merge_found(found, own, sought, copies, n_lanes, part, parts):
-    """Bring what every parts-th of the words has found up to date with the first n_lanes lanes: the last one that has sought
-    its rows knows best.
-
-    own     FoundRows of the copies of all lanes; `sought` is theirs too
-    copies  AllCopies of the inputs
-    """
-    for lane in range(n_lanes):
-        for k in range(copies.n[lane, 0]):
-            word = np.int64(copies.row[lane, k])
-            if word < found.n.size and word % parts == part and is_first(copies, lane, word):
-                uses = before = found.uses[word]
-                for other in range(lane, n_lanes):
-                    if copies.place[other, word] != NONE:
-                        at = other * copies.most + copies.place[other, word]
-                        uses = own.uses[at] if sought[at] else uses + own.uses[at] - before
-                        if sought[at]:
-                            found.n[word] = own.n[at]
-                            for r in range(own.n[at]):
-                                found.rows[word, r] = own.rows[at, r]
-                found.uses[word] = uses

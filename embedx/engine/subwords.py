@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.engine.lanes import use_copy
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store, zeros
 from embedx.text.ngrams import BEGINNING, END, FNV_OFFSET, FNV_PRIME, MASK, NOT_SPLIT, SIGN, NGrams, encoded
@@ -148,47 +147,26 @@ def _divide(out, at, n, width):
 
 
 @kernel_part
-def part_place(parts, p, is_apart, copies):
-    """Where the row of part p is in the table that is trained: with lanes, that of their copy of it."""
-    row = np.int64(parts.rows[p])
-    return np.int64(copies.place[row]) if is_apart else row
-
-
-@kernel_part
-def fetch_means(rows, parts, is_apart, copies, words, n, bias, h):
+def fetch_means(rows, parts, words, n, bias, h):
     """Overwrite h[:n] by the vectors of words[:n]; the feature of the biases stays 1."""
     for j in range(n):
         word = np.int64(words[j])
         first, last = parts.offsets[word], parts.offsets[word + 1]
-        own = part_place(parts, first, is_apart, copies)
+        own = np.int64(parts.rows[first])
         for d in range(0, rows.shape[1], LANES):
             store(h, j, d, load(rows, own, d))
         for p in range(first + 1, last):
-            _add(rows, part_place(parts, p, is_apart, copies), h, j)
+            _add(rows, np.int64(parts.rows[p]), h, j)
         _divide(h, j, last - first, rows.shape[1])
         if bias >= 0:
             h[j, bias] = rows[own, bias]
 
 
 @kernel_part
-def prefetch_parts(shared, own, parts, is_apart, copies, words, n):
-    """Prefetch the rows of the parts of words[:n], with lanes their copies if there are any yet."""
+def prefetch_parts(rows, parts, words, n):
+    """Prefetch the rows of the parts of words[:n]."""
     for j in range(n):
         word = np.int64(words[j])
         for p in range(parts.offsets[word], parts.offsets[word + 1]):
-            row = np.int64(parts.rows[p])
-            if is_apart and copies.place[row] >= 0:
-                for d in range(0, own.shape[1], LANES):
-                    prefetch(own, np.int64(copies.place[row]), d)
-            else:
-                for d in range(0, shared.shape[1], LANES):
-                    prefetch(shared, row, d)
-
-
-@kernel_part
-def copy_parts(table, own, parts, copies, words, n):
-    """Have copies of the n-grams of words[:n], whose own rows have them, in the tables of a lane."""
-    for j in range(n):
-        word = np.int64(words[j])
-        for p in range(parts.offsets[word] + 1, parts.offsets[word + 1]):
-            use_copy(table, own, copies, np.int64(parts.rows[p]))
+            for d in range(0, rows.shape[1], LANES):
+                prefetch(rows, np.int64(parts.rows[p]), d)

@@ -19,6 +19,12 @@ INFINITE = np.float32(np.inf)
 
 
 @kernel_part
+def is_frozen(table, row):
+    """Whether a row must not be updated."""
+    return table.frozen.size > 0 and table.frozen[row] > 0
+
+
+@kernel_part
 def descend_row(table, row, gradient, r, n, optimizer, rate):
     """One step of rows[row, :n] along -gradient[r, :n], in whole lanes: beyond n gradients are zero."""
     if table.state_of == NUMBER:

@@ -18,6 +18,7 @@ import numpy as np
 from embedx import objectives, optimizers, samplers
 from embedx.engine import collapsed as engine
 from embedx.engine.alternating import Descent, Iteration, Side
+from embedx.engine.settings import DETERMINISTIC_PARTS
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.kernels.random import stream_key
@@ -30,7 +31,6 @@ from embedx.run import trainer
 from embedx.run.checkpoint import Checkpoints
 from embedx.run.interrupts import to_the_end
 from embedx.run.progress import Progress, Silent
-from embedx.run.rounds import LANES
 from embedx.run.tally import Tally
 from embedx.settings import (
     PhraseSettings,
@@ -135,7 +135,7 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     draws = {"draws": TAIL} if has_tail(made) else {}
     settings = SkipGramSettings.from_options({**DEFAULTS, **draws, **options, "sampler": objective.samplers()[0]})
     optimizers.find(settings.optimizer, COLLAPSED)
-    of_streams = [(name, False, "streamed text") for name in ("fit_after", "heldout_points", "shuffle")]
+    of_streams = [(name, False, "streamed text") for name in ("heldout_points", "shuffle")]
     check_used(options, [("heldout_every", settings.heldout > 0, "--heldout"), *of_streams])
     return settings, CollapsedSettings.from_options(options), made
 
@@ -197,7 +197,7 @@ def train(
         keys = [stream_key(settings.seed, epoch) for epoch in range(collapsed.count_passes)]
         with (
             cooccurrence.counted(task.stream(), len(words), settings.window, keys, memory, progress, cache_dir) as counts,
-            engine.workers(settings.threads or 1, LANES if settings.deterministic else None) as workers,
+            engine.workers(settings.threads or 1, DETERMINISTIC_PARTS if settings.deterministic else None) as workers,
         ):
             totals = cooccurrence.totals(counts)
             progress.note(f"{totals[0].sum():,.0f} pairs, {len(counts.targets):,} of them distinct")
@@ -249,7 +249,7 @@ def check_memory(n_words: int, counting: int, settings: SkipGramSettings, progre
         )
     # Both tables; the gradient, a copy to go back to, what optimisers keep of both, room to work, a gradient for each thread.
     table = 4 * n_words * padded(settings.dim + 1)
-    copies = 5 + (LANES if settings.deterministic else settings.threads or 1)
+    copies = 5 + (DETERMINISTIC_PARTS if settings.deterministic else settings.threads or 1)
     needs = {"tables": 2 * table, "gradients": copies * table, "room to work": 4 * engine.BLOCK_FLOATS}
     plan = in_all.plan_memory(
         needs,

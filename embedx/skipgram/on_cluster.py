@@ -26,7 +26,6 @@ from embedx.run.progress import Progress
 from embedx.run.trainer import usable_cores
 from embedx.samplers.contract import Sampler
 from embedx.settings import TextSettings
-from embedx.skipgram.fitted import FittedStream
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.strategies import STRETCH, RetrievedStream, Streamed
 from embedx.skipgram.tables import empty_tables
@@ -91,10 +90,8 @@ def strategy_for(
     objective: Objective, settings: Any, sampler: Sampler, warm_up: Sampler | None, tables: Any, stream: TokenStream
 ) -> Streamed:
     """The way in which rows compete; `warm_up` is what draws before the sampler can."""
-    if warm_up is None:
-        return Streamed(objective, settings, sampler, tables, stream)
-    way = FittedStream if sampler.conditional else RetrievedStream
-    return way(objective, settings, warm_up, tables, stream, sampler)
+    strategy = Streamed if warm_up is None else RetrievedStream
+    return strategy(objective, settings, warm_up or sampler, tables, stream)
 
 
 class TextCluster(Cluster):
@@ -153,9 +150,4 @@ def check(settings: SkipGramSettings, sampler: Sampler) -> None:
     if settings.deterministic:
         raise EmbedxError(
             "--deterministic does not apply with --cluster, whose workers merge as they come; leave out one of them"
-        )
-    if sampler.conditional:
-        raise EmbedxError(
-            f"--sampler {sampler.name} does not apply with --cluster: noise fitted to the vectors must be the same for all "
-            "workers; leave out one of them"
         )

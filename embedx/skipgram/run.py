@@ -18,7 +18,6 @@ from embedx.run.checkpoint import Checkpoints, checksum
 from embedx.run.guard import Guard
 from embedx.run.memory import Plan, memory_taken
 from embedx.run.progress import Progress, Silent
-from embedx.run.rounds import InRounds
 from embedx.run.state import TrainState
 from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
@@ -83,7 +82,7 @@ class Task:
             )
 
     def strategy(self) -> Streamed:
-        """How its stretches are trained; with --deterministic by the lanes of rounds."""
+        """How its stretches are trained."""
         return strategy_for(self.objective, self.settings, self.sampler, self.warm_up, self.tables, self.stream())
 
     def kept_share(self) -> np.ndarray:
@@ -123,10 +122,8 @@ class Task:
         """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to go on from."""
         if checkpoints is not None:
             checkpoints.identify(self.identity)
-        settings, strategy = self.settings, self._ready_strategy()
-        if self.cluster is not None:
-            assert isinstance(strategy, Streamed)  # --deterministic is refused
-            strategy = self.cluster.strategy(strategy, self)
+        settings, streamed = self.settings, self._ready_strategy()
+        strategy: Strategy = streamed if self.cluster is None else self.cluster.strategy(streamed, self)
         schedule = self._schedule(strategy, settings.epochs, settings.time_budget)
         heard = tuple(callbacks)
 
@@ -149,11 +146,11 @@ class Task:
             self.plan,
         )
 
-    def _ready_strategy(self) -> Strategy:
+    def _ready_strategy(self) -> Streamed:
         streamed = self.strategy()
         kept = kept_counts(self.words.trained_counts, self.vocabulary.sample)
         streamed.frequency_scores = self.objective.initial_bias(kept / kept.sum(), (self.warm_up or self.sampler).noise)
-        return InRounds(streamed, int(self.settings.threads or 1)) if self.settings.deterministic else streamed
+        return streamed
 
     @property
     def n_trained_words(self) -> int:
@@ -232,11 +229,6 @@ class Task:
         record = settings.record() | self.objective.settings.record()
         for sampler in (self.warm_up, self.sampler):
             record |= sampler.settings.record() if sampler is not None else {}
-        if self.warm_up is not None and self.sampler.conditional:
-            if self.sampler.is_fitted:
-                arrays |= self.sampler.arrays(of_keys=True)
-            else:  # the run ended before
-                record["sampler"] = self.warm_up.name
         record |= self.text.record() | self.vocabulary.record() | self.phrases.record()
         facts: dict[str, Any] = {
             "objective": self.objective.name,

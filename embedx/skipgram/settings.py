@@ -86,12 +86,6 @@ class SkipGramSettings(TrainingSettings):
         at_most=64,
         formerly="share",
     )
-    fit_after: float = param(
-        0.5,
-        "passes over the corpus by other noise before a sampler that depends on the input word is fitted to the vectors; it is "
-        "fitted anew after as many again, unless predictions are corrected for the noise",
-        at_least=0.0,
-    )
     draws: int | None = param(
         None,
         "noise words drawn for each block, with --collapsed for each input; by default enough to keep each update small",
@@ -160,10 +154,8 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     group = SizedSettings if is_open else SkipGramSettings
     settings = suited(group.from_options({**suits, **options}), made)
     sampler = samplers.SAMPLERS[str(settings.sampler)]
-    conditional = " or ".join(name for name, each in samplers.SAMPLERS.items() if each.conditional)
     needs = (
         *((name, settings.heldout > 0, "--heldout") for name in ("heldout_every", "heldout_points")),
-        ("fit_after", sampler.conditional, f"--sampler {conditional}"),
         ("draws", sampler.candidates in ("drawn", "retrieved"), "a sampler that draws"),
         ("buckets", settings.subwords is not None, "--subwords"),
     )
@@ -178,8 +170,11 @@ def _optimizer_of(options: Mapping[str, Any]) -> type[Optimizer]:
 
 def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
     """The settings with a sampler and a rate. Raises `EmbedxError` if the objective does not take what was asked for."""
-    sampler = settings.sampler or in_order(objective)[0]
-    check_sampler(sampler, objective.name, objective.samplers())
+    taken = in_order(objective)
+    sampler = settings.sampler or taken[0]
+    if sampler in samplers.SAMPLERS and samplers.SAMPLERS[sampler].conditional:
+        raise EmbedxError(f"--sampler {sampler} is for `embedx classify`; for word vectors take {' or '.join(taken)}")
+    check_sampler(sampler, objective.name, tuple(taken))
     if settings.block_size == 0 and samplers.SAMPLERS[sampler].candidates == "retrieved":
         raise EmbedxError(
             f"--block-size 0 draws candidates for each pair, but --sampler {sampler} finds them for a block; take 1 or more"
@@ -230,17 +225,13 @@ def chosen_samplers(
     objective: Objective, settings: SkipGramSettings, options: Mapping[str, Any]
 ) -> tuple[Sampler, Sampler | None]:
     """As `new_samplers`, before anything is known of the words."""
-    name, preferred, corrected = str(settings.sampler), in_order(objective), objective.adds_log_noise
-    if samplers.SAMPLERS[name].conditional:  # which has to know the vectors first
-        first = next(each for each in preferred if each != name and samplers.SAMPLERS[each].candidates == "drawn")
-        return samplers.make(name, options, corrected=corrected), samplers.make(first, {})
-    return samplers.with_warm_up(name, preferred, options, corrected=corrected)
+    return samplers.with_warm_up(str(settings.sampler), in_order(objective), options, corrected=objective.adds_log_noise)
 
 
 def in_order(objective: Objective) -> list[str]:
-    """The samplers that the objective takes, those that suit words best first."""
-    taken = objective.samplers()
-    return [*(name for name in PREFERRED if name in taken), *taken]
+    """The samplers that the objective takes for word vectors, the default first."""
+    taken = [name for name in objective.samplers() if not samplers.SAMPLERS[name].conditional]
+    return sorted(taken, key=lambda name: PREFERRED.index(name) if name in PREFERRED else len(PREFERRED))
 
 
 def new_samplers(
@@ -279,9 +270,6 @@ def resolved(
     block_size = min(settings.block_size, max(1, int(PAIRS_PER_ROW / pairs_of_centre)))
     if block_size < settings.block_size and not on_path:
         progress.note(f"small vocabulary: blocks of {block_size} words instead of {settings.block_size}")
-    if sampler.conditional and block_size > 0:
-        progress.note(f"--sampler {sampler.name} draws for each input by itself, as with --block-size 0")
-        block_size = 0
     draws = min(max(negatives, math.ceil(negatives * block_size * n_around / PAIRS_PER_DRAW)), MOST_DRAWS)
     if retrieves:
         draws = min(objective.negatives, MOST_DRAWS)  # before the search begins; they count once each, whatever the pairs
@@ -289,5 +277,5 @@ def resolved(
         settings,
         block_size=block_size,
         draws=settings.draws or draws or None,  # which nothing is where nothing is drawn
-        threads=settings.threads or trainer.usable_cores(),
+        threads=1 if settings.deterministic else settings.threads or trainer.usable_cores(),
     )

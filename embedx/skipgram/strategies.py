@@ -2,8 +2,6 @@
 
 Streamed         drawn rows, all rows, or those on a tree's path     engine/skipgram.py
 RetrievedStream  the rows that an index finds                        engine/skipgram_retrieved.py
-
-With --deterministic the workers are the lanes of a round (`run.rounds`), which train on copies of rows (engine/lanes.py).
 """
 
 import math
@@ -15,7 +13,7 @@ from embedx import optimizers
 from embedx.cluster.axes import MOST_ROWS, Partner, partner_of
 from embedx.cluster.contract import Shareable
 from embedx.cluster.shared import Parameters
-from embedx.engine import blocks, lanes
+from embedx.engine import blocks
 from embedx.engine import skipgram as engine
 from embedx.engine import skipgram_retrieved as retrieved
 from embedx.engine.loading import load_kernel
@@ -26,9 +24,7 @@ from embedx.objectives.retrieval import RetrievalObjective
 from embedx.run.memory import n_bytes
 from embedx.run.orders import Orders
 from embedx.run.progress import Progress
-from embedx.run.rounds import LANES, Lanes
 from embedx.run.state import TrainState
-from embedx.run.strategy import forget
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.search.index import Index, empty_index
@@ -41,9 +37,6 @@ SHUFFLED = 2**34  # the place of the order of stretches among a seed's random nu
 STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
 # What is known of the loss before training is from one stretch in so many, and not from more than a few.
 SPARED, MOST_LOOKED_AT = 100, 8
-# Tokens that a lane trains in a round. `ns` on 30 MB took two threads 3.3 s without lanes, 6.0 s with 10,000 tokens, where
-# copies outgrow a core's own cache, 5.6 s with 5,000, and more with 2,500, where more rows are copied for each word.
-APART = 5_000
 # After each stretch this share of the rows is brought up to date in the index, in turn, but at least so many.
 REFRESHED_SHARE = 0.02
 REFRESHED_ROWS = 500
@@ -79,28 +72,11 @@ def loss_unit(objective: Objective, sampler: Sampler) -> str:
     return objective.loss_unit("pair") + (objective.loss_scope if sampler.candidates == "retrieved" else "")
 
 
-class LaneTables(NamedTuple):
-    """The copies of rows that the lanes of a round have, and what belongs to them, those of one lane after those of another."""
-
-    inputs: lanes.AllCopies
-    outputs: lanes.AllCopies
-    state: np.ndarray  # float32 (lanes · most inputs, state_width); (lanes, 0) if the objective keeps no state
-    n_updates: np.ndarray  # int64 (lanes · most inputs,); (lanes,) if the objective keeps no state
-
-    def lane(self, number: int, shared: engine.SkipGramTables) -> tuple[lanes.Lane, engine.SkipGramTables]:
-        """What a lane is told, and the tables that it trains, views; `shared` are those that they are copies of."""
-        own = engine.SkipGramTables(
-            lanes.table_of(self.inputs, number, shared.inputs), lanes.table_of(self.outputs, number, shared.outputs),
-            np.split(self.state, LANES)[number], np.split(self.n_updates, LANES)[number], shared.parts,
-        )  # fmt: skip
-        return lanes.Lane(number, shared, lanes.copies_of(self.inputs, number), lanes.copies_of(self.outputs, number)), own
-
-
-class Streamed(Lanes, Shareable):
+class Streamed(Shareable):
     """Blocks of consecutive words against rows that are drawn for each block, against all rows, or along a tree's paths.
 
     settings  resolved `SkipGramSettings`
-    sampler   what draws, if anything does; where it does so only until another sampler can, that is `later`
+    sampler   what draws, if anything does
     """
 
     def __init__(
@@ -110,87 +86,48 @@ class Streamed(Lanes, Shareable):
         sampler: Sampler,
         tables: engine.SkipGramTables,
         stream: TokenStream,
-        later: Sampler | None = None,
     ) -> None:
         self.objective, self.settings, self.sampler, self.tables, self.stream = objective, settings, sampler, tables, stream
-        self.later, self.loss_unit = later, loss_unit(objective, later or sampler)
+        self.loss_unit = loss_unit(objective, sampler)
         self.frequency_scores: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each word occurs
         self.kept_share: np.ndarray | None = None  # (n_words,): how often a word that is read is each, and kept
-        self.stretch = APART if settings.deterministic else STRETCH  # tokens
-        self.n_stretches = -(-len(stream.tokens) // self.stretch)
+        self.n_stretches = -(-len(stream.tokens) // STRETCH)
         self.orders = Orders(self.n_stretches, settings.seed, SHUFFLED)
         n_words, n_rows = len(tables.state), len(tables.outputs.rows)
         n_draws = settings.draws if sampler.candidates == "drawn" else 0
         is_proximal = objective.kind == "proximal"
         self.plan = blocks.SkipGramPlan(
-            settings.window, settings.block_size, n_draws, n_rows, blocks.CANDIDATES[sampler.candidates], sampler.conditional,
+            settings.window, settings.block_size, n_draws, n_rows, blocks.CANDIDATES[sampler.candidates],
             form_of(objective), objective.keeps_accidental_hits, objective.needs_log_expected_count, objective.uses_score_gain,
             settings.dim if settings.bias != "none" else -1,
             optimizers.update_rule(
                 settings.optimizer, row_length=settings.dim,
                 max_gradient=math.inf if is_proximal else engine.MAX_GRADIENT * pairs_per_draw(objective, settings, n_draws),
             ),
-            is_proximal, apart=settings.deterministic,
+            is_proximal,
         )  # fmt: skip
         self.draws = sampler.data(n_draws)
         self.constants = objective.constants(n_draws or n_rows, n_words)
         self.prepare()
-        self.copies = self.new_copies() if settings.deterministic else None
-        self.lanes = [self.copies.lane(number, tables) for number in range(LANES)] if self.copies else []
         self.workers = self.new_workers()
 
     def prepare(self) -> None:
         """Set up what a way of its own needs, before workers have their memory."""
 
     def new_workers(self) -> list[Any]:
-        """Memory for each thread, or for each lane of a round."""
+        """Memory for each thread."""
         longest = int(np.diff(self.draws.offsets).max(initial=1))
-        return [self.new_workspace(self.plan, longest, worker) for worker in self.worker_numbers]
+        return [self.new_workspace(self.plan, longest) for _ in range(self.settings.threads)]
 
-    @property
-    def worker_numbers(self) -> range:
-        return range(LANES if self.settings.deterministic else self.settings.threads)
-
-    def new_workspace(self, plan: blocks.SkipGramPlan, longest_path: int, worker: int) -> engine.SkipGramWorkspace:
+    def new_workspace(self, plan: blocks.SkipGramPlan, longest_path: int) -> engine.SkipGramWorkspace:
         """A worker's memory for blocks."""
         columns = self.tables.inputs.rows.shape[1]
-        workspace = engine.new_workspace(plan, self.stretch, columns, longest_path, self.objective.uniforms_width)
-        return workspace._replace(lane=workspace.lane._replace(number=worker)) if plan.apart else workspace
-
-    def new_copies(self) -> "LaneTables":
-        """Memory for the copies of the rows that stretches meet."""
-        tables, width = self.tables, self.objective.state_width
-        inputs = lanes.new_copies(tables.inputs, LANES, self.most_inputs())
-        outputs = lanes.new_copies(tables.outputs, LANES, self.most_outputs())
-        n = LANES * inputs.most if width else LANES
-        return LaneTables(inputs, outputs, np.zeros((n, width), dtype=np.float32), np.zeros(n, dtype=np.int64))
-
-    def most_inputs(self) -> int:
-        """How many rows of the inputs a stretch can meet, with n-grams if it were of the words that have most of them."""
-        tables, n_rows = self.tables, self.stretch + 2 * self.settings.window
-        if len(tables.parts.offsets):
-            n_rows = int(np.sort(np.diff(tables.parts.offsets))[-n_rows:].sum())
-        return int(min(n_rows, len(tables.inputs.rows)))
-
-    def most_outputs(self) -> int:
-        """How many output rows a stretch can meet."""
-        plan, n_rows = self.plan, len(self.tables.outputs.rows)
-        if self.later is not None or plan.candidates != blocks.DRAWN or plan.block_size == 0:
-            return n_rows
-        return min(n_rows, -(-self.stretch // plan.block_size) * (plan.block_size + plan.n_draws))
+        return engine.new_workspace(plan, STRETCH, columns, longest_path, self.objective.uniforms_width)
 
     def memory(self) -> dict[str, int]:
         """Bytes that training takes beside the tables, by purpose."""
         n = len(self.workers)
-        return {f"{n} {'lane' if self.copies else 'thread'}{'s' * (n > 1)}": n_bytes(self.workers) + n_bytes(self.copies)}
-
-    def merge(self, n_lanes: int, part: int, parts: int) -> None:
-        tables, own, optimizer = self.tables, self.copies, self.plan.optimizer
-        assert own is not None
-        lanes.merge_rows(tables.inputs, own.inputs, n_lanes, optimizer, part, parts)
-        lanes.merge_rows(tables.outputs, own.outputs, n_lanes, optimizer, part, parts)
-        if self.objective.state_width:
-            lanes.merge_state(tables.state, tables.n_updates, own.state, own.n_updates, own.inputs, n_lanes, part, parts)
+        return {f"{n} thread{'s' * (n > 1)}": n_bytes(self.workers)}
 
     def compile(self, progress: Progress) -> None:
         like = self._arguments(self.workers[0], 0, 0, 0.0)
@@ -248,7 +185,6 @@ class Streamed(Lanes, Shareable):
         for k in range(n):
             at = k * self.n_stretches // n
             at = next(each for each in (at, k, 0) if self.phase(each) == 0 or each == 0)
-            self.begin_round(0, at)
             tally += self.train(self.workers[0], 0, at, 0.0)
         return tally.mean_loss
 
@@ -260,30 +196,18 @@ class Streamed(Lanes, Shareable):
         tables.inputs.rows[:, 0], tables.outputs.rows[:, 0] = 1, self.frequency_scores
         return self.untrained_loss()
 
-    def forget(self) -> None:
-        super().forget()
-        forget(self.copies)
-
     def _arguments(self, worker: engine.SkipGramWorkspace, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
         worker.longest_step[0] = engine.LONGEST_STEP * rate / (self.settings.learning_rate * self.rate_factor)
-        tables, worker = self.own(worker)
         return (
-            tables, self.stream, self.draws, self.constants, self.plan, worker, *self.place(epoch, stretch, rate)
+            self.tables, self.stream, self.draws, self.constants, self.plan, worker, *self.place(epoch, stretch, rate)
         )  # fmt: skip
-
-    def own(self, worker: engine.SkipGramWorkspace) -> tuple[engine.SkipGramTables, engine.SkipGramWorkspace]:
-        """The tables that a worker trains, and its memory: of a lane both with its copies of rows."""
-        if not self.lanes:
-            return self.tables, worker
-        lane, tables = self.lanes[worker.lane.number]
-        return tables, worker._replace(lane=lane)
 
     def place(self, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
         """Where the stretch that is trained as number `stretch` of an epoch begins and ends, its rate, and the keys of its
         random numbers.
         """
         at = int(self.orders.of(epoch)[stretch]) if self.settings.shuffle else stretch
-        start, stop = at * self.stretch, min((at + 1) * self.stretch, len(self.stream.tokens))
+        start, stop = at * STRETCH, min((at + 1) * STRETCH, len(self.stream.tokens))
         seed = self.settings.seed
         return start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, at)
 
@@ -317,24 +241,20 @@ class RetrievedStream(Streamed):
         )
         self.n_refreshed = max(math.ceil(REFRESHED_SHARE * n_rows), REFRESHED_ROWS)
         self.n_drawn_first = own.warm_up * self.n_stretches
-        self.round_searches = False  # the round under way
 
     def new_workers(self) -> list[Any]:
         n_rows, found = len(self.tables.outputs.rows), self.found.rows.shape[1]
         most = min(found * blocks.max_inputs(self.plan), n_rows)  # rows that a block's inputs can have found
         widest = self.plan._replace(n_draws=self.plan.n_draws + most)
-        n_copies = LANES * self.copies.inputs.most if self.copies else 0
         dim = self.tables.inputs.rows.shape[1]
-        self.found_apart = retrieved.new_found_rows(n_copies, found)  # by the lanes' copies of words
-        self.sought = np.zeros(n_copies, dtype=np.uint8)  # by lanes
         return [
-            _Worker(self.new_workspace(widest, 1, worker), retrieved.new_retrieval_workspace(n_rows, found, self.search, dim))
-            for worker in self.worker_numbers
+            _Worker(self.new_workspace(widest, 1), retrieved.new_retrieval_workspace(n_rows, found, self.search, dim))
+            for _ in range(self.settings.threads)
         ]
 
     def memory(self) -> dict[str, int]:
         index = index_memory(len(self.tables.outputs.rows), self.columns, self.search)
-        return super().memory() | {"rows found": n_bytes(self.found) + n_bytes(self.found_apart), "search": 2 * index}
+        return super().memory() | {"rows found": n_bytes(self.found), "search": 2 * index}
 
     def compile(self, progress: Progress) -> None:
         self.updater = IndexUpdater(
@@ -358,27 +278,12 @@ class RetrievedStream(Streamed):
         return bool(epoch * self.n_stretches + stretch >= self.n_drawn_first)
 
     def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
-        is_apart = self.settings.deterministic
-        if not (self.round_searches if is_apart else self.searches_at(epoch, stretch)):
+        if not self.searches_at(epoch, stretch):
             return super().train(worker.workspace, epoch, stretch, rate)
         arguments = self._retrieved_arguments(self.updater.current(), worker, epoch, stretch, rate)
         tally = Tally(*retrieved.train_stretch(*self.functions, *arguments))
-        if not is_apart:
-            self.updater.update_next(self.n_refreshed)
+        self.updater.update_next(self.n_refreshed)
         return tally
-
-    def begin_round(self, epoch: int, stretch: int) -> None:
-        self.round_searches = self.searches_at(epoch, stretch)
-
-    def merge(self, n_lanes: int, part: int, parts: int) -> None:
-        super().merge(n_lanes, part, parts)
-        if self.round_searches:
-            assert self.copies is not None
-            retrieved.merge_found(self.found, self.found_apart, self.sought, self.copies.inputs, n_lanes, part, parts)
-
-    def end_round(self, n_lanes: int) -> None:
-        if self.round_searches:
-            self.updater.update_next(n_lanes * self.n_refreshed)
 
     def state(self) -> TrainState:
         state = super().state()
@@ -388,13 +293,7 @@ class RetrievedStream(Streamed):
         return state
 
     def _retrieved_arguments(self, index: Index, worker: _Worker, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
-        tables, workspace = self.own(worker.workspace)
-        found, retrieval = self.found, worker.retrieval
-        if self.copies:
-            own = slice(workspace.lane.number * self.copies.inputs.most, (workspace.lane.number + 1) * self.copies.inputs.most)
-            retrieval = retrieval._replace(shared=found, sought=self.sought[own])
-            found = retrieved.FoundRows(*(array[own] for array in self.found_apart))
         return (
-            tables, self.stream, self.draws, index, self.search, self.constants, self.retrieved_plan, workspace, found,
-            self.objective.settings.refresh, retrieval, *self.place(epoch, stretch, rate),
+            self.tables, self.stream, self.draws, index, self.search, self.constants, self.retrieved_plan, worker.workspace,
+            self.found, self.objective.settings.refresh, worker.retrieval, *self.place(epoch, stretch, rate),
         )  # fmt: skip

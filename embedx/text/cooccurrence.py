@@ -65,24 +65,6 @@ def counted(
         yield counts
 
 
-def some_pairs(stream: TokenStream, window: int, key: np.uint64, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Some pairs of a pass over `stream`, about `most` of them from stretches all over it: inputs int32, targets int32, and how
-    often each occurs among them, float32.
-    """
-    n_tokens, widest = len(stream.tokens), 2 * window
-    starts = np.arange(0, n_tokens, SAMPLED)
-    pairs, times = np.empty(most + SAMPLED * widest, dtype=np.int64), np.empty(most + SAMPLED * widest, dtype=np.int32)
-    words = new_words(window, SAMPLED)
-    n = 0
-    for start in np.random.default_rng(int(key)).permutation(starts):
-        n = _add_pairs(stream, window, int(start), min(int(start) + SAMPLED, n_tokens), key, words, pairs, n)
-        if n >= most:
-            break
-    pairs[:n].sort()
-    n = _run_lengths(pairs, times, n)
-    return (pairs[:n] >> _HALF).astype(np.int32), (pairs[:n] & _LOW).astype(np.int32), times[:n].astype(np.float32)
-
-
 def totals(counts: Counts) -> tuple[np.ndarray, np.ndarray]:
     """How often each word occurs as an input, and as a target, float64 (n_words,)."""
     n_words = len(counts.offsets) - 1
