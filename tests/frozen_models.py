@@ -32,7 +32,7 @@ from embedx.skipgram import task as skipgram
 LEADING = ("softmax", "ns", "hs", "ar", "ove", "implicit", "ldgs")  # tried in more ways than the others
 WORD_OPTIONS: list[dict[str, Any]] = [
     {"block_size": 0}, {"bias": "none"}, {"bias": "zero"}, {"window": 5, "block_size": 3}, {"shuffle": False},
-    {"subwords": "1-3", "buckets": 30}, {"heldout": 0.2},
+    {"subwords": "1-3", "buckets": 30},
     *({"optimizer": name} for name in taken_by(WORDS)),
 ]  # fmt: skip
 LABEL_OPTIONS: list[dict[str, Any]] = [
@@ -83,7 +83,7 @@ def labels(data: Labeled) -> Callable[[str, dict[str, Any]], dict[str, np.ndarra
     def train(name: str, options: dict[str, Any]) -> dict[str, np.ndarray]:
         found = OBJECTIVES[name]
         own = {"warm_up": 1.0} if "warm_up" in settings_of(found.Settings) else {}
-        few = {"epochs": 2.0, "threads": 1, **options}
+        few = {"epochs": 2, "threads": 1, **options}
         objective = found(found.Settings.from_options(own))
         settings = classification.resolved(ClassifySettings.from_options(few), objective, data)
         trained = classification.train(data, objective, settings, sampler_options=own_options(options))

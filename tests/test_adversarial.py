@@ -10,19 +10,16 @@ from needs import needs_data
 from scipy.sparse import csr_matrix
 from test_objectives import expected_and_exact, fitted
 
-import embedx
 from embedx import samplers
 from embedx.classification import classifier as classifiers
 from embedx.classification import task as classify
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import EmbedxError
-from embedx.evaluation import heldout
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
 from embedx.labeled.read import read
 from embedx.objectives import OBJECTIVES
-from embedx.samplers.adversarial import Adversarial
 from embedx.samplers.contract import new_sample_workspace, pairs_of
 from embedx.samplers.features import fit_projection, projected
 from embedx.samplers.tree import fit_tree, log_likelihood, log_probabilities, n_leaves_for
@@ -436,46 +433,3 @@ def test_mistakes_get_one_clear_line(monkeypatch):
     monkeypatch.setattr("embedx.run.memory.available_memory", lambda: 200_000)
     with pytest.raises(EmbedxError, match=r"--sampler adversarial needs .* beside the .* of the weights, more than"):
         train(digits(5000, 1)[0])
-
-
-# ---- word vectors
-
-
-def word_vectors(corpus, objective="ns", **options):
-    chosen = {"dim": 8, "epochs": 2, "sample": 0, "threads": 1, "sampler": "adversarial"} | options
-    return embedx.SkipGram(objective, **chosen).fit(corpus)
-
-
-def test_words_are_as_likely_after_loading_by_the_noise_that_they_were_trained_with(two_topics, tmp_path):
-    fitted = word_vectors(two_topics, epochs=6)
-    loaded = embedx.load(fitted.save(tmp_path / "words"))
-    assert loaded.settings["sampler"] == "adversarial"
-    assert loaded.arrays["noise_features"].shape == (len(loaded), 16)
-    words = np.arange(len(loaded), dtype=np.int32)
-    found, back = (np.concatenate([p for _, p in heldout.log_probability_of(each)(words)]) for each in (fitted.model, loaded))
-    np.testing.assert_allclose(found, back, atol=1e-5)
-    np.testing.assert_allclose(np.exp(found.astype(float)).sum(axis=1), 1, atol=1e-3)
-    topic = {word: k for k, word in enumerate(loaded.words)}
-    of_cat = found[topic["cat"]]
-    assert of_cat[topic["dog"]] > of_cat[topic["truck"]] + 3
-
-
-def test_a_run_that_ends_before_the_tree_is_fitted_was_one_by_unigram_noise(two_topics):
-    early, unigram = word_vectors(two_topics, fit_after=9.0), word_vectors(two_topics, sampler="unigram")
-    assert early.model.settings["sampler"] == "unigram"
-    assert not [name for name in early.model.arrays if name.startswith("noise_")]
-    np.testing.assert_array_equal(early.model.vectors, unigram.model.vectors)
-
-
-@pytest.mark.parametrize(("objective", "times"), [("ns", 1), ("ar", 2)])
-def test_the_tree_is_fitted_anew_unless_predictions_are_corrected_for_it(two_topics, monkeypatch, objective, times):
-    fits, fit = [], Adversarial.fit
-
-    def counted(self, inputs, pairs, **how):
-        fits.append(pairs.weights.sum())
-        fit(self, inputs, pairs, **how)
-
-    monkeypatch.setattr(Adversarial, "fit", counted)
-    word_vectors(two_topics, objective, epochs=3, fit_after=1.0)
-    assert len(fits) == times
-    assert min(fits) > 100_000

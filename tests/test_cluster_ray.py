@@ -115,8 +115,6 @@ def test_a_lost_head_is_resumed_from_its_checkpoint(two_topics, cluster, tmp_pat
 def test_what_workers_cannot_do_is_refused(two_topics, cluster):
     with pytest.raises(EmbedxError, match="--deterministic does not apply with --cluster"):
         trained(two_topics, cluster, Watching(), deterministic=True)
-    with pytest.raises(EmbedxError, match="--sampler adversarial does not apply with --cluster"):
-        trained(two_topics, cluster, Watching(), sampler="adversarial")
     with pytest.raises(EmbedxError, match="--threads 64: no machine of the cluster has so many CPUs"):
         trained(two_topics, cluster, Watching(), threads=64)
 

@@ -160,11 +160,12 @@ def test_the_experiments_and_files_named_in_the_pages_exist():
 
 
 def test_numbers_stated_in_the_pages_are_those_of_the_package():
+    from embedx.run.rounds import LANES
+
     from embedx.classification.weights import MANY_LABELS, MOST_DENSE, MOST_SHARED
     from embedx.evaluation.heldout import PAIRS
     from embedx.run.checkpoint import KEPT
     from embedx.run.guard import DIVISORS, LOOKS
-    from embedx.run.rounds import LANES
     from embedx.skipgram.strategies import APART, STRETCH
     from embedx.text.heldout import BORDER, CHUNK
 

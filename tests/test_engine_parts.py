@@ -8,7 +8,7 @@ import pytest
 import reference
 from scipy.sparse import csr_matrix
 
-from embedx.engine import blocks, collapsed, examples, label_tiles, lanes, skipgram, sparse_levels, sparse_rows, subwords
+from embedx.engine import blocks, collapsed, examples, label_tiles, skipgram, sparse_levels, sparse_rows, subwords
 from embedx.engine.examples import examples_of
 from embedx.kernels.simd import aligned_zeros, padded
 from embedx.labeled.data import Labels
@@ -21,76 +21,6 @@ from embedx.search.spec import SearchSpec
 from embedx.text.ngrams import NGrams, encoded
 
 N_ROWS, DIM, LANES = 40, 20, 3
-
-# ---- lanes
-
-
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "rowwise-adagrad"])
-def test_a_row_is_copied_once_and_its_uses_are_counted(optimizer):
-    rng, rule = np.random.default_rng(0), update_rule(optimizer)
-    table = new_table(N_ROWS, DIM, rule)
-    table.rows[:], table.state[:] = rng.normal(size=table.rows.shape), rng.uniform(1, 2, table.state.shape)
-    copies = lanes.new_copies(table, LANES, 7)
-    copies.uses[:] = 9  # of a round before
-    own, where = lanes.table_of(copies, 1, table), lanes.copies_of(copies, 1)
-    at = np.full(6, -1)
-    lanes.copy_rows(table, own, where, np.array([30, 4, 30, 5, 8, 8], np.int32), 5, at)
-    assert at.tolist() == [0, 1, 0, 2, 3, -1]
-    assert where.n[0] == 4
-    assert where.row[:4].tolist() == [30, 4, 5, 8]
-    assert where.uses[:4].tolist() == [2, 1, 1, 1]
-    assert where.place[[30, 4, 5, 8]].tolist() == [0, 1, 2, 3]
-    assert (where.place >= 0).sum() == 4
-    np.testing.assert_array_equal(own.rows[:4], table.rows[[30, 4, 5, 8]])
-    if len(table.state):
-        np.testing.assert_array_equal(own.state[:4], table.state[[30, 4, 5, 8]])
-    assert not own.rows[4:].any()
-    assert not copies.rows[:7].any(), "of another lane"
-    lanes.use_all_rows(where)
-    assert where.uses[:5].tolist() == [3, 2, 2, 2, 9]
-    own.rows[0] += 1
-    assert lanes.use_copy(table, own, where, 30) == 0
-    np.testing.assert_array_equal(own.rows[0], table.rows[30] + 1)
-    lanes.forget_copies(where)
-    assert where.n[0] == 0
-    assert (where.place == lanes.NONE).all()
-
-
-def test_all_rows_are_copied_to_their_own_places():
-    table = new_table(6, DIM, update_rule("sgd"))
-    table.rows[:] = np.random.default_rng(0).normal(size=table.rows.shape)
-    copies = lanes.new_copies(table, 2, 6)
-    own, where = lanes.table_of(copies, 1, table), lanes.copies_of(copies, 1)
-    lanes.copy_all_rows(table, own, where)
-    np.testing.assert_array_equal(own.rows, table.rows)
-    assert where.place.tolist() == where.row.tolist() == list(range(6))
-    assert where.n[0] == 6
-
-
-def test_a_frozen_row_stays_and_one_that_no_block_used_moves_by_all_that_lanes_made_of_it():
-    rule = update_rule("sgd")
-    table = new_table(3, DIM, rule)._replace(frozen=np.array([0, 1, 0], np.float32))
-    copies = lanes.new_copies(table, 2, 3)
-    for lane in range(2):
-        own, where = lanes.table_of(copies, lane, table), lanes.copies_of(copies, lane)
-        lanes.copy_all_rows(table, own, where)
-        own.rows[:, :DIM] += 1 + lane
-    lanes.merge_rows(table, copies, 2, rule, 0, 1)
-    assert (table.rows[:, :DIM] == np.array([[3], [0], [3]])).all()
-
-
-def test_state_is_copied_of_words_and_not_of_ngrams():
-    class Tables(NamedTuple):
-        state: np.ndarray
-        n_updates: np.ndarray
-
-    shared = Tables(np.arange(8, dtype=np.float32).reshape(4, 2), np.array([4, 5, 6, 7]))
-    own = Tables(np.full((5, 2), -1, np.float32), np.full(5, -1))
-    copies = lanes.Copies(np.zeros(9, np.int32), np.array([1, 3, 6, 0, 2], np.int32), np.array([4]), np.zeros(5, np.int32))
-    lanes.copy_state(shared, own, copies, 1)
-    assert own.state.tolist() == [[-1, -1], [6, 7], [-1, -1], [0, 1], [-1, -1]]
-    assert own.n_updates.tolist() == [-1, 7, -1, 4, -1]
-
 
 # ---- examples
 
@@ -217,36 +147,20 @@ def test_pairs_come_one_by_one(seed):
 # ---- subwords
 
 
-@pytest.mark.parametrize("is_apart", [False, True])
 @pytest.mark.parametrize("bias", [-1, 18])
-def test_the_vector_of_a_word_is_the_mean_of_its_parts(is_apart, bias):
+def test_the_vector_of_a_word_is_the_mean_of_its_parts(bias):
     rng = np.random.default_rng(0)
     parts = subwords.Parts(np.array([0, 1, 4, 6]), np.array([2, 0, 3, 4, 1, 4], np.int32))
-    rows, place = rng.normal(size=(9, 32)).astype(np.float32), np.array([7, 1, 0, 8, 5], np.int32)
-    copies = lanes.Copies(place, np.zeros(9, np.int32), np.zeros(1, np.int64), np.zeros(9, np.int32))
-    at = place if is_apart else np.arange(5)
-    expected = np.array([rows[at[parts.rows[a:b]]].mean(axis=0) for a, b in pairwise(parts.offsets)])
-    if not is_apart:
-        np.testing.assert_allclose(subwords.word_vectors(rows, parts), expected, rtol=1e-5, atol=1e-6)
+    rows = rng.normal(size=(9, 32)).astype(np.float32)
+    expected = np.array([rows[parts.rows[a:b]].mean(axis=0) for a, b in pairwise(parts.offsets)])
+    np.testing.assert_allclose(subwords.word_vectors(rows, parts), expected, rtol=1e-5, atol=1e-6)
     h, words = np.full((4, 32), 7, np.float32), np.array([2, 0, 1, 1], np.int32)
-    subwords.fetch_means(rows, parts, is_apart, copies, words, 3, bias, h)
+    subwords.fetch_means(rows, parts, words, 3, bias, h)
     wanted = expected[words[:3]].copy()
     if bias >= 0:
-        wanted[:, bias] = rows[at[parts.rows[parts.offsets[words[:3]]]], bias]
+        wanted[:, bias] = rows[parts.rows[parts.offsets[words[:3]]], bias]
     np.testing.assert_allclose(h[:3], wanted, rtol=1e-5, atol=1e-6)
     assert (h[3] == 7).all()
-
-
-def test_ngrams_have_copies_where_words_have_them():
-    parts = subwords.Parts(np.array([0, 1, 4, 6]), np.array([0, 1, 3, 4, 2, 4], np.int32))
-    table = new_table(5, DIM, update_rule("sgd"))
-    table.rows[:] = np.random.default_rng(0).normal(size=table.rows.shape)
-    copies = lanes.new_copies(table, 1, 5)
-    own, where = lanes.table_of(copies, 0, table), lanes.copies_of(copies, 0)
-    subwords.copy_parts(table, own, parts, where, np.array([1, 2, 0], np.int32), 2)
-    assert where.row[: where.n[0]].tolist() == [3, 4]
-    assert where.uses[:2].tolist() == [1, 2]
-    np.testing.assert_array_equal(own.rows[:2], table.rows[[3, 4]])
 
 
 # ---- rows that have few of the features

@@ -214,8 +214,6 @@ def test_tables_optimiser_state_and_threads_are_counted(two_topics, monkeypatch)
     assert state["testing"] > 0
     found, _ = needed(two_topics, monkeypatch, objective="mips")
     assert found["search"] > 2 * table
-    fitted, _ = needed(two_topics, monkeypatch, sampler="adversarial")
-    assert fitted["noise"] > 0
 
 
 def test_what_does_not_fit_is_refused_before_training(two_topics, monkeypatch):

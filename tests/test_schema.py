@@ -35,7 +35,7 @@ def _ends():
     signal.signal(signal.SIGALRM, before)
 
 
-def words_in(path, noise=False):
+def words_in(path):
     """Word vectors as ar leaves them, with the noise that was fitted to them."""
     rng = np.random.default_rng(0)
     arrays = {
@@ -44,10 +44,9 @@ def words_in(path, noise=False):
         "bias": rng.normal(size=LABELS),
     }
     arrays = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
-    arrays |= noise_arrays(DIM) | {"noise_features": np.zeros((LABELS, STRIDE), np.float32)} if noise else {}
     return model.save(
         path, words=list("abcde"), counts=np.array([9, 7, 5, 3, 1]), arrays=arrays,
-        settings={"window": 5, "sample": 1e-4, "sampler": "adversarial" if noise else "unigram", "tokenizer": "words"},
+        settings={"window": 5, "sample": 1e-4, "sampler": "unigram", "tokenizer": "words"},
         facts={"objective": "ar"},
     )  # fmt: skip
 
@@ -84,7 +83,6 @@ def classifier_in(path, name="ns", hidden=False, noise=False, features=None):
 
 FOLDERS = {
     "words": words_in,
-    "words with noise": lambda path: words_in(path, noise=True),
     "ns": classifier_in,
     "hs": lambda path: classifier_in(path, "hs"),
     "hidden": lambda path: classifier_in(path, hidden=True),

@@ -72,7 +72,14 @@ def test_numbers_of_numpy_are_numbers():
         ({"objective": "hs", "hierarchy": "clusters"}, "--hierarchy applies only with labels, which have features"),
         ({"heldout_every": 2}, "--heldout-every applies only with --heldout"),
         ({"heldout_points": 2}, "--heldout-points applies only with --heldout"),
-        ({"fit_after": 1.0}, "--fit-after applies only with --sampler adversarial"),
+        (
+            {"sampler": "adversarial"},
+            "--sampler adversarial is for `embedx classify`; for word vectors take unigram or uniform or all",
+        ),
+        (
+            {"objective": "ldgs", "block_size": 0},
+            "--block-size 0 draws candidates for each pair, but --sampler search finds them for a block; take 1 or more",
+        ),
         ({"score_l2": float("inf")}, "--score-l2 inf: must be a finite number"),
         ({"learning_rate": float("inf")}, "--learning-rate inf: must be at most 1e+38"),
     ],

@@ -15,15 +15,15 @@ from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS, taken_by
 from embedx.optimizers.contract import WORDS
 from embedx.run.progress import Reporter
-from embedx.samplers import SAMPLERS
 from embedx.settings import VocabularySettings
 from embedx.skipgram import collapsed
 from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
+from embedx.skipgram.settings import in_order
 from embedx.text import heldout as text_heldout
 from embedx.text.heldout import CHUNK, hold_out
 
-EVERY_WAY = [(name, sampler) for name, objective in OBJECTIVES.items() for sampler in objective.samplers()]
+EVERY_WAY = [(name, sampler) for name, each in OBJECTIVES.items() for sampler in in_order(each)]
 # Those whose probabilities are no softmax of the scores and no turns of a tree: their initial biases are of the right order.
 OTHER_LINKS = ("ova", "ar-probit", "ar-logistic")
 CARS, CATS = {"car", "truck", "engine", "wheel", "road", "fuel"}, {"cat", "dog", "purr", "fur", "paw", "tail"}
@@ -41,9 +41,7 @@ def assert_knows_the_topics(model):
 
 @pytest.mark.parametrize(("objective", "sampler"), EVERY_WAY)
 def test_every_objective_learns_the_topics_with_every_sampler(two_topics, objective, sampler):
-    # A tree that knows all leaves nothing to vectors, which are judged by themselves here: it comes when they know it too.
-    later = {"fit_after": 2.5} if SAMPLERS[sampler].conditional else {}
-    fitted = fit(two_topics, objective, sampler=sampler, **later)
+    fitted = fit(two_topics, objective, sampler=sampler)
     assert_knows_the_topics(fitted.model)
     assert fitted.model.settings["sampler"] == sampler
     assert fitted.outcome.tally.words == 5 * fitted.model.counts.sum()
@@ -64,7 +62,7 @@ def test_every_way_of_training_learns_the_topics(two_topics, objective, options)
 
 
 def test_a_sampler_that_an_objective_does_not_take_is_refused(two_topics):
-    taken = "unigram, uniform, adversarial, all"
+    taken = "unigram, uniform, all"
     with pytest.raises(EmbedxError, match=f"--sampler path does not apply to --objective ns, which takes {taken}"):
         fit(two_topics, "ns", sampler="path")
 

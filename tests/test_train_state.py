@@ -72,18 +72,6 @@ def test_word_vectors_go_on_from_a_snapshot(name, stop_after):
     assert (end.tally, end.first_loss, end.final_loss) == (there.tally, there.first_loss, there.final_loss)
 
 
-@pytest.mark.parametrize(("name", "fit_after"), [("ns", 1.5), ("ar", 1.5), ("ns", 5.0)])
-def test_noise_that_was_fitted_to_the_vectors_is_part_of_the_state(name, fit_after, stop_after):
-    options = {"sampler": "adversarial", "fit_after": fit_after}
-    whole, _ = word_run(name, **options)
-    assert "noise_weights" in whole
-    stop_after(4)
-    _, here = word_run(name, **options)
-    snapshot = here.state.snapshot()
-    stop_after(None)
-    same(word_run(name, snapshot, **options)[0], whole)
-
-
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_classifiers_go_on_from_a_snapshot(name, stop_after):
     whole, _ = label_run(name)

@@ -271,21 +271,20 @@ def log_probability_of(vectors: WordVectors) -> LogProbability:
     objective.prepare(kept_counts(counts, settings["sample"]))
     sampler = samplers.recorded(settings, replacement=True)
     sampler.prepare(counts, paths=objective.paths())
-    sampler.restore(vectors.arrays)
     output, bias = vectors.arrays["output"], vectors.arrays.get("bias", np.float32(0))
     if len(output) != objective.n_rows(len(counts)):
         raise EmbedxError(
             f"{len(output):,} output rows, where --objective {objective.name} with {len(counts):,} words has "
             f"{objective.n_rows(len(counts)):,}; restore the model from a copy, or train again"
         )
-    size, no_noise = max(1, BLOCK_FLOATS // len(counts)), np.zeros(len(counts), dtype=np.float32)
+    size = max(1, BLOCK_FLOATS // len(counts))
+    noise = sampler.log_noise(objective.negatives) if objective.adds_log_noise else np.zeros(len(counts), dtype=np.float32)
 
     def log_p_of(inputs: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         for start in range(0, len(inputs), size):
             rows = slice(start, min(start + size, len(inputs)))
             z = vectors.vectors[inputs[rows]] @ output.T
             z += bias
-            noise = sampler.log_noise_of_keys(inputs[rows], objective.negatives) if objective.adds_log_noise else no_noise
             yield rows, objective.log_probability(z, noise)
 
     return log_p_of

@@ -222,12 +222,11 @@ class Adversarial(Sampler):
 
     # ---- the model folder
 
-    def arrays(self, *, of_keys: bool = False) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, np.ndarray]:
         assert self.projection is not None, "fitted"
         assert self.tree is not None, "fitted"
         kept = (*self.projection, self.tree.weights, self.tree.biases, self.tree.leaf_of_label)
-        arrays = {f"noise_{name}": array for name, array in zip(ARRAYS, kept, strict=True)}
-        return arrays | ({"noise_features": self.features} if of_keys else {})
+        return {f"noise_{name}": array for name, array in zip(ARRAYS, kept, strict=True)}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         if complaint := self._misfit(arrays):
@@ -241,8 +240,6 @@ class Adversarial(Sampler):
         self.projection = Projection(projection, offset)
         self.tree = Tree(weights, biases, label_of_leaf, leaf_of_label)
         self.is_fitted = True
-        if "noise_features" in arrays:
-            self.features = np.array(arrays["noise_features"], dtype=np.float32, order="C")
 
     def _misfit(self, arrays: Mapping[str, np.ndarray]) -> str:
         """What is wrong with saved arrays, which compiled code would take as they are; "" if nothing is."""
@@ -256,8 +253,6 @@ class Adversarial(Sampler):
             return f"noise_biases.npy: {biases.shape} where the tree has {(n_leaves - 1,)}"
         if len(np.unique(leaves)) < len(leaves) or leaves.min(initial=0) < 0 or leaves.max(initial=0) >= n_leaves:
             return f"noise_leaves.npy: not a leaf of its own, of {n_leaves:,}, for each label"
-        if "noise_features" in arrays and arrays["noise_features"].shape[1:] != (stride,):
-            return f"noise_features.npy: not {stride} numbers a row"
         return ""
 
     # ---- what is drawn
@@ -278,9 +273,6 @@ class Adversarial(Sampler):
     def log_noise_of(self, inputs: Any, n_draws: int) -> np.ndarray:
         assert self.projection is not None, "fitted or restored"
         return self._log_noise(projected(inputs, self.projection), n_draws)
-
-    def log_noise_of_keys(self, keys: np.ndarray, n_draws: int) -> np.ndarray:
-        return self._log_noise(np.ascontiguousarray(self.features[keys]), n_draws)
 
     def _log_noise(self, features: np.ndarray, n_draws: int) -> np.ndarray:
         assert self.tree is not None, "fitted or restored"

@@ -182,8 +182,8 @@ class Sampler:
         """Bytes that a conditional sampler takes, for inputs (n_inputs, width)."""
         return 0
 
-    def arrays(self, *, of_keys: bool = False) -> dict[str, np.ndarray]:
-        """What a conditional sampler was fitted to be, to be saved with a model; with what it knows of the keys, if wanted."""
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What a conditional sampler was fitted to be, to be saved with a model."""
         return {}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -205,10 +205,6 @@ class Sampler:
 
     def log_noise_of(self, inputs: Any, n_draws: int) -> np.ndarray:
         """`log_noise` for inputs (n, width): float32 (n_classes,), or (n, n_classes) where it depends on them."""
-        return self.log_noise(n_draws)
-
-    def log_noise_of_keys(self, keys: np.ndarray, n_draws: int) -> np.ndarray:
-        """The same for keys, int (n,)."""
         return self.log_noise(n_draws)
 
     def data(self, n_draws: int) -> SamplerData:

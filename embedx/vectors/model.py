@@ -52,12 +52,6 @@ SCHEMA = FolderSchema(
         "word_part": Array(("words", "dim"), rows_of="vocabulary"),
         "ngram": Array(("ngrams", "dim")),
         "ngram_bucket": Array(("ngrams",), ("int32",)),
-        "noise_projection": Array(("dim", "stride")),
-        "noise_offset": Array(("stride",)),
-        "noise_weights": Array(("nodes", "stride")),
-        "noise_biases": Array(("nodes",), is_finite=False),  # infinite where a branch has no label
-        "noise_leaves": Array(("words",), ("int32",)),
-        "noise_features": Array(("words", "stride")),
     },
     settings={
         "window": Value(int, at_least=1),
