@@ -10,13 +10,12 @@ Numbers other than float32:
     int8       q = round(v / scale), which is to be multiplied by the row's scale, its largest absolute value / 127
 """
 
-import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, BinaryIO, ClassVar, NamedTuple
+from typing import Any, BinaryIO, ClassVar, NamedTuple
 
 import numpy as np
 import smart_open
@@ -121,6 +120,16 @@ class Table:
         """Blocks of the vectors in the type that was asked for; int8 by the scale of each row."""
         for _, block in self.blocks():
             yield quantised(block, scales(block)) if self.dtype == "int8" else block.astype(LITTLE[self.dtype])
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """`vectors` (words, dim) in the type that was asked for, with int8 their `scale`, and `counts` where they are known."""
+        vectors = np.empty(self.rows.shape, LITTLE[self.dtype])
+        done = 0
+        for block in self.stored():
+            vectors[done : done + len(block)] = block
+            done += len(block)
+        found = {"vectors": vectors, "counts": self.counts, "scale": self.scales() if self.dtype == "int8" else None}
+        return {name: np.ascontiguousarray(array) for name, array in found.items() if array is not None}
 
     def scales(self) -> np.ndarray:
         """float32 (words,): what int8 vectors are to be multiplied by."""
@@ -252,18 +261,24 @@ def scaled(values: np.ndarray, scale: np.ndarray | None, out: np.ndarray) -> Non
             np.multiply(values, scale[:, None], out=out, casting="unsafe")
 
 
-def read_rows(stream: IO[bytes], dtype: np.dtype[Any], scale: np.ndarray | None, out: np.ndarray) -> None:
-    """Fill `out`, float32, by the numbers that come next. Raises ValueError where they end too early."""
-    done = 0
-    for block in row_blocks(out):
-        data = stream.read(block.size * dtype.itemsize)
-        if len(data) < block.size * dtype.itemsize:
-            raise ValueError("it ends too early")
-        rows = slice(done, done + len(block))
-        scaled(np.frombuffer(data, dtype).reshape(block.shape), None if scale is None else scale[rows], block)
-        done += len(block)
-
-
-def product(shape: Sequence[int]) -> int:
-    """How many numbers an array of that shape has, however many."""
-    return math.prod(shape)
+def as_vectors(name: str, words: list[str], arrays: Mapping[str, np.ndarray], remedy: str) -> Found:
+    """What a file of arrays holds, as `Table.arrays` made them. Raises `EmbedxError` if they do not fit together."""
+    vectors, counts, scale = (arrays.get(each) for each in ("vectors", "counts", "scale"))
+    for each, kinds, array in (("counts", "iu", counts), ("scale", "f", scale)):
+        if array is not None and (array.shape != (len(words),) or array.dtype.kind not in kinds):
+            raise EmbedxError(f"{name}: `{each}` is {array.dtype} {array.shape} for {len(words):,} words; {remedy}")
+    if (
+        vectors is None
+        or vectors.ndim != 2
+        or len(vectors) != len(words)
+        or vectors.dtype.kind != ("f" if scale is None else "i")
+    ):
+        given = "missing" if vectors is None else f"{vectors.dtype} {vectors.shape}"
+        raise EmbedxError(
+            f"{name}: `vectors` is {given}, where ({len(words):,}, dim) should be, of floats, or of int8 beside `scale`; "
+            f"{remedy}"
+        )
+    found = new_vectors(name, *vectors.shape)
+    scaled(vectors, scale, found)
+    check_finite(name, words, found, remedy)
+    return Found(words, found, None if counts is None else counts.astype(np.int64))

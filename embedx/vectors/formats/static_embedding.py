@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import save_file
 
 from embedx.errors import EmbedxError
 from embedx.run.memory import available_memory
 from embedx.run.progress import Progress
 from embedx.vectors.formats.card import model_card
-from embedx.vectors.formats.contract import Format, Found, Table, check_words, shown
-from embedx.vectors.formats.safetensors import Part, Tensors, tensor_pieces
+from embedx.vectors.formats.contract import Format, Found, Table, as_vectors, check_words, shown
+from embedx.vectors.formats.safetensors import load_tensors
 
 TENSORS, TOKENIZER, CARD = "model.safetensors", "tokenizer.json", "README.md"
 FILES = (TENSORS, TOKENIZER, "config.json", "modules.json", CARD)
@@ -51,15 +52,16 @@ class StaticEmbedding(Format):
     @classmethod
     def read_folder(cls, folder: Path, progress: Progress) -> Found:
         words, unknown = _words(folder / TOKENIZER)
-        with (folder / TENSORS).open("rb") as stream:
-            tensors = Tensors(str(folder / TENSORS), stream)
-            if "mapping" in tensors.places:
-                raise EmbedxError(f"{folder}: words share vectors (model2vec's vocabulary quantisation), which is not read")
-            name = next((each for each in ("embeddings", "embedding.weight") if each in tensors.places), "embeddings")
-            vectors = tensors.vectors(name, words, has_scale=False)
-        if words and words[-1] == unknown and not vectors[-1].any():
-            words, vectors = words[:-1], vectors[:-1]
-        return Found(words, vectors)
+        tensors = load_tensors(folder / TENSORS)
+        if "mapping" in tensors:
+            raise EmbedxError(f"{folder}: words share vectors (model2vec's vocabulary quantisation), which is not read")
+        name = next((each for each in ("embeddings", "embedding.weight") if each in tensors), None)
+        if name is None:
+            raise EmbedxError(f"{folder / TENSORS}: holds no tensor `embeddings`, but {shown(', '.join(tensors))}; {AGAIN}")
+        stored = tensors[name].astype(np.float32) if tensors[name].dtype == np.int8 else tensors[name]
+        found = as_vectors(str(folder / TENSORS), words, {"vectors": stored}, AGAIN)
+        is_unknown = bool(words) and words[-1] == unknown and not found.vectors[-1].any()
+        return Found(words[:-1], found.vectors[:-1]) if is_unknown else found
 
     @classmethod
     def write(cls, place: Path, table: Table) -> None:
@@ -67,9 +69,9 @@ class StaticEmbedding(Format):
         unknown = "[UNK]"
         while unknown in table.words:
             unknown = f"[{unknown}]"
-        n, dim = table.rows.shape
-        tensor = Part(table.dtype, (n + 1, dim), _with_unknown(table))
-        _write(place / TENSORS, tensor_pieces({"embeddings": tensor}, {"format": "pt"}))
+        dim = table.rows.shape[1]
+        vectors = np.vstack([table.arrays()["vectors"], np.zeros((1, dim), table.dtype)])  # the last for unknown words
+        save_file({"embeddings": vectors}, place / TENSORS, {"format": "pt"})
         _write(place / TOKENIZER, _tokenizer_pieces([*table.words, unknown], table.settings))
         config = {
             "model_type": "model2vec", "architectures": ["StaticModel"], "tokenizer_name": "embedx", "normalize": False,
@@ -83,12 +85,6 @@ class StaticEmbedding(Format):
 def _write(file: Path, pieces: Iterable[bytes]) -> None:
     with file.open("wb") as out:
         out.writelines(pieces)
-
-
-def _with_unknown(table: Table) -> Iterator[np.ndarray]:
-    """The vectors in the type that was asked for, and a row of zeros."""
-    yield from table.stored()
-    yield np.zeros((1, table.rows.shape[1]), table.dtype)
 
 
 def _tokenizer_pieces(words: Sequence[str], settings: dict[str, Any]) -> Iterator[bytes]:
