@@ -14,7 +14,6 @@ from embedx.kernels.simd import aligned_zeros, padded
 from embedx.labeled.data import Labels
 from embedx.optimizers import OPTIMIZERS, update_rule
 from embedx.optimizers.contract import new_table
-from embedx.optimizers.descend import row_rate
 from embedx.search.index import build_index
 from embedx.search.query import find_candidates_batch, new_query_workspace
 from embedx.search.spec import SearchSpec
@@ -241,56 +240,6 @@ def test_the_slots_that_move_are_those_with_a_gradient(has_bias):
             moved = {int(slots.of_slot[at]): g for at, g in zip(steps.slots[:n], steps.gradient[0, :n], strict=True)}
             assert moved == expected
             assert all(slots.offsets[row] <= at < slots.offsets[row + 1] for at in steps.slots[:n])
-
-
-@pytest.mark.parametrize("has_bias", [False, True])
-@pytest.mark.parametrize("optimizer", ["sgd", "rowwise-adagrad"])
-def test_features_score_and_step_as_a_dense_matrix_masked(has_bias, optimizer):
-    n_rows, n_features, rate = 5, 12, np.float32(0.5)
-    rng, rule = np.random.default_rng(0), update_rule(optimizer)
-    mask = np.column_stack([rng.random((n_rows, n_features)) < 0.5, *[np.ones(n_rows, bool)] * has_bias])
-    rows, features = np.nonzero(mask.T)[::-1]
-    slots = sparse_rows.Slots(np.searchsorted(features, np.arange(n_features + has_bias + 1)), rows.astype(np.int32))
-    table = sparse_rows.new_sparse_table(slots, n_rows, rule)
-    table.rows[0] = rng.normal(size=len(rows))
-    table.state[:] = rng.uniform(1, 2, table.state.shape)
-    dense = np.zeros(mask.shape, np.float32)
-    dense[rows, features] = table.rows[0]
-    found, x, _ = some_examples(n_features=n_features)
-    order, bias = np.array([3, 8, 0, 5, 1, 7, 2, 4, 6]), n_features if has_bias else -1
-    inputs = np.column_stack([x, *[np.ones(len(x), np.float32)] * has_bias])[order[2:7]]
-    z = np.full((5, 16), 7, np.float32)
-    sparse_rows.all_scores(found, order, 2, 1, 4, slots, table, bias, n_rows, z)
-    np.testing.assert_allclose(z[1:4, :n_rows], (inputs @ dense.T)[1:4], atol=1e-5)
-    assert (z[[0, 4]] == 7).all()
-    assert (z[:, n_rows:] == 7).all()
-
-    z[:, :n_rows] = rng.normal(size=(5, n_rows)) * (rng.random((5, n_rows)) < 0.6)
-    gradient = (z[:, :n_rows].T @ inputs) * mask
-    lists = sparse_rows.new_feature_lists(found, n_features + has_bias, 5)
-    most = sum(sorted((x != 0).sum(axis=1))[-5:]) + 5
-    assert len(lists.value) == len(lists.example) == most
-    n = sparse_rows.list_features(found, order, 2, 7, bias, lists)
-    assert sorted(lists.groups.touched[:n].tolist()) == np.flatnonzero(inputs.any(axis=0)).tolist()
-    steps, square = sparse_rows.new_slot_steps(len(rows)), np.zeros(n_rows, np.float32)
-    for first, last in ((0, 2), (2, n)):
-        sparse_rows.add_squares(lists, slots, z, first, last, steps, square)
-    np.testing.assert_allclose(square, (gradient**2).sum(axis=1), rtol=1e-4)
-    rates, state = np.zeros(n_rows, np.float32), table.state.copy()
-    if optimizer == "sgd":
-        by_row = np.full(n_rows, rate)
-    else:
-        sparse_rows.rates_of_rows(table, square, rule, rate, rates)
-        expected = new_table(n_rows, n_features, rule)
-        expected.state[:] = state
-        by_row = np.array([row_rate(expected, row, square[row], rule, rate) for row in range(n_rows)])
-        np.testing.assert_allclose(rates[square > 0], by_row[square > 0], rtol=1e-5)
-        np.testing.assert_allclose(table.state, expected.state, rtol=1e-5)
-    for first, last in ((0, 3), (3, n)):
-        sparse_rows.step_of_features(table, lists, slots, z, first, last, steps, rule, rate, rates)
-    np.testing.assert_allclose(table.rows[0], (dense - by_row[:, None] * gradient)[rows, features], atol=1e-4)
-    sparse_rows.forget_features(lists, n)
-    assert (lists.groups.first == -1).all()
 
 
 # ---- rows of a block

@@ -102,19 +102,12 @@ def _of_rows(
 ) -> Plan:
     """What a run with sparse rows that are trained together will take. Raises `EmbedxError` if it will not fit."""
     support = sparse_rows.support_of(examples, examples_of_rows(examples, sampler, n_rows), data.n_features)
-    has_bias, all_compete = settings.bias != "none", sampler.candidates == "all"
-    n_slots = int((support.slots_by_feature(has_bias) if all_compete else support.slots_by_row(has_bias))[-1])
+    n_slots = int(support.slots_by_row(settings.bias != "none")[-1])
     copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
-    batch = min(int(settings.batch_size or len(data)), len(data))
-    needs = {
-        "weights": 8 * n_slots,
-        "optimiser": 4 * (copies - 1) * n_slots,
-        "scores": 16 * batch * n_rows if all_compete else 0,
-    }
-    needs["validation"] = validating
+    needs = {"weights": 8 * n_slots, "optimiser": 4 * (copies - 1) * n_slots, "validation": validating}
     later = {"saving": BYTES_PER_SAVED * int(support.of_row.sum()), "testing": testing}
     what = f"sparse weights of {n_rows:,} rows on {data.n_features:,} features"
-    remedy = "a smaller --batch-size needs less, or drop rare labels and features"
+    remedy = "drop rare labels and features"
     plan = memory.plan_memory(needs, 4 * copies * n_slots, later=later)
     plan.check(what, remedy)
     return plan

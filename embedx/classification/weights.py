@@ -14,7 +14,7 @@ from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.settings import option_name
 
 EVERY_ROW = "all"  # the sampler of exact losses
-MOST_SHARED = 250_000_000  # weights of rows that are drawn or all compete, from which on they are sparse by default
+MOST_SHARED = 250_000_000  # weights of drawn rows, from which on they are sparse by default
 MANY_LABELS = 1_000  # from which on, or with several labels a row, sparse features suit the squared hinge best
 MOST_DENSE = 10_000_000  # weights, from which on they are sparse by default
 FEW_LABELS = 20_000  # below which weights are dense where validation data are to stop the training
@@ -57,7 +57,7 @@ def chosen_weights(settings: ClassifySettings, objective: Objective, data: Label
     else:
         needs += [
             (not settings.l2, "no --l2 where labels are not trained each by itself"),
-            (objective.kind != "proximal" or sampler != EVERY_ROW, f"drawn rows for {name}, which looks ahead at its step"),
+            (sampler != EVERY_ROW, f"drawn candidates, --hidden, or --objective ova; {name} here scores every label"),
         ]
     missing = next((what for holds, what in needs if not holds), None)
     if asked in ("sparse", "tree") and missing is not None:

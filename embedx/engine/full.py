@@ -208,7 +208,6 @@ class FullSteps:
         threads: int,
         parts: int | None = None,  # that the work of a step comes in; by default one for each thread
         in_turn: bool = False,  # labels of an example are answered one after another
-        shape: tuple[int, int] | None = None,  # numbers of h and columns of scores; by default of the outputs
     ) -> None:
         self.in_turn = in_turn
         self.met_again = 0.0  # Σ of a line's coefficients times those of the lines before, by which its rows had moved along h
@@ -219,7 +218,7 @@ class FullSteps:
         self.one_label, self.uniforms_width, self.constants, self.features = one_label, uniforms_width, constants, features
         self.uses_score_gain, self.parts = uses_score_gain, parts or threads
         self.pool = ThreadPoolExecutor(threads)
-        self.dim, self.stride = shape or layer.outputs.rows.shape
+        self.dim, self.stride = layer.outputs.rows.shape
         self.has_hidden = len(layer.hidden.rows) > 0
         self.is_sparse = examples.dense.size == 0 and not self.has_hidden
         self.bias_row = self.dim - 1 if has_bias else -1

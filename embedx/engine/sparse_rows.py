@@ -5,19 +5,17 @@ every example, and non-negative features could only push its weights down; with 
 is known before training, and bounds memory by the sum over examples of their labels times their features instead of by labels
 times features.
 
-The numbers stand in slots, which are the only row of a `Table`, one of two ways:
 
-    row by row, for rows that are drawn     a row's features in ascending order, or all features where it has most of them, then
-                                            the bias. A row meets an example whose features are scattered over a vector: its
-                                            numbers are read one after another, or sought where they are many more
-    feature by feature, where all compete   a feature's rows (inverted lists); the bias is the last feature, which all rows have
+The weights stand in slots, which are the only row of a `Table`: a row's features in ascending order, or all features where it
+has most of them, then the bias. A row is scored against an example whose features are scattered over a vector: its weights are
+read one after another, or looked up where they are many more.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from embedx.engine.examples import Examples, Groups, new_groups, put
+from embedx.engine.examples import Examples
 from embedx.engine.label_tiles import Lists
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.optimizers.contract import NOTHING, NUMBER, ROW, Table, UpdateRule
@@ -31,8 +29,8 @@ SOUGHT = 8  # times as many numbers as the example has features, from which on t
 class Slots(NamedTuple):
     """Which numbers of the output rows there are. Empty where output rows are whole."""
 
-    offsets: np.ndarray  # int64 (n + 1,): the slots of row (or feature) k are those at offsets[k]:offsets[k + 1]
-    of_slot: np.ndarray  # int32 (n_slots,): the feature (or row) that each belongs to; EMPTY for none
+    offsets: np.ndarray  # int64 (n + 1,): the slots of row k are those at offsets[k]:offsets[k + 1]
+    of_slot: np.ndarray  # int32 (n_slots,): the feature that each belongs to; EMPTY for none
 
 
 def no_slots() -> Slots:
@@ -52,11 +50,6 @@ class Support(NamedTuple):
         n = np.where(MOSTLY * self.of_row >= n_features, n_features, self.of_row) + has_bias
         return np.concatenate([[0], np.cumsum(n)]).astype(np.int64)
 
-    def slots_by_feature(self, has_bias: bool) -> np.ndarray:
-        """int64 (n_features + has_bias + 1,): where the slots of each feature begin."""
-        n = np.append(self.of_feature, [len(self.of_row)] * has_bias)
-        return np.concatenate([[0], np.cumsum(n)]).astype(np.int64)
-
 
 def support_of(examples: Examples, examples_of_row: Lists, n_features: int) -> Support:
     """The support of rows that have the features of these examples."""
@@ -72,21 +65,17 @@ def slots_by_row(examples: Examples, examples_of_row: Lists, support: Support, h
     n_features = len(support.of_feature)
     offsets = support.slots_by_row(has_bias)
     slots = Slots(offsets, np.full(offsets[-1], EMPTY, dtype=np.int32))
-    by_feature = slots_by_feature(examples, examples_of_row, support, has_bias=False)
-    _fill_by_row(by_feature, n_features, has_bias, offsets.copy(), slots)
+    _fill_by_row(_rows_by_feature(examples, examples_of_row, support), n_features, has_bias, offsets.copy(), slots)
     return slots
 
 
-def slots_by_feature(examples: Examples, examples_of_row: Lists, support: Support, has_bias: bool) -> Slots:
-    """The slots of output rows, feature by feature."""
-    n_rows, n_features = len(support.of_row), len(support.of_feature)
-    offsets = support.slots_by_feature(has_bias)
-    slots = Slots(offsets, np.full(offsets[-1], EMPTY, dtype=np.int32))
-    last_row, features = np.full((2, n_features), EMPTY, dtype=np.int32)
-    _fill_by_feature(examples, examples_of_row, last_row, features, offsets.copy(), slots)
-    if has_bias:
-        slots.of_slot[offsets[-2] :] = np.arange(n_rows)
-    return slots
+def _rows_by_feature(examples: Examples, examples_of_row: Lists, support: Support) -> Slots:
+    """The rows that have each feature, ascending: the transpose of the slots."""
+    offsets = np.concatenate([[0], np.cumsum(support.of_feature)]).astype(np.int64)
+    rows = Slots(offsets, np.full(offsets[-1], EMPTY, dtype=np.int32))
+    last_row, features = np.full((2, len(support.of_feature)), EMPTY, dtype=np.int32)
+    _fill_by_feature(examples, examples_of_row, last_row, features, offsets.copy(), rows)
+    return rows
 
 
 @kernel_part
@@ -272,105 +261,3 @@ def step_of_slots(table, row, steps, n, optimizer, rate):
             square += steps.gradient[0, k] * steps.gradient[0, k]
         rate = row_rate(table, row, square, optimizer, rate)
     descend_few(table, 0, steps.slots[:n], steps.gradient, optimizer, rate)
-
-
-# ---- feature by feature: all rows for each example
-
-
-@kernel
-def all_scores(examples, order, begin, first, last, slots, table, bias, n_rows, z):
-    """Overwrite z[e, :n_rows] by the scores of the examples order[begin + e], e in first:last; `bias` is -1 without."""
-    for e in range(first, last):
-        i = order[begin + e]
-        for row in range(n_rows):
-            z[e, row] = table.rows[0, slots.offsets[bias] + row] if bias >= 0 else np.float32(0)
-        for f in range(examples.offsets[i], examples.offsets[i + 1]):
-            feature, x = examples.columns[f], examples.values[f]
-            for at in range(slots.offsets[feature], slots.offsets[feature + 1]):
-                z[e, slots.of_slot[at]] += x * table.rows[0, at]
-
-
-class FeatureLists(NamedTuple):
-    """The values of a minibatch by feature, the bias among them."""
-
-    groups: Groups
-    value: np.ndarray  # float32 (max values,)
-    example: np.ndarray  # int32 (max values,): the example in the minibatch that a value belongs to
-
-
-def new_feature_lists(examples: Examples, n_features: int, batch_size: int) -> FeatureLists:
-    """Memory for minibatches of any examples; `n_features` includes the bias."""
-    n = int(np.sort(np.diff(examples.offsets))[::-1][:batch_size].sum()) + batch_size
-    return FeatureLists(new_groups(n_features, n), np.zeros(n, dtype=np.float32), np.zeros(n, dtype=np.int32))
-
-
-@kernel
-def list_features(examples, order, begin, end, bias, lists):
-    """Write the values of the examples order[begin:end] by feature; return the number of features."""
-    n = n_features = 0
-    for e in range(end - begin):
-        i = order[begin + e]
-        for f in range(examples.offsets[i], examples.offsets[i + 1]):
-            n_features = put(lists.groups, np.int64(examples.columns[f]), n, n_features)
-            lists.value[n], lists.example[n] = examples.values[f], e
-            n += 1
-        if bias >= 0:
-            n_features = put(lists.groups, bias, n, n_features)
-            lists.value[n], lists.example[n] = 1, e
-            n += 1
-    return n_features
-
-
-@kernel
-def forget_features(lists, n_features):
-    """Have no feature begin a list."""
-    for t in range(n_features):
-        lists.groups.first[lists.groups.touched[t]] = -1
-
-
-@kernel_part
-def _collect_gradients(lists, slots, feature, z, steps):
-    """Write the slots of a feature whose gradient by the coefficients z is not 0, and that; their number."""
-    n = 0
-    for at in range(slots.offsets[feature], slots.offsets[feature + 1]):
-        g, row, entry = np.float32(0), slots.of_slot[at], lists.groups.first[feature]
-        while entry >= 0:
-            g += lists.value[entry] * z[lists.example[entry], row]
-            entry = lists.groups.following[entry]
-        if g != 0:
-            steps.slots[n], steps.gradient[0, n] = at, g
-            n += 1
-    return n
-
-
-@kernel
-def add_squares(lists, slots, z, first, last, steps, square):
-    """Add to square[row] what the features first:last of the lists have of the squared length of its gradient."""
-    for t in range(first, last):
-        n = _collect_gradients(lists, slots, np.int64(lists.groups.touched[t]), z, steps)
-        for k in range(n):
-            square[slots.of_slot[steps.slots[k]]] += steps.gradient[0, k] * steps.gradient[0, k]
-
-
-@kernel
-def rates_of_rows(table, square, optimizer, rate, rates):
-    """Overwrite `rates` by those of rows whose gradients have these squared lengths, which their states are told."""
-    for row in range(square.size):
-        if square[row] > 0:
-            rates[row] = row_rate(table, row, square[row], optimizer, rate)
-
-
-@kernel
-def step_of_features(table, lists, slots, z, first, last, steps, optimizer, rate, rates):
-    """The steps of all rows' numbers for the features first:last of the lists, by the coefficients z (examples, >= rows).
-
-    rates  float32 (n_rows,), of `rates_of_rows` where rows have a state each
-    """
-    for t in range(first, last):
-        n = _collect_gradients(lists, slots, np.int64(lists.groups.touched[t]), z, steps)
-        if table.state_of == ROW:
-            for k in range(n):
-                steps.gradient[0, k] *= rates[slots.of_slot[steps.slots[k]]]
-            descend_few(table, 0, steps.slots[:n], steps.gradient, optimizer, np.float32(1))
-        else:
-            descend_few(table, 0, steps.slots[:n], steps.gradient, optimizer, rate)
