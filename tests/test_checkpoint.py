@@ -384,7 +384,7 @@ def ended(work):
 if moment == "after":
     checkpoint.Checkpoints._write = ended(checkpoint.Checkpoints._write)
 else:  # the state is complete, but has not its name yet
-    checkpoint.folders.sync = ended(checkpoint.folders.sync)
+    checkpoint.atomic.sync = ended(checkpoint.atomic.sync)
 sys.argv = ["embedx", *sys.argv[3:]]
 main()
 """

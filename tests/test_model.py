@@ -172,7 +172,7 @@ def test_a_failing_save_leaves_the_old_model_and_no_rubbish(tmp_path, monkeypatc
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("embedx.run.folder.write_bytes", full)
+    monkeypatch.setattr("embedx.run.atomic.write_bytes", full)
     with pytest.raises(EmbedxError, match="cannot write the model: No space left on device"):
         model.save(folder, **toy(seed=2), overwrite=True)
     np.testing.assert_array_equal(model.load(folder).vectors, before)

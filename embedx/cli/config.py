@@ -7,11 +7,9 @@
 Keys are the names of options, without dashes before them; what is typed comes before what is in the file.
 """
 
-import contextlib
 import dataclasses
 import inspect
 import json
-import os
 import shlex
 import types
 import typing
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from embedx.errors import EmbedxError, near
+from embedx.run import atomic
 from embedx.settings import check
 
 NOT_IN_FILES = ("config", "save_config", "help_all", "typed")
@@ -124,31 +123,15 @@ def save(path: Path, values: Mapping[str, Any], command: str, *, overwrite: bool
     """Write a file that `read` reads, complete or not at all. What stands there already may be replaced by the same, or if
     `overwrite`. Raises `EmbedxError` where it cannot.
     """
-    import tempfile
-
     text = "".join(
         [f"# {command} --config {shlex.quote(path.name)}\n", *(f"{name} = {_toml(value)}\n" for name, value in values.items())]
     )
-    partial = None
     try:
         if path.exists() and not overwrite and path.read_bytes() != text.encode():
             raise EmbedxError(f"--save-config {path}: exists already; add --overwrite, or choose another name")
-        number, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with open(number, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(partial, 0o666 & ~_umask())
-        os.replace(partial, path)
+        atomic.write_text(path, text)
     except OSError as error:
-        if partial is not None:
-            with contextlib.suppress(OSError):
-                os.remove(partial)
         raise EmbedxError(f"--save-config {path}: cannot be written: {error.strerror or error}") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _toml(value: Any) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from embedx.errors import EmbedxError
+from embedx.run import atomic
 
 FILE = "runs.jsonl"
 Run = dict[str, Any]
@@ -94,9 +95,7 @@ def is_of(run: Run, objective: str, seed: int) -> bool:
 
 def write_text(file: Path, text: str) -> None:
     """Replace a file at once. Raises `EmbedxError` if it cannot be written."""
-    new = file.with_name(file.name + ".new")
     try:
-        new.write_text(text, "utf-8")
-        new.replace(file)
+        atomic.write_text(file, text)
     except OSError as error:
         raise EmbedxError(f"{file}: {error.strerror}; make room, then go on with --resume") from error

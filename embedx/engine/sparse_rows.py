@@ -5,7 +5,6 @@ every example, and non-negative features could only push its weights down; with 
 is known before training, and bounds memory by the sum over examples of their labels times their features instead of by labels
 times features.
 
-
 The weights stand in slots, which are the only row of a `Table`: a row's features in ascending order, or all features where it
 has most of them, then the bias. A row is scored against an example whose features are scattered over a vector: its weights are
 read one after another, or looked up where they are many more.

@@ -10,7 +10,8 @@ from embedx.errors import EmbedxError
 from embedx.evaluation import learning_curves
 from embedx.report import label_page, labels, word_page, words
 from embedx.report.settings import OF_LABELS, OF_WORDS, ReportSettings
-from embedx.run.folder import beside, present, sync, task_of
+from embedx.run import atomic
+from embedx.run.folder import present, task_of
 from embedx.run.progress import Progress, Silent
 from embedx.settings import option_name
 from embedx.vectors import model as vectors
@@ -94,17 +95,10 @@ def check_place(out: Path, overwrite: bool) -> None:
 
 def write(out: Path, text: str) -> None:
     """Put a file in its place at once. Raises `EmbedxError` if that cannot be done, with what was there as it was."""
-    place = out.resolve()  # where links lead to
-    partial = beside(place, "partial")
     try:
-        with partial.open("w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-            sync(stream)
-        partial.replace(place)
+        atomic.write_text(out.resolve(), text)  # where links lead to
     except OSError as error:
         raise _unwritable(out, error) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _unwritable(out: Path, error: OSError) -> EmbedxError:

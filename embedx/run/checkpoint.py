@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import DivergedError, EmbedxError
+from embedx.run import atomic, locks
 from embedx.run import folder as folders
-from embedx.run import locks
 from embedx.run.disk import check_disk
 from embedx.run.memory import COPIED, available_memory, n_bytes
 from embedx.run.progress import Progress
@@ -245,7 +245,6 @@ class Checkpoints:
         """Write a snapshot; an error is told and the checkpoints before are kept."""
         self.number += 1
         file = self.folder / f"state-{self.number:08}.npz"
-        partial = file.with_suffix(".partial")
         arrays: list[np.ndarray] = []
         try:
             self._make_folder()
@@ -255,15 +254,11 @@ class Checkpoints:
             }  # fmt: skip
             names = [f"array{k}" for k in range(len(arrays))]
             text = np.frombuffer(json.dumps(tree).encode(), np.uint8)
-            with partial.open("wb") as out:
+            with atomic.replacing(file, file.with_suffix(".partial")) as out:
                 np.savez(out, allow_pickle=False, tree=text, **dict(zip(names, arrays, strict=True)))
-                folders.sync(out)
-            partial.rename(file)
-            folders.sync_folder(self.folder)
             for old in self._states()[KEPT:]:
                 old.unlink()
         except OSError as error:
-            partial.unlink(missing_ok=True)
             kept = "the last one is kept" if self._states() else "there is none"
             self.progress.note(f"warning: no checkpoint was written to {self.folder}: {error.strerror or error}; {kept}")
 
@@ -278,9 +273,8 @@ class Checkpoints:
             "embedx": folders.installed_version(), "command": self.request.command, "arguments": dict(self.request.arguments),
             "directory": os.getcwd(),
         }  # fmt: skip
-        partial = self.folder / PARTIAL_RUN
-        folders.write_bytes(partial, [(json.dumps(run, indent=2, ensure_ascii=False) + "\n").encode()])
-        partial.rename(self.folder / RUN)
+        with atomic.replacing(self.folder / RUN, self.folder / PARTIAL_RUN) as out:
+            out.write((json.dumps(run, indent=2, ensure_ascii=False) + "\n").encode())
 
     @contextlib.contextmanager
     def ended(self) -> Iterator[None]:

@@ -27,19 +27,18 @@ import json
 import math
 import os
 import re
-import secrets
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import IO, Any, BinaryIO, Literal
 
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.run import locks
+from embedx.run import atomic, locks
 from embedx.run.schema import FolderSchema, first_not_finite, row_blocks
 
 FORMAT = 1
@@ -306,7 +305,7 @@ def check_output(folder: Path, overwrite: bool) -> None:
             if not is_model(there) and not (there.is_dir() and not any(there.iterdir())):
                 raise EmbedxError(f"{there}: not a model folder, so it is not overwritten; choose another --output")
         parent = next(each for each in folder.resolve().parents if each.exists())
-        trial = parent / beside(folder.resolve(), "partial").name
+        trial = parent / atomic.beside(folder.resolve(), "partial").name
         trial.mkdir()
         with contextlib.suppress(FileNotFoundError):  # another process took it for what a killed one had left
             trial.rmdir()
@@ -334,7 +333,7 @@ def save(
     check_content(names, arrays)
     check_output(folder, overwrite)
     folder = folder.resolve()
-    partial = beside(folder, "partial")
+    partial = atomic.beside(folder, "partial")
     description = {
         "format": FORMAT,
         "embedx": installed_version(),
@@ -349,12 +348,12 @@ def save(
     try:
         lock = new_folder(partial)
         text = json.dumps(description, indent=2, ensure_ascii=False, default=plain) + "\n"
-        write_bytes(partial / DESCRIPTION, [text.encode()])
+        atomic.write_bytes(partial / DESCRIPTION, [text.encode()])
         for name, array in arrays.items():
             write_array(partial / f"{name}.npy", array)
         for stem, (each, counts) in names.items():
-            write_bytes(partial / f"{stem}.tsv", name_lines(each, counts))
-        sync_folder(partial)
+            atomic.write_bytes(partial / f"{stem}.tsv", name_lines(each, counts))
+        atomic.sync_folder(partial)
         check_output(folder, overwrite)  # which another process may have made meanwhile
         put_in_place(partial, folder)
     except OSError as error:
@@ -380,15 +379,9 @@ def add_array(stored: Folder, name: str, array: np.ndarray) -> bool:
             return False
         description["arrays"][name] = {"shape": list(array.shape), "dtype": str(array.dtype)}
         text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
-        partial = stored.path / f"{name}.partial-{secrets.token_hex(4)}"
-        try:  # the description last: before, nobody looks at the array
-            write_array(partial, array)
-            partial.replace(stored.path / f"{name}.npy")
-            write_bytes(partial, [text.encode()])
-            partial.replace(stored.path / DESCRIPTION)
-        finally:
-            partial.unlink(missing_ok=True)
-        sync_folder(stored.path)
+        with atomic.replacing(stored.path / f"{name}.npy") as out:
+            write_npy(out, array)
+        atomic.write_text(stored.path / DESCRIPTION, text)  # last: before, nobody looks at the array
     except (OSError, EmbedxError):
         return False
     finally:
@@ -423,11 +416,16 @@ def check_content(names: Mapping[str, tuple[Sequence[str], np.ndarray | None]], 
 def write_array(file: Path, array: np.ndarray) -> None:
     """Write `array` as C-order npy, a block of rows at a time, which drops any padding between the rows."""
     with file.open("wb") as out:
-        header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
-        np.lib.format.write_array_header_1_0(out, header)
-        for rows in row_blocks(array):
-            out.write(np.ascontiguousarray(rows).data)
-        sync(out)
+        write_npy(out, array)
+        atomic.sync(out)
+
+
+def write_npy(out: IO[bytes], array: np.ndarray) -> None:
+    """The same to an open file."""
+    header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
+    np.lib.format.write_array_header_1_0(out, header)
+    for rows in row_blocks(array):
+        out.write(np.ascontiguousarray(rows).data)
 
 
 def name_lines(names: Sequence[str], counts: np.ndarray | None) -> Iterator[bytes]:
@@ -436,15 +434,9 @@ def name_lines(names: Sequence[str], counts: np.ndarray | None) -> Iterator[byte
     return (f"{escape(name)}\t{count}\n".encode() for name, count in zip(names, counts.tolist(), strict=True))
 
 
-def write_bytes(file: Path, pieces: Iterator[bytes] | list[bytes]) -> None:
-    with file.open("wb") as out:
-        out.writelines(pieces)
-        sync(out)
-
-
 def put_in_place(partial: Path, folder: Path) -> None:
     """Rename `partial` to `folder`; a model that is there makes room first and is deleted last."""
-    old, replaced = present(folder), beside(folder, "replaced")
+    old, replaced = present(folder), atomic.beside(folder, "replaced")
     lock = locks.lock(old, wait=False)
     try:
         if old.exists():
@@ -455,7 +447,7 @@ def put_in_place(partial: Path, folder: Path) -> None:
             if replaced.exists():
                 replaced.rename(old)
             raise
-        sync_folder(folder.parent)
+        atomic.sync_folder(folder.parent)
         if replaced.exists():
             discard(replaced, folder)
     finally:
@@ -477,7 +469,7 @@ def discard(old: Path, new: Path) -> None:
 
 def sweep(folder: Path) -> None:
     """Delete what killed processes left beside `folder`, which has been written since."""
-    for left in (*leftovers(folder, "partial"), *leftovers(folder, "replaced")):
+    for left in (*atomic.leftovers(folder, "partial"), *atomic.leftovers(folder, "replaced")):
         lock = locks.lock(left, wait=False)
         if lock is not None and is_model(left):
             discard(left, folder)
@@ -498,25 +490,11 @@ def is_begun(folder: Path) -> bool:
     return files.keys() <= {DESCRIPTION} and (text.startswith(BEGINNING) or BEGINNING.startswith(text))
 
 
-def beside(folder: Path, kind: str) -> Path:
-    """A new name beside `folder`, of a kind that `leftovers` finds."""
-    return folder.with_name(f"{folder.name}.{kind}-{secrets.token_hex(4)}")
-
-
-def leftovers(folder: Path, kind: str) -> list[Path]:
-    """The folders that `beside` named."""
-    name = re.compile(re.escape(folder.name) + rf"\.{kind}-[0-9a-f]{{8}}")
-    try:
-        return [each for each in folder.parent.iterdir() if name.fullmatch(each.name) and not each.is_symlink()]
-    except OSError:
-        return []
-
-
 def present(folder: Path) -> Path:
     """`folder`, or where its model lies if a process was killed between the two renames of an overwrite."""
     if os.path.exists(folder) or not folder.name:
         return folder
-    replaced = [*leftovers(folder, "replaced"), folder.with_name(folder.name + ".replaced")]
+    replaced = [*atomic.leftovers(folder, "replaced"), folder.with_name(folder.name + ".replaced")]
     return next((each for each in replaced if is_model(each)), folder)
 
 
@@ -536,22 +514,6 @@ def files_of(folder: Path) -> list[str]:
         return []
     files = [*(f"{name}.npy" for name in arrays), *(f"{stem}.tsv" for stem in stems)]
     return [*(file for file in files if re.fullmatch(r"[a-z][a-z0-9_]*\.\w+", file)), DESCRIPTION]
-
-
-def sync(out: Any) -> None:
-    """Have the disk hold what was written to the open file `out`, so that a power cut after the rename finds it."""
-    out.flush()
-    os.fsync(out.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    if os.name != "posix":  # elsewhere folders cannot be opened
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def plain(value: Any) -> Any:

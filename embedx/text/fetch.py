@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from embedx.errors import EmbedxError
+from embedx.run import atomic
 from embedx.run.memory import amount
 from embedx.run.progress import Progress, Silent
 from embedx.text.recipes import Recipe, data_folder, find_recipe, unknown_name
@@ -326,9 +327,7 @@ class _Fetch:
         return found if isinstance(found, dict) else {}
 
     def _write_about(self, about: dict[str, Any]) -> None:
-        new = self.about.with_name(self.about.name + ".new")
-        new.write_text(json.dumps(about), "utf-8")
-        os.replace(new, self.about)
+        atomic.write_text(self.about, json.dumps(about))
 
     def _wrong(self, part: BinaryIO) -> str:
         """What is wrong with the file that came; "" if nothing is."""

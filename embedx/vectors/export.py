@@ -14,7 +14,7 @@ from smart_open import compression
 
 from embedx.errors import EmbedxError
 from embedx.run import locks
-from embedx.run.folder import beside, leftovers, sync, sync_folder
+from embedx.run.atomic import beside, leftovers, sync, sync_folder
 from embedx.run.progress import Progress, Silent
 from embedx.settings import Settings, check_used, param
 from embedx.vectors import formats
