@@ -316,10 +316,8 @@ def test_the_command_line_takes_them_all(two_sides):
     assert [each["measure"] for each in told["differences"]] == ["spearman", "purity", "accuracy"]
     assert told["protocol"]["name"] == "embedx"
     (two_sides / "q.txt").write_text(": s\nw0 w1 w2 w3\nw4 w5 w6 w7\nw8 w9 w10 w11\n")
-    asked = ("eval", "good.0", "--analogies", "q.txt", "--json", "--protocol")
-    for name, n_scores in (("gensim", 1), ("compute-accuracy", 1), ("hyperwords", 2)):
-        told = json.loads(embedx_run(two_sides, *asked, name).stdout)
-        assert (told["protocol"]["name"], len(told["scores"])) == (name, n_scores)
+    told = json.loads(embedx_run(two_sides, "eval", "good.0", "--analogies", "q.txt", "--json", "--protocol", "gensim").stdout)
+    assert (told["protocol"]["name"], len(told["scores"])) == ("gensim", 1)
     done = embedx_run(two_sides, "nn", "good.0", "w1", "--vectors", "sum", check=False)
     assert (done.returncode, done.stderr.splitlines()) == (
         2,

@@ -107,7 +107,7 @@ def evaluate(
         list[Path] | None, typer.Option("--outliers", help="file, or folder of files, of groups with their outliers, as 8-8-8")
     ] = None,
     protocol: Annotated[
-        str, typer.Option("--protocol", help="whose numbers: embedx, gensim, compute-accuracy or hyperwords")
+        str, typer.Option("--protocol", help="embedx, or gensim: its own functions, one question at a time")
     ] = "embedx",
     method: Annotated[str | None, typer.Option("--method", help="analogies: 3cosadd, which is the default, or 3cosmul")] = None,
     candidates: Annotated[

@@ -45,8 +45,6 @@ class Asked(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def case(self) -> str: ...
-    @property
     def about(self) -> dict[str, str]: ...
 
 
@@ -93,7 +91,7 @@ class Report:
                     "interval": [number(end) for end in s.interval],
                     "used": s.used,
                     "total": s.total,
-                    "case": self.protocol.case,
+                    "case": "ignored",
                     "candidates": s.candidates,
                     **s.details,
                     "oov": s.oov,
@@ -122,7 +120,7 @@ class Report:
         for i, s in enumerate(self.scores):
             which = [self.sides[i % len(self.models)]] if several else []
             score, ends = shown(s.measure, s.score), shown(s.measure, *s.interval)
-            used = [f"{s.used:,}/{s.total:,}", f"{s.oov:,}", self.protocol.case, f"{s.candidates:,}"]
+            used = [f"{s.used:,}/{s.total:,}", f"{s.oov:,}", "ignored", f"{s.candidates:,}"]
             rows.append([s.test, *which, s.measure, score, ends, *used])
         return rows
 
@@ -136,10 +134,6 @@ class Report:
                 rows.append([d.test, d.measure, difference, ends, f"{d.shared:,}"])
             names = [f"{side}: {model}" for side, model in zip(self.sides, self.models, strict=True)]
             lines = [*names, "", *lines, "", *aligned(rows), "", *self.conclusions()]
-        for s in self.scores:
-            lines += (
-                ["", f"{self.protocol.name} on {s.test}, {s.model}:", *s.details["printed"]] if "printed" in s.details else []
-            )
         return "\n".join(lines)
 
     def tsv(self) -> str:

@@ -232,7 +232,7 @@ def evaluate(
     tests += [dataclasses.replace(read_categories(Path(path)), seed=seed) for path in categories]
     tests += [read_outliers(Path(path)) for path in outliers]
     if not tests:
-        tests = [test for test in default_tests() if asked.pairs or isinstance(test, Analogies)]
+        tests = default_tests()
     tests = asked.tests(tests, candidates, method)
     paths = [*own, *others]
     models = [open_vectors(path, progress, trust_pickle, which) for path in paths]
