@@ -19,7 +19,7 @@ from eval.cluster_model import Costs, Machines, uses_of, vocabulary_of, words_pe
 from eval.experiment import Experiment, Run, in_process
 from eval.page import DASH, number, table, thousands
 from eval.records import Job, Records, Result, has_failed
-from eval.under_test import on_cluster
+from eval.under_test import ClusterSize, distributed_words
 
 OBJECTIVES = ("ns", "hs", "ar", "ove", "sampled-softmax")
 WORKERS = (1, 2, 4, 8, 16)
@@ -181,7 +181,8 @@ def checked(records: Records) -> str:
     for workers, threads in HOW:
         each = found(records, kind="run", workers=workers, threads=threads)
         if workers and each and alone:
-            per_range = float(on_cluster.STRETCH * each[-1]["result"]["cluster"]["stretches_of_range"])
+            about = each[-1]["result"]["cluster"]
+            per_range = float(distributed_words.STRETCH * about.get("chunks_of_range", about.get("stretches_of_range")))
             simulated = here(cost, result, workers, threads, alone, per_range)
             real = median_of.median(one["result"]["words_per_second"] for one in each)
             rows.append({
@@ -218,9 +219,8 @@ def predicted(records: Records) -> str:
     for text, words in TEXTS.items():
         uses = uses_of(zipf(vocabulary_of(words)), 1e-4, result["draws_per_word"])
         for nodes in NODES:
-            size = on_cluster.Size(nodes, CORES)
-            stretches = on_cluster.stretches_in_range(None, round(words / on_cluster.STRETCH), PASSES, len(uses), size)
-            length = float(stretches * on_cluster.STRETCH)
+            chunk, size = distributed_words.STRETCH, ClusterSize(nodes, CORES)
+            length = float(chunk * distributed_words.chunks_per_range(None, round(words / chunk), PASSES, len(uses), size))
             row: dict[str, Any] = {"text": text, "machines": str(nodes)}
             for network, bandwidth in NETWORKS.items():
                 rate = words_per_second(cost, Machines(nodes, CORES, bandwidth, ROUND_TRIP, length), uses)

@@ -7,7 +7,6 @@ what the others have learned since its turn before. That is what as many machine
 """
 
 import contextlib
-import dataclasses
 import json
 import subprocess
 import sys
@@ -22,20 +21,18 @@ import numpy as np
 from eval import word_tests
 from eval.cluster_model import rows_changed
 from eval.under_test import (
-    Common,
-    Place,
-    Range,
+    ChunkRange,
     Silent,
     Tally,
     TextSettings,
     VocabularySettings,
     Worker,
-    empty_tables,
+    WorkerState,
+    distributed_words,
     encode,
     load,
     n_bytes,
     objectives,
-    on_cluster,
     skipgram,
     streaming,
     words,
@@ -47,63 +44,60 @@ Job = dict[str, Any]
 def quality(job: Job, files: dict[str, str]) -> dict[str, Any]:
     """Held-out log-likelihood and pooled similarity after workers in turn, and the bytes that they exchanged."""
     options = {"threads": 1, "heldout": 0.01, "seed": job["seed"], "epochs": job["epochs"]}
-    with prepared(job["objective"], options, files["beginning"], files) as (task, inner):
-        settings, common = task.settings, Common(inner.parameters())
-        workers = [Worker(lambda threads: copied(task, threads), 1) for _ in range(job["workers"])]
-        places = [Place(number) for number in range(len(workers))]
+    with prepared(job["objective"], options, files["beginning"], files) as (task, inner, plan):
+        settings, server = task.settings, plan.server(inner)
+        workers, states = started(plan, job["workers"])
         total = inner.n_stretches * int(settings.epochs)
         each = max(1, round(total / len(workers) / job["merges"]))
         tally, travelled, merge_seconds, seconds = Tally(), 0, 0.0, 0.0
         steps = [(epoch, first) for epoch in range(int(settings.epochs)) for first in range(0, inner.n_stretches, each)]
         for turn, (epoch, first) in enumerate(steps):
-            worker, place = workers[turn % len(workers)], places[turn % len(workers)]
-            if place.told is None:
-                worker.begin(common.everything(place))
-            stretches = range(first, min(first + each, inner.n_stretches))
+            worker, state = workers[turn % len(workers)], states[turn % len(workers)]
+            if (initial := server.initial(state)) is not None:
+                worker.overwrite(initial)
+            chunks = range(first, min(first + each, inner.n_stretches))
             rates = [
                 float(settings.learning_rate or 0) * (1 - (epoch + at / inner.n_stretches) / settings.epochs)
-                for at in (stretches.start, stretches.stop)
+                for at in (chunks.start, chunks.stop)
             ]
-            done, taken = worker.train(Range(epoch, stretches, *rates, 1.0))
+            done, taken = worker.train(ChunkRange(epoch, chunks, *rates, 1.0))
             assert done is not None
             tally += done
             begun = time.perf_counter()
-            news = common.news(place)
-            changes = worker.merge(news)
-            common.add(place, changes)
+            remote = server.remote_delta(state)
+            local = worker.merge(remote)
+            server.add(state, local)
             merge_seconds += time.perf_counter() - begun
             seconds += taken
-            travelled += n_bytes(news) + n_bytes(changes)
+            travelled += n_bytes(remote) + n_bytes(local)
         vectors = task.model(None)
         answers = words.score(vectors, word_tests.tests(Path(files["data"]) if "data" in files else None))
         return {
             "heldout": task.heldout_metrics(), "loss": tally.mean_loss, "words": tally.words, "range_words": each * 10_000,
             "bytes_per_word": travelled / tally.words, "merge_seconds": merge_seconds, "seconds": seconds, "merges": len(steps),
-            "vocabulary": len(task.words), "rows": int(sum(len(table.rows) for table in inner.parameters().tables.values())),
+            "vocabulary": len(task.words), "rows": len(inner.tables.inputs.rows) + len(inner.tables.outputs.rows),
             **word_tests.pooled(answers),
         }  # fmt: skip
 
 
 @contextlib.contextmanager
-def prepared(objective: str, options: dict[str, Any], text: str, files: dict[str, str]) -> Iterator[tuple[Any, Any]]:
-    """A run on a text that is about to begin, and how it would train on one machine."""
+def prepared(objective: str, options: dict[str, Any], text: str, files: dict[str, str]) -> Iterator[tuple[Any, Any, Any]]:
+    """A run on a text that is about to begin, how it would train on one machine, and how on workers."""
     settings, made = streaming.chosen(objectives.find(objective), options)
     with encode([text], TextSettings(), Silent(), Path(files["tokens"]), threads=1) as corpus:
         task = skipgram.prepared(corpus, made, settings, {}, TextSettings(), VocabularySettings(), Silent())
         task.initialise()
         inner = task.strategy()
-        inner.kept_share = task.kept_share()
         inner.compile(Silent())
-        yield task, inner
+        yield task, inner, distributed_words.plan_of(task, inner)
 
 
-def copied(task: Any, threads: int) -> Any:
-    """What a worker trains: the run's stream, on tables of its own."""
-    settings = dataclasses.replace(task.settings, threads=threads)
-    tables = empty_tables(task.objective, settings, len(task.words))
-    made = on_cluster.strategy_for(task.objective, settings, task.sampler, task.warm_up, tables, task.stream())
-    made.kept_share = task.kept_share()
-    return made
+def started(plan: Any, n: int) -> tuple[list[Any], list[Any]]:
+    """So many workers of one thread, and what the server knows of them."""
+    workers = [Worker(plan, 1) for _ in range(n)]
+    for worker in workers:
+        worker.start()
+    return workers, [WorkerState(number) for number in range(n)]
 
 
 def run(job: Job, files: dict[str, str]) -> dict[str, Any]:
@@ -146,38 +140,38 @@ def costs(job: Job, files: dict[str, str]) -> dict[str, Any]:
     """What it takes to merge, to add and to gather a row, to call a worker, and to train a word by one thread; and how often
     rows are used, as the sums of `cluster_model.rows_changed` for ranges of several lengths.
     """
-    with prepared("ns", {"threads": 1, "seed": 1, "epochs": 1}, files["text"], files) as (task, inner):
-        rate, common = float(task.settings.learning_rate or 0), Common(inner.parameters())
-        workers, places = [Worker(lambda threads: copied(task, threads), 1) for _ in range(2)], [Place(0), Place(1)]
-        for worker, place in zip(workers, places, strict=True):
-            worker.begin(common.everything(place))
+    with prepared("ns", {"threads": 1, "seed": 1, "epochs": 1}, files["text"], files) as (task, inner, plan):
+        rate, server = float(task.settings.learning_rate or 0), plan.server(inner)
+        workers, states = started(plan, 2)
+        for worker, state in zip(workers, states, strict=True):
+            worker.overwrite(server.initial(state))
         spent: dict[str, list[float]] = {name: [] for name in ("merged", "added", "gathered", "trained")}
         changed, bytes_of_row, n_words = [], [], 0
         per_range = int(job["range_words"]) // 10_000
         for turn in range(int(job["ranges"])):
-            worker, place = workers[turn % 2], places[turn % 2]
+            worker, state = workers[turn % 2], states[turn % 2]
             first = turn * per_range % (inner.n_stretches - per_range)
-            tally, seconds = worker.train(Range(0, range(first, first + per_range), rate, rate, 1.0))
+            tally, seconds = worker.train(ChunkRange(0, range(first, first + per_range), rate, rate, 1.0))
             assert tally is not None
             moments = [time.perf_counter()]
-            news = common.news(place)
+            remote = server.remote_delta(state)
             moments.append(time.perf_counter())
-            changes = worker.merge(news)
+            local = worker.merge(remote)
             moments.append(time.perf_counter())
-            common.add(place, changes)
+            server.add(state, local)
             moments.append(time.perf_counter())
             if turn < 2:
                 continue
-            rows = {name: sum(len(each.row) for each in of.values()) for name, of in (("news", news), ("changes", changes))}
+            n_remote, n_local = (max(sum(len(each.row) for each in of.values()), 1) for of in (remote, local))
             gathered, merged, added = np.diff(moments)
-            spent["gathered"].append(gathered / max(rows["news"], 1))
-            spent["merged"].append(merged / max(rows["changes"], 1))
-            spent["added"].append(added / max(rows["changes"], 1))
+            spent["gathered"].append(gathered / n_remote)
+            spent["merged"].append(merged / n_local)
+            spent["added"].append(added / n_local)
             spent["trained"].append(seconds)
             n_words += tally.words
-            changed.append(rows["changes"])
-            bytes_of_row.append(n_bytes(changes) / max(rows["changes"], 1))
-        uses = np.concatenate(list(updated(inner).values()))
+            changed.append(n_local)
+            bytes_of_row.append(n_bytes(local) / n_local)
+        uses = np.concatenate(list(updated(inner, plan).values()))
         n_rows = len(uses)
     return {
         **{name: float(np.median(values)) for name, values in spent.items() if name != "trained"},
@@ -188,11 +182,10 @@ def costs(job: Job, files: dict[str, str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def updated(inner: Any) -> dict[str, np.ndarray]:
+def updated(inner: Any, plan: Any) -> dict[str, np.ndarray]:
     """How often each row is updated for a word, by what is drawn for its block too."""
-    uses, plan = inner.uses(), inner.plan
-    n_blocks = float(inner.kept_share.sum()) / plan.block_size
-    drawn = n_blocks * -np.expm1(plan.n_draws * np.log1p(-inner.sampler.noise))
+    uses, n_blocks = plan.update_rates(inner), float(plan.kept_share.sum()) / inner.plan.block_size
+    drawn = n_blocks * -np.expm1(inner.plan.n_draws * np.log1p(-inner.sampler.noise))
     return {**uses, "outputs": np.minimum(uses["outputs"] + drawn, n_blocks)}
 
 

@@ -1,11 +1,11 @@
-"""Workers of a cluster within this process: what is told to them travels as it does by Ray, and they can be lost."""
+"""Workers of a cluster within this process: what they are sent travels as it does by Ray, and they can be lost."""
 
 import pickle
 import threading
 
-from embedx.cluster.exchange import Place
-from embedx.cluster.ray_nodes import DEPTH, LostWorkerError
-from embedx.cluster.worker import Worker
+from embedx.distributed.ray_backend import DEPTH, LostWorkerError
+from embedx.distributed.server import WorkerState
+from embedx.distributed.worker import Worker
 
 
 def travelled(value):
@@ -28,12 +28,12 @@ def lost_at(method, *times):
 
 
 class LocalWorkers:
-    """In place of `Workers`, for `OnCluster`; `fails` tells by the worker's number and the method when one is lost."""
+    """In place of `Workers`, for `Distributed`; `fails` tells by the worker's number and the method when one is lost."""
 
-    def __init__(self, build, size, progress, fails=lambda number, method: False):
-        self.build, self.size, self.fails = build, size, fails
+    def __init__(self, plan, size, progress, fails=lambda number, method: False):
+        self.plan, self.size, self.fails = plan, size, fails
         self.free = threading.Condition()
-        self.all, self.ready, self.coming, self.every = [], [], [], []
+        self.all, self.ready, self.every = [], [], []
         for _ in range(size.workers):
             self._new()
 
@@ -71,6 +71,10 @@ class LocalWorkers:
                 self._new()
                 self.free.notify_all()
 
+    def stop(self):
+        for each in self.all:
+            each.worker.stop()
+
     def close(self): ...
 
 
@@ -78,16 +82,15 @@ class LocalWorker:
     """One of them."""
 
     def __init__(self, home, number):
-        self.home, self.place = home, Place(number)
-        self.worker = Worker(travelled(home.build), home.size.threads)
-        self.merging = threading.Lock()
+        self.home, self.state = home, WorkerState(number)
+        self.worker = Worker(travelled(home.plan), home.size.threads)
+        self.worker.start()
+        self.merging, self.is_dead = threading.Lock(), False
 
     def call(self, method, *arguments, timeout=None):
-        if self.home.fails(self.place.number, method) or self not in self.home.all:
+        self.is_dead = self.is_dead or self.home.fails(self.state.number, method)
+        if self.is_dead:
             raise LostWorkerError("killed")
         if method == "train":
             return self.worker.train(*arguments)
         return travelled(getattr(self.worker, method)(*map(travelled, arguments)))
-
-    def tell(self, method):
-        getattr(self.worker, method)()

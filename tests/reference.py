@@ -236,22 +236,22 @@ def ns_update(inputs, outputs, pairs, noise, negatives, lr):
     return loss
 
 
-def merged_row(base, base_state, trained, trained_state, common, common_state, way, divisor, limit, fades=False):
-    """What a worker adds to a row in common, by the rule of `embedx.engine.merging`: (to the row, to its state).
+def merged_row(base, base_state, trained, trained_state, server, server_state, damping, divisor, limit, is_ema=False):
+    """A worker's local delta of a row, by the rule of `embedx.engine.merging`: (of the row, of its state).
 
-    `way` is a number, or a matrix.
+    `damping` is a number, or a matrix.
     """
-    moved, told = trained - base, trained_state - base_state
-    others = common - base
-    if not np.any(others) and not np.any(common_state - base_state):
-        return moved, told
-    told = trained_state - common_state if fades else told
-    share = divisor(trained_state) / divisor(np.minimum(common_state + told, limit))
-    return share * moved - (way @ others if np.ndim(way) else way * others), told
+    local, of_state = trained - base, trained_state - base_state
+    remote = server - base
+    if not np.any(remote) and not np.any(server_state - base_state):
+        return local, of_state
+    of_state = trained_state - server_state if is_ema else of_state
+    share = divisor(trained_state) / divisor(np.minimum(server_state + of_state, limit))
+    return share * local - (damping @ remote if np.ndim(damping) else damping * remote), of_state
 
 
-def way_of(rows, weights, strength, n_axes):
-    """I - e^-xC, where x is the strength and C the mean of h·hᵀ over rows h; but for the largest axes C has their mean."""
+def damping_of(rows, weights, strength, n_axes):
+    """I - e^-xC, where C is the mean of h·hᵀ over rows h, all but its largest eigenvalues replaced by their mean."""
     covariance = sum(weight * np.outer(h, h) for h, weight in zip(rows, weights, strict=True)) / np.sum(weights)
     square, axis = np.linalg.eigh(covariance)
     square[:-n_axes] = square[:-n_axes].mean() if len(square) > n_axes else 0

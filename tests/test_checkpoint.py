@@ -67,7 +67,7 @@ def a_state(n=5, place=7):
     }  # fmt: skip
     state = TrainState()
     for name in kept:
-        state.add(name, lambda name=name: kept[name], lambda value, name=name: kept.__setitem__(name, value), "last")
+        state.add(name, lambda name=name: kept[name], lambda value, name=name: kept.__setitem__(name, value))
     return state, kept
 
 
@@ -298,7 +298,7 @@ class Counting(Strategy):
 
     def state(self):
         state = TrainState()
-        state.add_array("done", self.done, "sum")
+        state.add_array("done", self.done)
         return state
 
 

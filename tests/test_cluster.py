@@ -1,4 +1,4 @@
-"""Workers that train apart and one set of parameters in common, without Ray: rows merged, ranges trained, workers lost."""
+"""Workers with replicas and a parameter server, without Ray: rows merged, ranges trained, workers lost."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -8,26 +8,27 @@ import pytest
 import reference
 from local_workers import LocalWorkers, lost_at
 
-from embedx.cluster import strategy as on_cluster
-from embedx.cluster.axes import ALONE, N_AXES, PLAIN, RATE, Partner
-from embedx.cluster.contract import Shareable
-from embedx.cluster.copies import SCALE, Copy, Rows, StateCopy, halved, whole
-from embedx.cluster.files import Files, shared
-from embedx.cluster.ray_nodes import Size
-from embedx.cluster.settings import ClusterSettings, check_cluster_settings
-from embedx.cluster.shared import OWN, Common, Copies, Parameters, Place
-from embedx.cluster.worker import Range, Worker
+from embedx.distributed import run
+from embedx.distributed.files import Files, shared
+from embedx.distributed.merging import ALONE, N_DIRECTIONS, RATE, STATELESS, Partner
+from embedx.distributed.ray_backend import Size
+from embedx.distributed.replica import ParameterReplica, TableReplica
+from embedx.distributed.server import STATE, Delta, Parameters, ParameterServer, WorkerState, to_half
+from embedx.distributed.settings import ClusterSettings, check_cluster_settings
+from embedx.distributed.words import STRETCH, chunks_per_range
+from embedx.distributed.worker import ChunkRange, Plan, Worker
 from embedx.errors import EmbedxError
 from embedx.optimizers import OPTIMIZERS, update_rule
 from embedx.optimizers.contract import NUMBER, ROW, WORDS, new_table
 from embedx.run import trainer
 from embedx.run.progress import Silent
 from embedx.run.state import TrainState
+from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
-from embedx.skipgram.on_cluster import STRETCH, stretches_in_range
 
 BY_MINIBATCH = [name for name, each in OPTIMIZERS.items() if each.keeps is not None and WORDS in each.commands]
 N_ROWS, DIM = 40, 20
+SCALE = 1024  # of float16 that is sent
 
 
 def table_at_random(name, seed=0, n_rows=N_ROWS):
@@ -47,8 +48,13 @@ def trained(table, rows, rng):
         table.state[rows] += rng.uniform(0, 2, (len(rows), table.state.shape[1]))
 
 
+def whole(values):
+    """What `to_half` was given, but for rounding."""
+    return values.astype(np.float32) / SCALE
+
+
 def nothing(table):
-    return Rows(np.zeros(0, np.int32), table.rows[:0].copy(), table.state[:0].copy())
+    return Delta(np.zeros(0, np.int32), table.rows[:0].copy(), table.state[:0].copy())
 
 
 # ---- numbers that travel
@@ -59,25 +65,24 @@ def test_half_precision_is_that_of_numpy():
     values = np.concatenate([rng.normal(0, 10.0**power, 320) for power in range(-9, 2)]).astype(np.float32)
     values = np.clip(values, -59, 59).reshape(-1, 32)
     chosen = np.array([3, 1, 100, 50, 9, 80, 20, 30, 40, 41, 42], np.int32)
-    found, expected = halved(values, chosen), (values[chosen] * SCALE).astype(np.float16)
+    found, expected = to_half(values, chosen), (values[chosen] * SCALE).astype(np.float16)
     is_normal = np.abs(expected) >= 2.0**-14
     assert is_normal.mean() > 0.5
     np.testing.assert_array_equal(found[is_normal], expected[is_normal])
     assert (found[~is_normal] == 0).all()
-    np.testing.assert_array_equal(whole(found), found.astype(np.float32) / SCALE)
 
 
 @pytest.mark.parametrize("value", [61.0, -61.0, np.inf, np.nan])
 def test_numbers_beyond_half_precision_travel_as_they_are(value):
     values = np.ones((3, 16), np.float32)
     values[2, 5] = value
-    np.testing.assert_array_equal(halved(values, np.array([2, 0], np.int32)), values[[2, 0]])
-    assert halved(values, np.array([1, 0], np.int32)).dtype == np.float16
+    np.testing.assert_array_equal(to_half(values, np.array([2, 0], np.int32)), values[[2, 0]])
+    assert to_half(values, np.array([1, 0], np.int32)).dtype == np.float16
 
 
 def test_a_difference_that_is_too_large_goes_by_and_by():
     table, rule = table_at_random("sgd")
-    copy, before = Copy(table, rule, None), table.rows[3, 0]
+    copy, before = TableReplica(table, rule, None), table.rows[3, 0]
     table.rows[3, 0] += 150
     for left in (60, 60, 30):
         assert whole(copy.merge(nothing(table), 0.0, 1.0).values)[0, 0] == pytest.approx(left, abs=0.1)
@@ -85,8 +90,8 @@ def test_a_difference_that_is_too_large_goes_by_and_by():
     np.testing.assert_allclose(copy.base.rows[3, 0], before + 150, atol=0.1)
 
 
-def test_nothing_can_be_halved():
-    assert whole(halved(np.zeros((0, 16), np.float32), np.zeros(0, np.int32))).shape == (0, 16)
+def test_nothing_can_be_to_half():
+    assert to_half(np.zeros((0, 16), np.float32), np.zeros(0, np.int32)).shape == (0, 16)
 
 
 # ---- the rule
@@ -106,7 +111,7 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
     table, rule = table_at_random(name)
     uses = (2.0 ** -np.arange(N_ROWS)).astype(np.float32)
     partner, rate = None if is_alone else a_partner(rule), 0.5
-    copy = Copy(table, rule, uses, partner)
+    copy = TableReplica(table, rule, uses, partner)
     before = [table.rows.copy(), table.state.copy()]
     rng = np.random.default_rng(1)
     mine, theirs, n_trained = np.arange(0, 30), np.arange(5, 36).astype(np.int32), 1024.0
@@ -115,7 +120,7 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
     trained(common, theirs, rng)
     now = [table.rows.copy(), table.state.copy()]
     has_states = table.state_of in (ROW, NUMBER)
-    news = Rows(theirs, common.rows[theirs].copy(), common.state[theirs].copy() if has_states else table.state)
+    news = Delta(theirs, common.rows[theirs].copy(), common.state[theirs].copy() if has_states else table.state)
     added = copy.merge(news, n_trained, rate)
     assert added.row.tolist() == mine.tolist()
     found = OPTIMIZERS[name]
@@ -123,16 +128,16 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
     for k, row in enumerate(mine):
         states = [each[row] if has_states else np.zeros(1) for each in (before[1], now[1], common.state)]
         if partner is None:
-            way = 1 - np.exp(-ALONE * n_trained * uses[row])
+            damping = 1 - np.exp(-ALONE * n_trained * uses[row])
         else:
-            way = np.zeros((table.rows.shape[1], table.rows.shape[1]))
-            strength = RATE * rate * (1 if has_states else PLAIN) * n_trained * uses[row]
-            way[:DIM, :DIM] = reference.way_of(partner.rows()[:, :DIM], partner.uses, strength, N_AXES)
+            damping = np.zeros((table.rows.shape[1], table.rows.shape[1]))
+            strength = RATE * rate * (1 if has_states else STATELESS) * n_trained * uses[row]
+            damping[:DIM, :DIM] = reference.damping_of(partner.rows()[:, :DIM], partner.uses, strength, N_DIRECTIONS)
         to_row, to_state = reference.merged_row(
-            before[0][row], states[0], now[0][row], states[1], common.rows[row], states[2], way,
+            before[0][row], states[0], now[0][row], states[1], common.rows[row], states[2], damping,
             lambda s: np.array([divisor(np.float32(x)) for x in s]), found.limit, found.fades,
         )  # fmt: skip
-        slack = 1e-5 if partner is None else 1e-2  # ways that are too small are left out
+        slack = 1e-5 if partner is None else 1e-2  # damping that is too small is left out
         np.testing.assert_allclose(whole(added.values)[k], to_row, rtol=1e-3, atol=slack)
         np.testing.assert_allclose(table.rows[row], common.rows[row] + to_row, rtol=1e-4, atol=slack)
         if has_states:
@@ -145,19 +150,19 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
 
 def test_a_row_met_all_the_time_is_where_its_last_worker_led_it():
     table, rule = table_at_random("sgd")
-    copy = Copy(table, rule, np.full(N_ROWS, 1, np.float32))
+    copy = TableReplica(table, rule, np.full(N_ROWS, 1, np.float32))
     common = table.rows.copy()
     table.rows[3, :DIM] += 0.5
     mine = table.rows[3].copy()
     common[3, :DIM] -= 0.25
-    copy.merge(Rows(np.array([3], np.int32), common[[3]], table.state[:0]), 1e6, 1.0)
+    copy.merge(Delta(np.array([3], np.int32), common[[3]], table.state[:0]), 1e6, 1.0)
     np.testing.assert_allclose(table.rows[3], mine, atol=1e-3)
 
 
 def test_workers_lead_a_row_where_one_would_who_begins_with_what_others_did():
     """Where steps are those of a quadratic whose matrix is the partner's."""
     table, rule = table_at_random("sgd")
-    partner, rate, n = a_partner(rule, width=12), 0.02 / PLAIN, 256
+    partner, rate, n = a_partner(rule, width=12), 0.02 / STATELESS, 256
     covariance = np.zeros((table.rows.shape[1],) * 2)
     h = partner.rows()[:, :12].copy()
     covariance[:12, :12] = (h * partner.uses[:, None]).T @ h / partner.uses.sum()
@@ -168,16 +173,16 @@ def test_workers_lead_a_row_where_one_would_who_begins_with_what_others_did():
 
     def led(row):
         for _ in range(n):
-            row = row - RATE * PLAIN * rate * covariance @ (row - goal)
+            row = row - RATE * STATELESS * rate * covariance @ (row - goal)
         return row
 
-    copy = Copy(table, rule, np.ones(N_ROWS, np.float32), partner)
+    copy = TableReplica(table, rule, np.ones(N_ROWS, np.float32), partner)
     other = table.rows[[3]] + np.where(np.arange(table.rows.shape[1]) < DIM, 0.5, 0).astype(np.float32)
     expected = led(other[0])
     before = table.rows[3].copy()
     table.rows[3] = led(table.rows[3])
     apart = table.rows[3] + other[0] - before
-    copy.merge(Rows(np.array([3], np.int32), other, table.state[:0]), n, rate)
+    copy.merge(Delta(np.array([3], np.int32), other, table.state[:0]), n, rate)
     assert np.abs(apart - expected).max() > 0.1  # the sum goes too far
     np.testing.assert_allclose(table.rows[3], expected, atol=5e-3)
 
@@ -185,11 +190,11 @@ def test_workers_lead_a_row_where_one_would_who_begins_with_what_others_did():
 def test_a_feature_that_is_always_one_stays_so():
     table, rule = table_at_random("sgd")
     table.rows[:, DIM - 1] = 1
-    copy = Copy(table, rule, np.ones(N_ROWS, np.float32), a_partner(rule))
+    copy = TableReplica(table, rule, np.ones(N_ROWS, np.float32), a_partner(rule))
     common = table.rows.copy()
     table.rows[:, : DIM - 1] += 0.5
     common[:, : DIM - 1] -= 0.25
-    added = copy.merge(Rows(np.arange(N_ROWS, dtype=np.int32), common, table.state[:0]), 100.0, 1.0)
+    added = copy.merge(Delta(np.arange(N_ROWS, dtype=np.int32), common, table.state[:0]), 100.0, 1.0)
     assert np.abs(whole(added.values)).max() > 0.1
     assert (table.rows[:, DIM - 1] == 1).all()
 
@@ -198,9 +203,9 @@ def test_a_partner_that_is_no_number_has_no_axes():
     table, rule = table_at_random("sgd")
     partner = a_partner(rule)
     partner.rows()[5] = np.nan
-    copy = Copy(table, rule, np.ones(N_ROWS, np.float32), partner)
+    copy = TableReplica(table, rule, np.ones(N_ROWS, np.float32), partner)
     table.rows[3, :DIM] += 0.5
-    copy.merge(Rows(np.array([3], np.int32), table.rows[[3]] - 1, table.state[:0]), 100.0, 1.0)
+    copy.merge(Delta(np.array([3], np.int32), table.rows[[3]] - 1, table.state[:0]), 100.0, 1.0)
     assert np.isfinite(table.rows).all()
 
 
@@ -209,13 +214,13 @@ def test_what_rounding_leaves_out_is_added_later(name):
     """After many merges of one worker the table in common is its own, though each addition is rounded to float16."""
     table, rule = table_at_random(name)
     common, _ = table_at_random(name)
-    shared_ = Common(Parameters({"rows": common}, rule, np.zeros((N_ROWS, 0), np.float32), np.zeros(1, np.int64)))
-    copies = Copies(Parameters({"rows": table}, rule, np.zeros((N_ROWS, 0), np.float32), np.zeros(1, np.int64)))
-    place, rng = Place(0), np.random.default_rng(2)
-    copies.overwrite(shared_.everything(place))
+    shared_ = ParameterServer(Parameters({"rows": common}, rule, np.zeros((N_ROWS, 0), np.float32), np.zeros(1, np.int64)))
+    copies = ParameterReplica(Parameters({"rows": table}, rule, np.zeros((N_ROWS, 0), np.float32), np.zeros(1, np.int64)))
+    known_of, rng = WorkerState(0), np.random.default_rng(2)
+    copies.overwrite(shared_.initial(known_of))
     for _ in range(200):
         trained(table, rng.choice(N_ROWS, 10, replace=False), rng)
-        shared_.add(place, copies.merge(shared_.news(place), 1.0, 1.0))
+        shared_.add(known_of, copies.merge(shared_.remote_delta(known_of), 1.0, 1.0))
     assert np.abs(table.rows).max() > 3
     np.testing.assert_allclose(common.rows, table.rows, atol=2e-3)
     if table.state_of in (ROW, NUMBER):
@@ -224,65 +229,65 @@ def test_what_rounding_leaves_out_is_added_later(name):
 
 def test_frozen_rows_do_not_change():
     table, rule = table_at_random("sgd")
-    copy = Copy(table, rule, None)
+    copy = TableReplica(table, rule, None)
     before = table.rows.copy()
     assert len(copy.merge(nothing(table), 5.0, 1.0).row) == 0
     np.testing.assert_array_equal(table.rows, before)
 
 
-# ---- what is told to whom
+# ---- what is sent to whom
 
 
 def two_workers(name="rowwise-adagrad", width=2):
     rng = np.random.default_rng(5)
     common, rule = table_at_random(name)
     state, n_updates = rng.normal(0, 1, (N_ROWS, width)).astype(np.float32), np.zeros(N_ROWS, np.int64)
-    kept = Common(Parameters({"rows": common}, rule, state, n_updates))
-    places, copies = [Place(0), Place(1)], []
-    for place in places:
+    kept = ParameterServer(Parameters({"rows": common}, rule, state, n_updates))
+    known, copies = [WorkerState(0), WorkerState(1)], []
+    for known_of in known:
         own = new_table(N_ROWS, DIM, rule)
         parameters = Parameters({"rows": own}, rule, np.zeros((N_ROWS, width), np.float32), np.zeros(N_ROWS, np.int64))
-        copies.append((own, parameters, Copies(parameters)))
-        copies[-1][2].overwrite(kept.everything(place))
-    return kept, common, places, copies
+        copies.append((own, parameters, ParameterReplica(parameters)))
+        copies[-1][2].overwrite(kept.initial(known_of))
+    return kept, common, known, copies
 
 
 def test_a_worker_is_told_what_others_changed_and_nothing_else():
     kept, _, (a, b), ((mine, _, copies), _) = two_workers()
     mine.rows[[4, 7], :DIM] += 1
-    kept.add(a, copies.merge(kept.news(a), 1.0, 1.0))
-    assert kept.news(a)["rows"].row.tolist() == []
-    assert kept.news(b)["rows"].row.tolist() == [4, 7]
-    assert kept.news(b)["rows"].row.tolist() == []
+    kept.add(a, copies.merge(kept.remote_delta(a), 1.0, 1.0))
+    assert kept.remote_delta(a)["rows"].row.tolist() == []
+    assert kept.remote_delta(b)["rows"].row.tolist() == [4, 7]
+    assert kept.remote_delta(b)["rows"].row.tolist() == []
     mine.rows[[7, 9], :DIM] += 1
-    kept.add(a, copies.merge(kept.news(a), 1.0, 1.0))
-    assert kept.news(b)["rows"].row.tolist() == [7, 9]
+    kept.add(a, copies.merge(kept.remote_delta(a), 1.0, 1.0))
+    assert kept.remote_delta(b)["rows"].row.tolist() == [7, 9]
 
 
 def test_a_row_that_two_changed_between_is_told_to_both():
-    kept, _, places, workers = two_workers()
+    kept, _, known, workers = two_workers()
     changes = []
-    for place, (own, _, copies) in zip(places, workers, strict=True):
+    for known_of, (own, _, copies) in zip(known, workers, strict=True):
         own.rows[5, :DIM] += 1
-        changes.append(copies.merge(kept.news(place), 1.0, 1.0))
-    for place, each in zip(places, changes, strict=True):
-        kept.add(place, each)
-    for place in places:
-        assert kept.news(place)["rows"].row.tolist() == [5]
+        changes.append(copies.merge(kept.remote_delta(known_of), 1.0, 1.0))
+    for known_of, each in zip(known, changes, strict=True):
+        kept.add(known_of, each)
+    for known_of in known:
+        assert kept.remote_delta(known_of)["rows"].row.tolist() == [5]
 
 
 def test_copies_that_are_told_everything_are_the_same():
-    kept, common, places, workers = two_workers()
+    kept, common, known, workers = two_workers()
     rng = np.random.default_rng(6)
     for _ in range(20):
-        for place, (own, parameters, copies) in zip(places, workers, strict=True):
+        for known_of, (own, parameters, copies) in zip(known, workers, strict=True):
             rows = rng.choice(N_ROWS, 12, replace=False)
             trained(own, rows, rng)
             parameters.state[rows] += 1
             parameters.n_updates[rows] += 1
-            kept.add(place, copies.merge(kept.news(place), 3.0, 1.0))
-    for place, (_, _, copies) in zip(places, workers, strict=True):
-        kept.add(place, copies.merge(kept.news(place), 0.0, 1.0))
+            kept.add(known_of, copies.merge(kept.remote_delta(known_of), 3.0, 1.0))
+    for known_of, (_, _, copies) in zip(known, workers, strict=True):
+        kept.add(known_of, copies.merge(kept.remote_delta(known_of), 0.0, 1.0))
     for own, parameters, _ in workers[1:]:  # the last to be told
         np.testing.assert_allclose(own.rows, common.rows, atol=5e-3)
         np.testing.assert_allclose(own.state, common.state, rtol=1e-4)
@@ -292,20 +297,21 @@ def test_copies_that_are_told_everything_are_the_same():
 
 def test_the_state_of_a_word_is_that_of_the_worker_who_updated_it_last():
     state, n_updates = np.zeros((6, 2), np.float32), np.zeros(6, np.int64)
-    copy = StateCopy(state, n_updates)
+    copy = ParameterReplica(Parameters({}, update_rule("sgd"), state, n_updates))
     state[[1, 2]], n_updates[[1, 2]] = 5, 3
-    theirs = Rows(np.array([2, 4], np.int32), np.full((2, 2), 9, np.float32), np.array([[10], [11]]))
-    sent = copy.merge(theirs)
+    theirs = Delta(np.array([2, 4], np.int32), np.full((2, 2), 9, np.float32), np.array([[10], [11]]))
+    sent = copy.merge({STATE: theirs}, 1.0, 1.0)[STATE]
     assert (sent.row.tolist(), sent.values[:, 0].tolist(), sent.state[:, 0].tolist()) == ([1, 2], [5, 5], [3, 3])
     assert state[:, 0].tolist() == [0, 5, 5, 0, 9, 0]
     assert n_updates.tolist() == [0, 3, 13, 0, 11, 0]
-    assert len(copy.merge(theirs._replace(row=theirs.row[:0], values=theirs.values[:0], state=theirs.state[:0])).row) == 0
+    nothing = {STATE: Delta(*(each[:0] for each in theirs))}
+    assert len(copy.merge(nothing, 1.0, 1.0)[STATE].row) == 0
 
 
 # ---- ranges
 
 
-class Counting(Shareable):
+class Counting(Strategy):
     """Adds 1 to the row of each stretch that is trained."""
 
     def __init__(self, n_stretches=23, threads=2):
@@ -322,15 +328,22 @@ class Counting(Shareable):
 
     def state(self):
         state = TrainState()
-        state.add_array("rows", self.table.rows, "sum")
+        state.add_array("rows", self.table.rows)
         return state
 
-    def parameters(self):
-        return Parameters({"rows": self.table}, self.rule, *self.own)
+
+class CountingPlan(Plan):
+    def build(self, threads):
+        return Counting(threads=threads)
+
+    def parameters(self, strategy):
+        return Parameters({"rows": strategy.table}, strategy.rule, *strategy.own)
 
 
-def counting(threads):
-    return Counting(threads=threads)
+def a_worker(threads):
+    worker = Worker(CountingPlan(), threads)
+    worker.start()
+    return worker
 
 
 def run_on(monkeypatch, fails=lambda number, method: False, epochs=3, workers=3, per_range=2):
@@ -340,8 +353,8 @@ def run_on(monkeypatch, fails=lambda number, method: False, epochs=3, workers=3,
         made.append(LocalWorkers(*arguments, fails=fails))
         return made[-1]
 
-    monkeypatch.setattr(on_cluster, "Workers", new)
-    strategy = on_cluster.OnCluster(inner, counting, Size(workers, 2), per_range, Silent())
+    monkeypatch.setattr(run, "Workers", new)
+    strategy = run.Distributed(inner, CountingPlan(), Size(workers, 2), per_range, Silent())
     schedule = trainer.Schedule(0.1, strategy.n_stretches, 230, epochs)
     outcome = trainer.run(strategy, schedule, Silent())
     return inner, outcome, made[0]
@@ -377,19 +390,19 @@ def test_a_run_that_goes_back_trains_what_workers_had_under_way(monkeypatch):
 
 
 def test_a_worker_stops_within_its_range():
-    worker = Worker(counting, 1)
+    worker = a_worker(1)
     worker.stop()
-    assert worker.train(Range(0, range(5), 0.1, 0.1, 1.0))[0] is None
+    assert worker.train(ChunkRange(0, range(5), 0.1, 0.1, 1.0))[0] is None
 
 
 def test_the_rate_falls_within_a_range():
-    work = Range(0, range(10, 14), 0.8, 0.4, 1.0)
-    assert [work.rate_at(stretch) for stretch in work.stretches] == pytest.approx([0.8, 0.7, 0.6, 0.5])
+    work = ChunkRange(0, range(10, 14), 0.8, 0.4, 1.0)
+    assert [work.rate_at(stretch) for stretch in work.chunks] == pytest.approx([0.8, 0.7, 0.6, 0.5])
 
 
 def test_threads_go_on_to_the_next_range():
     """While one thread is busy with the last stretch of a range, the others train the range after it."""
-    worker = Worker(counting, 2)
+    worker = a_worker(2)
     inner, begun, both, in_use = worker.strategy, threading.Event(), threading.Event(), set()
 
     def train(memory, epoch, stretch, rate):
@@ -406,9 +419,9 @@ def test_threads_go_on_to_the_next_range():
 
     inner.train = train
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(worker.train, Range(0, range(2), 0.1, 0.1, 1.0))
+        first = pool.submit(worker.train, ChunkRange(0, range(2), 0.1, 0.1, 1.0))
         assert begun.wait(20)
-        second = pool.submit(worker.train, Range(0, range(2, 5), 0.1, 0.1, 1.0))
+        second = pool.submit(worker.train, ChunkRange(0, range(2, 5), 0.1, 0.1, 1.0))
         assert (first.result(20)[0].words, second.result(20)[0].words) == (20, 30)
     assert inner.table.rows[:, 0].tolist() == [1.0] * 5 + [0.0] * 18
 
@@ -419,9 +432,9 @@ def test_a_run_goes_on_from_a_checkpoint_of_what_is_in_common(monkeypatch):
     snapshot = inner.state().snapshot()
     again = Counting()
     again.state().restore(snapshot)
-    kept = Common(again.parameters())
-    worker = Worker(counting, 1)
-    worker.begin(kept.everything(Place(0)))
+    kept = ParameterServer(CountingPlan().parameters(again))
+    worker = a_worker(1)
+    worker.overwrite(kept.initial(WorkerState(0)))
     np.testing.assert_array_equal(worker.strategy.table.rows, inner.table.rows)
 
 
@@ -467,7 +480,7 @@ def test_a_folder_that_is_not_here_is_copied(tmp_path):
 def test_how_often_a_worker_merges(words, n_words, n_rows, workers, threads, merges):
     size, epochs = Size(workers, threads), 5
     of_worker = epochs * n_words / workers
-    trained = STRETCH * stretches_in_range(words, int(n_words / STRETCH), epochs, n_rows, size)
+    trained = STRETCH * chunks_per_range(words, int(n_words / STRETCH), epochs, n_rows, size)
     assert of_worker / trained == pytest.approx(merges, rel=0.05)
 
 
@@ -480,5 +493,5 @@ def test_settings_of_a_cluster_need_one():
         ClusterSettings(workers=0)
 
 
-def test_names_of_changes_do_not_meet():
-    assert OWN not in ("inputs", "outputs", "hidden")
+def test_names_of_deltas_do_not_meet():
+    assert STATE not in ("inputs", "outputs", "hidden")

@@ -1,5 +1,6 @@
 """Classifiers that workers on a cluster train, without Ray: labels divided over them, or examples with merged parameters."""
 
+import dataclasses
 import threading
 
 import numpy as np
@@ -8,18 +9,35 @@ from local_workers import LocalWorkers, lost_at
 from test_label_tree import ova, settings, topics
 
 from embedx import objectives
+from embedx.classification import task
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.strategies_sparse import strategy_for
-from embedx.classification.task import new_samplers, resolved, train
-from embedx.cluster import strategy as cluster_strategy
-from embedx.cluster.ray_nodes import Size
-from embedx.cluster.run import Cluster
-from embedx.cluster.settings import ClusterSettings
+from embedx.classification.task import new_samplers, resolved
+from embedx.distributed import labels, run
+from embedx.distributed.ray_backend import Size
+from embedx.distributed.run import Distributed
+from embedx.distributed.settings import ClusterSettings
 from embedx.engine.examples import examples_of
 from embedx.errors import EmbedxError
 from embedx.labeled.digits import digits
 from embedx.optimizers import update_rule
-from embedx.run.progress import Silent
+
+
+@dataclasses.dataclass
+class Nodes:
+    """A cluster: its workers, once training has begun, and the strategy that they train."""
+
+    settings: ClusterSettings
+    size: Size
+    made: list = dataclasses.field(default_factory=list)
+    training: Distributed | None = None
+
+
+def train(*arguments, cluster=None, **options):
+    """A run here, or on a cluster."""
+    if cluster is None:
+        return task.train(*arguments, **options)
+    return labels.train(*arguments, cluster.settings, cluster.size, **options)
 
 
 @pytest.fixture
@@ -27,14 +45,18 @@ def cluster(monkeypatch):
     """A cluster of workers in this process: `cluster.made` are they, once training has begun."""
 
     def new(workers=3, threads=1, fails=lambda number, method: False, **options):
-        made = Cluster(ClusterSettings(cluster="auto", workers=workers, **options), Size(workers, threads), Silent())
-        made.made = []
+        made = Nodes(ClusterSettings(cluster="auto", workers=workers, **options), Size(workers, threads))
+
+        def training(*arguments):
+            made.training = Distributed(*arguments)
+            return made.training
 
         def workers_of(*arguments):
             made.made.append(LocalWorkers(*arguments, fails=fails))
             return made.made[-1]
 
-        monkeypatch.setattr(cluster_strategy, "Workers", workers_of)
+        monkeypatch.setattr(labels, "Distributed", training)
+        monkeypatch.setattr(run, "Workers", workers_of)
         return made
 
     return new
@@ -67,11 +89,11 @@ def test_labels_are_trained_to_the_last_bit_as_on_one_machine(name, cluster):
     assert_same_bytes(alone, together)
     assert alone.facts["final_loss"] == together.facts["final_loss"]
     (workers,) = nodes.made
-    assert sum(each.place.told is not None for each in workers.every) > 1  # several had something to do
+    assert sum(each.state.version is not None for each in workers.every) > 1  # several had something to do
     assert together.facts["cluster"]["workers"] == 3
 
 
-@pytest.mark.parametrize("method", ["begin", "train", "merge"])
+@pytest.mark.parametrize("method", ["overwrite", "train", "merge"])
 def test_labels_of_lost_workers_are_trained_by_others(method, cluster):
     data, options = topics(n_labels=200), {"weights": "tree", "leaf_size": 4, "arity": 4}
     nodes = cluster(fails=lost_at(method, 2, 4))
@@ -93,7 +115,7 @@ def test_a_level_has_no_more_ranges_than_tiles(cluster):
     train(topics(n_labels=200), ova(), settings(weights="tree", leaf_size=4, arity=4), cluster=nodes)
     strategy = nodes.training.inner
     n_tiles = [len(strategy.tiles_of(level)) for level in range(len(strategy.levels))]
-    assert nodes.training.per_range == 1
+    assert nodes.training.chunks_per_range == 1
     assert max(n_tiles) > min(n_tiles)
     assert called.count("train") == sum(n_tiles)
 
@@ -116,7 +138,7 @@ def test_labels_that_are_trained_are_not_trained_again(cluster):
     nodes = cluster()
     again = train(data, ova(), settings(**options), snapshot=snapshot, cluster=nodes)
     assert_same_bytes(whole.classifier, again.classifier)
-    assert all(each.place.told is None for each in nodes.made[0].every)
+    assert all(each.state.version is None for each in nodes.made[0].every)
 
 
 # ---- by examples
@@ -191,9 +213,9 @@ def test_rows_are_not_merged_while_tiles_of_them_are_trained(cluster):
     nodes = cluster(workers=1)
     quality("ova", data, data, nodes, epochs=1, optimizer="adagrad")
     worker = nodes.made[0].every[0]
-    news = nodes.training.common.news(worker.place)
-    with worker.worker.strategy.writing:
-        merging = threading.Thread(target=worker.call, args=("merge", news))
+    remote = nodes.training.server.remote_delta(worker.state)
+    with worker.worker.replica.training:
+        merging = threading.Thread(target=worker.call, args=("merge", remote))
         merging.start()
         merging.join(0.3)
         assert merging.is_alive()
@@ -211,7 +233,7 @@ def test_how_often_rows_are_updated(name):
     q, n = part.drawing.noise, part.plan.n_draws
     lines = counts.sum() / 400 if objective.positives == "single" else 1.0
     expected = np.minimum([c / 400 + lines * (1 - (1 - q[k]) ** n) for k, c in enumerate(counts)], 0.25)
-    uses = part.parameters().uses
+    uses = labels.ExamplesPlan(type(part), chosen, ()).parameters(part).update_rates
     np.testing.assert_allclose(uses["outputs"], expected, rtol=1e-5)
     has_it = np.asarray((data.features != 0).mean(axis=0)).ravel()
     np.testing.assert_allclose(uses["hidden"], np.minimum(has_it, 0.25), rtol=1e-5)

@@ -15,14 +15,15 @@ import pytest
 from ray_cluster import ray_cluster  # noqa: F401 (a fixture)
 
 from embedx import objectives
-from embedx.cluster import encoding
-from embedx.cluster.ray_nodes import LostWorkerError, Size
+from embedx.distributed import read_corpus, words
+from embedx.distributed.ray_backend import LostWorkerError, Size
+from embedx.distributed.settings import ClusterSettings
 from embedx.errors import EmbedxError
 from embedx.run.progress import Silent
 from embedx.settings import TextSettings
 from embedx.skipgram import task
 from embedx.skipgram.settings import chosen
-from embedx.text import cache, parts, streams, tokens
+from embedx.text import cache, parts
 from embedx.text.sources import resolve
 
 N_FILES = 9
@@ -46,31 +47,29 @@ class Notes(Silent):
 
 
 class TasksHere:
-    """Tasks of this process, which are over in any order."""
+    """Tasks of this process, which are over after a while."""
 
-    lost: frozenset[int] = frozenset()
+    lost: frozenset[str] = frozenset()  # files
     most = 0
     random = random.Random(0)
 
     def __init__(self, generate, threads):
-        self.generate, self.running, self.found = generate, {}, {}
+        self.generate, self.running = generate, []
 
-    def start(self, number, *arguments):
-        self.running[number] = arguments
+    def start(self, *arguments):
+        self.running.append(arguments)
         TasksHere.most = max(TasksHere.most, len(self.running))
+        return arguments
 
-    def finished(self, timeout):
-        return self.random.sample(sorted(self.running), min(len(self.running), self.random.choice([0, 1, 2])))
+    def is_over(self, task, timeout=None):
+        return timeout is None or self.random.random() < 0.5
 
-    def items(self, number):
-        arguments = self.running.pop(number)
-        for item in self.generate(*arguments, lambda *told: self.found.__setitem__(number, told)):
+    def items(self, task):
+        self.running.remove(task)
+        for item in self.generate(*task):
             yield item
-            if number in self.lost:
+            if Path(task[0][0].name).name in self.lost:
                 raise LostWorkerError("no answer")
-
-    def told(self):
-        return dict.fromkeys(self.found, (1, 1))  # which is out of date once they are over
 
     def close(self):
         self.running = None
@@ -78,10 +77,9 @@ class TasksHere:
 
 @pytest.fixture
 def tasks_here(monkeypatch):
-    monkeypatch.setattr(encoding, "Tasks", TasksHere)
-    monkeypatch.setattr(encoding, "is_inside", lambda: True)
-    monkeypatch.setattr(encoding, "STEP", 0)
-    monkeypatch.setattr(encoding, "LEAST_BYTES", 1)
+    monkeypatch.setattr(read_corpus, "Tasks", TasksHere)
+    monkeypatch.setattr(read_corpus, "is_inside", lambda: True)
+    monkeypatch.setattr(read_corpus, "LEAST_BYTES", 1)
     monkeypatch.setattr(parts, "BLOCK_TOKENS", 100)
     monkeypatch.setattr(TasksHere, "most", 0)
     return TasksHere
@@ -104,7 +102,7 @@ def files(home, sources, size=None, progress=cache.SILENT, **options):
     """The files of an encoded corpus, by name; read by tasks if there is a size."""
 
     def read(*arguments):
-        return encoding.read_by_machines(*arguments, size, home, 1)
+        return read_corpus.read_by_machines(*arguments, size, home, 1)
 
     with cache.encode(sources, TextSettings(**options), progress, home, threads=1, elsewhere=size and read) as corpus:
         if corpus.key:
@@ -137,14 +135,14 @@ def test_a_corpus_of_the_cache_is_not_read(tmp_path, folder, tasks_here):
 
 
 def test_a_few_small_sources_are_read_here(tmp_path, folder, monkeypatch):
-    monkeypatch.setattr(encoding, "Tasks", None)
+    monkeypatch.setattr(read_corpus, "Tasks", None)
     sources = resolve([str(folder)])
     assert files(tmp_path / "parts", sources, Size(2, 1)) == files(tmp_path / "one", sources)
 
 
 def test_who_is_connected_from_outside_reads_all(tmp_path, folder, tasks_here, monkeypatch):
-    monkeypatch.setattr(encoding, "is_inside", lambda: False)
-    monkeypatch.setattr(encoding, "Tasks", None)
+    monkeypatch.setattr(read_corpus, "is_inside", lambda: False)
+    monkeypatch.setattr(read_corpus, "Tasks", None)
     sources, told = resolve([str(folder)]), Notes()
     assert files(tmp_path / "parts", sources, Size(2, 1), told) == files(tmp_path / "one", sources)
     assert told.notes[0] == "this machine is not one of the cluster, so it reads all sources itself"
@@ -152,23 +150,24 @@ def test_who_is_connected_from_outside_reads_all(tmp_path, folder, tasks_here, m
 
 def test_threads_and_much_text_make_parts_larger(tmp_path, folder, tasks_here, monkeypatch):
     sources = resolve([str(folder)])
-    n_parts = []
-    run = encoding._Reading.run
-    monkeypatch.setattr(encoding._Reading, "run", lambda self, read: n_parts.append(len(self.shares)) or run(self, read))
-    monkeypatch.setattr(encoding, "LEAST_BYTES", 1000)
+    n_parts, divided = [], read_corpus.divided
+    monkeypatch.setattr(
+        read_corpus, "divided", lambda *arguments: n_parts.append(len(divided(*arguments))) or divided(*arguments)
+    )
+    monkeypatch.setattr(read_corpus, "LEAST_BYTES", 500)
     for size in (Size(1, 1), Size(1, 2), Size(1, 100)):
         files(tmp_path / f"{size.threads}", sources, size)
     assert 9 >= n_parts[0] > n_parts[1] >= n_parts[2]
-    assert 1 < n_parts[2] <= encoding.PARTS_EACH
+    assert 1 < n_parts[2] <= read_corpus.PARTS_EACH
 
 
 @pytest.mark.parametrize("found", [None, {"size": 3, "mtime_ns": 0, "path": ""}])
 def test_what_another_machine_has_not_or_otherwise_is_read_here(tmp_path, folder, tasks_here, monkeypatch, found):
     sources, told = resolve([str(folder)]), Notes()
     expected = files(tmp_path / "one", sources)
-    current = encoding.current_fingerprint
+    current = read_corpus.current_fingerprint
     here = {sources[2].address, sources[3].address}
-    monkeypatch.setattr(encoding, "current_fingerprint", lambda source: found if source.address in here else current(source))
+    monkeypatch.setattr(read_corpus, "current_fingerprint", lambda source: found if source.address in here else current(source))
     assert files(tmp_path / "parts", sources, Size(2, 1), told) == expected
     why = f"no file {sources[2].name}" if found is None else f"{sources[2].name} has another size or time than here"
     assert f"2 of 9 sources were read by this machine itself ({os.uname().nodename}: {why})" in told.notes
@@ -177,15 +176,15 @@ def test_what_another_machine_has_not_or_otherwise_is_read_here(tmp_path, folder
 def test_a_path_may_lead_through_other_links(tmp_path, folder, tasks_here, monkeypatch):
     sources, told = resolve([str(folder)]), Notes()
     expected = files(tmp_path / "one", sources)
-    current = encoding.current_fingerprint
-    monkeypatch.setattr(encoding, "current_fingerprint", lambda source: current(source) | {"path": "/elsewhere"})
+    current = read_corpus.current_fingerprint
+    monkeypatch.setattr(read_corpus, "current_fingerprint", lambda source: current(source) | {"path": "/elsewhere"})
     assert files(tmp_path / "parts", sources, Size(2, 1), told) == expected
     assert "read by this machine" not in "".join(told.notes)
 
 
 def test_a_source_that_changes_while_a_machine_reads_it_is_read_again_here(tmp_path, folder, tasks_here, monkeypatch):
     sources, told = resolve([str(folder)]), Notes()
-    encoded, times = encoding.encoded, []
+    encoded, times = read_corpus.encoded, []
 
     def touched(share, *arguments):
         items = encoded(share, *arguments)
@@ -196,10 +195,10 @@ def test_a_source_that_changes_while_a_machine_reads_it_is_read_again_here(tmp_p
         yield part
         yield from items
 
-    monkeypatch.setattr(encoding, "encoded", touched)
+    monkeypatch.setattr(read_corpus, "encoded", touched)
     with cache.encode(
         sources, TextSettings(), told, tmp_path / "home", threads=1,
-        elsewhere=lambda *arguments: encoding.read_by_machines(*arguments, Size(2, 1), tmp_path / "home", 1),
+        elsewhere=lambda *arguments: read_corpus.read_by_machines(*arguments, Size(2, 1), tmp_path / "home", 1),
     ) as corpus:  # fmt: skip
         assert corpus.key == ""  # nor can it be kept
     assert "1 of 9 sources were read by this machine itself" in "".join(told.notes)
@@ -208,7 +207,7 @@ def test_a_source_that_changes_while_a_machine_reads_it_is_read_again_here(tmp_p
 def test_machines_of_another_version_read_nothing(tmp_path, folder, tasks_here, monkeypatch):
     sources, told = resolve([str(folder)]), Notes()
     versions = iter(range(10_000))
-    monkeypatch.setattr(encoding, "identity", lambda: next(versions))
+    monkeypatch.setattr(read_corpus, "identity", lambda: next(versions))
     assert files(tmp_path / "parts", sources, Size(2, 1), told) == files(tmp_path / "one", sources)
     assert "9 of 9 sources were read by this machine itself" in "".join(told.notes)
 
@@ -218,7 +217,7 @@ def test_what_only_another_machine_cannot_do_is_done_here(tmp_path, folder, task
     (tmp_path / "no folder").write_text("")
 
     def read(*arguments):
-        return encoding.read_by_machines(*arguments, Size(2, 1), tmp_path / "no folder", 1)
+        return read_corpus.read_by_machines(*arguments, Size(2, 1), tmp_path / "no folder", 1)
 
     with cache.encode(sources, TextSettings(), told, tmp_path / "home", threads=1, elsewhere=read) as corpus:
         corpus.check()
@@ -228,7 +227,7 @@ def test_what_only_another_machine_cannot_do_is_done_here(tmp_path, folder, task
 
 
 def test_a_part_that_is_lost_again_and_again_is_read_here(tmp_path, folder, tasks_here, monkeypatch):
-    monkeypatch.setattr(tasks_here, "lost", frozenset([0, 5]))
+    monkeypatch.setattr(tasks_here, "lost", frozenset(["0.txt.gz", "5.txt.gz"]))
     sources, told = resolve([str(folder)]), Notes()
     assert files(tmp_path / "parts", sources, Size(2, 1), told) == files(tmp_path / "one", sources)
     assert "2 of 9 sources were read by this machine itself (the machine that read it is lost (no answer))" in told.notes
@@ -245,45 +244,24 @@ def test_standard_input_and_pipes_are_read_here(tmp_path, folder, tasks_here, mo
     assert "1 of 3 sources were read by this machine itself (-: no other machine has it)" in told.notes
 
 
-def test_the_others_go_on_while_this_machine_reads(tmp_path, folder, tasks_here, monkeypatch):
-    monkeypatch.setattr(encoding, "TELLING", -1.0)
-    monkeypatch.setattr(tokens, "STRETCH_BYTES", 50)
-    monkeypatch.setattr(streams, "BLOCK_BYTES", 33)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"some words from elsewhere " * 200)))
-    read_here, n_aside = encoding._Reading._read_here, []
-
-    def read_and_count(self, number, tasks):
-        items = read_here(self, number, tasks)
-        part = next(items)
-        n_aside.append(len(self.aside))
-        yield part
-        yield from items
-
-    monkeypatch.setattr(encoding._Reading, "_read_here", read_and_count)
-    files(tmp_path / "parts", resolve(["-", str(folder)]), Size(1, 1))
-    assert n_aside == [N_FILES]
-
-
 def test_training_has_the_machines_read(monkeypatch):
-    class Nodes:
-        read = object()
-
     def encode(*arguments, elsewhere, **options):
-        raise EmbedxError(f"read by {'machines' if elsewhere is Nodes.read else elsewhere}")
+        raise EmbedxError(f"read by {'machines' if elsewhere else 'one'}")
 
     settings, objective = chosen(objectives.find("ns"), {})
     monkeypatch.setattr(task, "encode", encode)
-    for cluster, expected in (contextlib.nullcontext(Nodes), "machines"), (contextlib.nullcontext(), "None"):
-        monkeypatch.setattr(task, "cluster_of", lambda *arguments, cluster=cluster: cluster)
-        with pytest.raises(EmbedxError, match=f"read by {expected}"):
-            task.train("corpus.txt", objective, settings)
+    monkeypatch.setattr(words, "connected", lambda *arguments: contextlib.nullcontext(Size(2, 1)))
+    with pytest.raises(EmbedxError, match="read by machines"):
+        words.train("corpus.txt", objective, settings, ClusterSettings(cluster="auto"))
+    with pytest.raises(EmbedxError, match="read by one"):
+        task.train("corpus.txt", objective, settings)
 
 
 def test_relative_paths_are_found_from_any_directory(tmp_path, folder, tasks_here, monkeypatch):
     monkeypatch.chdir(folder)
     sources, told = resolve(["*.gz"]), Notes()
     expected = files(tmp_path / "one", sources)
-    monkeypatch.setattr(encoding, "encoded_there", elsewhere(encoding.encoded_there, tmp_path))
+    monkeypatch.setattr(read_corpus, "encoded_there", elsewhere(read_corpus.encoded_there, tmp_path))
     assert files(tmp_path / "parts", sources, Size(2, 1), told) == expected
     assert "read by this machine" not in "".join(told.notes)
     assert expected["about"]["report"]["sources"][0]["name"] == "0.txt.gz"
@@ -320,7 +298,7 @@ def test_a_full_disk_is_told_with_a_remedy(tmp_path, folder, tasks_here, monkeyp
     def keep(items, path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(encoding, "keep", keep)
+    monkeypatch.setattr(read_corpus, "keep", keep)
     with pytest.raises(EmbedxError, match=r"cannot be written \(No space left on device\); .*--cache-dir"):
         files(tmp_path / "home", resolve([str(folder)]), Size(2, 1))
     assert list((tmp_path / "home").iterdir()) == []
@@ -329,24 +307,24 @@ def test_a_full_disk_is_told_with_a_remedy(tmp_path, folder, tasks_here, monkeyp
 # ---- with Ray
 
 
-def mortal(sources, settings, home, threads, wanted, tell):
+def mortal(sources, settings, home, threads, wanted):
     """As `encoded_there`, in a process that dies the first time, or whenever it reads a certain file."""
     name = Path(sources[0].name).name
     if name == "3.txt.gz" or (name == "1.txt.gz" and not (home / "died").exists()):
         (home / "died").write_text("")
         os.kill(os.getpid(), signal.SIGKILL)
-    yield from encoding.encoded_there(sources, settings, home, threads, wanted, tell)
+    yield from read_corpus.encoded_there(sources, settings, home, threads, wanted)
 
 
 def test_by_tasks_of_ray_of_which_some_are_killed(tmp_path, folder, ray_cluster, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(encoding, "LEAST_BYTES", 1)
+    monkeypatch.setattr(read_corpus, "LEAST_BYTES", 1)
     sources, told = resolve([str(folder)]), Notes()
     expected = files(tmp_path / "one", sources)
     assert files(tmp_path / "parts", sources, Size(2, 1), told) == expected
     assert "read by this machine" not in "".join(told.notes)
     ray_cluster.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # tasks cannot import it
     (tmp_path / "mortal").mkdir()
-    monkeypatch.setattr(encoding, "encoded_there", mortal)
+    monkeypatch.setattr(read_corpus, "encoded_there", mortal)
     assert files(tmp_path / "mortal", sources, Size(2, 1), told) == expected
     assert "1 of 9 sources were read by this machine itself (the machine that read it is lost" in "".join(told.notes)
     monkeypatch.undo()

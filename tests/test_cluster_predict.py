@@ -10,10 +10,11 @@ from test_cluster_classify import an_objective
 from test_label_tree import ova, settings, topics
 
 from embedx import objectives
-from embedx.classification import classifier, divided
+from embedx.classification import classifier
 from embedx.classification.classifier import Classifier
 from embedx.classification.task import train
-from embedx.cluster.files import Files, shared
+from embedx.distributed import predict
+from embedx.distributed.files import Files, shared
 from embedx.engine.sparse_levels import part_of, scores_of
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import log_softmax
@@ -27,7 +28,7 @@ class Answers:
     def __init__(self, builds):
         self.made = [travelled(build)() for build in builds]
 
-    def told(self, value):
+    def sent(self, value):
         return value
 
     def ask(self, number, question):
@@ -85,12 +86,12 @@ DIVIDES_ROWS = {"a path", "a tree"}
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("k", [1, 5, 40])
 def test_the_best_labels_are_those_of_one_machine(name, k, tmp_path, monkeypatch):
-    monkeypatch.setattr(divided, "MOST_ROWS", 64)
+    monkeypatch.setattr(predict, "MAX_ROWS", 64)
     made, features = MODELS[name]()
     found = classifier.load(made.save(tmp_path / "model"))
-    builds = divided.makers(found, shared(found.folder, DESCRIPTION, Files(found.folder).read), 3, 1, k)
-    assert isinstance(builds[0], divided.RowsOf) == (name in DIVIDES_ROWS)
-    blocks = list(divided.top_k_divided(found, features, k, Answers(builds), len(builds), Silent()))
+    builds = predict.builds_of(found, shared(found.folder, DESCRIPTION, Files(found.folder).read), 3, 1, k)
+    assert (builds[0].func is predict.SomeRows) == (name in DIVIDES_ROWS)
+    blocks = list(predict.predict_by(Answers(builds), len(builds), found, features, k, Silent()))
     assert len(blocks) > 1
     ids, p = (np.concatenate([block[part] for block in blocks]) for part in (0, 1))
     alone = list(found.top_k(features, k, threads=1))
@@ -108,9 +109,9 @@ def test_the_best_labels_are_those_of_one_machine(name, k, tmp_path, monkeypatch
 def test_workers_have_their_own_output_rows_alone(tmp_path):
     found = classifier.load(at_random("softmax", n_labels=10)[0].save(tmp_path / "model"))
     folder = shared(found.folder, DESCRIPTION, Files(found.folder).read)
-    shapes = [build().weights.shape for build in divided.makers(found, folder, 4, 1, 3)]
+    shapes = [build().weights.shape for build in predict.builds_of(found, folder, 4, 1, 3)]
     assert shapes == [(20, 2), (20, 3), (20, 2), (20, 3)]
-    assert len(divided.makers(found, folder, 40, 1, 3)) == 10  # nobody without a label
+    assert len(predict.builds_of(found, folder, 40, 1, 3)) == 10  # nobody without a label
 
 
 def test_some_nodes_of_a_level_are_scored_as_all_are():

@@ -10,11 +10,10 @@ import pytest
 from ray_cluster import NODE, Watching, cluster_of, killed, stopped
 
 from embedx import objectives
-from embedx.cluster import ray_nodes, strategy
-from embedx.cluster.settings import ClusterSettings
+from embedx.distributed import ray_backend, run, words
+from embedx.distributed.settings import ClusterSettings
 from embedx.errors import EmbedxError
 from embedx.skipgram import settings as streaming
-from embedx.skipgram import task as skipgram
 from embedx.vectors.model import load_folder
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("ray")]
@@ -30,7 +29,7 @@ def cluster():
 def trained(corpus, cluster, progress, objective="ns", **options):
     settings, made = streaming.chosen(objectives.find(objective), {"epochs": EPOCHS, "dim": 16, "threads": 1, **options})
     on = ClusterSettings(cluster=cluster.address, workers=2, merge_every=10_000)
-    return skipgram.train([str(corpus)], made, settings, cluster=on, progress=progress)
+    return words.train([str(corpus)], made, settings, on, progress=progress)
 
 
 def is_on_topic(vectors):
@@ -64,7 +63,7 @@ def test_a_killed_worker_costs_its_range_alone(two_topics, cluster):
 
 
 def test_a_worker_that_hangs_is_given_up(two_topics, cluster, monkeypatch):
-    monkeypatch.setattr(strategy, "LEAST_PATIENCE", 2.0)
+    monkeypatch.setattr(run, "MIN_TIMEOUT", 2.0)
     watching = Watching(0.3, stopped)
     found = trained(two_topics, cluster, watching)
     os.kill(watching.workers()[0], signal.SIGCONT)
@@ -82,7 +81,7 @@ def test_machines_may_leave_and_join(two_topics, cluster):
     watching = Watching(0.2, change)
     settings, made = streaming.chosen(objectives.find("ns"), {"epochs": 4 * EPOCHS, "dim": 16, "threads": 1})
     on = ClusterSettings(cluster=cluster.address, workers=3, merge_every=10_000)
-    found = skipgram.train([str(two_topics)], made, settings, cluster=on, progress=watching)
+    found = words.train([str(two_topics)], made, settings, on, progress=watching)
     assert len(watching.workers()) >= 2
     assert n_words(found) == pytest.approx(4 * EPOCHS * sum(found.vectors.counts))
 
@@ -122,10 +121,10 @@ def test_what_workers_cannot_do_is_refused(two_topics, cluster):
 def test_no_cluster_is_told_in_a_line(two_topics):
     settings, made = streaming.chosen(objectives.find("ns"), {})
     with pytest.raises(EmbedxError, match=r"no Ray cluster at 127\.0\.0\.1:1;.*ray start --head"):
-        skipgram.train([str(two_topics)], made, settings, cluster=ClusterSettings(cluster="127.0.0.1:1"))
+        words.train([str(two_topics)], made, settings, ClusterSettings(cluster="127.0.0.1:1"))
 
 
 def test_ray_that_is_not_installed_is_told_in_a_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(EmbedxError, match=r"--cluster: Ray is not installed; pip install \"embedx\[ray\]\""):
-        ray_nodes.ray()
+        ray_backend.ray()

@@ -1,22 +1,20 @@
 """classify and predict --cluster on a real Ray cluster: labels divided over workers, examples divided, workers lost."""
 
+import contextlib
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 from ray_cluster import Watching, cluster_of, killed
-from test_cluster_classify import assert_same_bytes, quality
+from test_cluster_classify import Nodes, assert_same_bytes, quality, train
 from test_label_tree import ova, settings, topics
 
-from embedx.classification import classifier, divided
-from embedx.classification.task import train
-from embedx.cluster import ray_nodes
-from embedx.cluster.files import shared
-from embedx.cluster.ray_nodes import Answering, ReadFromHead, connected
-from embedx.cluster.run import Cluster
-from embedx.cluster.run import cluster_of as nodes_of
-from embedx.cluster.settings import ClusterSettings
+from embedx.classification import classifier
+from embedx.distributed import predict, ray_backend
+from embedx.distributed.files import shared
+from embedx.distributed.ray_backend import Answering, ReadFromHead, connected
+from embedx.distributed.settings import ClusterSettings
 from embedx.labeled.digits import digits
 from embedx.run.folder import DESCRIPTION
 from embedx.run.progress import Silent
@@ -30,11 +28,18 @@ def address():
         yield found.address
 
 
+@contextlib.contextmanager
+def on_cluster(address, progress, **options):
+    settings = ClusterSettings(cluster=address, workers=2, **options)
+    with connected(settings, 1, progress) as size:
+        yield Nodes(settings, size)
+
+
 def test_labels_of_a_killed_worker_are_trained_by_others(address):
     data, options = topics(3000, n_labels=1500), {"weights": "tree", "leaf_size": 8, "epochs": 40}
     alone = train(data, ova("logistic"), settings("logistic", **options)).classifier
     watching = Watching(0.3, killed)
-    with nodes_of(ClusterSettings(cluster=address, workers=2), 1, watching, Cluster) as nodes:
+    with on_cluster(address, watching) as nodes:
         together = train(data, ova("logistic"), settings("logistic", **options), progress=watching, cluster=nodes).classifier
     assert len(watching.says("is lost")) == 1
     assert_same_bytes(alone, together)
@@ -42,7 +47,7 @@ def test_labels_of_a_killed_worker_are_trained_by_others(address):
 
 def test_examples_are_divided_over_workers(address):
     watching = Watching()
-    with nodes_of(ClusterSettings(cluster=address, workers=2, merge_every=200), 1, watching, Cluster) as nodes:
+    with on_cluster(address, watching, merge_every=200) as nodes:
         found, trained = quality("ns", *digits(1500, 500), nodes, epochs=10)
     assert found > 0.8
     assert trained.outcome.tally.words == 13_500  # ten epochs of the rows that are not held out for calibration
@@ -50,18 +55,18 @@ def test_examples_are_divided_over_workers(address):
 
 
 def test_workers_that_predict_may_be_lost(address, tmp_path, monkeypatch):
-    monkeypatch.setattr(divided, "MOST_ROWS", 50)
+    monkeypatch.setattr(predict, "MAX_ROWS", 50)
     data, test = digits(600, 400)
     quality("softmax", data, test, epochs=3)[1].classifier.save(tmp_path / "model")
     found = classifier.load(tmp_path / "model")
     expected = list(found.top_k(test.features, 3, threads=1))
-    with connected(address, Silent()):
+    with connected(ClusterSettings(cluster=address, workers=2), 1, Silent()):
         folder = shared(found.folder, DESCRIPTION, ReadFromHead(found.folder))
-        workers = Answering(divided.makers(found, folder, 2, 1, 3), 1)
+        workers = Answering(predict.builds_of(found, folder, 2, 1, 3), 1)
         blocks = []
-        for block in divided.top_k_divided(found, test.features, 3, workers, 2, Silent()):
+        for block in predict.predict_by(workers, 2, found, test.features, 3, Silent()):
             if not blocks:
-                ray_nodes.ray().kill(workers.actors[0])
+                ray_backend.ray().kill(workers.actors[0], no_restart=False)
             blocks.append(block)
         workers.close()
     for part in (0, 1):

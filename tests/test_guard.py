@@ -82,8 +82,8 @@ class Bowl(Strategy):
 
     def state(self):
         state = TrainState()
-        state.add_array("w.rows", self.w, "sum")
-        state.add_array("done", self.done, "sum")
+        state.add_array("w.rows", self.w)
+        state.add_array("done", self.done)
         return state
 
     def untrained_loss(self):
@@ -128,7 +128,7 @@ def test_a_rate_that_is_hopeless_ends_the_run_with_nothing():
     assert {rate for _, rate in strategy.rates} == {1e9, 1e8, 1e6, 1e4}
 
 
-def test_a_run_that_can_be_held_is_looked_at_while_it_trains(monkeypatch):
+def test_a_run_whose_state_has_a_lock_is_looked_at_while_it_trains(monkeypatch):
     """The first stretch ends when the guard has looked twice, which would never come if that had to wait for it."""
     looks, both = [], threading.Event()
 
@@ -144,8 +144,10 @@ def test_a_run_that_can_be_held_is_looked_at_while_it_trains(monkeypatch):
                 assert both.wait(20)
             return super().train(worker, epoch, stretch, rate)
 
-        def held(self):
-            return held
+        def state(self):
+            state = super().state()
+            state.lock = held
+            return state
 
     looked, held = Guard.look, threading.Lock()
     monkeypatch.setattr(Guard, "look", look)
@@ -342,7 +344,7 @@ def test_the_checkpoint_to_go_back_to_is_the_last_from_when_the_run_was_good(tmp
     kept = {"trainer.next_step": 0, "trainer.seconds": 0.0}
     state = TrainState()
     for name in kept:
-        state.add(name, lambda name=name: kept[name], lambda value, name=name: kept.__setitem__(name, value), "last")
+        state.add(name, lambda name=name: kept[name], lambda value, name=name: kept.__setitem__(name, value))
     checkpoints = checkpoints_of(tmp_path)
     assert not checkpoints.go_back(state, good_step, ())
     for step in 5, 10:
@@ -356,8 +358,8 @@ def test_the_checkpoint_to_go_back_to_is_the_last_from_when_the_run_was_good(tmp
 
 def test_a_snapshot_is_written_into_a_former_one():
     state, one = TrainState(), np.arange(3.0)
-    state.add_array("one", one, "sum")
-    state.add("lists", lambda: [one[:2], {"a": 1}], lambda value: None, "last")
+    state.add_array("one", one)
+    state.add("lists", lambda: [one[:2], {"a": 1}], lambda value: None)
     former = state.snapshot()
     one += 5
     later = state.snapshot(into=former)

@@ -22,11 +22,10 @@ LAYERS = (
     {"objectives"},
     {"optimizers"},
     {"engine"},
-    {"cluster"},
     {"vectors"},
     {"evaluation"},
     {"skipgram", "classification"},
-    {"comparison", "report"},
+    {"comparison", "report", "distributed"},
     {"cli"},
 )
 ABOVE_ALL = {"__init__", "__main__"}  # what a user asks the package for, wherever it lies

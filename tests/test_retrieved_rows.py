@@ -12,7 +12,7 @@ from embedx.classification.classifier import load
 from embedx.classification.settings import ClassifySettings
 from embedx.cli.commands import predict
 from embedx.cli.declared import classify_settings, train_settings
-from embedx.cluster.settings import ClusterSettings
+from embedx.distributed.settings import ClusterSettings
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits

@@ -153,14 +153,14 @@ def test_a_snapshot_does_not_change_and_is_plain():
 
 def test_a_state_takes_no_snapshot_of_another_run():
     state, one = TrainState(), np.zeros(3)
-    state.add_array("one", one, "sum")
+    state.add_array("one", one)
     with pytest.raises(ValueError, match="other values: two"):
         state.restore({"one": np.ones(3), "two": 2})
     with pytest.raises(ValueError, match=r"one: shape \(4,\) where the run has \(3,\)"):
         state.restore({"one": np.ones(4)})
     assert not one.any()
     with pytest.raises(ValueError, match="has a value one already"):
-        state.add_array("one", one, "sum")
+        state.add_array("one", one)
 
 
 def test_counts_of_pairs_cut_short_within_an_iteration_go_on_from_its_beginning():

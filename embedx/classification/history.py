@@ -40,7 +40,7 @@ class History:
         """What was noted so far."""
         state = TrainState()
         for name in ("epochs", "best", "best_value", "waited"):
-            state.add_attribute(f"history.{name}", self, name, "last")
+            state.add_attribute(f"history.{name}", self, name)
         return state
 
     @property

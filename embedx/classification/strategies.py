@@ -12,15 +12,12 @@ minibatch in a fixed number of parts, so that sums do not depend on the number o
 """
 
 import abc
-import contextlib
 import threading
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from embedx.classification.defaults import first_state
-from embedx.cluster.contract import Shareable
-from embedx.cluster.shared import Changes, Copies, Parameters, compile_merging
 from embedx.engine import full, full_tiled, retrieved, sampled, sparse_rows
 from embedx.engine.examples import Examples, copy_examples, memory_for, new_feature_workspace, new_groups
 from embedx.engine.loading import compile_function, load_kernel
@@ -33,7 +30,7 @@ from embedx.optimizers.decay import clock_step, decay_all, step_size
 from embedx.run.orders import Orders
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
-from embedx.run.strategy import forget
+from embedx.run.strategy import Strategy, forget
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.search.index import Index, empty_index
@@ -56,7 +53,7 @@ def memory_of_step(settings: Any, sampler: Sampler, n: int, n_rows: int, dim: in
     return 4 * (batch * (n_rows + 2 * dim) + n_rows * dim) if sampler.candidates == "all" else 0
 
 
-class Classification(Shareable):
+class Classification(Strategy):
     """Minibatches of labelled examples, in an order that each pass shuffles anew.
 
     settings  resolved `ClassifySettings`
@@ -67,8 +64,6 @@ class Classification(Shareable):
     workers: list[Any]
     outputs: Table  # the output rows, as the strategy stores them
     stretch: int  # examples in a stretch
-    # Held where rows must not be merged, for they are copied, trained and written back; elsewhere a few updates are lost.
-    writing: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
 
     def __init__(
         self,
@@ -167,56 +162,16 @@ class Classification(Shareable):
             {"hidden": self.hidden.rows[:, : self.settings.hidden]} if self.settings.hidden else {}
         )
 
-    def facts(self) -> dict[str, Any]:
-        """What else is to be told of the training."""
-        return {}
-
-    # ---- where workers train it
-
-    def parameters(self) -> Parameters:
-        tables, uses = {"outputs": self.outputs}, {"outputs": self.uses_of_outputs()}
-        if self.settings.hidden:
-            tables["hidden"], uses["hidden"] = self.hidden, self.uses_of_features()
-        uses = {name: np.minimum(of_table, 1 / self.batch).astype(np.float32) for name, of_table in uses.items()}
-        return Parameters(tables, self.optimizer, self.local_state, self.n_updates, uses)
-
-    def apart(self) -> "DecayedCopies":
-        compile_merging(self.parameters())
-        return DecayedCopies(self)
-
-    def uses_of_features(self) -> np.ndarray:
-        """float64 (n_features,): the share of the examples that have each feature."""
-        if self.examples.dense.size:
-            return np.ones(self.n_features)
-        return np.bincount(self.examples.columns, minlength=self.n_features) / self.n
-
-    @abc.abstractmethod
-    def uses_of_outputs(self) -> np.ndarray:
-        """float64 (rows of the table,): how often each row of `outputs` is met for each example, if one is a step."""
-
     def state(self) -> TrainState:
         state = TrainState()
         for name, table in (("hidden", self.hidden), ("outputs", self.outputs)):
-            state.add_array(f"{name}.rows", table.rows, "sum")
-            state.add_array(f"{name}.optimizer", table.state, "sum")
-            state.add_array(f"{name}.decay_clock", table.decay_clock, "sum")
-        state.add_array("objective.state", self.local_state, "rows")
-        state.add_array("objective.n_updates", self.n_updates, "sum")
-        state.add_array("decay_clock", self.clock, "sum")
+            state.add_array(f"{name}.rows", table.rows)
+            state.add_array(f"{name}.optimizer", table.state)
+            state.add_array(f"{name}.decay_clock", table.decay_clock)
+        state.add_array("objective.state", self.local_state)
+        state.add_array("objective.n_updates", self.n_updates)
+        state.add_array("decay_clock", self.clock)
         return state
-
-
-class DecayedCopies(Copies):
-    """A worker's copies, to which weight decay is applied before they are merged: no clock of it is shared."""
-
-    def __init__(self, strategy: Classification) -> None:
-        super().__init__(strategy.parameters())
-        self.strategy = strategy
-
-    def merge(self, news: Changes, n_trained: float, rate: float) -> Changes:
-        with self.strategy.writing:
-            self.strategy.apply_decay()
-            return super().merge(news, n_trained, rate)
 
 
 class Sampled(Classification):
@@ -276,13 +231,6 @@ class Sampled(Classification):
         arguments = self._arguments(worker, order, start, stop, rate, clock, key)
         loss, terms, after = sampled.train_stretch(*self.functions, *arguments)
         return loss, terms, after - clock
-
-    def uses_of_outputs(self) -> np.ndarray:
-        shown, draws, has_line_each = self.counts / self.n, self.draws, self.plan.positives == sampled.SINGLE
-        if self.plan.on_path:
-            return np.bincount(draws.rows, np.repeat(shown, np.diff(draws.offsets)), self.n_rows)
-        lines = shown.sum() if has_line_each and not self.plan.one_label else 1.0
-        return np.asarray(shown + lines * (1 - (1 - self.drawing.noise) ** self.plan.n_draws))
 
     def decay_outputs(self, clock: float) -> None:
         decay_all(self.outputs, self.dim - self.has_bias, self.optimizer, clock)
@@ -416,11 +364,6 @@ class Full(Classification):
         )  # fmt: skip
         return loss, terms, float(clock_step(self.optimizer, rate))
 
-    def uses_of_outputs(self) -> np.ndarray:
-        if self.settings.hidden:
-            return np.ones(self.dim)
-        return np.append(self.uses_of_features(), [1.0] * self.has_bias)
-
     def decay_outputs(self, clock: float) -> None:
         full.decay_features(
             self.outputs, np.arange(self.dim, dtype=np.int32), 0, self.dim - self.has_bias, self.n_rows, self.optimizer, clock
@@ -440,7 +383,6 @@ class FullTiled(Full):
     def prepare(self) -> None:
         super().prepare()
         self.stretch = self.batch * max(1, 2 * STRETCH // self.batch)
-        self.writing = threading.Lock()
         n_steps = self.stretch // self.batch
         values = np.sort(np.diff(self.examples.offsets))[::-1][: self.batch].sum()
         width = int(min(self.dim, values))
@@ -478,8 +420,7 @@ class FullTiled(Full):
             arguments = self._arguments(self.tile_workspaces[w], stop - start, first, last, rate, clock)
             return float(full_tiled.train_tiles(*self.functions, *arguments))
 
-        with self.writing:
-            loss = sum(self.steps.pool.map(work, range(self.parts)))
+        loss = sum(self.steps.pool.map(work, range(self.parts)))
         chosen = order[start:stop]
         has_labels = self.examples.label_offsets[chosen + 1] > self.examples.label_offsets[chosen]
         n_steps = -(-(stop - start) // self.batch)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers, samplers
-from embedx.classification import calibration, defaults, on_cluster, tree_training
+from embedx.classification import calibration, defaults, tree_training
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
 from embedx.classification.history import History
@@ -30,7 +30,6 @@ from embedx.classification.weights import (
     is_label_by_label,
     is_sparse_linear,
 )
-from embedx.cluster.run import Cluster
 from embedx.engine import lbfgs as optimum
 from embedx.engine.examples import Examples, examples_of
 from embedx.engine.loading import compile_function
@@ -49,6 +48,7 @@ from embedx.run.guard import Guard
 from embedx.run.interrupts import to_the_end
 from embedx.run.memory import Plan
 from embedx.run.progress import Progress, Silent
+from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler, pairs_of
 
@@ -81,7 +81,7 @@ def train(
     checkpoints: Checkpoints | None = None,
     n_tested: int = 0,
     is_guarded: bool = True,
-    cluster: Cluster | None = None,
+    wrap: Callable[[Any], Strategy] | None = None,
 ) -> TrainedClassifier:
     """A classifier of `data`.
 
@@ -99,7 +99,7 @@ def train(
     checkpoints keep the state of training by steps on disk
     n_tested    rows that it is to score when it is trained, for which there must be memory too
     is_guarded  training that diverges goes on at a lower rate; False for who compares rates
-    cluster     of `cluster.run.cluster_of`: whose workers train
+    wrap        makes the strategy that trains in place of the one it is given, whose parameters it trains
     watch       called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the history
 
     Raises `EmbedxError` for what the user can mend and `DivergedError` when training diverges, at lower rates too, with nothing
@@ -146,8 +146,6 @@ def train(
         arrays["label_order"] = _label_order(features, labels, counts, settings, start, progress)
     objective.prepare(counts, arrays.get("label_order"))
     sampler, warm_up = new_samplers(objective, settings, sampler_options or {}, counts)
-    if cluster is not None:
-        on_cluster.check(cluster.settings, settings, objective, sampler)
     facts: dict[str, Any] = {
         "objective": objective.name,
         "examples": len(data),
@@ -156,9 +154,7 @@ def train(
         "several_labels": bool((labels.n_of_row > 1).any()),
     }
     n_validated = len(held_out) if held_out is not None else 1 if watch is not None else 0
-    plan = memory_plan(
-        data, features, labels, objective, settings, sampler, n_validated, n_tested, by_others=cluster is not None
-    )
+    plan = memory_plan(data, features, labels, objective, settings, sampler, n_validated, n_tested, by_others=wrap is not None)
     if sampler.conditional:
         _fit_sampler(sampler, features, labels, settings, start, progress)
         arrays |= sampler.arrays()
@@ -182,30 +178,28 @@ def train(
         optimizer = optimizers.update_rule(
             str(settings.optimizer), l2=settings.l2 or 0.0, max_norm=settings.max_norm, row_length=row_length
         )
-        if checkpoints is not None:
-            checkpoints.identify(lambda: _identity(examples, classifier.settings, cluster))
+        strategy: TreeTraining | Classification
         if is_label_by_label(settings, objective):
             trees = tree_training.plans(features, examples, counts, settings, progress)
-            growing = TreeTraining(
-                objective, settings, features, examples, optimizer, counts, trees, by_others=cluster is not None
+            strategy = TreeTraining(
+                objective, settings, features, examples, optimizer, counts, trees, by_others=wrap is not None
             )
-            training = growing if cluster is None else on_cluster.by_labels(cluster, growing, labels)
-            loss_unit = growing.loss_unit
-            outcome = tree_training.run(growing, training, classifier, snapshot, checkpoints, history, progress, plan)
         else:
             strategy = strategy_for(objective, settings, sampler, examples)(
                 objective, settings, sampler, examples, optimizer, counts, features.shape[1], warm_up
             )
-            loss_unit = strategy.loss_unit
+        training, loss_unit = strategy if wrap is None else wrap(strategy), strategy.loss_unit
+        if checkpoints is not None:
+            checkpoints.identify(lambda: _identity(examples, classifier.settings) | training.identity())
+        if isinstance(strategy, TreeTraining):
+            outcome = tree_training.run(strategy, training, classifier, snapshot, checkpoints, history, progress, plan)
+        else:
             guard = Guard(is_on=is_guarded, has_room=plan.has_room)
             outcome, optimizer_state = _run(
-                strategy, cluster, classifier, start, snapshot, checkpoints, history, progress, guard, plan
+                strategy, training, classifier, start, snapshot, checkpoints, history, progress, guard, plan
             )
     if start is None:
         outcome.check_trained()
-    if cluster is not None:
-        cluster.close()
-        classifier.facts["cluster"] = cluster.facts()
     to_the_end(lambda: _check(classifier))
     classifier.facts |= {
         "final_loss": outcome.final_loss,
@@ -356,7 +350,7 @@ def _hold_out(data: Labeled, n: int, seed: int) -> tuple[Labeled, Labeled]:
 
 def _run(
     strategy: Classification,
-    cluster: Cluster | None,
+    training: Strategy,
     classifier: Classifier,
     start_from: TrainedClassifier | None,
     snapshot: Mapping[str, Any] | None,
@@ -366,7 +360,7 @@ def _run(
     guard: Guard,
     plan: Plan,
 ) -> tuple[trainer.Outcome, dict[str, np.ndarray]]:
-    """Train by steps on minibatches; the outcome, and what the optimiser kept beside the tables."""
+    """Train `strategy` by steps on minibatches, through `training`; the outcome, and the optimiser's state."""
     settings = strategy.settings
     if strategy.has_bias:
         drawing, by_frequency = strategy.warm_up or strategy.sampler, dataclasses.replace(settings, bias="frequency")
@@ -395,7 +389,6 @@ def _run(
 
     spent = history.seconds_before
     time_budget = None if settings.time_budget is None else max(settings.time_budget - spent, LEAST_BUDGET)
-    training = strategy if cluster is None else on_cluster.by_examples(cluster, strategy)
     schedule = trainer.Schedule(
         float(settings.learning_rate or 0), training.n_stretches, strategy.n, float(settings.epochs or 1), time_budget,
         settings.schedule, settings.decay, settings.decay_every,
@@ -405,16 +398,14 @@ def _run(
     outcome = trainer.run(training, schedule, progress, told, snapshot, history.state(), checkpoints, guard, plan)
     to_the_end(hand_over)
     history.restore()
-    classifier.facts |= strategy.facts()
     return outcome, optimizer_state
 
 
-def _identity(examples: Examples, settings: Mapping[str, Any], cluster: Cluster | None) -> dict[str, Any]:
+def _identity(examples: Examples, settings: Mapping[str, Any]) -> dict[str, Any]:
     """What decides the result, for a run that goes on to be sure that it is the same one."""
     return {
         "data": [checksum(array) for array in examples],
         "settings": {name: value for name, value in settings.items() if name != "threads"},
-        **(cluster.identity() if cluster is not None else {}),
     }
 
 

@@ -22,8 +22,6 @@ from embedx.classification.clustering import vectors_of
 from embedx.classification.defaults import first_state
 from embedx.classification.history import History
 from embedx.classification.label_tree import LabelTree
-from embedx.classification.shared_labels import Kept, TilesApart, TilesInCommon
-from embedx.cluster.contract import Divided
 from embedx.engine import label_tiles
 from embedx.engine.examples import Examples
 from embedx.engine.full_tiled import WIDTH
@@ -48,6 +46,8 @@ from embedx.search.balanced import balanced_tree
 
 MATCHED_ROWS = 1 << 14  # examples that are sought for at a time
 
+Kept = tuple[np.ndarray, np.ndarray, np.ndarray]  # of a tile: int32 feature, int32 label within the tile, float32 weight
+
 
 def memory_of_thread(n: int, n_values: int, n_features: int, optimizer: type[Optimizer]) -> int:
     """Bytes that a thread takes to train, for n examples with so many values."""
@@ -70,6 +70,18 @@ class TreePlan(NamedTuple):
 
     labels: np.ndarray  # int32 (n_places,)
     levels: list[LevelPlan]
+
+
+class Tiles(NamedTuple):
+    """What was learned of some tiles of a level, one tile after another."""
+
+    number: np.ndarray  # int64 (n,)
+    n_kept: np.ndarray  # int64 (n,): weights of each
+    feature: np.ndarray  # int32 (all weights,)
+    lane: np.ndarray  # int32
+    value: np.ndarray  # float32
+    bias: np.ndarray  # float32 (all labels,)
+    loss: np.ndarray  # float64 (n,): of the last epoch
 
 
 def plan_of(labels: np.ndarray, depth: int, edges: np.ndarray, arity: int) -> TreePlan:
@@ -119,12 +131,12 @@ def plans(features: csr_matrix, examples: Examples, counts: np.ndarray, settings
     return trees
 
 
-class TreeTraining(Divided):
+class TreeTraining(Strategy):
     """Trains the levels of trees, one after another.
 
     settings   resolved `ClassifySettings`
     features   csr_matrix float32, those of `examples`
-    by_others  the tiles are trained by workers on a cluster, and what these have kept of them is put together here
+    by_others  the tiles are trained elsewhere, and come by `add_tiles`
 
     Losses of one tile say nothing of those of another, so that the trainer cannot judge them; by the dual a run cannot diverge.
     """
@@ -320,19 +332,29 @@ class TreeTraining(Divided):
         t, depth = self.levels[level]
         return self.plans[t].levels[depth].tiles
 
-    # ---- where workers train the tiles
+    def tiles(self, level: int) -> Tiles:
+        """The trained tiles of a level that is under way."""
+        done = [(n, kept) for n, kept in enumerate(self.done) if kept is not None]
+        number, bounds = np.array([n for n, _ in done], dtype=np.int64), self.tiles_of(level)
+        feature, lane, value = (
+            np.concatenate([np.zeros(0, dtype), *(kept[k] for _, kept in done)])
+            for k, dtype in enumerate((np.int32, np.int32, np.float32))
+        )
+        bias = np.concatenate([np.zeros(0, np.float32), *(self.bias[bounds[n][1] : bounds[n][2]] for n in number)])
+        n_kept = np.array([len(kept[0]) for _, kept in done], dtype=np.int64)
+        return Tiles(number, n_kept, feature, lane, value, bias, self.losses[level][number])
 
-    def in_common(self) -> TilesInCommon:
-        return TilesInCommon(self)
-
-    def apart(self) -> TilesApart:
-        return TilesApart(self)
-
-    def is_done(self, epoch: int, stretches: range) -> bool:
-        n_tiles = len(self.tiles_of(epoch))
-        return all(stretch >= n_tiles or self.done[stretch] is not None for stretch in stretches)
-
-    # ----
+    def add_tiles(self, level: int, tiles: Tiles) -> None:
+        """Take over trained tiles of the level that is under way."""
+        first_kept = first_label = 0
+        for number, n_kept, loss in zip(tiles.number.tolist(), tiles.n_kept.tolist(), tiles.loss.tolist(), strict=True):
+            kept = slice(first_kept, first_kept + n_kept)
+            _, first, last = self.tiles_of(level)[number]
+            self.bias[first:last] = tiles.bias[first_label : first_label + last - first]
+            self.losses[level][number] = loss
+            # Copies: views would keep all other tiles in memory.
+            self.done[number] = (tiles.feature[kept].copy(), tiles.lane[kept].copy(), tiles.value[kept].copy())
+            first_kept, first_label = kept.stop, first_label + last - first
 
     def trees(self) -> list[LabelTree]:
         """The trees that are trained to the end."""
@@ -352,9 +374,9 @@ class TreeTraining(Divided):
 
     def state(self) -> TrainState:
         state = TrainState()
-        state.add("tree.levels", self._read_levels, self._write_levels, "last")
-        state.add("tree.tiles", self._read_tiles, self._write_tiles, "last")
-        state.add_attribute("tree.losses", self, "losses", "sum")
+        state.add("tree.levels", self._read_levels, self._write_levels)
+        state.add("tree.tiles", self._read_tiles, self._write_tiles)
+        state.add_attribute("tree.losses", self, "losses")
         return state
 
     def _read_levels(self) -> list[list[tuple[np.ndarray, ...]]]:
@@ -364,28 +386,13 @@ class TreeTraining(Divided):
         self.trained = [[Level(*level) for level in levels] for levels in value]
 
     def _read_tiles(self) -> dict[str, np.ndarray]:
-        """What is left of the level's tiles that are trained, one after another, and the biases."""
-        kept = [each for each in self.done if each is not None]
-        parts = {
-            name: np.concatenate([each[k] for each in kept]) if kept else np.zeros(0, dtype=dtype)
-            for k, (name, dtype) in enumerate((("feature", np.int32), ("lane", np.int32), ("value", np.float32)))
-        }
-        sizes = np.array([-1 if each is None else len(each[0]) for each in self.done], dtype=np.int64)
-        return parts | {"sizes": sizes, "bias": self.bias}
+        return self.tiles(min(self.level, len(self.levels) - 1))._asdict()
 
     def _write_tiles(self, value: Any) -> None:
-        level = self.level
         self.done = []
-        if level < len(self.levels):
-            self.prepare(level)
-            self.bias[:] = value["bias"]
-            sizes = value["sizes"]
-            edges = np.concatenate([[0], np.cumsum(np.maximum(sizes, 0))])
-            parts = value["feature"], value["lane"], value["value"]
-            self.done = [
-                None if size < 0 else tuple(part[edges[n] : edges[n + 1]].copy() for part in parts)
-                for n, size in enumerate(sizes.tolist())
-            ]
+        if self.level < len(self.levels):
+            self.prepare(self.level)
+            self.add_tiles(self.level, Tiles(**value))
 
 
 def run(

@@ -1,16 +1,18 @@
 """What a command does between its options and the library: choose the settings, the objective, the data, the output folder."""
 
+import contextlib
 import dataclasses
 import math
 import os
 import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embedx import objectives, samplers
-from embedx.cluster.settings import ClusterSettings, check_cluster_settings
+from embedx.distributed.settings import ClusterSettings, check_cluster_settings
 from embedx.engine.settings import check_stopping
 from embedx.errors import DivergedError, EmbedxError
 from embedx.run.checkpoint import Checkpoints, Request
@@ -129,9 +131,12 @@ def train(
         progress.note(shlex.join([*command, "--output", str(folder)]))
         _note_settings(progress, settings, *of_samplers, objective.settings, *of_text, cluster)
         with checkpoints.ended():
-            trained = skipgram.train(
-                corpora, objective, settings, sampler_options=own_options, start=start, cluster=cluster, **how
-            )
+            by: Callable[..., skipgram.TrainedVectors] = skipgram.train
+            if cluster.is_asked_for:
+                from embedx.distributed import words
+
+                by = partial(words.train, cluster=cluster)
+            trained = by(corpora, objective, settings, sampler_options=own_options, start=start, **how)
     saved = _save(lambda place: skipgram.save(trained.vectors, place, overwrite), folder, checkpoints)
     checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
     _check_end(saved, trained.outcome)
@@ -255,7 +260,6 @@ def classify(
     from embedx.classification.defaults import new_objective
     from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
     from embedx.classification.weights import suited_objective
-    from embedx.cluster.run import Cluster, cluster_of
     from embedx.labeled.read import check_there
 
     validation_source = ClassifySettings.from_options(typed).validation  # settings are checked before anything is read
@@ -267,7 +271,13 @@ def classify(
         raise EmbedxError("--test-labels needs --test")
     cluster = ClusterSettings.from_options(typed)
     # A cluster that is not there is told before anything is read.
-    with cluster_of(cluster, typed.get("threads"), progress, Cluster) as nodes:
+    with contextlib.ExitStack() as opened:
+        by: Callable[..., classification.TrainedClassifier] = classification.train
+        if cluster.is_asked_for:
+            from embedx.distributed import labels, ray_backend
+
+            size = opened.enter_context(ray_backend.connected(cluster, typed.get("threads"), progress))
+            by = partial(labels.train, cluster=cluster, size=size)
         data = None
         if objective_name is None:
             data = labelled_data(train_source, train_labels, test_source, test_labels, label_names, progress)
@@ -289,8 +299,7 @@ def classify(
         settings = classification.resolved(settings, objective, training)
         own_options = samplers.own_options(typed)
         drawing = next(each for each in reversed(classification.chosen_samplers(objective, settings, own_options)) if each)
-        of_cluster = [nodes.settings] if nodes is not None else []
-        _note_settings(progress, settings, drawing.settings, objective.settings, *of_cluster)
+        _note_settings(progress, settings, drawing.settings, objective.settings, cluster)
         kind = "non-zero values" if training.is_sparse else "values"
         n_values = training.features.nnz if training.is_sparse else training.features.size
         progress.note(
@@ -300,9 +309,9 @@ def classify(
             progress.note(f"{unlabelled:,} of {len(training):,} training rows have no label and are not trained on")
         validation = validation_data(settings, known, progress)
         with checkpoints.ended():
-            trained = classification.train(
+            trained = by(
                 training, objective, settings, sampler_options=own_options, known=known, validation=validation,
-                progress=progress, n_tested=0 if test is None else len(test), checkpoints=checkpoints, cluster=nodes,
+                progress=progress, n_tested=0 if test is None else len(test), checkpoints=checkpoints,
             )  # fmt: skip
         saved = _save(lambda place: trained.classifier.save(place, overwrite), folder, checkpoints)
         checkpoints.close(saved, is_over=trained.outcome.interrupted_by is None)
@@ -417,7 +426,9 @@ def predict(
     if search is not None and cluster.is_asked_for:
         raise EmbedxError("--search does not apply with --cluster; leave out one of them")
     if cluster.is_asked_for:
-        best: Iterable[tuple[np.ndarray, np.ndarray]] = _top_k_on(cluster, found, data.features, top_k, threads, progress)
+        from embedx.distributed.predict import predict as by_workers
+
+        best: Iterable[tuple[np.ndarray, np.ndarray]] = by_workers(cluster, found, data.features, top_k, threads, progress)
     elif search is None:
         best = found.top_k(data.features, top_k, progress, threads)
     else:
@@ -429,27 +440,6 @@ def predict(
     for ids, probabilities in best:
         for row, values in zip(ids.tolist(), probabilities.tolist(), strict=True):
             yield [(names[k], value) for k, value in zip(row, values, strict=True)]
-
-
-def _top_k_on(
-    cluster: ClusterSettings, found: "Classifier", features: Any, k: int, threads: int | None, progress: Progress
-) -> Iterator[tuple["np.ndarray", "np.ndarray"]]:
-    """As `Classifier.top_k`, by workers on a cluster."""
-    from embedx.classification import divided
-    from embedx.cluster.files import shared
-    from embedx.cluster.ray_nodes import Answering, ReadFromHead, chosen_size, connected
-    from embedx.run.folder import DESCRIPTION
-
-    with connected(str(cluster.cluster), progress):
-        size = chosen_size(cluster.workers, threads)
-        place = found.folder.resolve()  # for processes that work elsewhere
-        folder = shared(place, DESCRIPTION, ReadFromHead(place))
-        makers = divided.makers(found, folder, size.workers, size.threads, k)
-        workers = Answering(makers, size.threads)
-        try:
-            yield from divided.top_k_divided(found, features, k, workers, len(makers), progress)
-        finally:
-            workers.close()
 
 
 def test_classifier(model: str, test: str | None, test_labels: str | None, progress: Progress) -> dict[str, float]:

@@ -106,7 +106,7 @@ def _meaning(field: dataclasses.Field[Any]) -> str:
 
 def train_settings() -> dict[str, Option]:
     """Every option of `embedx train` that is a setting."""
-    from embedx.cluster.settings import ClusterSettings
+    from embedx.distributed.settings import ClusterSettings
     from embedx.objectives import OBJECTIVES
     from embedx.skipgram.collapsed import DEFAULTS, CollapsedSettings
     from embedx.skipgram.settings import SkipGramSettings
@@ -133,7 +133,7 @@ def phrase_settings() -> dict[str, Option]:
 def classify_settings() -> dict[str, Option]:
     """Every option of `embedx classify` that is a setting."""
     from embedx.classification.settings import ClassifySettings
-    from embedx.cluster.settings import ClusterSettings
+    from embedx.distributed.settings import ClusterSettings
     from embedx.objectives import OBJECTIVES
 
     options = _settings_of("label_defaults", ClassifySettings, ClusterSettings)

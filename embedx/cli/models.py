@@ -10,7 +10,7 @@ import typer
 from embedx.cli import tables
 from embedx.cli.options import CacheDir, Json, Model, Overwrite, Quiet, TopK, TrustPickle, WhichVectors, number, path_for
 from embedx.cli.streams import is_read_at_once
-from embedx.cluster.settings import MOST_WORKERS, ClusterSettings, check_cluster_settings
+from embedx.distributed.settings import MAX_WORKERS, ClusterSettings, check_cluster_settings
 from embedx.errors import EmbedxError
 from embedx.run.progress import Reporter
 from embedx.settings import MOST_THREADS
@@ -57,7 +57,7 @@ def predict(
         int | None,
         typer.Option(
             "--workers",
-            parser=number(int, "--workers", at_least=1, at_most=MOST_WORKERS),
+            parser=number(int, "--workers", at_least=1, at_most=MAX_WORKERS),
             help="with --cluster: worker processes, each with --threads threads; by default one for each machine",
         ),
     ] = None,

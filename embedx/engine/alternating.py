@@ -163,16 +163,16 @@ class Descent(Strategy):
         """Where the descent was after the last whole iteration; the tables may be further, if one was cut short."""
         state = TrainState()
         for name, array in self._arrays().items():
-            state.add(name, partial(self._array, name), partial(np.copyto, array), "last")
+            state.add(name, partial(self._array, name), partial(np.copyto, array))
         for name, place in self._numbers().items():
-            state.add(name, partial(self._number, name), partial(setattr, *place), "last")
+            state.add(name, partial(self._number, name), partial(setattr, *place))
 
         def write_history(values: Any) -> None:
             self.history = [Iteration(**each) for each in values]
             self.seconds_before = self.history[-1].seconds if self.history else 0.0
 
-        state.add("history", lambda: [dataclasses.asdict(each) for each in self.history], write_history, "last")
-        state.add_attribute("finished", self, "finished", "last")
+        state.add("history", lambda: [dataclasses.asdict(each) for each in self.history], write_history)
+        state.add_attribute("finished", self, "finished")
         return state
 
     def _arrays(self) -> dict[str, np.ndarray]:

@@ -90,12 +90,12 @@ class Guard:
         """What is to go on with the run."""
         state = TrainState()
         for name in NAMES:
-            state.add_attribute(f"guard.{name}", self, name, "last")
+            state.add_attribute(f"guard.{name}", self, name)
 
         def write_parts(values: Any) -> None:
             self.parts = [Tally(*each) for each in values]
 
-        state.add("guard.parts", lambda: [[each.loss, each.pairs, each.words] for each in self.parts], write_parts, "sum")
+        state.add("guard.parts", lambda: [[each.loss, each.pairs, each.words] for each in self.parts], write_parts)
         return state
 
     # ---- before training

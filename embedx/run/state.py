@@ -1,6 +1,6 @@
 """The state of a run: everything that it needs to go on from where it is, by name.
 
-A checkpoint, a rollback, an exact resumption and a cluster are all uses of it: what they must know of the tables, of an
+A checkpoint, a rollback and an exact resumption are all uses of it: what they must know of the tables, of an
 optimiser, of an index or of the trainer is here. A value is a numpy array, a number, or a list, dict or NamedTuple of these.
 What follows from the settings and the data alone (random numbers, the order of examples, held-out text) is not in it, nor is
 the memory of workers, which nothing outlasts a stretch in. L-BFGS, which scipy runs, has no state that can be taken up again.
@@ -9,23 +9,14 @@ the memory of workers, which nothing outlasts a stretch in. L-BFGS, which scipy 
     kept = state.snapshot()           a copy of all values
     ...
     run.state().restore(kept)         the same run, or another one that was set up alike, goes on from there
-
-How the values of several workers that trained apart become one is each value's `merge`:
-
-    "sum"        the value before, plus what each of them added: parameters, squares, tallies, numbers of updates, decay clocks
-    "max"        the largest: positions
-    "rows"       row by row that of the worker whose `n_updates` of the row grew most: an objective's own state
-    "last"       that of any one of them, for it is the same for all, or one is as good as another: rates, best-so-far
-    "rebuild"    not merged but made anew from the merged tables: an index. It is saved all the same: it lags behind the tables
 """
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-
-Merge = Literal["sum", "max", "rows", "last", "rebuild"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +25,6 @@ class Value:
 
     read: Callable[[], Any]  # the value as it is now; an array may be a view of what training goes on to change
     write: Callable[[Any], None]  # make it this
-    merge: Merge
     in_place: bool = False  # `write` copies what it is given, and keeps nothing of it
 
 
@@ -43,31 +33,31 @@ class TrainState:
     """The values that a run needs to go on, by name. Names are unique; parts of a run prefix theirs, as `outputs.rows`."""
 
     values: dict[str, Value] = field(default_factory=dict)
+    lock: AbstractContextManager[Any] | None = None  # with it values may be read while threads train; None: they must pause
 
-    def add(
-        self, name: str, read: Callable[[], Any], write: Callable[[Any], None], merge: Merge, *, in_place: bool = False
-    ) -> None:
+    def add(self, name: str, read: Callable[[], Any], write: Callable[[Any], None], *, in_place: bool = False) -> None:
         """A value that is read and written by these functions."""
         if name in self.values:
             raise ValueError(f"the state has a value {name} already")
-        self.values[name] = Value(read, write, merge, in_place)
+        self.values[name] = Value(read, write, in_place)
 
-    def add_array(self, name: str, array: np.ndarray, merge: Merge) -> None:
+    def add_array(self, name: str, array: np.ndarray) -> None:
         """An array that stays where it is for the whole run and is written in place."""
 
         def write(value: Any) -> None:
             array[...] = value
 
-        self.add(name, lambda: array, write, merge, in_place=True)
+        self.add(name, lambda: array, write, in_place=True)
 
-    def add_attribute(self, name: str, owner: Any, attribute: str, merge: Merge) -> None:
+    def add_attribute(self, name: str, owner: Any, attribute: str) -> None:
         """What an object has under that name."""
-        self.add(name, lambda: getattr(owner, attribute), lambda value: setattr(owner, attribute, value), merge)
+        self.add(name, lambda: getattr(owner, attribute), lambda value: setattr(owner, attribute, value))
 
     def include(self, other: "TrainState") -> None:
         """All values of another state."""
         for name, value in other.values.items():
-            self.add(name, value.read, value.write, value.merge, in_place=value.in_place)
+            self.add(name, value.read, value.write, in_place=value.in_place)
+        self.lock = self.lock or other.lock
 
     def snapshot(self, into: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """A copy of every value, which training does not change; in the memory of a former one, `into`, which it replaces."""
@@ -75,13 +65,13 @@ class TrainState:
 
     def restore(self, snapshot: Mapping[str, Any], besides: Collection[str] = ()) -> None:
         """Make every value but those named by `besides` what it was. Raises `ValueError`, and changes nothing, if names are
-        others, or shapes of arrays that are not rebuilt.
+        others, or shapes of arrays.
         """
         if snapshot.keys() != self.values.keys():
             raise ValueError(f"the state has other values: {', '.join(sorted(snapshot.keys() ^ self.values.keys()))}")
         for name, value in self.values.items():
             now, then = value.read(), snapshot[name]
-            if value.merge != "rebuild" and isinstance(now, np.ndarray) and np.shape(now) != np.shape(then):
+            if isinstance(now, np.ndarray) and np.shape(now) != np.shape(then):
                 raise ValueError(f"{name}: shape {np.shape(then)} where the run has {np.shape(now)}")
         for name, value in self.values.items():
             if name not in besides:

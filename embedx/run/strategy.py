@@ -5,8 +5,7 @@ decides which is next, at which rate, and when to stop (`trainer`); a strategy k
 """
 
 import abc
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ class Strategy(abc.ABC):
     loss_unit: str = ""  # of the loss in a `Tally` over its pairs, as in `nats per pair`
     is_guarded: bool = True  # may be brought back by the trainer; False if it cannot diverge
     rate_factor: float = 1.0  # what the trainer has multiplied the learning rate by, since the run diverged at that
+    rate_at: Callable[[int], float]  # the learning rate of a stretch, counted over all passes; set by the trainer
 
     @abc.abstractmethod
     def compile(self, progress: Progress) -> None:
@@ -36,10 +36,6 @@ class Strategy(abc.ABC):
         """Train on one stretch of pass `epoch`, at this learning rate, with one of `workers`; what was done, or None if it was
         cut short by `interrupt` or an end of its own: it is then to be trained anew when the run goes on.
         """
-
-    def train_long(self, worker: Any, epoch: int, stretch: int, rate: float, next_rate: float) -> Tally | None:
-        """The same where a stretch may take long: meanwhile the learning rate goes to `next_rate`."""
-        return self.train(worker, epoch, stretch, rate)
 
     @abc.abstractmethod
     def state(self) -> TrainState:
@@ -69,11 +65,13 @@ class Strategy(abc.ABC):
         """Clear the memory of workers of what is no finite number: 0 times it is not 0, where others are left out by that."""
         forget(self.workers)
 
-    def held(self) -> AbstractContextManager[Any] | None:
-        """In which the state may be looked at and copied though threads train, as of what is in it then; None if they must
-        pause for that.
-        """
-        return None
+    def identity(self) -> dict[str, Any]:
+        """What decides, beside data and settings, which state can be resumed from."""
+        return {}
+
+    def facts(self) -> dict[str, Any]:
+        """For the model's record, at the end of training."""
+        return {}
 
     def interrupt(self) -> None:
         """The run is to end: a stretch that takes long is to be cut short. Called from another thread than `train`."""

@@ -46,12 +46,13 @@ class Outcome:
     diverged: DivergedError | None = None  # why it ended early, with what was last found good
     initial_loss: float | None = None  # mean per pair before training
     baseline_loss: float | None = None  # and of parameters that predict how often each class occurs, whatever the input
+    facts_of_strategy: dict[str, Any] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
-        """For the model's record: what the loss is compared with, and the learning rates after the run diverged, if it did."""
+        """For the model's record: the strategy's, what the loss is compared with, and learning rates after divergences."""
         known = {"initial_loss": self.initial_loss, "baseline_loss": self.baseline_loss}
         lowered = {"learning_rate_lowered": self.lowered_rates} if self.lowered_rates else {}
-        return {name: value for name, value in known.items() if value is not None} | lowered
+        return self.facts_of_strategy | {name: value for name, value in known.items() if value is not None} | lowered
 
     def raise_reason(self) -> None:
         """Raise what ended the run early, if anything did."""
@@ -154,6 +155,7 @@ def run(
         plan.tell(progress, kernels)
     guard = guard or Guard()
     work = _Work(strategy, schedule, guard, pausing=after_epoch is not None)
+    strategy.rate_at = work.rate_at
     state = work.state()
     state.include(guard.state())
     state.include(strategy.state())
@@ -221,7 +223,7 @@ def run(
     lowered = [schedule.learning_rate * factor for factor in guard.lowered]
     return Outcome(
         work.tally, work.seconds, epochs, first, final, interrupted_by, state, highest, lowered, diverged,
-        initial_loss=guard.first_level, baseline_loss=guard.baseline,
+        initial_loss=guard.first_level, baseline_loss=guard.baseline, facts_of_strategy=strategy.facts(),
     )  # fmt: skip
 
 
@@ -235,7 +237,7 @@ def _go_back(
     guard, schedule, before = work.guard, work.schedule, work.learning_rate
     wrong += f" after {work.reached:,} {schedule.unit} at learning rate {before:.4g}"
     if not work.is_out_of_time and guard.go_back(work.strategy, state, checkpoints):
-        rate = schedule.rate(schedule.share_done(work.next_step, work.seconds), work.next_step) * guard.factor
+        rate = work.rate_at(work.next_step)
         to = f"{work.tally.words:,} {schedule.unit}" if work.next_step else "the start"
         progress.note(f"warning: {wrong}: back to {to}, learning rate {rate:.4g}")
         work.wrong, work.reached = None, 0
@@ -309,7 +311,7 @@ class _Work:
         return self.guard.is_due(self.share_done, self.strategy.phase(self.next_step))
 
     def look(self) -> str | None:
-        """What is wrong with the run, if it is to be looked at now; while it pauses, or its strategy is held."""
+        """What is wrong with the run, if it is to be looked at now; while it pauses, or with the lock of its state."""
         share, phase = self.share_done, self.strategy.phase(self.next_step)
         is_over = share >= 1.0 or self.strategy.is_finished
         self.reached = max(self.reached, self.tally.words)
@@ -319,11 +321,10 @@ class _Work:
 
     def look_on(self) -> None:
         """Look at the run while it goes on, if it is to be looked at, and can be."""
-        if self.wrong is None and self.is_due and self.strategy.phase(self.next_step) == self.guard.phase:
-            held = self.strategy.held()
-            if held is not None:
-                with held:
-                    self.look()
+        lock, is_due = self.all_state.lock, self.wrong is None and self.is_due
+        if lock is not None and is_due and self.strategy.phase(self.next_step) == self.guard.phase:
+            with lock:
+                self.look()
 
     @property
     def is_epoch_over(self) -> bool:
@@ -337,18 +338,18 @@ class _Work:
     def state(self) -> TrainState:
         """Where the run is."""
         state = TrainState()
-        state.add("trainer.next_step", lambda: self.first_left, partial(setattr, self, "next_step"), "max")
-        state.add("trainer.steps_done", lambda: self.done_before, partial(setattr, self, "steps_done"), "sum")
-        state.add_attribute("trainer.seconds", self, "seconds_before", "max")
-        state.add_attribute("trainer.epoch", self, "epoch", "max")
-        state.add_attribute("trainer.ended", self, "ended", "last")
+        state.add("trainer.next_step", lambda: self.first_left, partial(setattr, self, "next_step"))
+        state.add("trainer.steps_done", lambda: self.done_before, partial(setattr, self, "steps_done"))
+        state.add_attribute("trainer.seconds", self, "seconds_before")
+        state.add_attribute("trainer.epoch", self, "epoch")
+        state.add_attribute("trainer.ended", self, "ended")
         for name in ("tally", "before_epoch"):
-            state.add(f"trainer.{name}", *_of_tally(self, name), "sum")
+            state.add(f"trainer.{name}", *_of_tally(self, name))
 
         def write_twentieths(values: Any) -> None:
             self.twentieths = [Tally(*each) for each in values]
 
-        state.add("trainer.twentieths", lambda: [each.numbers() for each in self.twentieths], write_twentieths, "sum")
+        state.add("trainer.twentieths", lambda: [each.numbers() for each in self.twentieths], write_twentieths)
         return state
 
     @property
@@ -382,9 +383,9 @@ class _Work:
         """A worker's life: take the next stretch, train it, add it to the tally."""
         try:
             while (step := self._take()) is not None:
-                number, share, rates = step
+                number, share, rate = step
                 epoch, stretch = divmod(number, self.schedule.n_stretches)
-                done = self.strategy.train_long(worker, epoch, stretch, *rates)
+                done = self.strategy.train(worker, epoch, stretch, rate)
                 with self.lock:
                     self.under_way.discard(number)
                     if done is None:
@@ -409,8 +410,12 @@ class _Work:
                 if self.n_workers == 0:
                     self.idle.set()
 
-    def _take(self) -> tuple[int, float, tuple[float, float]] | None:
-        """The next stretch, the share of the run that is over, and the learning rates there and after it; None at the end."""
+    def rate_at(self, step: int) -> float:
+        """The learning rate of a stretch, counted over all passes; with a time budget that of this moment."""
+        return self.schedule.rate(min(self.schedule.share_done(step, self.seconds), 1.0), step) * self.guard.factor
+
+    def _take(self) -> tuple[int, float, float] | None:
+        """The next stretch, the share of the run that is over, and the learning rate there; None at the end."""
         with self.lock:
             share = self.schedule.share_done(self.next_step, self.seconds)
             if self.stop or self.hold or self.strategy.is_finished or share >= 1.0 or self.is_epoch_over:
@@ -421,9 +426,8 @@ class _Work:
             number = self.next_step
             self.next_step += 1
             self.under_way.add(number)
-            self.learning_rate = self.schedule.rate(share, number) * self.guard.factor
-            after = min(self.schedule.share_done(self.next_step, self.seconds), 1.0)  # of a time budget this is not known
-            return number, share, (self.learning_rate, self.schedule.rate(after, number) * self.guard.factor)
+            self.learning_rate = self.rate_at(number)
+            return number, share, self.learning_rate
 
 
 def _of_tally(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:

@@ -81,10 +81,10 @@ class IndexUpdater:
     def state(self) -> TrainState:
         """What the index has become; to be looked at while no thread uses it."""
         state = TrainState()
-        state.add_attribute("index", self, "index", "rebuild")
-        state.add_array("index.n_reassigned", self.n_reassigned, "rebuild")
+        state.add_attribute("index", self, "index")
+        state.add_array("index.n_reassigned", self.n_reassigned)
         for name in ("n_builds", "n_updates", "next_row", "build_seconds"):
-            state.add_attribute(f"index.{name}", self, name, "max")
+            state.add_attribute(f"index.{name}", self, name)
         return state
 
     def current(self) -> Index:

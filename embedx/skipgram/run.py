@@ -2,7 +2,7 @@
 
 import dataclasses
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,9 @@ from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.skipgram.callbacks import Callback, EpochEnd, want_an_end
-from embedx.skipgram.on_cluster import TextCluster, strategy_for
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.start import Start
-from embedx.skipgram.strategies import Streamed, loss_unit
+from embedx.skipgram.strategies import RetrievedStream, Streamed, loss_unit
 from embedx.skipgram.tables import initialise
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import HeldOut, n_chunks
@@ -61,7 +60,7 @@ class Task:
     buckets: np.ndarray | None = None  # int32 (n,), ascending: those of n-grams, whose rows follow the words'; None without
     plan: Plan | None = None  # of memory
     kernels: int = 0  # bytes that they took when they were compiled or loaded
-    cluster: TextCluster | None = None  # whose workers train
+    wrap: Callable[["Task"], Strategy] | None = None  # makes what trains it in place of `strategy`
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # held-out log-likelihood on the way, sums by span
 
     def stream(self) -> TokenStream:
@@ -82,13 +81,10 @@ class Task:
             )
 
     def strategy(self) -> Streamed:
-        """How its stretches are trained."""
-        return strategy_for(self.objective, self.settings, self.sampler, self.warm_up, self.tables, self.stream())
-
-    def kept_share(self) -> np.ndarray:
-        """float32 (n_words,): how often each word is expected to be kept for each word that is read."""
-        counts = self.words.trained_counts
-        return (kept_counts(counts, self.vocabulary.sample) / max(int(counts.sum()), 1)).astype(np.float32)
+        """How its chunks are trained."""
+        if self.warm_up is None:
+            return Streamed(self.objective, self.settings, self.sampler, self.tables, self.stream())
+        return RetrievedStream(self.objective, self.settings, self.warm_up, self.tables, self.stream())
 
     def initialise(self) -> None:
         """Write to the tables what training starts from."""
@@ -110,7 +106,6 @@ class Task:
             **({"start": self.start.identity()} if self.start else {}),
             "corpus": [checksum(self.corpus.tokens), zlib.crc32("\n".join(self.words.words).encode())],
             "settings": {name: value for name, value in settings.items() if name != "threads"},
-            **(self.cluster.identity() if self.cluster is not None else {}),
         }
 
     def run(
@@ -120,10 +115,10 @@ class Task:
         callbacks: Iterable[Callback] = (),
     ) -> trainer.Outcome:
         """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to go on from."""
+        settings = self.settings
+        strategy = self.wrap(self) if self.wrap is not None else self.ready_strategy()
         if checkpoints is not None:
-            checkpoints.identify(self.identity)
-        settings, streamed = self.settings, self._ready_strategy()
-        strategy: Strategy = streamed if self.cluster is None else self.cluster.strategy(streamed, self)
+            checkpoints.identify(lambda: self.identity() | strategy.identity())
         schedule = self._schedule(strategy, settings.epochs, settings.time_budget)
         heard = tuple(callbacks)
 
@@ -146,7 +141,8 @@ class Task:
             self.plan,
         )
 
-    def _ready_strategy(self) -> Streamed:
+    def ready_strategy(self) -> Strategy:
+        """What trains it here."""
         streamed = self.strategy()
         kept = kept_counts(self.words.trained_counts, self.vocabulary.sample)
         streamed.frequency_scores = self.objective.initial_bias(kept / kept.sum(), (self.warm_up or self.sampler).noise)
@@ -163,7 +159,7 @@ class Task:
 
     def trial(self, seconds: float) -> trainer.Outcome:
         """Train for so long, as `run` does to begin with, to see how fast that goes; more than 0."""
-        strategy = self._ready_strategy()
+        strategy = self.ready_strategy()
         self.kernels = max(self.kernels, memory_taken(lambda: strategy.compile(self.progress)))
         return trainer.run(
             strategy, self._schedule(strategy, self.settings.epochs, seconds), Silent(), guard=Guard(is_on=False)
@@ -178,7 +174,7 @@ class Task:
         """What was told so far of the held-out text."""
         state = TrainState()
         if self.tells_heldout():
-            state.add_attribute("task.history", self, "history", "last")
+            state.add_attribute("task.history", self, "history")
         return state
 
     def _after_epoch(self, epoch: int, tally: Tally, seconds_passed: float) -> bool:

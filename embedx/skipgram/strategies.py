@@ -10,14 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embedx import optimizers
-from embedx.cluster.axes import MOST_ROWS, Partner, partner_of
-from embedx.cluster.contract import Shareable
-from embedx.cluster.shared import Parameters
 from embedx.engine import blocks
 from embedx.engine import skipgram as engine
 from embedx.engine import skipgram_retrieved as retrieved
 from embedx.engine.loading import load_kernel
-from embedx.engine.subwords import word_vectors
 from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
 from embedx.objectives.retrieval import RetrievalObjective
@@ -25,6 +21,7 @@ from embedx.run.memory import n_bytes
 from embedx.run.orders import Orders
 from embedx.run.progress import Progress
 from embedx.run.state import TrainState
+from embedx.run.strategy import Strategy
 from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.search.index import Index, empty_index
@@ -60,10 +57,10 @@ def state_of(tables: engine.SkipGramTables) -> TrainState:
     """The parameters, and what the optimiser and the objective keep beside them."""
     state = TrainState()
     for name, table in (("inputs", tables.inputs), ("outputs", tables.outputs)):
-        state.add_array(f"{name}.rows", table.rows, "sum")
-        state.add_array(f"{name}.optimizer", table.state, "sum")
-    state.add_array("objective.state", tables.state, "rows")
-    state.add_array("objective.n_updates", tables.n_updates, "sum")
+        state.add_array(f"{name}.rows", table.rows)
+        state.add_array(f"{name}.optimizer", table.state)
+    state.add_array("objective.state", tables.state)
+    state.add_array("objective.n_updates", tables.n_updates)
     return state
 
 
@@ -72,7 +69,7 @@ def loss_unit(objective: Objective, sampler: Sampler) -> str:
     return objective.loss_unit("pair") + (objective.loss_scope if sampler.candidates == "retrieved" else "")
 
 
-class Streamed(Shareable):
+class Streamed(Strategy):
     """Blocks of consecutive words against rows that are drawn for each block, against all rows, or along a tree's paths.
 
     settings  resolved `SkipGramSettings`
@@ -88,9 +85,8 @@ class Streamed(Shareable):
         stream: TokenStream,
     ) -> None:
         self.objective, self.settings, self.sampler, self.tables, self.stream = objective, settings, sampler, tables, stream
-        self.loss_unit = loss_unit(objective, sampler)
+        self.loss_unit = objective.loss_unit("pair")
         self.frequency_scores: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each word occurs
-        self.kept_share: np.ndarray | None = None  # (n_words,): how often a word that is read is each, and kept
         self.n_stretches = -(-len(stream.tokens) // STRETCH)
         self.orders = Orders(self.n_stretches, settings.seed, SHUFFLED)
         n_words, n_rows = len(tables.state), len(tables.outputs.rows)
@@ -138,45 +134,6 @@ class Streamed(Shareable):
 
     def state(self) -> TrainState:
         return state_of(self.tables)
-
-    def parameters(self) -> Parameters:
-        """What workers on a cluster share."""
-        tables = {"inputs": self.tables.inputs, "outputs": self.tables.outputs}
-        uses, partners = self.uses(), {}
-        if self.kept_share is not None:
-            partners["inputs"] = partner_of(self.tables.outputs.rows, uses["outputs"])
-            partners["outputs"] = self._partner_of_outputs(self.kept_share)
-        return Parameters(tables, self.plan.optimizer, self.tables.state, self.tables.n_updates, uses, partners)
-
-    def _partner_of_outputs(self, kept_share: np.ndarray) -> Partner:
-        """The vectors of words: rows of the inputs, or the means of those of their n-grams."""
-        rows, parts = self.tables.inputs.rows, self.tables.parts
-        if not len(parts.offsets):
-            return partner_of(rows, kept_share)
-        most = np.argsort(-kept_share, kind="stable")[:MOST_ROWS]
-        of_word = [parts.rows[parts.offsets[word] : parts.offsets[word + 1]] for word in most]
-        own = parts._replace(rows=np.concatenate(of_word), offsets=np.cumsum([0, *map(len, of_word)]))
-        return Partner(lambda: word_vectors(rows, own), kept_share[most])
-
-    def uses(self) -> dict[str, np.ndarray]:
-        """By how many blocks each row of the tables is led somewhere for each word of the corpus, about: float32 (n_rows,).
-
-        Of outputs that compete, those of the words that are there count: all the rivals of a word together are led as far as
-        the word is.
-        """
-        if self.kept_share is None:
-            return {}
-        parts, draws = self.tables.parts, self.draws
-        inputs, outputs = (np.zeros(len(table.rows)) for table in (self.tables.inputs, self.tables.outputs))
-        inputs[: len(self.kept_share)] = self.kept_share
-        if len(parts.offsets):
-            inputs[:] = np.bincount(parts.rows, np.repeat(self.kept_share, np.diff(parts.offsets)), len(inputs))
-        if self.plan.candidates == blocks.PATH:
-            outputs += np.bincount(draws.rows, np.repeat(self.kept_share, np.diff(draws.offsets)), len(outputs))
-        else:
-            outputs += self.kept_share
-        most = self.kept_share.sum() / max(self.plan.block_size, 1)
-        return {"inputs": inputs.astype(np.float32), "outputs": np.minimum(outputs, most).astype(np.float32)}
 
     def untrained_loss(self) -> float | None:
         """From stretches all over the corpus, at rate 0."""
@@ -228,6 +185,7 @@ class RetrievedStream(Streamed):
         objective, tables = self.objective, self.tables
         assert isinstance(objective, RetrievalObjective)
         own = objective.settings
+        self.loss_unit += objective.loss_scope
         n_words, n_rows = len(tables.state), len(tables.outputs.rows)
         self.columns = self.settings.dim + (self.settings.bias != "none")
         search = objective.search(n_rows)
@@ -289,7 +247,7 @@ class RetrievedStream(Streamed):
         state = super().state()
         state.include(self.updater.state())
         for name, array in self.found._asdict().items():
-            state.add_array(f"found.{name}", array, "last")
+            state.add_array(f"found.{name}", array)
         return state
 
     def _retrieved_arguments(self, index: Index, worker: _Worker, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:

@@ -3,14 +3,13 @@
 corpora -> encoded tokens -> vocabulary -> [engine: blocks of skip-gram pairs] -> model
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from embedx.cluster.settings import ClusterSettings
 from embedx.engine import skipgram as engine
 from embedx.engine import subwords
 from embedx.errors import DivergedError, EmbedxError
@@ -21,11 +20,10 @@ from embedx.run.guard import SLACK
 from embedx.run.interrupts import to_the_end
 from embedx.run.memory import amount, available_memory
 from embedx.run.progress import Progress, Silent
+from embedx.run.strategy import Strategy
 from embedx.settings import PhraseSettings, TextSettings, VocabularySettings
-from embedx.skipgram import on_cluster
 from embedx.skipgram.callbacks import Callback
 from embedx.skipgram.memory import memory_plan, on_disk, size
-from embedx.skipgram.on_cluster import cluster_of
 from embedx.skipgram.run import Task
 from embedx.skipgram.settings import SkipGramSettings, by_size, new_samplers, resolved, suited, warn_of_rate
 from embedx.skipgram.start import Start
@@ -35,6 +33,7 @@ from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import hold_out
 from embedx.text.joined import Phrases
 from embedx.text.ngrams import encoded
+from embedx.text.reading import ReadElsewhere
 from embedx.text.subsampling import NO_PAIR_KEPT, context_words
 from embedx.text.vocabulary import kept_counts, listed, select
 from embedx.vectors import model
@@ -66,14 +65,16 @@ def train(
     snapshot: Mapping[str, Any] | None = None,
     checkpoints: Checkpoints | None = None,
     callbacks: Iterable[Callback] = (),
-    cluster: ClusterSettings | None = None,
+    read: ReadElsewhere | None = None,
+    wrap: Callable[[Task], Strategy] | None = None,
 ) -> TrainedVectors:
     """Word vectors of `corpora`: what the command line takes (paths, globs, URLs, recipes, "-"), or an iterable of token lists.
 
     `sampler_options` are settings of the sampler's own, by name; `start` is a model to go on from, with which `phrases` must be
     as its `joining` says; `snapshot`, of the `outcome.state` of a run with the same settings on the same corpora, is where
     training goes on from; `checkpoints` keep its state on disk; `callbacks` hear of the end of each epoch, and may end the
-    training; `cluster` says whose workers train. Raises `EmbedxError` for what the user can mend and `DivergedError` when
+    training; `read` reads several sources in place of this process; `wrap` makes the strategy that trains a prepared run, in
+    place of its own, with one thread's memory here. Raises `EmbedxError` for what the user can mend and `DivergedError` when
     training diverges, at lower rates too, with nothing learned. Where something was, that is returned, and the outcome tells;
     Ctrl-C likewise ends the training early with what was learned so far, and is raised where that is nothing.
     """
@@ -83,21 +84,14 @@ def train(
     joined: PhraseSettings | Phrases | None = phrases
     if start is not None:
         phrases, joined = start.joining()
-    with (
-        cluster_of(cluster or ClusterSettings(), settings.threads, cache_dir, progress) as nodes,
-        encode(
-            corpora, text, progress, cache_dir, joined, threads=settings.threads, elsewhere=nodes.read if nodes else None
-        ) as corpus,
-    ):
-        if nodes is not None:
-            settings = replace(settings, threads=1)  # those of the workers are theirs
+    with encode(corpora, text, progress, cache_dir, joined, threads=settings.threads, elsewhere=read) as corpus:
+        if wrap is not None:
+            settings = replace(settings, threads=1)
         task = prepared(
             corpus, objective, settings, sampler_options or {}, text, vocabulary, progress, phrases=phrases, start=start
         )
         task.check_pairs()
-        if nodes is not None:
-            on_cluster.check(task.settings, task.sampler)
-            task.cluster = nodes
+        task.wrap = wrap
         task.plan, remedy = memory_plan(task, checkpoints)
         task.plan.check(size(task), remedy)
         if checkpoints is not None:
@@ -107,8 +101,6 @@ def train(
         outcome.check_trained(NO_PAIR_KEPT if outcome.tally.words else trainer.NO_TIME)
         to_the_end(lambda: _check(task.tables, task.settings, outcome, progress))
         vectors = task.model(outcome)
-        if nodes is not None:
-            vectors.facts["cluster"] = nodes.facts()
         if task.heldout is not None and outcome.interrupted_by is None:
             found = vectors.facts["heldout"] = to_the_end(task.heldout_metrics)
             if objective.calibrated and outcome.diverged is None:

@@ -1,4 +1,4 @@
-"""Where a run trains: on this machine, or by workers on a Ray cluster."""
+"""Settings of training on a Ray cluster."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from embedx.settings import Settings, check_used, param
 
-MOST_WORKERS = 1024
+MAX_WORKERS = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,22 +16,17 @@ class ClusterSettings(Settings):
     panel = "Cluster"
 
     cluster: str | None = param(
-        None,
-        "train on the Ray cluster that this machine belongs to: `auto`, or HOST:PORT where it belongs to several; needs "
-        'pip install "embedx[ray]"',
-    )
+        None, "train on the Ray cluster that this machine belongs to: `auto`, or HOST:PORT where it belongs to several; needs "
+        'pip install "embedx[ray]"'
+    )  # fmt: skip
     workers: int | None = param(
-        None,
-        "with --cluster: worker processes, each with --threads threads; by default one for each machine of the cluster",
-        at_least=1,
-        at_most=MOST_WORKERS,
-    )
+        None, "with --cluster: worker processes, each with --threads threads; by default one for each machine of the cluster",
+        at_least=1, at_most=MAX_WORKERS,
+    )  # fmt: skip
     merge_every: int | None = param(
-        None,
-        "with --cluster: words, or examples, that a worker trains before it merges what it learned with what the others have; "
-        "by default so many that the time of merging is small",
-        at_least=1,
-    )
+        None, "with --cluster: words, or examples, that a worker trains before it merges with what the others learned; by "
+        "default so many that the time of merging is small", at_least=1,
+    )  # fmt: skip
 
     @property
     def is_asked_for(self) -> bool:

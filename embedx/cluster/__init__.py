@@ -1,1 +1,0 @@
-"""Training on a Ray cluster: workers that train apart, and one set of parameters that they keep up to date."""

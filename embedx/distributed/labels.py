@@ -1,0 +1,252 @@
+"""Classifiers trained by workers: what each is sent, and by what training is divided.
+
+by examples   every worker trains minibatches of its own on a replica of the parameters
+by labels     every worker trains tiles of labels to the end, to the same bits as on one machine
+"""
+
+import contextlib
+import copy
+import dataclasses
+import math
+import threading
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from embedx import optimizers, samplers
+from embedx.classification import task as classification
+from embedx.classification.settings import ClassifySettings
+from embedx.classification.strategies import Classification, Full, FullTiled, Sampled
+from embedx.classification.tree_training import Tiles, TreePlan, TreeTraining, memory_of_thread
+from embedx.classification.weights import is_label_by_label
+from embedx.distributed.ray_backend import Size
+from embedx.distributed.replica import ParameterReplica, Replica
+from embedx.distributed.run import Distributed
+from embedx.distributed.server import Deltas, Parameters, Server, WorkerState
+from embedx.distributed.settings import ClusterSettings
+from embedx.distributed.worker import Plan, check_memory
+from embedx.engine import sampled
+from embedx.engine.examples import examples_of
+from embedx.engine.sparse_levels import Level
+from embedx.errors import EmbedxError
+from embedx.labeled.data import Labeled, Labels
+from embedx.objectives.contract import Objective
+from embedx.optimizers.contract import UpdateRule
+from embedx.run.memory import n_bytes
+from embedx.run.progress import Progress, Silent
+
+MERGES = 200  # at least so many by each worker over a run
+MIN_EXAMPLES, MAX_EXAMPLES = 2_000, 200_000  # that a thread trains between two merges
+RANGES = 32  # that each thread of a worker gets of the labels of a level, so that all end at about the same time
+
+
+# ---- by examples
+
+
+@dataclass(frozen=True)
+class ExamplesPlan(Plan):
+    """Every worker trains minibatches."""
+
+    kind: type[Classification]
+    settings: ClassifySettings
+    arguments: tuple[Any, ...]  # of the kind, but for the settings
+
+    def build(self, threads: int) -> Classification:
+        objective, *others = copy.deepcopy(self.arguments)  # what was sent is read-only, another type to kernels
+        made = self.kind(objective, dataclasses.replace(self.settings, threads=threads), *others)
+        check_memory(2 * n_bytes((made.outputs, made.hidden)), "its replica", "--workers or --threads")
+        return made
+
+    def parameters(self, strategy: Classification) -> Parameters:
+        of_features = np.ones(strategy.n_features)  # how often each has an example
+        if not strategy.examples.dense.size:
+            of_features = np.bincount(strategy.examples.columns, minlength=strategy.n_features) / strategy.n
+        tables = {"outputs": strategy.outputs} | ({"hidden": strategy.hidden} if strategy.settings.hidden else {})
+        rates = {"outputs": _rates_of_outputs(strategy, of_features), "hidden": of_features}
+        rates = {name: np.minimum(each, 1 / strategy.batch).astype(np.float32) for name, each in rates.items()}
+        return Parameters(tables, strategy.optimizer, strategy.local_state, strategy.n_updates, rates)
+
+    def replica(self, strategy: Classification) -> Replica:
+        super().replica(strategy)
+        return DecayedReplica(strategy, self.parameters(strategy))
+
+
+def _rates_of_outputs(strategy: Classification, of_features: np.ndarray) -> np.ndarray:
+    """float64 (rows of the table,): how often each row of `outputs` is updated for an example, if one is a minibatch."""
+    if isinstance(strategy, Full):  # whose rows are features
+        return np.ones(strategy.dim) if strategy.settings.hidden else np.append(of_features, [1.0] * strategy.has_bias)
+    assert isinstance(strategy, Sampled)
+    plan, draws, shown = strategy.plan, strategy.draws, strategy.counts / strategy.n
+    if plan.on_path:
+        return np.bincount(draws.rows, np.repeat(shown, np.diff(draws.offsets)), strategy.n_rows)
+    n_lines = shown.sum() if plan.positives == sampled.SINGLE and not plan.one_label else 1.0
+    return np.asarray(shown + n_lines * (1 - (1 - strategy.drawing.noise) ** plan.n_draws))
+
+
+class DecayedReplica(ParameterReplica):
+    """Weight decay is applied before each merge: no clock of it is shared."""
+
+    def __init__(self, strategy: Classification, parameters: Parameters) -> None:
+        super().__init__(parameters)
+        self.strategy = strategy
+        if isinstance(strategy, FullTiled):  # whose rows are copied, trained and written back
+            self.training = threading.Lock()
+
+    def merge(self, remote: Deltas, n_trained: float, rate: float) -> Deltas:
+        with self.training:
+            self.strategy.apply_decay()
+            return super().merge(remote, n_trained, rate)
+
+
+# ---- by labels
+
+
+@dataclass(frozen=True)
+class LabelsPlan(Plan):
+    """Every worker trains tiles of labels."""
+
+    objective: Objective
+    settings: ClassifySettings
+    features: csr_matrix
+    labels: Labels
+    optimizer: UpdateRule
+    counts: np.ndarray
+    trees: list[TreePlan]
+
+    def build(self, threads: int) -> TreeTraining:
+        n, n_features = self.features.shape
+        optimizer = optimizers.OPTIMIZERS[str(self.settings.optimizer)]
+        need = threads * memory_of_thread(n, int(self.features.nnz), n_features, optimizer)
+        need += 2 * n_bytes([self.features.data, self.features.indices, self.labels.ids])
+        check_memory(need, "the examples and for its threads", "--workers or --threads")
+        own = copy.deepcopy(self)  # what was sent is read-only, another type to kernels
+        settings, examples = dataclasses.replace(own.settings, threads=threads), examples_of(own.features, own.labels)
+        return TreeTraining(own.objective, settings, own.features, examples, own.optimizer, own.counts, own.trees)
+
+    def server(self, strategy: TreeTraining) -> Server:
+        return TileServer(strategy)
+
+    def replica(self, strategy: TreeTraining) -> Replica:
+        return TileReplica(strategy)
+
+
+class LevelStart(NamedTuple):
+    """A level that is to be trained."""
+
+    level: int  # its number among the levels of all trees
+    above: list[Level]  # the trained levels of its tree
+
+
+class TileServer(Server):
+    """Puts tiles together. A worker's version is the number of the level that it trains."""
+
+    def __init__(self, strategy: TreeTraining) -> None:
+        self.strategy, self.lock = strategy, threading.Lock()
+
+    def initial(self, worker: WorkerState) -> LevelStart | None:
+        level = self.strategy.level
+        if worker.version == level:
+            return None
+        worker.version = level
+        return LevelStart(level, self.strategy.trained[self.strategy.levels[level][0]])
+
+    def remote_delta(self, worker: WorkerState) -> None:
+        return None
+
+    def add(self, worker: WorkerState, delta: tuple[int, Tiles]) -> None:
+        level, tiles = delta
+        with self.lock:
+            if level == self.strategy.level:
+                self.strategy.add_tiles(level, tiles)
+
+    def is_done(self, epoch: int, chunks: range) -> bool:
+        n_tiles = len(self.strategy.tiles_of(epoch))
+        return all(chunk >= n_tiles or self.strategy.done[chunk] is not None for chunk in chunks)
+
+
+class TileReplica(Replica):
+    """Trains the tiles of a level, and keeps nothing of those that it has sent."""
+
+    def __init__(self, strategy: TreeTraining) -> None:
+        self.strategy, self.level = strategy, -1
+
+    def overwrite(self, initial: LevelStart) -> None:
+        strategy, self.level = self.strategy, initial.level
+        strategy.trained = [[] for _ in strategy.plans]
+        strategy.trained[strategy.levels[self.level][0]] = [Level(*map(np.array, each)) for each in initial.above]
+        strategy.done = []
+        strategy.prepare(self.level)
+
+    def merge(self, remote: None, n_trained: float, rate: float) -> tuple[int, Tiles]:
+        tiles = self.strategy.tiles(self.level)
+        for n in tiles.number:
+            self.strategy.done[n] = None
+        return self.level, tiles
+
+
+# ----
+
+
+def train(
+    data: Labeled,
+    objective: Objective,
+    settings: ClassifySettings,
+    cluster: ClusterSettings,
+    size: Size,
+    *,
+    progress: Progress | None = None,
+    **options: Any,
+) -> classification.TrainedClassifier:
+    """As `embedx.classification.task.train`, by workers of the cluster that this process is `connected` to."""
+    settings = classification.resolved(settings, objective, data)
+    check(cluster, settings, objective)
+
+    def distributed(own: TreeTraining | Classification) -> Distributed:
+        plan: Plan
+        if isinstance(own, TreeTraining):
+            labels = Labels(own.examples.label_offsets, own.examples.label_ids)
+            plan = LabelsPlan(own.objective, own.settings, own.features, labels, own.optimizer, own.counts, list(own.plans))
+            n_chunks = max(size.threads, own.n_stretches // (RANGES * size.workers * size.threads))
+        else:
+            arguments = own.objective, own.sampler, own.examples, own.optimizer, own.counts, own.n_features, own.warm_up
+            plan = ExamplesPlan(type(own), own.settings, arguments)
+            n_examples = own.n * float(own.settings.epochs or 1)
+            n_chunks = chunks_per_range(cluster.merge_every, own.stretch, n_examples, size)
+        return opened.enter_context(contextlib.closing(Distributed(own, plan, size, n_chunks, progress or Silent())))
+
+    with contextlib.ExitStack() as opened:
+        return classification.train(data, objective, settings, progress=progress, wrap=distributed, **options)
+
+
+def chunks_per_range(merge_every: int | None, chunk: int, n_examples: float, size: Size) -> int:
+    """How many chunks, of so many examples, a worker trains before it merges; n_examples is how many all train."""
+    if merge_every is None:
+        of_thread = n_examples / size.workers / MERGES / size.threads
+        merge_every = size.threads * math.ceil(min(max(of_thread, MIN_EXAMPLES), MAX_EXAMPLES))
+    return max(1, round(merge_every / chunk))
+
+
+def check(cluster: ClusterSettings, settings: ClassifySettings, objective: Objective) -> None:
+    """Raise `EmbedxError` for what workers apart from each other cannot do; the settings are resolved."""
+    sampler, optimizer = samplers.SAMPLERS[str(settings.sampler)], optimizers.OPTIMIZERS[str(settings.optimizer)]
+    others = " or ".join(name for name in objective.samplers() if name != sampler.name)
+    refused, by_label = "does not apply with --cluster", is_label_by_label(settings, objective)
+    if settings.optimizer == "lbfgs":
+        raise EmbedxError(f"--optimizer lbfgs {refused}: it takes the gradient of all data at once; take adagrad")
+    if by_label and cluster.merge_every is not None:
+        raise EmbedxError("--merge-every has no effect where labels are trained each by itself; leave it out")
+    for is_so, message in (
+        (settings.deterministic, f"--deterministic {refused}, whose workers merge as they come; leave out one of them, or take "
+         "--objective ova --weights sparse, whose labels are trained each by itself"),
+        (sampler.candidates == "retrieved", f"--sampler {sampler.name} {refused}: its index is of one machine; take "
+         + (f"--sampler {others}" if others else "another --objective")),
+        (settings.weights == "sparse", f"--weights sparse with --objective {objective.name} {refused}: such rows are not "
+         "merged; take --weights dense, --hidden 100, or --objective ova"),
+        (settings.max_norm is not None, f"--max-norm {refused}: merged rows may be longer; take --l2"),
+        (sampler.candidates == "all" and optimizer.keeps == "row",
+         f"--optimizer {settings.optimizer} {refused} where all labels compete; take adagrad"),
+    ):  # fmt: skip
+        if is_so and not by_label:
+            raise EmbedxError(message)

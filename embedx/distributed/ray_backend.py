@@ -1,0 +1,350 @@
+"""Workers and tasks on a Ray cluster: found, started, and replaced when they are lost. The only file that knows Ray.
+
+A worker is an actor that claims as many CPUs as it has threads. Its calls of `train` and of `merge` do not wait for each other,
+so that it merges a range while it trains the next. Instead of one that dies a new one is started where there are CPUs: on
+another machine, or on one that joins later.
+"""
+
+import contextlib
+import importlib
+import itertools
+import logging
+import queue
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from embedx.distributed.files import Files
+from embedx.distributed.server import WorkerState
+from embedx.distributed.settings import ClusterSettings
+from embedx.distributed.worker import Plan, Worker
+from embedx.errors import EmbedxError
+from embedx.run.folder import installed_version
+from embedx.run.progress import Progress
+
+DEPTH = 2  # ranges that a worker is given at a time: one that it trains, and one that it merges or that waits
+PATIENCE = 15.0  # seconds without any worker before the run says that it waits, and that it waits for others after the first
+LOST_IN_A_ROW = 5  # workers, without a range trained between, before the run gives up
+RETRIES = 3  # of a task whose machine was lost
+ANSWERS = 10.0  # seconds for a cluster to answer
+STEP = 0.2  # seconds between looks at what others do
+CLEARING = 5.0  # seconds that tasks have to end
+
+
+class LostWorkerError(Exception):
+    """A worker died or does not answer, or its machine is gone."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many workers, with how many threads each."""
+
+    workers: int
+    threads: int
+
+
+def ray() -> Any:
+    """The library. Raises `EmbedxError` if it is not installed."""
+    try:
+        import ray
+    except ImportError as error:
+        raise EmbedxError('--cluster: Ray is not installed; pip install "embedx[ray]", on every machine') from error
+    return ray
+
+
+@contextlib.contextmanager
+def connected(settings: ClusterSettings, threads: int | None, progress: Progress) -> Iterator[Size]:
+    """Connected to the cluster that the settings name: its workers, with so many threads each or all of a machine.
+
+    Raises `EmbedxError` if there is no such cluster, or no machine has so many CPUs.
+    """
+    library, address = ray(), str(settings.cluster)
+    was_connected, handler = library.is_initialized(), signal.getsignal(signal.SIGTERM)
+    if not was_connected:
+        progress.note(f"cluster: connecting to {address}")
+        try:
+            if address != "auto":  # where nobody listens Ray would wait for minutes
+                host, _, port = address.rpartition(":")
+                socket.create_connection((host, int(port)), timeout=ANSWERS).close()
+            library.init(address=address, logging_level=logging.ERROR, log_to_driver=False, namespace="embedx")
+        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+            where = "this machine belongs to no Ray cluster" if address == "auto" else f"no Ray cluster at {address}"
+            raise EmbedxError(
+                f"--cluster {address}: {where}; start one by `ray start --head`, and on each other machine by "
+                "`ray start --address=HOST:6379`"
+            ) from error
+        finally:
+            if threading.current_thread() is threading.main_thread():  # Ray's own would end the program without a checkpoint
+                signal.signal(signal.SIGTERM, handler)
+    try:
+        yield chosen_size(settings.workers, threads)
+    finally:
+        if not was_connected:
+            library.shutdown()
+
+
+def chosen_size(workers: int | None, threads: int | None) -> Size:
+    """What was asked for; by default a worker for each machine, with all its CPUs."""
+    cpus = sorted(n for node in ray().nodes() if node["Alive"] and (n := int(node["Resources"].get("CPU", 0))) > 0)
+    if not cpus or (threads or 1) > cpus[-1]:
+        raise EmbedxError(
+            f"--threads {threads or 1}: no machine of the cluster has so many CPUs; the largest has {max(cpus, default=0)}"
+        )
+    if workers is None:
+        return Size(sum(n // (threads or n) for n in cpus) if threads else len(cpus), threads or cpus[0])
+    of_machine = -(-workers // len(cpus))
+    return Size(workers, threads or max(1, cpus[0] // of_machine))
+
+
+def is_inside() -> bool:
+    """Whether this process is on a machine of the cluster; to one that is connected from elsewhere nothing can be streamed."""
+    ray()
+    return not importlib.import_module("ray.util.client").ray.is_connected()
+
+
+def received(reference: Any, timeout: float | None = None) -> Any:
+    """What a call returned. Raises what it raised, and `LostWorkerError` if it was lost or does not end in time."""
+    library = ray()
+    try:
+        return library.get(reference, timeout=timeout)
+    except library.exceptions.RayTaskError as error:
+        raise error.cause if isinstance(error.cause, EmbedxError) else error from None
+    except (library.exceptions.RayError, TimeoutError) as error:
+        raise LostWorkerError(str(error).strip().split("\n")[0][:200]) from error
+
+
+@dataclass(eq=False)
+class WorkerHandle:
+    """A worker on the cluster."""
+
+    state: WorkerState
+    actor: Any
+    merging: threading.Lock = field(default_factory=threading.Lock)
+    host: str = "its way"
+
+    def call(self, method: str, *arguments: Any, timeout: float | None = None) -> Any:
+        """What a method of the worker returns; see `received`."""
+        return received(getattr(self.actor, method).remote(*arguments), timeout)
+
+
+class Workers:
+    """As many workers as were asked for, as far as the cluster has CPUs for them."""
+
+    def __init__(self, plan: Plan, size: Size, progress: Progress) -> None:
+        library = ray()
+
+        class Actor(Worker):
+            train = library.method(concurrency_group="train")(Worker.train)
+            merge = library.method(concurrency_group="merge")(Worker.merge)
+            stop = library.method(concurrency_group="merge")(Worker.stop)
+
+        remote = library.remote(concurrency_groups={"train": DEPTH, "merge": 1})(Actor)
+        self.size, self.progress, sent = size, progress, library.put(plan)
+        self.new_actor: Callable[[], Any] = lambda: remote.options(
+            num_cpus=size.threads, max_restarts=0, scheduling_strategy="SPREAD"
+        ).remote(sent, size.threads)
+        self.lock, self.numbers = threading.Lock(), itertools.count()
+        self.all: list[WorkerHandle] = []
+        self.free: queue.SimpleQueue[WorkerHandle] = queue.SimpleQueue()  # DEPTH times each, less those that are taken
+        self.n_lost = 0  # in a row
+        self.error: BaseException | None = None
+        self.closed = False
+        for _ in range(size.workers):
+            self._start()
+
+    def wait(self) -> None:
+        """Until all workers have started, or some and the others take too long. Raises `EmbedxError` if they cannot be."""
+        began = first = time.monotonic()
+        is_told = False
+        while self.error is None and self.free.qsize() < DEPTH * self.size.workers:
+            if self.free.empty():
+                first = time.monotonic()
+            elif time.monotonic() - first > PATIENCE:
+                break
+            if self.free.empty() and time.monotonic() - began > PATIENCE and not is_told:
+                is_told = True
+                self.progress.note(
+                    f"waiting for workers; each needs {self.size.threads} CPUs of one machine, and `ray status` tells what is "
+                    "free"
+                )
+            time.sleep(STEP)
+        if self.error is not None:
+            raise self.error
+
+    def take(self, is_over: Callable[[], bool]) -> WorkerHandle | None:
+        """A worker that can be given a range; waits for one. None when `is_over`.
+
+        Raises `EmbedxError` if workers cannot be started.
+        """
+        while self.error is None:
+            if is_over():
+                return None
+            with contextlib.suppress(queue.Empty):
+                worker = self.free.get(timeout=STEP)
+                if worker in self.all:
+                    return worker
+        raise self.error
+
+    def give_back(self, worker: WorkerHandle) -> None:
+        """It can be given another range."""
+        self.n_lost = 0
+        self.free.put(worker)
+
+    def lost(self, worker: WorkerHandle, why: str) -> None:
+        """Start another in its place."""
+        with self.lock:
+            if worker not in self.all or self.closed:
+                return
+            self.all.remove(worker)
+            self.n_lost += 1
+        if self.n_lost >= LOST_IN_A_ROW:
+            self.error = EmbedxError(
+                f"--cluster: {LOST_IN_A_ROW} workers were lost one after another, the last on {worker.host} ({why}); is there "
+                "enough memory on the machines?"
+            )
+            return
+        self.progress.note(f"warning: the worker on {worker.host} is lost ({why}); its range is trained by another")
+        with contextlib.suppress(Exception):
+            ray().kill(worker.actor)
+        self._start()
+
+    def stop(self) -> None:
+        """Have all end the ranges that they train."""
+        for each in self.all:
+            each.actor.stop.remote()
+
+    def close(self) -> None:
+        """End all workers."""
+        with self.lock:
+            self.closed = True
+        for each in self.all:
+            with contextlib.suppress(Exception):
+                ray().kill(each.actor)
+
+    def _start(self) -> None:
+        with self.lock:
+            if not self.closed:
+                self.all.append(WorkerHandle(WorkerState(next(self.numbers)), self.new_actor()))
+                threading.Thread(target=self._welcome, args=(self.all[-1],), daemon=True).start()
+
+    def _welcome(self, worker: WorkerHandle) -> None:
+        """Wait until a worker has started."""
+        try:
+            host, process, version = worker.call("start")
+            worker.host = f"{host} (process {process})"
+            if version != installed_version():
+                raise EmbedxError(
+                    f"{host}: embedx {version}, while this is {installed_version()}; install the same on all machines"
+                )
+        except LostWorkerError as error:
+            self.lost(worker, str(error))
+        except BaseException as error:
+            self.error = None if self.closed else error
+        else:
+            self.progress.note(f"worker {worker.state.number + 1} on {worker.host}: {self.size.threads} threads")
+            for _ in range(DEPTH):
+                self.free.put(worker)
+
+
+class Answering:
+    """Objects that `builds` make on the cluster and that answer questions, with so many CPUs each.
+
+    Ray makes one that is lost anew, and asks it again. Raises `EmbedxError` if there are not so many CPUs.
+    """
+
+    def __init__(self, builds: Sequence[Callable[[], Any]], threads: int) -> None:
+        have = int(ray().cluster_resources().get("CPU", 0))
+        if len(builds) * threads > have:
+            raise EmbedxError(
+                f"--workers {len(builds)}, each with {threads} threads, take more than the {have} CPUs of the cluster"
+            )
+        options = {"num_cpus": threads, "max_restarts": LOST_IN_A_ROW, "max_task_retries": LOST_IN_A_ROW}
+        remote = ray().remote(Answerer).options(**options, scheduling_strategy="SPREAD")
+        self.actors = [remote.remote(build) for build in builds]
+
+    def sent(self, value: Any) -> Any:
+        """A value for questions to several of them, which is sent once to each machine."""
+        return ray().put(value)
+
+    def ask(self, number: int, question: Any) -> Any:
+        """Ask one of them; what `answer` takes."""
+        return self.actors[number].answer.remote(question)
+
+    def answer(self, asked: Any) -> Any:
+        """What was answered. Raises what the object raised, and `EmbedxError` if it was lost again and again."""
+        try:
+            return received(asked)
+        except LostWorkerError as error:
+            raise EmbedxError(f"--cluster: {LOST_IN_A_ROW} workers were lost ({error})") from error
+
+    def close(self) -> None:
+        """End them."""
+        for each in self.actors:
+            ray().kill(each)
+
+
+class Answerer:
+    """What `build` makes, on the cluster. It is made for the first question, whose answer may then be why it cannot be."""
+
+    def __init__(self, build: Callable[[], Any]) -> None:
+        self.build, self.made = build, None
+
+    def answer(self, question: Any) -> Any:
+        """What it answers."""
+        self.made = self.made or self.build()
+        return self.made.answer(question)  # type: ignore[attr-defined]
+
+
+class ReadFromHead:
+    """Reads a file on the machine of the run, from any machine of the cluster."""
+
+    def __init__(self, folder: Path) -> None:
+        library = ray()
+        node = library.get_runtime_context().get_node_id()
+        here = library.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+        self.actor = library.remote(Files).options(num_cpus=0, scheduling_strategy=here).remote(folder)
+
+    def __call__(self, name: str, first: int, n: int) -> bytes:
+        return bytes(ray().get(self.actor.read.remote(name, first, n)))
+
+
+class Tasks:
+    """Calls of a generator on the cluster. What one yields stays on its machine until it is taken; if that machine is lost, Ray
+    calls it again elsewhere, where it yields the same.
+    """
+
+    def __init__(self, generate: Callable[..., Iterator[Any]], threads: int) -> None:
+        self.remote = ray().remote(
+            num_returns="streaming", num_cpus=threads, max_retries=RETRIES, scheduling_strategy="SPREAD"
+        )(generate)
+        self.running: list[Any] = []
+
+    def start(self, *arguments: Any) -> Any:
+        """Call it once the cluster has CPUs; what the other methods take."""
+        self.running.append(self.remote.remote(*arguments))
+        return self.running[-1]
+
+    def is_over(self, task: Any, timeout: float | None = None) -> bool:
+        """Whether a call is over, well or not; waits for that, or at most so many seconds."""
+        return bool(ray().wait([task.completed()], timeout=timeout, fetch_local=False)[0])
+
+    def items(self, task: Any) -> Iterator[Any]:
+        """What a call has yielded, once it is over. Raises `LostWorkerError` if it was lost as often as it was called."""
+        self.is_over(task)
+        self.running.remove(task)
+        for each in task:
+            yield received(each)
+
+    def close(self) -> None:
+        """End all calls; those that are at work may take some seconds to clear up."""
+        for each in self.running:
+            with contextlib.suppress(Exception):
+                ray().cancel(each)
+        if self.running:
+            ends = [each.completed() for each in self.running]
+            ray().wait(ends, num_returns=len(ends), timeout=CLEARING, fetch_local=False)

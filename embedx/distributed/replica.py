@@ -1,0 +1,125 @@
+"""A worker's replica of the parameters: trained by its threads, and merged with what other workers changed."""
+
+import abc
+import contextlib
+from typing import Any
+
+import numpy as np
+
+from embedx.distributed.merging import Partner, damping_of, partner_of
+from embedx.distributed.server import (
+    STATE,
+    Delta,
+    Deltas,
+    Parameters,
+    ParameterServer,
+    WorkerState,
+    aligned_copy,
+    bits_of,
+    has_state,
+)
+from embedx.engine.merging import NONE, Buffers, LocalDelta, RemoteDelta, merge_rows
+from embedx.kernels.simd import aligned_zeros
+from embedx.optimizers.contract import NUMBER, Table, UpdateRule
+
+
+class Replica(abc.ABC):
+    """The worker's side of a `Server`."""
+
+    training: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()  # in which chunks are trained
+
+    @abc.abstractmethod
+    def overwrite(self, initial: Any) -> None:
+        """Begin from what the server sent; the local delta is lost. No chunk is trained meanwhile."""
+
+    @abc.abstractmethod
+    def merge(self, remote: Any, n_trained: float, rate: float) -> Any:
+        """The local delta of so many words or examples at this learning rate; afterwards the replica has the remote delta too.
+        Chunks may be trained meanwhile.
+        """
+
+
+class ParameterReplica(Replica):
+    """Of tables that all workers train."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters, self.base_updates = parameters, parameters.n_updates.copy()
+        self.tables = {
+            name: TableReplica(table, parameters.optimizer, parameters.update_rates.get(name), parameters.partners.get(name))
+            for name, table in parameters.tables.items()
+        }
+
+    def overwrite(self, initial: Deltas) -> None:
+        for name, table in self.tables.items():
+            table.overwrite(initial[name])
+        if self.parameters.state.shape[1]:
+            self._overwrite_state(initial[STATE])
+
+    def merge(self, remote: Deltas, n_trained: float, rate: float) -> Deltas:
+        local = {name: table.merge(remote[name], n_trained, rate) for name, table in self.tables.items()}
+        return local | {STATE: self._merge_state(remote[STATE])} if self.parameters.state.shape[1] else local
+
+    def _overwrite_state(self, remote: Delta) -> None:
+        self.parameters.state[remote.row] = remote.values
+        self.parameters.n_updates[remote.row] = self.base_updates[remote.row] = remote.state[:, 0]
+
+    def _merge_state(self, remote: Delta) -> Delta:
+        """Rows that were updated here keep their values; numbers of updates are summed."""
+        state, n_updates, base = self.parameters.state, self.parameters.n_updates, self.base_updates
+        row = np.flatnonzero(n_updates != base).astype(np.int32)
+        local = Delta(row, state[row], (n_updates[row] - base[row])[:, None])
+        self._overwrite_state(remote)
+        base[row] += local.state[:, 0]
+        state[row], n_updates[row] = local.values, base[row]
+        return local
+
+
+class TableReplica:
+    """A worker's copy of a table, and its rows as last agreed on with the server, the base."""
+
+    def __init__(
+        self, table: Table, optimizer: UpdateRule, update_rates: np.ndarray | None = None, partner: Partner | None = None
+    ) -> None:
+        self.table, self.optimizer, self.partner = table, optimizer, partner
+        self.base = table._replace(rows=aligned_copy(table.rows), state=aligned_copy(table.state))
+        self.update_rates = np.zeros(len(table.rows), np.float32) if update_rates is None else update_rates
+        self.position = np.full(len(table.rows), NONE, np.int32)
+        local, server, remote, correction = (aligned_zeros(1, table.rows.shape[1]) for _ in range(4))
+        self.buffers = Buffers(local, local.view(np.uint32), server, server.view(np.uint32), remote, correction)
+
+    def overwrite(self, initial: Delta) -> None:
+        """Take over rows of the server."""
+        for table in (self.table, self.base):
+            table.rows[initial.row] = initial.values
+            if has_state(table):
+                table.state[initial.row] = initial.state
+
+    def merge(self, remote: Delta, n_trained: float, rate: float) -> Delta:
+        """See `Replica.merge`."""
+        table, n_rows = self.table, len(self.position)
+        damping = damping_of(table, self.partner, n_trained * self.update_rates, rate)
+        self.position[remote.row] = np.arange(len(remote.row), dtype=np.int32)
+        is_half, empty = remote.values.dtype == np.float16, table.rows[:0]
+        sent = RemoteDelta(
+            self.position, bits_of(remote.values if is_half else empty.astype(np.float16)),
+            empty if is_half else aligned_copy(remote.values), aligned_copy(remote.state),
+        )  # fmt: skip
+        state = aligned_zeros(*table.state.shape) if table.state_of == NUMBER else np.empty_like(table.state)
+        local = LocalDelta(np.empty(n_rows, np.int32), np.empty((n_rows, table.rows.shape[1]), np.uint16), state)
+        n = int(merge_rows(table, self.base, sent, damping, local, self.buffers, self.optimizer))
+        self.position[remote.row] = NONE
+        return Delta(local.row[:n], local.half[:n].view(np.float16), state[:n] if has_state(table) else state[:0])
+
+
+def compile_kernels(parameters: Parameters) -> None:
+    """Compile the kernels that merge tables like these, or load them."""
+    tables = {
+        name: table._replace(
+            rows=table.rows[:1].copy(), state=table.state[:1].copy(), decay_clock=table.decay_clock[:1], frozen=table.frozen[:1]
+        )
+        for name, table in parameters.tables.items()
+    }
+    partners = {name: partner_of(table.rows, np.ones(1, np.float32)) for name, table in tables.items()}
+    small = Parameters(tables, parameters.optimizer, np.zeros((0, 0), np.float32), np.zeros(0, np.int64), {}, partners)
+    server, replica, worker = ParameterServer(small), ParameterReplica(small), WorkerState(0, 0)
+    server.add(worker, replica.merge(server.remote_delta(worker), 0.0, 0.0))

@@ -1,0 +1,124 @@
+"""A strategy that workers train: to the trainer its chunks are ranges of the chunks of the strategy that it wraps.
+
+Learning rate, progress, held-out text, checkpoints and the divergence guard are the trainer's, over the server's parameters. A
+range whose worker is lost is trained by another.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from embedx.distributed.ray_backend import DEPTH, LostWorkerError, Size, WorkerHandle, Workers
+from embedx.distributed.worker import ChunkRange, Plan
+from embedx.run.memory import n_bytes
+from embedx.run.progress import Progress
+from embedx.run.state import TrainState
+from embedx.run.strategy import Strategy
+from embedx.run.tally import Tally
+
+SLOWEST = 10.0  # times the usual seconds of a range, after which a worker is given up
+MIN_TIMEOUT = 60.0  # seconds
+
+
+class Distributed(Strategy):
+    """The training of `inner`, which has the server's parameters, by workers."""
+
+    def __init__(self, inner: Strategy, plan: Plan, size: Size, chunks_per_range: int, progress: Progress) -> None:
+        self.inner, self.plan, self.size, self.progress = inner, plan, size, progress
+        self.chunks_per_range = min(chunks_per_range, inner.n_stretches)
+        self.n_stretches = -(-inner.n_stretches // self.chunks_per_range)
+        self.workers: Sequence[None] = [None] * (DEPTH * size.workers)
+        self.is_steady, self.is_guarded, self.loss_unit = inner.is_steady, inner.is_guarded, inner.loss_unit
+        self.is_over = False
+        self.n_bytes = 0  # sent and received
+        self.usual: float | None = None  # seconds of a range
+        self.pool: Workers | None = None
+
+    def compile(self, progress: Progress) -> None:
+        self.inner.compile(progress)
+        self.server = self.plan.server(self.inner)
+        self.pool = Workers(self.plan, self.size, progress)
+        self.pool.wait()
+
+    def train(self, worker: None, epoch: int, stretch: int, rate: float) -> Tally | None:
+        first = stretch * self.chunks_per_range
+        chunks = range(first, min(first + self.chunks_per_range, self.inner.n_stretches))
+        if self.server.is_done(epoch, chunks):
+            return Tally()
+        work = ChunkRange(epoch, chunks, rate, self.rate_at(epoch * self.n_stretches + stretch + 1), self.rate_factor)
+        assert self.pool is not None
+        while (taken := self.pool.take(lambda: self.is_over)) is not None:
+            try:
+                tally = self._train(taken, work)
+            except LostWorkerError as error:
+                self.pool.lost(taken, str(error))
+                continue
+            self.pool.give_back(taken)
+            return tally
+        return None
+
+    def _train(self, worker: WorkerHandle, work: ChunkRange) -> Tally | None:
+        """Have a worker train a range and merge. Raises `LostWorkerError`."""
+        with worker.merging:
+            initial = self.server.initial(worker.state)
+            if initial is not None:
+                self.n_bytes += n_bytes(initial)
+                worker.call("overwrite", initial)
+        tally, seconds = worker.call("train", work, timeout=self.timeout)
+        self.usual = seconds if self.usual is None else 0.9 * self.usual + 0.1 * seconds
+        if tally is None or not math.isfinite(tally.loss):
+            return tally  # type: ignore[no-any-return]
+        with worker.merging:
+            remote = self.server.remote_delta(worker.state)
+            local = worker.call("merge", remote, timeout=MIN_TIMEOUT)
+            self.server.add(worker.state, local)
+            self.n_bytes += n_bytes(remote) + n_bytes(local)
+        return tally  # type: ignore[no-any-return]
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds to wait for a range; None before one is known: a worker that dies is noticed all the same."""
+        return None if self.usual is None else max(SLOWEST * self.usual, MIN_TIMEOUT)
+
+    def state(self) -> TrainState:
+        """The server's lock suffices to read it: a run that goes back repeats ranges that were under way."""
+        state = self.inner.state()
+        state.lock = self.server.lock
+        return state
+
+    def phase(self, step: int) -> int:
+        epoch, at = divmod(step, self.n_stretches)
+        return self.inner.phase(epoch * self.inner.n_stretches + at * self.chunks_per_range)
+
+    def untrained_loss(self) -> float | None:
+        return self.inner.untrained_loss()
+
+    def baseline_loss(self) -> float | None:
+        return self.inner.baseline_loss()
+
+    def identity(self) -> dict[str, Any]:
+        return self.inner.identity() | {"chunks that a worker trains before it merges": self.chunks_per_range}
+
+    def facts(self) -> dict[str, Any]:
+        facts = {
+            "workers": self.size.workers, "threads_of_worker": self.size.threads,
+            "chunks_of_range": self.chunks_per_range, "bytes_merged": self.n_bytes,
+        }  # fmt: skip
+        return self.inner.facts() | {"cluster": facts}
+
+    def forget(self) -> None:
+        """The run went back: workers are sent all parameters anew."""
+        self.inner.forget()
+        if self.pool is not None:
+            for each in self.pool.all:
+                each.state.version = None
+
+    def interrupt(self) -> None:
+        self.is_over = True
+        if self.pool is not None:
+            self.pool.stop()
+
+    def close(self) -> None:
+        """End the workers."""
+        if self.pool is not None:
+            self.pool.close()

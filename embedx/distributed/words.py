@@ -1,0 +1,167 @@
+"""Word vectors trained by workers: what each is sent, how often they merge, and how often rows are updated."""
+
+import contextlib
+import dataclasses
+import functools
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embedx.distributed.files import Files, SharedFolder, shared
+from embedx.distributed.merging import MAX_ROWS, Partner, partner_of
+from embedx.distributed.ray_backend import ReadFromHead, Size, connected
+from embedx.distributed.read_corpus import read_by_machines
+from embedx.distributed.run import Distributed
+from embedx.distributed.server import Parameters
+from embedx.distributed.settings import ClusterSettings
+from embedx.distributed.worker import Plan, check_memory
+from embedx.engine import blocks
+from embedx.engine.subwords import Parts, word_vectors
+from embedx.errors import EmbedxError
+from embedx.objectives.contract import Objective
+from embedx.run.memory import n_bytes
+from embedx.run.progress import Progress, Silent
+from embedx.run.trainer import usable_cores
+from embedx.samplers.contract import Sampler
+from embedx.skipgram import task as skipgram
+from embedx.skipgram.run import Task
+from embedx.skipgram.settings import SkipGramSettings, suited
+from embedx.skipgram.strategies import STRETCH, Streamed
+from embedx.skipgram.tables import empty_tables
+from embedx.text import cache
+from embedx.text.encode import Corpora
+from embedx.text.encoded_corpus import ABOUT, TOKENS
+from embedx.text.subsampling import TokenStream
+from embedx.text.vocabulary import kept_counts
+
+MERGES = 50  # of each worker over a run, where they are cheap enough
+# With more workers each knows less of the others: at least so many times the root of their number, unless the head could not
+# keep up by far, and in any case at least MIN_MERGES.
+MERGES_BY_WORKERS, MIN_MERGES = 14.0, 20
+MIN_MERGES_ALONE = 10  # of one that has nobody to merge with
+# A range has at least so many words for each row: to merge a row and to send it to and fro takes a worker and the head 0.8 µs,
+# and to train a word takes a thread 0.6 µs, so that about a tenth of the time goes to merging; and the head must keep up with
+# all threads.
+WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD = 16, 0.5
+LEAST_PER_ROW, LEAST_PER_ROW_AND_THREAD = 2, 0.25  # by far
+# Of a range, for each thread: some seconds, which is what a lost worker costs; and where that is too little for the head.
+MAX_CHUNKS, LONGEST_CHUNKS = 400, 2000
+
+
+@dataclass(frozen=True)
+class WordsPlan(Plan):
+    """Every worker trains chunks of the stream on tables of its own."""
+
+    kind: type[Streamed]
+    objective: Objective
+    settings: SkipGramSettings
+    sampler: Sampler
+    parts: Parts
+    n_rows: tuple[int, int]  # of words, and of buckets of n-grams
+    frozen: tuple[np.ndarray, np.ndarray]  # flags of the rows of inputs and outputs
+    kept_share: np.ndarray  # float32 (n_words,): how often a word that is read is each, and kept
+    text: SharedFolder
+    stream: TokenStream  # without its tokens
+    home: Path | None  # of the token cache, on each machine
+
+    def build(self, threads: int) -> Streamed:
+        settings = dataclasses.replace(self.settings, threads=threads)
+        tables = empty_tables(self.objective, settings, *self.n_rows)
+        check_memory(2 * n_bytes((tables.inputs, tables.outputs)), "its replica", "--workers, --dim or --max-vocab")
+        inputs, outputs = (
+            table._replace(frozen=frozen) for table, frozen in zip((tables.inputs, tables.outputs), self.frozen, strict=True)
+        )
+        tables = tables._replace(inputs=inputs, outputs=outputs, parts=self.parts)
+        folder = self.text.local(self.home or cache.default_folder())
+        stream = self.stream._replace(tokens=np.memmap(folder / TOKENS, np.int32, "r"))
+        return self.kind(self.objective, settings, self.sampler, tables, stream)
+
+    def parameters(self, strategy: Streamed) -> Parameters:
+        tables, rates = strategy.tables, self.update_rates(strategy)
+        outputs, parts = partner_of(tables.outputs.rows, rates["outputs"]), tables.parts
+        if len(parts.offsets):  # outputs are multiplied by means of rows of the inputs
+            most = np.argsort(-self.kept_share, kind="stable")[:MAX_ROWS]
+            of_word = [parts.rows[parts.offsets[word] : parts.offsets[word + 1]] for word in most]
+            own = parts._replace(rows=np.concatenate(of_word), offsets=np.cumsum([0, *map(len, of_word)]))
+            inputs = Partner(lambda: word_vectors(tables.inputs.rows, own), self.kept_share[most])
+        else:
+            inputs = partner_of(tables.inputs.rows, self.kept_share)
+        return Parameters(
+            {"inputs": tables.inputs, "outputs": tables.outputs}, strategy.plan.optimizer, tables.state, tables.n_updates,
+            rates, {"inputs": outputs, "outputs": inputs},
+        )  # fmt: skip
+
+    def update_rates(self, strategy: Streamed) -> dict[str, np.ndarray]:
+        """By table, float32 (n_rows,): about how many blocks update each row for each word of the corpus.
+
+        Of output rows those of the words that are there count: all candidates of a word together move as far as the word does.
+        """
+        kept, parts, draws, plan = self.kept_share, strategy.tables.parts, strategy.draws, strategy.plan
+        inputs, outputs = kept, kept
+        if len(parts.offsets):
+            inputs = np.bincount(parts.rows, np.repeat(kept, np.diff(parts.offsets)), len(strategy.tables.inputs.rows))
+        if plan.candidates == blocks.PATH:
+            outputs = np.bincount(draws.rows, np.repeat(kept, np.diff(draws.offsets)), len(strategy.tables.outputs.rows))
+        most = kept.sum() / max(plan.block_size, 1)
+        return {"inputs": inputs.astype(np.float32), "outputs": np.minimum(outputs, most).astype(np.float32)}
+
+
+def plan_of(task: Task, strategy: Streamed, read: Any = None, home: Path | None = None) -> WordsPlan:
+    """Of a run that is about to begin; `read` reads its corpus from other machines."""
+    tables, folder, counts = strategy.tables, task.corpus.folder, task.words.trained_counts
+    kept_share = kept_counts(counts, task.vocabulary.sample) / max(int(counts.sum()), 1)
+    return WordsPlan(
+        type(strategy), task.objective, task.settings, strategy.sampler, tables.parts,
+        (len(tables.state), len(tables.inputs.rows) - len(tables.state)), (tables.inputs.frozen, tables.outputs.frozen),
+        kept_share.astype(np.float32), shared(folder, ABOUT, read or Files(folder).read),
+        strategy.stream._replace(tokens=np.zeros(0, np.int32)), home,
+    )  # fmt: skip
+
+
+def train(
+    corpora: Corpora,
+    objective: Objective,
+    settings: SkipGramSettings,
+    cluster: ClusterSettings,
+    *,
+    progress: Progress | None = None,
+    cache_dir: Path | None = None,
+    **options: Any,
+) -> skipgram.TrainedVectors:
+    """As `embedx.skipgram.task.train`, by workers."""
+    progress, settings = progress or Silent(), suited(settings, objective)
+    if settings.deterministic:
+        raise EmbedxError(
+            "--deterministic does not apply with --cluster, whose workers merge as they come; leave out one of them"
+        )
+    with connected(cluster, settings.threads, progress) as size, contextlib.ExitStack() as opened:
+        home = cache_dir.absolute() if cache_dir else None  # for processes that work elsewhere
+        read = functools.partial(read_by_machines, size=size, home=home, threads=settings.threads or usable_cores())
+
+        def distributed(task: Task) -> Distributed:
+            strategy, n_rows = task.ready_strategy(), len(task.tables.inputs.rows) + len(task.tables.outputs.rows)
+            assert isinstance(strategy, Streamed)  # --deterministic is refused
+            plan = plan_of(task, strategy, ReadFromHead(task.corpus.folder), home)
+            per_range = chunks_per_range(cluster.merge_every, strategy.n_stretches, task.settings.epochs, n_rows, size)
+            return opened.enter_context(contextlib.closing(Distributed(strategy, plan, size, per_range, progress)))
+
+        return skipgram.train(
+            corpora, objective, settings, progress=progress, cache_dir=cache_dir, read=read, wrap=distributed, **options
+        )
+
+
+def chunks_per_range(words: int | None, n_chunks: int, epochs: float, n_rows: int, size: Size) -> int:
+    """How many chunks a worker trains before it merges, on tables of so many rows in all."""
+    if words is not None:
+        return max(1, words // STRETCH)
+    of_worker, threads = n_chunks * epochs / size.workers, size.workers * size.threads
+    if size.workers == 1:
+        return max(1, int(min(of_worker / MIN_MERGES_ALONE, LONGEST_CHUNKS * size.threads)))
+    least = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * threads) * n_rows / STRETCH
+    by_far = max(LEAST_PER_ROW, LEAST_PER_ROW_AND_THREAD * threads) * n_rows / STRETCH
+    most = min(max(MAX_CHUNKS * size.threads, least), LONGEST_CHUNKS * size.threads)
+    good = of_worker / min(MERGES_BY_WORKERS * math.sqrt(size.workers), MERGES)
+    return max(1, int(min(max(of_worker / MERGES, least), max(good, by_far), of_worker / MIN_MERGES, most)))
