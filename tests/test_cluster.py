@@ -400,6 +400,13 @@ def test_the_rate_falls_within_a_range():
     assert [work.rate_at(stretch) for stretch in work.chunks] == pytest.approx([0.8, 0.7, 0.6, 0.5])
 
 
+def test_the_rate_falls_on_from_range_to_range(monkeypatch):
+    rates, train = {}, Counting.train
+    monkeypatch.setattr(Counting, "train", lambda self, *at: rates.__setitem__(at[2], at[3]) or train(self, *at))
+    run_on(monkeypatch, epochs=1, workers=1)
+    assert [rates[chunk] for chunk in range(22)] == pytest.approx([0.1 * (1 - chunk / 24) for chunk in range(22)])
+
+
 def test_threads_go_on_to_the_next_range():
     """While one thread is busy with the last stretch of a range, the others train the range after it."""
     worker = a_worker(2)
