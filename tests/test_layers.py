@@ -5,6 +5,7 @@ from importlib.util import resolve_name
 from pathlib import Path
 
 import embedx
+from embedx.kernels.compiled import WITHOUT_KERNELS
 
 ROOT = Path(embedx.__file__).parent
 # Lowest first. A layer is a folder or a module at the top of the package; those of one line do not know of each other.
@@ -66,6 +67,19 @@ def height_of(name):
 
 def test_everything_has_its_place():
     assert {name.split(".")[0] for name in modules()} - ABOVE_ALL <= set().union(*LAYERS)
+
+
+def test_folders_without_kernels_have_none_and_stand_above_those_with_them():
+    known = modules()
+    with_kernels = {name.split(".")[0] for name, path in known.items() if "kernels.compiled" in path.read_text("utf-8")}
+    assert not with_kernels & WITHOUT_KERNELS
+    imports = {
+        each.split(".")[0]
+        for name, path in known.items()
+        if name.split(".")[0] in with_kernels
+        for each in imported(name, path, known)
+    }
+    assert not imports & WITHOUT_KERNELS
 
 
 def test_imports_go_down():

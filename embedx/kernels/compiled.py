@@ -1,8 +1,8 @@
 """`kernel`, the one decorator for compiled functions, and how their machine code is kept between runs.
 
-Machine code is kept in a folder named by a hash of this package's sources, because numba looks only at the file a function
-stands in and does not notice edits in the helpers it calls, or the constants it takes, from other files. What cannot be read
-there, or not be written, is compiled anew.
+Machine code is kept in a folder named by a hash of the sources that kernels can depend on, because numba looks only at the
+file a function stands in and does not notice edits in the helpers it calls, or the constants it takes, from other files. What
+cannot be read there, or not be written, is compiled anew.
 """
 
 import hashlib
@@ -22,13 +22,19 @@ from embedx.kernels.cache_home import cache_home, log, writable
 
 # Vectorises as well as full fast-math, but leaves NaN and infinity alone, so that a diverged run can be seen.
 FAST_MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}
+# Folders without kernels, which those with kernels do not import: an edit there leaves the machine code valid.
+WITHOUT_KERNELS = {
+    "classification", "cli", "comparison", "distributed", "evaluation", "pages", "report", "skipgram", "vectors",
+}  # fmt: skip
 
 
 def _sources_hash() -> str:
     package = Path(__file__).parents[1]
     digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
     for file in sorted(package.rglob("*.py")):
-        digest.update(file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes())
+        name = file.relative_to(package)
+        if name.parts[0] not in WITHOUT_KERNELS:
+            digest.update(name.as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]
 
 
