@@ -24,7 +24,7 @@ from eval.under_test import ClusterSize, distributed_words
 OBJECTIVES = ("ns", "hs", "ar", "ove", "sampled-softmax")
 WORKERS = (1, 2, 4, 8, 16)
 MERGES = (20, 50)  # by each worker over the run; 20 to 50 by default
-MOST_MERGES = 800  # of all workers: a range has no less than a stretch of the text
+MOST_MERGES = 800  # of all workers: a range has no less than a chunk of the text
 HOW = ((0, 2), (1, 2), (2, 1), (0, 1), (4, 1))  # workers (0 without a cluster) and threads of each
 NODES = (1, 8, 16, 64)
 CORES = 16
@@ -182,7 +182,7 @@ def checked(records: Records) -> str:
         each = found(records, kind="run", workers=workers, threads=threads)
         if workers and each and alone:
             about = each[-1]["result"]["cluster"]
-            per_range = float(distributed_words.STRETCH * about.get("chunks_of_range", about.get("stretches_of_range")))
+            per_range = float(distributed_words.CHUNK * about.get("chunks_of_range", about.get("stretches_of_range")))
             simulated = here(cost, result, workers, threads, alone, per_range)
             real = median_of.median(one["result"]["words_per_second"] for one in each)
             rows.append({
@@ -219,7 +219,7 @@ def predicted(records: Records) -> str:
     for text, words in TEXTS.items():
         uses = uses_of(zipf(vocabulary_of(words)), 1e-4, result["draws_per_word"])
         for nodes in NODES:
-            chunk, size = distributed_words.STRETCH, ClusterSize(nodes, CORES)
+            chunk, size = distributed_words.CHUNK, ClusterSize(nodes, CORES)
             length = float(chunk * distributed_words.chunks_per_range(None, round(words / chunk), PASSES, len(uses), size))
             row: dict[str, Any] = {"text": text, "machines": str(nodes)}
             for network, bandwidth in NETWORKS.items():

@@ -47,17 +47,17 @@ def quality(job: Job, files: dict[str, str]) -> dict[str, Any]:
     with prepared(job["objective"], options, files["beginning"], files) as (task, inner, plan):
         settings, server = task.settings, plan.server(inner)
         workers, states = started(plan, job["workers"])
-        total = inner.n_stretches * int(settings.epochs)
+        total = inner.n_chunks * int(settings.epochs)
         each = max(1, round(total / len(workers) / job["merges"]))
         tally, travelled, merge_seconds, seconds = Tally(), 0, 0.0, 0.0
-        steps = [(epoch, first) for epoch in range(int(settings.epochs)) for first in range(0, inner.n_stretches, each)]
+        steps = [(epoch, first) for epoch in range(int(settings.epochs)) for first in range(0, inner.n_chunks, each)]
         for turn, (epoch, first) in enumerate(steps):
             worker, state = workers[turn % len(workers)], states[turn % len(workers)]
             if (initial := server.initial(state)) is not None:
                 worker.overwrite(initial)
-            chunks = range(first, min(first + each, inner.n_stretches))
+            chunks = range(first, min(first + each, inner.n_chunks))
             rates = [
-                float(settings.learning_rate or 0) * (1 - (epoch + at / inner.n_stretches) / settings.epochs)
+                float(settings.learning_rate or 0) * (1 - (epoch + at / inner.n_chunks) / settings.epochs)
                 for at in (chunks.start, chunks.stop)
             ]
             done, taken = worker.train(ChunkRange(epoch, chunks, *rates, 1.0))
@@ -150,7 +150,7 @@ def costs(job: Job, files: dict[str, str]) -> dict[str, Any]:
         per_range = int(job["range_words"]) // 10_000
         for turn in range(int(job["ranges"])):
             worker, state = workers[turn % 2], states[turn % 2]
-            first = turn * per_range % (inner.n_stretches - per_range)
+            first = turn * per_range % (inner.n_chunks - per_range)
             tally, seconds = worker.train(ChunkRange(0, range(first, first + per_range), rate, rate, 1.0))
             assert tally is not None
             moments = [time.perf_counter()]

@@ -150,7 +150,7 @@ def next_word(corpus: str, n: int, n_test: int, share: float, quick: bool) -> Da
         held_out = hold_out(encoded.tokens, remap, share)
         rng = np.random.default_rng(1)
         chance = words.without(held_out.counts).keep_probability(settings.sample)
-        kept = kept_words(np.asarray(encoded.tokens), remap, chance, held_out.chunks, rng)
+        kept = kept_words(np.asarray(encoded.tokens), remap, chance, held_out.pieces, rng)
     whole = has_context(kept)
     in_a_span = np.searchsorted(held_out.bounds.ravel(), kept.places, "right") % 2 == 1  # and in no border
     places = [rng.permutation(np.flatnonzero(whole & part)) for part in (~kept.is_held_out, in_a_span)]

@@ -1,4 +1,4 @@
-"""Where the time of skip-gram's blocks goes: the training kernel cut short behind each of its parts, on the same stretches.
+"""Where the time of skip-gram's blocks goes: the training kernel cut short behind each of its parts, on the same chunks.
 
 What a part takes is the difference to the kernel that ends before it, so that it is seen with the caches as the parts before
 leave them. The tables come from an epoch of training; updates are made at rate 0, so that all kernels see the same ones.
@@ -33,7 +33,7 @@ from eval.under_test import skipgram_engine as engine
 PARTS = ("planning", "fetching rows", "scores", "coefficients", "gradients", "updates")
 PRODUCTS = {"scores": 1, "gradients": 2}  # of matrices as large as a block's scores times the columns
 OBJECTIVES = ("ns", "ar", "ove", "implicit", "sampled-softmax", "bouchard")  # of those that draw
-STRETCHES = 60  # of 10,000 tokens, timed at a time
+CHUNKS = 60  # of 10,000 tokens, timed at a time
 SGEMM = 1536  # rows and columns of the matrices that a core's peak is measured with
 EXCERPT = 10_000_000  # bytes at the start of the corpus, which the tables are trained on
 
@@ -45,7 +45,7 @@ def train_until(
     part, coefficients, sample, log_expected_count, tables, stream, sampler_data, constants, plan, workspace, start, stop, lr,
     key, noise_key, work,
 ):  # fmt: skip
-    """`train_stretch` of embedx/engine/skipgram.py, without what comes behind a part, at rate 0; returns the words seen.
+    """`train_chunk` of embedx/engine/skipgram.py, without what comes behind a part, at rate 0; returns the words seen.
 
     work  float64 (3,): blocks, rows of both tables and multiply-adds of one matrix product are added
     """
@@ -115,19 +115,19 @@ def measure(job: Job, text: str) -> Result:
         task.run()
         strategy = task.strategy()
         strategy.compile(Silent())
-        return times(strategy, min(STRETCHES, strategy.n_stretches), job["turns"]) | {"peak": peak(job["turns"])}
+        return times(strategy, min(CHUNKS, strategy.n_chunks), job["turns"]) | {"peak": peak(job["turns"])}
 
 
-def times(strategy: Any, n_stretches: int, turns: int) -> Result:
-    """Seconds of the parts by medians over turns; words, blocks, rows and multiply-adds of all stretches."""
+def times(strategy: Any, n_chunks: int, turns: int) -> Result:
+    """Seconds of the parts by medians over turns; words, blocks, rows and multiply-adds of all chunks."""
     run, passed = compiled(), np.zeros((turns, len(PARTS)))
     work, n_words = np.zeros(3), 0
     for turn in range(-1, turns):  # the first compiles
         for part in range(len(PARTS)):
             work[:], n_words = 0, 0
             began = time.perf_counter()
-            for stretch in range(n_stretches):
-                arguments = strategy._arguments(strategy.workers[0], 1, stretch, 0.01)
+            for chunk in range(n_chunks):
+                arguments = strategy._arguments(strategy.workers[0], 1, chunk, 0.01)
                 n_words += run(part, *strategy.functions, *arguments, work)
             if turn >= 0:
                 passed[turn, part] = time.perf_counter() - began

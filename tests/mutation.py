@@ -126,7 +126,7 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
     ("embedx/engine/sampled.py", "_choose"): {
         "visit(tables, plan, workspace, p, position - begin, i, stream, 1)": "other random numbers",
     },
-    ("embedx/engine/sampled.py", "train_stretch"): {
+    ("embedx/engine/sampled.py", "train_chunk"): {
         "s, workspace.h_gradient, order, begin, end, rate, 1, 1)": "of one part all is taken, whatever its number",
     },
     ("embedx/engine/full_tiled.py", "find_touched"): {

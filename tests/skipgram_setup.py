@@ -15,7 +15,7 @@ from embedx.optimizers.contract import new_table
 from embedx.run.progress import Silent
 from embedx.samplers.alias import AliasTable
 from embedx.skipgram.strategies import form_of
-from embedx.text.heldout import CHUNK, n_chunks
+from embedx.text.heldout import PIECE, n_pieces
 from embedx.text.subsampling import LEFT_OUT, TokenStream
 from embedx.text.tokenizer import END_OF_SENTENCE
 
@@ -46,7 +46,7 @@ class Setup:
             keep[2:7] = rng.integers(2**30, 2**32, 5)[:n_words]
         counts = rng.integers(1, 100, n_words)
         objective.prepare(counts)
-        self.stream = TokenStream(tokens, word, keep, np.zeros(n_chunks(tokens), dtype=np.uint8))
+        self.stream = TokenStream(tokens, word, keep, np.zeros(n_pieces(tokens), dtype=np.uint8))
         self.set_tokens(tokens)
         n_rows, columns = objective.n_rows(n_words), dim + bias
         rule, self.optimizer = update_rule(optimizer, row_length=dim), optimizer
@@ -92,17 +92,17 @@ class Setup:
             self.key, self.noise_key,
         )  # fmt: skip
         if self.functions is None:
-            self.functions = load_kernel(engine.train_stretch, self.objective.coefficients, self.drawing, arguments, Silent())
-        return engine.train_stretch(*self.functions, *arguments)
+            self.functions = load_kernel(engine.train_chunk, self.objective.coefficients, self.drawing, arguments, Silent())
+        return engine.train_chunk(*self.functions, *arguments)
 
     def kept(self):
         stream = self.stream
-        held_out = np.repeat(stream.held_out, CHUNK)
+        held_out = np.repeat(stream.held_out, PIECE)
         return reference.kept_words(stream.tokens, stream.word, stream.keep, self.plan.window, self.key, held_out)
 
     def n_corpus_words(self, start, stop):
         """How many of tokens[start:stop] are words that may be trained on."""
-        held_out = np.repeat(self.stream.held_out, CHUNK)
+        held_out = np.repeat(self.stream.held_out, PIECE)
         return sum(
             token >= 0 and self.stream.word[token] >= 0 and not held_out[start + i]
             for i, token in enumerate(self.stream.tokens[start:stop])

@@ -280,19 +280,19 @@ def test_a_run_that_diverged_leaves_nothing(tmp_path):
 
 
 class Counting(Strategy):
-    """Adds one to a place for each stretch; what a checkpoint sees are whole stretches."""
+    """Adds one to a place for each chunk; what a checkpoint sees are whole chunks."""
 
-    n_stretches = 50
+    n_chunks = 50
 
     def __init__(self, threads):
         self.workers = list(range(threads))
-        self.done = np.zeros(self.n_stretches * 4, dtype=np.int64)
+        self.done = np.zeros(self.n_chunks * 4, dtype=np.int64)
 
     def compile(self, progress):
         pass
 
-    def train(self, worker, epoch, stretch, rate):
-        self.done[epoch * self.n_stretches + stretch] += 1
+    def train(self, worker, epoch, chunk, rate):
+        self.done[epoch * self.n_chunks + chunk] += 1
         time.sleep(0.001)
         return Tally(1.0, 1, 1)
 
@@ -304,7 +304,7 @@ class Counting(Strategy):
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("tells", [True, False])
-def test_checkpoints_are_taken_between_stretches_and_training_goes_on(tmp_path, threads, tells):
+def test_checkpoints_are_taken_between_chunks_and_training_goes_on(tmp_path, threads, tells):
     seen, epochs = [], []
 
     class Watching(Checkpoints):
@@ -314,7 +314,7 @@ def test_checkpoints_are_taken_between_stretches_and_training_goes_on(tmp_path, 
             super().take(state, wait)
 
     strategy = Counting(threads)
-    schedule = trainer.Schedule(0.1, n_stretches=50, n_words=50, epochs=4)
+    schedule = trainer.Schedule(0.1, n_chunks=50, n_words=50, epochs=4)
     checkpoints = Watching(tmp_path / "out", asked(every=0.01), False, Silent())
     outcome = trainer.run(
         strategy, schedule, Silent(), (lambda epoch, tally, s: epochs.append((epoch, tally.words)) or False) if tells else None,

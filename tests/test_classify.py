@@ -250,7 +250,7 @@ def test_drawing_every_row_is_having_every_row_compete(objective):
 
 
 def test_one_compilation_serves_all_of_this():
-    for kernel in (sampled.train_stretch, full_tiled.train_tiles):
+    for kernel in (sampled.train_chunk, full_tiled.train_tiles):
         if hasattr(kernel, "overloads"):
             assert len(kernel.overloads) <= 1
 

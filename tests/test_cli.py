@@ -92,8 +92,8 @@ def test_a_second_process_compiles_nothing_and_reads_nothing(trained, two_topics
         "import sys; from embedx.cli.app import main; sys.argv = ['embedx', *sys.argv[1:]]\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "from embedx.engine.skipgram import train_stretch; from embedx.objectives.ns import coefficients\n"
-        "print(sum(sum(k.stats.cache_misses.values()) for k in (train_stretch, coefficients)))\n"
+        "from embedx.engine.skipgram import train_chunk; from embedx.objectives.ns import coefficients\n"
+        "print(sum(sum(k.stats.cache_misses.values()) for k in (train_chunk, coefficients)))\n"
         "print('gensim' in sys.modules)"
     )
     done = subprocess.run(

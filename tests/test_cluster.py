@@ -15,7 +15,7 @@ from embedx.distributed.ray_backend import Size
 from embedx.distributed.replica import ParameterReplica, TableReplica
 from embedx.distributed.server import STATE, Delta, Parameters, ParameterServer, WorkerState, to_half
 from embedx.distributed.settings import ClusterSettings, check_cluster_settings
-from embedx.distributed.words import STRETCH, chunks_per_range
+from embedx.distributed.words import CHUNK, chunks_per_range
 from embedx.distributed.worker import ChunkRange, Plan, Worker
 from embedx.errors import EmbedxError
 from embedx.optimizers import OPTIMIZERS, update_rule
@@ -312,18 +312,18 @@ def test_the_state_of_a_word_is_that_of_the_worker_who_updated_it_last():
 
 
 class Counting(Strategy):
-    """Adds 1 to the row of each stretch that is trained."""
+    """Adds 1 to the row of each chunk that is trained."""
 
-    def __init__(self, n_stretches=23, threads=2):
-        self.n_stretches, self.workers = n_stretches, list(range(threads))
-        self.table, self.rule = table_at_random("sgd", n_rows=n_stretches)
+    def __init__(self, n_chunks=23, threads=2):
+        self.n_chunks, self.workers = n_chunks, list(range(threads))
+        self.table, self.rule = table_at_random("sgd", n_rows=n_chunks)
         self.table.rows[:] = 0
-        self.own = np.zeros((n_stretches, 0), np.float32), np.zeros(1, np.int64)
+        self.own = np.zeros((n_chunks, 0), np.float32), np.zeros(1, np.int64)
 
     def compile(self, progress): ...
 
-    def train(self, worker, epoch, stretch, rate):
-        self.table.rows[stretch, 0] += 1
+    def train(self, worker, epoch, chunk, rate):
+        self.table.rows[chunk, 0] += 1
         return Tally(1.0, 1, 10)
 
     def state(self):
@@ -355,12 +355,12 @@ def run_on(monkeypatch, fails=lambda number, method: False, epochs=3, workers=3,
 
     monkeypatch.setattr(run, "Workers", new)
     strategy = run.Distributed(inner, CountingPlan(), Size(workers, 2), per_range, Silent())
-    schedule = trainer.Schedule(0.1, strategy.n_stretches, 230, epochs)
+    schedule = trainer.Schedule(0.1, strategy.n_chunks, 230, epochs)
     outcome = trainer.run(strategy, schedule, Silent())
     return inner, outcome, made[0]
 
 
-def test_workers_train_every_stretch_of_every_pass_once(monkeypatch):
+def test_workers_train_every_chunk_of_every_pass_once(monkeypatch):
     inner, outcome, _ = run_on(monkeypatch)
     assert inner.table.rows[:, 0].tolist() == [3.0] * 23
     assert outcome.tally.words == 3 * 230
@@ -377,8 +377,8 @@ def test_what_a_lost_worker_had_not_merged_is_trained_by_another(monkeypatch, me
 
 
 def test_a_run_that_goes_back_trains_what_workers_had_under_way(monkeypatch):
-    def train(self, worker, epoch, stretch, rate):
-        self.table.rows[stretch, 0] += 1
+    def train(self, worker, epoch, chunk, rate):
+        self.table.rows[chunk, 0] += 1
         return Tally(np.nan if epoch == 2 and self.rate_factor == 1 else 1.0, 1, 10)
 
     monkeypatch.setattr(Counting, "train", train)
@@ -397,7 +397,7 @@ def test_a_worker_stops_within_its_range():
 
 def test_the_rate_falls_within_a_range():
     work = ChunkRange(0, range(10, 14), 0.8, 0.4, 1.0)
-    assert [work.rate_at(stretch) for stretch in work.chunks] == pytest.approx([0.8, 0.7, 0.6, 0.5])
+    assert [work.rate_at(chunk) for chunk in work.chunks] == pytest.approx([0.8, 0.7, 0.6, 0.5])
 
 
 def test_the_rate_falls_on_from_range_to_range(monkeypatch):
@@ -408,18 +408,18 @@ def test_the_rate_falls_on_from_range_to_range(monkeypatch):
 
 
 def test_threads_go_on_to_the_next_range():
-    """While one thread is busy with the last stretch of a range, the others train the range after it."""
+    """While one thread is busy with the last chunk of a range, the others train the range after it."""
     worker = a_worker(2)
     inner, begun, both, in_use = worker.strategy, threading.Event(), threading.Event(), set()
 
-    def train(memory, epoch, stretch, rate):
+    def train(memory, epoch, chunk, rate):
         assert memory not in in_use
         in_use.add(memory)
-        if stretch == 1:
+        if chunk == 1:
             assert both.wait(20)
-        elif stretch == 2:
+        elif chunk == 2:
             both.set()
-        inner.table.rows[stretch, 0] += 1
+        inner.table.rows[chunk, 0] += 1
         begun.set()
         in_use.remove(memory)
         return Tally(1.0, 1, 10)
@@ -487,7 +487,7 @@ def test_a_folder_that_is_not_here_is_copied(tmp_path):
 def test_how_often_a_worker_merges(words, n_words, n_rows, workers, threads, merges):
     size, epochs = Size(workers, threads), 5
     of_worker = epochs * n_words / workers
-    trained = STRETCH * chunks_per_range(words, int(n_words / STRETCH), epochs, n_rows, size)
+    trained = CHUNK * chunks_per_range(words, int(n_words / CHUNK), epochs, n_rows, size)
     assert of_worker / trained == pytest.approx(merges, rel=0.05)
 
 

@@ -26,10 +26,10 @@ LARGE = {name: objective for name, objective in OBJECTIVES.items() if objective.
 
 
 @pytest.fixture(autouse=True)
-def small_stretches(monkeypatch):
-    """Have several stretches in an epoch of little data."""
-    monkeypatch.setattr(strategies, "STRETCH", 150)
-    monkeypatch.setattr(classification_strategies, "STRETCH", 400)
+def small_chunks(monkeypatch):
+    """Have several chunks in an epoch of little data."""
+    monkeypatch.setattr(strategies, "CHUNK", 150)
+    monkeypatch.setattr(classification_strategies, "CHUNK", 400)
 
 
 def by_threads(run, name, **options):

@@ -160,14 +160,12 @@ def test_the_experiments_and_files_named_in_the_pages_exist():
 
 
 def test_numbers_stated_in_the_pages_are_those_of_the_package():
-    from embedx.run.rounds import LANES
-
     from embedx.classification.weights import MANY_LABELS, MOST_DENSE, MOST_SHARED
     from embedx.evaluation.heldout import PAIRS
     from embedx.run.checkpoint import KEPT
     from embedx.run.guard import DIVISORS, LOOKS
-    from embedx.skipgram.strategies import APART, STRETCH
-    from embedx.text.heldout import BORDER, CHUNK
+    from embedx.skipgram.strategies import CHUNK
+    from embedx.text.heldout import BORDER, PIECE
 
     def states(page, sentence):
         assert sentence in " ".join(PAGES[page].read_text("utf-8").split())
@@ -175,11 +173,10 @@ def test_numbers_stated_in_the_pages_are_those_of_the_package():
     states("objectives", f"sparse features with {MANY_LABELS:,} labels or several labels a row")
     assert (MOST_DENSE, MOST_SHARED) == (10_000_000, 250_000_000)
     states("labels", "from ten million weights on (`ova`), or 250 million (others)")
-    states("words", f"stretches of {STRETCH:,} tokens")
-    states("evaluating", f"up to {BORDER * CHUNK:,} words")
+    states("words", f"chunks of {CHUNK:,} tokens")
+    states("evaluating", f"up to {BORDER * PIECE:,} words")
     states("evaluating", f"up to {PAIRS:,} pairs")
-    assert (LANES, KEPT, LOOKS, DIVISORS[:2]) == (4, 2, 20, (10, 100))
-    states("runs", f"rounds of four stretches of {APART:,} tokens")
+    assert (KEPT, LOOKS, DIVISORS[:2]) == (2, 20, (10, 100))
     states("runs", "The last two states are kept")
     states("runs", "After each twentieth of the run")
 

@@ -77,8 +77,8 @@ class Run:
             self.tables, self.problem.examples, self.draws, self.objective.constants(), self.problem.optimizer, self.plan,
             self.workspace, self.order, start, stop, np.float32(lr), self.clock, self.key,
         )  # fmt: skip
-        functions = load_kernel(sampled.train_stretch, self.objective.coefficients, self.sampler, arguments, Silent())
-        loss, n_lines, self.clock = sampled.train_stretch(*functions, *arguments)
+        functions = load_kernel(sampled.train_chunk, self.objective.coefficients, self.sampler, arguments, Silent())
+        loss, n_lines, self.clock = sampled.train_chunk(*functions, *arguments)
         return loss, n_lines
 
     def lines(self, n_lines):
@@ -264,7 +264,7 @@ def test_candidates_do_not_depend_on_how_examples_are_grouped(sampling, positive
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_same_seed_same_bytes_wherever_stretches_are_cut(kind):
+def test_same_seed_same_bytes_wherever_chunks_are_cut(kind):
     def tables(cuts, seed=1):
         run = Run(Problem(kind, "adagrad", l2=0.1), batch=4, seed=seed, state_width=1)
         run.order = np.arange(12)
@@ -396,5 +396,5 @@ def test_one_label_of_an_example_stands_for_all_with_equal_chances():
 def test_one_signature_serves_them_all():
     for kind in KINDS:
         Run(Problem(kind)).train(0, 4)
-    if hasattr(sampled.train_stretch, "overloads"):
-        assert len(sampled.train_stretch.overloads) == 1
+    if hasattr(sampled.train_chunk, "overloads"):
+        assert len(sampled.train_chunk.overloads) == 1

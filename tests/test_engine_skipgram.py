@@ -15,7 +15,7 @@ from embedx.objectives.ns import NegativeSampling
 from embedx.objectives.ove import OneVsEach
 from embedx.samplers import SAMPLERS
 from embedx.samplers.alias import draw
-from embedx.text.heldout import CHUNK
+from embedx.text.heldout import PIECE
 from embedx.text.subsampling import LEFT_OUT
 from embedx.text.tokenizer import END_OF_SENTENCE
 
@@ -62,10 +62,10 @@ def test_a_short_block_after_longer_ones_remembers_nothing_of_them(block_size):
 
 
 @pytest.mark.parametrize("objective", [NS, AR, OVE], ids=["sums", "sets", "pairs"])
-@pytest.mark.parametrize("stretch", [1, 7, 50, 120])
-def test_every_pair_is_seen_once_wherever_the_stretches_are_cut(stretch, objective):
+@pytest.mark.parametrize("chunk", [1, 7, 50, 120])
+def test_every_pair_is_seen_once_wherever_the_chunks_are_cut(chunk, objective):
     setup = Setup(objective, block_size=3)
-    seen = [setup.train(start, min(start + stretch, 120), lr=0.0)[1:] for start in range(0, 120, stretch)]
+    seen = [setup.train(start, min(start + chunk, 120), lr=0.0)[1:] for start in range(0, 120, chunk)]
     assert sum(pairs for pairs, _ in seen) == len(reference.pairs_of(setup.kept(), 0, 120))
     assert sum(words for _, words in seen) == setup.n_corpus_words(0, 120)
 
@@ -125,12 +125,12 @@ def test_one_engine_serves_every_objective_with_one_signature():
     Setup(NS, block_size=2).train(0, 50)
     Setup(OVE, block_size=9, draws=5).train(0, 50)
     Setup(AR, block_size=9, bias=True, sampler="all", optimizer="rowwise-adagrad").train(0, 50)
-    if hasattr(engine.train_stretch, "overloads"):
-        assert len(engine.train_stretch.overloads) == 1
+    if hasattr(engine.train_chunk, "overloads"):
+        assert len(engine.train_chunk.overloads) == 1
 
 
 def test_a_long_run_of_words_left_out_is_walked_through_once():
-    """Stretches without a centre return at once, however far the next kept word is."""
+    """Chunks without a centre return at once, however far the next kept word is."""
     setup = Setup(NS, n_tokens=2000)
     setup.stream.word[:] = LEFT_OUT
     assert [setup.train(start, start + 100)[:3] for start in range(0, 2000, 100)] == [(0.0, 0, 0)] * 20
@@ -142,11 +142,11 @@ def test_a_long_run_of_words_left_out_is_walked_through_once():
 def held_out_setup(objective=NS, block_size=5, **options):
     """Pieces 1, 3 and 4 of a corpus of 6 are held out; they alone hold the words 6 and up, the others alone those below."""
     setup = Setup(
-        objective, block_size=block_size, n_tokens=5 * CHUNK + 300, noise=np.where(np.arange(K) < 6, 1.0, 0.0), **options
+        objective, block_size=block_size, n_tokens=5 * PIECE + 300, noise=np.where(np.arange(K) < 6, 1.0, 0.0), **options
     )
     setup.stream.held_out[[1, 3, 4]] = 1
     setup.stream.word[2:] = np.arange(K)
-    tokens = np.where(np.repeat(setup.stream.held_out, CHUNK) > 0, 8, 2)[: setup.n_tokens]
+    tokens = np.where(np.repeat(setup.stream.held_out, PIECE) > 0, 8, 2)[: setup.n_tokens]
     tokens += np.random.default_rng(3).integers(0, 6, len(tokens))
     tokens[::37] = 0  # left out
     tokens[[500, 2500]] = END_OF_SENTENCE
@@ -155,25 +155,25 @@ def held_out_setup(objective=NS, block_size=5, **options):
 
 
 @pytest.mark.parametrize("objective", [NS, AR, OVE], ids=["sums", "sets", "pairs"])
-@pytest.mark.parametrize("stretch", [700, 5300])
-def test_words_that_are_held_out_are_neither_centre_nor_context(objective, stretch):
+@pytest.mark.parametrize("chunk", [700, 5300])
+def test_words_that_are_held_out_are_neither_centre_nor_context(objective, chunk):
     setup = held_out_setup(objective)
     before = setup.tables.inputs.rows.copy(), setup.tables.outputs.rows.copy()
-    for start in range(0, setup.n_tokens, stretch):
-        setup.train(start, min(start + stretch, setup.n_tokens), lr=0.01)
+    for start in range(0, setup.n_tokens, chunk):
+        setup.train(start, min(start + chunk, setup.n_tokens), lr=0.01)
     for table, old in zip((setup.tables.inputs.rows, setup.tables.outputs.rows), before, strict=True):
         moved = (table != old).any(axis=1)
         assert moved[:6].all()
         assert not moved[6:].any()
 
 
-@pytest.mark.parametrize("stretch", [1, 333, 5300])
-def test_no_window_reaches_across_what_is_held_out(stretch):
+@pytest.mark.parametrize("chunk", [1, 333, 5300])
+def test_no_window_reaches_across_what_is_held_out(chunk):
     """The words before and after a piece of one word are not neighbours, though nothing kept stands between them."""
     setup = held_out_setup()
-    around = range(990, 2010) if stretch == 1 else range(0, setup.n_tokens, stretch)
-    seen = [setup.train(start, min(start + stretch, setup.n_tokens), lr=0.0)[1:] for start in around]
-    start, stop = around[0], min(around[-1] + stretch, setup.n_tokens)
+    around = range(990, 2010) if chunk == 1 else range(0, setup.n_tokens, chunk)
+    seen = [setup.train(start, min(start + chunk, setup.n_tokens), lr=0.0)[1:] for start in around]
+    start, stop = around[0], min(around[-1] + chunk, setup.n_tokens)
     pairs = reference.pairs_of(setup.kept(), start, stop)
     assert sum(pairs for pairs, _ in seen) == len(pairs)
     assert sum(words for _, words in seen) == setup.n_corpus_words(start, stop)
@@ -208,7 +208,7 @@ class Recorder(Objective):
         self.positives, self.merges_pairs, self.keeps_accidental_hits = positives, merges_pairs, positives == "summed"
 
     def given(self, noise_key=7, **options):
-        """The random numbers of every line of one stretch, (n, 2), and its number of pairs."""
+        """The random numbers of every line of one chunk, (n, 2), and its number of pairs."""
         setup = Setup(self, **options)
         setup.tables = setup.tables._replace(state=np.zeros((5000, 2), dtype=np.float32))
         setup.noise_key = stream_key(1, 0, noise_key)
@@ -232,7 +232,7 @@ def test_random_numbers_for_the_objective_are_fresh_for_every_line(form, block_s
 
 
 @pytest.mark.parametrize("form", RECORDERS)
-def test_other_stretches_are_given_other_random_numbers(form):
+def test_other_chunks_are_given_other_random_numbers(form):
     first, _ = RECORDERS[form].given(block_size=4, noise_key=7)
     second, _ = RECORDERS[form].given(block_size=4, noise_key=8)
     assert np.isin(second, first).mean() < 0.01

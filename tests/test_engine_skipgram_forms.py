@@ -15,13 +15,13 @@ def make(name, **settings):
     return OBJECTIVES[name](OBJECTIVES[name].Settings(**settings))
 
 
-def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, stretch=200):
+def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, chunk=200):
     """Train on tokens[start:stop], by the kernel and by the naive reference; all tables must agree."""
     naive = Naive(setup.tables, setup.optimizer, setup.objective, setup.constants, setup.plan.bias, setup.dim)
     expected = found = 0.0
     n_pairs = 0
-    for first in range(start, stop, stretch):
-        end = min(first + stretch, stop)
+    for first in range(start, stop, chunk):
+        end = min(first + chunk, stop)
         blocks = blocks_of(setup, first, end)
         assert blocks
         expected += sum(naive.train(block, lr) for block in blocks)
@@ -165,10 +165,10 @@ def test_a_row_moves_by_what_its_optimiser_saw_of_it_before(optimizer, name, sam
 
 
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
-def test_what_is_kept_of_a_row_lasts_from_stretch_to_stretch(name, sampler):
+def test_what_is_kept_of_a_row_lasts_from_chunk_to_chunk(name, sampler):
     """What is kept of the rows does; what is kept of a worker's last block does not: blocks are of all lengths here."""
     setup = Setup(make(name), block_size=17, draws=20, sampler=sampler, optimizer="rowwise-adagrad", n_tokens=400)
-    assert_trains_as_the_reference(setup, 0, 400, lr=0.02, stretch=57)
+    assert_trains_as_the_reference(setup, 0, 400, lr=0.02, chunk=57)
 
 
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)

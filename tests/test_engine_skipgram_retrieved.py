@@ -56,11 +56,11 @@ class Retrieving(Setup):
             self.tables, self.stream, self.draws, self.index, self.search, self.constants, self.plan, self.workspace,
             self.found, self.refresh, self.retrieval, start, stop, np.float32(lr), self.key, self.noise_key,
         )  # fmt: skip
-        functions = loading.load_kernel(retrieved.train_stretch, self.objective.coefficients, self.drawing, arguments, Silent())
-        return retrieved.train_stretch(*functions, *arguments)
+        functions = loading.load_kernel(retrieved.train_chunk, self.objective.coefficients, self.drawing, arguments, Silent())
+        return retrieved.train_chunk(*functions, *arguments)
 
     def naive_blocks(self, pairs, kept):
-        """Every block of a stretch: centres and what was found are certain, and of the draws those count that are neither."""
+        """Every block of a chunk: centres and what was found are certain, and of the draws those count that are neither."""
         for number, (together, words) in enumerate(groups_of(pairs, kept, 0, self.n_tokens, self.plan.block_size)):
             certain = list(dict.fromkeys(words))
             inputs = sorted({pair[3] for pair in together})

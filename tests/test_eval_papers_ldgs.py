@@ -8,7 +8,7 @@ from eval_setup import Records, Run, environment, found, made_up, rows_of
 
 from embedx import objectives
 from embedx.labeled.data import Labeled, Labels
-from embedx.text.heldout import CHUNK
+from embedx.text.heldout import PIECE
 from embedx.text.tokenizer import END_OF_SENTENCE
 from eval import papers_ldgs, papers_ldgs_data, papers_ldgs_recall, papers_ldgs_speed, papers_ldgs_words
 
@@ -28,9 +28,9 @@ def script(monkeypatch, tmp_path):
 
 @pytest.fixture
 def pieces(script, tmp_path, monkeypatch):
-    """The next words of a text whose pieces of CHUNK tokens have words of their own; number 0 of a vector names the piece."""
+    """The next words of a text whose pieces of PIECE tokens have words of their own; number 0 of a vector names the piece."""
     rng = np.random.default_rng(0)
-    text = [f"w{i:05d}" for piece in range(60) for i in 20 * piece + rng.integers(20, size=CHUNK)]
+    text = [f"w{i:05d}" for piece in range(60) for i in 20 * piece + rng.integers(20, size=PIECE)]
     file = tmp_path / "text"
     file.write_text(" ".join(text))
     number = {}
@@ -90,11 +90,11 @@ def test_a_mean_leaves_out_what_is_not_there(script):
 
 
 def test_windows_end_where_a_piece_does(script):
-    tokens = np.zeros(CHUNK + 2, dtype=np.int64)
+    tokens = np.zeros(PIECE + 2, dtype=np.int64)
     held_out = np.array([0, 1], dtype=np.uint8)
     words = script.data.kept_words(tokens, np.zeros(1, dtype=np.int32), np.ones(1), held_out, np.random.default_rng(0))
-    assert script.data.contexts(words, np.array([CHUNK - 1, CHUNK]), 1).tolist() == [[0, -1], [-1, 0]]
-    assert words.is_held_out.tolist() == [False] * CHUNK + [True] * 2
+    assert script.data.contexts(words, np.array([PIECE - 1, PIECE]), 1).tolist() == [[0, -1], [-1, 0]]
+    assert words.is_held_out.tolist() == [False] * PIECE + [True] * 2
 
 
 def accuracy(rows, data):

@@ -54,11 +54,11 @@ class Notes(Silent):
 
 
 class Bowl(Strategy):
-    """Walks down a bowl from (8, 8, 8): of curvature 1, by steps that lead out of it if their rate is above 2; each stretch is
-    noted in `done`. From stretch `spoiled` on losses are what `spoil` makes of them, at rates above `most`.
+    """Walks down a bowl from (8, 8, 8): of curvature 1, by steps that lead out of it if their rate is above 2; each chunk is
+    noted in `done`. From chunk `spoiled` on losses are what `spoil` makes of them, at rates above `most`.
     """
 
-    n_stretches = 40
+    n_chunks = 40
 
     def __init__(self, threads=1, spoiled=math.inf, spoil=lambda loss: math.nan, most=0.0):
         self.workers = list(range(threads))
@@ -69,10 +69,10 @@ class Bowl(Strategy):
     def compile(self, progress):
         pass
 
-    def train(self, worker, epoch, stretch, rate):
+    def train(self, worker, epoch, chunk, rate):
         loss = float((self.w**2).sum() / 2)
         self.w -= rate * self.w
-        step = epoch * self.n_stretches + stretch
+        step = epoch * self.n_chunks + chunk
         if rate > 0:
             self.done[step] += 1
             self.rates.append((step, rate))
@@ -95,7 +95,7 @@ class Bowl(Strategy):
 
 
 def walk(strategy, rate, epochs=1, shape="constant", progress=None, **options):
-    schedule = Schedule(rate, strategy.n_stretches, 100 * strategy.n_stretches, epochs, shape=shape)
+    schedule = Schedule(rate, strategy.n_chunks, 100 * strategy.n_chunks, epochs, shape=shape)
     return trainer.run(strategy, schedule, progress or Silent(), **options)
 
 
@@ -129,7 +129,7 @@ def test_a_rate_that_is_hopeless_ends_the_run_with_nothing():
 
 
 def test_a_run_whose_state_has_a_lock_is_looked_at_while_it_trains(monkeypatch):
-    """The first stretch ends when the guard has looked twice, which would never come if that had to wait for it."""
+    """The first chunk ends when the guard has looked twice, which would never come if that had to wait for it."""
     looks, both = [], threading.Event()
 
     def look(self, share, *others):
@@ -139,10 +139,10 @@ def test_a_run_whose_state_has_a_lock_is_looked_at_while_it_trains(monkeypatch):
         return looked(self, share, *others)
 
     class Held(Bowl):
-        def train(self, worker, epoch, stretch, rate):
-            if (epoch, stretch) == (0, 0) and rate > 0:
+        def train(self, worker, epoch, chunk, rate):
+            if (epoch, chunk) == (0, 0) and rate > 0:
                 assert both.wait(20)
-            return super().train(worker, epoch, stretch, rate)
+            return super().train(worker, epoch, chunk, rate)
 
         def state(self):
             state = super().state()
@@ -171,7 +171,7 @@ def test_steps_under_way_are_not_in_the_state():
 
 
 def test_a_run_goes_back_to_where_it_was_good():
-    """Looked at after every second of its 40 stretches, of which the ninth begins what goes wrong."""
+    """Looked at after every second of its 40 chunks, of which the ninth begins what goes wrong."""
     strategy, told = Bowl(spoiled=9, most=0.05), Notes()
     outcome = walk(strategy, 0.1, progress=told)
     assert [step for step, rate in strategy.rates if rate == 0.1] == list(range(10))
@@ -200,7 +200,7 @@ def test_a_loss_that_is_high_for_a_while_is_none_of_its_business(high):
 
 def test_a_draw_that_weighs_much_is_no_divergence():
     strategy = Bowl(spoiled=0, spoil=lambda loss: loss * (2e3 if strategy.rates[-1][0] % 16 == 3 else 1))
-    strategy.n_stretches = 160
+    strategy.n_chunks = 160
     strategy.done = np.zeros(160 * 5, dtype=np.int64)
     outcome = walk(strategy, 0.1)
     assert outcome.highest_loss > 1e4
@@ -238,7 +238,7 @@ def test_after_three_tries_a_run_ends_with_what_was_good():
 def test_parameters_that_run_away_are_noticed_though_the_loss_is_flat():
     strategy = Bowl()
 
-    def flat(worker, epoch, stretch, rate):
+    def flat(worker, epoch, chunk, rate):
         strategy.w *= 1 + 1e3 * rate
         return Tally(10.0, 10, 100)
 
@@ -261,9 +261,9 @@ def test_a_time_budget_is_kept_by_a_run_that_goes_back(monkeypatch):
     strategy = Bowl(spoiled=30, most=0.05)
     train = strategy.train
 
-    def timed(worker, epoch, stretch, rate):
+    def timed(worker, epoch, chunk, rate):
         now[0] += 1 / 64 if rate else 0
-        return train(worker, epoch, stretch, rate)
+        return train(worker, epoch, chunk, rate)
 
     strategy.train = timed
     schedule = Schedule(0.1, 40, 4000, 1, time_budget=100 / 64, shape="constant")
@@ -312,11 +312,11 @@ def test_without_memory_a_run_goes_back_to_its_last_checkpoint(tmp_path, monkeyp
     strategy, checkpoints = Bowl(spoiled=9, most=0.05), checkpoints_of(tmp_path, every=0.001)
     train, is_wanted, taken = strategy.train, threading.Event(), []
 
-    def waiting(worker, epoch, stretch, rate):
-        if 5 <= stretch < 8 and not taken:  # until the state is about to be written
+    def waiting(worker, epoch, chunk, rate):
+        if 5 <= chunk < 8 and not taken:  # until the state is about to be written
             assert is_wanted.wait(60)
             time.sleep(0.05)
-        return train(worker, epoch, stretch, rate)
+        return train(worker, epoch, chunk, rate)
 
     def is_due():
         if len(strategy.rates) >= 5 and not taken:

@@ -279,7 +279,7 @@ def test_whatever_is_changed_it_loads_or_gets_one_line(tmp_path, make):
 
 
 def mutated(content, rng, is_json):
-    """The bytes with a byte, a stretch, or a value of JSON changed."""
+    """The bytes with a byte, a chunk, or a value of JSON changed."""
     if is_json and rng.random() < 0.7:
         description = json.loads(content)
         places = [(inside, key) for inside in objects_in(description) for key in inside]

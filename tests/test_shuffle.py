@@ -1,4 +1,4 @@
-"""--shuffle: each epoch trains every stretch of the corpus once, in an order of its own."""
+"""--shuffle: each epoch trains every chunk of the corpus once, in an order of its own."""
 
 import numpy as np
 import pytest
@@ -10,13 +10,13 @@ from tests.test_train_state import same, word_run
 
 @pytest.fixture
 def places(monkeypatch):
-    """Where each stretch that was trained began and ended, in the order of training; several over little data."""
-    monkeypatch.setattr(strategies, "STRETCH", 150)
+    """Where each chunk that was trained began and ended, in the order of training; several over little data."""
+    monkeypatch.setattr(strategies, "CHUNK", 150)
     seen = []
     original = strategies.Streamed.place
 
-    def place(self, epoch, stretch, rate):
-        found = original(self, epoch, stretch, rate)
+    def place(self, epoch, chunk, rate):
+        found = original(self, epoch, chunk, rate)
         if rate > 0:  # else to know the loss before
             seen.append((epoch, *found[:2]))
         return found
@@ -29,7 +29,7 @@ def by_epoch(places):
     return [[place[1:] for place in places if place[0] == epoch] for epoch in range(3)]
 
 
-def test_an_epoch_has_every_stretch_once_in_an_order_of_its_own(places):
+def test_an_epoch_has_every_chunk_once_in_an_order_of_its_own(places):
     word_run("ns", epochs=3)
     epochs = by_epoch(places)
     in_order = sorted(epochs[0])
@@ -55,8 +55,8 @@ def test_without_it_the_corpus_is_read_in_its_order(places):
     assert epochs[0] == epochs[1] == epochs[2] == sorted(epochs[0])
 
 
-def test_a_stretch_is_trained_with_the_same_random_numbers_wherever_it_comes(monkeypatch):
-    """With a single stretch there is nothing to shuffle."""
+def test_a_chunk_is_trained_with_the_same_random_numbers_wherever_it_comes(monkeypatch):
+    """With a single chunk there is nothing to shuffle."""
     same(word_run("ns", epochs=2)[0], word_run("ns", epochs=2, shuffle=False)[0])
 
 

@@ -21,7 +21,7 @@ from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.settings import in_order
 from embedx.text import heldout as text_heldout
-from embedx.text.heldout import CHUNK, hold_out
+from embedx.text.heldout import PIECE, hold_out
 
 EVERY_WAY = [(name, sampler) for name, each in OBJECTIVES.items() for sampler in in_order(each)]
 # Those whose probabilities are no softmax of the scores and no turns of a tree: their initial biases are of the right order.
@@ -263,13 +263,13 @@ def positions(found):
     ],
 )  # fmt: skip
 def test_spans_are_held_out_with_a_border_that_nobody_sees(n, share, n_spans, border):
-    tokens = some_tokens(n * CHUNK - 7)
+    tokens = some_tokens(n * PIECE - 7)
     found = hold_out(tokens, np.arange(9, dtype=np.int32), share)
     scored = positions(found)
-    unseen = np.repeat(found.chunks, CHUNK)[: len(tokens)] > 0
+    unseen = np.repeat(found.pieces, PIECE)[: len(tokens)] > 0
     assert unseen[scored].all()
-    assert len(scored) <= round(share * n) * CHUNK
-    assert len(scored) >= 0.7 * round(share * n) * CHUNK
+    assert len(scored) <= round(share * n) * PIECE
+    assert len(scored) >= 0.7 * round(share * n) * PIECE
     seen = np.flatnonzero(~unseen)
     after = np.searchsorted(seen, scored)
     gap = np.minimum(
@@ -284,15 +284,15 @@ def test_spans_are_held_out_with_a_border_that_nobody_sees(n, share, n_spans, bo
 
 def test_spans_are_where_the_length_of_the_text_and_the_share_say():
     remap = np.arange(9, dtype=np.int32)
-    one, other = (hold_out(some_tokens(200 * CHUNK, seed=seed)[: 199 * CHUNK + 5], remap, 0.1) for seed in (0, 1))
-    assert one.chunks.tolist() == other.chunks.tolist()
+    one, other = (hold_out(some_tokens(200 * PIECE, seed=seed)[: 199 * PIECE + 5], remap, 0.1) for seed in (0, 1))
+    assert one.pieces.tolist() == other.pieces.tolist()
     assert one.bounds.tolist() == other.bounds.tolist()  # sentences end at the same places in both
-    stretches = np.diff([start for start, _ in one.bounds.tolist()])
-    assert len(set(stretches.tolist())) > 3  # at random places, which no rhythm of the text can meet
+    chunks = np.diff([start for start, _ in one.bounds.tolist()])
+    assert len(set(chunks.tolist())) > 3  # at random places, which no rhythm of the text can meet
 
 
 def test_the_words_of_the_spans_are_held_out_in_text_order():
-    tokens, remap = some_tokens(50 * CHUNK - 300), np.array([4, -1, 0, 1, 2, 3, -1, 5, 6], dtype=np.int32)
+    tokens, remap = some_tokens(50 * PIECE - 300), np.array([4, -1, 0, 1, 2, 3, -1, 5, 6], dtype=np.int32)
     found = hold_out(tokens, remap, 0.4)
     words, places = [], []
     sentence = 0
@@ -311,20 +311,20 @@ def test_the_words_of_the_spans_are_held_out_in_text_order():
 
 
 def test_a_span_holds_whole_sentences():
-    tokens, remap = some_tokens(500 * CHUNK), np.arange(9, dtype=np.int32)
+    tokens, remap = some_tokens(500 * PIECE), np.arange(9, dtype=np.int32)
     for start, stop in hold_out(tokens, remap, 0.1).bounds.tolist():
         assert tokens[start - 1] == tokens[stop] == -1
     without = np.where(tokens == -1, 0, tokens)  # one endless sentence
     for start, stop in hold_out(without, remap, 0.1).bounds.tolist():
-        assert start % CHUNK == stop % CHUNK == 0
+        assert start % PIECE == stop % PIECE == 0
 
 
 def test_words_are_counted_in_all_that_is_not_trained_on():
-    tokens, remap = some_tokens(300 * CHUNK - 300), np.array([4, -1, 0, 1, 2, 3, -1, 5, 6], dtype=np.int32)
+    tokens, remap = some_tokens(300 * PIECE - 300), np.array([4, -1, 0, 1, 2, 3, -1, 5, 6], dtype=np.int32)
     found = hold_out(tokens, remap, 0.1)
     expected = [0] * 7
     for position, token in enumerate(tokens.tolist()):
-        if found.chunks[position // CHUNK] and token >= 0 and remap[token] >= 0:
+        if found.pieces[position // PIECE] and token >= 0 and remap[token] >= 0:
             expected[remap[token]] += 1
     assert found.counts.tolist() == expected
     assert sum(expected) > found.n_words  # of borders too
@@ -358,7 +358,7 @@ def test_words_that_are_held_out_are_not_trained_on(two_topics):
 @pytest.mark.parametrize("name", ["ns", "hs", "softmax"])
 def test_what_is_held_out_is_in_no_count(tmp_path, name):
     """The one text that knows `emu` is held out: no bias, no noise, no tree and no unigram model knows how often it occurs."""
-    n = 40 * CHUNK
+    n = 40 * PIECE
     tokens = np.array(["cat", "dog", "and"])[np.random.default_rng(0).integers(0, 3, n)]
     start, stop = hold_out(np.zeros(n, np.int32), np.zeros(1, np.int32), 0.1).bounds[0]
     tokens[start:stop:2] = "emu"

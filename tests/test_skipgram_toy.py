@@ -19,7 +19,7 @@ from embedx.kernels.random import stream_key
 from embedx.objectives import OBJECTIVES
 from embedx.skipgram.strategies import form_of
 
-STRETCH = 60  # tokens: one block, so that inputs do not move within
+CHUNK = 60  # tokens: one block, so that inputs do not move within
 
 
 class Toy(NamedTuple):
@@ -98,9 +98,9 @@ def trained(task, objective, rate, epochs, settle=300, draws=40):
     fixed = setup.tables.inputs.rows.copy()
     blocks = n_pairs = 0
     for epoch in range(epochs):
-        for start in range(0, len(task.tokens), STRETCH):
+        for start in range(0, len(task.tokens), CHUNK):
             setup.noise_key = stream_key(1, epoch, start)
-            n_pairs += setup.train(start, min(start + STRETCH, len(task.tokens)), rate / (1 + blocks / settle))[1]
+            n_pairs += setup.train(start, min(start + CHUNK, len(task.tokens)), rate / (1 + blocks / settle))[1]
             setup.tables.inputs.rows[:] = fixed
             blocks += 1
     assert n_pairs == epochs * task.counts.sum()

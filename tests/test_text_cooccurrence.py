@@ -11,7 +11,7 @@ from embedx.errors import EmbedxError
 from embedx.kernels.random import stream_key
 from embedx.run.progress import Silent
 from embedx.text import cooccurrence
-from embedx.text.heldout import CHUNK, n_chunks
+from embedx.text.heldout import PIECE, n_pieces
 from embedx.text.subsampling import WHOLE_SENTENCE, TokenStream, context_words
 
 N_WORDS = 9
@@ -23,20 +23,20 @@ KEYS = [stream_key(1, epoch) for epoch in range(3)]
 def stream():
     """Some 40 sentences over 9 words and 2 that are left out, four of them subsampled, the second of three chunks held out."""
     rng = np.random.default_rng(0)
-    tokens = rng.choice(N_WORDS + 2, 3 * CHUNK - 100, p=np.arange(N_WORDS + 2, 0, -1) / 66).astype(np.int32)
+    tokens = rng.choice(N_WORDS + 2, 3 * PIECE - 100, p=np.arange(N_WORDS + 2, 0, -1) / 66).astype(np.int32)
     tokens[rng.choice(len(tokens), 40)] = -1
     tokens.setflags(write=False)
     word = np.array([-1, 3, 1, 0, 2, -1, 8, 7, 6, 5, 4], dtype=np.int32)
     keep = np.full(N_WORDS + 2, 2**32 - 1, dtype=np.uint32)
     keep[1:5] = 2**31
-    held_out = np.zeros(n_chunks(tokens), dtype=np.uint8)
+    held_out = np.zeros(n_pieces(tokens), dtype=np.uint8)
     held_out[1] = 1
     return TokenStream(tokens, word, keep, held_out)
 
 
 def naive(stream, keys):
     """Pairs by (input, target), one after the other."""
-    held_out, n_tokens = np.repeat(stream.held_out, CHUNK), len(stream.tokens)
+    held_out, n_tokens = np.repeat(stream.held_out, PIECE), len(stream.tokens)
     kept = [reference.kept_words(stream.tokens, stream.word, stream.keep, WINDOW, key, held_out) for key in keys]
     return Counter((x, y) for words in kept for x, y, *_ in reference.pairs_of(words, 0, n_tokens))
 
@@ -59,7 +59,7 @@ def test_every_pair_of_the_stream_is_counted(stream, tmp_path):
 
 
 def test_the_widest_window_is_not_drawn_and_takes_whole_sentences(stream, tmp_path):
-    kept = reference.kept_words(stream.tokens, stream.word, stream.keep, 1, KEYS[0], np.repeat(stream.held_out, CHUNK))
+    kept = reference.kept_words(stream.tokens, stream.word, stream.keep, 1, KEYS[0], np.repeat(stream.held_out, PIECE))
     expected = Counter()
     for _, same in itertools.groupby(kept, key=lambda each: each[2]):
         words = Counter(each[1] for each in same)

@@ -116,7 +116,7 @@ def test_words_that_outgrow_memory_go_to_disk(tmp_path, monkeypatch, memory):
     monkeypatch.setattr(tokenizer, "FIRST_LETTERS", 64)
     monkeypatch.setattr(tokenizer, "FIRST_TYPES", 4)
     monkeypatch.setattr(spill, "LEAST_AT_ONCE", 30)
-    monkeypatch.setattr(tokens, "STRETCH_BYTES", 500)
+    monkeypatch.setattr(tokens, "CHUNK_BYTES", 500)
     for number in range(12):
         rng = np.random.default_rng(number)
         (tmp_path / f"{number}.txt").write_text(" ".join(f"w{n}" for n in rng.integers(0, 90 * (number % 4 + 1), 300)))

@@ -25,9 +25,9 @@ WORDS = [*"abcdefghijk", "é", "\u3000", "\n", "\n\n", " ", "longer", "\ufffd", 
 
 
 @pytest.fixture
-def small_stretches(monkeypatch):
-    monkeypatch.setattr(tokens, "STRETCH_BYTES", 50)
-    monkeypatch.setattr(tokens, "MOST_STRETCH_BYTES", 200)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(tokens, "CHUNK_BYTES", 50)
+    monkeypatch.setattr(tokens, "MOST_CHUNK_BYTES", 200)
     monkeypatch.setattr(streams, "BLOCK_BYTES", 33)
 
 
@@ -44,7 +44,7 @@ def encoded(folder, sources, threads, **settings):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_text_is_the_same_tokens_on_any_number_of_threads(tmp_path, small_stretches, monkeypatch, seed):
+def test_text_is_the_same_tokens_on_any_number_of_threads(tmp_path, small_chunks, monkeypatch, seed):
     monkeypatch.setattr(tokens, "MOST_TYPES", 1 << 20 if seed % 2 else 3)
     pack = [bytes, gzip.compress, bz2.compress]
     for number, text in enumerate(texts(seed)):
@@ -58,7 +58,7 @@ def test_text_is_the_same_tokens_on_any_number_of_threads(tmp_path, small_stretc
     assert [each["bad_utf8"] for each in one[3]] == [number == seed % 5 for number in range(5)]
 
 
-def test_lists_are_the_same_tokens_on_any_number_of_threads(tmp_path, small_stretches):
+def test_lists_are_the_same_tokens_on_any_number_of_threads(tmp_path, small_chunks):
     (tmp_path / "a.jsonl").write_text("".join(f'{{"t": ["a b", "{n % 7}", "c\\n"]}}\n' for n in range(300)))
     sources = resolve([str(tmp_path / "a.jsonl")])
     one = encoded(tmp_path, sources, 1, tokenizer="none", json_field="t")
@@ -66,7 +66,7 @@ def test_lists_are_the_same_tokens_on_any_number_of_threads(tmp_path, small_stre
     assert one[1][:4] == ["a b", "0", "c\n", "1"]
 
 
-def test_what_is_wrong_first_is_told_on_any_number_of_threads(tmp_path, small_stretches):
+def test_what_is_wrong_first_is_told_on_any_number_of_threads(tmp_path, small_chunks):
     (tmp_path / "0.txt").write_bytes(b"word " * 200 + b"\xff" + b"word " * 900)
     (tmp_path / "1.gz").write_bytes(gzip.compress(os.urandom(999))[:-9])
     for threads in (1, 3):

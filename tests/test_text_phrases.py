@@ -166,14 +166,14 @@ def test_a_text_of_which_every_pair_is_another_one_makes_room_for_them(tmp_path)
     assert "3,000 different pairs of words, counted in 0.1 MB of memory" in notes
 
 
-def test_what_crosses_the_end_of_a_stretch_is_joined(tmp_path, monkeypatch):
+def test_what_crosses_the_end_of_a_chunk_is_joined(tmp_path, monkeypatch):
     from embedx.text import phrases
 
     wanted = settings(connector_words=CONNECTORS)
     with encode(SENTENCES, TextSettings(), Silent(), tmp_path, wanted) as corpus:
         expected = np.array(corpus.tokens)
-    monkeypatch.setattr(phrases, "STRETCH", 3)
-    monkeypatch.setattr(collocations, "STRETCH", 3)
+    monkeypatch.setattr(phrases, "CHUNK", 3)
+    monkeypatch.setattr(collocations, "CHUNK", 3)
     with encode(SENTENCES, TextSettings(), Silent(), tmp_path, wanted) as corpus:
         np.testing.assert_array_equal(corpus.tokens, expected)
 

@@ -26,8 +26,8 @@ TINY = 1e-6  # gigabytes: a new table for each piece of the text
 
 @pytest.fixture
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(tokens, "STRETCH_BYTES", 50)
-    monkeypatch.setattr(tokens, "MOST_STRETCH_BYTES", 200)
+    monkeypatch.setattr(tokens, "CHUNK_BYTES", 50)
+    monkeypatch.setattr(tokens, "MOST_CHUNK_BYTES", 200)
     monkeypatch.setattr(streams, "BLOCK_BYTES", 33)
     monkeypatch.setattr(tokenizer, "FIRST_LETTERS", 64)
     monkeypatch.setattr(tokenizer, "FIRST_TYPES", 4)
@@ -146,7 +146,7 @@ def test_no_table_takes_more_than_its_share(tmp_path, monkeypatch):
     """But for what one piece of the text adds."""
     words = [b"%06x" % n for n in np.random.default_rng(0).integers(0, 200_000, 400_000)]
     (tmp_path / "corpus.txt").write_bytes(b" ".join(words))
-    monkeypatch.setattr(tokens, "STRETCH_BYTES", 1 << 14)
+    monkeypatch.setattr(tokens, "CHUNK_BYTES", 1 << 14)
     most = {}
     emptied = tokenizer.Tokenizer.emptied
 

@@ -75,8 +75,8 @@ def test_word_vectors_go_on_from_a_snapshot(name, stop_after):
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_classifiers_go_on_from_a_snapshot(name, stop_after):
     whole, _ = label_run(name)
-    stretches = label_run(name, epochs=1)[1].state.values["trainer.next_step"].read()
-    stop_after(2 * stretches + (1 if stretches > 1 else 0))
+    chunks = label_run(name, epochs=1)[1].state.values["trainer.next_step"].read()
+    stop_after(2 * chunks + (1 if chunks > 1 else 0))
     part, here = label_run(name)
     assert not np.array_equal(part["output"], whole["output"])
     snapshot = here.state.snapshot()

@@ -22,17 +22,17 @@ from embedx.run.trainer import SCHEDULES, Schedule
 
 
 class Made(Strategy):
-    """A strategy whose stretches are trained by a function (worker, epoch, stretch, rate) -> Tally."""
+    """A strategy whose chunks are trained by a function (worker, epoch, chunk, rate) -> Tally."""
 
-    def __init__(self, kernel, workers, n_stretches):
-        self.kernel, self.workers, self.n_stretches = kernel, list(workers), n_stretches
+    def __init__(self, kernel, workers, n_chunks):
+        self.kernel, self.workers, self.n_chunks = kernel, list(workers), n_chunks
         self.interrupted = threading.Event()
 
     def compile(self, progress):
         pass
 
-    def train(self, worker, epoch, stretch, rate):
-        return self.kernel(worker, epoch, stretch, rate)
+    def train(self, worker, epoch, chunk, rate):
+        return self.kernel(worker, epoch, chunk, rate)
 
     def state(self):
         return TrainState()
@@ -43,7 +43,7 @@ class Made(Strategy):
 
 def run(kernel, workers, schedule, progress, after_epoch=None):
     """What becomes of training by a kernel."""
-    return trainer.run(Made(kernel, workers, schedule.n_stretches), schedule, progress, after_epoch)
+    return trainer.run(Made(kernel, workers, schedule.n_chunks), schedule, progress, after_epoch)
 
 
 class Recorder:
@@ -52,9 +52,9 @@ class Recorder:
     def __init__(self, seconds=0.0, loss=2.0):
         self.calls, self.seconds, self.loss, self.lock = [], seconds, loss, threading.Lock()
 
-    def __call__(self, scratch, epoch, stretch, rate):
+    def __call__(self, scratch, epoch, chunk, rate):
         with self.lock:
-            self.calls.append((epoch, stretch, rate, scratch))
+            self.calls.append((epoch, chunk, rate, scratch))
         time.sleep(self.seconds)
         return Tally(self.loss * 10, 10, 100)
 
@@ -70,23 +70,23 @@ class Listener(Silent):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_every_stretch_is_trained_once_an_epoch(threads):
+def test_every_chunk_is_trained_once_an_epoch(threads):
     kernel = Recorder()
-    outcome = run(kernel, list(range(threads)), Schedule(0.1, n_stretches=7, n_words=700, epochs=3), Silent())
-    assert sorted(call[:2] for call in kernel.calls) == [(epoch, stretch) for epoch in range(3) for stretch in range(7)]
+    outcome = run(kernel, list(range(threads)), Schedule(0.1, n_chunks=7, n_words=700, epochs=3), Silent())
+    assert sorted(call[:2] for call in kernel.calls) == [(epoch, chunk) for epoch in range(3) for chunk in range(7)]
     assert outcome.tally == Tally(2.0 * 210, 210, 2100)
     assert outcome.epochs == 3
 
 
 def test_the_rate_falls_linearly_over_the_whole_run():
     kernel = Recorder()
-    run(kernel, [0], Schedule(0.1, n_stretches=5, n_words=500, epochs=2), Silent())
+    run(kernel, [0], Schedule(0.1, n_chunks=5, n_words=500, epochs=2), Silent())
     assert [call[2] for call in kernel.calls] == pytest.approx([0.1 * (1 - i / 10) for i in range(10)])
 
 
 def test_a_time_budget_ends_the_run_at_the_bell_with_the_rate_near_zero():
     kernel = Recorder(seconds=0.005)
-    outcome = run(kernel, [0, 1], Schedule(0.1, n_stretches=3, n_words=300, epochs=1, time_budget=0.5), Silent())
+    outcome = run(kernel, [0, 1], Schedule(0.1, n_chunks=3, n_words=300, epochs=1, time_budget=0.5), Silent())
     assert outcome.seconds >= 0.5
     assert len(kernel.calls) > 20  # many epochs, whatever --epochs says
     rates = [call[2] for call in kernel.calls]
@@ -103,8 +103,8 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_says_what_to_change():
 
 
 def test_a_worker_that_fails_ends_the_run_with_its_error():
-    def broken(scratch, epoch, stretch, rate):
-        if stretch == 3:
+    def broken(scratch, epoch, chunk, rate):
+        if chunk == 3:
             raise RuntimeError("disk on fire")
         return Tally(1.0, 1, 1)
 
@@ -112,7 +112,7 @@ def test_a_worker_that_fails_ends_the_run_with_its_error():
         run(broken, [0, 1], Schedule(0.1, 50, 50, 2), Silent())
 
 
-def test_ctrl_c_ends_after_the_stretches_under_way_and_is_told():
+def test_ctrl_c_ends_after_the_chunks_under_way_and_is_told():
     class Impatient(Silent):
         interval = 0.05
         pressed = False
@@ -180,25 +180,25 @@ def test_an_error_of_such_work_is_raised():
 def test_progress_tells_the_mean_loss_of_the_interval_alone():
     listener = Listener()
 
-    def kernel(scratch, epoch, stretch, rate):
-        if stretch == 1:  # the first stretch, alone, is the first interval
+    def kernel(scratch, epoch, chunk, rate):
+        if chunk == 1:  # the first chunk, alone, is the first interval
             while not listener.events:
                 time.sleep(0.001)
-        return Tally(80.0 if stretch == 0 else 10.0, 10, 100)
+        return Tally(80.0 if chunk == 0 else 10.0, 10, 100)
 
     outcome = run(kernel, [0], Schedule(0.1, 200, 20_000, 1), listener)
     assert listener.events[0][1]["loss"] == pytest.approx(8.0)
     assert listener.events[-1][1]["loss"] == pytest.approx(1.0)
     assert listener.events[-1][0] == 20_000
     assert listener.events[-1][1].keys() == {"words_per_second", "loss", "learning_rate"}
-    assert outcome.first_loss == pytest.approx(1.7)  # of the first twentieth: ten stretches
+    assert outcome.first_loss == pytest.approx(1.7)  # of the first twentieth: ten chunks
     assert outcome.final_loss == pytest.approx(1.0)
     assert outcome.tally.mean_loss == pytest.approx((8 + 199) / 200)
 
 
 def test_the_highest_loss_is_that_of_the_worst_twentieth_wherever_it_is():
-    def kernel(scratch, epoch, stretch, rate):
-        return Tally(500.0 if 120 <= stretch < 130 else 10.0, 10, 100)
+    def kernel(scratch, epoch, chunk, rate):
+        return Tally(500.0 if 120 <= chunk < 130 else 10.0, 10, 100)
 
     outcome = run(kernel, [0], Schedule(0.1, 200, 20_000, 1), Silent())
     assert (outcome.first_loss, outcome.highest_loss, outcome.final_loss) == (1.0, 50.0, 1.0)
@@ -208,9 +208,9 @@ def test_the_highest_loss_is_that_of_the_worst_twentieth_wherever_it_is():
 
 
 def rates(n_epochs=3, **options):
-    """At the start of each of 4 stretches an epoch, of 10 updates each."""
+    """At the start of each of 4 chunks an epoch, of 10 updates each."""
     kernel = Recorder()
-    run(kernel, [0], Schedule(0.8, n_stretches=4, n_words=400, epochs=n_epochs, updates=10, **options), Silent())
+    run(kernel, [0], Schedule(0.8, n_chunks=4, n_words=400, epochs=n_epochs, updates=10, **options), Silent())
     return np.array([call[2] for call in kernel.calls])
 
 
@@ -236,7 +236,7 @@ def test_on_top_of_that_it_decays_by_the_epoch_or_by_the_number_of_updates(shape
 
 def test_a_time_budget_leaves_the_passes_in_the_schedule():
     """`inverse` and decay count what was done, not what the clock says; and --epochs is no end."""
-    schedule = Schedule(1.0, n_stretches=2, n_words=20, epochs=1, time_budget=1e9, shape="inverse", decay=0.5)
+    schedule = Schedule(1.0, n_chunks=2, n_words=20, epochs=1, time_budget=1e9, shape="inverse", decay=0.5)
     assert [schedule.rate(0.0, steps) for steps in (0, 1, 2, 4)] == pytest.approx([1, 1 / 1.5, 0.5 / 2, 0.25 / 3])
     assert schedule.share_done(10**6, 1.0) < 1e-8
 
@@ -248,7 +248,7 @@ def test_a_time_budget_leaves_the_passes_in_the_schedule():
 def test_after_each_epoch_all_threads_rest(threads):
     inside, seen, lock = [0], [], threading.Lock()
 
-    def kernel(scratch, epoch, stretch, rate):
+    def kernel(scratch, epoch, chunk, rate):
         with lock:
             inside[0] += 1
         time.sleep(0.001)
@@ -260,7 +260,7 @@ def test_after_each_epoch_all_threads_rest(threads):
         seen.append((epoch, tally, inside[0]))
         return False
 
-    outcome = run(kernel, range(threads), Schedule(0.1, n_stretches=5, n_words=50, epochs=3), Silent(), after_epoch)
+    outcome = run(kernel, range(threads), Schedule(0.1, n_chunks=5, n_words=50, epochs=3), Silent(), after_epoch)
     assert seen == [(epoch, Tally(5.0 * (1 + epoch), 5, 50), 0) for epoch in range(3)]
     assert outcome.epochs == 3
 
@@ -269,7 +269,7 @@ def test_training_ends_after_an_epoch_when_asked_to():
     kernel = Recorder()
     outcome = run(kernel, [0, 1], Schedule(0.1, 5, 500, 10), Silent(), lambda epoch, tally, seconds: epoch == 2)
     assert outcome.epochs == 3
-    assert sorted(call[:2] for call in kernel.calls) == [(epoch, stretch) for epoch in range(3) for stretch in range(5)]
+    assert sorted(call[:2] for call in kernel.calls) == [(epoch, chunk) for epoch in range(3) for chunk in range(5)]
     assert outcome.interrupted_by is None
 
 
@@ -278,9 +278,9 @@ def test_the_time_of_pauses_is_not_counted(monkeypatch):
     now, calls, told = [0.0], [], []
     monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
-    def kernel(worker, epoch, stretch, rate):
+    def kernel(worker, epoch, chunk, rate):
         now[0] += 1 / 64
-        calls.append((epoch, stretch))
+        calls.append((epoch, chunk))
         return Tally(1.0, 1, 100)
 
     def after_epoch(epoch, tally, seconds):
@@ -293,7 +293,7 @@ def test_the_time_of_pauses_is_not_counted(monkeypatch):
     assert told == [2 / 64, 4 / 64, 6 / 64]
     calls.clear()
     outcome = run(kernel, [0], Schedule(0.1, 2, 200, 1, time_budget=9 / 64), Silent(), after_epoch)
-    assert calls == [(epoch, stretch) for epoch in range(5) for stretch in range(2)][:9]
+    assert calls == [(epoch, chunk) for epoch in range(5) for chunk in range(2)][:9]
     assert outcome.seconds == 9 / 64
 
 
@@ -316,18 +316,18 @@ def test_ctrl_c_in_a_pause_ends_the_training_with_what_was_done():
     assert outcome.epochs == 2
 
 
-EPOCHS, STRETCHES = 3, 4
+EPOCHS, CHUNKS = 3, 4
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("epoch", range(EPOCHS))
-@pytest.mark.parametrize("at", [1, STRETCHES - 1, "told"], ids=["midst", "end", "told"])
+@pytest.mark.parametrize("at", [1, CHUNKS - 1, "told"], ids=["midst", "end", "told"])
 def test_an_epoch_whose_end_was_not_told_before_an_interrupt_is_told_after_going_on(at, epoch, threads):
-    """Whether it came within the epoch, after its last stretch was begun, or while the epoch was being told."""
+    """Whether it came within the epoch, after its last chunk was begun, or while the epoch was being told."""
     told, pressed = [], []
 
-    def kernel(worker, number, stretch, rate):
-        if (number, stretch) == (epoch, at) and not pressed:
+    def kernel(worker, number, chunk, rate):
+        if (number, chunk) == (epoch, at) and not pressed:
             pressed.append(True)
             os.kill(os.getpid(), signal.SIGINT)
             assert strategy.interrupted.wait(60)
@@ -340,14 +340,14 @@ def test_an_epoch_whose_end_was_not_told_before_an_interrupt_is_told_after_going
         told.append((number, tally))
         return False
 
-    schedule = Schedule(0.1, STRETCHES, 10 * STRETCHES, EPOCHS)
-    strategy = Made(kernel, range(threads), STRETCHES)
+    schedule = Schedule(0.1, CHUNKS, 10 * CHUNKS, EPOCHS)
+    strategy = Made(kernel, range(threads), CHUNKS)
     part = trainer.run(strategy, schedule, Silent(), after_epoch)
     assert isinstance(part.interrupted_by, KeyboardInterrupt)
     assert [number for number, _ in told] == list(range(epoch))
-    strategy = Made(kernel, range(threads), STRETCHES)
+    strategy = Made(kernel, range(threads), CHUNKS)
     whole = trainer.run(strategy, schedule, Silent(), after_epoch, part.state.snapshot())
-    assert told == [(number, Tally(STRETCHES * (1.0 + number), STRETCHES, 10 * STRETCHES)) for number in range(EPOCHS)]
+    assert told == [(number, Tally(CHUNKS * (1.0 + number), CHUNKS, 10 * CHUNKS)) for number in range(EPOCHS)]
     assert whole.epochs == EPOCHS
 
 
@@ -379,7 +379,7 @@ def quickly_told(monkeypatch):
 
 def test_the_time_that_is_left_is_told_once_when_a_moment_has_shown(quickly_told):
     told, kernel = Expecting(), Recorder(seconds=0.002)
-    outcome = run(kernel, [0], Schedule(0.1, n_stretches=100, n_words=10_000, epochs=2), told)
+    outcome = run(kernel, [0], Schedule(0.1, n_chunks=100, n_words=10_000, epochs=2), told)
     ((left, rate),) = told.told
     assert 0 < left * rate < 20_000  # words
     assert 0 < rate < 100 / 0.002
@@ -391,13 +391,13 @@ def test_what_is_over_soon_is_not_told(quickly_told, monkeypatch, short):
     for name, seconds in short.items():
         monkeypatch.setattr(trainer, name, seconds)
     told = Expecting()
-    run(Recorder(seconds=0.002), [0], Schedule(0.1, n_stretches=100, n_words=10_000, epochs=1), told)
+    run(Recorder(seconds=0.002), [0], Schedule(0.1, n_chunks=100, n_words=10_000, epochs=1), told)
     assert told.told == []
 
 
 def test_a_time_budget_needs_no_telling(quickly_told):
     told = Expecting()
-    run(Recorder(seconds=0.002), [0], Schedule(0.1, n_stretches=100, n_words=10_000, epochs=1, time_budget=0.2), told)
+    run(Recorder(seconds=0.002), [0], Schedule(0.1, n_chunks=100, n_words=10_000, epochs=1, time_budget=0.2), told)
     assert told.told == []
 
 
@@ -406,7 +406,7 @@ def test_a_run_that_will_go_at_another_pace_is_told_of_when_it_does(quickly_told
     told = Expecting()
     strategy = Made(Recorder(seconds=0.002), [0], 100)
     strategy.phase = lambda step: int(step >= 60)
-    trainer.run(strategy, Schedule(0.1, n_stretches=100, n_words=10_000, epochs=1), told)
+    trainer.run(strategy, Schedule(0.1, n_chunks=100, n_words=10_000, epochs=1), told)
     ((left, rate),) = told.told
     assert left * rate <= 4_000
 
@@ -415,7 +415,7 @@ def test_nothing_is_told_of_what_does_not_go_at_one_pace(quickly_told):
     told = Expecting()
     strategy = Made(Recorder(seconds=0.002), [0], 100)
     strategy.is_steady = False
-    trainer.run(strategy, Schedule(0.1, n_stretches=100, n_words=10_000, epochs=1), told)
+    trainer.run(strategy, Schedule(0.1, n_chunks=100, n_words=10_000, epochs=1), told)
     assert told.told == []
 
 

@@ -1,4 +1,4 @@
-"""How classification trains a stretch of labelled examples, one class for each way in which rows compete.
+"""How classification trains a chunk of labelled examples, one class for each way in which rows compete.
 
 Sampled     a few output rows for each example, or those on a tree's path       engine/sampled.py
 Retrieved   those that an index finds to score highest                         engine/retrieved.py
@@ -39,7 +39,7 @@ from embedx.search.query import QueryWorkspace, new_query_workspace
 from embedx.search.updater import IndexUpdater, StaleRows, new_stale_rows
 
 INITIAL = 2**32  # the place of the initial numbers among a seed's random numbers
-STRETCH = 4096  # examples between two looks at the clock, where steps are small
+CHUNK = 4096  # examples between two looks at the clock, where steps are small
 LOOKED_AT = 1024  # examples that tell the loss before training
 SEARCHED = 64  # the same where rows are found: so old is what an index knows of them
 MOST_FOUND = 2**23  # rows that a minibatch may find
@@ -63,7 +63,7 @@ class Classification(Strategy):
 
     workers: list[Any]
     outputs: Table  # the output rows, as the strategy stores them
-    stretch: int  # examples in a stretch
+    chunk: int  # examples in a chunk
 
     def __init__(
         self,
@@ -100,11 +100,11 @@ class Classification(Strategy):
         self.frequency_bias: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each label occurs
         self.prepare()
         self.outputs.state.fill(first_state(settings, optimizer, examples, self.batch))
-        self.n_stretches = -(-self.n // self.stretch)
+        self.n_chunks = -(-self.n // self.chunk)
 
     @abc.abstractmethod
     def prepare(self) -> None:
-        """Allocate; set `stretch`, `workers` and `outputs`."""
+        """Allocate; set `chunk`, `workers` and `outputs`."""
 
     @abc.abstractmethod
     def train_examples(
@@ -124,8 +124,8 @@ class Classification(Strategy):
     def arrays_of_outputs(self) -> dict[str, np.ndarray]:
         """The output rows and biases as a classifier has them, views of the tables where these are whole rows."""
 
-    def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
-        start, stop = stretch * self.stretch, min((stretch + 1) * self.stretch, self.n)
+    def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
+        start, stop = chunk * self.chunk, min((chunk + 1) * self.chunk, self.n)
         now = float(self.clock[0])
         loss, terms, passed = self.train_examples(worker, self.orders.of(epoch), epoch, start, stop, rate, now)
         with self.clock_lock:
@@ -134,7 +134,7 @@ class Classification(Strategy):
 
     def untrained_loss(self) -> float | None:
         """From the first examples that are trained, at rate 0."""
-        n = min(LOOKED_AT, self.stretch, self.n)
+        n = min(LOOKED_AT, self.chunk, self.n)
         loss, terms, _ = self.train_examples(self.workers[0], self.orders.of(0), 0, 0, n, 0.0, float(self.clock[0]))
         return Tally(loss, terms).mean_loss
 
@@ -147,7 +147,7 @@ class Classification(Strategy):
 
     def phase(self, step: int) -> int:
         """What an objective keeps of an example suits it best at the first visit: then losses are lower than at later ones."""
-        return int(self.objective.state_width > 0 and step >= self.n_stretches)
+        return int(self.objective.state_width > 0 and step >= self.n_chunks)
 
     def apply_decay(self) -> None:
         """Apply the weight decay that is due to all rows."""
@@ -201,7 +201,7 @@ class Sampled(Classification):
             sampled.new_workspace(self.plan, self.examples, self.n_rows, longest, objective.uniforms_width)
             for _ in range(1 if settings.deterministic else self.threads)
         ]
-        self.stretch = self.batch * max(1, STRETCH // 4 // self.batch)
+        self.chunk = self.batch * max(1, CHUNK // 4 // self.batch)
         self.tables = sampled.SampledTables(self.hidden, self.outputs, self.local_state, self.n_updates, self.slots)
 
     def make_outputs(self) -> None:
@@ -214,7 +214,7 @@ class Sampled(Classification):
     def compile_drawn(self, workspace: sampled.SampledWorkspace, progress: Progress) -> None:
         """The kernels of drawn rows."""
         arguments = self._arguments(workspace, np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
-        self.functions = load_kernel(sampled.train_stretch, self.objective.coefficients, self.drawing, arguments, progress)
+        self.functions = load_kernel(sampled.train_chunk, self.objective.coefficients, self.drawing, arguments, progress)
 
     def _arguments(
         self, workspace: Any, order: np.ndarray, start: int, stop: int, rate: float, clock: float, key: np.uint64
@@ -229,7 +229,7 @@ class Sampled(Classification):
     ) -> tuple[float, int, float]:
         key = stream_key(self.settings.seed, epoch)
         arguments = self._arguments(worker, order, start, stop, rate, clock, key)
-        loss, terms, after = sampled.train_stretch(*self.functions, *arguments)
+        loss, terms, after = sampled.train_chunk(*self.functions, *arguments)
         return loss, terms, after - clock
 
     def decay_outputs(self, clock: float) -> None:
@@ -262,7 +262,7 @@ class Retrieved(Sampled):
                 new_message_workspace(self.n_rows, search, own.rows.shape[1]),
                 new_stale_rows(self.n_rows),
             )  # fmt: skip
-        self.stretch = self.batch * max(1, SEARCHED // self.batch)
+        self.chunk = self.batch * max(1, SEARCHED // self.batch)
         self.drawn_first = self.objective.settings.warm_up * self.n
 
     def compile(self, progress: Progress) -> None:
@@ -274,7 +274,7 @@ class Retrieved(Sampled):
         if self.drawn_first > 0:
             self.compile_drawn(worker.drawn, progress)
         arguments = self._retrieved(worker, empty_index(self.search.blocks), np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
-        self.retrieved_functions = load_kernel(retrieved.train_stretch, self.objective.coefficients, None, arguments, progress)
+        self.retrieved_functions = load_kernel(retrieved.train_chunk, self.objective.coefficients, None, arguments, progress)
 
     def _retrieved(
         self,
@@ -294,8 +294,8 @@ class Retrieved(Sampled):
         )  # fmt: skip
 
     def phase(self, step: int) -> int:
-        epoch, stretch = divmod(step, self.n_stretches)
-        return int(epoch * self.n + stretch * self.stretch >= self.drawn_first)
+        epoch, chunk = divmod(step, self.n_chunks)
+        return int(epoch * self.n + chunk * self.chunk >= self.drawn_first)
 
     def train_examples(
         self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
@@ -304,7 +304,7 @@ class Retrieved(Sampled):
             return super().train_examples(worker.drawn, order, epoch, start, stop, rate, clock)
         index, key = self.updater.current(), stream_key(self.settings.seed, epoch)
         arguments = self._retrieved(worker, index, order, start, stop, rate, clock, key)
-        loss, terms, after = retrieved.train_stretch(*self.retrieved_functions, *arguments)
+        loss, terms, after = retrieved.train_chunk(*self.retrieved_functions, *arguments)
         self.updater.update(worker.stale)
         return loss, terms, after - clock
 
@@ -347,7 +347,7 @@ class Full(Classification):
             parts=self.parts, in_turn=objective.kind == "proximal",
         )  # fmt: skip
         self.workers = [None]
-        self.stretch = self.batch
+        self.chunk = self.batch
 
     def compile(self, progress: Progress) -> None:
         compile_function(self.objective.coefficients, COEFFICIENTS)
@@ -378,19 +378,19 @@ class Full(Classification):
 
 
 class FullTiled(Full):
-    """All rows, none of which knows of the others: a few at a time, over a stretch of minibatches."""
+    """All rows, none of which knows of the others: a few at a time, over a chunk of minibatches."""
 
     def prepare(self) -> None:
         super().prepare()
-        self.stretch = self.batch * max(1, 2 * STRETCH // self.batch)
-        n_steps = self.stretch // self.batch
+        self.chunk = self.batch * max(1, 2 * CHUNK // self.batch)
+        n_steps = self.chunk // self.batch
         values = np.sort(np.diff(self.examples.offsets))[::-1][: self.batch].sum()
         width = int(min(self.dim, values))
         self.touched = full_tiled.Steps(np.zeros(n_steps + 1, dtype=np.int64), np.zeros(n_steps * width, dtype=np.int32))
         self.groups = new_groups(self.dim, int(values))
-        self.in_order = memory_for(self.examples, min(self.stretch, self.n))
+        self.in_order = memory_for(self.examples, min(self.chunk, self.n))
         self.tile_workspaces = [full_tiled.new_workspace(self.batch, self.dim, self.optimizer) for _ in range(self.parts)]
-        # Weight decay is applied to a whole tile before the next one begins, so that none is due between stretches.
+        # Weight decay is applied to a whole tile before the next one begins, so that none is due between chunks.
         self.n_tiles = self.outputs.rows.shape[1] // full_tiled.WIDTH
 
     def compile(self, progress: Progress) -> None:

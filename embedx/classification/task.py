@@ -390,9 +390,9 @@ def _run(
     spent = history.seconds_before
     time_budget = None if settings.time_budget is None else max(settings.time_budget - spent, LEAST_BUDGET)
     schedule = trainer.Schedule(
-        float(settings.learning_rate or 0), training.n_stretches, strategy.n, float(settings.epochs or 1), time_budget,
+        float(settings.learning_rate or 0), training.n_chunks, strategy.n, float(settings.epochs or 1), time_budget,
         settings.schedule, settings.decay, settings.decay_every,
-        updates=-(-strategy.n // int(settings.batch_size or strategy.n)) / training.n_stretches, unit="examples",
+        updates=-(-strategy.n // int(settings.batch_size or strategy.n)) / training.n_chunks, unit="examples",
     )  # fmt: skip
     told = after_epoch if history.is_wanted else None
     outcome = trainer.run(training, schedule, progress, told, snapshot, history.state(), checkpoints, guard, plan)

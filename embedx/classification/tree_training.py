@@ -4,7 +4,7 @@ The labels are clustered by the features of their examples (search/balanced.py).
 parent: those with a label below the parent, and those for which the levels above, already trained, put the parent among the
 likeliest nodes, as they will be met when labels are predicted ("matcher-aware negatives" of PECOS, Yu et al. 2022).
 
-A pass of the trainer is a level of a tree, and a stretch one of its tiles (engine/label_tiles.py), which nothing but the level
+A pass of the trainer is a level of a tree, and a chunk one of its tiles (engine/label_tiles.py), which nothing but the level
 above has an influence on: the result does not depend on the number of threads.
 """
 
@@ -172,7 +172,7 @@ class TreeTraining(Strategy):
             self.examples = examples._replace(values=(examples.values / np.float32(self.length)).astype(np.float32))
         self.plans, self.n_features = trees, features.shape[1]
         self.levels = [(t, level) for t, tree in enumerate(trees) for level in range(len(tree.levels))]
-        self.n_stretches = max(len(tree.levels[level].tiles) for tree in trees for level in range(len(tree.levels)))
+        self.n_chunks = max(len(tree.levels[level].tiles) for tree in trees for level in range(len(tree.levels)))
         self.place = np.full((len(trees), len(counts)), -1, dtype=np.int32)
         for t, tree in enumerate(trees):
             self.place[t, tree.labels] = np.arange(len(tree.labels))
@@ -274,20 +274,20 @@ class TreeTraining(Strategy):
         p = np.clip(np.diff(self.positives.offsets), 0.5, np.maximum(n_members - 0.5, 0.5)) / np.maximum(n_members, 1)
         return np.asarray(self.objective.initial_bias(p, np.full(n_nodes, 1 / n_nodes)), dtype=np.float32)
 
-    def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
+    def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         t, depth = self.levels[epoch]
         tiles = self.plans[t].levels[depth].tiles
-        if stretch >= len(tiles) or self.done[stretch] is not None:
+        if chunk >= len(tiles) or self.done[chunk] is not None:
             return Tally()
-        group, first, last = tiles[stretch]
-        passes = self.passes(epoch)._replace(lr=np.float32(rate), key=stream_key(self.settings.seed, epoch, stretch))
+        group, first, last = tiles[chunk]
+        passes = self.passes(epoch)._replace(lr=np.float32(rate), key=stream_key(self.settings.seed, epoch, chunk))
         n_members = int(self.members.offsets[group + 1] - self.members.offsets[group])
         loss, n = self.kernel(
             *self.functions, self.examples, self.members, self.positives, group, first, last, passes, self.constants,
             self.how(n_members), worker, self.bias,
         )  # fmt: skip
-        self.losses[epoch][stretch] = loss  # first: what is done may be handed over
-        self.done[stretch] = (worker.kept_feature[:n].copy(), worker.kept_lane[:n].copy(), worker.kept_value[:n].copy())
+        self.losses[epoch][chunk] = loss  # first: what is done may be handed over
+        self.done[chunk] = (worker.kept_feature[:n].copy(), worker.kept_lane[:n].copy(), worker.kept_value[:n].copy())
         n_scores = n_members * (last - first)
         # The loss of a row is the sum over the labels that it meets; that of the nodes above is none of labels.
         is_of_labels = depth == len(self.plans[t].levels) - 1
@@ -415,7 +415,7 @@ def run(
         return False
 
     schedule = trainer.Schedule(
-        float(strategy.settings.learning_rate or 0), training.n_stretches, strategy.n_scores / n_levels, n_levels,
+        float(strategy.settings.learning_rate or 0), training.n_chunks, strategy.n_scores / n_levels, n_levels,
         shape="constant", unit="scores",
     )  # fmt: skip
     strategy.prepare(0)

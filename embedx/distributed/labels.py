@@ -208,12 +208,12 @@ def train(
         if isinstance(own, TreeTraining):
             labels = Labels(own.examples.label_offsets, own.examples.label_ids)
             plan = LabelsPlan(own.objective, own.settings, own.features, labels, own.optimizer, own.counts, list(own.plans))
-            n_chunks = max(size.threads, own.n_stretches // (RANGES * size.workers * size.threads))
+            n_chunks = max(size.threads, own.n_chunks // (RANGES * size.workers * size.threads))
         else:
             arguments = own.objective, own.sampler, own.examples, own.optimizer, own.counts, own.n_features, own.warm_up
             plan = ExamplesPlan(type(own), own.settings, arguments)
             n_examples = own.n * float(own.settings.epochs or 1)
-            n_chunks = chunks_per_range(cluster.merge_every, own.stretch, n_examples, size)
+            n_chunks = chunks_per_range(cluster.merge_every, own.chunk, n_examples, size)
         return opened.enter_context(contextlib.closing(Distributed(own, plan, size, n_chunks, progress or Silent())))
 
     with contextlib.ExitStack() as opened:

@@ -25,8 +25,8 @@ class Distributed(Strategy):
 
     def __init__(self, inner: Strategy, plan: Plan, size: Size, chunks_per_range: int, progress: Progress) -> None:
         self.inner, self.plan, self.size, self.progress = inner, plan, size, progress
-        self.chunks_per_range = min(chunks_per_range, inner.n_stretches)
-        self.n_stretches = -(-inner.n_stretches // self.chunks_per_range)
+        self.chunks_per_range = min(chunks_per_range, inner.n_chunks)
+        self.n_chunks = -(-inner.n_chunks // self.chunks_per_range)
         self.workers: Sequence[None] = [None] * (DEPTH * size.workers)
         self.is_steady, self.is_guarded, self.loss_unit = inner.is_steady, inner.is_guarded, inner.loss_unit
         self.is_over = False
@@ -40,12 +40,12 @@ class Distributed(Strategy):
         self.pool = Workers(self.plan, self.size, progress)
         self.pool.wait()
 
-    def train(self, worker: None, epoch: int, stretch: int, rate: float) -> Tally | None:
-        first = stretch * self.chunks_per_range
-        chunks = range(first, min(first + self.chunks_per_range, self.inner.n_stretches))
+    def train(self, worker: None, epoch: int, chunk: int, rate: float) -> Tally | None:
+        first = chunk * self.chunks_per_range
+        chunks = range(first, min(first + self.chunks_per_range, self.inner.n_chunks))
         if self.server.is_done(epoch, chunks):
             return Tally()
-        work = ChunkRange(epoch, chunks, rate, self.rate_at(epoch * self.n_stretches + stretch + 1), self.rate_factor)
+        work = ChunkRange(epoch, chunks, rate, self.rate_at(epoch * self.n_chunks + chunk + 1), self.rate_factor)
         assert self.pool is not None
         while (taken := self.pool.take(lambda: self.is_over)) is not None:
             try:
@@ -87,8 +87,8 @@ class Distributed(Strategy):
         return state
 
     def phase(self, step: int) -> int:
-        epoch, at = divmod(step, self.n_stretches)
-        return self.inner.phase(epoch * self.inner.n_stretches + at * self.chunks_per_range)
+        epoch, at = divmod(step, self.n_chunks)
+        return self.inner.phase(epoch * self.inner.n_chunks + at * self.chunks_per_range)
 
     def untrained_loss(self) -> float | None:
         return self.inner.untrained_loss()

@@ -29,7 +29,7 @@ from embedx.samplers.contract import Sampler
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.run import Task
 from embedx.skipgram.settings import SkipGramSettings, suited
-from embedx.skipgram.strategies import STRETCH, Streamed
+from embedx.skipgram.strategies import CHUNK, Streamed
 from embedx.skipgram.tables import empty_tables
 from embedx.text import cache
 from embedx.text.encode import Corpora
@@ -145,7 +145,7 @@ def train(
             strategy, n_rows = task.ready_strategy(), len(task.tables.inputs.rows) + len(task.tables.outputs.rows)
             assert isinstance(strategy, Streamed)  # --deterministic is refused
             plan = plan_of(task, strategy, ReadFromHead(task.corpus.folder), home)
-            per_range = chunks_per_range(cluster.merge_every, strategy.n_stretches, task.settings.epochs, n_rows, size)
+            per_range = chunks_per_range(cluster.merge_every, strategy.n_chunks, task.settings.epochs, n_rows, size)
             return opened.enter_context(contextlib.closing(Distributed(strategy, plan, size, per_range, progress)))
 
         return skipgram.train(
@@ -156,12 +156,12 @@ def train(
 def chunks_per_range(words: int | None, n_chunks: int, epochs: float, n_rows: int, size: Size) -> int:
     """How many chunks a worker trains before it merges, on tables of so many rows in all."""
     if words is not None:
-        return max(1, words // STRETCH)
+        return max(1, words // CHUNK)
     of_worker, threads = n_chunks * epochs / size.workers, size.workers * size.threads
     if size.workers == 1:
         return max(1, int(min(of_worker / MIN_MERGES_ALONE, LONGEST_CHUNKS * size.threads)))
-    least = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * threads) * n_rows / STRETCH
-    by_far = max(LEAST_PER_ROW, LEAST_PER_ROW_AND_THREAD * threads) * n_rows / STRETCH
+    least = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * threads) * n_rows / CHUNK
+    by_far = max(LEAST_PER_ROW, LEAST_PER_ROW_AND_THREAD * threads) * n_rows / CHUNK
     most = min(max(MAX_CHUNKS * size.threads, least), LONGEST_CHUNKS * size.threads)
     good = of_worker / min(MERGES_BY_WORKERS * math.sqrt(size.workers), MERGES)
     return max(1, int(min(max(of_worker / MERGES, least), max(good, by_far), of_worker / MIN_MERGES, most)))

@@ -73,7 +73,7 @@ class Side:
 
 
 class Descent(Strategy):
-    """Alternating steps, from wherever the tables are; a stretch is an iteration. `history` tells how it went.
+    """Alternating steps, from wherever the tables are; a chunk is an iteration. `history` tells how it went.
 
     iterations  None for as many as there is time for
     ends_at     of time.monotonic(); moves on while `watch`, which is called after each iteration, is at work
@@ -96,7 +96,7 @@ class Descent(Strategy):
         self.loss_unit = f"nats per pair{rows.scope}"
         self.n_pairs = float(inputs.times.sum())
         self.iterations, self.ends_at, self.progress, self.watch = iterations, ends_at, progress, watch
-        self.workers, self.n_stretches = [None], 1
+        self.workers, self.n_chunks = [None], 1
         self.history: list[Iteration] = []
         self.macs = 0
         self.halves = 0  # evaluations that stood: one at the start, two of each iteration
@@ -132,7 +132,7 @@ class Descent(Strategy):
     def interrupt(self) -> None:
         self.interrupted = True
 
-    def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally | None:
+    def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally | None:
         """Iteration epoch + 1: a step of the inputs and one of the outputs. The rates are the sides' own."""
         if self.started is None:
             self.started = time.monotonic() - self.seconds_before

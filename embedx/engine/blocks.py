@@ -1,4 +1,4 @@
-"""Blocks of skip-gram: from a stretch of kept words to the rows that are trained together, within compiled code.
+"""Blocks of skip-gram: from a chunk of kept words to the rows that are trained together, within compiled code.
 
 A block is `block_size` consecutive kept words (the centres), their context on both sides, and noise words:
 

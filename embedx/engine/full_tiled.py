@@ -1,7 +1,7 @@
 """Training where every output row competes and each minds its own business: a loss that is a sum over rows, sparse features.
 
-Then tiles of 32 output rows can be trained one after another, each over a whole stretch of minibatches, while its parameters
-stay in the core's own cache. The examples of a stretch are copied in their shuffled order first: every tile reads them all, and
+Then tiles of 32 output rows can be trained one after another, each over a whole chunk of minibatches, while its parameters
+stay in the core's own cache. The examples of a chunk are copied in their shuffled order first: every tile reads them all, and
 reads what lies in order three times as fast. The updates are those of full.FullSteps but for the order of sums.
 """
 
@@ -30,7 +30,7 @@ class TileWorkspace(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """The minibatches of a stretch, and the features that each touches: touched[offsets[b]:offsets[b + 1]]."""
+    """The minibatches of a chunk, and the features that each touches: touched[offsets[b]:offsets[b + 1]]."""
 
     offsets: np.ndarray  # int64 (n_steps + 1,)
     touched: np.ndarray  # int32

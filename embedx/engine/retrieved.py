@@ -26,7 +26,7 @@ from embedx.search.updater import mark_stale
 
 
 @kernel
-def train_stretch(
+def train_chunk(
     coefficients, tables, examples, index, search, constants, optimizer, plan, workspace, query, messages, stale,
     order, start, stop, lr, decay_clock, key,
 ):  # fmt: skip

@@ -136,7 +136,7 @@ def new_workspace(
 
 
 @kernel
-def train_stretch(
+def train_chunk(
     coefficients, sample, log_expected_count, tables, examples, sampler_data, constants, optimizer, plan, workspace,
     order, start, stop, lr, decay_clock, key,
 ):  # fmt: skip

@@ -100,7 +100,7 @@ class SkipGramWorkspace(NamedTuple):
 
 
 def new_workspace(plan: SkipGramPlan, n_tokens: int, columns: int, longest_path: int, uniforms_width: int) -> SkipGramWorkspace:
-    """Memory for a worker that trains stretches of up to `n_tokens` tokens on rows of `columns` numbers."""
+    """Memory for a worker that trains chunks of up to `n_tokens` tokens on rows of `columns` numbers."""
     n_inputs, n_candidates = max_inputs(plan), max_candidates(plan, longest_path)
     if plan.candidates == ALL:
         n_candidates = ROW_TILE
@@ -148,14 +148,14 @@ def new_workspace(plan: SkipGramPlan, n_tokens: int, columns: int, longest_path:
 
 
 @kernel
-def train_stretch(
+def train_chunk(
     coefficients, sample, log_expected_count, tables, stream, sampler_data, constants, plan, workspace, start, stop, lr,
     key, noise_key,
 ):  # fmt: skip
     """Train on the centres among tokens[start:stop]; return the summed loss, the pairs and the corpus words seen.
 
     `key` decides which words are kept and how wide their windows are, by position in the corpus alone; `noise_key` what is
-    drawn. `lr` multiplies every update. Words just outside the stretch serve as context only.
+    drawn. `lr` multiplies every update. Words just outside the chunk serve as context only.
     """
     words, seen = workspace.words, workspace.seen
     first, last, n_words, n_seen = keep_words(stream, plan.window, start, stop, key, words)

@@ -69,13 +69,13 @@ def new_retrieval_workspace(n_rows: int, found: int, search: SearchSpec, dim: in
 
 
 @kernel
-def train_stretch(
+def train_chunk(
     coefficients, sample, log_expected_count, tables, stream, sampler_data, index, search, constants, plan, workspace,
     found, refresh, retrieval, start, stop, lr, key, noise_key,
 ):  # fmt: skip
     """Train on the centres among tokens[start:stop]; return the summed loss, the pairs and the corpus words seen.
 
-    As `skipgram.train_stretch`, but for the rows that compete. `plan.n_draws` is the size of the tail.
+    As `skipgram.train_chunk`, but for the rows that compete. `plan.n_draws` is the size of the tail.
     """
     words, block, next_block = workspace.words, workspace.block, workspace.next_block
     first, last, n_words, n_seen = keep_words(stream, plan.window, start, stop, key, words)

@@ -15,7 +15,7 @@ rows:
 
 No window reaches into another sentence. A group is a span of the text that training held out, for words of a page go
 together: by sentences or by pieces of a span the standard error would be too small. Of any other text it is a sentence, or
-CHUNK tokens of one that is longer.
+PIECE tokens of one that is longer.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ from embedx.labeled.data import Labels
 from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings
 from embedx.text.encode import Corpora, encode
-from embedx.text.heldout import CHUNK
+from embedx.text.heldout import PIECE
 from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.vocabulary import keep_probability, kept_counts, trained_counts
@@ -130,7 +130,7 @@ def text_of(tokens: np.ndarray, remap: np.ndarray) -> tuple[np.ndarray, np.ndarr
     is_word = tokens != END_OF_SENTENCE
     sentence = np.cumsum(~is_word)[is_word]
     within = np.arange(len(sentence)) - np.searchsorted(sentence, sentence, "left")
-    return remap[tokens[is_word]], np.cumsum(within % CHUNK == 0)
+    return remap[tokens[is_word]], np.cumsum(within % PIECE == 0)
 
 
 def draw(

@@ -198,7 +198,7 @@ class Checkpoints:
         raise EmbedxError(f"{why or self.folder}; begin anew with --overwrite")
 
     def go_back(self, state: TrainState, good_step: int, besides: Collection[str]) -> bool:
-        """Make the state, `besides` the values named, what it was at the last checkpoint of no more than `good_step` stretches;
+        """Make the state, `besides` the values named, what it was at the last checkpoint of no more than `good_step` chunks;
         if there is none, at the last of all. False if none can be read.
         """
         self.finish()

@@ -72,7 +72,7 @@ class Guard:
     baseline: float | None = None
     high_since: float | None = None  # share of the run done when the loss became high
     high_looks: int = 0  # in a row at which it was
-    step: int = 0  # the number of stretches that had been trained at the last look
+    step: int = 0  # the number of chunks that had been trained at the last look
     good_step: int = 0  # the same when the run was good last, as the interval after that has shown; 0 if that was at its start
     is_good: bool = False  # the last interval was
     has_begun: bool = False
@@ -131,7 +131,7 @@ class Guard:
     # ---- while it trains
 
     def add(self, share: float, done: Tally) -> None:
-        """Take note of a stretch that was begun when that share of the run was done."""
+        """Take note of a chunk that was begun when that share of the run was done."""
         at = int(PARTS * (share - self.since) / (self.due - self.since))
         self.parts[min(max(at, 0), PARTS - 1)] += done
 

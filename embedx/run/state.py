@@ -3,7 +3,7 @@
 A checkpoint, a rollback and an exact resumption are all uses of it: what they must know of the tables, of an
 optimiser, of an index or of the trainer is here. A value is a numpy array, a number, or a list, dict or NamedTuple of these.
 What follows from the settings and the data alone (random numbers, the order of examples, held-out text) is not in it, nor is
-the memory of workers, which nothing outlasts a stretch in. L-BFGS, which scipy runs, has no state that can be taken up again.
+the memory of workers, which nothing outlasts a chunk in. L-BFGS, which scipy runs, has no state that can be taken up again.
 
     state = run.state()
     kept = state.snapshot()           a copy of all values

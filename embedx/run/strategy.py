@@ -1,6 +1,6 @@
-"""How a task trains a stretch of its data: the one protocol between the trainer and whatever is trained.
+"""How a task trains a chunk of its data: the one protocol between the trainer and whatever is trained.
 
-A stretch is some milliseconds of work: tokens of a corpus, examples of a data set, an iteration over counts. The trainer
+A chunk is some milliseconds of work: tokens of a corpus, examples of a data set, an iteration over counts. The trainer
 decides which is next, at which rate, and when to stop (`trainer`); a strategy knows tables, kernels and objectives.
 """
 
@@ -16,24 +16,24 @@ from embedx.run.tally import Tally
 
 
 class Strategy(abc.ABC):
-    """A way to train stretches of data."""
+    """A way to train chunks of data."""
 
-    workers: Sequence[Any]  # the memory of each thread that trains, one for each; nothing in it outlasts a stretch
-    n_stretches: int  # in a pass over the data
-    reports_itself: bool = False  # tells `progress` how far it is, because a stretch takes long
+    workers: Sequence[Any]  # the memory of each thread that trains, one for each; nothing in it outlasts a chunk
+    n_chunks: int  # in a pass over the data
+    reports_itself: bool = False  # tells `progress` how far it is, because a chunk takes long
     is_steady: bool = True  # goes at the same pace throughout a phase, so that how long it takes is soon known
     loss_unit: str = ""  # of the loss in a `Tally` over its pairs, as in `nats per pair`
     is_guarded: bool = True  # may be brought back by the trainer; False if it cannot diverge
     rate_factor: float = 1.0  # what the trainer has multiplied the learning rate by, since the run diverged at that
-    rate_at: Callable[[int], float]  # the learning rate of a stretch, counted over all passes; set by the trainer
+    rate_at: Callable[[int], float]  # the learning rate of a chunk, counted over all passes; set by the trainer
 
     @abc.abstractmethod
     def compile(self, progress: Progress) -> None:
         """Compile the kernels, or load them; called once, before anything is trained."""
 
     @abc.abstractmethod
-    def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally | None:
-        """Train on one stretch of pass `epoch`, at this learning rate, with one of `workers`; what was done, or None if it was
+    def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally | None:
+        """Train on one chunk of pass `epoch`, at this learning rate, with one of `workers`; what was done, or None if it was
         cut short by `interrupt` or an end of its own: it is then to be trained anew when the run goes on.
         """
 
@@ -47,7 +47,7 @@ class Strategy(abc.ABC):
         return False
 
     def phase(self, step: int) -> int:
-        """0, or another number from the stretch on, of all passes, from which losses are of another kind."""
+        """0, or another number from the chunk on, of all passes, from which losses are of another kind."""
         return 0
 
     def untrained_loss(self) -> float | None:
@@ -74,7 +74,7 @@ class Strategy(abc.ABC):
         return {}
 
     def interrupt(self) -> None:
-        """The run is to end: a stretch that takes long is to be cut short. Called from another thread than `train`."""
+        """The run is to end: a chunk that takes long is to be cut short. Called from another thread than `train`."""
         return
 
 

@@ -1,4 +1,4 @@
-"""What a stretch of training, or many of them, did."""
+"""What a chunk of training, or many of them, did."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""Has a strategy train stretches of data: threads, learning rate, progress, clean ends and the divergence guard.
+"""Has a strategy train chunks of data: threads, learning rate, progress, clean ends and the divergence guard.
 
-The trainer knows neither text nor objectives. It is given a `Strategy`, which trains one stretch with one worker's memory and
-returns what happened; it decides which stretch is next, at which rate, and when to stop.
+The trainer knows neither text nor objectives. It is given a `Strategy`, which trains one chunk with one worker's memory and
+returns what happened; it decides which chunk is next, at which rate, and when to stop.
 """
 
 import math
@@ -79,26 +79,26 @@ SCHEDULES = ("linear", "constant", "inverse-sqrt", "inverse")
 class Schedule:
     """How long to train, and the learning rate on the way.
 
-    The end is `epochs` passes over `n_stretches` stretches of `n_words` words or, if it is given, `time_budget` seconds later.
+    The end is `epochs` passes over `n_chunks` chunks of `n_words` words or, if it is given, `time_budget` seconds later.
     The rate starts at `learning_rate` and goes by `shape`: "linear" falls to zero at the end, "constant" stays, "inverse-sqrt"
     is divided by the root of the number of the update, "inverse" by one plus the passes so far. On top of that it is
     multiplied by `decay` after each `decay_every` updates, or after each pass if that is None.
     """
 
     learning_rate: float
-    n_stretches: int
+    n_chunks: int
     n_words: float
     epochs: float  # infinity for as many as the strategy makes
     time_budget: float | None = None
     shape: str = "linear"
     decay: float = 1.0
     decay_every: int | None = None
-    updates: float = 1.0  # in a stretch
+    updates: float = 1.0  # in a chunk
     unit: str = "words"
 
     @property
     def n_steps(self) -> float:
-        return math.inf if self.time_budget else self.n_stretches * self.epochs
+        return math.inf if self.time_budget else self.n_chunks * self.epochs
 
     def share_done(self, steps: int, seconds: float) -> float:
         """How much of the run is over, 0 to 1."""
@@ -113,8 +113,8 @@ class Schedule:
         elif self.shape == "inverse-sqrt":
             rate /= math.sqrt(updates + 1)
         elif self.shape == "inverse":
-            rate /= 1 + steps / self.n_stretches
-        times = updates // self.decay_every if self.decay_every else steps // self.n_stretches
+            rate /= 1 + steps / self.n_chunks
+        times = updates // self.decay_every if self.decay_every else steps // self.n_chunks
         return float(rate * self.decay**times)
 
 
@@ -144,7 +144,7 @@ def run(
     `snapshot` is of the state of a run that was set up alike (`Outcome.state`): training goes on from there. `beside` is what
     `after_epoch` keeps, and joins the state. `checkpoints` are where it goes on from if they are asked to resume, and the state
     is written there now and then, and when Ctrl-C ends the run.
-    Ctrl-C (any KeyboardInterrupt) ends it after the stretches under way, and is reported in the outcome.
+    Ctrl-C (any KeyboardInterrupt) ends it after the chunks under way, and is reported in the outcome.
 
     A run that diverges goes on from where it was good, at a lower rate (see `guard`), which is told. If that does not help it
     ends with what was last found good, as the outcome tells; if that is nothing `DivergedError` is raised. A `guard` that is
@@ -219,7 +219,7 @@ def run(
         to_the_end(partial(checkpoints.take, state, wait=True) if was_cut_short else checkpoints.finish)
     losses = [tally.loss / tally.pairs for tally in work.twentieths if tally.pairs]
     first, final, highest = (losses[0], losses[-1], max(losses)) if losses else (None, None, None)
-    epochs = work.steps_done / schedule.n_stretches
+    epochs = work.steps_done / schedule.n_chunks
     lowered = [schedule.learning_rate * factor for factor in guard.lowered]
     return Outcome(
         work.tally, work.seconds, epochs, first, final, interrupted_by, state, highest, lowered, diverged,
@@ -257,7 +257,7 @@ def _go_back(
 
 
 def _end(workers: Sequence[threading.Thread], reports: "_Reports", progress: Progress) -> None:
-    """Wait for the stretches under way and tell what they did."""
+    """Wait for the chunks under way and tell what they did."""
     for worker in workers:
         if worker.ident is not None:
             worker.join()
@@ -369,23 +369,23 @@ class _Work:
 
     def owes_epoch(self) -> bool:
         """Whether an epoch has begun, in this run or in the one that it goes on from, whose end was not told."""
-        return not self.stop and self.error is None and self.next_step > self.epoch * self.schedule.n_stretches
+        return not self.stop and self.error is None and self.next_step > self.epoch * self.schedule.n_chunks
 
     def resume(self, n_workers: int) -> None:
         self.n_workers, self.resumed = n_workers, time.monotonic()
-        self.pause_at = (self.epoch + 1) * self.schedule.n_stretches
+        self.pause_at = (self.epoch + 1) * self.schedule.n_chunks
         self.idle.clear()
 
     def pause(self) -> None:
         self.seconds_before, self.resumed = self.seconds, None
 
     def go_on(self, worker: Any) -> None:
-        """A worker's life: take the next stretch, train it, add it to the tally."""
+        """A worker's life: take the next chunk, train it, add it to the tally."""
         try:
             while (step := self._take()) is not None:
                 number, share, rate = step
-                epoch, stretch = divmod(number, self.schedule.n_stretches)
-                done = self.strategy.train(worker, epoch, stretch, rate)
+                epoch, chunk = divmod(number, self.schedule.n_chunks)
+                done = self.strategy.train(worker, epoch, chunk, rate)
                 with self.lock:
                     self.under_way.discard(number)
                     if done is None:
@@ -397,7 +397,7 @@ class _Work:
                         break
                     self.tally += done
                     self.twentieths[int(20 * share)] += done
-                    # A stretch that was begun before the last look, which did not wait for it, counts when it ends.
+                    # A chunk that was begun before the last look, which did not wait for it, counts when it ends.
                     self.guard.add(share if share >= self.guard.since else self.share_done, done)
                     self.steps_done += 1
         except BaseException as error:
@@ -411,11 +411,11 @@ class _Work:
                     self.idle.set()
 
     def rate_at(self, step: int) -> float:
-        """The learning rate of a stretch, counted over all passes; with a time budget that of this moment."""
+        """The learning rate of a chunk, counted over all passes; with a time budget that of this moment."""
         return self.schedule.rate(min(self.schedule.share_done(step, self.seconds), 1.0), step) * self.guard.factor
 
     def _take(self) -> tuple[int, float, float] | None:
-        """The next stretch, the share of the run that is over, and the learning rate there; None at the end."""
+        """The next chunk, the share of the run that is over, and the learning rate there; None at the end."""
         with self.lock:
             share = self.schedule.share_done(self.next_step, self.seconds)
             if self.stop or self.hold or self.strategy.is_finished or share >= 1.0 or self.is_epoch_over:
@@ -459,7 +459,7 @@ class _Reports:
         work, schedule = self.work, self.work.schedule
         with work.lock:
             words, step, now = work.tally.words, work.next_step, work.seconds
-        last = max(math.ceil(schedule.epochs * schedule.n_stretches) - 1, 0)
+        last = max(math.ceil(schedule.epochs * schedule.n_chunks) - 1, 0)
         if work.strategy.phase(min(step, last)) != work.strategy.phase(last):
             self.timed_from = None
         elif self.timed_from is None:

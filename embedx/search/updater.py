@@ -1,7 +1,7 @@
 """Keeping an index up to date with a table that several threads train.
 
-A worker takes the current index, trains a stretch of examples with it, marks the rows that it has changed as stale, and at the
-end of the stretch has the updater refresh them: the index lags behind the table by a stretch of each worker at most. Once
+A worker takes the current index, trains a chunk of examples with it, marks the rows that it has changed as stale, and at the
+end of the chunk has the updater refresh them: the index lags behind the table by a chunk of each worker at most. Once
 enough rows have been reassigned to other lists, the index is rebuilt with new centroids.
 """
 

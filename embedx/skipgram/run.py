@@ -29,7 +29,7 @@ from embedx.skipgram.start import Start
 from embedx.skipgram.strategies import RetrievedStream, Streamed, loss_unit
 from embedx.skipgram.tables import initialise
 from embedx.text.encoded_corpus import EncodedCorpus
-from embedx.text.heldout import HeldOut, n_chunks
+from embedx.text.heldout import HeldOut, n_pieces
 from embedx.text.phrases import phrases_of
 from embedx.text.subsampling import TokenStream, has_pairs
 from embedx.text.vocabulary import Vocabulary, kept_counts
@@ -68,7 +68,7 @@ class Task:
         keep = np.zeros(len(self.remap), dtype=np.uint32)
         chance = self.words.keep_probability(self.vocabulary.sample).astype(np.float64)
         keep[self.remap >= 0] = np.minimum(chance * 2**32, 2**32 - 1)[self.remap[self.remap >= 0]]
-        held_out = self.heldout.chunks if self.heldout else np.zeros(n_chunks(self.corpus.tokens), dtype=np.uint8)
+        held_out = self.heldout.pieces if self.heldout else np.zeros(n_pieces(self.corpus.tokens), dtype=np.uint8)
         return TokenStream(self.corpus.tokens, self.remap, keep, held_out)
 
     def check_pairs(self) -> None:
@@ -155,7 +155,7 @@ class Task:
 
     def _schedule(self, strategy: Strategy, epochs: float, time_budget: float | None) -> trainer.Schedule:
         rate = float(self.settings.learning_rate or 0)
-        return trainer.Schedule(rate, strategy.n_stretches, self.n_trained_words, epochs, time_budget)
+        return trainer.Schedule(rate, strategy.n_chunks, self.n_trained_words, epochs, time_budget)
 
     def trial(self, seconds: float) -> trainer.Outcome:
         """Train for so long, as `run` does to begin with, to see how fast that goes; more than 0."""

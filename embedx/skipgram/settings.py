@@ -56,7 +56,7 @@ class SkipGramSettings(TrainingSettings):
         "maximum distance between centre and context word, in kept words; each centre's own window is drawn between 1 and "
         f"this; `all`, which is {WHOLE_SENTENCE}, draws none: all other words of a sentence are context, so far",
         at_least=1,
-        at_most=WHOLE_SENTENCE,  # a block has the rows of a whole window, and Ctrl-C waits for a stretch of them
+        at_most=WHOLE_SENTENCE,  # a block has the rows of a whole window, and Ctrl-C waits for a chunk of them
         parse=distance,
         panel="Model",
     )
@@ -94,7 +94,7 @@ class SkipGramSettings(TrainingSettings):
     )
     shuffle: bool = param(
         True,
-        "train on stretches of 10,000 tokens in an order drawn anew for each epoch, so that a corpus sorted by subject or date "
+        "train on chunks of 10,000 tokens in an order drawn anew for each epoch, so that a corpus sorted by subject or date "
         "is learned evenly; otherwise in the order of the corpus",
     )
     subwords: str | None = param(

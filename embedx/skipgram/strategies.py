@@ -1,4 +1,4 @@
-"""How skip-gram trains a stretch of the stream of pairs, one class for each way in which rows compete.
+"""How skip-gram trains a chunk of the stream of pairs, one class for each way in which rows compete.
 
 Streamed         drawn rows, all rows, or those on a tree's path     engine/skipgram.py
 RetrievedStream  the rows that an index finds                        engine/skipgram_retrieved.py
@@ -30,11 +30,11 @@ from embedx.search.updater import IndexUpdater
 from embedx.skipgram.settings import PAIRS_PER_DRAW
 from embedx.text.subsampling import TokenStream
 
-SHUFFLED = 2**34  # the place of the order of stretches among a seed's random numbers
-STRETCH = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
-# What is known of the loss before training is from one stretch in so many, and not from more than a few.
+SHUFFLED = 2**34  # the place of the order of chunks among a seed's random numbers
+CHUNK = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
+# What is known of the loss before training is from one chunk in so many, and not from more than a few.
 SPARED, MOST_LOOKED_AT = 100, 8
-# After each stretch this share of the rows is brought up to date in the index, in turn, but at least so many.
+# After each chunk this share of the rows is brought up to date in the index, in turn, but at least so many.
 REFRESHED_SHARE = 0.02
 REFRESHED_ROWS = 500
 REBUILD_SHARE = 0.5  # as that of `search.updater`, but rarer: a word keeps what it has found for long
@@ -87,8 +87,8 @@ class Streamed(Strategy):
         self.objective, self.settings, self.sampler, self.tables, self.stream = objective, settings, sampler, tables, stream
         self.loss_unit = objective.loss_unit("pair")
         self.frequency_scores: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each word occurs
-        self.n_stretches = -(-len(stream.tokens) // STRETCH)
-        self.orders = Orders(self.n_stretches, settings.seed, SHUFFLED)
+        self.n_chunks = -(-len(stream.tokens) // CHUNK)
+        self.orders = Orders(self.n_chunks, settings.seed, SHUFFLED)
         n_words, n_rows = len(tables.state), len(tables.outputs.rows)
         n_draws = settings.draws if sampler.candidates == "drawn" else 0
         is_proximal = objective.kind == "proximal"
@@ -118,7 +118,7 @@ class Streamed(Strategy):
     def new_workspace(self, plan: blocks.SkipGramPlan, longest_path: int) -> engine.SkipGramWorkspace:
         """A worker's memory for blocks."""
         columns = self.tables.inputs.rows.shape[1]
-        return engine.new_workspace(plan, STRETCH, columns, longest_path, self.objective.uniforms_width)
+        return engine.new_workspace(plan, CHUNK, columns, longest_path, self.objective.uniforms_width)
 
     def memory(self) -> dict[str, int]:
         """Bytes that training takes beside the tables, by purpose."""
@@ -127,20 +127,20 @@ class Streamed(Strategy):
 
     def compile(self, progress: Progress) -> None:
         like = self._arguments(self.workers[0], 0, 0, 0.0)
-        self.functions = load_kernel(engine.train_stretch, self.objective.coefficients, self.sampler, like, progress)
+        self.functions = load_kernel(engine.train_chunk, self.objective.coefficients, self.sampler, like, progress)
 
-    def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
-        return Tally(*engine.train_stretch(*self.functions, *self._arguments(worker, epoch, stretch, rate)))
+    def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
+        return Tally(*engine.train_chunk(*self.functions, *self._arguments(worker, epoch, chunk, rate)))
 
     def state(self) -> TrainState:
         return state_of(self.tables)
 
     def untrained_loss(self) -> float | None:
-        """From stretches all over the corpus, at rate 0."""
-        n = min(max(self.n_stretches // SPARED, 1), MOST_LOOKED_AT)
+        """From chunks all over the corpus, at rate 0."""
+        n = min(max(self.n_chunks // SPARED, 1), MOST_LOOKED_AT)
         tally = Tally()
         for k in range(n):
-            at = k * self.n_stretches // n
+            at = k * self.n_chunks // n
             at = next(each for each in (at, k, 0) if self.phase(each) == 0 or each == 0)
             tally += self.train(self.workers[0], 0, at, 0.0)
         return tally.mean_loss
@@ -153,18 +153,18 @@ class Streamed(Strategy):
         tables.inputs.rows[:, 0], tables.outputs.rows[:, 0] = 1, self.frequency_scores
         return self.untrained_loss()
 
-    def _arguments(self, worker: engine.SkipGramWorkspace, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
+    def _arguments(self, worker: engine.SkipGramWorkspace, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
         worker.longest_step[0] = engine.LONGEST_STEP * rate / (self.settings.learning_rate * self.rate_factor)
         return (
-            self.tables, self.stream, self.draws, self.constants, self.plan, worker, *self.place(epoch, stretch, rate)
+            self.tables, self.stream, self.draws, self.constants, self.plan, worker, *self.place(epoch, chunk, rate)
         )  # fmt: skip
 
-    def place(self, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
-        """Where the stretch that is trained as number `stretch` of an epoch begins and ends, its rate, and the keys of its
+    def place(self, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
+        """Where the chunk that is trained as number `chunk` of an epoch begins and ends, its rate, and the keys of its
         random numbers.
         """
-        at = int(self.orders.of(epoch)[stretch]) if self.settings.shuffle else stretch
-        start, stop = at * STRETCH, min((at + 1) * STRETCH, len(self.stream.tokens))
+        at = int(self.orders.of(epoch)[chunk]) if self.settings.shuffle else chunk
+        start, stop = at * CHUNK, min((at + 1) * CHUNK, len(self.stream.tokens))
         seed = self.settings.seed
         return start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, at)
 
@@ -198,7 +198,7 @@ class RetrievedStream(Streamed):
             candidates=blocks.RETRIEVED, n_draws=self.plan.n_draws if objective.has_tail else 0
         )
         self.n_refreshed = max(math.ceil(REFRESHED_SHARE * n_rows), REFRESHED_ROWS)
-        self.n_drawn_first = own.warm_up * self.n_stretches
+        self.n_drawn_first = own.warm_up * self.n_chunks
 
     def new_workers(self) -> list[Any]:
         n_rows, found = len(self.tables.outputs.rows), self.found.rows.shape[1]
@@ -221,9 +221,9 @@ class RetrievedStream(Streamed):
         )  # fmt: skip
         workspace, _ = self.workers[0]
         like = self._arguments(workspace, 0, 0, 0.0)
-        self.functions = load_kernel(engine.train_stretch, self.objective.coefficients, self.sampler, like, progress)
+        self.functions = load_kernel(engine.train_chunk, self.objective.coefficients, self.sampler, like, progress)
         like = self._retrieved_arguments(empty_index(self.search.blocks), self.workers[0], 0, 0, 0.0)
-        load_kernel(retrieved.train_stretch, self.objective.coefficients, self.sampler, like, progress)
+        load_kernel(retrieved.train_chunk, self.objective.coefficients, self.sampler, like, progress)
         kept = self.found.rows
         size = f"{kept.nbytes / 1e6:.3g} MB"
         progress.note(f"each word keeps the {kept.shape[1]} rows of the highest scores that it finds: {size}")
@@ -231,15 +231,15 @@ class RetrievedStream(Streamed):
     def phase(self, step: int) -> int:
         return int(step >= self.n_drawn_first)
 
-    def searches_at(self, epoch: int, stretch: int) -> bool:
+    def searches_at(self, epoch: int, chunk: int) -> bool:
         """Whether the time of drawn rows alone is over."""
-        return bool(epoch * self.n_stretches + stretch >= self.n_drawn_first)
+        return bool(epoch * self.n_chunks + chunk >= self.n_drawn_first)
 
-    def train(self, worker: Any, epoch: int, stretch: int, rate: float) -> Tally:
-        if not self.searches_at(epoch, stretch):
-            return super().train(worker.workspace, epoch, stretch, rate)
-        arguments = self._retrieved_arguments(self.updater.current(), worker, epoch, stretch, rate)
-        tally = Tally(*retrieved.train_stretch(*self.functions, *arguments))
+    def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
+        if not self.searches_at(epoch, chunk):
+            return super().train(worker.workspace, epoch, chunk, rate)
+        arguments = self._retrieved_arguments(self.updater.current(), worker, epoch, chunk, rate)
+        tally = Tally(*retrieved.train_chunk(*self.functions, *arguments))
         self.updater.update_next(self.n_refreshed)
         return tally
 
@@ -250,8 +250,8 @@ class RetrievedStream(Streamed):
             state.add_array(f"found.{name}", array)
         return state
 
-    def _retrieved_arguments(self, index: Index, worker: _Worker, epoch: int, stretch: int, rate: float) -> tuple[Any, ...]:
+    def _retrieved_arguments(self, index: Index, worker: _Worker, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
         return (
             self.tables, self.stream, self.draws, index, self.search, self.constants, self.retrieved_plan, worker.workspace,
-            self.found, self.objective.settings.refresh, worker.retrieval, *self.place(epoch, stretch, rate),
+            self.found, self.objective.settings.refresh, worker.retrieval, *self.place(epoch, chunk, rate),
         )  # fmt: skip

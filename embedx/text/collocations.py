@@ -27,7 +27,7 @@ from embedx.settings import PhraseSettings
 from embedx.text.joined import JOINED_BY, Collocation
 from embedx.text.word_list import WordList
 
-STRETCH = 1 << 22  # tokens between two looks at the progress
+CHUNK = 1 << 22  # tokens between two looks at the progress
 BYTES_PER_SLOT = 32  # of the table: 16 there, 16 in the copy that is read out of it
 FEWEST_SLOTS = 1 << 6
 FULLEST = 0.75
@@ -142,7 +142,7 @@ def _parts(
         state[FIRST], state[BETWEEN], state[PAIRS] = NO_WORD, 0, 0
         at = 0
         while at < len(tokens) and state[PAIRS] < FULLEST * n_slots:
-            stop = min(at + STRETCH, len(tokens))
+            stop = min(at + CHUNK, len(tokens))
             before = at
             at = count_pairs(
                 tokens, at, stop, hashes, is_connector, sequences.table, sequences.hashes, sequences.ends, table,

@@ -25,8 +25,8 @@ from embedx.text import cache
 from embedx.text.building import explained, workspace
 from embedx.text.subsampling import NO_PAIR_KEPT, TokenStream, keep_words, new_words
 
-STRETCH = 100_000  # tokens between two looks at the buffer
-SAMPLED = 1_000  # tokens of a stretch that some pairs are taken from
+CHUNK = 100_000  # tokens between two looks at the buffer
+SAMPLED = 1_000  # tokens of a chunk that some pairs are taken from
 BYTES_PER_PAIR = 12  # in the buffer: an int64 key and an int32 count
 MERGED = 1 << 20  # pairs that leave the merge at a time
 _LOW = np.int64(0xFFFFFFFF)
@@ -79,10 +79,10 @@ def _write_runs(
     """Write the sorted distinct pairs of as much text as fits into the buffer, again and again; where each run ends, int64."""
     n_tokens, widest = len(stream.tokens), 2 * window
     capacity = max(min(memory // BYTES_PER_PAIR, n_tokens * widest * len(keys)), widest)
-    stretch = min(STRETCH, max(1, capacity // (4 * widest)))  # so that what does not fit any more is at most a quarter
+    chunk = min(CHUNK, max(1, capacity // (4 * widest)))  # so that what does not fit any more is at most a quarter
     pairs = np.empty(capacity, dtype=np.int64)
     times = np.empty(capacity, dtype=np.int32)
-    words = new_words(window, stretch)
+    words = new_words(window, chunk)
     ends = [0]
     n = done = 0
     progress.start("counting pairs", n_tokens * len(keys), " tokens")
@@ -96,8 +96,8 @@ def _write_runs(
             ends.append(ends[-1] + n_distinct)
 
         for key in keys:
-            for start in range(0, n_tokens, stretch):
-                stop = min(start + stretch, n_tokens)
+            for start in range(0, n_tokens, chunk):
+                stop = min(start + chunk, n_tokens)
                 if n + (stop - start) * widest > capacity:
                     write_run()
                     n = 0

@@ -4,7 +4,7 @@ Bojanowski et al. 2017, "Enriching word vectors with subword information", secti
 that models can be exchanged with it:
 
     word      stands between < and >, so that beginnings and ends of words are told from what is within
-    n-grams   all stretches of `shortest` to `longest` Unicode characters, repeats included; neither < nor > by itself
+    n-grams   all chunks of `shortest` to `longest` Unicode characters, repeats included; neither < nor > by itself
     bucket    the 32-bit FNV-1a hash of the n-gram's UTF-8 bytes, modulo the number of buckets. fastText reads a byte as a
               signed char, so that one above 127 also turns over the upper 24 bits of the hash
 

@@ -26,7 +26,7 @@ from embedx.text.joined import Collocation, Phrases
 from embedx.text.word_list import WordList
 
 FORMAT = 1  # part of every key: raise it when the results change
-STRETCH = 1 << 20  # tokens that are joined at a time
+CHUNK = 1 << 20  # tokens that are joined at a time
 TYPES = 0  # place in the state of joining: how many words the result has so far
 
 
@@ -112,7 +112,7 @@ def _joined(
     words, is_connector, sequences, table, is_first = _tables(corpus.words, found, connectors)
     number, counts = np.full(len(words), NO_WORD, np.int32), np.zeros(len(words), np.int64)
     order, state = np.empty(len(words), np.int32), np.zeros(1, np.int64)
-    tokens, at, size = corpus.tokens, 0, STRETCH
+    tokens, at, size = corpus.tokens, 0, CHUNK
     out = np.empty(size, np.int32)
     progress.start("joining collocations", len(tokens), " tokens")
     with Building(home) as building:

@@ -9,7 +9,7 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, high_half, low_half_below
-from embedx.text.heldout import CHUNK
+from embedx.text.heldout import PIECE
 from embedx.text.tokenizer import END_OF_SENTENCE
 
 LEFT_OUT = -1
@@ -24,11 +24,11 @@ class TokenStream(NamedTuple):
     tokens: np.ndarray  # int32 (n,): provisional ids, END_OF_SENTENCE between sentences
     word: np.ndarray  # int32 (n_types,): the word of a provisional id, or LEFT_OUT
     keep: np.ndarray  # uint32 (n_types,): kept when 32 random bits do not exceed this
-    held_out: np.ndarray  # uint8 (n / CHUNK, rounded up): 1 for a chunk of tokens that training must not see
+    held_out: np.ndarray  # uint8 (n / PIECE, rounded up): 1 for a piece of tokens that training must not see
 
 
 class KeptWords(NamedTuple):
-    """The kept words of a stretch and its margins."""
+    """The kept words of a chunk and its margins."""
 
     word: np.ndarray  # int32
     sentence: np.ndarray  # int32: which sentence each stands in
@@ -36,7 +36,7 @@ class KeptWords(NamedTuple):
 
 
 def new_words(window: int, n_tokens: int) -> KeptWords:
-    """Memory for the words of stretches of up to `n_tokens` tokens."""
+    """Memory for the words of chunks of up to `n_tokens` tokens."""
     capacity = n_tokens + 2 * window
     return KeptWords(*(np.zeros(capacity, dtype=np.int32) for _ in range(3)))
 
@@ -52,9 +52,9 @@ def context_words(tokens: np.ndarray, window: int) -> float:
 
 @kernel_part
 def keep_words(stream, window, start, stop, key, words):
-    """Write the words of tokens[start:stop] that survive subsampling, with up to `window` more on each side of the stretch.
+    """Write the words of tokens[start:stop] that survive subsampling, with up to `window` more on each side of the chunk.
 
-    Return where the centres begin and end in `words`, how many words were written, and how many tokens of the stretch are words
+    Return where the centres begin and end in `words`, how many words were written, and how many tokens of the chunk are words
     at all. Without any centre nothing is written: a long run of words left out is walked through only once.
     """
     tokens = stream.tokens
@@ -110,7 +110,7 @@ def has_pairs(stream):
 @kernel_part
 def _ends_sentence(stream, position):
     """Whether no window reaches across the token at `position`: a mark between sentences, or held out."""
-    return stream.tokens[position] == END_OF_SENTENCE or stream.held_out[position // CHUNK] > 0
+    return stream.tokens[position] == END_OF_SENTENCE or stream.held_out[position // PIECE] > 0
 
 
 @kernel_part

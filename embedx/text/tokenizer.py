@@ -370,7 +370,7 @@ class Tokenizer:
         """The next block fed is the first of another source."""
         self.state[[BAD, FIRST_BAD, OFFSET, TOO_LONG]] = 0
 
-    def start_stretch(self, offset: int, goes_on: bool) -> None:
+    def start_chunk(self, offset: int, goes_on: bool) -> None:
         """The next block fed is at that byte of its source; it `goes_on` from the last one, or else no line ended before it."""
         self.state[[BAD, FIRST_BAD, TOO_LONG]] = 0
         self.state[OFFSET] = offset - len(self.cut_off)

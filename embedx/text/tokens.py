@@ -1,7 +1,7 @@
 """From blocks of text to tokens, on one thread or on several, with the same tokens in the same order.
 
-Text is cut into stretches, where words end. Each thread has a tokeniser of its own, which numbers words as it meets them, and
-which words are new in a stretch is told with its tokens. Going through the stretches in their order, these few words are looked
+Text is cut into chunks, where words end. Each thread has a tokeniser of its own, which numbers words as it meets them, and
+which words are new in a chunk is told with its tokens. Going through the chunks in their order, these few words are looked
 up among all words, and the tokens numbered anew: a word new to all gets the next number, by first appearance, whoever read it.
 """
 
@@ -20,13 +20,13 @@ from embedx.text.sources import Source
 from embedx.text.streams import TextBlock
 from embedx.text.tokenizer import END_OF_SENTENCE, NO_NUMBER, Tokenizer, grown, renumber, without_number
 
-STRETCH_BYTES = 1 << 19  # enough that handing it over costs nothing, little enough to have some for each thread
-MOST_STRETCH_BYTES = 1 << 23  # it is cut there whatever stands there
+CHUNK_BYTES = 1 << 19  # enough that handing it over costs nothing, little enough to have some for each thread
+MOST_CHUNK_BYTES = 1 << 23  # it is cut there whatever stands there
 MOST_TYPES, MOST_MEMORY = 1 << 20, 1 << 27  # of a thread's own table, which is begun anew where it outgrows them
 OWN_SHARE = 0.5  # of the memory for words that the threads' own tables take at most
 
 
-class Stretch(NamedTuple):
+class Chunk(NamedTuple):
     """A piece of the text of a source, to be tokenised."""
 
     source: int
@@ -38,7 +38,7 @@ class Stretch(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What became of a stretch."""
+    """What became of a chunk."""
 
     source: int
     tokens: list[np.ndarray]  # int32
@@ -50,7 +50,7 @@ class Piece(NamedTuple):
 
 
 class Words(NamedTuple):
-    """A stretch by the words of a thread's own table, and whether a line ended after the last of its tokens."""
+    """A chunk by the words of a thread's own table, and whether a line ended after the last of its tokens."""
 
     table: Tokenizer
     letters: np.ndarray  # uint8
@@ -72,7 +72,7 @@ class Tokens:
         self.words = Tokenizer(settings)
         self.source = 0
         self._whole = [source.has_sentences(settings) for source in sources]
-        self._stretches = stretches(blocks, self._whole)
+        self._chunks = chunks(blocks, self._whole)
         self._settings = settings
         own = min(int(OWN_SHARE * memory / threads), MOST_MEMORY) if threads > 1 else 0
         self._memory = memory - threads * own
@@ -114,27 +114,27 @@ class Tokens:
         return self.words.emptied()
 
     def _found(self) -> Iterator[tuple[int, Words]]:
-        """What each stretch holds, in order, with the number of its reader."""
+        """What each chunk holds, in order, with the number of its reader."""
         number = 0
         if not self._pools:
-            for stretch in self._stretches:
-                self.source = stretch.source
-                yield 0, self._readers[0].read(stretch, self._whole[stretch.source])
+            for chunk in self._chunks:
+                self.source = chunk.source
+                yield 0, self._readers[0].read(chunk, self._whole[chunk.source])
             return
         waiting: collections.deque[tuple[int, int, Future[Words]]] = collections.deque()
         failure: EmbedxError | None = None
         while True:
             try:
-                stretch = next(self._stretches)
+                chunk = next(self._chunks)
             except StopIteration:
                 break
             except EmbedxError as error:  # to be raised when it is its turn
                 failure = error
                 break
-            if not stretch.goes_on:
+            if not chunk.goes_on:
                 number = (number + 1) % len(self._pools)
-            read, whole = self._readers[number].read, self._whole[stretch.source]
-            waiting.append((number, stretch.source, self._pools[number].submit(read, stretch, whole)))
+            read, whole = self._readers[number].read, self._whole[chunk.source]
+            waiting.append((number, chunk.source, self._pools[number].submit(read, chunk, whole)))
             if len(waiting) > 2 * len(self._pools):
                 yield self._next(waiting)
         while waiting:
@@ -148,25 +148,25 @@ class Tokens:
 
 
 class Reader:
-    """Tokenises stretches, by `table` or by tables of its own."""
+    """Tokenises chunks, by `table` or by tables of its own."""
 
     def __init__(self, settings: TextSettings, table: Tokenizer | None, memory: int) -> None:
         self.settings, self.memory = settings, memory
         self.is_own = table is None
         self.table = table or self._new_table()
 
-    def read(self, stretch: Stretch, whole: bool) -> Words:
-        """The words and tokens of a stretch."""
-        if self.is_own and not stretch.goes_on and (self.table.n_types > MOST_TYPES or self.table.outgrows(self.memory)):
+    def read(self, chunk: Chunk, whole: bool) -> Words:
+        """The words and tokens of a chunk."""
+        if self.is_own and not chunk.goes_on and (self.table.n_types > MOST_TYPES or self.table.outgrows(self.memory)):
             self.table = self._new_table()
         table = self.table
         table.whole = whole
-        table.start_stretch(stretch.offset, stretch.goes_on)
-        arrays = [tokens.copy() for block in stretch.blocks for tokens in table.feed(block)]
-        if stretch.is_last:
+        table.start_chunk(chunk.offset, chunk.goes_on)
+        arrays = [tokens.copy() for block in chunk.blocks for tokens in table.feed(block)]
+        if chunk.is_last:
             arrays += [tokens.copy() for tokens in table.finish_source()]
         piece = Piece(
-            stretch.source, arrays, table.bad, table.first_bad, table.too_long, stretch.is_last, stretch.stored
+            chunk.source, arrays, table.bad, table.first_bad, table.too_long, chunk.is_last, chunk.stored
         )  # fmt: skip
         return Words(table, table.letters, table.word_starts, piece, table.line_ended)
 
@@ -187,7 +187,7 @@ class Known:
         self.has_forgotten = False
 
     def renumbered(self, found: Words) -> list[np.ndarray]:
-        """The tokens of a stretch by the numbers of all words."""
+        """The tokens of a chunk by the numbers of all words."""
         if found.table is not self.table:
             self.add_counts()
             self.table, self.n_types = found.table, 0
@@ -219,25 +219,25 @@ class Known:
             self.words.counts[self.numbers[: self.n_types]] += self.table.counts
 
 
-def stretches(blocks: Iterable[TextBlock], whole: Sequence[bool]) -> Iterator[Stretch]:
-    """The blocks put together to stretches that end where words do, of `whole` sources with SENTENCE_END."""
+def chunks(blocks: Iterable[TextBlock], whole: Sequence[bool]) -> Iterator[Chunk]:
+    """The blocks put together to chunks that end where words do, of `whole` sources with SENTENCE_END."""
     pieces: list[bytes] = []
     offset = size = 0
     goes_on = False
     for source, data, stored in blocks:
         if not data:
-            yield Stretch(source, pieces, offset, goes_on, True, stored)
+            yield Chunk(source, pieces, offset, goes_on, True, stored)
             pieces, offset, size, goes_on = [], 0, 0, False
             continue
         pieces.append(data)
         size += len(data)
-        if size < STRETCH_BYTES:
+        if size < CHUNK_BYTES:
             continue
         cut = data.rfind(SENTENCE_END) + 1 if whole[source] else max(data.rfind(b"\n"), data.rfind(b" ")) + 1
-        if cut or size >= MOST_STRETCH_BYTES:
+        if cut or size >= MOST_CHUNK_BYTES:
             rest = data[cut:] if cut else b""
             if cut:
                 pieces[-1] = data[:cut]
-            yield Stretch(source, pieces, offset, goes_on, False, stored)
+            yield Chunk(source, pieces, offset, goes_on, False, stored)
             offset += size - len(rest)
             pieces, size, goes_on = [rest] if rest else [], len(rest), not cut
