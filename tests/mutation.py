@@ -159,7 +159,7 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
         "while p + 8 <= n_panels:": "the last seven panels one by one",
     },
     ("embedx/search/index.py", "empty_index"): {
-        "centroids = Centroids(edges, 1, aligned_zeros(0, LANES), matrix(np.float32), np": "the stride of no panels",
+        "centroids = Centroids(edges, 1, aligned_zeros(0, SIMD_WIDTH), matrix(np.float32), np": "the stride of no panels",
     },
     ("embedx/search/messages.py", "_block_gradients"): {
         "batch.sample_count[j, c] = np.float32(1) if c < n_positives else np.float32(1)": "a positive counts as a row of its own",  # noqa: E501

@@ -72,11 +72,11 @@ def apply_lanes(x, lanes, numbers):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_vectors_do_in_each_lane_what_numpy_does(seed):
-    x = aligned_zeros(3, simd.LANES)
+    x = aligned_zeros(3, simd.SIMD_WIDTH)
     x[:] = np.random.default_rng(seed).normal(size=x.shape) * 10
     x[0, seed : 16 - seed] = x[1, seed : 16 - seed]  # as large: not above
     x[0, seed] = (np.inf, -np.inf, 1e15, -1e15, 0.0)[seed]
-    lanes, numbers = aligned_zeros(6, simd.LANES), np.zeros(5)
+    lanes, numbers = aligned_zeros(6, simd.SIMD_WIDTH), np.zeros(5)
     apply_lanes(x, lanes, numbers)
     a, b, c = x.astype(np.float64)
     with np.errstate(invalid="ignore"):

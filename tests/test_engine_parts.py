@@ -19,7 +19,7 @@ from embedx.search.query import find_candidates_batch, new_query_workspace
 from embedx.search.spec import SearchSpec
 from embedx.text.ngrams import NGrams, encoded
 
-N_ROWS, DIM, LANES = 40, 20, 3
+N_ROWS, DIM, SIMD_WIDTH = 40, 20, 3
 
 # ---- examples
 

@@ -5,7 +5,7 @@ import pytest
 from reference_search import block_scores
 
 from embedx.kernels.compiled import kernel
-from embedx.kernels.simd import LANES, aligned_zeros, padded
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded
 from embedx.objectives import OBJECTIVES
 from embedx.run.progress import Silent
 from embedx.search import index as indexing
@@ -40,14 +40,14 @@ def check(index, table):
     """Every row is stored once in each block, in the list and slot that the index says, with its vector."""
     width = int(np.diff(index.edges).max())
     slots = index.ids.shape[1]
-    panels = index.panels.reshape(len(index.ids), slots // LANES, width, LANES)
+    panels = index.panels.reshape(len(index.ids), slots // SIMD_WIDTH, width, SIMD_WIDTH)
     for j in range(len(index.ids)):
         used = [
             s for c, n in enumerate(index.list_sizes[j]) for s in range(index.list_offsets[j, c], index.list_offsets[j, c] + n)
         ]
         np.testing.assert_array_equal(np.sort(index.ids[j, used]), np.arange(len(table)))
         np.testing.assert_array_equal(index.ids[j, index.slot[j]], np.arange(len(table)))
-        assert (index.list_offsets[j] % LANES == 0).all()
+        assert (index.list_offsets[j] % SIMD_WIDTH == 0).all()
         cluster = np.searchsorted(index.list_offsets[j], index.slot[j], side="right") - 1
         np.testing.assert_array_equal(cluster, index.cluster[j])
         begin, end = index.edges[j], index.edges[j + 1]
@@ -87,7 +87,7 @@ def test_an_index_stores_every_row_once(blocks):
     index = built(table, spec(blocks))
     check(index, table)
     spare = np.diff(index.list_offsets) - index.list_sizes - (indexing.SPARE_SHARE * index.list_sizes).astype(int)
-    assert ((spare >= indexing.SPARE_SLOTS) & (spare < indexing.SPARE_SLOTS + LANES)).all()
+    assert ((spare >= indexing.SPARE_SLOTS) & (spare < indexing.SPARE_SLOTS + SIMD_WIDTH)).all()
 
 
 def test_rows_without_direction_are_spread_over_the_clusters_and_found():
@@ -363,8 +363,8 @@ def estimates(index, j, h, out):
 
 def vectors_of(centroids, j, clusters):
     """float32 (clusters, columns of the block + 1): the centroids of block j."""
-    panel_stride = len(centroids.vectors) * LANES // centroids.augmented.size
-    panels = centroids.vectors.reshape(len(centroids.augmented), -1, panel_stride, LANES)[j]
+    panel_stride = len(centroids.vectors) * SIMD_WIDTH // centroids.augmented.size
+    panels = centroids.vectors.reshape(len(centroids.augmented), -1, panel_stride, SIMD_WIDTH)[j]
     vectors = panels.transpose(0, 2, 1).reshape(-1, panels.shape[1])[:clusters, : centroids.edges[j + 1] - centroids.edges[j]]
     return np.column_stack([vectors, centroids.augmented[j, :clusters]])
 

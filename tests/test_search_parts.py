@@ -8,7 +8,7 @@ import pytest
 from test_search import check, clustered, estimates, vectors_of
 
 from embedx.kernels.random import bits, low_half_below, stream_key
-from embedx.kernels.simd import LANES, aligned_zeros, padded
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded
 from embedx.run.progress import Silent
 from embedx.search import clusters as clustering
 from embedx.search import index as indexing
@@ -52,30 +52,30 @@ def updated(index, table, rows, clusters=19):
 
 def packed(n_panels, stride, width):
     """Panels of random vectors, and these (16 · n_panels, width)."""
-    matrix = np.random.default_rng(n_panels).normal(size=(n_panels * stride, LANES)).astype(np.float32)
-    return matrix, matrix.reshape(n_panels, stride, LANES)[:, :width].transpose(0, 2, 1).reshape(-1, width)
+    matrix = np.random.default_rng(n_panels).normal(size=(n_panels * stride, SIMD_WIDTH)).astype(np.float32)
+    return matrix, matrix.reshape(n_panels, stride, SIMD_WIDTH)[:, :width].transpose(0, 2, 1).reshape(-1, width)
 
 
 @pytest.mark.parametrize("n_panels", [1, 3, 4, 5, 8, 9])
 def test_panels_give_inner_products(n_panels):
     matrix, vectors = packed(n_panels + 2, 5, 4)
     h = np.random.default_rng(1).normal(size=(3, 9)).astype(np.float32)
-    out = np.full((2, (n_panels + 2) * LANES), 7, dtype=np.float32)
-    panels.score_panels(matrix, 2, n_panels, 5, h, 1, 3, 7, out, 1, LANES)
+    out = np.full((2, (n_panels + 2) * SIMD_WIDTH), 7, dtype=np.float32)
+    panels.score_panels(matrix, 2, n_panels, 5, h, 1, 3, 7, out, 1, SIMD_WIDTH)
     assert (out[0] == 7).all()
-    assert (out[1, :LANES] == 7).all()
-    assert (out[1, -LANES:] == 7).all()
-    np.testing.assert_allclose(out[1, LANES:-LANES], vectors[2 * LANES :] @ h[1, 3:7], atol=1e-5)
+    assert (out[1, :SIMD_WIDTH] == 7).all()
+    assert (out[1, -SIMD_WIDTH:] == 7).all()
+    np.testing.assert_allclose(out[1, SIMD_WIDTH:-SIMD_WIDTH], vectors[2 * SIMD_WIDTH :] @ h[1, 3:7], atol=1e-5)
 
 
 @pytest.mark.parametrize("n_panels", [1, 2, 3, 4])
 def test_panels_give_inner_products_with_four_queries_at_once(n_panels):
     matrix, vectors = packed(n_panels + 2, 5, 4)
     h, e = np.random.default_rng(1).normal(size=(6, 9)).astype(np.float32), np.array([4, 0, 3, 5], dtype=np.int32)
-    out = np.full((4, (n_panels + 1) * LANES), 7, dtype=np.float32)
+    out = np.full((4, (n_panels + 1) * SIMD_WIDTH), 7, dtype=np.float32)
     panels.score_panels_four_queries(matrix, 2, n_panels, 5, h, e, 3, 7, out)
-    np.testing.assert_allclose(out[:, :-LANES], h[e, 3:7] @ vectors[2 * LANES :].T, atol=1e-5)
-    assert (out[:, -LANES:] == 7).all()
+    np.testing.assert_allclose(out[:, :-SIMD_WIDTH], h[e, 3:7] @ vectors[2 * SIMD_WIDTH :].T, atol=1e-5)
+    assert (out[:, -SIMD_WIDTH:] == 7).all()
 
 
 def test_vectors_are_written_to_panels_and_copied_between_them():
@@ -86,7 +86,7 @@ def test_vectors_are_written_to_panels_and_copied_between_them():
     vectors = vectors.copy()
     vectors[37, :4] = table[2, 3:7]
     vectors[4] = vectors[37]
-    np.testing.assert_array_equal(matrix.reshape(3, 5, LANES).transpose(0, 2, 1).reshape(-1, 5), vectors)
+    np.testing.assert_array_equal(matrix.reshape(3, 5, SIMD_WIDTH).transpose(0, 2, 1).reshape(-1, 5), vectors)
 
 
 # ---- the coarse quantizer
@@ -169,7 +169,7 @@ def check_sums(index, table, *, moments=True):
     for j in range(blocks):
         block = table[:, index.edges[j] : index.edges[j + 1]].astype(float)
         width = int(np.diff(index.edges).max())
-        sums = index.statistics.sums.reshape(blocks, -1, width, LANES)[j].transpose(0, 2, 1).reshape(-1, width)
+        sums = index.statistics.sums.reshape(blocks, -1, width, SIMD_WIDTH)[j].transpose(0, 2, 1).reshape(-1, width)
         for c in range(clusters):
             rows = block[index.cluster[j] == c]
             assert index.list_sizes[j, c] == len(rows)
@@ -359,19 +359,19 @@ def test_a_list_without_room_is_scored_as_far_as_there_is():
 
 def holding(scores, **options):
     """A search, and a workspace that has these scores of block 0, in lists of a panel each."""
-    search = spec(1, clusters=len(scores) // LANES, **options)
+    search = spec(1, clusters=len(scores) // SIMD_WIDTH, **options)
     workspace = query.new_query_workspace(len(scores), search)
-    n = len(scores) // LANES
+    n = len(scores) // SIMD_WIDTH
     workspace.scores[0, : len(scores)], workspace.n_probed[0] = scores, n
     workspace.scores[0, len(scores) :] = 1e9  # of another query
-    workspace.offsets[0, : n + 1], workspace.probed[0, :n] = LANES * np.arange(n + 1), np.arange(n)
+    workspace.offsets[0, : n + 1], workspace.probed[0, :n] = SIMD_WIDTH * np.arange(n + 1), np.arange(n)
     return search, workspace
 
 
 @pytest.mark.parametrize("best", [MASKED_SCORE, np.float32(5)])
 @pytest.mark.parametrize("from_logsumexp", [False, True])
 def test_the_cutoff_is_below_the_best_score_or_the_log_of_the_summed_exponentials(best, from_logsumexp):
-    z = np.random.default_rng(0).normal(size=3 * LANES).astype(np.float32)
+    z = np.random.default_rng(0).normal(size=3 * SIMD_WIDTH).astype(np.float32)
     z[[3, 40]] = MASKED_SCORE
     search, workspace = holding(z, from_logsumexp=from_logsumexp, max_gap=1.5)
     top = max(2 * z.max(), best)
@@ -381,7 +381,7 @@ def test_the_cutoff_is_below_the_best_score_or_the_log_of_the_summed_exponential
 
 @pytest.mark.parametrize("most", [1, 5, 9, 30, 47, 48])
 def test_the_cutoff_is_raised_as_little_as_leaves_no_more_than_the_most(most):
-    z = np.random.default_rng(0).normal(size=3 * LANES).astype(np.float32)
+    z = np.random.default_rng(0).normal(size=3 * SIMD_WIDTH).astype(np.float32)
     z[:6] = z[7]  # equal ones are above it together, or none is
     search, workspace = holding(z, max_candidates=most)
     for cutoff in (np.float32(-9), np.float32(0), np.float32(9)):

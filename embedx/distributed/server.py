@@ -14,7 +14,7 @@ import numpy as np
 
 from embedx.distributed.merging import Partner
 from embedx.engine.merging import add_half, gather_half
-from embedx.kernels.simd import LANES as FLOATS
+from embedx.kernels.simd import SIMD_WIDTH as FLOATS
 from embedx.kernels.simd import aligned_zeros
 from embedx.optimizers.contract import NUMBER, ROW, Table, UpdateRule
 

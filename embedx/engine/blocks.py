@@ -28,10 +28,10 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel_part
 from embedx.kernels.gemm import TILE
-from embedx.kernels.simd import LANES, store, zeros
+from embedx.kernels.simd import SIMD_WIDTH, store, zeros
 from embedx.optimizers.contract import UpdateRule
 
-SCORE_PADDING = 2 * LANES  # the unrolled vector width of LLVM's loops over scores, so that none has a scalar remainder
+SCORE_PADDING = 2 * SIMD_WIDTH  # the unrolled vector width of LLVM's loops over scores, so that none has a scalar remainder
 FILTER_SIZE = 512  # slots of the filter that tells whether a row may have been seen in this block
 N_INPUTS, N_CENTRES, N_NOISE, N_PAIRS = 0, 1, 2, 3  # places in `Block.sizes`
 DRAWN, PATH, ALL, RETRIEVED = 0, 1, 2, 3
@@ -135,7 +135,7 @@ def plan_block(sample, plan, sampler_data, words, sampling, seen, n_words, centr
 @kernel_part
 def clear(matrix, row, n):
     """Write zeros to matrix[row, :n]; n is a whole number of lanes."""
-    for k in range(0, n, LANES):
+    for k in range(0, n, SIMD_WIDTH):
         store(matrix, row, k, zeros())
 
 
@@ -173,7 +173,11 @@ def _fill_pairs(plan, sampler_data, words, first, n_centres, begin, end, block, 
 
     Labels are cleared as far as any block writes them: a shorter block's noise stands where a longer one's centres stood.
     """
-    width = block.label.shape[1] if plan.candidates == PATH else (max(plan.block_size, 1) + LANES - 1) // LANES * LANES
+    width = (
+        block.label.shape[1]
+        if plan.candidates == PATH
+        else (max(plan.block_size, 1) + SIMD_WIDTH - 1) // SIMD_WIDTH * SIMD_WIDTH
+    )
     for j in range(end - begin):
         block.inputs[j] = words.word[begin + j]
         block.n_pairs[j] = 0

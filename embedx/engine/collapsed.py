@@ -28,7 +28,7 @@ from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
 from embedx.kernels.random import stream_key
-from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, prefetch, splat, store
 from embedx.objectives.contract import Objective
 from embedx.run.progress import Progress
 from embedx.samplers.contract import Sampler, SampleWorkspace, new_sample_workspace
@@ -416,7 +416,7 @@ def _add_tail(n_drawn, n_certain, x, line):
 @kernel_part
 def _ask_for(table, row):
     """Have a row on its way to the cache."""
-    for d in range(0, table.shape[1], LANES):
+    for d in range(0, table.shape[1], SIMD_WIDTH):
         prefetch(table, row, d)
 
 
@@ -424,5 +424,5 @@ def _ask_for(table, row):
 def _add_row(a, i, factor, b, j):
     """b[j] += factor · a[i], rows of whole lanes."""
     factor = splat(factor)
-    for d in range(0, a.shape[1], LANES):
+    for d in range(0, a.shape[1], SIMD_WIDTH):
         store(b, j, d, multiply_add(factor, load(a, i, d), load(b, j, d)))

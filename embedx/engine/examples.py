@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, splat, store, zeros
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, splat, store, zeros
 from embedx.labeled.data import Labeled, Labels
 from embedx.optimizers.decay import decay_row
 from embedx.optimizers.descend import descend_row
@@ -85,13 +85,13 @@ def copy_features(examples, i, out, e):
 def sum_rows(examples, i, table, n, optimizer, decay_clock, out, e):
     """Overwrite out[e] by the weighted sum of the rows that the features of example i name: its hidden layer."""
     stride = out.shape[1]
-    for d in range(0, stride, LANES):
+    for d in range(0, stride, SIMD_WIDTH):
         store(out, e, d, zeros())
     for f in range(examples.offsets[i], examples.offsets[i + 1]):
         row = np.int64(examples.columns[f])
         decay_row(table, row, n, optimizer, decay_clock)
         value = splat(examples.values[f])
-        for d in range(0, stride, LANES):
+        for d in range(0, stride, SIMD_WIDTH):
             store(out, e, d, multiply_add(value, load(table.rows, row, d), load(out, e, d)))
 
 
@@ -155,12 +155,12 @@ def descend_features(table, examples, optimizer, n, workspace, h_gradient, order
             n_values += 1
     for t in range(n_touched):
         row = np.int64(groups.touched[t])
-        for d in range(0, g.shape[1], LANES):
+        for d in range(0, g.shape[1], SIMD_WIDTH):
             store(g, 0, d, zeros())
         entry = groups.first[row]
         while entry >= 0:
             x, asked_by = splat(workspace.value[entry]), np.int64(workspace.example[entry])
-            for d in range(0, g.shape[1], LANES):
+            for d in range(0, g.shape[1], SIMD_WIDTH):
                 store(g, 0, d, multiply_add(x, load(h_gradient, asked_by, d), load(g, 0, d)))
             entry = groups.following[entry]
         descend_row(table, row, g, 0, n, optimizer, rate)

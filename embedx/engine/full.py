@@ -19,12 +19,12 @@ import numpy as np
 from embedx.engine.examples import Examples, FeatureWorkspace, descend_features, put, sum_rows
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import LANES, load, multiply_add, splat, store, zeros
+from embedx.kernels.simd import SIMD_WIDTH, load, multiply_add, splat, store, zeros
 from embedx.optimizers.contract import COLUMN, Table, UpdateRule
 from embedx.optimizers.decay import decay_row
 from embedx.optimizers.descend import accumulate_column, accumulate_columns, descend_columns, descend_few
 
-TILE = 4 * LANES
+TILE = 4 * SIMD_WIDTH
 CHUNK_FLOATS = 1 << 18  # scores that are turned into coefficients in one call: a megabyte stays in the cache
 FEW = 8  # one column out of so many, or fewer, are gathered: half of the time or less that all would take
 
@@ -36,16 +36,16 @@ def sparse_scores(examples, order, begin, end, table, bias_row, first, last, z):
         for e in range(begin, end):
             i = order[e]
             if bias_row >= 0:
-                a, b = load(table.rows, bias_row, t), load(table.rows, bias_row, t + LANES)
-                c, d = load(table.rows, bias_row, t + 2 * LANES), load(table.rows, bias_row, t + 3 * LANES)
+                a, b = load(table.rows, bias_row, t), load(table.rows, bias_row, t + SIMD_WIDTH)
+                c, d = load(table.rows, bias_row, t + 2 * SIMD_WIDTH), load(table.rows, bias_row, t + 3 * SIMD_WIDTH)
             else:
                 a, b, c, d = zeros(), zeros(), zeros(), zeros()
             for f in range(examples.offsets[i], examples.offsets[i + 1]):
                 row, x = np.int64(examples.columns[f]), splat(examples.values[f])
                 a = multiply_add(x, load(table.rows, row, t), a)
-                b = multiply_add(x, load(table.rows, row, t + LANES), b)
-                c = multiply_add(x, load(table.rows, row, t + 2 * LANES), c)
-                d = multiply_add(x, load(table.rows, row, t + 3 * LANES), d)
+                b = multiply_add(x, load(table.rows, row, t + SIMD_WIDTH), b)
+                c = multiply_add(x, load(table.rows, row, t + 2 * SIMD_WIDTH), c)
+                d = multiply_add(x, load(table.rows, row, t + 3 * SIMD_WIDTH), d)
             _store_tile(z, e - begin, t, a, b, c, d)
 
 
@@ -53,9 +53,9 @@ def sparse_scores(examples, order, begin, end, table, bias_row, first, last, z):
 def _store_tile(matrix, row, column, a, b, c, d):
     """Write 64 floats."""
     store(matrix, row, column, a)
-    store(matrix, row, column + LANES, b)
-    store(matrix, row, column + 2 * LANES, c)
-    store(matrix, row, column + 3 * LANES, d)
+    store(matrix, row, column + SIMD_WIDTH, b)
+    store(matrix, row, column + 2 * SIMD_WIDTH, c)
+    store(matrix, row, column + 3 * SIMD_WIDTH, d)
 
 
 @kernel
@@ -67,8 +67,8 @@ def sparse_steps(examples, order, begin, end, table, bias_row, first, last, z, t
     for t in range(first, last, TILE):
         for e in range(begin, end):
             i = order[e]
-            a, b = load(z, e - begin, t), load(z, e - begin, t + LANES)
-            c, d = load(z, e - begin, t + 2 * LANES), load(z, e - begin, t + 3 * LANES)
+            a, b = load(z, e - begin, t), load(z, e - begin, t + SIMD_WIDTH)
+            c, d = load(z, e - begin, t + 2 * SIMD_WIDTH), load(z, e - begin, t + 3 * SIMD_WIDTH)
             for f in range(examples.offsets[i], examples.offsets[i + 1]):
                 _add_to_tile(gradient, np.int64(examples.columns[f]), splat(examples.values[f]), a, b, c, d)
             if bias_row >= 0:
@@ -84,9 +84,9 @@ def sparse_steps(examples, order, begin, end, table, bias_row, first, last, z, t
 def _add_to_tile(gradient, row, x, a, b, c, d):
     """Add x times 64 floats to a row."""
     a = multiply_add(x, a, load(gradient, row, 0))
-    b = multiply_add(x, b, load(gradient, row, LANES))
-    c = multiply_add(x, c, load(gradient, row, 2 * LANES))
-    d = multiply_add(x, d, load(gradient, row, 3 * LANES))
+    b = multiply_add(x, b, load(gradient, row, SIMD_WIDTH))
+    c = multiply_add(x, c, load(gradient, row, 2 * SIMD_WIDTH))
+    d = multiply_add(x, d, load(gradient, row, 3 * SIMD_WIDTH))
     _store_tile(gradient, row, 0, a, b, c, d)
 
 
@@ -310,7 +310,7 @@ class FullSteps:
         """float32 (end - begin, >= dim): dense features or the hidden layer, with 1 for the bias; empty for sparse features."""
         if self.is_sparse:
             return self.z[:0]
-        h = np.ones((end - begin, -(-self.dim // LANES) * LANES), dtype=np.float32)
+        h = np.ones((end - begin, -(-self.dim // SIMD_WIDTH) * SIMD_WIDTH), dtype=np.float32)
         if self.has_hidden:
             hidden_layer(self.examples, order, begin, end, self.layer.hidden, self.n_decaying, self.optimizer, decay_clock, h)
             h[:, self.dim - 1] = 1 if self.has_bias else h[:, self.dim - 1]
@@ -363,7 +363,7 @@ class FullSteps:
 
     def _h_gradient(self, z: np.ndarray, few: np.ndarray | None) -> np.ndarray:
         """float32 (n, >= dim): what the coefficients z ask of h, those of all columns or of `few`."""
-        gradient = np.zeros((len(z), -(-self.dim // LANES) * LANES), dtype=np.float32)
+        gradient = np.zeros((len(z), -(-self.dim // SIMD_WIDTH) * SIMD_WIDTH), dtype=np.float32)
         w = self.layer.outputs.rows[: self.n_decaying]
         np.matmul(z, (w if few is None else w[:, few]).T, out=gradient[:, : self.n_decaying])
         return gradient

@@ -12,12 +12,12 @@ import numpy as np
 from embedx.engine.examples import put
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import LANES, is_zero, load, multiply_add, splat, store, zeros
+from embedx.kernels.simd import SIMD_WIDTH, is_zero, load, multiply_add, splat, store, zeros
 from embedx.optimizers.contract import COLUMN, Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_row, step_size
 from embedx.optimizers.descend import accumulate_columns, descend_columns
 
-WIDTH = 2 * LANES
+WIDTH = 2 * SIMD_WIDTH
 
 
 class TileWorkspace(NamedTuple):
@@ -103,7 +103,7 @@ def _copy(source, source_column, target, target_column):
     """Copy 32 numbers of each row."""
     for row in range(source.shape[0]):
         store(target, row, target_column, load(source, row, source_column))
-        store(target, row, target_column + LANES, load(source, row, source_column + LANES))
+        store(target, row, target_column + SIMD_WIDTH, load(source, row, source_column + SIMD_WIDTH))
 
 
 @kernel_part
@@ -132,18 +132,18 @@ def _scores(examples, w, z, begin, end, bias_row):
         f, last = examples.offsets[e], examples.offsets[e + 1]
         a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
         if bias_row >= 0:
-            a0, b0 = load(w, bias_row, 0), load(w, bias_row, LANES)
+            a0, b0 = load(w, bias_row, 0), load(w, bias_row, SIMD_WIDTH)
         while f + 1 < last:
             row, x = np.int64(examples.columns[f]), splat(examples.values[f])
-            a0, b0 = multiply_add(x, load(w, row, 0), a0), multiply_add(x, load(w, row, LANES), b0)
+            a0, b0 = multiply_add(x, load(w, row, 0), a0), multiply_add(x, load(w, row, SIMD_WIDTH), b0)
             row, x = np.int64(examples.columns[f + 1]), splat(examples.values[f + 1])
-            a1, b1 = multiply_add(x, load(w, row, 0), a1), multiply_add(x, load(w, row, LANES), b1)
+            a1, b1 = multiply_add(x, load(w, row, 0), a1), multiply_add(x, load(w, row, SIMD_WIDTH), b1)
             f += 2
         if f < last:
             row, x = np.int64(examples.columns[f]), splat(examples.values[f])
-            a0, b0 = multiply_add(x, load(w, row, 0), a0), multiply_add(x, load(w, row, LANES), b0)
+            a0, b0 = multiply_add(x, load(w, row, 0), a0), multiply_add(x, load(w, row, SIMD_WIDTH), b0)
         store(z, e - begin, 0, multiply_add(one, a0, a1))
-        store(z, e - begin, LANES, multiply_add(one, b0, b1))
+        store(z, e - begin, SIMD_WIDTH, multiply_add(one, b0, b1))
 
 
 @kernel_part
@@ -154,7 +154,7 @@ def _mark(examples, workspace, begin, end, n_rows, t, keeps_accidental_hits, sum
         n_labels = examples.label_offsets[i + 1] - examples.label_offsets[i]
         weight = splat(np.float32(n_labels if sums else min(n_labels, 1)))
         store(workspace.batch.sample_count, e, 0, weight)
-        store(workspace.batch.sample_count, e, LANES, weight)
+        store(workspace.batch.sample_count, e, SIMD_WIDTH, weight)
         for k in range(n_rows - t, WIDTH):
             workspace.batch.sample_count[e, k] = 0
         for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
@@ -183,24 +183,24 @@ def _sum_gradients(examples, workspace, begin, end, bias_row, scale):
     nothing = zeros()
     for e in range(begin, end):
         a = multiply_add(splat(scale), load(workspace.batch.z, e - begin, 0), nothing)
-        b = multiply_add(splat(scale), load(workspace.batch.z, e - begin, LANES), nothing)
+        b = multiply_add(splat(scale), load(workspace.batch.z, e - begin, SIMD_WIDTH), nothing)
         if is_zero(a) and is_zero(b):  # as most are when the loss is a hinge
             continue
         for f in range(examples.offsets[e], examples.offsets[e + 1]):
             row, x = np.int64(examples.columns[f]), splat(examples.values[f])
             store(g, row, 0, multiply_add(x, a, load(g, row, 0)))
-            store(g, row, LANES, multiply_add(x, b, load(g, row, LANES)))
+            store(g, row, SIMD_WIDTH, multiply_add(x, b, load(g, row, SIMD_WIDTH)))
         if bias_row >= 0:
             one = splat(np.float32(1))
             store(g, bias_row, 0, multiply_add(one, a, load(g, bias_row, 0)))
-            store(g, bias_row, LANES, multiply_add(one, b, load(g, bias_row, LANES)))
+            store(g, bias_row, SIMD_WIDTH, multiply_add(one, b, load(g, bias_row, SIMD_WIDTH)))
 
 
 @kernel_part
 def _step(tile, row, gradient, optimizer, rate):
     """One step of a row of the tile; its gradient is zero afterwards."""
-    if is_zero(load(gradient, row, 0)) and is_zero(load(gradient, row, LANES)):
+    if is_zero(load(gradient, row, 0)) and is_zero(load(gradient, row, SIMD_WIDTH)):
         return
     descend_columns(tile, row, 0, gradient, row, 0, WIDTH, optimizer, rate)
     store(gradient, row, 0, zeros())
-    store(gradient, row, LANES, zeros())
+    store(gradient, row, SIMD_WIDTH, zeros())

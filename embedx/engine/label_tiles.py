@@ -24,7 +24,7 @@ from embedx.engine.full_tiled import WIDTH
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, low_half_below
-from embedx.kernels.simd import LANES, is_zero, load, multiply_add, splat, store, zeros
+from embedx.kernels.simd import SIMD_WIDTH, is_zero, load, multiply_add, splat, store, zeros
 from embedx.optimizers.contract import Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_row, step_size
 from embedx.optimizers.descend import accumulate_columns, descend_columns
@@ -189,7 +189,7 @@ def train_tile_dual(dual_steps, examples, members, positives, group, first, last
     biased = workspace.tile.rows.shape[0] - 1 if passes.has_bias else -1
     for m in range(n):
         store(workspace.alpha, m, 0, zeros())
-        store(workspace.alpha, m, LANES, zeros())
+        store(workspace.alpha, m, SIMD_WIDTH, zeros())
     loss = 0.0
     counter = np.uint64(0)
     for _ in range(passes.epochs):
@@ -204,7 +204,7 @@ def train_tile_dual(dual_steps, examples, members, positives, group, first, last
             _scores_of_tile(workspace, 1, biased)
             square = splat(workspace.square[m])
             store(batch.score_gain, 0, 0, square)
-            store(batch.score_gain, 0, LANES, square)
+            store(batch.score_gain, 0, SIMD_WIDTH, square)
             loss += dual_steps(batch, workspace.alpha, constants, 1, WIDTH, c)
             longest = max(longest, workspace.square[m] * _follow(workspace, m, biased, passes.rests))
         if longest < STEADY:
@@ -255,7 +255,7 @@ def _find_features(examples, positives, workspace, first, last):
                     row = n
                     workspace.local[feature], workspace.features[n] = row, feature
                     store(workspace.support, row, 0, zeros())
-                    store(workspace.support, row, LANES, zeros())
+                    store(workspace.support, row, SIMD_WIDTH, zeros())
                     n += 1
                 workspace.support[row, p - first] = 1
     return n
@@ -300,7 +300,7 @@ def _clear(workspace, n_features, n, first_state):
     bias_row = tile.rows.shape[0] - 1
     for k in range(n_features + 1):
         row = k if k < n_features else bias_row
-        for d in range(0, WIDTH, LANES):
+        for d in range(0, WIDTH, SIMD_WIDTH):
             store(tile.rows, row, d, zeros())
             if tile.state.shape[0] == tile.rows.shape[0]:
                 store(tile.state, row, d, splat(first_state))
@@ -308,7 +308,7 @@ def _clear(workspace, n_features, n, first_state):
             tile.decay_clock[row] = 0
     if tile.state.shape[0] == 1:
         store(tile.state, 0, 0, splat(first_state))
-        store(tile.state, 0, LANES, splat(first_state))
+        store(tile.state, 0, SIMD_WIDTH, splat(first_state))
     for m in range(n):
         workspace.rest[m] = 0
         workspace.last_rest[m] = 0
@@ -335,7 +335,7 @@ def _choose(passes, workspace, begin, end, width):
             workspace.rest[m] -= 1
             continue
         mask, weight = workspace.mask[m], splat(workspace.weight[m])
-        for d in range(0, WIDTH, LANES):
+        for d in range(0, WIDTH, SIMD_WIDTH):
             store(batch.label, n, d, zeros())
             store(batch.sample_count, n, d, weight)
         for k in range(width, WIDTH):
@@ -371,18 +371,18 @@ def _scores_of_tile(workspace, n_active, bias_row):
         f, last = workspace.offsets[m], workspace.offsets[m + 1]
         a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
         if bias_row >= 0:
-            a0, b0 = load(w, bias_row, 0), load(w, bias_row, LANES)
+            a0, b0 = load(w, bias_row, 0), load(w, bias_row, SIMD_WIDTH)
         while f + 1 < last:
             row, x = np.int64(columns[f]), splat(values[f])
-            a0, b0 = multiply_add(x, load(w, row, 0), a0), multiply_add(x, load(w, row, LANES), b0)
+            a0, b0 = multiply_add(x, load(w, row, 0), a0), multiply_add(x, load(w, row, SIMD_WIDTH), b0)
             row, x = np.int64(columns[f + 1]), splat(values[f + 1])
-            a1, b1 = multiply_add(x, load(w, row, 0), a1), multiply_add(x, load(w, row, LANES), b1)
+            a1, b1 = multiply_add(x, load(w, row, 0), a1), multiply_add(x, load(w, row, SIMD_WIDTH), b1)
             f += 2
         if f < last:
             row, x = np.int64(columns[f]), splat(values[f])
-            a0, b0 = multiply_add(x, load(w, row, 0), a0), multiply_add(x, load(w, row, LANES), b0)
+            a0, b0 = multiply_add(x, load(w, row, 0), a0), multiply_add(x, load(w, row, SIMD_WIDTH), b0)
         store(workspace.batch.z, e, 0, multiply_add(one, a0, a1))
-        store(workspace.batch.z, e, LANES, multiply_add(one, b0, b1))
+        store(workspace.batch.z, e, SIMD_WIDTH, multiply_add(one, b0, b1))
 
 
 @kernel_part
@@ -393,7 +393,7 @@ def _sum_gradients(workspace, n_active, bias_row, scale, rests):
     for e in range(n_active):
         m = workspace.active[e]
         a = multiply_add(splat(scale), load(workspace.batch.z, e, 0), nothing)
-        b = multiply_add(splat(scale), load(workspace.batch.z, e, LANES), nothing)
+        b = multiply_add(splat(scale), load(workspace.batch.z, e, SIMD_WIDTH), nothing)
         if is_zero(a) and is_zero(b):
             if rests and workspace.mask[m] == 0:
                 workspace.last_rest[m] = min(2 * workspace.last_rest[m] + 1, LONGEST_REST)
@@ -403,7 +403,7 @@ def _sum_gradients(workspace, n_active, bias_row, scale, rests):
         for f in range(workspace.offsets[m], workspace.offsets[m + 1]):
             row, x = np.int64(workspace.columns[f]), splat(workspace.values[f])
             store(g, row, 0, multiply_add(x, a, load(g, row, 0)))
-            store(g, row, LANES, multiply_add(x, b, load(g, row, LANES)))
+            store(g, row, SIMD_WIDTH, multiply_add(x, b, load(g, row, SIMD_WIDTH)))
             if not workspace.is_touched[row]:
                 workspace.is_touched[row] = True
                 workspace.touched[n_touched] = row
@@ -411,7 +411,7 @@ def _sum_gradients(workspace, n_active, bias_row, scale, rests):
         if bias_row >= 0:
             one = splat(np.float32(1))
             store(g, bias_row, 0, multiply_add(one, a, load(g, bias_row, 0)))
-            store(g, bias_row, LANES, multiply_add(one, b, load(g, bias_row, LANES)))
+            store(g, bias_row, SIMD_WIDTH, multiply_add(one, b, load(g, bias_row, SIMD_WIDTH)))
     return n_touched
 
 
@@ -424,20 +424,20 @@ def _step(workspace, n_touched, bias_row, optimizer, rate, now):
         row = np.int64(touched[k])
         workspace.is_touched[row] = False
         store(g, row, 0, multiply_add(load(g, row, 0), load(workspace.support, row, 0), nothing))
-        store(g, row, LANES, multiply_add(load(g, row, LANES), load(workspace.support, row, LANES), nothing))
+        store(g, row, SIMD_WIDTH, multiply_add(load(g, row, SIMD_WIDTH), load(workspace.support, row, SIMD_WIDTH), nothing))
     accumulate_columns(tile, 0, touched, n_touched, bias_row, g, 0, WIDTH, optimizer)
     for k in range(n_touched + (bias_row >= 0)):
         row = np.int64(touched[k]) if k < n_touched else np.int64(bias_row)
-        if not (is_zero(load(g, row, 0)) and is_zero(load(g, row, LANES))):
+        if not (is_zero(load(g, row, 0)) and is_zero(load(g, row, SIMD_WIDTH))):
             descend_columns(tile, row, 0, g, row, 0, WIDTH, optimizer, rate)
             store(g, row, 0, zeros())
-            store(g, row, LANES, zeros())
+            store(g, row, SIMD_WIDTH, zeros())
 
 
 @kernel_part
 def _follow(workspace, m, bias_row, rests):
     """Move the rows by the step of example m, within the supports; return its length. One without a step takes a rest."""
-    a, b = load(workspace.batch.z, 0, 0), load(workspace.batch.z, 0, LANES)
+    a, b = load(workspace.batch.z, 0, 0), load(workspace.batch.z, 0, SIMD_WIDTH)
     if is_zero(a) and is_zero(b):
         if rests and workspace.mask[m] == 0:
             workspace.last_rest[m] = min(2 * workspace.last_rest[m] + 1, LONGEST_REST)
@@ -448,11 +448,16 @@ def _follow(workspace, m, bias_row, rests):
     for f in range(workspace.offsets[m], workspace.offsets[m + 1]):
         row, x = np.int64(workspace.columns[f]), splat(workspace.values[f])
         store(w, row, 0, multiply_add(multiply_add(x, a, nothing), load(support, row, 0), load(w, row, 0)))
-        store(w, row, LANES, multiply_add(multiply_add(x, b, nothing), load(support, row, LANES), load(w, row, LANES)))
+        store(
+            w,
+            row,
+            SIMD_WIDTH,
+            multiply_add(multiply_add(x, b, nothing), load(support, row, SIMD_WIDTH), load(w, row, SIMD_WIDTH)),
+        )
     if bias_row >= 0:
         one = splat(np.float32(1))
         store(w, bias_row, 0, multiply_add(one, a, load(w, bias_row, 0)))
-        store(w, bias_row, LANES, multiply_add(one, b, load(w, bias_row, LANES)))
+        store(w, bias_row, SIMD_WIDTH, multiply_add(one, b, load(w, bias_row, SIMD_WIDTH)))
     longest = np.float32(0)
     for k in range(WIDTH):
         longest = max(longest, abs(workspace.batch.z[0, k]))

@@ -18,7 +18,7 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import TILE
-from embedx.kernels.simd import LANES as FLOATS
+from embedx.kernels.simd import SIMD_WIDTH as FLOATS
 from embedx.kernels.simd import divide, load, multiply_add, splat, store, sum_of, zeros
 from embedx.optimizers.contract import NUMBER, ROW
 from embedx.optimizers.descend import number_divisor, row_divisor

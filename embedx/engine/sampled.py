@@ -43,7 +43,7 @@ from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
 from embedx.kernels.random import bits, open_uniform, uniform
-from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, zeros
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, zeros
 from embedx.optimizers.contract import ROW, Table
 from embedx.optimizers.decay import clock_step, decay_row, shorten, step_size
 from embedx.optimizers.descend import descend_row, descend_sparse, row_rate
@@ -340,7 +340,7 @@ def score_candidates(tables, examples, plan, workspace, order, begin, first_line
         if workspace.h.shape[0] > 0:
             for c in range(n):
                 if c + AHEAD < n:
-                    for d in range(0, table.shape[1], LANES):
+                    for d in range(0, table.shape[1], SIMD_WIDTH):
                         prefetch(table, np.int64(workspace.rows[p, c + AHEAD]), d)
                 workspace.batch.z[p, c] = dot(workspace.h, e, table, np.int64(workspace.rows[p, c]))
             if plan.uses_score_gain:
@@ -385,7 +385,7 @@ def lines_of(batch, first, last):
 def clear_gradient_of_h(workspace, n):
     """Write zeros to h_gradient[:n]."""
     for e in range(n):
-        for d in range(0, workspace.h.shape[1], LANES):
+        for d in range(0, workspace.h.shape[1], SIMD_WIDTH):
             store(workspace.h_gradient, e, d, zeros())
 
 
@@ -399,7 +399,7 @@ def gradient_of_h(tables, plan, workspace, first_line, last_line, n, scale):
             if workspace.batch.z[p, c] != 0:
                 row = np.int64(workspace.rows[p, c])
                 x = splat(scale * workspace.batch.z[p, c])
-                for d in range(0, stride, LANES):
+                for d in range(0, stride, SIMD_WIDTH):
                     g = multiply_add(x, load(tables.outputs.rows, row, d), load(workspace.h_gradient, e, d))
                     store(workspace.h_gradient, e, d, g)
     if plan.has_bias:  # along which no h moves
@@ -434,14 +434,14 @@ def descend_outputs(
 def _step_of_row(table, optimizer, plan, workspace, row, scale, rate):
     """The step of an output row whose examples have an h."""
     g, columns = workspace.gradient, workspace.batch.z.shape[1]
-    for d in range(0, g.shape[1], LANES):
+    for d in range(0, g.shape[1], SIMD_WIDTH):
         store(g, 0, d, zeros())
     entry = workspace.groups.first[row]
     while entry >= 0:
         p = entry // columns
         x = splat(scale * workspace.batch.z[p, entry % columns])
         e = workspace.example[p]
-        for d in range(0, g.shape[1], LANES):
+        for d in range(0, g.shape[1], SIMD_WIDTH):
             store(g, 0, d, multiply_add(x, load(workspace.h, e, d), load(g, 0, d)))
         entry = workspace.groups.following[entry]
     descend_row(table, row, g, 0, plan.dim, optimizer, rate)

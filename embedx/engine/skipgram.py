@@ -34,7 +34,7 @@ from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import TILE, scores, weighted_sums, weighted_sums_transposed
 from embedx.kernels.random import bits, open_uniform
-from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store, sum_of, zeros
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, prefetch, splat, store, sum_of, zeros
 from embedx.optimizers.contract import Table
 from embedx.optimizers.descend import descend_row, descend_row_within, is_frozen, row_divisor
 from embedx.samplers.contract import SampleWorkspace, new_sample_workspace
@@ -209,7 +209,7 @@ def has_parts(tables):
 def prefetch_rows(table, rows, n):
     """Prefetch rows[:n] of a table."""
     for r in range(n):
-        for d in range(0, table.shape[1], LANES):
+        for d in range(0, table.shape[1], SIMD_WIDTH):
             prefetch(table, np.int64(rows[r]), d)
 
 
@@ -240,7 +240,7 @@ def round_up_to_tile(n):
 def gather(table, rows, n, n_padded, out):
     """Copy table[rows[:n]] to out[:n] and write zeros up to n_padded."""
     for r in range(n):
-        for d in range(0, table.shape[1], LANES):
+        for d in range(0, table.shape[1], SIMD_WIDTH):
             store(out, r, d, load(table, np.int64(rows[r]), d))
     for r in range(n, n_padded):
         clear(out, r, table.shape[1])
@@ -335,12 +335,12 @@ def _coefficients_by_input(coefficients, tables, constants, plan, workspace, blo
     own = workspace.batch
     for j in range(n_inputs):
         if plan.candidates == PATH:
-            for k in range(0, n, LANES):
+            for k in range(0, n, SIMD_WIDTH):
                 store(own.sample_count, j, k, load(block.bit_zero_count, j, k))
         else:
             count = np.float32(block.n_pairs[j])
             weight = splat(count if plan.form == INPUT_SUMS else np.float32(1))
-            for k in range(0, n, LANES):
+            for k in range(0, n, SIMD_WIDTH):
                 store(own.sample_count, j, k, multiply_add(weight, load(block.drawn, 0, k), zeros()))
             if plan.uses_log_expected_count:
                 for k in range(n_candidates):
@@ -368,7 +368,7 @@ def _fill_shared_noise(plan, workspace, block):
         sample_count[0, 1 + k] = block.drawn[0, n_centres + k]
         log_expected_count[0, 1 + k] = workspace.log_expected[n_centres + k]
     for e in range(1, sample_count.shape[0]):
-        for k in range(0, sample_count.shape[1], LANES):
+        for k in range(0, sample_count.shape[1], SIMD_WIDTH):
             store(sample_count, e, k, load(sample_count, 0, k))
             store(log_expected_count, e, k, load(log_expected_count, 0, k))
     for i in range(n_centres):
@@ -405,7 +405,7 @@ def _coefficients_by_pair(coefficients, tables, constants, plan, workspace, bloc
             _describe_example(plan, tables, workspace, pairs, e, np.int64(block.inputs[j]), 1)
             e += 1
     loss = coefficients(pairs, tables.state, constants, e, 1 + n_noise, lr * plan.optimizer.state_rate)
-    clear(workspace.batch.z, j, (n_centres + n_noise + LANES - 1) // LANES * LANES)
+    clear(workspace.batch.z, j, (n_centres + n_noise + SIMD_WIDTH - 1) // SIMD_WIDTH * SIMD_WIDTH)
     e = 0
     for i in range(n_centres):
         if block.label[j, i] > 0:
@@ -434,7 +434,7 @@ def _describe_example(plan, tables, workspace, batch, e, key, n):
 def _squared_norm(rows, r):
     """|rows[r]|²."""
     total = zeros()
-    for d in range(0, rows.shape[1], LANES):
+    for d in range(0, rows.shape[1], SIMD_WIDTH):
         x = load(rows, r, d)
         total = multiply_add(x, x, total)
     return sum_of(total)
@@ -523,7 +523,7 @@ def _train_on_all(coefficients, tables, constants, plan, workspace, block, lr):
                 workspace.batch.z[j, k] = workspace.all_z[j, first + k] if j < n_inputs and k < n else np.float32(0)
         weighted_sums(workspace.batch.z, n_h, workspace.w, n, workspace.h_part)
         for j in range(n_inputs):
-            for d in range(0, workspace.h.shape[1], LANES):
+            for d in range(0, workspace.h.shape[1], SIMD_WIDTH):
                 one = splat(np.float32(1))
                 store(
                     workspace.h_gradient,
@@ -544,7 +544,7 @@ def _copy_rows(table, first, n_rows, out):
     """Copy up to ROWS rows from `first` on to `out`, zeros up to a whole tile; return how many of both."""
     n = min(ROW_TILE, n_rows - first)
     for r in range(n):
-        for d in range(0, table.shape[1], LANES):
+        for d in range(0, table.shape[1], SIMD_WIDTH):
             store(out, r, d, load(table, first + r, d))
     n_padded = round_up_to_tile(n)
     for r in range(n, n_padded):

@@ -21,7 +21,7 @@ from embedx.engine.skipgram import has_parts, prefetch_inputs, prefetch_rows, tr
 from embedx.engine.subwords import mean
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
-from embedx.kernels.simd import LANES, aligned_zeros, prefetch
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, prefetch
 from embedx.search.query import QueryWorkspace, find_candidates, new_query_workspace
 from embedx.search.spec import SearchSpec
 from embedx.text.subsampling import keep_words
@@ -176,7 +176,7 @@ def find_best(index, search, inputs, outputs, word, found, at, retrieval):
     n = 0
     for k in range(n_candidates):
         if k + AHEAD < n_candidates:
-            for d in range(0, outputs.shape[1], LANES):
+            for d in range(0, outputs.shape[1], SIMD_WIDTH):
                 prefetch(outputs, np.int64(candidates[0, k + AHEAD]), d)
         row = candidates[0, k]
         score = dot(inputs, word, outputs, np.int64(row))

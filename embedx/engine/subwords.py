@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, prefetch, splat, store, zeros
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, prefetch, splat, store, zeros
 from embedx.text.ngrams import BEGINNING, END, FNV_OFFSET, FNV_PRIME, MASK, NOT_SPLIT, SIGN, NGrams, encoded
 
 
@@ -120,7 +120,7 @@ def means(rows, parts, out):
 def mean(rows, parts, word, out, at):
     """Overwrite out[at] by the mean of the rows of a word."""
     first, last = parts.offsets[word], parts.offsets[word + 1]
-    for d in range(0, rows.shape[1], LANES):
+    for d in range(0, rows.shape[1], SIMD_WIDTH):
         store(out, at, d, load(rows, np.int64(parts.rows[first]), d))
     for p in range(first + 1, last):
         _add(rows, np.int64(parts.rows[p]), out, at)
@@ -131,7 +131,7 @@ def mean(rows, parts, word, out, at):
 def _add(rows, row, out, at):
     """Add a row to out[at]."""
     one = splat(np.float32(1))
-    for d in range(0, rows.shape[1], LANES):
+    for d in range(0, rows.shape[1], SIMD_WIDTH):
         store(out, at, d, multiply_add(one, load(rows, row, d), load(out, at, d)))
 
 
@@ -139,7 +139,7 @@ def _add(rows, row, out, at):
 def _divide(out, at, n, width):
     """Divide out[at, :width] by n."""
     share = splat(np.float32(1) / np.float32(n))
-    for d in range(0, width, LANES):
+    for d in range(0, width, SIMD_WIDTH):
         store(out, at, d, multiply_add(share, load(out, at, d), zeros()))
 
 
@@ -153,7 +153,7 @@ def fetch_means(rows, parts, words, n, bias, h):
         word = np.int64(words[j])
         first, last = parts.offsets[word], parts.offsets[word + 1]
         own = np.int64(parts.rows[first])
-        for d in range(0, rows.shape[1], LANES):
+        for d in range(0, rows.shape[1], SIMD_WIDTH):
             store(h, j, d, load(rows, own, d))
         for p in range(first + 1, last):
             _add(rows, np.int64(parts.rows[p]), h, j)
@@ -168,5 +168,5 @@ def prefetch_parts(rows, parts, words, n):
     for j in range(n):
         word = np.int64(words[j])
         for p in range(parts.offsets[word], parts.offsets[word + 1]):
-            for d in range(0, rows.shape[1], LANES):
+            for d in range(0, rows.shape[1], SIMD_WIDTH):
                 prefetch(rows, np.int64(parts.rows[p]), d)

@@ -5,7 +5,7 @@ and blocks to whole tiles with rows of zeros, so that no loop has a remainder.
 """
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import LANES, load, multiply_add, splat, store, store_sums, sum_of, zeros
+from embedx.kernels.simd import SIMD_WIDTH, load, multiply_add, splat, store, store_sums, sum_of, zeros
 
 TILE = 4
 
@@ -14,7 +14,7 @@ TILE = 4
 def dot(a, i, b, j):
     """a[i]·b[j], of rows padded to whole lanes: float32 (>= i + 1, stride) and (>= j + 1, stride)."""
     total = zeros()
-    for d in range(0, a.shape[1], LANES):
+    for d in range(0, a.shape[1], SIMD_WIDTH):
         total = multiply_add(load(a, i, d), load(b, j, d), total)
     return sum_of(total)
 
@@ -37,7 +37,7 @@ def _score_tile(h, i, w, k, z):
     s10, s11, s12, s13 = zeros(), zeros(), zeros(), zeros()
     s20, s21, s22, s23 = zeros(), zeros(), zeros(), zeros()
     s30, s31, s32, s33 = zeros(), zeros(), zeros(), zeros()
-    for d in range(0, h.shape[1], LANES):
+    for d in range(0, h.shape[1], SIMD_WIDTH):
         w0, w1, w2, w3 = load(w, k, d), load(w, k + 1, d), load(w, k + 2, d), load(w, k + 3, d)
         x = load(h, i, d)
         s00, s01 = multiply_add(x, w0, s00), multiply_add(x, w1, s01)
@@ -62,11 +62,11 @@ def weighted_sums(c, n_out, rows, n_rows, out):
     """
     stride = rows.shape[1]
     for i in range(0, n_out, TILE):
-        for d in range(0, stride - LANES, 2 * LANES):
+        for d in range(0, stride - SIMD_WIDTH, 2 * SIMD_WIDTH):
             a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
             a2, b2, a3, b3 = zeros(), zeros(), zeros(), zeros()
             for k in range(n_rows):
-                a, b = load(rows, k, d), load(rows, k, d + LANES)
+                a, b = load(rows, k, d), load(rows, k, d + SIMD_WIDTH)
                 x = splat(c[i, k])
                 a0, b0 = multiply_add(x, a, a0), multiply_add(x, b, b0)
                 x = splat(c[i + 1, k])
@@ -76,8 +76,8 @@ def weighted_sums(c, n_out, rows, n_rows, out):
                 x = splat(c[i + 3, k])
                 a3, b3 = multiply_add(x, a, a3), multiply_add(x, b, b3)
             _store_pairs(out, i, d, a0, b0, a1, b1, a2, b2, a3, b3)
-        if stride % (2 * LANES):
-            d = stride - LANES
+        if stride % (2 * SIMD_WIDTH):
+            d = stride - SIMD_WIDTH
             a0, a1, a2, a3 = zeros(), zeros(), zeros(), zeros()
             for k in range(n_rows):
                 a = load(rows, k, d)
@@ -91,11 +91,11 @@ def weighted_sums_transposed(c, n_out, rows, n_rows, out):
     """Overwrite out[k] by Σ_i c[i, k] rows[i] for k < n_out, a multiple of TILE, and i < n_rows. Shapes as `weighted_sums`."""
     stride = rows.shape[1]
     for k in range(0, n_out, TILE):
-        for d in range(0, stride - LANES, 2 * LANES):
+        for d in range(0, stride - SIMD_WIDTH, 2 * SIMD_WIDTH):
             a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
             a2, b2, a3, b3 = zeros(), zeros(), zeros(), zeros()
             for i in range(n_rows):
-                a, b = load(rows, i, d), load(rows, i, d + LANES)
+                a, b = load(rows, i, d), load(rows, i, d + SIMD_WIDTH)
                 x = splat(c[i, k])
                 a0, b0 = multiply_add(x, a, a0), multiply_add(x, b, b0)
                 x = splat(c[i, k + 1])
@@ -105,8 +105,8 @@ def weighted_sums_transposed(c, n_out, rows, n_rows, out):
                 x = splat(c[i, k + 3])
                 a3, b3 = multiply_add(x, a, a3), multiply_add(x, b, b3)
             _store_pairs(out, k, d, a0, b0, a1, b1, a2, b2, a3, b3)
-        if stride % (2 * LANES):
-            d = stride - LANES
+        if stride % (2 * SIMD_WIDTH):
+            d = stride - SIMD_WIDTH
             a0, a1, a2, a3 = zeros(), zeros(), zeros(), zeros()
             for i in range(n_rows):
                 a = load(rows, i, d)
@@ -119,7 +119,7 @@ def weighted_sums_transposed(c, n_out, rows, n_rows, out):
 def _store_pairs(out, i, d, a0, b0, a1, b1, a2, b2, a3, b3):
     """Write four rows of 32 floats."""
     _store_quad(out, i, d, a0, a1, a2, a3)
-    _store_quad(out, i, d + LANES, b0, b1, b2, b3)
+    _store_quad(out, i, d + SIMD_WIDTH, b0, b1, b2, b3)
 
 
 @kernel_part

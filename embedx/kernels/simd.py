@@ -18,9 +18,9 @@ from numba.core import cgutils
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, overload, register_model
 
-LANES = 16
+SIMD_WIDTH = 16
 
-_VECTOR = ir.VectorType(ir.FloatType(), LANES)
+_VECTOR = ir.VectorType(ir.FloatType(), SIMD_WIDTH)
 _QUARTER = ir.VectorType(ir.FloatType(), 4)
 _INDEX = ir.IntType(32)
 
@@ -43,24 +43,24 @@ class _Float32x16Model(models.PrimitiveModel):  # type: ignore[misc]
 
 def padded(n: int) -> int:
     """`n` rounded up to a whole number of lanes: the stride of a table with rows of `n` floats."""
-    return -(-n // LANES) * LANES
+    return -(-n // SIMD_WIDTH) * SIMD_WIDTH
 
 
 def aligned_zeros(rows: int, dim: int) -> np.ndarray:
     """float32 (rows, padded(dim)) of zeros whose rows each start on a 64-byte boundary, so that none shares a cache line."""
     stride = padded(dim)
-    memory = np.zeros(rows * stride + LANES, dtype=np.float32)
-    start = -(memory.ctypes.data // 4) % LANES
+    memory = np.zeros(rows * stride + SIMD_WIDTH, dtype=np.float32)
+    start = -(memory.ctypes.data // 4) % SIMD_WIDTH
     return memory[start : start + rows * stride].reshape(rows, stride)
 
 
 if numba.config.DISABLE_JIT:
 
     def load(matrix, row, column):
-        return matrix[row, column : column + LANES].copy()
+        return matrix[row, column : column + SIMD_WIDTH].copy()
 
     def store(matrix, row, column, vector):
-        matrix[row, column : column + LANES] = vector
+        matrix[row, column : column + SIMD_WIDTH] = vector
 
     def store_sums(matrix, row, column, vectors):
         for i, vector in enumerate(vectors):
@@ -70,10 +70,10 @@ if numba.config.DISABLE_JIT:
         return vector.sum()
 
     def zeros():
-        return np.zeros(LANES, dtype=np.float32)
+        return np.zeros(SIMD_WIDTH, dtype=np.float32)
 
     def splat(x):
-        return np.full(LANES, x, dtype=np.float32)
+        return np.full(SIMD_WIDTH, x, dtype=np.float32)
 
     def multiply_add(a, b, c):
         with np.errstate(over="ignore"):  # infinity without a word, as the machine has it
@@ -155,11 +155,11 @@ else:
         """
 
         def emit(context, builder, signature, arguments):
-            vectors = [builder.extract_value(arguments[3], i) for i in range(LANES)]
+            vectors = [builder.extract_value(arguments[3], i) for i in range(SIMD_WIDTH)]
             step = 1
             while len(vectors) > 1:
-                first_halves = [lane if lane // step % 2 == 0 else LANES + lane - step for lane in range(LANES)]
-                second_halves = [lane + step if lane // step % 2 == 0 else LANES + lane for lane in range(LANES)]
+                first_halves = [lane if lane // step % 2 == 0 else SIMD_WIDTH + lane - step for lane in range(SIMD_WIDTH)]
+                second_halves = [lane + step if lane // step % 2 == 0 else SIMD_WIDTH + lane for lane in range(SIMD_WIDTH)]
                 vectors = [
                     builder.fadd(
                         builder.shuffle_vector(a, b, _lanes(first_halves)),
@@ -179,9 +179,9 @@ else:
 
     def _across(builder, vector, both):
         """One number of all lanes, by both(one vector, another) of ever smaller halves."""
-        half = LANES // 2
+        half = SIMD_WIDTH // 2
         while half:
-            other = builder.shuffle_vector(vector, vector, _lanes([(lane + half) % LANES for lane in range(LANES)]))
+            other = builder.shuffle_vector(vector, vector, _lanes([(lane + half) % SIMD_WIDTH for lane in range(SIMD_WIDTH)]))
             vector = both(vector, other)
             half //= 2
         return builder.extract_element(vector, ir.Constant(_INDEX, 0))
@@ -198,13 +198,13 @@ else:
     @intrinsic
     def zeros(_typing):
         """Sixteen zeros."""
-        return float32x16(), lambda context, builder, signature, arguments: ir.Constant(_VECTOR, [0.0] * LANES)
+        return float32x16(), lambda context, builder, signature, arguments: ir.Constant(_VECTOR, [0.0] * SIMD_WIDTH)
 
     def _copies(builder, x):
         """A vector of sixteen copies of one float."""
         nothing = ir.Constant(_VECTOR, ir.Undefined)
         one = builder.insert_element(nothing, x, ir.Constant(_INDEX, 0))
-        return builder.shuffle_vector(one, nothing, _lanes([0] * LANES))
+        return builder.shuffle_vector(one, nothing, _lanes([0] * SIMD_WIDTH))
 
     @intrinsic
     def splat(_typing, x):
@@ -250,9 +250,9 @@ else:
         """Whether all sixteen floats are zero; a NaN is not."""
 
         def emit(context, builder, signature, arguments):
-            lanes = builder.fcmp_unordered("!=", arguments[0], ir.Constant(_VECTOR, [0.0] * LANES))
-            bits = builder.bitcast(lanes, ir.IntType(LANES))
-            return builder.icmp_unsigned("==", bits, ir.Constant(ir.IntType(LANES), 0))
+            lanes = builder.fcmp_unordered("!=", arguments[0], ir.Constant(_VECTOR, [0.0] * SIMD_WIDTH))
+            bits = builder.bitcast(lanes, ir.IntType(SIMD_WIDTH))
+            return builder.icmp_unsigned("==", bits, ir.Constant(ir.IntType(SIMD_WIDTH), 0))
 
         return types.boolean(float32x16), emit
 
@@ -283,7 +283,7 @@ else:
 
         def emit(context, builder, signature, arguments):
             lanes = builder.fcmp_ordered(">", *arguments)
-            return builder.zext(builder.ctpop(builder.bitcast(lanes, ir.IntType(LANES))), ir.IntType(64))
+            return builder.zext(builder.ctpop(builder.bitcast(lanes, ir.IntType(SIMD_WIDTH))), ir.IntType(64))
 
         return types.int64(float32x16, float32x16), emit
 
@@ -303,7 +303,7 @@ else:
 
         def emit(context, builder, signature, arguments):
             kind = ir.FunctionType(_VECTOR, [_VECTOR])
-            return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.floor.v{LANES}f32"), arguments)
+            return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.floor.v{SIMD_WIDTH}f32"), arguments)
 
         return float32x16(float32x16), emit
 
@@ -312,10 +312,10 @@ else:
         """2 to the power of whole numbers between -126 and 127, by writing the exponents' bits."""
 
         def emit(context, builder, signature, arguments):
-            words = ir.VectorType(_INDEX, LANES)
+            words = ir.VectorType(_INDEX, SIMD_WIDTH)
             whole = builder.fptosi(arguments[0], words)
-            biased = builder.add(whole, ir.Constant(words, [127] * LANES))
-            return builder.bitcast(builder.shl(biased, ir.Constant(words, [23] * LANES)), _VECTOR)
+            biased = builder.add(whole, ir.Constant(words, [127] * SIMD_WIDTH))
+            return builder.bitcast(builder.shl(biased, ir.Constant(words, [23] * SIMD_WIDTH)), _VECTOR)
 
         return float32x16(float32x16), emit
 
@@ -334,7 +334,7 @@ else:
 
         def emit(context, builder, signature, arguments):
             kind = ir.FunctionType(_VECTOR, [_VECTOR])
-            root = cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{LANES}f32")
+            root = cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{SIMD_WIDTH}f32")
             return builder.call(root, arguments)
 
         return float32x16(float32x16), emit

@@ -15,7 +15,7 @@ import numpy as np
 from embedx.kernels.compiled import kernel, kernel_part, uncached_part
 from embedx.kernels.maths import LN2_HIGH, LN2_LOW, LOG2_E, exp
 from embedx.kernels.simd import (
-    LANES,
+    SIMD_WIDTH,
     divide,
     floor,
     is_zero,
@@ -93,8 +93,8 @@ def _numbers(accumulate, divisor):
     factor = uncached_part(_factor(accumulate, divisor))
 
     def decay(table, row, state_row, n, optimizer, due):
-        whole = n // LANES * LANES
-        for d in range(0, whole, LANES):
+        whole = n // SIMD_WIDTH * SIMD_WIDTH
+        for d in range(0, whole, SIMD_WIDTH):
             s, w = load(table.state, state_row, d), load(table.rows, row, d)
             minus_one = splat(np.float32(-1))
             if not optimizer.decays_at_zero:  # 0 where s is

@@ -11,7 +11,7 @@ moves: `descend_row` sums its square by itself; `accumulate_columns` (or `_colum
 import numpy as np
 
 from embedx.kernels.compiled import kernel_part
-from embedx.kernels.simd import LANES, divide, load, multiply_add, splat, store, sum_of, zeros
+from embedx.kernels.simd import SIMD_WIDTH, divide, load, multiply_add, splat, store, sum_of, zeros
 from embedx.optimizers.contract import COLUMN, NUMBER, ROW
 from embedx.optimizers.maths import for_each_keeping
 
@@ -41,7 +41,7 @@ def descend_row_within(table, row, gradient, r, n, optimizer, rate, most):
     """
     if table.state_of == ROW or optimizer.max_gradient < INFINITE:
         squares = zeros()
-        for d in range(0, n, LANES):
+        for d in range(0, n, SIMD_WIDTH):
             g = load(gradient, r, d)
             squares = multiply_add(g, g, squares)
         square = sum_of(squares)
@@ -72,7 +72,7 @@ def accumulate_columns(table, begin, rows, n_rows, bias_row, gradient, at, n, op
     The gradient of table[row, begin + d] is gradient[row, at + d], of rows[:n_rows] and bias_row (-1 without); the rest is 0.
     """
     if table.state_of == COLUMN:
-        for d in range(0, n, LANES):
+        for d in range(0, n, SIMD_WIDTH):
             square = zeros()
             for k in range(n_rows):
                 g = load(gradient, np.int64(rows[k]), at + d)
@@ -132,7 +132,7 @@ def descend_sparse(table, row, columns, first, last, bias, gradient, optimizer, 
 def _add_multiple(table, row, begin, gradient, r, at, n, rate):
     """A step at one rate for all numbers."""
     step = splat(np.float32(-rate))
-    for d in range(0, n, LANES):
+    for d in range(0, n, SIMD_WIDTH):
         w = load(table.rows, row, begin + d)
         store(table.rows, row, begin + d, multiply_add(step, load(gradient, r, at + d), w))
 
@@ -145,7 +145,7 @@ def _numbers(accumulate, divisor):
 
     def descend(table, row, begin, gradient, r, at, n, rate):
         step = splat(np.float32(-rate))
-        for d in range(0, n, LANES):
+        for d in range(0, n, SIMD_WIDTH):
             g, w = load(gradient, r, at + d), load(table.rows, row, begin + d)
             s = accumulate(load(table.state, row, begin + d), g)
             store(table.state, row, begin + d, s)
@@ -199,7 +199,7 @@ def _by_column(accumulate, divisor):
 
     def descend(table, row, begin, gradient, r, at, n, rate):
         step = splat(np.float32(-rate))
-        for d in range(0, n, LANES):
+        for d in range(0, n, SIMD_WIDTH):
             w = load(table.rows, row, begin + d)
             of_column = divide(step, divisor(load(table.state, 0, begin + d)))
             store(table.rows, row, begin + d, multiply_add(of_column, load(gradient, r, at + d), w))

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from embedx.kernels.compiled import kernel
-from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, padded, splat, store, zeros
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, padded, splat, store, zeros
 
 MOST_ROWS = 1 << 14  # that components are found from; those of more differ by less than the data's own chance
 BLOCK_ROWS = 1 << 12
@@ -114,7 +114,7 @@ def _arrays(inputs: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _sparse_times(offsets, columns, values, matrix, out):
     """Overwrite `out` by the sparse rows times a matrix."""
     for i in range(offsets.size - 1):
-        for d in range(0, matrix.shape[1], LANES):
+        for d in range(0, matrix.shape[1], SIMD_WIDTH):
             total = zeros()
             for at in range(offsets[i], offsets[i + 1]):
                 total = multiply_add(splat(values[at]), load(matrix, np.int64(columns[at]), d), total)
@@ -127,7 +127,7 @@ def _add_sparse_transposed_times(offsets, columns, values, y, out):
     for i in range(offsets.size - 1):
         for at in range(offsets[i], offsets[i + 1]):
             row, value = np.int64(columns[at]), splat(values[at])
-            for d in range(0, y.shape[1], LANES):
+            for d in range(0, y.shape[1], SIMD_WIDTH):
                 store(out, row, d, multiply_add(value, load(y, i, d), load(out, row, d)))
 
 

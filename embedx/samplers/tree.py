@@ -28,7 +28,7 @@ from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
 from embedx.kernels.maths import sigmoid, softplus
 from embedx.kernels.select import select
-from embedx.kernels.simd import LANES, aligned_zeros, load, multiply_add, splat, store, zeros
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, splat, store, zeros
 from embedx.samplers.contract import Pairs
 
 CERTAIN = np.float32(1e4)  # finite, as saved parameters must be; e^-CERTAIN is 0 in float64 too
@@ -80,7 +80,7 @@ class _Workspace(NamedTuple):
     margin: np.ndarray  # float32 (FOLDED,): their ζ (w·x + b)
     pull: np.ndarray  # float32 (FOLDED,): what they ask of w·x + b
     bend: np.ndarray  # float32 (FOLDED,): and how that changes along it
-    sums: np.ndarray  # float32 (4, LANES)
+    sums: np.ndarray  # float32 (4, SIMD_WIDTH)
     theta: np.ndarray  # float64 (k + 1,): w and b
     before: np.ndarray  # float64 (k + 1,)
     gradient: np.ndarray  # float64 (k + 1,)
@@ -148,7 +148,7 @@ def _new_workspace(k: int, stride: int) -> _Workspace:
         margin=np.zeros(FOLDED, dtype=np.float32),
         pull=np.zeros(FOLDED, dtype=np.float32),
         bend=np.zeros(FOLDED, dtype=np.float32),
-        sums=aligned_zeros(4, LANES),
+        sums=aligned_zeros(4, SIMD_WIDTH),
         theta=np.zeros(k + 1),
         before=np.zeros(k + 1),
         gradient=np.zeros(k + 1),
@@ -162,7 +162,7 @@ def _sum_features(features, pairs, sums, counts):
     """Write each label's sum of features and number of pairs, by their weights."""
     for y in range(counts.size):
         count = 0.0
-        for d in range(0, features.shape[1], LANES):
+        for d in range(0, features.shape[1], SIMD_WIDTH):
             total = zeros()
             for p in range(pairs.offsets[y], pairs.offsets[y + 1]):
                 total = multiply_add(splat(pairs.weights[p]), load(features, np.int64(pairs.inputs[p]), d), total)
@@ -212,7 +212,7 @@ def _dominant_eigenvector(labels, low, high, workspace):
     """Write to theta the dominant eigenvector of the covariance of a node's sums of features, and b = 0."""
     mean, theta, product, hessian = workspace.mean, workspace.theta, workspace.step, workspace.hessian
     k = theta.size - 1
-    for d in range(0, mean.shape[1], LANES):
+    for d in range(0, mean.shape[1], SIMD_WIDTH):
         total = zeros()
         for at in range(low, high):
             total = total + load(labels.sums, np.int64(labels.order[at]), d)
@@ -356,7 +356,7 @@ def _add_up(features, n, workspace):
         curvature += bend[q]
     gradient[k] += slope
     hessian[k, k] += curvature
-    for d in range(0, features.shape[1], LANES):
+    for d in range(0, features.shape[1], SIMD_WIDTH):
         along, across = zeros(), zeros()
         for q in range(n):
             x = load(features, row[q], d)
@@ -364,7 +364,7 @@ def _add_up(features, n, workspace):
             across = multiply_add(splat(bend[q]), x, across)
         store(sums, 0, 0, along)
         store(sums, 1, 0, across)
-        for a in range(d, min(d + LANES, k)):
+        for a in range(d, min(d + SIMD_WIDTH, k)):
             gradient[a] += sums[0, a - d]
             hessian[k, a] += sums[1, a - d]
         for a in range(d, k, 4):  # below the diagonal is enough; of four rows at a time, the last ones perhaps beyond k
@@ -381,7 +381,7 @@ def _add_up(features, n, workspace):
             store(sums, 2, 0, s2)
             store(sums, 3, 0, s3)
             for c in range(min(4, k - a)):
-                for b in range(d, min(d + LANES, a + c + 1)):
+                for b in range(d, min(d + SIMD_WIDTH, a + c + 1)):
                     hessian[a + c, b] += sums[c, b - d]
     return loss
 

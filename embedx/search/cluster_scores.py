@@ -12,7 +12,7 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel_part
 from embedx.kernels.simd import (
-    LANES,
+    SIMD_WIDTH,
     aligned_zeros,
     divide,
     load,
@@ -49,8 +49,8 @@ def new_statistics(edges: np.ndarray, clusters: int) -> ClusterStatistics:
 @kernel_part
 def add_to_sums(statistics, edges, j, c, panels, slot, sign):
     """Add vector `slot` of block j's panels to the sums of cluster c; with sign -1, subtract it."""
-    row, lane = (j * statistics.square_sums.shape[1] + c) // LANES * statistics.panel_stride, c % LANES
-    from_row, from_lane = slot // LANES * statistics.panel_stride, slot % LANES
+    row, lane = (j * statistics.square_sums.shape[1] + c) // SIMD_WIDTH * statistics.panel_stride, c % SIMD_WIDTH
+    from_row, from_lane = slot // SIMD_WIDTH * statistics.panel_stride, slot % SIMD_WIDTH
     square = np.float32(0)
     for k in range(edges[j + 1] - edges[j]):
         x = panels[from_row + k, from_lane]
@@ -65,8 +65,8 @@ def replace_vector(statistics, edges, j, c, panels, slot, table, row, max_change
 
     Returns whether the vector changed by more than `max_change` times its old norm.
     """
-    sum_row, sum_lane = (j * statistics.square_sums.shape[1] + c) // LANES * statistics.panel_stride, c % LANES
-    to_row, to_lane = slot // LANES * statistics.panel_stride, slot % LANES
+    sum_row, sum_lane = (j * statistics.square_sums.shape[1] + c) // SIMD_WIDTH * statistics.panel_stride, c % SIMD_WIDTH
+    to_row, to_lane = slot // SIMD_WIDTH * statistics.panel_stride, slot % SIMD_WIDTH
     begin = edges[j]
     before = after = change = np.float32(0)  # squared norms
     for k in range(edges[j + 1] - begin):
@@ -83,7 +83,7 @@ def replace_vector(statistics, edges, j, c, panels, slot, table, row, max_change
 @kernel_part
 def reset_sums(statistics, edges, j, c):
     """Zero the sums of a cluster that has lost its last row; rounding would leave a rest."""
-    row, lane = (j * statistics.square_sums.shape[1] + c) // LANES * statistics.panel_stride, c % LANES
+    row, lane = (j * statistics.square_sums.shape[1] + c) // SIMD_WIDTH * statistics.panel_stride, c % SIMD_WIDTH
     for k in range(edges[j + 1] - edges[j]):
         statistics.sums[row + k, lane] = 0
     statistics.square_sums[j, c] = 0
@@ -95,8 +95,8 @@ def update_moments(statistics, edges, list_sizes, j):
     n_columns = edges[j + 1] - edges[j]
     for c in range(list_sizes.shape[1]):
         statistics.inverse_size[j, c] = np.float32(1) / np.float32(list_sizes[j, c]) if list_sizes[j, c] > 0 else np.float32(0)
-    for c in range(0, statistics.square_sums.shape[1], LANES):
-        row = (j * statistics.square_sums.shape[1] + c) // LANES * statistics.panel_stride
+    for c in range(0, statistics.square_sums.shape[1], SIMD_WIDTH):
+        row = (j * statistics.square_sums.shape[1] + c) // SIMD_WIDTH * statistics.panel_stride
         square = zeros()  # |sum|²
         for k in range(n_columns):
             x = load(statistics.sums, row + k, 0)
@@ -112,7 +112,7 @@ def update_moments(statistics, edges, list_sizes, j):
 @kernel_part
 def score_clusters(statistics, edges, clusters, j, h, e, out):
     """Overwrite out[0, :clusters] by the estimated scores of block j's clusters for h[e], and the padding by MASKED_SCORE."""
-    n_panels = statistics.square_sums.shape[1] // LANES
+    n_panels = statistics.square_sums.shape[1] // SIMD_WIDTH
     score_panels(statistics.sums, j * n_panels, n_panels, statistics.panel_stride, h, e, edges[j], edges[j + 1], out, 0, 0)
     norm = np.sqrt(squared_norm(h, e, edges[j], edges[j + 1]))
     for c in range(clusters):

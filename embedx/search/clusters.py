@@ -18,7 +18,7 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import (
-    LANES,
+    SIMD_WIDTH,
     aligned_zeros,
     highest_of,
     load,
@@ -61,7 +61,7 @@ def max_block_width(edges: np.ndarray) -> int:
 
 def new_panels(edges: np.ndarray, clusters: int) -> np.ndarray:
     """Zeros, float32 (rows of panels, 16): a vector for each cluster of each block, every block from a new panel on."""
-    return aligned_zeros(len(edges[1:]) * (padded(clusters) // LANES) * max_block_width(edges), LANES)
+    return aligned_zeros(len(edges[1:]) * (padded(clusters) // SIMD_WIDTH) * max_block_width(edges), SIMD_WIDTH)
 
 
 @kernel_part
@@ -88,7 +88,7 @@ def new_assignment_workspace(clusters: int) -> AssignmentWorkspace:
 @kernel_part
 def find_nearest_centroids(centroids, clusters, j, table, workspace):
     """Write to workspace.nearest the nearest centroids, in block j, of table[workspace.rows]; of several equal ones any."""
-    n_panels = (clusters + LANES - 1) // LANES
+    n_panels = (clusters + SIMD_WIDTH - 1) // SIMD_WIDTH
     begin, end = centroids.edges[j], centroids.edges[j + 1]
     score_panels_four_queries(
         centroids.vectors, j * n_panels, n_panels, centroids.panel_stride, table, workspace.rows, begin, end, workspace.scores
@@ -96,19 +96,21 @@ def find_nearest_centroids(centroids, clusters, j, table, workspace):
     for r in range(4):
         square = squared_norm(table, np.int64(workspace.rows[r]), begin, end)
         augmented = splat(np.sqrt(max(centroids.augmented_norm[j] * centroids.augmented_norm[j] - square, np.float32(0))))
-        for c in range(clusters, n_panels * LANES):
+        for c in range(clusters, n_panels * SIMD_WIDTH):
             workspace.scores[r, c] = MASKED_SCORE
         best, panel = splat(MASKED_SCORE), zeros()
         for p in range(n_panels):
-            score = multiply_add(augmented, load(centroids.augmented, j, p * LANES), load(workspace.scores, r, p * LANES))
+            score = multiply_add(
+                augmented, load(centroids.augmented, j, p * SIMD_WIDTH), load(workspace.scores, r, p * SIMD_WIDTH)
+            )
             panel = where_above(score, best, splat(np.float32(p)), panel)
             best = maximum(score, best)
         store(workspace.scores, r, 0, best)
         lane, highest = 0, highest_of(best)
-        while lane < LANES - 1 and workspace.scores[r, lane] < highest:
+        while lane < SIMD_WIDTH - 1 and workspace.scores[r, lane] < highest:
             lane += 1
         store(workspace.scores, r, 0, panel)
-        workspace.nearest[r] = np.int32(workspace.scores[r, lane]) * LANES + lane
+        workspace.nearest[r] = np.int32(workspace.scores[r, lane]) * SIMD_WIDTH + lane
 
 
 @kernel
@@ -147,10 +149,10 @@ def sum_by_cluster(vectors, assignment, sums):
 @kernel
 def set_centroids(centroids, clusters, j, vectors):
     """Write the centroids of block j: vectors float32 (clusters, columns of the block + 1)."""
-    n_panels = (clusters + LANES - 1) // LANES
+    n_panels = (clusters + SIMD_WIDTH - 1) // SIMD_WIDTH
     n_columns = centroids.edges[j + 1] - centroids.edges[j]
     for c in range(clusters):
-        write_vector(centroids.vectors, j * n_panels * LANES + c, centroids.panel_stride, vectors, c, 0, n_columns)
+        write_vector(centroids.vectors, j * n_panels * SIMD_WIDTH + c, centroids.panel_stride, vectors, c, 0, n_columns)
         centroids.augmented[j, c] = vectors[c, n_columns]
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import LANES, aligned_zeros
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros
 from embedx.search.cluster_scores import (
     ClusterStatistics,
     add_to_sums,
@@ -65,10 +65,10 @@ def empty_index(blocks: int) -> Index:
         return np.zeros((blocks, 0), dtype=kind)
 
     edges = np.zeros(blocks + 1, dtype=np.int64)
-    centroids = Centroids(edges, 0, aligned_zeros(0, LANES), matrix(np.float32), np.zeros(blocks, dtype=np.float32))
+    centroids = Centroids(edges, 0, aligned_zeros(0, SIMD_WIDTH), matrix(np.float32), np.zeros(blocks, dtype=np.float32))
     return Index(
         edges, centroids, new_statistics(edges, 0), matrix(np.int64), matrix(np.int64), matrix(np.int32),
-        aligned_zeros(0, LANES), 0, matrix(np.int32), matrix(np.int32), matrix(np.uint8),
+        aligned_zeros(0, SIMD_WIDTH), 0, matrix(np.int32), matrix(np.int32), matrix(np.uint8),
     )  # fmt: skip
 
 
@@ -108,14 +108,14 @@ def _filled(
     """The index whose rows are in these clusters."""
     blocks, n_rows = cluster.shape
     sizes = np.stack([np.bincount(cluster[j], minlength=clusters) for j in range(blocks)]).astype(np.int64)
-    capacities = -(-(sizes + (SPARE_SHARE * sizes).astype(np.int64) + SPARE_SLOTS) // LANES) * LANES
+    capacities = -(-(sizes + (SPARE_SHARE * sizes).astype(np.int64) + SPARE_SLOTS) // SIMD_WIDTH) * SIMD_WIDTH
     list_offsets = np.zeros((blocks, clusters + 1), dtype=np.int64)
     np.cumsum(capacities, axis=1, out=list_offsets[:, 1:])
     slots = int(list_offsets[:, -1].max())
     panel_stride = max_block_width(edges)
     index = Index(
         edges, centroids, new_statistics(edges, clusters), list_offsets, np.zeros_like(sizes),
-        np.zeros((blocks, slots), dtype=np.int32), aligned_zeros(blocks * (slots // LANES) * panel_stride, LANES), panel_stride,
+        np.zeros((blocks, slots), dtype=np.int32), aligned_zeros(blocks * (slots // SIMD_WIDTH) * panel_stride, SIMD_WIDTH), panel_stride,
         np.zeros((blocks, n_rows), dtype=np.int32), cluster, np.zeros((blocks, n_rows), dtype=np.uint8),
     )  # fmt: skip
     with ThreadPoolExecutor(threads) as pool:
@@ -126,7 +126,7 @@ def _filled(
 def memory(n_rows: int, dim: int, search: SearchSpec) -> int:
     """Bytes that an index of so many rows takes; as much again while it is built anew."""
     clusters = min(search.clusters, n_rows)
-    slots = (1 + SPARE_SHARE) * n_rows + clusters * (SPARE_SLOTS + LANES / 2)
+    slots = (1 + SPARE_SHARE) * n_rows + clusters * (SPARE_SLOTS + SIMD_WIDTH / 2)
     return int(4 * slots * (dim + search.blocks) + 9 * search.blocks * n_rows + 12 * clusters * dim)
 
 

@@ -8,7 +8,7 @@ rows after the one before. Vector number `slot` is lane slot % 16 of panel slot 
 import numpy as np
 
 from embedx.kernels.compiled import kernel_part
-from embedx.kernels.simd import LANES, load, multiply_add, splat, store, zeros
+from embedx.kernels.simd import SIMD_WIDTH, load, multiply_add, splat, store, zeros
 
 
 @kernel_part
@@ -28,17 +28,17 @@ def score_panels(panels, first, n_panels, stride, h, e, begin, end, out, r, offs
             b = multiply_add(x, load(panels, row + stride + k, 0), b)
             c = multiply_add(x, load(panels, row + 2 * stride + k, 0), c)
             d = multiply_add(x, load(panels, row + 3 * stride + k, 0), d)
-        store(out, r, offset + p * LANES, a)
-        store(out, r, offset + (p + 1) * LANES, b)
-        store(out, r, offset + (p + 2) * LANES, c)
-        store(out, r, offset + (p + 3) * LANES, d)
+        store(out, r, offset + p * SIMD_WIDTH, a)
+        store(out, r, offset + (p + 1) * SIMD_WIDTH, b)
+        store(out, r, offset + (p + 2) * SIMD_WIDTH, c)
+        store(out, r, offset + (p + 3) * SIMD_WIDTH, d)
         p += 4
     while p < n_panels:
         row = (first + p) * stride - begin
         a = zeros()
         for k in range(begin, end):
             a = multiply_add(splat(h[e, k]), load(panels, row + k, 0), a)
-        store(out, r, offset + p * LANES, a)
+        store(out, r, offset + p * SIMD_WIDTH, a)
         p += 1
 
 
@@ -58,7 +58,7 @@ def score_panels_four_queries(panels, first, n_panels, stride, h, e, begin, end,
             a1, b1 = multiply_add(h1, x, a1), multiply_add(h1, y, b1)
             a2, b2 = multiply_add(h2, x, a2), multiply_add(h2, y, b2)
             a3, b3 = multiply_add(h3, x, a3), multiply_add(h3, y, b3)
-        offset, next_offset = p * LANES, (p * LANES + LANES if step else p * LANES)
+        offset, next_offset = p * SIMD_WIDTH, (p * SIMD_WIDTH + SIMD_WIDTH if step else p * SIMD_WIDTH)
         store(out, 0, offset, a0)
         store(out, 1, offset, a1)
         store(out, 2, offset, a2)
@@ -72,7 +72,7 @@ def score_panels_four_queries(panels, first, n_panels, stride, h, e, begin, end,
 @kernel_part
 def write_vector(panels, slot, stride, table, r, begin, end):
     """Write table[r, begin:end] to vector `slot` of the panels."""
-    row, lane = slot // LANES * stride, slot % LANES
+    row, lane = slot // SIMD_WIDTH * stride, slot % SIMD_WIDTH
     for k in range(begin, end):
         panels[row + k - begin, lane] = table[r, k]
 
@@ -80,7 +80,7 @@ def write_vector(panels, slot, stride, table, r, begin, end):
 @kernel_part
 def copy_vector(panels, source, target, stride):
     """Copy vector `source` of the panels to vector `target`."""
-    from_row, from_lane = source // LANES * stride, source % LANES
-    to_row, to_lane = target // LANES * stride, target % LANES
+    from_row, from_lane = source // SIMD_WIDTH * stride, source % SIMD_WIDTH
+    to_row, to_lane = target // SIMD_WIDTH * stride, target % SIMD_WIDTH
     for k in range(stride):
         panels[to_row + k, to_lane] = panels[from_row + k, from_lane]

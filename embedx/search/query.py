@@ -18,7 +18,7 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.maths import exp
-from embedx.kernels.simd import LANES, highest_of, load, maximum, n_above, padded, splat
+from embedx.kernels.simd import SIMD_WIDTH, highest_of, load, maximum, n_above, padded, splat
 from embedx.search.cluster_scores import score_clusters
 from embedx.search.clusters import MASKED_SCORE
 from embedx.search.panels import score_panels
@@ -43,10 +43,10 @@ class QueryWorkspace(NamedTuple):
 def new_query_workspace(n_rows: int, search: SearchSpec) -> QueryWorkspace:
     """Memory for a worker that queries indexes of n_rows rows."""
     blocks, clusters = search.blocks, min(search.clusters, n_rows)
-    capacity = padded(2 * min(search.n_scored, n_rows)) + LANES * clusters
+    capacity = padded(2 * min(search.n_scored, n_rows)) + SIMD_WIDTH * clusters
     return QueryWorkspace(
         cluster_scores=np.full((1, padded(clusters)), MASKED_SCORE, dtype=np.float32),
-        group_max=np.zeros(padded(clusters) // LANES, dtype=np.float32),
+        group_max=np.zeros(padded(clusters) // SIMD_WIDTH, dtype=np.float32),
         probed=np.zeros((blocks, clusters), dtype=np.int64),
         offsets=np.zeros((blocks, clusters + 1), dtype=np.int64),
         n_probed=np.zeros(blocks, dtype=np.int64),
@@ -73,28 +73,28 @@ def search_block(index, search, h, e, j, query):
         query.probe_rank[j, query.probed[j, p]] = 0
     score_clusters(index.statistics, index.edges, clusters, j, h, e, query.cluster_scores)
     for g in range(query.group_max.size):
-        query.group_max[g] = highest_of(load(query.cluster_scores, 0, g * LANES))
+        query.group_max[g] = highest_of(load(query.cluster_scores, 0, g * SIMD_WIDTH))
     n_probed = n_scored = end = 0
     while n_scored < search.n_scored and n_probed < clusters and end < query.capacity:
         c = _next_cluster(query)
         n = min(index.list_sizes[j, c], query.capacity - end)
-        n_panels = (n + LANES - 1) // LANES
-        first = (j * index.ids.shape[1] + index.list_offsets[j, c]) // LANES
+        n_panels = (n + SIMD_WIDTH - 1) // SIMD_WIDTH
+        first = (j * index.ids.shape[1] + index.list_offsets[j, c]) // SIMD_WIDTH
         score_panels(
             index.panels, first, n_panels, index.panel_stride, h, e, index.edges[j], index.edges[j + 1], query.scores, j, end
         )
-        for k in range(end + n, end + n_panels * LANES):
+        for k in range(end + n, end + n_panels * SIMD_WIDTH):
             query.scores[j, k] = MASKED_SCORE
         query.probed[j, n_probed], query.offsets[j, n_probed] = c, end
         n_probed += 1
         query.probe_rank[j, c] = n_probed
-        end += n_panels * LANES
+        end += n_panels * SIMD_WIDTH
         n_scored += n
         if search.from_logsumexp:
-            highest = _max_score(query.scores, j, end - n_panels * LANES, end) * scale
+            highest = _max_score(query.scores, j, end - n_panels * SIMD_WIDTH, end) * scale
             if highest > best:
                 best, total = highest, total * exp(best - highest)
-            for k in range(end - n_panels * LANES, end):
+            for k in range(end - n_panels * SIMD_WIDTH, end):
                 total += exp(scale * query.scores[j, k] - best)
             if n > 0 and highest < best + np.log(total) - np.float32(search.max_gap):
                 break
@@ -108,11 +108,11 @@ def _next_cluster(query):
     best = 0
     for g in range(1, query.group_max.size):
         best = g if query.group_max[g] > query.group_max[best] else best
-    c = best * LANES
+    c = best * SIMD_WIDTH
     while query.cluster_scores[0, c] < query.group_max[best]:
         c += 1
     query.cluster_scores[0, c] = MASKED_SCORE
-    query.group_max[best] = highest_of(load(query.cluster_scores, 0, best * LANES))
+    query.group_max[best] = highest_of(load(query.cluster_scores, 0, best * SIMD_WIDTH))
     return c
 
 
@@ -120,7 +120,7 @@ def _next_cluster(query):
 def _max_score(scores, j, begin, end):
     """The largest of scores[j, begin:end], whole panels."""
     best = splat(MASKED_SCORE)
-    for k in range(begin, end, LANES):
+    for k in range(begin, end, SIMD_WIDTH):
         best = maximum(load(scores, j, k), best)  # in this order NaN is ignored
     return highest_of(best)
 
@@ -174,7 +174,7 @@ def limit_candidates(search, query, j, cutoff):
 def _count_above(query, j, end, cutoff):
     """How many of query.scores[j, :end] exceed the cutoff."""
     n = 0
-    for k in range(0, end, LANES):
+    for k in range(0, end, SIMD_WIDTH):
         n += n_above(load(query.scores, j, k), splat(cutoff))
     return n
 
@@ -185,10 +185,10 @@ def add_candidates(index, query, j, cutoff, rows, r, n, most):
     now = np.int32(query.query_number[0])
     for p in range(query.n_probed[j]):
         slot = index.list_offsets[j, query.probed[j, p]] - query.offsets[j, p]
-        for group in range(query.offsets[j, p], query.offsets[j, p + 1], LANES):
+        for group in range(query.offsets[j, p], query.offsets[j, p + 1], SIMD_WIDTH):
             if n_above(load(query.scores, j, group), splat(cutoff)) == 0:
                 continue
-            for k in range(group, group + LANES):
+            for k in range(group, group + SIMD_WIDTH):
                 if query.scores[j, k] > cutoff and n < most:
                     row = index.ids[j, slot + k]
                     if query.last_query[row] != now:
