@@ -115,7 +115,8 @@ def _filled(
     panel_stride = max_block_width(edges)
     index = Index(
         edges, centroids, new_statistics(edges, clusters), list_offsets, np.zeros_like(sizes),
-        np.zeros((blocks, slots), dtype=np.int32), aligned_zeros(blocks * (slots // SIMD_WIDTH) * panel_stride, SIMD_WIDTH), panel_stride,
+        np.zeros((blocks, slots), dtype=np.int32),
+        aligned_zeros(blocks * (slots // SIMD_WIDTH) * panel_stride, SIMD_WIDTH), panel_stride,
         np.zeros((blocks, n_rows), dtype=np.int32), cluster, np.zeros((blocks, n_rows), dtype=np.uint8),
     )  # fmt: skip
     with ThreadPoolExecutor(threads) as pool:
