@@ -64,7 +64,7 @@ def two_topics(tmp_path_factory) -> Path:
 @pytest.fixture
 def stop_after(monkeypatch):
     """Presses Ctrl-C in the runs that follow, or with None does not, after so many chunks."""
-    from embedx.run import trainer
+    from embedx.training import trainer
 
     original = trainer._Work._take
 

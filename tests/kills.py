@@ -25,7 +25,7 @@ from pathlib import Path
 
 from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
-from embedx.run.folder import present
+from embedx.storage.folder import present
 from tests.test_checkpoint import arrays_of
 
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
@@ -211,7 +211,7 @@ class Killer:
 def is_readable(folder: Path) -> bool:
     """Whether there is a model in a folder that can be loaded."""
     from embedx.classification import classifier
-    from embedx.run.folder import task_of
+    from embedx.storage.folder import task_of
     from embedx.vectors.model import load_folder
 
     try:

@@ -430,6 +430,6 @@ def test_mistakes_get_one_clear_line(monkeypatch):
             l2_or_auto(text)
     with pytest.raises(EmbedxError, match="--tree-l2 does not apply to --sampler uniform; taken by adversarial"):
         train(digits(50, 1)[0], sampler="uniform", own={"tree_l2": 1.0})
-    monkeypatch.setattr("embedx.run.memory.available_memory", lambda: 200_000)
+    monkeypatch.setattr("embedx.training.memory.available_memory", lambda: 200_000)
     with pytest.raises(EmbedxError, match=r"--sampler adversarial needs .* beside the .* of the weights, more than"):
         train(digits(5000, 1)[0])

@@ -15,12 +15,12 @@ from embedx.evaluation import word_sets, words
 from embedx.labeled import files
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.read import read, read_names
-from embedx.run.progress import Silent
 from embedx.settings import TextSettings
 from embedx.text import cache, wikipedia
 from embedx.text.sources import resolve
 from embedx.text.tokenizer import MOST_WORD_BYTES, Tokenizer
 from embedx.text.wikipedia import DumpError, paragraphs
+from embedx.training.progress import Silent
 
 HALF = "takes more than half of the memory there is; give fewer rows, or more memory"
 

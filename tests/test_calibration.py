@@ -15,7 +15,7 @@ from embedx.classification.weights import suited_objective
 from embedx.errors import EmbedxError
 from embedx.evaluation.answers import hits, reliability
 from embedx.labeled.data import Labeled, Labels
-from embedx.run.progress import Silent
+from embedx.training.progress import Silent
 
 N_LABELS, N_FEATURES = 40, 120
 

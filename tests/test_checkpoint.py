@@ -15,12 +15,12 @@ import pytest
 from embedx.cli import commands
 from embedx.errors import DivergedError, EmbedxError
 from embedx.objectives import OBJECTIVES
-from embedx.run import checkpoint, trainer
-from embedx.run.checkpoint import Checkpoints, Request, packed, unpacked
-from embedx.run.progress import Silent
-from embedx.run.state import TrainState
-from embedx.run.strategy import Strategy
-from embedx.run.tally import Tally
+from embedx.training import checkpoint, trainer
+from embedx.training.checkpoint import Checkpoints, Request, packed, unpacked
+from embedx.training.progress import Silent
+from embedx.training.schedule import Schedule
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
 from tests import forked
 from tests.forked import environment
 from tests.test_train_state import label_run, word_run
@@ -314,7 +314,7 @@ def test_checkpoints_are_taken_between_chunks_and_training_goes_on(tmp_path, thr
             super().take(state, wait)
 
     strategy = Counting(threads)
-    schedule = trainer.Schedule(0.1, n_chunks=50, n_words=50, epochs=4)
+    schedule = Schedule(0.1, n_chunks=50, n_words=50, epochs=4)
     checkpoints = Watching(tmp_path / "out", asked(every=0.01), False, Silent())
     outcome = trainer.run(
         strategy, schedule, Silent(), (lambda epoch, tally, s: epochs.append((epoch, tally.words)) or False) if tells else None,
@@ -368,7 +368,7 @@ def whole(home, two_topics):
 ENDED = """
 import os, sys
 from embedx.cli.app import main
-from embedx.run import checkpoint
+from embedx.training import checkpoint
 
 sent, moment = int(sys.argv[1]), sys.argv[2]
 
@@ -460,7 +460,7 @@ def test_a_corpus_that_changed_is_refused(home, two_topics, tmp_path):
 FULL = """
 import resource, sys
 from embedx.cli.app import main
-from embedx.run import checkpoint
+from embedx.training import checkpoint
 
 write = checkpoint.Checkpoints._write
 

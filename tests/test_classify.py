@@ -23,7 +23,7 @@ from embedx.labeled.rules import input_length
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS, keeping
 from embedx.optimizers.contract import LABELS
-from embedx.run.progress import Silent
+from embedx.training.progress import Silent
 
 
 def each(holds=lambda objective: True):

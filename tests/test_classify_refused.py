@@ -12,9 +12,9 @@ from embedx.classification.task import train
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES
-from embedx.run import memory
-from embedx.run.tally import Tally
-from embedx.run.trainer import Outcome
+from embedx.training import memory
+from embedx.training.strategy import Tally
+from embedx.training.trainer import Outcome
 
 STEP = of(lambda o: o.kind == "proximal")
 PATH, COLUMNS, DRAWN = (REPRESENTATIVES[way] for way in ("path", "columns", "drawn"))
@@ -63,7 +63,7 @@ def test_a_batch_size_is_a_number_or_all():
 
 
 def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_way_out(monkeypatch):
-    monkeypatch.setattr("embedx.run.memory.available_memory", lambda: 10_000_000)
+    monkeypatch.setattr("embedx.training.memory.available_memory", lambda: 10_000_000)
     wide = Labeled(csr_matrix((40, 1_000_000), dtype=np.float32), TINY.labels, 6)
     objective = REPRESENTATIVES["columns"]
     with pytest.raises(
@@ -79,7 +79,7 @@ def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_way_out(m
 
 
 def test_an_id_that_is_no_label_is_refused_before_so_many_are_counted(monkeypatch):
-    monkeypatch.setattr("embedx.run.memory.available_memory", lambda: 10_000_000)
+    monkeypatch.setattr("embedx.training.memory.available_memory", lambda: 10_000_000)
     far = dataclasses.replace(TINY, n_labels=1_000_000)
     with pytest.raises(
         EmbedxError, match=r"^1,000,000 labels need 80\.0 MB to be counted, more than the 10\.0 MB there are; ids"
@@ -91,7 +91,7 @@ def test_there_must_be_memory_for_testing_too(monkeypatch):
     wide = Labeled(csr_matrix((40, 100_000), dtype=np.float32), TINY.labels, 6)
     objective, weights = REPRESENTATIVES["columns"], 4 * 6 * 100_001
     settings = ClassifySettings(optimizer="sgd", threads=1, epochs=1)
-    monkeypatch.setattr("embedx.run.memory.available_memory", lambda: 1.5 * weights)
+    monkeypatch.setattr("embedx.training.memory.available_memory", lambda: 1.5 * weights)
     train(wide, objective(objective.Settings()), settings)
     for more, need in ({"n_tested": 40}, "4.8 MB"), ({"watch": lambda *_: {}}, "7.2 MB"):
         with pytest.raises(

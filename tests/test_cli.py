@@ -19,7 +19,7 @@ from typer.main import get_command
 
 import embedx
 from embedx.cli.app import application
-from embedx.run.progress import Reporter
+from embedx.training.progress import Reporter
 from embedx.vectors import formats
 from embedx.vectors.model import save
 from tests import forked
@@ -441,7 +441,7 @@ def test_divergence_ends_with_code_3_and_advice(home, two_topics):
 
 REPORTING_OFTEN = """
 from embedx.cli.app import main
-from embedx.run.progress import Reporter
+from embedx.training.progress import Reporter
 
 begin = Reporter.__init__
 

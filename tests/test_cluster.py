@@ -20,11 +20,11 @@ from embedx.distributed.worker import ChunkRange, Plan, Worker
 from embedx.errors import EmbedxError
 from embedx.optimizers import OPTIMIZERS, update_rule
 from embedx.optimizers.contract import NUMBER, ROW, WORDS, new_table
-from embedx.run import trainer
-from embedx.run.progress import Silent
-from embedx.run.state import TrainState
-from embedx.run.strategy import Strategy
-from embedx.run.tally import Tally
+from embedx.training import trainer
+from embedx.training.progress import Silent
+from embedx.training.schedule import Schedule
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
 
 BY_MINIBATCH = [name for name, each in OPTIMIZERS.items() if each.keeps is not None and WORDS in each.commands]
 N_ROWS, DIM = 40, 20
@@ -355,7 +355,7 @@ def run_on(monkeypatch, fails=lambda number, method: False, epochs=3, workers=3,
 
     monkeypatch.setattr(run, "Workers", new)
     strategy = run.Distributed(inner, CountingPlan(), Size(workers, 2), per_range, Silent())
-    schedule = trainer.Schedule(0.1, strategy.n_chunks, 230, epochs)
+    schedule = Schedule(0.1, strategy.n_chunks, 230, epochs)
     outcome = trainer.run(strategy, schedule, Silent())
     return inner, outcome, made[0]
 

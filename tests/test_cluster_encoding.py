@@ -19,12 +19,12 @@ from embedx.distributed import read_corpus, words
 from embedx.distributed.ray_backend import LostWorkerError, Size
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import EmbedxError
-from embedx.run.progress import Silent
 from embedx.settings import TextSettings
 from embedx.skipgram import task
 from embedx.skipgram.settings import chosen
 from embedx.text import cache, parts
 from embedx.text.sources import resolve
+from embedx.training.progress import Silent
 
 N_FILES = 9
 

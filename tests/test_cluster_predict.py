@@ -18,8 +18,8 @@ from embedx.distributed.files import Files, shared
 from embedx.engine.sparse_levels import part_of, scores_of
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import log_softmax
-from embedx.run.folder import DESCRIPTION
-from embedx.run.progress import Silent
+from embedx.storage.folder import DESCRIPTION
+from embedx.training.progress import Silent
 
 
 class Answers:

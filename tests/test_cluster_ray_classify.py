@@ -16,8 +16,8 @@ from embedx.distributed.files import shared
 from embedx.distributed.ray_backend import Answering, ReadFromHead, connected
 from embedx.distributed.settings import ClusterSettings
 from embedx.labeled.digits import digits
-from embedx.run.folder import DESCRIPTION
-from embedx.run.progress import Silent
+from embedx.storage.folder import DESCRIPTION
+from embedx.training.progress import Silent
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("ray")]
 

@@ -14,10 +14,10 @@ from embedx import objectives
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.objectives import OBJECTIVES
-from embedx.run.progress import Silent
 from embedx.skipgram import collapsed
 from embedx.skipgram.task import save
 from embedx.text import cooccurrence
+from embedx.training.progress import Silent
 
 SMALL = {"dim": 16, "epochs": 10, "sample": 0, "threads": 2}
 
@@ -172,7 +172,7 @@ def test_two_threads_and_one_agree(two_topics):
     ],
 )
 def test_what_does_not_fit_in_memory_is_refused(two_topics, monkeypatch, bytes_there, message):
-    monkeypatch.setattr("embedx.run.memory.available_memory", lambda: bytes_there)
+    monkeypatch.setattr("embedx.training.memory.available_memory", lambda: bytes_there)
     with pytest.raises(EmbedxError, match=message):
         fit(two_topics, dim=10**9, count_passes=10_000)
 

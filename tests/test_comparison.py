@@ -400,7 +400,7 @@ def test_a_damaged_record_is_named_by_its_line(tmp_path):
 
 
 def test_a_share_of_the_rows_is_for_the_curve_unless_it_is_turned_off():
-    from embedx.run.progress import Silent
+    from embedx.training.progress import Silent
 
     for typed, expected in ((None, "0.1"), ("0", None)):
         data = LabelledData(["digits"], {}, CompareSettings(validation=typed))

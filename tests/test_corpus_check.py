@@ -7,8 +7,6 @@ import pytest
 
 from embedx import objectives
 from embedx.errors import EmbedxError
-from embedx.run import memory
-from embedx.run.progress import Silent
 from embedx.settings import TextSettings, VocabularySettings
 from embedx.skipgram import corpus_report, estimate
 from embedx.skipgram import task as skipgram
@@ -16,6 +14,8 @@ from embedx.skipgram.corpus_report import check, coverage, duration
 from embedx.skipgram.settings import SkipGramSettings, chosen
 from embedx.text import inspection
 from embedx.text.inspection import Inspector, Place
+from embedx.training import memory
+from embedx.training.progress import Silent
 
 MOJIBAKE = "é".encode().decode("latin-1").encode()  # Ã©
 

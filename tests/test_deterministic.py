@@ -15,10 +15,10 @@ from embedx.engine.settings import TrainingSettings
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES
-from embedx.run.checkpoint import Checkpoints
-from embedx.run.progress import Silent
 from embedx.settings import VocabularySettings
 from embedx.skipgram import collapsed, strategies
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.progress import Silent
 from tests.test_checkpoint import arrays_of, asked, embedx_run, end_at_a_checkpoint, left_behind
 from tests.test_train_state import label_run, own, same, sentences, word_run
 

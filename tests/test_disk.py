@@ -4,14 +4,15 @@ import pytest
 
 from embedx import objectives
 from embedx.errors import EmbedxError
-from embedx.run import checkpoint, disk, locks
-from embedx.run.checkpoint import Checkpoints, Request
-from embedx.run.progress import Silent
 from embedx.settings import TextSettings
 from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
+from embedx.storage import disk, locks
 from embedx.text import building, cache, reading
 from embedx.text.sources import resolve
+from embedx.training import checkpoint
+from embedx.training.checkpoint import Checkpoints, Request
+from embedx.training.progress import Silent
 
 
 class Notes(Silent):

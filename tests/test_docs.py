@@ -162,10 +162,10 @@ def test_the_experiments_and_files_named_in_the_pages_exist():
 def test_numbers_stated_in_the_pages_are_those_of_the_package():
     from embedx.classification.weights import MANY_LABELS, MOST_DENSE, MOST_SHARED
     from embedx.evaluation.heldout import PAIRS
-    from embedx.run.checkpoint import KEPT
-    from embedx.run.guard import DIVISORS, LOOKS
     from embedx.skipgram.strategies import CHUNK
     from embedx.text.heldout import BORDER, PIECE
+    from embedx.training.checkpoint import KEPT
+    from embedx.training.guard import DIVISORS, LOOKS
 
     def states(page, sentence):
         assert sentence in " ".join(PAGES[page].read_text("utf-8").split())

@@ -12,7 +12,7 @@ from embedx.engine.alternating import Descent, Side
 from embedx.engine.collapsed import NEITHER
 from embedx.optimizers import OPTIMIZERS, taken_by
 from embedx.optimizers.contract import COLLAPSED
-from embedx.run.progress import Silent
+from embedx.training.progress import Silent
 
 ITERATIONS = 12
 

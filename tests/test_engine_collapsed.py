@@ -12,11 +12,11 @@ from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS
 from embedx.kernels.random import stream_key
 from embedx.kernels.simd import aligned_zeros
 from embedx.objectives import OBJECTIVES
-from embedx.run.progress import Silent
 from embedx.samplers.alias import AliasTable, draw
 from embedx.search.spec import SearchSpec
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
+from embedx.training.progress import Silent
 
 N, DIM = 30, 7
 SEARCH_MACS = 1000  # for each input

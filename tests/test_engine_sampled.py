@@ -15,11 +15,11 @@ from embedx.engine.sparse_rows import no_slots
 from embedx.kernels.random import stream_key
 from embedx.optimizers.contract import new_table
 from embedx.optimizers.decay import decay_all
-from embedx.run.progress import Silent
 from embedx.samplers.contract import FILTER_SIZE, Paths
 from embedx.samplers.path import Path
 from embedx.samplers.uniform import Uniform
 from embedx.settings import Settings
+from embedx.training.progress import Silent
 
 KINDS = ("dense", "sparse", "hidden")
 OPTIMIZERS = list(NAIVE_OPTIMIZERS)

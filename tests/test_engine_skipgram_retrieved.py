@@ -13,10 +13,10 @@ from embedx.engine import skipgram as engine
 from embedx.engine import skipgram_retrieved as retrieved
 from embedx.objectives import retrieval
 from embedx.objectives.ldgs import Ldgs
-from embedx.run.progress import Silent
 from embedx.samplers.alias import draw
 from embedx.search.index import build_index, empty_index
 from embedx.search.updater import IndexUpdater
+from embedx.training.progress import Silent
 
 K, FOUND, DRAWS = 30, 3, 6
 NEVER_AGAIN = 1000

@@ -12,7 +12,7 @@ from needs import HAS_NO_GENSIM, WHY_NO_GENSIM
 from embedx.errors import EmbedxError
 from embedx.evaluation import analogies, words
 from embedx.evaluation.protocols import PROTOCOLS, protocol_of
-from embedx.run.progress import Silent
+from embedx.training.progress import Silent
 from embedx.vectors.model import WordVectors
 
 if HAS_NO_GENSIM:

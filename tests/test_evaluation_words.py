@@ -18,7 +18,7 @@ from scipy import stats
 from embedx.errors import EmbedxError
 from embedx.evaluation import analogies, words
 from embedx.labeled.read import read, read_label_names
-from embedx.run.progress import Silent
+from embedx.training.progress import Silent
 from embedx.vectors import export, model
 from embedx.vectors.model import WordVectors
 

@@ -12,7 +12,7 @@ import pytest
 from needs import needs_gensim
 
 from embedx.errors import EmbedxError
-from embedx.run import locks
+from embedx.storage import locks
 from embedx.vectors import export, formats, model
 from tests.test_formats import Notes
 
@@ -29,7 +29,7 @@ def toy(words=None, dim=7):
 @pytest.mark.parametrize("name", ["out", "out.gz", "out.xz", "out.bin.bz2"])
 @pytest.mark.parametrize("format", OF_LINES)
 def test_exported_vectors_are_read_back_bit_for_bit(tmp_path, monkeypatch, format, name):
-    monkeypatch.setattr("embedx.run.schema.BLOCK_FLOATS", 100)
+    monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 100)
     vectors = toy()
     words, back, *_ = formats.read(export.export(vectors, format, tmp_path / name))
     assert words == vectors.words

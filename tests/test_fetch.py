@@ -8,11 +8,11 @@ import threading
 import pytest
 
 from embedx.errors import EmbedxError
-from embedx.run.progress import Silent
 from embedx.text import fetch as fetching
 from embedx.text.fetch import fetch, fetch_named
 from embedx.text.recipes import Recipe, data_folder
 from embedx.text.sources import resolve
+from embedx.training.progress import Silent
 
 fcntl = pytest.importorskip("fcntl")
 

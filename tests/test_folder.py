@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from embedx.errors import EmbedxError
-from embedx.run import folder as on_disk
-from embedx.run.schema import FolderSchema
+from embedx.storage import folder as on_disk
+from embedx.storage.schema import FolderSchema
 from embedx.vectors import model
 
 LABELS, COUNTS, FEATURES = ["bad\tnews", "good", "so so"], np.array([3, 70, 5]), ["film", "nice\\"]

@@ -45,7 +45,7 @@ EACH = [marked(name, dtype) for name in formats.written() for dtype in formats.F
 @pytest.mark.parametrize(("format", "dtype"), EACH)
 @pytest.mark.parametrize("vectors", ["input", "output", "sum"])
 def test_what_is_written_is_read_back(tmp_path, monkeypatch, format, dtype, vectors):
-    monkeypatch.setattr("embedx.run.schema.BLOCK_FLOATS", 25)  # two rows at a time
+    monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 25)  # two rows at a time
     given = toy()
     out = export.export(given, format, tmp_path / f"out{suffix(format)}", dtype=dtype, vectors=vectors, top=7)
     found = model.load(out, trust_pickle=True)
@@ -108,7 +108,7 @@ def test_a_format_or_a_model_that_has_it_not_is_told(tmp_path):
 @pytest.mark.parametrize("format", [marked(name) for name in formats.written()])
 def test_writing_takes_little_memory_or_one_copy_more_where_a_library_takes_whole_arrays(tmp_path, monkeypatch, format):
     copies = {"npz": 2, "safetensors": 2, "static-embedding": 2}.get(format, 0)
-    monkeypatch.setattr("embedx.run.schema.BLOCK_FLOATS", 20_000)
+    monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 20_000)
     given = toy([f"w{k}" for k in range(1000)], dim=1000)
     export.export(toy(), format, tmp_path / f"first{suffix(format)}")  # what is imported for it
     tracemalloc.start()

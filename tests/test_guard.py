@@ -20,17 +20,16 @@ from embedx.errors import DivergedError
 from embedx.labeled.data import Labeled
 from embedx.labeled.digits import named
 from embedx.objectives import OBJECTIVES
-from embedx.run import guard, trainer
-from embedx.run.checkpoint import Checkpoints, Request
-from embedx.run.guard import Guard
-from embedx.run.progress import Reporter, Silent
-from embedx.run.state import TrainState
-from embedx.run.strategy import Strategy
-from embedx.run.tally import Tally
-from embedx.run.trainer import Schedule
 from embedx.settings import settings_of
 from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
+from embedx.training import guard, trainer
+from embedx.training.checkpoint import Checkpoints, Request
+from embedx.training.guard import Guard
+from embedx.training.progress import Reporter, Silent
+from embedx.training.schedule import Schedule
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
 from tests.test_train_state import label_run, same, word_run
 
 TIMES = (1e3, 1e4, 1e5)

@@ -30,10 +30,10 @@ from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import binary_tree
 from embedx.optimizers import update_rule
-from embedx.run import locks
-from embedx.run.checkpoint import Checkpoints, Request
-from embedx.run.progress import Silent
 from embedx.search.balanced import SparseVectors, balanced_tree
+from embedx.storage import locks
+from embedx.training.checkpoint import Checkpoints, Request
+from embedx.training.progress import Silent
 
 KEY = stream_key(3, 5)
 

@@ -11,7 +11,7 @@ from embedx.labeled.read import read, read_training
 from embedx.labeled.rules import NEARLY, input_length
 from embedx.labeled.schema import WORD_BYTES
 from embedx.labeled.words import read_bags
-from embedx.run.progress import Silent
+from embedx.training.progress import Silent
 
 N = 500
 

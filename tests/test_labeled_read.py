@@ -26,7 +26,7 @@ from embedx.errors import EmbedxError
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.read import DataSchema, read, read_label_names, read_names, read_training, with_names
 from embedx.labeled.sparse import decimal
-from embedx.run.progress import Silent
+from embedx.training.progress import Silent
 
 PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.ZstdCompressor().compress}
 DATA = Path(os.environ.get("EMBEDX_DATA", "")) / "xc"

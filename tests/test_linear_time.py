@@ -20,9 +20,9 @@ from embedx.errors import EmbedxError
 from embedx.labeled import read
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.sparse import check_libsvm
-from embedx.run.progress import Silent
 from embedx.text.sources import resolve
 from embedx.text.streams import open_source, text_blocks
+from embedx.training.progress import Silent
 from embedx.vectors.formats import contract, text_rows, word2vec_binary
 
 PACKAGES = (embedx.text, embedx.labeled, embedx.evaluation)

@@ -11,12 +11,12 @@ import pytest
 
 import embedx
 from embedx.errors import EmbedxError
-from embedx.run import memory
-from embedx.run.progress import Silent
 from embedx.search.index import build_index
 from embedx.search.index import memory as index_memory
 from embedx.search.spec import SearchSpec
 from embedx.skipgram import memory as words_memory
+from embedx.training import memory
+from embedx.training.progress import Silent
 
 
 class Notes(Silent):
@@ -149,7 +149,7 @@ def test_what_the_process_has_is_what_the_system_says(tmp_path):
 TOLD = """
 import sys
 from embedx.cli.app import main
-from embedx.run.memory import most_memory_used
+from embedx.training.memory import most_memory_used
 
 sys.argv = ["embedx", *sys.argv[1:]]
 try:

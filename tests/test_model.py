@@ -15,9 +15,9 @@ import pytest
 from needs import needs_gensim
 
 from embedx.errors import EmbedxError
-from embedx.run import folder as on_disk
-from embedx.run import locks
-from embedx.run.folder import check_output
+from embedx.storage import folder as on_disk
+from embedx.storage import locks
+from embedx.storage.folder import check_output
 from embedx.vectors import model
 
 
@@ -53,7 +53,7 @@ def test_what_was_saved_is_loaded(tmp_path):
 
 
 def test_large_arrays_are_written_by_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("embedx.run.schema.BLOCK_FLOATS", 20)
+    monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 20)
     given = toy(n=53)
     loaded = model.load(model.save(tmp_path / "m", **given))
     np.testing.assert_array_equal(loaded.vectors, given["arrays"]["input"])
@@ -172,7 +172,7 @@ def test_a_failing_save_leaves_the_old_model_and_no_rubbish(tmp_path, monkeypatc
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("embedx.run.atomic.write_bytes", full)
+    monkeypatch.setattr("embedx.storage.atomic.write_bytes", full)
     with pytest.raises(EmbedxError, match="cannot write the model: No space left on device"):
         model.save(folder, **toy(seed=2), overwrite=True)
     np.testing.assert_array_equal(model.load(folder).vectors, before)
@@ -322,7 +322,7 @@ def test_an_empty_folder_can_be_overwritten(tmp_path):
 SAVE_AND_DIE = """
 import os, signal, sys, numpy as np
 from pathlib import Path
-from embedx.run import folder, locks
+from embedx.storage import folder, locks
 from embedx.vectors import model
 real, calls = getattr({owner}, "{step}"), []
 def step(*arguments, **options):

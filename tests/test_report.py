@@ -22,7 +22,7 @@ from embedx.report import projection
 from embedx.report import words as of_words
 from embedx.report.report import default_output, report
 from embedx.report.settings import ReportSettings
-from embedx.run.progress import Silent
+from embedx.training.progress import Silent
 from embedx.vectors.model import load_folder
 from tests.needs import needs_gensim
 from tests.report_setup import FEATURES, NASTY, SIZE, TEST, TOPICS, label_folder, topic_vectors, word_folder, words

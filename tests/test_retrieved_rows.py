@@ -22,10 +22,10 @@ from embedx.objectives.ldgs import Ldgs
 from embedx.objectives.margin import Margin
 from embedx.objectives.mips import Mips
 from embedx.objectives.softmax import Softmax
-from embedx.run import folder as folders
-from embedx.run.progress import Reporter, Silent
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.task import train as train_words
+from embedx.storage import folder as folders
+from embedx.training.progress import Reporter, Silent
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,11 @@ from test_adversarial import clusters, features_of, some_tree
 from embedx import samplers
 from embedx.errors import EmbedxError
 from embedx.kernels.simd import aligned_zeros
-from embedx.run.progress import Silent
 from embedx.samplers import adversarial, tree
 from embedx.samplers import features as projecting
 from embedx.samplers.alias import drawn_at_all
 from embedx.samplers.contract import Pairs, pairs_of
+from embedx.training.progress import Silent
 
 L2 = 0.3
 N_LABELS = 6

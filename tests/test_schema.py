@@ -13,9 +13,9 @@ from embedx.classification import classifier
 from embedx.classification.classifier import Classifier
 from embedx.errors import EmbedxError
 from embedx.labeled.schema import DataSchema
-from embedx.run import folder as on_disk
-from embedx.run.schema import first_not_finite
 from embedx.samplers.adversarial import ARRAYS
+from embedx.storage import folder as on_disk
+from embedx.storage.schema import first_not_finite
 from embedx.vectors import model
 
 LABELS, FEATURES, DIM, STRIDE = 5, 4, 3, 16
@@ -302,7 +302,7 @@ def objects_in(value):
 
 
 def test_large_numbers_are_no_infinite_ones(monkeypatch):
-    monkeypatch.setattr("embedx.run.schema.BLOCK_FLOATS", 8)
+    monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 8)
     large = np.full((9, 2), 3e38, np.float32)
     assert first_not_finite(large) is None
     large[7, 1] = np.nan

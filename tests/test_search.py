@@ -7,7 +7,6 @@ from reference_search import block_scores
 from embedx.kernels.compiled import kernel
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded
 from embedx.objectives import OBJECTIVES
-from embedx.run.progress import Silent
 from embedx.search import index as indexing
 from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE, score_clusters
 from embedx.search.clusters import MASKED_SCORE, NORM_QUANTILE, _random_rows, augmented_directions, new_assignment_workspace
@@ -15,6 +14,7 @@ from embedx.search.query import find_candidates_batch, new_query_workspace, scor
 from embedx.search.spec import SearchSpec
 from embedx.search.top_k import search_top_k, top_k_spec
 from embedx.search.updater import IndexUpdater, mark_stale, new_stale_rows
+from embedx.training.progress import Silent
 
 N, DIM = 900, 37
 UNLIMITED = {"max_candidates": N, "threshold": 0.0, "min_coefficient": 1e-3, "from_logsumexp": False, "message_iterations": 0}

@@ -9,7 +9,6 @@ from test_search import check, clustered, estimates, vectors_of
 
 from embedx.kernels.random import bits, low_half_below, stream_key
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded
-from embedx.run.progress import Silent
 from embedx.search import clusters as clustering
 from embedx.search import index as indexing
 from embedx.search import panels, query
@@ -19,6 +18,7 @@ from embedx.search.clusters import MASKED_SCORE
 from embedx.search.spec import SearchSpec
 from embedx.search.top_k import CHUNK, search_top_k, top_k_spec
 from embedx.search.updater import REBUILD_SHARE, IndexUpdater, clear_stale, mark_stale, new_stale_rows
+from embedx.training.progress import Silent
 
 N, DIM = 70, 11
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from embedx.run.orders import Orders
 from embedx.skipgram import strategies
+from embedx.training.schedule import Orders
 from tests.test_train_state import same, word_run
 
 

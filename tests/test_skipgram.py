@@ -10,13 +10,13 @@ import pytest
 import embedx
 from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
-from embedx.run import progress
-from embedx.run.progress import Reporter, Silent
 from embedx.settings import TextSettings
 from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.tables import new_tables
+from embedx.training import progress
+from embedx.training.progress import Reporter, Silent
 
 
 def sentences_of(path):

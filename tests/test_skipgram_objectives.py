@@ -14,7 +14,6 @@ from embedx.kernels.batch import new_batch
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS, taken_by
 from embedx.optimizers.contract import WORDS
-from embedx.run.progress import Reporter
 from embedx.settings import VocabularySettings
 from embedx.skipgram import collapsed
 from embedx.skipgram import settings as streaming
@@ -22,6 +21,7 @@ from embedx.skipgram import task as skipgram
 from embedx.skipgram.settings import in_order
 from embedx.text import heldout as text_heldout
 from embedx.text.heldout import PIECE, hold_out
+from embedx.training.progress import Reporter
 
 EVERY_WAY = [(name, sampler) for name, each in OBJECTIVES.items() for sampler in in_order(each)]
 # Those whose probabilities are no softmax of the scores and no turns of a tree: their initial biases are of the right order.

@@ -15,7 +15,7 @@ from embedx.engine.examples import examples_of
 from embedx.engine.label_tiles import Lists
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled
-from embedx.run.progress import Silent
+from embedx.training.progress import Silent
 
 SPARSE = [name for name, each in objectives.OBJECTIVES.items() if each.samplers()[0] != "search"]
 MASKED = {"sgd": 0.05, "adagrad": 0.1}  # optimisers under which what is masked has no influence on the rest

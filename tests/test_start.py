@@ -9,7 +9,6 @@ import embedx
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.objectives import OBJECTIVES
-from embedx.run.progress import Silent
 from embedx.settings import StartSettings, VocabularySettings
 from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
@@ -17,6 +16,7 @@ from embedx.skipgram.start import RATE, Start
 from embedx.skipgram.tables import new_tables
 from embedx.text.vocabulary import Vocabulary, select
 from embedx.text.word_list import WordList
+from embedx.training.progress import Silent
 
 CATS, CARS = ["cat", "dog", "purr", "fur", "paw", "tail"], ["car", "truck", "engine", "wheel", "road", "fuel"]
 COMMON = ["the", "a", "and", "is"]

@@ -19,8 +19,8 @@ import zstandard
 from needs import needs_data
 
 from embedx.errors import EmbedxError
-from embedx.run import locks
 from embedx.settings import TextSettings
+from embedx.storage import locks
 from embedx.text import building, cache, encoded_corpus, sources
 from embedx.text.cache import clear_caches, encode, encode_sentences, list_caches
 from embedx.text.sources import resolve

@@ -9,10 +9,10 @@ import reference
 
 from embedx.errors import EmbedxError
 from embedx.kernels.random import stream_key
-from embedx.run.progress import Silent
 from embedx.text import cooccurrence
 from embedx.text.heldout import PIECE, n_pieces
 from embedx.text.subsampling import WHOLE_SENTENCE, TokenStream, context_words
+from embedx.training.progress import Silent
 
 N_WORDS = 9
 WINDOW = 4

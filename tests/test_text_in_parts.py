@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embedx.errors import EmbedxError
-from embedx.run.progress import Silent
 from embedx.settings import TextSettings
 from embedx.text import building, cache, parts, reading, spill, tokenizer, tokens
 from embedx.text.building import Building
 from embedx.text.parts import Parts, divided, encoded, keep, kept
 from embedx.text.sources import Source, resolve
+from embedx.training.progress import Silent
 
 WORDS = [*"abcdefghijk", "É", "日本語", "\u3000", "\n", "\n\n", " ", "longer", "\ufffd", "x" * 300, "don't", "12"]
 

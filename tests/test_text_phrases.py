@@ -9,11 +9,11 @@ from gensim.models.phrases import Phrases as GensimPhrases
 
 import embedx
 from embedx.errors import EmbedxError
-from embedx.run.progress import Silent
 from embedx.settings import PhraseSettings, TextSettings
 from embedx.text import cache, collocations
 from embedx.text.encode import encode
 from embedx.text.phrases import phrases_of
+from embedx.training.progress import Silent
 
 CONNECTORS = "of,the"
 WORDS = [

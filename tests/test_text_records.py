@@ -11,11 +11,11 @@ import pytest
 from pyarrow import parquet
 
 from embedx.errors import EmbedxError
-from embedx.run.progress import Silent
 from embedx.settings import TextSettings
 from embedx.text import cache, records
 from embedx.text.sources import Source, check_formats, recipe_defaults, resolve
 from embedx.text.tokenizer import END_OF_SENTENCE
+from embedx.training.progress import Silent
 
 
 @pytest.fixture

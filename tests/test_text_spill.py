@@ -14,11 +14,11 @@ import reference_text
 
 import embedx
 from embedx.errors import EmbedxError
-from embedx.run.progress import Silent
 from embedx.settings import TextSettings
 from embedx.text import cache, reading, spill, streams, tokenizer, tokens
 from embedx.text.sources import resolve
 from embedx.text.spill import Spill
+from embedx.training.progress import Silent
 
 WORDS = [*"abcdefghijk", "é", "日本語", "\u3000", "\n", "\n\n", " ", "longer", "\ufffd", "x" * 300, "urahjeia", "xyzfrssr"]
 TINY = 1e-6  # gigabytes: a new table for each piece of the text

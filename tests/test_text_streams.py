@@ -19,11 +19,11 @@ from test_text_records import Told
 
 from embedx.errors import EmbedxError
 from embedx.labeled.files import Lines, source_of
-from embedx.run.progress import Silent
 from embedx.settings import TextSettings
 from embedx.text import cache
 from embedx.text.sources import Source, resolve
 from embedx.text.streams import CountedReader, ReadAhead, open_source, text_blocks
+from embedx.training.progress import Silent
 
 TEXT = "".join(f"line {n} of the café\n" for n in range(2000)).encode()
 PACKERS = {

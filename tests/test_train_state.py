@@ -10,12 +10,12 @@ from embedx.classification import task as classification
 from embedx.classification.settings import ClassifySettings
 from embedx.labeled.digits import named
 from embedx.objectives import OBJECTIVES
-from embedx.run.progress import Silent
-from embedx.run.state import TrainState
 from embedx.settings import VocabularySettings, settings_of
 from embedx.skipgram import collapsed
 from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
+from embedx.training.progress import Silent
+from embedx.training.state import TrainState
 
 WORDS = [f"w{k}" for k in range(40)]
 

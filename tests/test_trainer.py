@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 
 from embedx.errors import DivergedError
-from embedx.run import trainer
-from embedx.run.interrupts import to_the_end
-from embedx.run.progress import Reporter, Silent
-from embedx.run.state import TrainState
-from embedx.run.strategy import Strategy
-from embedx.run.tally import Tally
-from embedx.run.trainer import SCHEDULES, Schedule
+from embedx.training import trainer
+from embedx.training.interrupts import to_the_end
+from embedx.training.progress import Reporter, Silent
+from embedx.training.schedule import SCHEDULES, Schedule
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
 
 
 class Made(Strategy):

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.run.schema import Array
+from embedx.storage.schema import Array
 
 ARRAYS = {"calibration": Array(("terms of calibration", "knots"), ("float64",))}
 MIN_ROWS, MAX_ROWS = 100, 2_000  # to hold out: from fewer little can be learned, and with more little is gained

@@ -34,13 +34,13 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, known_labels, scaled
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
-from embedx.run import folder
-from embedx.run.progress import Progress, Silent
-from embedx.run.schema import Array, FolderSchema, Names, Value
-from embedx.run.trainer import usable_cores
 from embedx.samplers.contract import Sampler
 from embedx.search.index import build_index, index_of_clusters
 from embedx.search.top_k import n_clusters_of, search_top_k, top_k_spec
+from embedx.storage import folder
+from embedx.storage.schema import Array, FolderSchema, Names, Value
+from embedx.training.progress import Progress, Silent
+from embedx.training.trainer import usable_cores
 
 TASK = "classification"
 BLOCK_FLOATS = 1 << 23  # scores looked at in one go

@@ -24,9 +24,9 @@ from embedx.classification.settings import OF_STEPS, OF_TREE, ClassifySettings
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
-from embedx.run.progress import Reporter, Silent
 from embedx.samplers import SAMPLERS
 from embedx.settings import by_present_names, settings_of
+from embedx.training.progress import Reporter, Silent
 
 try:
     from joblib import effective_n_jobs

@@ -8,8 +8,8 @@ import numpy as np
 
 from embedx.classification.classifier import Classifier
 from embedx.labeled.data import Labeled
-from embedx.run.progress import Progress
-from embedx.run.state import TrainState
+from embedx.training.progress import Progress
+from embedx.training.state import TrainState
 
 
 class History:

@@ -13,7 +13,7 @@ import numpy as np
 
 from embedx.engine.sparse_levels import Found, Level, best_nodes
 from embedx.errors import EmbedxError
-from embedx.run.schema import Array
+from embedx.storage.schema import Array
 
 PREFIX = "tree_"
 BLOCK_FLOATS = 1 << 23  # scores looked at in one go

@@ -17,9 +17,10 @@ from embedx.errors import EmbedxError
 from embedx.kernels.simd import padded
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives.contract import Objective
-from embedx.run import memory
-from embedx.run.memory import Plan, amount
 from embedx.samplers.contract import Sampler
+from embedx.storage.disk import amount
+from embedx.training import memory
+from embedx.training.memory import Plan
 
 BYTES_PER_LABEL = 80  # of counts, of what noise is drawn by, and while that is made
 KEPT = 2  # weights of a label above the threshold, for each value of an example: EURLex-4.3K 3, categories of Wikipedia 1.5

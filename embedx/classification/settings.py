@@ -12,8 +12,8 @@ from embedx.errors import EmbedxError
 from embedx.labeled.rules import LABEL_RULES, SCALINGS
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import LABELS
-from embedx.run import trainer
 from embedx.settings import check_used, param
+from embedx.training.schedule import SCHEDULES
 
 WEIGHTS = ("dense", "sparse", "tree")  # how those of the output rows are stored
 OF_TREE = ("leaf_size", "arity", "beam", "trees")  # settings that apply to a tree alone
@@ -113,7 +113,7 @@ class ClassifySettings(TrainingSettings):
     schedule: str = param(
         "linear",
         "learning rate schedule: linear to zero, constant, divided by √updates, or divided by 1 + epochs",
-        choices=trainer.SCHEDULES,
+        choices=SCHEDULES,
     )
     decay: float = param(1.0, "factor by which the learning rate is also multiplied after each epoch", above=0.0, at_most=1.0)
     decay_every: int | None = param(None, "apply --decay after every N updates instead", at_least=1)

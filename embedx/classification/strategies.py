@@ -27,16 +27,15 @@ from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_all, step_size
-from embedx.run.orders import Orders
-from embedx.run.progress import Progress
-from embedx.run.state import TrainState
-from embedx.run.strategy import Strategy, forget
-from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.search.index import Index, empty_index
 from embedx.search.messages import MessageWorkspace, new_message_workspace
 from embedx.search.query import QueryWorkspace, new_query_workspace
 from embedx.search.updater import IndexUpdater, StaleRows, new_stale_rows
+from embedx.training.progress import Progress
+from embedx.training.schedule import Orders
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally, forget
 
 INITIAL = 2**32  # the place of the initial numbers among a seed's random numbers
 CHUNK = 4096  # examples between two looks at the clock, where steps are small

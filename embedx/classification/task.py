@@ -42,15 +42,15 @@ from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import LABELS
 from embedx.optimizers.dcd import DualCoordinateDescent
-from embedx.run import trainer
-from embedx.run.checkpoint import Checkpoints, checksum
-from embedx.run.guard import Guard
-from embedx.run.interrupts import to_the_end
-from embedx.run.memory import Plan
-from embedx.run.progress import Progress, Silent
-from embedx.run.strategy import Strategy
-from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler, pairs_of
+from embedx.training import trainer
+from embedx.training.checkpoint import Checkpoints, checksum
+from embedx.training.guard import Guard
+from embedx.training.interrupts import to_the_end
+from embedx.training.memory import Plan
+from embedx.training.progress import Progress, Silent
+from embedx.training.schedule import Schedule
+from embedx.training.strategy import Strategy, Tally
 
 LEAST_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
 
@@ -389,7 +389,7 @@ def _run(
 
     spent = history.seconds_before
     time_budget = None if settings.time_budget is None else max(settings.time_budget - spent, LEAST_BUDGET)
-    schedule = trainer.Schedule(
+    schedule = Schedule(
         float(settings.learning_rate or 0), training.n_chunks, strategy.n, float(settings.epochs or 1), time_budget,
         settings.schedule, settings.decay, settings.decay_every,
         updates=-(-strategy.n // int(settings.batch_size or strategy.n)) / training.n_chunks, unit="examples",

@@ -34,15 +34,15 @@ from embedx.labeled.rules import input_length
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import Optimizer, UpdateRule
 from embedx.optimizers.dcd import DualCoordinateDescent
-from embedx.run import trainer
-from embedx.run.checkpoint import Checkpoints
-from embedx.run.interrupts import to_the_end
-from embedx.run.memory import Plan
-from embedx.run.progress import Progress
-from embedx.run.state import TrainState
-from embedx.run.strategy import Strategy
-from embedx.run.tally import Tally
 from embedx.search.balanced import balanced_tree
+from embedx.training import trainer
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.interrupts import to_the_end
+from embedx.training.memory import Plan
+from embedx.training.progress import Progress
+from embedx.training.schedule import Schedule
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
 
 MATCHED_ROWS = 1 << 14  # examples that are sought for at a time
 
@@ -414,7 +414,7 @@ def run(
             strategy.prepare(level + 1)
         return False
 
-    schedule = trainer.Schedule(
+    schedule = Schedule(
         float(strategy.settings.learning_rate or 0), training.n_chunks, strategy.n_scores / n_levels, n_levels,
         shape="constant", unit="scores",
     )  # fmt: skip

@@ -35,7 +35,7 @@ from embedx.cli.models import analogy, convert, evaluate, export, nearest, phras
 from embedx.cli.options import CacheDir, CheckpointEvery, Json, LogJson, Overwrite, Quiet, Resume, TestLabels, Verbose, path_for
 from embedx.cli.streams import NobodyReadsError, close_error_stream, open_streams
 from embedx.errors import EmbedxError, near
-from embedx.run.progress import Reporter
+from embedx.training.progress import Reporter
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # typer does not name the base of its complaints about what was typed
 
@@ -183,7 +183,7 @@ def completed_words() -> list[str]:
 
 def print_version(wanted: bool) -> None:
     if wanted:
-        from embedx.run.folder import installed_version
+        from embedx.storage.folder import installed_version
 
         print(f"embedx {installed_version()}")
         raise typer.Exit
@@ -453,7 +453,7 @@ def resume_run(
     verbose: Verbose = False,
 ) -> None:
     """Go on with a run of `embedx train` or `embedx classify` that was interrupted or killed, from its last checkpoint."""
-    from embedx.run import checkpoint
+    from embedx.training import checkpoint
 
     command, arguments, directory = checkpoint.requested(checkpoint.output_of(output))
     os.chdir(directory)

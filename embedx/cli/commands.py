@@ -15,11 +15,6 @@ from embedx import objectives, samplers
 from embedx.distributed.settings import ClusterSettings, check_cluster_settings
 from embedx.engine.settings import check_stopping
 from embedx.errors import DivergedError, EmbedxError
-from embedx.run.checkpoint import Checkpoints, Request
-from embedx.run.folder import check_output, task_of
-from embedx.run.interrupts import to_the_end
-from embedx.run.progress import Progress
-from embedx.run.trainer import Outcome
 from embedx.settings import (
     PhraseSettings,
     Settings,
@@ -38,7 +33,12 @@ from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.start import started
+from embedx.storage.folder import check_output, task_of
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT, check_formats, recipe_defaults, resolve
+from embedx.training.checkpoint import Checkpoints, Request
+from embedx.training.interrupts import to_the_end
+from embedx.training.progress import Progress
+from embedx.training.trainer import Outcome
 from embedx.vectors import formats
 
 if TYPE_CHECKING:

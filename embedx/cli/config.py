@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from embedx.errors import EmbedxError, near
-from embedx.run import atomic
 from embedx.settings import check
+from embedx.storage import atomic
 
 NOT_IN_FILES = ("config", "save_config", "help_all", "typed")
 OF_ONE_RUN = ("output", "overwrite", "resume", "log_json", "as_json", "quiet", "verbose")  # what is not saved

@@ -9,7 +9,7 @@ import typer
 
 from embedx.cli import tables
 from embedx.cli.options import CacheDir, Json, Quiet, path_for
-from embedx.run.progress import Reporter
+from embedx.training.progress import Reporter
 
 
 def list_recipes(as_json: Json = False) -> None:

@@ -12,8 +12,8 @@ from embedx.cli.options import CacheDir, Json, Model, Overwrite, Quiet, TopK, Tr
 from embedx.cli.streams import is_read_at_once
 from embedx.distributed.settings import MAX_WORKERS, ClusterSettings, check_cluster_settings
 from embedx.errors import EmbedxError
-from embedx.run.progress import Reporter
 from embedx.settings import MOST_THREADS
+from embedx.training.progress import Reporter
 
 SCORED_FRACTION = 0.05  # of the labels, by `predict --search`
 
@@ -142,7 +142,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score word vectors on similarity and analogies, or on --heldout text, or a classifier on --test data."""
-    from embedx.run.folder import task_of
+    from embedx.storage.folder import task_of
 
     model, *runs = models
     other = runs.pop() if len(runs) == 1 and not against else None

@@ -24,9 +24,9 @@ from embedx.comparison.text import Text
 from embedx.comparison.tuning import tuned
 from embedx.errors import EmbedxError
 from embedx.pages import curves as drawing
-from embedx.run import locks
-from embedx.run.folder import installed_version
-from embedx.run.progress import Progress, Silent
+from embedx.storage import locks
+from embedx.storage.folder import installed_version
+from embedx.training.progress import Progress, Silent
 
 PAGE, NUMBERS, PICTURE, WORK = "compare.html", "compare.csv", "curves.png", "work"
 FAILED = ("diverged", "failed")

@@ -19,10 +19,10 @@ from embedx.labeled.arrays import is_binary
 from embedx.labeled.digits import named
 from embedx.labeled.files import head_of, source_of
 from embedx.labeled.read import read, read_training
-from embedx.run.progress import Progress
 from embedx.settings import as_typed, option_name
 from embedx.text.sources import STANDARD_INPUT
 from embedx.text.streams import begins_labelled
+from embedx.training.progress import Progress
 
 GROUPS = 50  # of test rows: a standard error from so many is itself within a tenth, as a rule
 VALIDATION, MOST_VALIDATION = 0.1, 2000  # share of the training rows, and how many at most: they are scored after each epoch

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from embedx.errors import EmbedxError
-from embedx.run import atomic
+from embedx.storage import atomic
 
 FILE = "runs.jsonl"
 Run = dict[str, Any]

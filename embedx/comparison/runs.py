@@ -20,10 +20,10 @@ from typing import Any, Protocol
 from embedx.comparison.settings import CompareSettings
 from embedx.errors import DivergedError, EmbedxError, one_line
 from embedx.evaluation.statistics import Score
-from embedx.run.folder import read_description
-from embedx.run.progress import Progress
-from embedx.run.trainer import usable_cores
 from embedx.settings import option_name
+from embedx.storage.folder import read_description
+from embedx.training.progress import Progress
+from embedx.training.trainer import usable_cores
 
 MOST_TRIALS = 5  # of an objective, where it is tuned
 OF_RATE = ("optimizer", "block_size")  # settings that a learning rate is for: they may follow from the data unless it is given

@@ -3,8 +3,8 @@
 import dataclasses
 
 from embedx.errors import EmbedxError
-from embedx.run import trainer
 from embedx.settings import MOST_THREADS, Settings, fraction, param, seconds
+from embedx.training import trainer
 
 BUDGET = 60.0  # seconds for each run, where nothing is said
 OF_TEXT = (  # handed on

@@ -15,13 +15,13 @@ from embedx.comparison.settings import OF_TEXT, CompareSettings
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout, learning_curves, words
 from embedx.evaluation.statistics import Score, grouped
-from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings, VocabularySettings, as_typed, option_name
 from embedx.skipgram.settings import chosen
 from embedx.text.encode import encode
 from embedx.text.heldout import HeldOut, hold_out
 from embedx.text.sources import recipe_defaults, resolve
 from embedx.text.vocabulary import select
+from embedx.training.progress import Progress, Silent
 from embedx.vectors.model import WordVectors, load
 
 POINTS = 12  # of a learning curve

@@ -15,8 +15,8 @@ from embedx.comparison import runs as running
 from embedx.comparison.records import Records
 from embedx.comparison.runs import MOST_TRIALS, OF_RATE, Data, typed_options
 from embedx.comparison.settings import CompareSettings
-from embedx.run.progress import Progress
 from embedx.settings import settings_of
+from embedx.training.progress import Progress
 
 STEP = 3.0
 SEED = 1

@@ -34,8 +34,8 @@ from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import UpdateRule
-from embedx.run.memory import n_bytes
-from embedx.run.progress import Progress, Silent
+from embedx.training.memory import n_bytes
+from embedx.training.progress import Progress, Silent
 
 MERGES = 200  # at least so many by each worker over a run
 MIN_EXAMPLES, MAX_EXAMPLES = 2_000, 200_000  # that a thread trains between two merges

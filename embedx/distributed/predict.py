@@ -23,9 +23,9 @@ from embedx.distributed.ray_backend import Answering, ReadFromHead, connected
 from embedx.distributed.settings import ClusterSettings
 from embedx.engine.sparse_levels import part_of, scores_of
 from embedx.evaluation.labels import top_k
-from embedx.run.folder import DESCRIPTION
-from embedx.run.progress import Progress
+from embedx.storage.folder import DESCRIPTION
 from embedx.text import cache
+from embedx.training.progress import Progress
 
 DEPTH = 2  # blocks of rows that each worker is asked for at a time
 BLOCK_FLOATS = 1 << 23  # scores of a block

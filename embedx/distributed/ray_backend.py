@@ -24,8 +24,8 @@ from embedx.distributed.server import WorkerState
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan, Worker
 from embedx.errors import EmbedxError
-from embedx.run.folder import installed_version
-from embedx.run.progress import Progress
+from embedx.storage.folder import installed_version
+from embedx.training.progress import Progress
 
 DEPTH = 2  # ranges that a worker is given at a time: one that it trains, and one that it merges or that waits
 PATIENCE = 15.0  # seconds without any worker before the run says that it waits, and that it waits for others after the first

@@ -18,16 +18,16 @@ import numpy as np
 
 from embedx.distributed.ray_backend import DEPTH, PATIENCE, LostWorkerError, Size, Tasks, is_inside
 from embedx.errors import EmbedxError
-from embedx.run.folder import installed_version
-from embedx.run.memory import available_memory
-from embedx.run.progress import Progress, Silent
-from embedx.run.trainer import usable_cores
 from embedx.settings import TextSettings
+from embedx.storage.folder import installed_version
 from embedx.text import cache
 from embedx.text.building import Building, explained
 from embedx.text.parts import LEAST_BYTES, Part, Parts, divided, encoded, keep, kept
 from embedx.text.reading import COUNT_SHARE, read
 from embedx.text.sources import Source, current_fingerprint, is_url, total_size
+from embedx.training.memory import available_memory
+from embedx.training.progress import Progress, Silent
+from embedx.training.trainer import usable_cores
 
 PARTS_EACH = 8  # for each worker where there is enough to read: all are done at about the same time, and progress is seen
 

@@ -10,11 +10,10 @@ from typing import Any
 
 from embedx.distributed.ray_backend import DEPTH, LostWorkerError, Size, WorkerHandle, Workers
 from embedx.distributed.worker import ChunkRange, Plan
-from embedx.run.memory import n_bytes
-from embedx.run.progress import Progress
-from embedx.run.state import TrainState
-from embedx.run.strategy import Strategy
-from embedx.run.tally import Tally
+from embedx.training.memory import n_bytes
+from embedx.training.progress import Progress
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
 
 SLOWEST = 10.0  # times the usual seconds of a range, after which a worker is given up
 MIN_TIMEOUT = 60.0  # seconds

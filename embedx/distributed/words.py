@@ -22,9 +22,6 @@ from embedx.engine import blocks
 from embedx.engine.subwords import Parts, word_vectors
 from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
-from embedx.run.memory import n_bytes
-from embedx.run.progress import Progress, Silent
-from embedx.run.trainer import usable_cores
 from embedx.samplers.contract import Sampler
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.run import Task
@@ -36,6 +33,9 @@ from embedx.text.encode import Corpora
 from embedx.text.encoded_corpus import ABOUT, TOKENS
 from embedx.text.subsampling import TokenStream
 from embedx.text.vocabulary import kept_counts
+from embedx.training.memory import n_bytes
+from embedx.training.progress import Progress, Silent
+from embedx.training.trainer import usable_cores
 
 MERGES = 50  # of each worker over a run, where they are cheap enough
 # With more workers each knows less of the others: at least so many times the root of their number, unless the head could not

@@ -14,11 +14,11 @@ from typing import Any
 from embedx.distributed.replica import ParameterReplica, Replica, compile_kernels
 from embedx.distributed.server import Parameters, ParameterServer, Server
 from embedx.errors import EmbedxError
-from embedx.run.folder import installed_version
-from embedx.run.memory import amount, available_memory
-from embedx.run.progress import Silent
-from embedx.run.strategy import Strategy
-from embedx.run.tally import Tally
+from embedx.storage.disk import amount
+from embedx.storage.folder import installed_version
+from embedx.training.memory import available_memory
+from embedx.training.progress import Silent
+from embedx.training.strategy import Strategy, Tally
 
 
 class Plan(abc.ABC):

@@ -21,13 +21,13 @@ import numpy as np
 
 from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS, Evaluation, Rows, evaluate
 from embedx.optimizers.contract import Optimizer
-from embedx.run import trainer
-from embedx.run.checkpoint import Checkpoints
-from embedx.run.interrupts import to_the_end
-from embedx.run.progress import Progress
-from embedx.run.state import TrainState
-from embedx.run.strategy import Strategy
-from embedx.run.tally import Tally
+from embedx.training import trainer
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.interrupts import to_the_end
+from embedx.training.progress import Progress
+from embedx.training.schedule import Schedule
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
 
 TRIES = 8  # of a step, the last at the rate divided by 2^28
 # On 10 MB of Wikipedia with 10,000 words, 15 iterations of row-wise Adagrad went from 8.155 to 7.650 nats; without growth to
@@ -115,7 +115,7 @@ class Descent(Strategy):
         `snapshot` is of the state of a run that was set up alike, to go on from; `checkpoints` keep it on disk.
         """
         epochs = math.inf if self.iterations is None else max(self.iterations, 1)
-        schedule = trainer.Schedule(1.0, 1, 1, epochs, shape="constant", unit="iterations")
+        schedule = Schedule(1.0, 1, 1, epochs, shape="constant", unit="iterations")
         outcome = trainer.run(self, schedule, self.progress, snapshot=snapshot, checkpoints=checkpoints)
         self.interrupted_by = self.interrupted_by or outcome.interrupted_by
         self.run_state = outcome.state

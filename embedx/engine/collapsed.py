@@ -30,12 +30,12 @@ from embedx.kernels.gemm import dot
 from embedx.kernels.random import stream_key
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, prefetch, splat, store
 from embedx.objectives.contract import Objective
-from embedx.run.progress import Progress
 from embedx.samplers.contract import Sampler, SampleWorkspace, new_sample_workspace
 from embedx.search.index import build_index
 from embedx.search.query import find_candidates, new_query_workspace
 from embedx.search.spec import SearchSpec
 from embedx.text.cooccurrence import Counts
+from embedx.training.progress import Progress
 
 BLOCK_FLOATS = 1 << 25  # scores of a block where all rows compete: 128 MB
 BLOCK_INPUTS = 1024  # of a block where rows are found

@@ -6,8 +6,8 @@ from numba import typeof, types
 
 from embedx.kernels.batch import COEFFICIENTS
 from embedx.kernels.compiled import is_cached
-from embedx.run.progress import Progress
 from embedx.samplers.contract import LOG_EXPECTED_COUNT, SAMPLE, Sampler
+from embedx.training.progress import Progress
 
 
 def compile_function(function: Any, signature: Any) -> None:

@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from embedx.run.progress import Progress
+from embedx.training.progress import Progress
 
 BLOCK_FLOATS = 1 << 21  # cosines of words asked with and candidates computed at a time: 8 MB
 SCORE_FLOATS = 1 << 17  # scores of questions and candidates at a time: 0.5 MB, which a core's cache holds

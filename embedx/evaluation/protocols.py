@@ -33,7 +33,7 @@ from embedx.evaluation.word_sets import (
     Outliers,
     SimilarityPairs,
 )
-from embedx.run.progress import Progress
+from embedx.training.progress import Progress
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,7 +25,7 @@ from embedx.evaluation import statistics
 from embedx.evaluation.with_gensim import gensim_quietly
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.schema import decoded
-from embedx.run.progress import Silent
+from embedx.training.progress import Silent
 
 PAIR_CANDIDATES = 300_000  # gensim's default for both kinds; for analogies 30,000 is what word2vec.c's users compare
 ANALOGY_CANDIDATES = 30_000

@@ -49,7 +49,7 @@ from embedx.evaluation.word_sets import (
     read_outliers,
     read_pairs,
 )
-from embedx.run.progress import Progress, Silent
+from embedx.training.progress import Progress, Silent
 from embedx.vectors import model
 from embedx.vectors.formats.gensim import open_trusted
 from embedx.vectors.model import WordVectors

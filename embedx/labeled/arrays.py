@@ -21,10 +21,10 @@ from scipy.sparse import csr_matrix, issparse, load_npz
 from embedx.errors import EmbedxError
 from embedx.labeled.files import MOST_READ, Room, one_line
 from embedx.labeled.schema import MOST_IDS
-from embedx.run.memory import available_memory
-from embedx.run.progress import Progress
 from embedx.text.sources import Source, is_url
 from embedx.text.streams import BLOCK_BYTES, UnpackedReader
+from embedx.training.memory import available_memory
+from embedx.training.progress import Progress
 
 NUMPY_START, ZIP_START = b"\x93NUMPY", b"PK\x03\x04"
 # http://yann.lecun.com/exdb/mnist/: two zeros, the type of the elements, the number of dimensions.

@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterator
 
 from embedx.errors import EmbedxError, near
-from embedx.run.memory import available_memory
-from embedx.run.progress import Progress
 from embedx.text.recipes import recipe_names
 from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url, recipe_meant
 from embedx.text.streams import BLOCK_BYTES, ReadAhead, UnpackedReader
+from embedx.training.memory import available_memory
+from embedx.training.progress import Progress
 
 UTF8_MARK = b"\xef\xbb\xbf"
 HEAD_BYTES = 512

@@ -30,8 +30,8 @@ from embedx.labeled.files import Lines, head_of, source_of
 from embedx.labeled.schema import MOST_IDS, DataSchema, Numbering, decoded, read_label_names, read_names, settled
 from embedx.labeled.sparse import HEADER, check_libsvm, read_libsvm, read_xc
 from embedx.labeled.words import is_fasttext, read_bags
-from embedx.run.progress import Progress, Silent
 from embedx.text.sources import STANDARD_INPUT
+from embedx.training.progress import Progress, Silent
 
 __all__ = ["DataSchema", "check_there", "read", "read_label_names", "read_names", "read_training", "with_names"]
 

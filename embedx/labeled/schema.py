@@ -8,7 +8,7 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.labeled.files import Lines, Room, source_of
-from embedx.run.progress import Silent
+from embedx.training.progress import Silent
 
 WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")  # Python reads no number of more than 4,300 digits
 MOST_IDS = 2**31 - 1  # ids are int32

@@ -11,7 +11,7 @@ from embedx.labeled.data import Labeled
 from embedx.labeled.digits import named
 from embedx.labeled.read import read
 from embedx.report.settings import ReportSettings
-from embedx.run.progress import Progress
+from embedx.training.progress import Progress
 
 ANSWERS = 10  # looked at for each row
 SHOWN_ANSWERS = 5

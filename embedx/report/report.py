@@ -10,10 +10,10 @@ from embedx.errors import EmbedxError
 from embedx.evaluation import learning_curves
 from embedx.report import label_page, labels, word_page, words
 from embedx.report.settings import OF_LABELS, OF_WORDS, ReportSettings
-from embedx.run import atomic
-from embedx.run.folder import present, task_of
-from embedx.run.progress import Progress, Silent
 from embedx.settings import option_name
+from embedx.storage import atomic
+from embedx.storage.folder import present, task_of
+from embedx.training.progress import Progress, Silent
 from embedx.vectors import model as vectors
 
 SUFFIX = ".report.html"

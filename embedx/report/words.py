@@ -12,8 +12,8 @@ from embedx.evaluation import words as evaluation
 from embedx.evaluation.word_report import Report
 from embedx.report import projection
 from embedx.report.settings import ReportSettings
-from embedx.run.progress import Progress
-from embedx.run.schema import row_blocks
+from embedx.storage.schema import row_blocks
+from embedx.training.progress import Progress
 from embedx.vectors.model import WordVectors
 
 BLOCK_FLOATS = 1 << 23  # cosines computed at a time: 32 MB

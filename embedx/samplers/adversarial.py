@@ -24,11 +24,11 @@ from embedx.kernels.gemm import dot
 from embedx.kernels.maths import exp, softplus
 from embedx.kernels.random import bits, uniform
 from embedx.kernels.simd import padded
-from embedx.run.progress import Progress, Silent
 from embedx.samplers.contract import Pairs, Sampler, SamplerData, new_data, pairs_of
 from embedx.samplers.features import Projection, fit_projection, memory, projected
 from embedx.samplers.tree import Tree, fit_tree, log_likelihood, log_probabilities, n_leaves_for, path_log_probability
 from embedx.settings import Settings, param
+from embedx.training.progress import Progress, Silent
 
 AUTO = 0.0
 # Of each node. The paper's 0.1 gives the same accuracy and less likelihood: EURLex-4.3K, first labels, ns at rate 0.3, 2 epochs

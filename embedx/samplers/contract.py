@@ -39,8 +39,8 @@ import numpy as np
 from numba import types
 
 from embedx.kernels.compiled import kernel
-from embedx.run.progress import Progress
 from embedx.settings import Settings
+from embedx.training.progress import Progress
 
 Candidates = Literal["drawn", "all", "path", "retrieved"]
 FILTER_SIZE = 512

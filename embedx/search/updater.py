@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.run.progress import Progress
-from embedx.run.state import TrainState
 from embedx.search.clusters import new_assignment_workspace
 from embedx.search.index import Index, build_index, empty_index, update_rows
 from embedx.search.spec import SearchSpec
+from embedx.training.progress import Progress
+from embedx.training.state import TrainState
 
 # The index is rebuilt after this many reassignments, as a share of rows times blocks: soon at first, because the centroids of a
 # table that is hardly trained say little of what it will be. New centroids are fitted from scratch: those that start from the

@@ -26,12 +26,6 @@ from embedx.kernels.simd import padded
 from embedx.objectives.contract import Objective
 from embedx.objectives.retrieval import RetrievalObjective
 from embedx.optimizers.contract import COLLAPSED
-from embedx.run import memory as in_all
-from embedx.run import trainer
-from embedx.run.checkpoint import Checkpoints
-from embedx.run.interrupts import to_the_end
-from embedx.run.progress import Progress, Silent
-from embedx.run.tally import Tally
 from embedx.settings import (
     PhraseSettings,
     Settings,
@@ -53,6 +47,12 @@ from embedx.text.cooccurrence import Counts
 from embedx.text.encode import Corpora, encode
 from embedx.text.heldout import hold_out
 from embedx.text.vocabulary import kept_counts, select
+from embedx.training import memory as in_all
+from embedx.training import trainer
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.interrupts import to_the_end
+from embedx.training.progress import Progress, Silent
+from embedx.training.strategy import Tally
 from embedx.vectors import model
 
 NOT_TAKEN = ("sampler", "sampler_exponent", "block_size", "negatives", "warm_up", "found", "refresh")  # settings of streaming

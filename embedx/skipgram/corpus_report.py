@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from embedx.objectives.contract import Objective
-from embedx.run import disk, memory
-from embedx.run.memory import MAPPED
-from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings, VocabularySettings
 from embedx.skipgram.estimate import Estimate, estimate
 from embedx.skipgram.settings import SkipGramSettings
+from embedx.storage import disk
 from embedx.text import cache
 from embedx.text.inspection import GIANT, Findings, Inspector
 from embedx.text.sources import Source, resolve
 from embedx.text.vocabulary import kept_counts
+from embedx.training import memory
+from embedx.training.memory import MAPPED
+from embedx.training.progress import Progress, Silent
 
 MIN_COUNTS = (1, 2, 5, 10, 20, 50, 100)
 FEWEST = 0.0005  # share of the letters from which a script is told in the table

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from embedx.objectives.contract import Objective
-from embedx.run.checkpoint import KEPT
-from embedx.run.disk import free_disk
-from embedx.run.progress import Progress, Silent
 from embedx.settings import TextSettings, VocabularySettings
 from embedx.skipgram.memory import memory_plan, on_disk
 from embedx.skipgram.run import Task
 from embedx.skipgram.settings import SkipGramSettings, suited
 from embedx.skipgram.task import prepared
+from embedx.storage.disk import free_disk
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.vocabulary import kept_counts
+from embedx.training.checkpoint import KEPT
+from embedx.training.progress import Progress, Silent
 
 TRIAL = 2.0  # seconds of training
 WARM_UP = 0.3  # seconds before, in which memory is touched for the first time

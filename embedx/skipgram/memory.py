@@ -2,10 +2,10 @@
 
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
-from embedx.run.checkpoint import Checkpoints
-from embedx.run.memory import Plan, n_bytes, plan_memory
 from embedx.skipgram.run import Task
 from embedx.skipgram.tables import SMALLER
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.memory import Plan, n_bytes, plan_memory
 
 OF_TABLES = ("vectors", "optimiser", "objective")  # what is copied, to go back to
 LATER = ("saving", "testing")  # what comes when training is over

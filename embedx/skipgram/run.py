@@ -13,14 +13,6 @@ from embedx.evaluation import heldout
 from embedx.evaluation.heldout import Likelihood
 from embedx.evaluation.statistics import grouped
 from embedx.objectives.contract import Objective
-from embedx.run import trainer
-from embedx.run.checkpoint import Checkpoints, checksum
-from embedx.run.guard import Guard
-from embedx.run.memory import Plan, memory_taken
-from embedx.run.progress import Progress, Silent
-from embedx.run.state import TrainState
-from embedx.run.strategy import Strategy
-from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.skipgram.callbacks import Callback, EpochEnd, want_an_end
@@ -33,6 +25,14 @@ from embedx.text.heldout import HeldOut, n_pieces
 from embedx.text.phrases import phrases_of
 from embedx.text.subsampling import TokenStream, has_pairs
 from embedx.text.vocabulary import Vocabulary, kept_counts
+from embedx.training import trainer
+from embedx.training.checkpoint import Checkpoints, checksum
+from embedx.training.guard import Guard
+from embedx.training.memory import Plan, memory_taken
+from embedx.training.progress import Progress, Silent
+from embedx.training.schedule import Schedule
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
 from embedx.vectors import model
 from embedx.vectors.subwords import Subwords
 
@@ -153,9 +153,9 @@ class Task:
         """How many tokens of the vocabulary a pass over the corpus reads."""
         return int(self.corpus.counts[self.remap >= 0].sum()) - (int(self.heldout.counts.sum()) if self.heldout else 0)
 
-    def _schedule(self, strategy: Strategy, epochs: float, time_budget: float | None) -> trainer.Schedule:
+    def _schedule(self, strategy: Strategy, epochs: float, time_budget: float | None) -> Schedule:
         rate = float(self.settings.learning_rate or 0)
-        return trainer.Schedule(rate, strategy.n_chunks, self.n_trained_words, epochs, time_budget)
+        return Schedule(rate, strategy.n_chunks, self.n_trained_words, epochs, time_budget)
 
     def trial(self, seconds: float) -> trainer.Outcome:
         """Train for so long, as `run` does to begin with, to see how fast that goes; more than 0."""

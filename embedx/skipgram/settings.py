@@ -12,12 +12,12 @@ from embedx.engine.settings import MOST_RATE, TrainingSettings, check_sampler
 from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import COLLAPSED, WORDS, Optimizer
-from embedx.run import trainer
-from embedx.run.progress import Progress
 from embedx.samplers.contract import Sampler
 from embedx.settings import as_typed, check_used, fraction, param, settings_of
 from embedx.text.ngrams import MOST_BUCKETS, NGrams, ngrams
 from embedx.text.subsampling import WHOLE_SENTENCE
+from embedx.training import trainer
+from embedx.training.progress import Progress
 
 PREFERRED = ("search", "unigram")  # samplers, before those that an objective has in mind for labels
 # A drawn word stands for negatives × pairs / draws of a block's pairs and moves by all of them at once. Word similarity and

@@ -24,10 +24,10 @@ from embedx.engine import skipgram as engine
 from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import NUMBER, ROW, WORDS, Table
-from embedx.run.checkpoint import checksum
 from embedx.settings import MOST_PASSES, PhraseSettings, StartSettings, VocabularySettings, check_used, option_name, settings_of
 from embedx.text.joined import Phrases
 from embedx.text.vocabulary import TokenCounts, Vocabulary, listed
+from embedx.training.checkpoint import checksum
 from embedx.vectors.model import WordVectors, load_folder
 
 RATE = optimizers.OPTIMIZERS["sgd"].rates[WORDS]

@@ -17,18 +17,17 @@ from embedx.engine.loading import load_kernel
 from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
 from embedx.objectives.retrieval import RetrievalObjective
-from embedx.run.memory import n_bytes
-from embedx.run.orders import Orders
-from embedx.run.progress import Progress
-from embedx.run.state import TrainState
-from embedx.run.strategy import Strategy
-from embedx.run.tally import Tally
 from embedx.samplers.contract import Sampler
 from embedx.search.index import Index, empty_index
 from embedx.search.index import memory as index_memory
 from embedx.search.updater import IndexUpdater
 from embedx.skipgram.settings import PAIRS_PER_DRAW
 from embedx.text.subsampling import TokenStream
+from embedx.training.memory import n_bytes
+from embedx.training.progress import Progress
+from embedx.training.schedule import Orders
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
 
 SHUFFLED = 2**34  # the place of the order of chunks among a seed's random numbers
 CHUNK = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms

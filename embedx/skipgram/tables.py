@@ -7,8 +7,8 @@ from embedx.engine import skipgram as engine
 from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import new_table
-from embedx.run.memory import amount
 from embedx.skipgram.settings import SkipGramSettings
+from embedx.storage.disk import amount
 
 INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
 INITIAL_FLOATS = 1 << 23  # drawn at a time

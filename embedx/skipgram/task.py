@@ -14,13 +14,6 @@ from embedx.engine import skipgram as engine
 from embedx.engine import subwords
 from embedx.errors import DivergedError, EmbedxError
 from embedx.objectives.contract import Objective
-from embedx.run import trainer
-from embedx.run.checkpoint import Checkpoints
-from embedx.run.guard import SLACK
-from embedx.run.interrupts import to_the_end
-from embedx.run.memory import amount, available_memory
-from embedx.run.progress import Progress, Silent
-from embedx.run.strategy import Strategy
 from embedx.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.skipgram.callbacks import Callback
 from embedx.skipgram.memory import memory_plan, on_disk, size
@@ -28,6 +21,7 @@ from embedx.skipgram.run import Task
 from embedx.skipgram.settings import SkipGramSettings, by_size, new_samplers, resolved, suited, warn_of_rate
 from embedx.skipgram.start import Start
 from embedx.skipgram.tables import empty_tables
+from embedx.storage.disk import amount
 from embedx.text.encode import Corpora, encode
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import hold_out
@@ -36,6 +30,13 @@ from embedx.text.ngrams import encoded
 from embedx.text.reading import ReadElsewhere
 from embedx.text.subsampling import NO_PAIR_KEPT, context_words
 from embedx.text.vocabulary import kept_counts, listed, select
+from embedx.training import trainer
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.guard import SLACK
+from embedx.training.interrupts import to_the_end
+from embedx.training.memory import available_memory
+from embedx.training.progress import Progress, Silent
+from embedx.training.strategy import Strategy
 from embedx.vectors import model
 
 MANY_WORDS = 20_000

@@ -12,13 +12,12 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.run import locks
-from embedx.run.disk import free_disk
-from embedx.run.memory import amount
-from embedx.run.progress import Progress, Silent
+from embedx.storage import locks
+from embedx.storage.disk import amount, free_disk
 from embedx.text.encoded_corpus import ABOUT, COUNTS, KEY, LETTERS, STARTS, TOKENS, EncodedCorpus, bytes_in, checksum, load
 from embedx.text.spill import Merged, Spill
 from embedx.text.word_list import WordList
+from embedx.training.progress import Progress, Silent
 
 BUILDING, SUFFIX = "building-", ".embedx"  # around what `mkdtemp` chooses
 BUILDING_NAME = re.compile(r"building-[a-z0-9_]{8}(\.embedx)?")  # without, as earlier versions had it

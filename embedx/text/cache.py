@@ -32,8 +32,6 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.kernels.cache_home import cache_home
-from embedx.run.progress import Progress
-from embedx.run.trainer import usable_cores
 from embedx.settings import TextSettings
 from embedx.text.building import SILENT, Building, explained, is_kept, move, sweep, workspace
 from embedx.text.encoded_corpus import EncodedCorpus, bytes_in, load, mapped
@@ -41,6 +39,8 @@ from embedx.text.reading import ReadElsewhere, Watch, check_found, read, skipped
 from embedx.text.sources import Source, current_fingerprint, n_hidden
 from embedx.text.tokenizer import END_OF_SENTENCE, MOST_WORD_BYTES
 from embedx.text.word_list import WordList
+from embedx.training.progress import Progress
+from embedx.training.trainer import usable_cores
 
 FORMAT = 3  # part of every key: raise it when the files or the tokeniser's results change
 FLUSH_TOKENS = 1 << 16

@@ -21,11 +21,12 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.run.memory import amount, available_memory
-from embedx.run.progress import Progress, Silent
 from embedx.settings import PhraseSettings
+from embedx.storage.disk import amount
 from embedx.text.joined import JOINED_BY, Collocation
 from embedx.text.word_list import WordList
+from embedx.training.memory import available_memory
+from embedx.training.progress import Progress, Silent
 
 CHUNK = 1 << 22  # tokens between two looks at the progress
 BYTES_PER_SLOT = 32  # of the table: 16 there, 16 in the copy that is read out of it

@@ -20,10 +20,10 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.run.progress import Progress, Silent
 from embedx.text import cache
 from embedx.text.building import explained, workspace
 from embedx.text.subsampling import NO_PAIR_KEPT, TokenStream, keep_words, new_words
+from embedx.training.progress import Progress, Silent
 
 CHUNK = 100_000  # tokens between two looks at the buffer
 SAMPLED = 1_000  # tokens of a chunk that some pairs are taken from

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
-from embedx.run.progress import Progress
 from embedx.settings import PhraseSettings, TextSettings
 from embedx.text import cache, sources
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.joined import Phrases
 from embedx.text.phrases import with_phrases
 from embedx.text.reading import ReadElsewhere
+from embedx.training.progress import Progress
 
 Corpora = str | Path | Sequence[str | Path] | Iterable[Sequence[str]]  # names of corpora, or sentences as lists of tokens
 

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from embedx.run import locks
-from embedx.run.progress import Progress
+from embedx.storage import locks
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.word_list import WordList
+from embedx.training.progress import Progress
 
 KEY = re.compile(r"[0-9a-f]{24}")
 TOKENS, COUNTS, LETTERS, STARTS, ABOUT = "tokens.bin", "counts.npy", "letters.bin", "starts.npy", "about.json"

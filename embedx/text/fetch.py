@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from embedx.errors import EmbedxError
-from embedx.run import atomic
-from embedx.run.memory import amount
-from embedx.run.progress import Progress, Silent
+from embedx.storage import atomic
+from embedx.storage.disk import amount
 from embedx.text.recipes import Recipe, data_folder, find_recipe, unknown_name
 from embedx.text.streams import BLOCK_BYTES, CountedReader, reason
+from embedx.training.progress import Progress, Silent
 
 try:
     import fcntl

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from embedx.run.progress import Progress
 from embedx.settings import TextSettings
 from embedx.text.building import Building
 from embedx.text.reading import Writing, read, report_of
 from embedx.text.sources import Source
 from embedx.text.tokenizer import END_OF_SENTENCE, Tokenizer, renumber
+from embedx.training.progress import Progress
 
 LEAST_BYTES = 1 << 24  # of sources, as stored, in a part: seconds of work, beside which it costs nothing to hand it over
 BLOCK_TOKENS = 1 << 22  # that are handed over at a time

@@ -16,7 +16,6 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.run.progress import Progress
 from embedx.settings import PhraseSettings
 from embedx.text import cache
 from embedx.text.building import Building
@@ -24,6 +23,7 @@ from embedx.text.collocations import NO_WORD, VALUE, Sequences, fill, find, slot
 from embedx.text.encoded_corpus import EncodedCorpus, load
 from embedx.text.joined import Collocation, Phrases
 from embedx.text.word_list import WordList
+from embedx.training.progress import Progress
 
 FORMAT = 1  # part of every key: raise it when the results change
 CHUNK = 1 << 20  # tokens that are joined at a time

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.run.memory import amount, available_memory
-from embedx.run.progress import Progress
 from embedx.settings import TextSettings
+from embedx.storage.disk import amount
 from embedx.text.building import Building, explained
 from embedx.text.sources import Source, total_size
 from embedx.text.spill import Spill
@@ -18,6 +17,8 @@ from embedx.text.streams import ReadAhead, TextBlock
 from embedx.text.tokenizer import END_OF_SENTENCE, BadUtf8Error, Tokenizer
 from embedx.text.tokens import Tokens
 from embedx.text.word_list import WordList
+from embedx.training.memory import available_memory
+from embedx.training.progress import Progress
 
 Watch = Callable[[Source, bytes], None]  # is shown each block of the text, and an empty one where a source ends
 ReadElsewhere = Callable[[Sequence[Source], TextSettings, Progress, Building], dict[str, Any]]  # does what `read` does

@@ -33,8 +33,8 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
-from embedx.run.progress import Progress
 from embedx.text.tokenizer import END_OF_SENTENCE, HASH_MASK, LONG, MAX_TYPES, long_signature
+from embedx.training.progress import Progress
 
 HASHES, NUMBERS, LETTERS, STARTS, FIRST, FINAL = (
     f"spilled-{name}.bin" for name in ("hashes", "numbers", "letters", "starts", "first", "final")

@@ -15,10 +15,10 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
-from embedx.run.memory import available_memory
 from embedx.settings import TextSettings
 from embedx.text.characters import BLOCK_BITS, DOT_ABOVE, DOTTED_CAPITAL_I, LINE_END, NOT_ASCII, SEPARATOR, tables, whole_tokens
 from embedx.text.records import SENTENCE_END
+from embedx.training.memory import available_memory
 
 END_OF_SENTENCE = -1
 BLOCK_BYTES = 1 << 18  # a block, its tokens and the table's busy part fit into a core's own cache together

@@ -13,10 +13,10 @@ import smart_open
 from smart_open import compression
 
 from embedx.errors import EmbedxError
-from embedx.run import locks
-from embedx.run.atomic import beside, leftovers, sync, sync_folder
-from embedx.run.progress import Progress, Silent
 from embedx.settings import Settings, check_used, param
+from embedx.storage import locks
+from embedx.storage.atomic import beside, leftovers, sync, sync_folder
+from embedx.training.progress import Progress, Silent
 from embedx.vectors import formats
 from embedx.vectors.formats.contract import DTYPES, WHITE_SPACE, Format, Rows, Table
 from embedx.vectors.model import VECTORS, WordVectors

@@ -24,10 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.run.memory import amount, available_memory
-from embedx.run.progress import Progress, Silent
-from embedx.run.schema import first_not_finite, row_blocks
+from embedx.storage.disk import amount
+from embedx.storage.schema import first_not_finite, row_blocks
 from embedx.text.ngrams import MOST_CHARACTERS, NGrams, encoded
+from embedx.training.memory import available_memory
+from embedx.training.progress import Progress, Silent
 from embedx.vectors.subwords import Subwords
 
 MAGIC, VERSION, VERSIONS = 793712314, 12, (11, 12)

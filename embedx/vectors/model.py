@@ -1,6 +1,6 @@
 """Words with their vectors: the queries one asks of them, and how they are loaded and saved.
 
-In the model folder (see `embedx.run.folder`):
+In the model folder (see `embedx.storage.folder`):
 
     input.npy        float32 (words, dim), the word vectors
     output.npy       float32 (outputs, dim), the rows the input was trained against; further arrays as NAME.npy
@@ -24,14 +24,14 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.run.folder import DESCRIPTION, Folder, blamed_on, damaged, present
-from embedx.run.folder import read as read_folder
-from embedx.run.folder import save as save_folder
-from embedx.run.progress import Progress, Silent
-from embedx.run.schema import BLOCK_FLOATS, Array, FolderSchema, Names, Value, row_blocks
 from embedx.settings import MOST_PASSES, PhraseSettings
+from embedx.storage.folder import DESCRIPTION, Folder, blamed_on, damaged, present
+from embedx.storage.folder import read as read_folder
+from embedx.storage.folder import save as save_folder
+from embedx.storage.schema import BLOCK_FLOATS, Array, FolderSchema, Names, Value, row_blocks
 from embedx.text.joined import Collocation, Phrases
 from embedx.text.ngrams import ngrams
+from embedx.training.progress import Progress, Silent
 from embedx.vectors import formats
 from embedx.vectors.subwords import Subwords, check
 

@@ -17,12 +17,12 @@ from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, save_npz
 
 from embedx.evaluation.words import read_analogies, read_categories, read_outliers, read_pairs
 from embedx.labeled.read import read, read_label_names, read_names, read_training, with_names
-from embedx.run.progress import Silent
 from embedx.settings import TextSettings
 from embedx.text import cache
 from embedx.text.ngrams import NGrams
 from embedx.text.recipes import find_recipe
 from embedx.text.sources import resolve
+from embedx.training.progress import Silent
 from embedx.vectors import model
 from embedx.vectors.export import export
 from embedx.vectors.fasttext_bin import pieces

@@ -12,9 +12,9 @@ import numpy as np
 
 from embedx import registry
 from embedx.errors import EmbedxError
-from embedx.run.progress import Progress, Silent
 from embedx.text.sources import COMPRESSED, Source, is_url
 from embedx.text.streams import UnpackedReader
+from embedx.training.progress import Progress, Silent
 from embedx.vectors.formats import contract
 from embedx.vectors.formats.contract import Format, Found, Opened
 

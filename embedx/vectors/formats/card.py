@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from embedx.run.folder import installed_version, plain
+from embedx.storage.folder import installed_version, plain
 from embedx.vectors.formats.contract import Table
 
 OF_DATA = ("sources", "source", "corpus_tokens", "words_trained", "epochs")

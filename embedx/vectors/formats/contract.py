@@ -22,10 +22,10 @@ import smart_open
 from smart_open import compression
 
 from embedx.errors import EmbedxError
-from embedx.run.memory import available_memory
-from embedx.run.progress import Progress, Silent
-from embedx.run.schema import row_blocks
+from embedx.storage.schema import row_blocks
 from embedx.text.sources import is_url
+from embedx.training.memory import available_memory
+from embedx.training.progress import Progress, Silent
 from embedx.vectors.subwords import Subwords
 
 BLOCK_BYTES = 1 << 22

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from embedx.errors import EmbedxError
-from embedx.run.progress import Progress
+from embedx.training.progress import Progress
 from embedx.vectors import fasttext_bin
 from embedx.vectors.formats.contract import Format, Found, Opened, Table
 

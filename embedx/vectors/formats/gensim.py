@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.run.progress import Progress
+from embedx.training.progress import Progress
 from embedx.vectors.formats.contract import LITTLE, Format, Found, Opened, Table
 
 

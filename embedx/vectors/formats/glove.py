@@ -5,7 +5,7 @@ Pennington, Socher & Manning 2014, https://nlp.stanford.edu/projects/glove; gens
 
 from collections.abc import Iterator
 
-from embedx.run.progress import Progress
+from embedx.training.progress import Progress
 from embedx.vectors.formats.contract import Format, Found, Opened, Table
 from embedx.vectors.formats.text_rows import Layout, numeric, read_text, text_rows
 

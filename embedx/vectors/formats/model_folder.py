@@ -5,8 +5,8 @@ Only the vectors that were chosen are in it: it answers queries at once, and can
 
 from pathlib import Path
 
-from embedx.run.folder import is_model
-from embedx.run.folder import save as save_folder
+from embedx.storage.folder import is_model
+from embedx.storage.folder import save as save_folder
 from embedx.vectors.formats.contract import Format, Table
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.run.memory import available_memory
-from embedx.run.progress import Progress
+from embedx.training.memory import available_memory
+from embedx.training.progress import Progress
 from embedx.vectors.formats.contract import DTYPES, Format, Found, Opened, Table, as_vectors, check_words, shown
 
 MAX_WORD_BYTES = 1 << 31  # of the array of words, in the memory of whoever loads it

@@ -11,9 +11,9 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.labeled.files import Room
-from embedx.run.folder import plain
-from embedx.run.memory import available_memory
-from embedx.run.progress import Progress
+from embedx.storage.folder import plain
+from embedx.training.memory import available_memory
+from embedx.training.progress import Progress
 from embedx.vectors.formats.contract import DTYPES, Format, Found, Opened, Table, check_finite, quantised, scaled, scales, shown
 
 AGAIN = "write the file again"

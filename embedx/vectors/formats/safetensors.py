@@ -15,9 +15,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from embedx.errors import EmbedxError
-from embedx.run.folder import escape, plain, unescape
-from embedx.run.memory import available_memory
-from embedx.run.progress import Progress
+from embedx.storage.folder import escape, plain, unescape
+from embedx.training.memory import available_memory
+from embedx.training.progress import Progress
 from embedx.vectors.formats.contract import DTYPES, Format, Found, Opened, Table, as_vectors, shown
 
 MAX_HEADER = 100_000_000  # bytes; that of the library

@@ -20,8 +20,8 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from embedx.errors import EmbedxError
-from embedx.run.memory import available_memory
-from embedx.run.progress import Progress
+from embedx.training.memory import available_memory
+from embedx.training.progress import Progress
 from embedx.vectors.formats.card import model_card
 from embedx.vectors.formats.contract import Format, Found, Table, as_vectors, check_words, shown
 from embedx.vectors.formats.safetensors import load_tensors

@@ -12,7 +12,7 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.labeled.files import Room
-from embedx.run.progress import Progress
+from embedx.training.progress import Progress
 from embedx.vectors.formats import contract
 from embedx.vectors.formats.contract import Found, Table, shown
 

@@ -5,7 +5,7 @@ Mikolov's word2vec.c, `-binary 0`; gensim's `load_word2vec_format`.
 
 from collections.abc import Iterator
 
-from embedx.run.progress import Progress
+from embedx.training.progress import Progress
 from embedx.vectors.formats.contract import Format, Found, Opened, Table
 from embedx.vectors.formats.text_rows import goes_on_as_text, has_header, header, header_line, read_text, text_rows
 

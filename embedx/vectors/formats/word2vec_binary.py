@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from embedx.errors import EmbedxError
-from embedx.run.progress import Progress
+from embedx.training.progress import Progress
 from embedx.vectors.formats import contract
 from embedx.vectors.formats.contract import Format, Found, Opened, Table, check_finite, new_vectors
 from embedx.vectors.formats.text_rows import Layout, goes_on_as_text, has_header, header, header_line

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from embedx.errors import EmbedxError
-from embedx.run.memory import amount
-from embedx.run.progress import Progress
 
 NO_LIMIT = 2**63
 
@@ -19,10 +17,8 @@ def free_disk(path: Path) -> int:
         return NO_LIMIT
 
 
-def check_disk(
-    needs: Mapping[str, int], folder: Path, remedy: str, progress: Progress, later: Mapping[str, int] | None = None
-) -> None:
-    """Tell what a run will write to a folder, in bytes by purpose. Raises `EmbedxError` if there is not so much room.
+def check_disk(needs: Mapping[str, int], folder: Path, remedy: str, later: Mapping[str, int] | None = None) -> str:
+    """A line about what a run will write to a folder, in bytes by purpose. Raises `EmbedxError` if there is not so much room.
 
     later   what it will write if it lasts so long, and can do without
     """
@@ -33,7 +29,7 @@ def check_disk(
         )
     lacking = ", for which there is no room" if need + more > free else ""
     in_time = f"; in a long run {_purposes(later or {})} more{lacking}" if more else ""
-    progress.note(f"disk: {told(needs, free)}{in_time}")
+    return f"disk: {told(needs, free)}{in_time}"
 
 
 def told(needs: Mapping[str, int], free: int) -> str:
@@ -43,3 +39,9 @@ def told(needs: Mapping[str, int], free: int) -> str:
 
 def _purposes(needs: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {amount(size)}" for name, size in needs.items() if size)
+
+
+def amount(size: float) -> str:
+    """Bytes as a person would say them."""
+    unit, of = ("GB", 1e9) if size >= 1e9 else ("MB", 1e6) if size >= 1e5 else ("kB", 1e3)
+    return f"{size / of:,.1f} {unit}"

@@ -38,8 +38,8 @@ from typing import IO, Any, BinaryIO, Literal
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.run import atomic, locks
-from embedx.run.schema import FolderSchema, first_not_finite, row_blocks
+from embedx.storage import atomic, locks
+from embedx.storage.schema import FolderSchema, first_not_finite, row_blocks
 
 FORMAT = 1
 DESCRIPTION = "model.json"

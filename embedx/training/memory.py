@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.run.progress import Progress
+from embedx.storage.disk import amount
+from embedx.training.progress import Progress
 
 NO_LIMIT = 2**63
 MAPPED = "encoded text"  # is in memory as far as there is room
@@ -180,12 +181,6 @@ def plan_memory(
     needed = {name: size for name, size in parts.items() if size > 0}
     is_copied = written <= COPIED * (have - sum(needed.values()))
     return Plan(program, most_memory_used(), least, needed, have, has_room, written if is_copied else 0.0)
-
-
-def amount(size: float) -> str:
-    """Bytes as a person would say them."""
-    unit, of = ("GB", 1e9) if size >= 1e9 else ("MB", 1e6) if size >= 1e5 else ("kB", 1e3)
-    return f"{size / of:,.1f} {unit}"
 
 
 def n_bytes(value: Any) -> int:

@@ -26,12 +26,11 @@ from typing import Any
 
 import numpy as np
 
-from embedx.run.checkpoint import Checkpoints
-from embedx.run.interrupts import to_the_end
-from embedx.run.memory import COPIED, available_memory, n_bytes
-from embedx.run.state import TrainState
-from embedx.run.strategy import Strategy
-from embedx.run.tally import Tally
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.interrupts import to_the_end
+from embedx.training.memory import COPIED, available_memory, n_bytes
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
 
 LOOKS = 20  # at a run
 PARTS = 8  # of an interval

@@ -14,14 +14,14 @@ from functools import partial
 from typing import Any
 
 from embedx.errors import DivergedError, EmbedxError
-from embedx.run.checkpoint import Checkpoints
-from embedx.run.guard import Guard
-from embedx.run.interrupts import to_the_end
-from embedx.run.memory import Plan, memory_taken
-from embedx.run.progress import Progress
-from embedx.run.state import TrainState
-from embedx.run.strategy import Strategy
-from embedx.run.tally import Tally
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.guard import Guard
+from embedx.training.interrupts import to_the_end
+from embedx.training.memory import Plan, memory_taken
+from embedx.training.progress import Progress
+from embedx.training.schedule import Schedule
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
 
 MOMENT = 0.5  # seconds between looks at how fast a run that has just begun goes
 TIMED = 2.0  # seconds that are looked at, after the first moment
@@ -72,50 +72,6 @@ class Outcome:
 
 
 NUMBERS = ("first", "second", "third", "fourth")
-SCHEDULES = ("linear", "constant", "inverse-sqrt", "inverse")
-
-
-@dataclass
-class Schedule:
-    """How long to train, and the learning rate on the way.
-
-    The end is `epochs` passes over `n_chunks` chunks of `n_words` words or, if it is given, `time_budget` seconds later.
-    The rate starts at `learning_rate` and goes by `shape`: "linear" falls to zero at the end, "constant" stays, "inverse-sqrt"
-    is divided by the root of the number of the update, "inverse" by one plus the passes so far. On top of that it is
-    multiplied by `decay` after each `decay_every` updates, or after each pass if that is None.
-    """
-
-    learning_rate: float
-    n_chunks: int
-    n_words: float
-    epochs: float  # infinity for as many as the strategy makes
-    time_budget: float | None = None
-    shape: str = "linear"
-    decay: float = 1.0
-    decay_every: int | None = None
-    updates: float = 1.0  # in a chunk
-    unit: str = "words"
-
-    @property
-    def n_steps(self) -> float:
-        return math.inf if self.time_budget else self.n_chunks * self.epochs
-
-    def share_done(self, steps: int, seconds: float) -> float:
-        """How much of the run is over, 0 to 1."""
-        return min(seconds / self.time_budget, 1.0) if self.time_budget else steps / self.n_steps
-
-    def rate(self, share_done: float, steps: int) -> float:
-        """The learning rate when a share of the run is done, which took so many steps."""
-        updates = steps * self.updates
-        rate = self.learning_rate
-        if self.shape == "linear":
-            rate *= 1.0 - share_done
-        elif self.shape == "inverse-sqrt":
-            rate /= math.sqrt(updates + 1)
-        elif self.shape == "inverse":
-            rate /= 1 + steps / self.n_chunks
-        times = updates // self.decay_every if self.decay_every else steps // self.n_chunks
-        return float(rate * self.decay**times)
 
 
 def usable_cores() -> int:

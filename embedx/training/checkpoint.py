@@ -2,7 +2,7 @@
 
     OUTPUT.checkpoint/
         run.json             the command and its arguments
-        state-00000001.npz   the run's state (`embedx.run.state`): its arrays, and as "tree" what they are part of, in JSON
+        state-00000001.npz   the run's state (`embedx.training.state`): its arrays, and as "tree" what they are part of, in JSON
 
 The last two states are kept, so that one that turns out to be damaged costs an interval and not the run; the folder is deleted
 when the model is in its place. A state is written beside its name and renamed, while training goes on, from a copy in memory;
@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import DivergedError, EmbedxError
-from embedx.run import atomic, locks
-from embedx.run import folder as folders
-from embedx.run.disk import check_disk
-from embedx.run.memory import COPIED, available_memory, n_bytes
-from embedx.run.progress import Progress
-from embedx.run.state import TrainState
+from embedx.storage import atomic, locks
+from embedx.storage import folder as folders
+from embedx.storage.disk import check_disk
+from embedx.training.memory import COPIED, available_memory, n_bytes
+from embedx.training.progress import Progress
+from embedx.training.state import TrainState
 
 SUFFIX = ".checkpoint"
 RUN, PARTIAL_RUN = "run.json", "run.partial"
@@ -165,7 +165,8 @@ class Checkpoints:
         """
         n_states = KEPT + 1 - len(self.found)  # with one that is being written
         states = max(n_states, 0) * state if self.are_asked_for else 0
-        check_disk({"model": model}, self.folder.parent, "choose another --output", self.progress, {"checkpoints": states})
+        line = check_disk({"model": model}, self.folder.parent, "choose another --output", {"checkpoints": states})
+        self.progress.note(line)
 
     def identify(self, identity: Callable[[], dict[str, Any]]) -> None:
         """Tell what the run is made of beside its arguments, as JSON types: its data above all. Asked for when it is needed."""

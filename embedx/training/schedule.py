@@ -1,0 +1,71 @@
+"""How long a run trains, its learning rate, and the order in which an epoch takes its data."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+SCHEDULES = ("linear", "constant", "inverse-sqrt", "inverse")
+
+
+@dataclass
+class Schedule:
+    """How long to train, and the learning rate on the way.
+
+    The end is `epochs` passes over `n_chunks` chunks of `n_words` words or, if it is given, `time_budget` seconds later.
+    The rate starts at `learning_rate` and goes by `shape`: "linear" falls to zero at the end, "constant" stays, "inverse-sqrt"
+    is divided by the root of the number of the update, "inverse" by one plus the passes so far. On top of that it is
+    multiplied by `decay` after each `decay_every` updates, or after each pass if that is None.
+    """
+
+    learning_rate: float
+    n_chunks: int
+    n_words: float
+    epochs: float  # infinity for as many as the strategy makes
+    time_budget: float | None = None
+    shape: str = "linear"
+    decay: float = 1.0
+    decay_every: int | None = None
+    updates: float = 1.0  # in a chunk
+    unit: str = "words"
+
+    @property
+    def n_steps(self) -> float:
+        return math.inf if self.time_budget else self.n_chunks * self.epochs
+
+    def share_done(self, steps: int, seconds: float) -> float:
+        """How much of the run is over, 0 to 1."""
+        return min(seconds / self.time_budget, 1.0) if self.time_budget else steps / self.n_steps
+
+    def rate(self, share_done: float, steps: int) -> float:
+        """The learning rate when a share of the run is done, which took so many steps."""
+        updates = steps * self.updates
+        rate = self.learning_rate
+        if self.shape == "linear":
+            rate *= 1.0 - share_done
+        elif self.shape == "inverse-sqrt":
+            rate /= math.sqrt(updates + 1)
+        elif self.shape == "inverse":
+            rate /= 1 + steps / self.n_chunks
+        times = updates // self.decay_every if self.decay_every else steps // self.n_chunks
+        return float(rate * self.decay**times)
+
+
+class Orders:
+    """Random orders of n things, one for each epoch, of which the last that was asked for is kept.
+
+    place   tells these random numbers of a seed from others
+    """
+
+    def __init__(self, n: int, *place: int) -> None:
+        self.n, self.place = n, place
+        self.kept: dict[int, np.ndarray] = {}
+
+    def of(self, epoch: int) -> np.ndarray:
+        """int64 (n,): the things as epoch `epoch` takes them."""
+        order = self.kept.get(epoch)
+        if order is None:  # perhaps in two threads at once, and in the old epoch while another thread is in the new one
+            order = np.random.default_rng([*self.place, epoch]).permutation(self.n)
+            self.kept.clear()
+            self.kept[epoch] = order
+        return order
