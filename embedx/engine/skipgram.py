@@ -29,6 +29,7 @@ from embedx.engine.blocks import (
     plan_block,
     round_up_to_padding,
 )  # fmt: skip
+from embedx.engine.select import SINGLE, SUMMED, draw_weight, set_all_negative, set_positive
 from embedx.engine.subwords import NO_PARTS, Parts, fetch_means, prefetch_parts, word_vectors
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
@@ -557,27 +558,27 @@ def _coefficients_over_all_rows(coefficients, tables, constants, plan, workspace
     """Overwrite the scores of input j with all rows by coefficients, in one call or one for each positive. Return the loss."""
     n_rows, n_centres = plan.n_rows, block.sizes[N_CENTRES]
     line, total = workspace.pairs, workspace.line_sum
-    z, label, sample_count = line.z, line.label, line.sample_count
     merged = plan.form == INPUT_SUMS or plan.form == INPUT_SETS
-    candidate_weight = np.float32(block.n_pairs[j] if plan.form == INPUT_SUMS else 1)
+    weight = draw_weight(SUMMED if plan.form == INPUT_SUMS else SINGLE, block.n_pairs[j])
     loss = 0.0
     for k in range(n_rows):
         total[0, k] = 0
     for i in range(1 if merged else n_centres):
         if block.n_pairs[j] > 0 and (merged or block.label[j, i] > 0):
+            set_all_negative(line, 0, n_rows, weight)
             for k in range(n_rows):
-                z[0, k], label[0, k], sample_count[0, k] = workspace.all_z[j, k], 0, candidate_weight
+                line.z[0, k] = workspace.all_z[j, k]
             for y in range(0 if merged else i, n_centres if merged else i + 1):
                 if block.label[j, y] > 0:
-                    label[0, block.candidates[y]] = block.label[j, y]
-                    sample_count[0, block.candidates[y]] = candidate_weight if plan.keeps_accidental_hits else np.float32(0)
+                    row = np.int64(block.candidates[y])
+                    set_positive(line, 0, row, block.label[j, y], weight, plan.keeps_accidental_hits)
             if plan.uses_score_gain:
                 for k in range(n_rows):
                     line.score_gain[0, k] = _score_gain(workspace, j, k)
             _describe_example(plan, tables, workspace, line, 0, np.int64(block.inputs[j]), 1)
             loss += coefficients(line, tables.state, constants, 1, n_rows, lr * plan.optimizer.state_rate)
             for k in range(n_rows):
-                total[0, k] += z[0, k]
+                total[0, k] += line.z[0, k]
     for k in range(n_rows):
         workspace.all_z[j, k] = total[0, k]
     return loss

@@ -1,0 +1,64 @@
+"""Select: what label, sample_count and log_expected_count of a `Batch` are, for each kind of positive and candidate.
+
+    candidate k of example e                label            sample_count             log_expected_count
+    negative, drawn `count` times           0                count · draw_weight      log E[count]
+    negative, present with certainty        0                draw_weight              0
+    positive                                weight, pairs    that of the negative     that of the negative
+                                                             k would be, if the
+                                                             objective keeps
+                                                             accidental hits; else 0
+    node on the paths to the positives      bits that are 1  bits that are 0          0
+    padding, no candidate                   0                0                        any
+
+A negative is present with certainty among all rows, if an index retrieved it, and in skip-gram if it is a centre of the block.
+The draw weight is the number of positives where these are "summed", else 1 (`embedx.objectives.contract`).
+"""
+
+import numpy as np
+
+from embedx.kernels.compiled import kernel_part
+
+SINGLE, JOINT, SUMMED = 0, 1, 2
+POSITIVES = {"single": SINGLE, "joint": JOINT, "summed": SUMMED}  # of `Objective.positives`
+
+
+@kernel_part
+def draw_weight(positives, n_positives):
+    """How often each negative of an example counts for one draw."""
+    return np.float32(n_positives) if positives == SUMMED else np.float32(1)
+
+
+@kernel_part
+def set_negative(batch, e, k, count):
+    """Make candidate k of example e a negative that counts `count` times; its log_expected_count is the caller's."""
+    batch.label[e, k] = 0
+    batch.sample_count[e, k] = count
+
+
+@kernel_part
+def set_positive(batch, e, k, label, count, keeps_accidental_hits):
+    """Make candidate k of example e a positive, which as a negative would count `count` times."""
+    batch.label[e, k] = label
+    batch.sample_count[e, k] = count if keeps_accidental_hits else np.float32(0)
+
+
+@kernel_part
+def set_node(batch, e, k, n_ones, n_zeros):
+    """Make candidate k of example e a node, at which the paths to its positives have so many bits 1 and 0."""
+    batch.label[e, k] = n_ones
+    batch.sample_count[e, k] = n_zeros
+    batch.log_expected_count[e, k] = 0
+
+
+@kernel_part
+def set_padding(batch, e, k):
+    """Leave column k of example e without a candidate."""
+    batch.label[e, k] = 0
+    batch.sample_count[e, k] = 0
+
+
+@kernel_part
+def set_all_negative(batch, e, n, weight):
+    """Make the first n rows negatives of example e that are present with certainty; `weight` is its draw weight."""
+    for k in range(n):
+        set_negative(batch, e, k, weight)
