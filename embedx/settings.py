@@ -1,9 +1,10 @@
-"""Settings: each is declared once, with `param`, and everything else derives from that.
+"""Settings: each is declared once, with `param`.
 
-The command line's options, the help texts, the README's tables, the checks at the door and the record saved beside a model
-all come from the fields of the dataclasses below and of each objective's own `Settings`.
+The options of the command line, their help, the tables of the README, the checks of values and the record saved beside a model
+are made from the fields of the dataclasses below and of each objective's own `Settings`.
 """
 
+import contextlib
 import dataclasses
 import math
 import numbers
@@ -27,6 +28,9 @@ MOST_PASSES = 9  # of joining collocations
 MOST_THREADS = 1024  # more than any machine has use for; each has memory of its own
 
 
+FINE: set[str] = set()  # names of the fine settings of all classes
+
+
 def param(
     default: Any,
     meaning: str,
@@ -36,34 +40,39 @@ def param(
     at_most: float | None = None,
     choices: Sequence[str] | None = None,
     parse: Callable[[str], Any] | None = None,
-    formerly: str | None = None,
     panel: str | None = None,
+    fine: bool | None = None,
 ) -> Any:
-    """A dataclass field that declares a setting: default, meaning, range (inclusive unless `above`), how to read it typed, the
-    name that it had before, under which it is still taken, and the part of the help it stands in, if not that of its class.
+    """A dataclass field that declares a setting: default, meaning and range (inclusive unless `above`).
+
+    parse  reads the text that was typed, where the type alone does not
+    panel  the section of the help, if it is not that of the class
+    fine   True: given as --set NAME=VALUE; False: has an option of its own; by default as the class says
     """
-    limits = {
-        "at_least": at_least, "above": above, "at_most": at_most, "choices": choices, "parse": parse, "formerly": formerly,
-        "panel": panel,
+    metadata = {
+        "meaning": meaning, "at_least": at_least, "above": above, "at_most": at_most, "choices": choices, "parse": parse,
+        "panel": panel, "fine": fine,
     }  # fmt: skip
-    return dataclasses.field(default=default, metadata={"meaning": meaning, **limits})
+    return dataclasses.field(default=default, metadata=metadata)
 
 
-def option_name(field_name: str) -> str:
-    """`min_count` as the user types it: `--min-count`."""
-    return "--" + field_name.replace("_", "-")
+def option_name(name: str) -> str:
+    """`min_count` as it is typed: `--min-count`, or `--set local-decay` for a fine setting."""
+    return ("--set " if name in FINE else "--") + name.replace("_", "-")
 
 
-def by_present_names(options: Mapping[str, Any], fields: Iterable[dataclasses.Field[Any]]) -> dict[str, Any]:
-    """The options, those of these fields that are given by a former name by that of today.
-
-    Raises `EmbedxError` if one is given by both.
-    """
-    former = {field.metadata["formerly"]: field.name for field in fields if field.metadata["formerly"]}
-    for before, name in former.items():
-        if before in options and name in options:
-            raise EmbedxError(f"{option_name(before)} is the former name of {option_name(name)}; give one of them")
-    return {former.get(name, name): value for name, value in options.items()}
+def as_arguments(options: Mapping[str, Any]) -> list[str]:
+    """Settings as words of a command line."""
+    words: list[str] = []
+    for name, value in options.items():
+        flag = option_name(name)
+        if name in FINE:
+            words += ["--set", f"{flag.removeprefix('--set ')}={as_typed(value) if isinstance(value, bool) else value}"]
+        elif isinstance(value, bool):
+            words.append(flag if value else f"--no-{flag[2:]}")
+        else:
+            words += [flag, str(value)]
+    return words
 
 
 def as_typed(value: Any) -> str:
@@ -111,8 +120,17 @@ def settings_of(group: "type[Settings]") -> list[str]:
 class Settings:
     """Base of every settings class: checks each value against the range its `param` declares."""
 
-    panel: ClassVar[str] = "Training"  # the part of the help in which its settings stand
+    panel: ClassVar[str] = "Training"  # the section of the help
     open: ClassVar[tuple[str, ...]] = ()  # the names of settings whose values the data may still change
+    fine: ClassVar[bool] = False  # whether settings are given by --set, unless their `param` says otherwise
+
+    def __init_subclass__(cls, fine: bool | None = None, **others: Any) -> None:
+        super().__init_subclass__(**others)
+        cls.fine = cls.fine if fine is None else fine
+        for name, field in vars(cls).items():
+            if isinstance(field, dataclasses.Field):
+                is_fine = field.metadata["fine"]
+                (FINE.add if (cls.fine if is_fine is None else is_fine) else FINE.discard)(name)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -153,6 +171,32 @@ def check(field: dataclasses.Field[Any], value: Any) -> None:
         raise EmbedxError(f"{name} {_shown(value)}: must be a finite number")
 
 
+def read_value(field: dataclasses.Field[Any], text: str) -> Any:
+    """The value that was typed for a setting. Raises `EmbedxError` if it is not one."""
+    parse, kind = field.metadata["parse"], kind_of(field)
+    value: Any = text
+    if parse is not None:
+        value = parse(text)
+    elif kind is bool:
+        value = {"yes": True, "true": True, "no": False, "false": False}.get(text.lower(), text)
+    else:
+        with contextlib.suppress(ValueError):  # `check` says what is wanted
+            value = kind(text)
+    check(field, value)
+    return value
+
+
+def described(field: dataclasses.Field[Any]) -> str:
+    """The type and the range of a setting: `number above 0, at most 1`."""
+    limits, kind = field.metadata, kind_of(field)
+    if limits["choices"]:
+        return "|".join(limits["choices"])
+    names: dict[type, str] = {bool: "yes or no", int: "whole number", float: "number"}
+    words = {"at_least": "at least", "above": "above", "at_most": "at most"}
+    found = [f"{word} {limits[limit]:g}" for limit, word in words.items() if limits[limit] is not None]
+    return f"{names.get(kind, 'text')} {', '.join(found)}".strip()
+
+
 def kind_of(field: dataclasses.Field[Any]) -> type:
     """The type of a setting's values; of one that may also be None, the other one."""
     return field.type if isinstance(field.type, type) else next(iter(field.type.__args__))  # type: ignore[union-attr]
@@ -162,7 +206,7 @@ def _wanted(field: dataclasses.Field[Any], value: Any) -> str:
     """What a value should be that is of the wrong type for its setting; "" if it is right."""
     kind = kind_of(field)
     if kind is bool:
-        return "" if value in (True, False) else "true or false"
+        return "" if value in (True, False) else "yes or no"
     if kind is int:
         return "" if isinstance(value, numbers.Integral) and not isinstance(value, bool) else "a whole number"
     if kind is float:

@@ -53,12 +53,12 @@ from eval.under_test import (
     Silent,
     TextSettings,
     VocabularySettings,
+    as_arguments,
     encode,
     heldout,
     hold_out,
     load,
     objectives,
-    option_name,
     select,
     statistics,
     streaming,
@@ -196,7 +196,7 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
     """Train one model by the command line, and score it. Ends the program where training fails; to diverge is a result."""
     model, log = run.folder / "model", run.folder / "log"
     log.unlink(missing_ok=True)
-    typed = [word for name, value in options.items() for word in (option_name(name), str(value))]
+    typed = as_arguments(options)
     places = ["--output", str(model), "--overwrite", "--cache-dir", str(run.folder / "tokens"), "--log-json", str(log)]
     command = [sys.executable, "-m", "embedx", "train", str(run.folder / text), "--objective", objective, *typed, *places]
     begun = time.perf_counter()

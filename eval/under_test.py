@@ -44,7 +44,7 @@ _HOME = {
     "LabelMetrics": "embedx.evaluation.labels:LabelMetrics",
     "TextSettings": "embedx.settings:TextSettings",
     "VocabularySettings": "embedx.settings:VocabularySettings",
-    "option_name": "embedx.settings:option_name",
+    "as_arguments": "embedx.settings:as_arguments",
     "Silent": "embedx.training.progress:Silent",
     "encode": "embedx.text.encode:encode",
     "select": "embedx.text.vocabulary:select",

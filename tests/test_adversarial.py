@@ -424,11 +424,11 @@ def test_few_labels(n_labels):
 def test_mistakes_get_one_clear_line(monkeypatch):
     from embedx.samplers.adversarial import l2_or_auto
 
-    assert (l2_or_auto("0.3"), l2_or_auto("auto")) == (0.3, 0.0)
-    for text in ("many", "0", "-1"):
-        with pytest.raises(EmbedxError, match=f"--tree-l2 {text}: write a number above 0 or `auto`"):
+    assert (l2_or_auto("0.3"), l2_or_auto("auto"), l2_or_auto("0")) == (0.3, 0.0, 0.0)
+    for text in ("many", "-1"):
+        with pytest.raises(EmbedxError, match=f"--set tree-l2={text}: write a number above 0 or `auto`"):
             l2_or_auto(text)
-    with pytest.raises(EmbedxError, match="--tree-l2 does not apply to --sampler uniform; taken by adversarial"):
+    with pytest.raises(EmbedxError, match="--set tree-l2 does not apply to --sampler uniform; taken by adversarial"):
         train(digits(50, 1)[0], sampler="uniform", own={"tree_l2": 1.0})
     monkeypatch.setattr("embedx.training.memory.available_memory", lambda: 200_000)
     with pytest.raises(EmbedxError, match=r"--sampler adversarial needs .* beside the .* of the weights, more than"):

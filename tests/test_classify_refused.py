@@ -22,7 +22,7 @@ WRONG = {
     "sampler": (PATH, "sparse", {"sampler": "unigram"}, r"--sampler unigram does not apply to .*, which takes path"),
     "step": (STEP, "sparse", {"batch_size": 10}, "takes a step of its own for each example: --optimizer sgd, --batch-size 1"),
     "step's optimiser": (STEP, "sparse", {"optimizer": "adagrad"}, r"a step of its own .* --optimizer sgd"),
-    "step's scale": (STEP, "sparse", {"gradient_scale": "sum"}, r"a step of its own .* --gradient-scale mean"),
+    "step's scale": (STEP, "sparse", {"gradient_scale": "sum"}, r"a step of its own .* --set gradient-scale=mean"),
     "step's rows": (STEP, "sparse", {"sampler": "all"}, "draws its rows: --sampler adversarial or uniform or unigram"),
     "hidden": (COLUMNS, "dense", {"hidden": 5}, "--hidden applies to sparse features; these are dense"),
     "lbfgs hidden": (COLUMNS, "hidden", {"optimizer": "lbfgs"}, "does not apply with --hidden; take adagrad"),
@@ -124,7 +124,7 @@ GIVEN = {
     "validation_labels": ({"validation_labels": "x"}, "--validation-labels applies only with a file for --validation"),
     "labels of a share": ({"validation": "0.1", "validation_labels": "x"}, "applies only with a file for --validation"),
     "patience": ({"patience": 2}, "--patience applies only with --validation"),
-    "decay_every": ({"decay_every": 5}, "--decay-every applies only with --decay"),
+    "decay_every": ({"decay_every": 5}, "--set decay-every applies only with --set decay"),
     "max_iterations": ({"max_iterations": 5}, "--max-iterations applies only with --optimizer lbfgs"),
     "epochs": ({"optimizer": "lbfgs", "epochs": 5}, "--epochs applies only with an --optimizer that goes by steps"),
 }

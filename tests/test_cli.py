@@ -13,12 +13,9 @@ import time
 
 import numpy as np
 import pytest
-import typer
 from needs import needs_gensim
-from typer.main import get_command
 
 import embedx
-from embedx.cli.app import application
 from embedx.training.progress import Reporter
 from embedx.vectors import formats
 from embedx.vectors.model import save
@@ -125,68 +122,6 @@ def test_help_imports_nothing_heavy(home):
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "[]"
-
-
-@pytest.mark.parametrize("words", [["train"], ["classify"], ["predict"]], ids=" ".join)
-def test_no_help_shows_a_former_name(words):
-    """Nor is there a help that has lost the names of today."""
-    command = get_command(application(words)).commands[words[0]]
-    shown = {flag for each in command.params if not each.hidden for flag in each.opts}
-    hidden = {flag for each in command.params if each.hidden for flag in each.opts}
-    of_today = {"--share": "--block-size", "--query": "--scored-fraction", "--keep": "--candidate-fraction"}
-    of_today["--tau"] = "--min-coefficient"
-    former = {"train": of_today, "classify": set(of_today) - {"--share"}, "predict": {"--query"}}[words[0]]
-    assert hidden - {"--typed"} == set(former)
-    assert {of_today[name] for name in former} <= shown
-    help_text = command.get_help(typer.Context(command))
-    assert not set(former) & set(re.findall(r"--[\w-]+", help_text))
-
-
-def test_former_names_of_options_still_work(home, two_topics):
-    common = ["train", two_topics, "--objective", "ldgs", "--dim", 6, "--epochs", 1, "--threads", 1, "--warm-up", 0.5, "--json"]
-    former = ["--share", 2, "--query", 0.4, "--keep", 0.9, "--tau", 0.01]
-    present = ["--block-size", 2, "--scored-fraction", 0.4, "--candidate-fraction", 0.9, "--min-coefficient", 0.01]
-    models = []
-    for name, options in (("former", former), ("present", present)):
-        told = json.loads(embedx_run(home, *common, *options, "--output", name).stdout)
-        settings = told["settings"]
-        assert (settings["block_size"], settings["scored_fraction"]) == (2, 0.4)
-        assert (settings["candidate_fraction"], settings["min_coefficient"]) == (0.9, 0.01)
-        assert not {"share", "query", "keep", "tau"} & settings.keys()
-        models.append(embedx.load(home / name).vectors)
-    np.testing.assert_array_equal(*models)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["train", "TEXT", "--share", 2, "--block-size", 2], "--share is the former name of --block-size; give one of them"),
-        (
-            ["train", "TEXT", "--objective", "ldgs", "--tau", 0.1, "--min-coefficient", 0.1],
-            "--tau is the former name of --min-coefficient; give one of them",
-        ),
-        (
-            ["classify", "digits", "--objective", "mips", "--query", 1, "--scored-fraction", 0.5],
-            "--query is the former name of --scored-fraction; give one of them",
-        ),
-        (
-            ["classify", "digits", "--objective", "mips", "--keep", 1, "--candidate-fraction", 0.5],
-            "--keep is the former name of --candidate-fraction; give one of them",
-        ),
-        (
-            ["predict", "model", "data.npy", "--search", "--query", 0.1, "--scored-fraction", 0.1],
-            "--query is the former name of --scored-fraction; give one of them",
-        ),
-        (["train", "TEXT", "--share", 65], "--block-size 65: must be at most 64"),
-    ],
-)
-def test_an_option_typed_by_both_its_names_is_told_in_one_line(home, two_topics, words, message):
-    typed = [two_topics if word == "TEXT" else word for word in words]
-    done = embedx_run(home, *typed, *(["--output", "twice"] if words[0] != "predict" else []), check=False)
-    assert done.returncode == 2
-    assert done.stderr.splitlines() == [f"embedx: {message}"]
-    assert not done.stdout
-    assert not (home / "twice").exists()
 
 
 def test_export_refuses_what_it_cannot_write(trained):

@@ -270,7 +270,7 @@ def test_what_workers_cannot_do_is_refused(message, cluster):
 
 
 def test_merge_every_has_no_effect_on_labels(cluster):
-    with pytest.raises(EmbedxError, match="--merge-every has no effect where labels are trained each by itself"):
+    with pytest.raises(EmbedxError, match="--set merge-every has no effect where labels are trained each by itself"):
         train(topics(), ova(), settings(weights="sparse"), cluster=cluster(merge_every=5))
 
 

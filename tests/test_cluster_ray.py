@@ -90,7 +90,7 @@ def test_a_lost_head_is_resumed_from_its_checkpoint(two_topics, cluster, tmp_pat
     output = tmp_path / "model"
     command = [
         sys.executable, "-m", "embedx", "train", str(two_topics), "--cluster", cluster.address, "--workers", "2",
-        "--threads", "1", "--merge-every", "10000", "--epochs", "300", "--dim", "16",
+        "--threads", "1", "--set", "merge-every=10000", "--epochs", "300", "--dim", "16",
         "--checkpoint-every", "1s", "--output", str(output),
     ]  # fmt: skip
     checkpoint = tmp_path / "model.checkpoint"

@@ -216,7 +216,18 @@ def test_the_summary_tells_iterations(home, two_topics):
 def test_a_loss_among_the_rows_found_alone_is_told_as_one(home, two_topics, how):
     """It is below that over all rows."""
     done = embedx_run(
-        home, "train", two_topics, "--objective", "ldgs", "--no-tail", "--epochs", 1, "--output", f"found{len(how)}", *how
+        home,
+        "train",
+        two_topics,
+        "--objective",
+        "ldgs",
+        "--set",
+        "tail=no",
+        "--epochs",
+        1,
+        "--output",
+        f"found{len(how)}",
+        *how,
     )
     told = r"loss [\d.]+ nats per pair among the rows found"
     assert re.search(f"16 words, {told}", done.stdout)
@@ -236,13 +247,13 @@ def test_a_budget_too_small_for_anything_is_told(home, two_topics):
         (["--collapsed", "--objective", "softmax", "--block-size", "3"], "--block-size does not apply with --collapsed"),
         (["--collapsed", "--objective", "softmax", "--negatives", "3"], "--negatives does not apply to --objective softmax"),
         (["--collapsed", "--objective", "softmax", "--count-memory", "0"], "--count-memory 0.0: must be above 0"),
-        (["--collapsed", "--objective", "mips", "--warm-up", "1"], "--warm-up does not apply with --collapsed"),
+        (["--collapsed", "--objective", "mips", "--set", "warm-up=1"], "--set warm-up does not apply with --collapsed"),
         (
             ["--collapsed", "--objective", "mips", "--loss", "margin"],
             "--objective mips only with a loss that gives probabilities",
         ),
-        (["--collapsed", "--objective", "ldgs", "--no-rescore"], "leave out --no-rescore"),
-        (["--count-passes", "3"], "--count-passes applies only with --collapsed"),
+        (["--collapsed", "--objective", "ldgs", "--set", "rescore=no"], "leave out --set rescore=no"),
+        (["--set", "count-passes=3"], "--set count-passes applies only with --collapsed"),
         (["--optimizer", "rowwise-adagrad-momentum"], "is for `embedx train --collapsed`; `embedx train` takes adagrad"),
         (
             ["--optimizer", "rowwise-adagrad-momentum", "--learning-rate", "1"],

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 import re
 import sys
 from html.parser import HTMLParser
@@ -13,7 +12,7 @@ from scipy import stats
 
 from embedx.cli.app import application
 from embedx.comparison import compare as comparison
-from embedx.comparison import ranking, runs, tables, tuning
+from embedx.comparison import ranking, runs, tables
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.page import page
 from embedx.comparison.records import FILE, Records
@@ -22,7 +21,6 @@ from embedx.comparison.text import Text
 from embedx.errors import EmbedxError
 from embedx.evaluation.statistics import Score
 from embedx.pages import curves
-from tests import forked
 
 MEASURES = Text.measures
 
@@ -238,10 +236,10 @@ def test_runs_that_finish_diverge_and_crash_are_told_and_none_is_made_twice(two_
         "implicit": "import os; os.kill(os.getpid(), 9)",
     }
 
-    def command_of(data, objective, seed, settings, folder, options):
+    def command_of(data, objective, seed, settings, folder):
         made.append((seed, objective))
         script = scripts.get(objective)
-        return [sys.executable, "-c", script] if script else usual(data, objective, seed, settings, folder, options)
+        return [sys.executable, "-c", script] if script else usual(data, objective, seed, settings, folder)
 
     monkeypatch.setattr(runs, "command_of", command_of)
     names, folder = ["hs", "ns", "ar", "ove"], tmp_path / "out"
@@ -277,7 +275,7 @@ def test_ctrl_c_ends_with_what_there_is(two_topics, tmp_path, monkeypatch):
     data, settings = small_text(two_topics, tmp_path)
     records = iter([{"result": run("ns", 1, -2.0)["result"]}])
 
-    def measured(data, name, seed, settings, folder, options):
+    def measured(data, name, seed, settings, folder):
         try:
             return next(records)
         except StopIteration:
@@ -417,80 +415,3 @@ def test_runs_on_text_have_the_subwords_that_were_asked_for(two_topics):
     assert "--buckets 70" in arguments
     with pytest.raises(EmbedxError, match=r"^--subwords 4-3: lengths go from 1"):
         Text([str(two_topics)], {"subwords": "4-3"}, CompareSettings()).check(["ns"])
-
-
-# ---- tuning
-
-
-def trials_of(score, own=None):
-    """A function that tries options out by what `score` says of rate and negatives, and the list of what was tried."""
-    own, tried = own or {"learning_rate": 1.0, "negatives": 5}, []
-
-    def try_out(options):
-        used = own | options
-        tried.append(options)
-        return tuning.Trial(options, used, score(used.get("learning_rate"), used.get("negatives")))
-
-    return try_out, tried
-
-
-def test_the_search_follows_the_better_rate_and_then_tries_more_negatives():
-    try_out, tried = trials_of(lambda rate, negatives: -abs(math.log(rate / 9)) + 0.01 * negatives)
-    assert tuning.search(try_out, has_negatives=True).options == {"learning_rate": 9.0, "negatives": 15}
-    assert len(tried) == runs.MOST_TRIALS == 5
-    assert tried[0] == {}
-    try_out, tried = trials_of(lambda rate, negatives: -abs(math.log(3 * rate)) - negatives)
-    assert tuning.search(try_out, has_negatives=True).options == {"learning_rate": 0.333}
-    assert {"learning_rate": 0.111} in tried
-
-
-def test_the_defaults_stay_where_nothing_is_better():
-    try_out, tried = trials_of(lambda rate, negatives: -abs(math.log(rate)) - negatives)
-    assert tuning.search(try_out, has_negatives=False).options == {}
-    assert len(tried) == 3
-    try_out, tried = trials_of(lambda rate, negatives: None)  # none has a score
-    assert tuning.search(try_out, has_negatives=True).options == {}
-    try_out, tried = trials_of(lambda rate, negatives: 1.0, own={"used": 1})  # trained without a rate
-    assert tuning.search(try_out, has_negatives=True).options == {}
-    assert tried == [{}]
-
-
-def test_trials_take_the_part_of_the_time_that_tuning_has():
-    settings = CompareSettings(time_budget=100.0, seeds=3, tune=0.2)
-    assert settings.stopping == ("--time-budget", "80s")
-    assert settings.stopping_of_trials(5) == ("--time-budget", "12s")
-    assert CompareSettings(epochs=10, tune=0.25).stopping_of_trials(5) == ("--epochs", "2")
-    assert CompareSettings(epochs=10, tune=0.25).stopping == ("--epochs", "10")
-
-
-def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path, monkeypatch):
-    """The run's score is of other spans than the trials', and the whole is told on the page and in the table."""
-    monkeypatch.setattr(runs, "watched", forked.watched)
-    settings = CompareSettings(epochs=2, seeds=1, threads=1, tune=0.5, heldout=0.2)
-    data = Text([str(two_topics)], {"dim": 4, "min_count": 1}, settings, cache_dir=tmp_path / "cache")
-    folder = tmp_path / "out"
-    found = comparison.compare(data, ["ns"], settings, folder)
-    lines = [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
-    trials, made = [line for line in lines if "trial" in line], next(line for line in lines if "result" in line)
-    assert 3 <= len(trials) <= 5
-    assert trials[0]["trial"] == {}
-    assert {"learning_rate", "negatives"} <= trials[0]["used"].keys()
-    best = max(trials, key=lambda each: each["score"])
-    assert made.get("tuned", {}) == best["trial"] == found.ranking.lines[0].tuned
-    n_spans = len(set(data.held_out.spans.tolist()))
-    assert len(made["result"]["scores"]["log_likelihood"]["sizes"]) <= n_spans // 2
-    assert ("tuned" in tables.text(found.ranking)) == bool(best["trial"])
-    again = comparison.compare(data, ["ns"], settings, folder, resume=True)  # nothing is left to be done
-    assert again.ranking.lines[0].tuned == found.ranking.lines[0].tuned
-    assert [json.loads(line) for line in (folder / FILE).read_text().splitlines()] == lines
-
-
-def test_labels_are_tuned_on_validation_rows_and_need_some():
-    settings = CompareSettings(epochs=4, seeds=1, threads=1, tune=0.5)
-    data = LabelledData(["digits"], {}, settings)
-    data.prepare(comparison.Silent())
-    facts = {"history": [{"epoch": k, "seconds": k, "validation": {"log_likelihood": -k}} for k in (3, 1, 2)]}
-    assert data.validation_score(None, facts) == -1
-    assert data.validation_score(None, {}) is None
-    with pytest.raises(EmbedxError, match=r"^--tune needs validation data"):
-        LabelledData(["digits"], {}, CompareSettings(tune=0.5, validation="0")).prepare(comparison.Silent())

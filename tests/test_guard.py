@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -538,15 +539,18 @@ def spoiled(monkeypatch):
     monkeypatch.setattr(Guard, "_judge", lost)
 
 
+OF_RUN = {"overwrite": False, "checkpoint_every": "0", "resume": False}
+
+
 def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topics, spoiled):
     told = io.StringIO()
-    request = Request("train", {}, 1e9, False)
+    given = SimpleNamespace(
+        corpora=[str(two_topics)], objective="ns", collapsed=False, typed={"dim": 8, "threads": 1}, output=tmp_path / "out",
+        cache_dir=tmp_path / "cache", **OF_RUN,
+    )  # fmt: skip
     message = r"^the loss got lost after .* words at .*, for the fourth time; try .*; the model of 2.5 epochs is in .*/out$"
     with pytest.raises(DivergedError, match=message) as end:
-        commands.train(
-            [str(two_topics)], "ns", False, {"dim": 8, "threads": 1}, tmp_path / "out", False, tmp_path / "cache", request,
-            Reporter(told),
-        )  # fmt: skip
+        commands.train_words(given, Reporter(told))
     assert end.value.exit_code == 3
     facts = embedx.load(tmp_path / "out").facts
     assert len(facts["learning_rate_lowered"]) == 3
@@ -557,11 +561,12 @@ def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topi
 
 
 def test_classify_likewise(tmp_path, spoiled):
-    request = Request("classify", {}, 1e9, False)
+    given = SimpleNamespace(
+        train="digits", train_labels=None, test=None, test_labels=None, label_names=None, objective="softmax",
+        typed={"threads": 1}, output=tmp_path / "out", **OF_RUN,
+    )  # fmt: skip
     with pytest.raises(DivergedError, match=r"the model of 23.5 epochs is in .*/out$"):
-        commands.classify(
-            "digits", None, None, None, None, "softmax", {"threads": 1}, tmp_path / "out", False, request, Silent()
-        )
+        commands.train_classifier(given, Silent())
     assert (tmp_path / "out" / "model.json").exists()
 
 

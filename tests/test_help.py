@@ -1,4 +1,4 @@
-"""What the commands tell of themselves: help in parts, near names, completion, tables."""
+"""The help: sections, near names, completion, tables; and settings given by --set."""
 
 import os
 import pty
@@ -9,17 +9,25 @@ import termios
 
 import pytest
 import typer
+from test_other_programs import asked  # noqa: F401  # a fixture
 from typer.main import get_command
 
-from embedx.cli import declared, tables
-from embedx.cli import help as helping
+from embedx.classification.settings import ClassifySettings
+from embedx.cli import options, tables
 from embedx.cli.app import application
-from embedx.errors import near
+from embedx.cli.help import REMOVED
+from embedx.comparison.settings import CompareSettings
+from embedx.distributed.settings import ClusterSettings
+from embedx.errors import EmbedxError, near
 from embedx.objectives import OBJECTIVES
-from embedx.settings import TextSettings, option_name, settings_of
+from embedx.samplers import SAMPLERS
+from embedx.settings import FINE, PhraseSettings, TextSettings, VocabularySettings, settings_of
+from embedx.skipgram.collapsed import CollapsedSettings
+from embedx.skipgram.settings import SkipGramSettings
 from tests import forked
 
 COMMAND = [sys.executable, "-m", "embedx"]
+MAX_OPTIONS = {"train": 60, "classify": 55, "compare": 25}
 
 
 def help_of(*words):
@@ -29,55 +37,107 @@ def help_of(*words):
     return text, re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.MULTILINE)
 
 
-def own(*names):
-    return {option_name(setting) for name in names for setting in settings_of(OBJECTIVES[name].Settings)}
-
-
-@pytest.mark.parametrize("command", ["train", "classify"])
-def test_options_of_an_objective_are_told_to_who_chose_it(command):
-    for name, objective in OBJECTIVES.items():
-        elsewhere = objective.label_settings if command == "train" else objective.word_settings
-        expected = own(name) - set(map(option_name, elsewhere))
-        _, shown = help_of(command, "x", "--objective", name)
-        assert set(shown) & own(*OBJECTIVES) == expected, name
-        assert help_of(command, f"--objective={name}")[1] == shown
-    _, shown = help_of(command, "--help-all")
-    elsewhere = {s for o in OBJECTIVES.values() for s in (o.label_settings if command == "train" else o.word_settings)}
-    assert set(shown) & own(*OBJECTIVES) == own(*OBJECTIVES) - set(map(option_name, elsewhere))
-    _, shown = help_of(command)
-    assert set(shown) & own(*OBJECTIVES) == (own("ns") if command == "train" else set())
-
-
-def test_the_help_of_an_objective_tells_its_own_defaults():
-    text = " ".join(help_of("train", "--objective", "ar")[0].split())
-    assert "share their noise words; 0 draws noise for each pair separately [default: 32]" in text
-    assert "as in word2vec" in text
-    for command in ("train", "classify"):
-        text = " ".join(help_of(command, "--objective", "ldgs")[0].split())
-        loss = "margin" if command == "classify" else "softmax"
-        assert f"loss among the rows that the search finds (margin|softmax) [default: {loss}]" in text
-
-
 @pytest.mark.parametrize("command", ["train", "classify", "compare", "phrases"])
-def test_the_parts_stand_in_their_order_and_every_option_is_in_one(command):
-    text, shown = help_of(command, "--help-all")
+def test_the_sections_stand_in_their_order_and_every_option_is_in_one(command):
+    text, shown = help_of(command)
     titles = re.findall(r"^(\S.*):$", text, re.MULTILINE)
     assert titles[0] == "Arguments"
     assert titles[-1] == "Help"
-    places = [helping.PANELS.index(title) for title in titles[1:-1] if title != "Options"]
+    places = [options.PANELS.index(title) for title in titles[1:-1] if title != "Options"]
     assert places == sorted(places)
-    assert len(places) >= 2
     assert max(map(len, text.splitlines())) <= 80
     params = get_command(application([command])).commands[command].params
-    assert {each.opts[0] for each in params if not each.hidden and each.opts[0].startswith("-")} <= set(shown)
+    flags = {each.opts[0] for each in params if each.opts[0].startswith("-")}
+    assert flags <= set(shown)
+    assert len(flags) + 1 <= MAX_OPTIONS.get(command, 60)  # and --help
     if command != "phrases":
         assert "Options" not in titles
 
 
-def test_help_all_ends_with_the_names_of_others():
-    text = " ".join(help_of("train", "--help-all")[0].split())
-    assert "--size, --vector-size for --dim; --ws for --window" in text
-    assert "--vector-size" not in help_of("train")[0]
+def test_the_help_shows_defaults_that_depend_on_the_objective():
+    text = " ".join(help_of("train")[0].split())
+    assert re.search(r"share their noise words; 0 draws noise for each pair separately \[default: 8; .*32 for ar, ", text)
+    assert "number of negatives drawn for each positive [default: 5; 100 for ldgs, mips" in text
+
+
+# ---- settings by --set
+
+
+def test_a_name_is_fine_everywhere_or_nowhere():
+    groups = [SkipGramSettings, CollapsedSettings, ClassifySettings, ClusterSettings, CompareSettings, TextSettings]
+    groups += [VocabularySettings, PhraseSettings, *(each.Settings for each in (*OBJECTIVES.values(), *SAMPLERS.values()))]
+    for group in groups:
+        for name in settings_of(group):
+            fine = group.__dataclass_fields__[name].metadata["fine"]
+            assert (group.fine if fine is None else fine) == (name in FINE), (group, name)
+
+
+def test_settings_given_by_set_are_those_of_options(asked):  # noqa: F811
+    words = ["--set", "local-decay=0.5", "--set=augment=noise", "--set", "threshold=1e9"]
+    assert asked("train", "x", "--objective", "ar", *words) == (
+        "ar", {"local_decay": 0.5, "augment": "noise", "threshold": 1e9}
+    )  # fmt: skip
+    _, typed = asked("classify", "x", "--set", "tree_l2=auto", "--set", "replacement=yes", "--set", "decay-every=3")
+    assert typed == {"tree_l2": 0.0, "replacement": True, "decay_every": 3}
+    assert asked("classify", "x", "--set", "arity=8", "--set", "arity=9")[1] == {"arity": 9}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("train x --set local-decay=2", "--set local-decay 2.0: must be at most 1.0"),
+        ("train x --set local-decay=x", "--set local-decay x: must be a number"),
+        ("train x --set tail=perhaps", "--set tail perhaps: must be yes or no"),
+        ("train x --set augment=nois", "--set augment nois: did you mean noise? choose one of utility, noise"),
+        ("train x --set local-dcay=1", "--set local-dcay=1: not a fine setting of `embedx train`; did you mean local-decay?"),
+        (
+            "train x --set hierarchy=huffman",
+            "--set hierarchy=huffman: not a fine setting of `embedx train`; `embedx ",
+        ),
+        ("train x --set dim=5", "--set dim=5: not a fine setting of `embedx train`; write --dim 5"),
+        (
+            "train x --set local-decay",
+            "--set local-decay: no value; write --set local-decay=VALUE, number at least 0, at",
+        ),
+        ("train x --local-decay 0.5", "--local-decay 0.5: write --set local-decay=0.5"),
+        ("train x --local_decay=0.5", "--local_decay 0.5: write --set local-decay=0.5"),
+        ("train x --no-tail", "--no-tail: write --set tail=no"),
+        ("classify x --rescore", "--rescore: write --set rescore=yes"),
+        ("classify x --arity", "--arity VALUE: write --set arity=VALUE"),
+        ("compare x --objectives ns --subwords 3-6", "--subwords 3-6: write --set subwords=3-6"),
+        ("train x --objective ns --set local-decay=0.5", "--set local-decay does not apply to --objective ns; taken by ar, "),
+        ("train x --output=", "--output '': an empty value; give one, or leave --output out"),
+        *((f"train x {name}", f"{name}: no longer an option; {remedy}") for name, remedy in REMOVED.items()),
+    ],
+)
+def test_wrong_and_moved_options_get_one_line(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").write_text("a b c\n")
+    words = words.split()
+    with pytest.raises(EmbedxError, match=f"^{re.escape(message)}"):
+        application(words)(words, standalone_mode=False)
+
+
+@pytest.mark.parametrize("name", ["hs", "ove", "ldgs"])
+def test_an_objective_is_listed_with_its_settings(name, capsys):
+    application(["objectives"])(["objectives", name], standalone_mode=False)
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{name}  ")
+    own = settings_of(OBJECTIVES[name].Settings)
+    for setting in own:
+        assert re.search(rf"^ +--(set )?{setting.replace('_', '-')}(=VALUE)?: .* \(.*\)$", printed, re.MULTILINE), setting
+    assert ("--negatives" in printed) == ("negatives" in own)
+    assert "--set tree-l2=VALUE: " in printed  # of a sampler
+    if name == "hs":
+        assert "(clusters|huffman; default clusters; only classify)" in printed
+    if name == "ldgs":
+        assert "(margin|softmax; default softmax for train, margin for classify)" in printed
+        assert "(number above 0, at most 1; default 0.01 for train, 0.1 for classify)" in printed
+    application(["objectives"])(["objectives", name, "--json"], standalone_mode=False)
+    assert '"--set arity=VALUE": "' in capsys.readouterr().out
+
+
+# ---- on a terminal
 
 
 def on_a_terminal(*words, columns=80):
@@ -91,7 +151,7 @@ def on_a_terminal(*words, columns=80):
     while True:
         try:
             some = os.read(ours, 65536)
-        except OSError:  # as Linux tells that the other end is closed
+        except OSError:  # on Linux, when the other end is closed
             break
         if not some:
             break
@@ -102,14 +162,16 @@ def on_a_terminal(*words, columns=80):
 
 
 def test_help_on_a_terminal_is_in_boxes_that_fit():
-    text = on_a_terminal(*COMMAND, "train", "--objective", "ove", "--help")
+    text = on_a_terminal(*COMMAND, "train", "--help")
     lines = text.splitlines()
     assert max(map(len, lines)) <= 80
     titles = [found[1] for line in lines if (found := re.match(r"[╭+]─? ?([A-Z][\w -]+?) ─", line))]
-    assert titles[:4] == ["Arguments", "Objective", "Model", "Training"]
-    assert "[default: 5]" in text
+    assert titles[0] == "Arguments"
+    places = [options.PANELS.index(title) for title in titles if title in options.PANELS]
+    assert places == sorted(places)
+    assert len(places) > 5
+    assert "[default: 5" in text
     assert "--negatives" in text
-    assert "--score-l2" not in text  # of ns
 
 
 def test_rows_are_a_table_on_a_terminal_and_tab_separated_elsewhere(capsys):
@@ -133,6 +195,9 @@ def test_no_bar_runs_into_rows_that_are_read_at_once(tmp_path):
     assert "%|" in text.partition(rows[1])[2]  # into a file goes a bar
 
 
+# ---- near names, completion
+
+
 @pytest.fixture
 def run(tmp_path):
     """Run a command, with more variables of the environment; its completed process."""
@@ -146,11 +211,11 @@ def run(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["train", "x", "--epocs", "3"], "embedx: No such option: --epocs; did you mean --epochs? --help tells more\n"),
-        (["train", "x", "--block-sise", "3"], "embedx: No such option: --block-sise; did you mean --block-size? --help tells"),
-        (["nn", "x", "w", "--topp", "3"], "embedx: No such option: --topp; did you mean --top-k? --help tells more\n"),
-        (["trian", "x"], "embedx: No such command 'trian'. Did you mean 'train'? --help tells more\n"),
-        (["train", "x", "--zzz", "3"], "embedx: No such option: --zzz; --help tells more\n"),
+        (["train", "x", "--epocs", "3"], "embedx: No such option: --epocs; did you mean --epochs? see --help\n"),
+        (["train", "x", "--block-sise", "3"], "embedx: No such option: --block-sise; did you mean --block-size? see --help"),
+        (["nn", "x", "w", "--topp", "3"], "embedx: No such option: --topp; did you mean --top-k? see --help\n"),
+        (["trian", "x"], "embedx: No such command 'trian'. Did you mean 'train'? see --help\n"),
+        (["train", "x", "--zzz", "3"], "embedx: No such option: --zzz; see --help\n"),
     ],
 )
 def test_an_unknown_option_or_command_suggests_the_near_one(words, message, run):
@@ -158,11 +223,6 @@ def test_an_unknown_option_or_command_suggests_the_near_one(words, message, run)
     assert done.returncode == 2
     assert done.stderr.startswith(message)
     assert done.stderr.count("\n") == 1
-
-
-def test_former_names_are_not_suggested(run):
-    done = run("train", "x", "--shar", "3")
-    assert (done.returncode, done.stderr) == (2, "embedx: No such option: --shar; did you mean --start? --help tells more\n")
 
 
 @pytest.mark.parametrize(
@@ -179,8 +239,6 @@ def test_former_names_are_not_suggested(run):
     ],
 )
 def test_an_unknown_name_suggests_the_near_one(two_topics, words, message):
-    from embedx.errors import EmbedxError
-
     with pytest.raises(EmbedxError, match=message):
         application(["train"])(["train", str(two_topics), "--output", "never", *words], standalone_mode=False)
 
@@ -222,16 +280,6 @@ def test_the_script_for_a_shell_is_shown(run):
     assert "_EMBEDX_COMPLETE=complete_bash" in done.stdout
 
 
-def test_one_objective_is_told_with_its_own_options(capsys):
-    application(["objectives"])(["objectives", "hs"], standalone_mode=False)
-    told = capsys.readouterr().out
-    assert told.startswith("hs  ")
-    assert "--hierarchy: `embedx classify`: binary tree of labels" in told
-    assert "negatives" not in told
-    application(["objectives"])(["objectives", "ove", "--json"], standalone_mode=False)
-    assert '"--negatives": "noise classes for each positive' in capsys.readouterr().out
-
-
 def test_an_option_is_one_setting():
     with pytest.raises(ValueError, match="tokenizer: a setting of TextSettings and of another group"):
-        declared.options_of(TextSettings, TextSettings)
+        options.options_of(TextSettings, TextSettings)

@@ -662,7 +662,7 @@ def test_a_damaged_order_of_leaves_is_told(tmp_path):
     with pytest.raises(EmbedxError, match=r"label_order.npy has not each label once; restore"):
         classifier.load(found.save(tmp_path / "twice"))
     del found.arrays["label_order"]
-    with pytest.raises(EmbedxError, match="names no array `label_order`, which --hierarchy clusters has"):
+    with pytest.raises(EmbedxError, match="names no array `label_order`, which hierarchy=clusters needs"):
         classifier.load(found.save(tmp_path / "missing"))
 
 

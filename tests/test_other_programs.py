@@ -27,16 +27,12 @@ def asked(monkeypatch):
     """What `embedx WORDS...` asks the library for: (objective, settings)."""
     found = []
 
-    def train(corpora, objective, collapsed, typed, *others):
-        found.append((objective, typed))
+    def run(given):
+        found.append((given.objective, given.typed))
         raise AskedError
 
-    def classify(source, train_labels, test, test_labels, label_names, objective, typed, *others):
-        found.append((objective, typed))
-        raise AskedError
-
-    monkeypatch.setattr(commands, "train", train)
-    monkeypatch.setattr(commands, "classify", classify)
+    monkeypatch.setattr(commands, "train", run)
+    monkeypatch.setattr(commands, "classify", run)
 
     def ask(*words):
         with pytest.raises(AskedError):

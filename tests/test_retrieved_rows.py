@@ -11,7 +11,7 @@ from embedx.classification import task as classify
 from embedx.classification.classifier import load
 from embedx.classification.settings import ClassifySettings
 from embedx.cli.commands import predict
-from embedx.cli.declared import classify_settings, train_settings
+from embedx.cli.options import classify_options, train_options
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
@@ -159,8 +159,8 @@ def test_without_a_tail_what_is_not_found_is_never_pushed_down(two_topics):
 
 @pytest.mark.parametrize("name", ["found", "refresh", "tail"])
 def test_labels_do_not_take_what_words_keep(name):
-    assert name in train_settings()
-    assert name not in classify_settings()
+    assert name in train_options()
+    assert name not in classify_options()
     with pytest.raises(TypeError, match=f"ldgs takes no {name}"):
         embedx.SoftmaxClassifier("ldgs", options={name: 3}).fit(np.eye(4), [0, 1, 2, 3])
 

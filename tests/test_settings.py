@@ -69,7 +69,7 @@ def test_numbers_of_numpy_are_numbers():
         ({"threads": 10**6}, "--threads 1000000: must be at most 1024"),
         ({"draws": 0}, "--draws 0: must be at least 1"),
         ({"objective": "hs", "draws": 5}, "--draws applies only with a sampler that draws"),
-        ({"objective": "hs", "hierarchy": "clusters"}, "--hierarchy applies only with labels, which have features"),
+        ({"objective": "hs", "hierarchy": "clusters"}, "--set hierarchy applies only with labels, which have features"),
         ({"heldout_every": 2}, "--heldout-every applies only with --heldout"),
         ({"heldout_points": 2}, "--heldout-points applies only with --heldout"),
         (
@@ -80,7 +80,7 @@ def test_numbers_of_numpy_are_numbers():
             {"objective": "ldgs", "block_size": 0},
             "--block-size 0 draws candidates for each pair, but --sampler search finds them for a block; take 1 or more",
         ),
-        ({"score_l2": float("inf")}, "--score-l2 inf: must be a finite number"),
+        ({"score_l2": float("inf")}, "--set score-l2 inf: must be a finite number"),
         ({"learning_rate": float("inf")}, "--learning-rate inf: must be at most 1e+38"),
     ],
 )

@@ -478,7 +478,7 @@ def _label_order(arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) 
     order = arrays.get("label_order")
     if order is None:
         if settings.get("hierarchy") == "clusters":
-            raise EmbedxError("names no array `label_order`, which --hierarchy clusters has")
+            raise EmbedxError("names no array `label_order`, which hierarchy=clusters needs")
         return None
     if not np.array_equal(np.sort(order), np.arange(len(order))):
         raise EmbedxError("label_order.npy has not each label once")

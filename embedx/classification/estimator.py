@@ -25,7 +25,7 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.samplers import SAMPLERS
-from embedx.settings import by_present_names, settings_of
+from embedx.settings import settings_of
 from embedx.training.progress import Reporter, Silent
 
 try:
@@ -287,7 +287,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _new_objective(self) -> Objective:
         found = objectives.find(self.objective)
-        options = by_present_names(self.options or {}, dataclasses.fields(found.Settings))
+        options = self.options or {}
         known = [name for name in settings_of(found.Settings) if name not in found.word_settings]
         if unknown := options.keys() - set(known):
             taken = ", ".join(known) or "none"

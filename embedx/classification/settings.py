@@ -70,9 +70,11 @@ class ClassifySettings(TrainingSettings):
     weight_threshold: float = param(
         0.1, "with sparse weights: those of at most this size are dropped in the end", at_least=0.0, panel="Model"
     )
-    leaf_size: int = param(64, "with --weights tree: most labels in a cluster", at_least=1, panel="Model")
-    arity: int = param(2048, "with --weights tree: most children of a node above the clusters", at_least=2, panel="Model")
-    beam: int = param(10, "with --weights tree: nodes of a level that a search goes on from", at_least=1, panel="Model")
+    leaf_size: int = param(64, "with --weights tree: maximum number of labels per leaf", at_least=1, panel="Model")
+    arity: int = param(
+        2048, "with --weights tree: maximum number of children of a node above the leaves", at_least=2, fine=True
+    )
+    beam: int = param(10, "with --weights tree: beam width of the search, in nodes of a level", at_least=1, panel="Model")
     trees: int = param(
         1, "with --weights tree: trees whose probabilities are averaged", at_least=1, at_most=1000, panel="Model"
     )
@@ -105,8 +107,8 @@ class ClassifySettings(TrainingSettings):
     )
     initial_gradient: float = param(
         defaults.INITIAL_GRADIENT,
-        "what the sums of squared gradients of adagrad and rowwise-adagrad begin with, in gradients of one positive; at 0 the "
-        "first step of a weight is as long for a gradient of next to nothing as for any other",
+        "initial value of the accumulators of adagrad and rowwise-adagrad, in gradients of one positive; at 0 the first step "
+        "of a weight is equally long for tiny and for large gradients",
         at_least=0.0,
         at_most=1e6,
     )
@@ -115,12 +117,15 @@ class ClassifySettings(TrainingSettings):
         "learning rate schedule: linear to zero, constant, divided by √updates, or divided by 1 + epochs",
         choices=SCHEDULES,
     )
-    decay: float = param(1.0, "factor by which the learning rate is also multiplied after each epoch", above=0.0, at_most=1.0)
-    decay_every: int | None = param(None, "apply --decay after every N updates instead", at_least=1)
+    decay: float = param(
+        1.0, "factor by which the learning rate is also multiplied after each epoch", above=0.0, at_most=1.0, fine=True
+    )
+    decay_every: int | None = param(None, "apply decay after every N updates instead", at_least=1, fine=True)
     gradient_scale: str = param(
         "mean",
         "a step follows the mean gradient of its examples, or that times the size of the data set",
         choices=("mean", "sum"),
+        fine=True,
     )
     l2: float | None = param(
         None,
@@ -130,7 +135,9 @@ class ClassifySettings(TrainingSettings):
     )
     max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0, at_most=1e15)
     replacement: bool = param(
-        False, "draw noise with replacement; without, `uniform` draws distinct other rows, others count each row once"
+        False,
+        "draw negatives with replacement; without, `uniform` draws distinct other rows, others count each row once",
+        fine=True,
     )
     validation: str | None = param(
         None,
@@ -150,7 +157,7 @@ class ClassifySettings(TrainingSettings):
         panel="Validation",
     )
     max_iterations: int = param(1000, "maximum number of lbfgs iterations", at_least=1)
-    tolerance: float = param(1e-6, "lbfgs stops when no element of the gradient is larger than this", above=0.0)
+    tolerance: float = param(1e-6, "lbfgs stops when no element of the gradient is larger than this", above=0.0, fine=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -170,7 +177,7 @@ def check_given(options: Mapping[str, Any], settings: ClassifySettings, objectiv
         ("weight_threshold", settings.weights != "dense", "--weights sparse or tree"),
         ("validation_labels", from_file, "a file for --validation"),
         ("patience", validates, "--validation"),
-        ("decay_every", settings.decay < 1, "--decay"),
+        ("decay_every", settings.decay < 1, "--set decay"),
         *((name, not by_steps, "--optimizer lbfgs") for name in ("max_iterations", "tolerance")),
         *((name, by_steps, steps) for name in (*OF_STEPS, "time_budget", "replacement", "patience")),
     ]

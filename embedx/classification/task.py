@@ -239,7 +239,7 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     if is_step and (optimizer != "sgd" or batch != 1):
         raise EmbedxError(f"{name} takes a step of its own for each example: --optimizer sgd, --batch-size 1")
     if is_step and settings.gradient_scale != "mean":
-        raise EmbedxError(f"{name} takes a step of its own for each example: --gradient-scale mean")
+        raise EmbedxError(f"{name} takes a step of its own for each example: --set gradient-scale=mean")
     if is_step and candidates == "all" and data.n_labels > 1 and objective.negatives < data.n_labels - 1:
         drawn = [each for each in objective.samplers() if samplers.SAMPLERS[each].candidates == "drawn"]
         raise EmbedxError(f"{name} draws its rows: --sampler {' or '.join(sorted(drawn))}")

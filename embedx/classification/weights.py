@@ -52,7 +52,7 @@ def chosen_weights(settings: ClassifySettings, objective: Objective, data: Label
             (settings.labels != "one", "--labels other than one"),
             (settings.time_budget is None, "--epochs, not --time-budget"),
             (settings.schedule in ("linear", "constant"), "--schedule linear or constant"),
-            (settings.decay == 1, "no --decay"),
+            (settings.decay == 1, "no --set decay"),
         ]
     else:
         needs += [

@@ -1,7 +1,6 @@
-"""The names that word2vec.c, gensim and fastText have for our options, and what their values mean here.
+"""The options of word2vec.c, gensim and fastText, translated into ours.
 
-Also taken are our own names with other dashes, underscores or capitals (`--min_count`, `--minCount`, `-dim`). No help lists all
-of these among the options; `--help-all` ends with `told`.
+Our own names are accepted with other dashes, underscores or capitals too (`--min_count`, `--minCount`, `-dim`).
 """
 
 import re
@@ -70,6 +69,8 @@ def translated(arguments: Sequence[str], known: Mapping[str, bool]) -> list[str]
         if name is None:
             found.append(("", words))
             continue
+        if value == "":
+            raise EmbedxError(f"{name} '': an empty value; give one, or leave {name} out")
         ours = _own(name, known)
         if ours is None and form(name) in _FIXED:
             _, right, why = _FIXED[form(name)]
@@ -115,18 +116,6 @@ def _is_by_tree(given: Mapping[str, tuple[str, str | None]]) -> bool:
             f"{tree} 1 with {name} {negatives}: would train by both at once, which embedx does not; leave out one"
         )
     return True
-
-
-def told(known: Mapping[str, bool]) -> str:
-    """Which other names the options of a command have."""
-    found: dict[str, list[str]] = {}
-    for name in NAMES:
-        ours = _own(name, known)
-        if ours is not None and ours != name:
-            found.setdefault(ours, []).append(name)
-    each = [f"{', '.join(names)} for {ours}" for ours, names in found.items()]
-    rate = "; --alpha and --lr go with --optimizer sgd" if "--learning-rate" in known else ""
-    return f"Names of word2vec.c, gensim and fastText are taken too: {'; '.join(each)}{rate}." if each else ""
 
 
 def _own(name: str, known: Mapping[str, bool]) -> str | None:

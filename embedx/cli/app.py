@@ -1,44 +1,49 @@
-"""The command line: each command builds settings, calls one function of the library and prints what came back.
+"""The command line: each command makes settings, calls the library and prints the result.
 
-Results go to standard output, everything else to standard error. Exit codes: 0; 1 our bug; 2 the user's mistake; 3 diverged;
+Standard output has results only, standard error everything else. Exit codes: 0; 1 our bug; 2 the user's mistake; 3 diverged;
 130 and 143 interrupted by Ctrl-C and SIGTERM.
 """
 
 import contextlib
 import dataclasses
-import inspect
 import json
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
 
-from embedx.cli import config, corpus, peers, tables
-from embedx.cli.aliases import value_of
-from embedx.cli.declared import (
-    Option,
-    classify_settings,
-    compare_settings,
-    export_settings,
-    own_options,
-    phrase_settings,
-    report_settings,
-    train_settings,
-    with_settings,
+from embedx.cli import corpus, models, options, peers, tables
+from embedx.cli.help import OtherPrograms, command_class, with_settings
+from embedx.cli.options import (
+    Analogies,
+    CacheDir,
+    CheckpointEvery,
+    Json,
+    LogJson,
+    Objective,
+    Output,
+    Overwrite,
+    Pairs,
+    Quiet,
+    Resume,
+    Test,
+    TestLabels,
+    TrainLabels,
+    Verbose,
+    completed,
+    objective_names,
+    option,
 )
-from embedx.cli.help import Command, OtherPrograms, command_class, names_completed, objective_names
-from embedx.cli.models import analogy, convert, evaluate, export, nearest, phrases, predict, report
-from embedx.cli.options import CacheDir, CheckpointEvery, Json, LogJson, Overwrite, Quiet, Resume, TestLabels, Verbose, path_for
-from embedx.cli.streams import NobodyReadsError, close_error_stream, open_streams
+from embedx.cli.streams import OutputClosedError, close_error_stream, open_streams
 from embedx.errors import EmbedxError, near
 from embedx.training.progress import Reporter
 
-UsageError: Any = typer.BadParameter.__mro__[1]  # typer does not name the base of its complaints about what was typed
-
+UsageError: Any = typer.BadParameter.__mro__[1]  # typer does not export the base class of its errors
 
 _received: list[int] = []  # the signal that ended the run
 
@@ -48,48 +53,50 @@ def main() -> None:
     open_streams()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _interrupt)
-    if os.path.expanduser("~") == "~":  # a user who has no home; importing smart_open fails where it cannot know one
+    if os.path.expanduser("~") == "~":  # a user without a home, where importing smart_open fails
         os.environ["HOME"] = "/nonexistent"
     code: Any = None
     try:
         code = application(sys.argv[1:])(prog_name="embedx", standalone_mode=False)
         sys.stdout.flush()
     except EmbedxError as error:
-        _tell(f"embedx: {error}")
+        _print_error(f"embedx: {error}")
         code = error.exit_code
     except UsageError as error:
-        _tell(_complaint(error))
+        _print_error(_usage(error))
         code = 2
-    except NobodyReadsError:
-        code = 128 + 13  # as if SIGPIPE had ended it
+    except OutputClosedError:
+        code = 128 + 13  # as SIGPIPE
     except (KeyboardInterrupt, typer.Abort):
         pass
     if _received:  # whatever typer made of it
-        _tell("embedx: interrupted")
+        _print_error("embedx: interrupted")
         code = 128 + _received[0]
     close_error_stream()
     sys.exit(code)
 
 
-def _complaint(error: Any) -> str:
-    """What is told of a command line that was not understood: a line, or a whole page of help where the command is missing."""
+def _usage(error: Any) -> str:
+    """One line about wrong usage; the help where the command is missing."""
     message = error.format_message()
     if "\n" in message:
         return str(message)
-    if hasattr(error, "possibilities"):  # typer counts hidden options among them
-        shown = [name for each in error.ctx.command.get_params(error.ctx) if not each.hidden for name in each.opts]
-        return f"embedx: {error.message}; {near(error.option_name, shown, '--help tells more')}"
-    return f"embedx: {message.rstrip('.')}{' ' if message.endswith('?') else '; '}--help tells more"
+    if hasattr(error, "possibilities"):  # an unknown option
+        command = error.ctx.command
+        known = [name for each in command.get_params(error.ctx) if not each.hidden for name in each.opts]
+        fine = {f"--{name.replace('_', '-')}" for name, each in getattr(command, "settings", {}).items() if each.is_fine}
+        remedy = near(error.option_name, [*known, *fine], "see --help")
+        return f"embedx: {error.message}; {remedy}"
+    return f"embedx: {message.rstrip('.')}{' ' if message.endswith('?') else '; '}see --help"
 
 
-def _tell(line: str) -> None:
-    """A line on standard error, if anybody can hear it."""
+def _print_error(line: str) -> None:
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 
 
 def _interrupt(signal_number: int, frame: object) -> None:
-    """End the run, by SIGTERM as by Ctrl-C. Further signals change nothing: impatience cannot lose what is being saved."""
+    """End the run, by SIGTERM as by Ctrl-C. Further signals are ignored, so that saving is not cut short."""
     _received.append(signal_number)
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
@@ -97,91 +104,77 @@ def _interrupt(signal_number: int, frame: object) -> None:
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:
-    """All commands. Only the one that `arguments` name gets options that take an import of numba to find."""
-    arguments = completed_words() or arguments
-    app = typer.Typer(
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["--help", "-h"]},
-        help="Word embeddings and classifiers with huge label sets, in one engine whose output layer is a flag.",
-    )
-    app.callback()(version_option)
-    named = arguments[0] if arguments else ""
+    """All commands. Only the one that `arguments` name gets the options of settings, because these need an import of numba."""
+    arguments = _words_to_complete() or arguments
 
-    def add(
-        name: str,
-        command: Callable[..., None],
-        settings: Callable[[], dict[str, Option]] | None = None,
-        usual: str | None = None,
-        has_config: bool = False,
-    ) -> None:
-        if settings is not None and name == named:
-            _add(app, name, command, settings(), arguments, usual, has_config=has_config)
-        else:
-            app.command(name, cls=Command)(command)
+    def group(text: str) -> typer.Typer:
+        return typer.Typer(
+            no_args_is_help=True,
+            pretty_exceptions_enable=False,
+            rich_markup_mode="rich" if sys.stdout.isatty() else None,
+            context_settings={"help_option_names": ["--help", "-h"]},
+            help=text,
+        )
 
-    add("train", train, train_settings, "ns", has_config=True)
-    add("classify", classify, classify_settings, has_config=True)
-    add("compare", compare, compare_settings, has_config=True)
+    app = group("Word embeddings and classifiers with huge label sets, in one engine whose output layer is a flag.")
+    recipes = group("Corpora known by name: list and fetch them; check a text before training.")
+    caches = group("Corpora encoded by earlier runs: list them, or delete them.")
+    app.callback()(_version_option)
+
+    def add(path: str, command: Callable[..., None], settings: Callable[[], options.Options] = dict) -> None:
+        words = path.split()
+        known = settings() if list(arguments[: len(words)]) == words else {}
+        has_config = path in ("train", "classify", "compare")
+        parent = {"corpus": recipes, "cache": caches}[words[0]] if len(words) > 1 else app
+        run = with_settings(command, known, has_config)
+        parent.command(words[-1], cls=command_class(known, has_config), epilog=_epilog(known))(run)
+
+    add("train", train, options.train_options)
+    add("classify", classify, options.classify_options)
+    add("compare", compare, options.compare_options)
     app.command("word2vec", cls=OtherPrograms)(word2vec)
     app.command("supervised", cls=OtherPrograms)(supervised)
     add("resume", resume_run)
-    add("predict", predict)
-    add("eval", evaluate)
-    add("report", report, report_settings)
-    add("phrases", phrases, phrase_settings)
-    add("nn", nearest)
-    add("analogy", analogy)
-    add("export", export, export_settings)
-    add("convert", convert, export_settings)
+    add("predict", models.predict)
+    add("eval", models.evaluate)
+    add("report", models.report, options.report_options)
+    add("phrases", models.phrases, options.phrase_options)
+    add("nn", models.nearest)
+    add("analogy", models.analogy)
+    add("export", models.convert, options.export_options)
+    add("convert", models.convert, options.export_options)
     add("objectives", list_objectives)
-    known = typer.Typer(
-        help="Corpora known by name: list and fetch them; what a text is like before training.", no_args_is_help=True
-    )
-    known.command("list", cls=Command)(corpus.list_recipes)
-    known.command("info", cls=Command)(corpus.info)
-    known.command("fetch", cls=Command)(corpus.fetch)
-    if list(arguments[:2]) == ["corpus", "check"]:
-        _add(known, "check", corpus.check, train_settings(), arguments, "ns")
-    else:
-        known.command("check", cls=Command)(corpus.check)
-    app.add_typer(known, name="corpus")
-    stored = typer.Typer(help="Corpora encoded by earlier runs: list them, or clear them all.", no_args_is_help=True)
-    stored.command("list", cls=Command)(cache_list)
-    stored.command("clear", cls=Command)(cache_clear)
-    app.add_typer(stored, name="cache")
+    add("corpus list", corpus.list_recipes)
+    add("corpus info", corpus.info)
+    add("corpus fetch", corpus.fetch)
+    add("corpus check", corpus.check, options.train_options)
+    add("cache list", cache_list)
+    add("cache clear", cache_clear)
+    app.add_typer(recipes, name="corpus")
+    app.add_typer(caches, name="cache")
     return app
 
 
-def _add(
-    app: typer.Typer,
-    name: str,
-    command: Callable[..., None],
-    options: dict[str, "Option"],
-    arguments: Sequence[str],
-    usual: str | None = None,  # objective
-    *,
-    has_config: bool = False,
-) -> None:
-    """Add the command that was named, with its settings as options; its help is about the objective that `arguments` name."""
-    shows_all = "--help-all" in arguments
-    chosen = None if shows_all else value_of(arguments, "--objective") or usual
-    run = with_settings(command, options, chosen, has_config=has_config)
-    parameters = inspect.signature(run).parameters.values()
-    keys = config.keys_of(parameters, {n: option.field for n, option in options.items()}) if has_config else {}
-    of_objectives = {n: tuple(option.objectives) for n, option in options.items() if option.objectives}
-    app.command(name, cls=command_class(keys, of_objectives, chosen, shows_all))(run)
+def _epilog(settings: options.Options) -> str | None:
+    """The last lines of a help."""
+    fine = {name.replace("_", "-"): each for name, each in settings.items() if each.is_fine}
+    if not fine:
+        return None
+    more = ", and settings of objectives" if any(each.takers for each in fine.values()) else ""
+    return (
+        f"Settings given by --set: {', '.join(name for name, each in fine.items() if not each.takers)}{more}. The options of "
+        "word2vec.c, gensim and fastText, such as --size, are accepted too."
+    )
 
 
-def completed_words() -> list[str]:
-    """What was typed so far after `embedx`, where a shell asks how to go on; else nothing."""
+def _words_to_complete() -> list[str]:
+    """The words after `embedx`, where a shell asks for completion; else nothing."""
     if "_EMBEDX_COMPLETE" not in os.environ:
         return []
     return (os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")).split()[1:]
 
 
-def print_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from embedx.storage.folder import installed_version
 
@@ -189,10 +182,8 @@ def print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def version_option(
-    version: Annotated[
-        bool, typer.Option("--version", help="print the version and stop", is_eager=True, callback=print_version)
-    ] = False,
+def _version_option(
+    version: Annotated[bool, option("print the version", "--version", is_eager=True, callback=_print_version)] = False,
 ) -> None:
     pass
 
@@ -200,41 +191,29 @@ def version_option(
 # ---- commands
 
 
+def _run(command: str, given: dict[str, Any]) -> None:
+    """Call the function of `embedx.cli.commands` that does the work."""
+    from embedx.cli import commands
+
+    getattr(commands, command)(SimpleNamespace(**given))
+
+
 def train(
     corpora: Annotated[
         list[str],
         typer.Argument(
             metavar="CORPUS...",
-            help="files, globs, directories, URLs, a recipe's name, @FILE that lists such, - for standard input",
+            help="files, globs, directories, URLs, names of `embedx corpus list`, @FILE that lists these, - for standard input",
         ),
     ],
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            "--objective",
-            help="the output layer; by default ns, with --start that of the model; `embedx objectives` lists them",
-            autocompletion=names_completed(objective_names),
-            rich_help_panel="Objective",
-        ),
-    ] = None,
+    objective: Objective = None,
     collapsed: Annotated[
         bool,
-        typer.Option(
-            "--collapsed",
-            help="count all pairs first, then take full gradient steps; --epochs are iterations",
-            rich_help_panel="Objective",
+        option(
+            "count all pairs first, then take full gradient steps; --epochs are iterations", "--collapsed", panel="Objective"
         ),
     ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            parser=path_for("--output"),
-            help="folder to write; by default CORPUS.OBJECTIVE.embedx",
-            rich_help_panel="Output",
-        ),
-    ] = None,
+    output: Output = None,
     overwrite: Overwrite = False,
     cache_dir: CacheDir = None,
     checkpoint_every: CheckpointEvery = "10m",
@@ -243,30 +222,10 @@ def train(
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
-    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
+    typed: dict[str, Any] | None = None,
 ) -> None:
     """Train word vectors on text."""
-    asked = dict(locals())
-    from embedx.cli import commands
-
-    request = commands.request("train", asked)
-    with Reporter(sys.stderr, log_json, is_quiet=quiet, is_verbose=verbose) as reporter:
-        folder, trained = commands.train(
-            corpora, objective, collapsed, typed or {}, output, overwrite, cache_dir, request, reporter
-        )
-    facts = trained.vectors.facts
-    if as_json:
-        print(json.dumps({"model": str(folder), **facts, "settings": trained.vectors.settings}))
-    else:
-        unknown = "ended before the first iteration" if collapsed else "no pair was seen"
-        loss = commands.told_loss(facts) or unknown
-        found = f", held-out log-likelihood {facts['heldout']['log_likelihood']:.4f}" if "heldout" in facts else ""
-        pace = (
-            f"{facts['epochs']} iterations in {facts['seconds']:.0f} s"
-            if collapsed
-            else f"{facts['words_per_second']:,} words/s"
-        )
-        print(f"{folder}\t{facts['words']:,} words, {loss}{found}, {pace}")
+    _run("train", locals())
 
 
 def classify(
@@ -274,39 +233,14 @@ def classify(
         str,
         typer.Argument(metavar="TRAIN", help="XC, LIBSVM, fastText, .npy, .npz or IDX file, DATA@SPLIT[:COLUMN], or digits"),
     ],
-    train_labels: Annotated[
-        str | None, typer.Option("--train-labels", help="labels of TRAIN, where it holds none", rich_help_panel="Data")
-    ] = None,
-    test: Annotated[str | None, typer.Option("--test", help="data to score the classifier on", rich_help_panel="Data")] = None,
+    train_labels: TrainLabels = None,
+    test: Test = None,
     test_labels: TestLabels = None,
     label_names: Annotated[
-        str | None,
-        typer.Option(
-            "--label-names",
-            help="what labels from 0 on are called: a name a line, or ID TAB ... TAB NAME",
-            rich_help_panel="Data",
-        ),
+        str | None, option("names of the labels from 0 on: one per line, or ID TAB ... TAB NAME", panel="Data")
     ] = None,
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            "--objective",
-            help="the output layer; by default ova with --loss squared-hinge for sparse features with 1,000 labels or several "
-            "a row, else softmax; `embedx objectives` lists them",
-            autocompletion=names_completed(objective_names),
-            rich_help_panel="Objective",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            parser=path_for("--output"),
-            help="folder to write; by default TRAIN.OBJECTIVE.embedx",
-            rich_help_panel="Output",
-        ),
-    ] = None,
+    objective: Objective = None,
+    output: Output = None,
     overwrite: Overwrite = False,
     checkpoint_every: CheckpointEvery = "10m",
     resume: Resume = False,
@@ -314,27 +248,10 @@ def classify(
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
-    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
+    typed: dict[str, Any] | None = None,
 ) -> None:
     """Train a classifier on labelled data."""
-    asked = dict(locals())
-    from embedx.cli import commands
-
-    request = commands.request("classify", asked)
-    with Reporter(sys.stderr, log_json, is_quiet=quiet, is_verbose=verbose) as reporter:
-        folder, trained, metrics = commands.classify(
-            train, train_labels, test, test_labels, label_names, objective, typed or {}, output, overwrite, request, reporter
-        )
-    found = trained.classifier
-    if as_json:
-        tested = None if metrics is None else commands.plain_numbers(metrics)
-        print(json.dumps({"model": str(folder), **found.facts, "settings": found.settings, "test": tested}))
-    else:
-        told = ("accuracy", "log_likelihood", "log_likelihood_tempered", "p@1", "p@3", "p@5")
-        words = [f"{name} {metrics[name]:.4f}" for name in told if name in metrics] if metrics else []
-        words += [f"{metrics['n']:,} labelled test rows"] if metrics else []
-        loss = commands.told_loss(found.facts) or "no example had a label"
-        print(f"{folder}\t" + ", ".join([f"{found.n_labels:,} labels", loss, *words]))
+    _run("classify", locals())
 
 
 def compare(
@@ -342,117 +259,70 @@ def compare(
         list[str],
         typer.Argument(
             metavar="DATA...",
-            help="text, named as for `embedx train`, but not -; with --test, labelled data, as for `classify`",
+            help="text, named as for `embedx train`, but not -; with --test, labelled data, as for `embedx classify`",
         ),
     ],
-    objectives: Annotated[
-        str,
-        typer.Option("--objectives", help="the output layers, separated by commas: ns,hs,ar", rich_help_panel="Objective"),
-    ],
-    train_labels: Annotated[
-        str | None, typer.Option("--train-labels", help="labels of DATA, where it holds none", rich_help_panel="Data")
-    ] = None,
-    test: Annotated[
-        str | None,
-        typer.Option("--test", help="labelled data to score on; DATA is then labelled too", rich_help_panel="Data"),
-    ] = None,
+    objectives: Annotated[str, option("the output layers, separated by commas: ns,hs,ar", panel="Objective")],
+    train_labels: TrainLabels = None,
+    test: Test = None,
     test_labels: TestLabels = None,
-    pairs: Annotated[
-        list[Path] | None,
-        typer.Option("--pairs", help="text: word pairs with scores, beside the packaged sets", rich_help_panel="Held-out data"),
-    ] = None,
-    analogies: Annotated[
-        Path | None,
-        typer.Option(
-            "--analogies", help="text: questions in the layout of Google's, instead of these", rich_help_panel="Held-out data"
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            parser=path_for("--output"),
-            help="folder to write; by default DATA.compare",
-            rich_help_panel="Output",
-        ),
-    ] = None,
+    pairs: Pairs = None,
+    analogies: Analogies = None,
+    output: Output = None,
     overwrite: Overwrite = False,
     cache_dir: CacheDir = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="go on with the comparison in the folder: only runs that are not there yet are made",
-            rich_help_panel="Output",
-        ),
-    ] = False,
+    resume: Annotated[bool, option("add the missing runs to the comparison in the folder", "--resume", panel="Output")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
-    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
+    typed: dict[str, Any] | None = None,
 ) -> None:
     """Train several objectives on the same data for the same time, rank them, and write a page about it."""
-    from embedx.cli import commands
-    from embedx.comparison import tables as compared
-
-    names = [name.strip() for name in objectives.split(",") if name.strip()]
-    with Reporter(sys.stderr, is_quiet=quiet) as reporter:
-        found = commands.compare(
-            data, names, typed or {}, train_labels, test, test_labels, pairs or [], analogies, output, resume, overwrite,
-            cache_dir, ["embedx", *sys.argv[1:]], reporter,
-        )  # fmt: skip
-    if as_json:
-        print(json.dumps({"folder": str(found.folder), **compared.as_dict(found.ranking)}))
-    else:
-        print(compared.text(found.ranking))
-        print(found.folder / "compare.html")
-    if found.interrupted:
-        raise KeyboardInterrupt
+    _run("compare", locals())
 
 
 def word2vec(
     arguments: Annotated[
-        list[str], typer.Argument(metavar="-train TEXT -output VECTORS ...", help=f"taken: {', '.join(peers.WORD2VEC)}")
+        list[str], typer.Argument(metavar="-train TEXT -output VECTORS ...", help=f"accepted: {', '.join(peers.WORD2VEC)}")
     ],
 ) -> None:
-    """Train word vectors by word2vec.c's own command line.
+    """Train word vectors by the command line of word2vec.c.
 
-    They are written as by word2vec.c; the model is kept in VECTORS.embedx. What is not given is as in word2vec.c, but for the
-    threads, one for each usable core, and for the optimiser, which is that of `embedx train`; with -alpha it is plain descent.
-    It is always skip-gram. --overwrite replaces what is there.
+    The vectors are written as by word2vec.c, and the model to VECTORS.embedx. Defaults are those of word2vec.c, except the
+    threads, one for each usable core, and the optimiser, which is that of `embedx train`; with -alpha it is SGD. The model is
+    always skip-gram. --overwrite overwrites the outputs.
     """
     asked = peers.word2vec(arguments)
     from embedx.cli import commands
 
-    commands.check_free(asked)
+    commands.check_vector_files(asked)
     for note in asked.notes:
-        _tell(note)
+        _print_error(note)
     train([asked.source], asked.objective, output=asked.folder, overwrite=asked.overwrite, typed=dict(asked.typed))
-    for written in commands.write_vectors(asked, Reporter(sys.stderr)):
+    for written in commands.write_vector_files(asked, Reporter(sys.stderr)):
         print(written)
 
 
 def supervised(
     arguments: Annotated[
-        list[str], typer.Argument(metavar="-input TEXT -output MODEL ...", help=f"taken: {', '.join(peers.SUPERVISED)}")
+        list[str], typer.Argument(metavar="-input TEXT -output MODEL ...", help=f"accepted: {', '.join(peers.SUPERVISED)}")
     ],
 ) -> None:
     """Train a classifier by the command line of `fasttext supervised`.
 
-    MODEL is a folder, for `embedx predict` and `embedx eval`. What is not given is as in fastText, but for the threads, one for
-    each usable core, and for the optimiser and its rate, which are those of `embedx classify`. Texts are scaled to one length,
-    as they are there by a mean over words. --overwrite replaces what is there.
+    MODEL is a folder, for `embedx predict` and `embedx eval`. Defaults are those of fastText, except the threads, one for each
+    usable core, and the optimiser and its learning rate, which are those of `embedx classify`. The features of a text are
+    scaled to unit length, as fastText takes the mean of its words. --overwrite overwrites MODEL.
     """
     asked = peers.supervised(arguments)
     classify(asked.source, objective=asked.objective, output=asked.output, overwrite=asked.overwrite, typed=dict(asked.typed))
 
 
 def resume_run(
-    output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="folder that the run was to write, or OUTPUT.checkpoint")],
+    output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="output folder of the run, or OUTPUT.checkpoint")],
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Go on with a run of `embedx train` or `embedx classify` that was interrupted or killed, from its last checkpoint."""
+    """Resume an interrupted or killed run of `embedx train` or `embedx classify` from its last checkpoint."""
     from embedx.training import checkpoint
 
     command, arguments, directory = checkpoint.requested(checkpoint.output_of(output))
@@ -465,30 +335,28 @@ def resume_run(
 def list_objectives(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[NAME]",
-            help="this one alone, with the options that only some objectives take",
-            autocompletion=names_completed(objective_names),
-        ),
+        typer.Argument(metavar="[NAME]", help="only this one, with its settings", autocompletion=completed(objective_names)),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the objectives: loss, paper, when to choose it, rows that an example meets (m negatives, K classes), scores."""
+    """List the objectives: loss, paper, when to choose it, candidates per example (m negatives, K classes), scores."""
     from embedx import objectives
 
     rows: list[dict[str, Any]] = [dict(zip(objectives.TABLE_HEAD, row, strict=True)) for row in objectives.table()]
     if name is not None:
         objectives.find(name)
-        rows = [row | {"options": own_options(name)} for row in rows if row["objective"] == name]
+        rows = [row | {"options": options.settings_listed(name)} for row in rows if row["objective"] == name]
     if as_json:
         print(json.dumps(rows))
         return
     for row in rows:
-        print(f"{row['objective']:16} {row['loss']}\n" + "".join(f"{'':16} {row[k]}\n" for k in ("paper", "when")), end="")
+        print(f"{row['objective']:16} {row['loss']}")
+        for line in (row["paper"], row["when"]):
+            print(f"{'':16} {line}")
         for names in (("rows", "samplers", "needs"), objectives.MEASURED):
             print(f"{'':16} " + "; ".join(f"{each}: {row[each]}" for each in names))
-        for option, meaning in row.get("options", {}).items():
-            print(f"{'':16} {option}: {meaning}")
+        for setting, meaning in row.get("options", {}).items():
+            print(f"{'':16} {setting}: {meaning}")
     print(objectives.measured_how())
 
 
@@ -498,14 +366,13 @@ def cache_list(cache_dir: CacheDir = None, as_json: Json = False) -> None:
 
     corpora = list_caches(cache_dir)
     if as_json:
-        print(json.dumps([dataclasses.asdict(corpus) for corpus in corpora]))
-    else:
-        rows = []
-        for corpus in corpora:
-            size, names = f"{corpus.bytes / 1e6:.1f} MB", " ".join(corpus.sources)
-            tokens, about = (f"{corpus.tokens:,} tokens", names) if corpus.damage is None else ("damaged", corpus.damage)
-            rows.append((corpus.key, tokens, size, about))
-        tables.show(("key", "tokens", "size", "sources"), rows)
+        print(json.dumps([dataclasses.asdict(each) for each in corpora]))
+        return
+    rows = []
+    for each in corpora:
+        tokens, about = (f"{each.tokens:,} tokens", " ".join(each.sources)) if each.damage is None else ("damaged", each.damage)
+        rows.append((each.key, tokens, f"{each.bytes / 1e6:.1f} MB", about))
+    tables.show(("key", "tokens", "size", "sources"), rows)
 
 
 def cache_clear(cache_dir: CacheDir = None) -> None:

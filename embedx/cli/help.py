@@ -1,60 +1,44 @@
-"""Commands whose help is in parts, and tells of an objective's own options only to those who chose it or ask for all."""
+"""Commands: their options from settings and files, other programs' names for these, and help in sections."""
 
-import copy
-import functools
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from typer.core import TyperCommand
+from typer.models import ArgumentInfo
 
 from embedx.cli import config
-from embedx.cli.aliases import told, translated, value_of
+from embedx.cli.aliases import translated, value_of
+from embedx.cli.options import PANELS, Config, Option, SaveConfig, Set, read_set
+from embedx.errors import EmbedxError
+from embedx.settings import check, kind_of
 
-# The parts, in their order; what is in none of them stands last.
-PANELS = (
-    "", "Data", "Objective", "Model", "Training", "Output", "Text", "Vocabulary", "Sampler", "Held-out text", "Held-out data",
-    "Validation", "Phrases", "Going on from a model", "With --collapsed", "Cluster",
-    "Long runs", "Settings in a file",
-)  # fmt: skip
-HELP = "Help"
-
-
-def show_all(context: typer.Context, is_wanted: bool) -> None:
-    """Print the help; that it is the whole, the command knows from its words."""
-    if is_wanted:
-        print(context.get_help())
-        raise typer.Exit
-
-
-HelpAll = Annotated[
-    bool,
-    typer.Option(
-        "--help-all",
-        is_eager=True,
-        callback=show_all,
-        help="show the options of all objectives too, and exit",
-        rich_help_panel=HELP,
-    ),
-]
+REMOVED = {  # options of earlier versions, with what to write now
+    "--help-all": "write --help, or `embedx objectives NAME` for the settings of an objective",
+    "--share": "write --block-size",
+    "--query": "write --scored-fraction for `embedx predict`, --set scored-fraction=VALUE for training",
+    "--keep": "write --set candidate-fraction=VALUE",
+    "--tau": "write --set min-coefficient=VALUE",
+    "--tune": "compare at learning rates of your own: --set learning-rate=VALUE",
+}
 
 
 class Command(TyperCommand):
-    """A command that takes other programs' names for its options, and settings from a file."""
+    """A command that accepts other programs' names for its options, and options in a file."""
 
-    keys: Mapping[str, config.Key] = {}  # what such a file may hold
-    objectives: Mapping[str, Sequence[str]] = {}  # parameters of objectives' own: those that take them
-    chosen: str | None = None  # objective
-    shows_all: bool = False
+    settings: Mapping[str, Option] = {}  # by name
+    has_config = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As any command, with our names for options and the values of --config where nothing was typed."""
+        """As any command, after translating names; the options of --config come before those that were typed."""
         if not ctx.resilient_parsing:
-            args = translated(args, self.known(ctx))
-            path = value_of(args, "--config") if self.keys else None
+            known = self.known(ctx)
+            args = translated(args, known)
+            self._refuse_moved(args, known)
+            path = value_of(args, "--config") if self.has_config else None
             if path is not None:
-                ctx.default_map = {**(ctx.default_map or {}), **config.read(path, self.keys, f"embedx {self.name}")}
+                args = [*config.read(path, known, self.settings, f"embedx {self.name}"), *args]
         return super().parse_args(ctx, args)
 
     def known(self, ctx: Any) -> dict[str, bool]:
@@ -62,101 +46,102 @@ class Command(TyperCommand):
         options = [each for each in self.get_params(ctx) if each.param_type_name == "option"]
         return {name: not getattr(each, "is_flag", False) for each in options for name in [*each.opts, *each.secondary_opts]}
 
-    def shown(self, ctx: Any) -> list[Any]:
-        """The parameters that the help explains, in the order of its parts."""
-        found = [each for each in self.get_params(ctx) if not getattr(each, "hidden", False) and self._is_told(each.name)]
-        return sorted(found, key=lambda each: _place(_panel(each)))
-
-    def _is_told(self, name: str) -> bool:
-        takers = self.objectives.get(name, ())
-        return self.shows_all or not takers or self.chosen in takers
-
-    def _last_words(self, ctx: Any) -> str | None:
-        """What the help ends with."""
-        if not self.objectives:
-            return None
-        if self.shows_all:
-            return told(self.known(ctx))
-        return (
-            f"{ctx.command_path} --objective NAME --help shows the options of that objective, --help-all those of all, and the "
-            "names of word2vec.c, gensim and fastText that are taken too; `embedx objectives` lists objectives."
-        )
+    def _refuse_moved(self, args: Sequence[str], known: Mapping[str, bool]) -> None:
+        """Raise `EmbedxError` for an option that is now given by --set, or is gone."""
+        fine = {name.replace("_", "-"): each for name, each in self.settings.items() if each.is_fine}
+        for word, following in zip(args, [*args[1:], "VALUE"], strict=True):
+            given, _, value = word.partition("=")
+            if word == "--":
+                return
+            if given in known or not given.startswith("--"):
+                continue
+            if given in REMOVED:
+                raise EmbedxError(f"{given}: no longer an option; {REMOVED[given]}")
+            name = given[2:].replace("_", "-")
+            is_off = name.startswith("no-") and name not in fine
+            name = name.removeprefix("no-") if is_off else name
+            if name in fine:
+                if kind_of(fine[name].field) is bool:
+                    typed, value = given, "no" if is_off else "yes"
+                else:
+                    value = value or following
+                    typed = f"{given} {value}"
+                raise EmbedxError(f"{typed}: write --set {name}={value}")
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """In boxes on a terminal; anywhere else as plain text."""
-        if not sys.stdout.isatty():
-            super().format_help(ctx, formatter)
-            return
-        from rich.markup import escape
-        from typer import rich_utils
+        """On a terminal by rich, which must not take [default: 5] for markup."""
+        if sys.stdout.isatty():
+            from rich.markup import escape
 
-        whole = copy.copy(self)
-        whole.params = []
-        for each in self.shown(ctx):
-            boxed: Any = copy.copy(each)
-            boxed.rich_help_panel = _panel(each) or None
-            boxed.help = escape(getattr(each, "help", None) or "")
-            whole.params.append(boxed)
-        whole.add_help_option = False
-        whole.epilog = escape(self._last_words(ctx) or "") or None
-        rich_utils.rich_format_help(obj=whole, ctx=ctx, markup_mode="rich")
+            each: Any
+            for each in self.get_params(ctx):
+                each.help = escape(getattr(each, "help", None) or "")
+        super().format_help(ctx, formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """The parts of the help, in plain text."""
-        parts: dict[str, list[tuple[str, str]]] = {}
-        for each in self.shown(ctx):
+        """The sections of the help in plain text."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for each in self.get_params(ctx):
             record = each.get_help_record(ctx)
             if record is not None:
-                title = "Arguments" if each.param_type_name == "argument" else _panel(each) or "Options"
-                parts.setdefault(title, []).append(record)
-        for title, records in parts.items():
+                title = getattr(each, "rich_help_panel", None) or ("Help" if each.name == "help" else "Options")
+                title = "Arguments" if each.param_type_name == "argument" else title
+                sections.setdefault(title, []).append(record)
+        for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        words = self._last_words(ctx)
-        if words:
-            formatter.write_paragraph()
-            formatter.write_text(words)
-
 
 class OtherPrograms(TyperCommand):
-    """A command whose words are another program's own, dashes and all."""
+    """A command with another program's own options, single dashes and all."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = args if args[:1] in (["--help"], ["-h"]) else ["--", *args]
         return super().parse_args(ctx, words if args else ["--help"])
 
 
-def command_class(
-    keys: Mapping[str, config.Key], objectives: Mapping[str, Sequence[str]], chosen: str | None, shows_all: bool
-) -> type[Command]:
-    """The class of a command that was asked for."""
-    told_of = {"keys": keys, "objectives": objectives, "chosen": chosen, "shows_all": shows_all}
-    return type("ChosenCommand", (Command,), told_of)
+def command_class(settings: Mapping[str, Option], has_config: bool) -> type[Command]:
+    """The class of a command with these settings."""
+    return type("SettingsCommand", (Command,), {"settings": settings, "has_config": has_config})
 
 
-def names_completed(names: Callable[[], Sequence[str]]) -> Callable[[str], list[str]]:
-    """What a shell offers for one of these names."""
+def with_settings(command: Callable[..., None], settings: Mapping[str, Option], has_config: bool) -> Callable[..., None]:
+    """The command with its settings as options; it gets those that were given as `typed`, by name.
 
-    def complete(incomplete: str) -> list[str]:
-        return [name for name in names() if name.startswith(incomplete)]
+    has_config  whether its options may be read from a file, and saved
+    """
+    parameters = list(inspect.signature(command).parameters.values())
+    takes_settings = "typed" in (each.name for each in parameters)
+    parameters = [each for each in parameters if each.name != "typed"]
+    parameters += [each.parameter() for each in settings.values() if not each.is_fine]
+    added = {"set_": Set} if any(each.is_fine for each in settings.values()) else {}
+    added |= {"config": Config, "save_config": SaveConfig} if has_config else {}
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters += [inspect.Parameter(name, keyword, default=None, annotation=kind) for name, kind in added.items()]
+    parameters = [each.replace(kind=keyword) for each in parameters]
+    parameters.sort(key=_place)
 
-    return complete
+    def run(**given: Any) -> None:
+        typed = {name: given.pop(name) for name, each in settings.items() if not each.is_fine}
+        typed = {name: value for name, value in typed.items() if value is not None}
+        typed |= read_set(given.pop("set_", None) or [], settings, command.__name__)
+        given.pop("config", None)
+        if path := given.pop("save_config", None):
+            for name, value in typed.items():  # an invalid value is not saved
+                check(settings[name].field, value)
+            values = config.given(given, parameters) | typed
+            config.save(path, values, f"embedx {command.__name__}", overwrite=given["overwrite"])
+        command(**given, **({"typed": typed} if takes_settings else {}))
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__doc__ = command.__doc__
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
 
 
-@functools.cache
-def objective_names() -> tuple[str, ...]:
-    from embedx.objectives import OBJECTIVES
-
-    return tuple(OBJECTIVES)
-
-
-def _panel(parameter: Any) -> str:
-    if parameter.name == "help":
-        return HELP
-    return getattr(parameter, "rich_help_panel", None) or ""
-
-
-def _place(panel: str) -> int:
-    return PANELS.index(panel) if panel in PANELS else len(PANELS) + (panel == HELP)
+def _place(parameter: inspect.Parameter) -> int:
+    """By which the sections of a help are sorted: arguments first, options without a section last."""
+    about = parameter.annotation.__metadata__[0]
+    if isinstance(about, ArgumentInfo):
+        return -1
+    return PANELS.index(about.rich_help_panel) if about.rich_help_panel in PANELS else len(PANELS)

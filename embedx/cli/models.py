@@ -1,79 +1,61 @@
-"""The commands that ask a model, score it, write a page about it, or write it in another format."""
+"""The commands about trained models: predict, score, query, report, convert; and the phrases of a text."""
 
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
 
 from embedx.cli import tables
-from embedx.cli.options import CacheDir, Json, Model, Overwrite, Quiet, TopK, TrustPickle, WhichVectors, number, path_for
+from embedx.cli.options import (
+    Analogies,
+    CacheDir,
+    Json,
+    Model,
+    Overwrite,
+    Pairs,
+    Quiet,
+    Test,
+    TestLabels,
+    TopK,
+    TrustPickle,
+    WhichVectors,
+    option,
+)
 from embedx.cli.streams import is_read_at_once
 from embedx.distributed.settings import MAX_WORKERS, ClusterSettings, check_cluster_settings
 from embedx.errors import EmbedxError
 from embedx.settings import MOST_THREADS
 from embedx.training.progress import Reporter
 
-SCORED_FRACTION = 0.05  # of the labels, by `predict --search`
+Corpora = Annotated[list[str], typer.Argument(metavar="CORPUS...", help="as for `embedx train`")]
 
 
 def predict(
-    model: Annotated[str, typer.Argument(metavar="DIR", help="folder that `embedx classify` wrote")],
+    model: Annotated[str, typer.Argument(metavar="DIR", help="folder written by `embedx classify`")],
     data: Annotated[
         str, typer.Argument(metavar="DATA", help="in any format that `embedx classify` reads; labels are not used")
     ],
-    top_k: Annotated[
-        int, typer.Option("--top-k", parser=number(int, "--top-k", at_least=1), help="how many labels to list for each row")
-    ] = 5,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            "--threads",
-            parser=number(int, "--threads", at_least=1, at_most=MOST_THREADS),
-            help="by default one for each usable core",
-        ),
-    ] = None,
-    search: Annotated[bool, typer.Option("--search", help="look through a part of the labels only, by an index")] = False,
-    scored_fraction: Annotated[
-        float | None,
-        typer.Option(
-            "--scored-fraction",
-            parser=number(float, "--scored-fraction", at_least=0, at_most=1),
-            help=f"with --search, the fraction of all labels that is scored  [default: {SCORED_FRACTION}]",
-            show_default=False,
-        ),
-    ] = None,
-    query: Annotated[
-        float | None, typer.Option("--query", parser=number(float, "--query", at_least=0, at_most=1), hidden=True)
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster", help="predict on a Ray cluster, by workers that have some of the labels each; as with `classify`"
-        ),
-    ] = None,
+    top_k: TopK = 5,
+    threads: Annotated[int | None, option("worker threads; by default one per usable core", min=1, max=MOST_THREADS)] = None,
+    search: Annotated[bool, option("score only a part of the labels, found by an index", "--search")] = False,
+    scored_fraction: Annotated[float, option("with --search: fraction of the labels that is scored", min=0, max=1)] = 0.05,
+    cluster: Annotated[str | None, option("predict on a Ray cluster, its workers sharing the labels")] = None,
     workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers",
-            parser=number(int, "--workers", at_least=1, at_most=MAX_WORKERS),
-            help="with --cluster: worker processes, each with --threads threads; by default one for each machine",
-        ),
+        int | None, option("with --cluster: worker processes; by default one per machine", min=1, max=MAX_WORKERS)
     ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """List the likeliest labels of each row: label, probability, label, probability, ..."""
+    """List the most probable labels of each row: label, probability, label, probability, ..."""
     from embedx.cli import commands
 
-    if scored_fraction is not None and query is not None:
-        raise EmbedxError("--query is the former name of --scored-fraction; give one of them")
     check_cluster_settings({"cluster": cluster, "workers": workers})
-    on = ClusterSettings(cluster=cluster, workers=workers)
-    scored = next((each for each in (scored_fraction, query) if each is not None), SCORED_FRACTION)
     reporter = Reporter(sys.stderr, is_quiet=quiet, is_alone=not is_read_at_once())
-    for labels in commands.predict(model, data, top_k, threads, scored if search else None, on, reporter):
+    scored = scored_fraction if search else None
+    for labels in commands.predict(model, data, top_k, threads, scored, ClusterSettings(cluster, workers), reporter):
         if as_json:
             print(json.dumps([{"label": label, "probability": probability} for label, probability in labels]))
         else:
@@ -85,58 +67,34 @@ def evaluate(
         list[str],
         typer.Argument(
             metavar="MODEL [OTHER]",
-            help="model folder, word2vec or .vec file, or gensim's with --trust-pickle; a second is compared pair by pair",
+            help="model folder, word2vec or .vec file, or gensim's with --trust-pickle; with OTHER the two are compared",
         ),
     ],
     against: Annotated[
         list[str] | None,
-        typer.Option(
-            "--against", help="models of another configuration, or a pattern; MODEL may then be several, of several seeds"
-        ),
+        option("models of another configuration, or a pattern; MODEL may then be several models that differ in their seed"),
     ] = None,
-    pairs: Annotated[
-        list[Path] | None, typer.Option("--pairs", help="word pairs with scores, instead of the packaged sets")
-    ] = None,
-    analogies: Annotated[
-        Path | None, typer.Option("--analogies", help="questions in sections, in the layout of Google's")
-    ] = None,
-    categories: Annotated[
-        list[Path] | None, typer.Option("--categories", help="words with their categories: purity of clusters")
-    ] = None,
-    outliers: Annotated[
-        list[Path] | None, typer.Option("--outliers", help="file, or folder of files, of groups with their outliers, as 8-8-8")
-    ] = None,
-    protocol: Annotated[
-        str, typer.Option("--protocol", help="embedx, or gensim: its own functions, one question at a time")
-    ] = "embedx",
-    method: Annotated[str | None, typer.Option("--method", help="analogies: 3cosadd, which is the default, or 3cosmul")] = None,
+    pairs: Pairs = None,
+    analogies: Analogies = None,
+    categories: Annotated[list[Path] | None, option("words with their categories: purity of clusters")] = None,
+    outliers: Annotated[list[Path] | None, option("groups of words with outliers, as 8-8-8: file or folder of files")] = None,
+    protocol: Annotated[str, option("embedx, or gensim: its own functions, one question at a time")] = "embedx",
+    method: Annotated[str | None, option("analogies: 3cosadd, which is the default, or 3cosmul")] = None,
     candidates: Annotated[
-        int | None,
-        typer.Option(
-            "--candidates",
-            parser=number(int, "--candidates", at_least=1),
-            help="analogies: answers are sought among so many words; by default the protocol's",
-        ),
+        int | None, option("analogies: number of words that may be the answer; by default that of the protocol", min=1)
     ] = None,
     vectors: WhichVectors = "input",
     heldout: Annotated[
         str | None,
-        typer.Option(
-            "--heldout",
-            help="text that was not trained on, named like a CORPUS: log-likelihood of its pairs; "
-            "similarity is then scored only with --pairs or --analogies",
+        option(
+            "log-likelihood of a text that was not trained on, named like a CORPUS; similarity is then scored only with "
+            "--pairs or --analogies"
         ),
     ] = None,
-    oov: Annotated[
-        bool,
-        typer.Option("--oov", help="score pairs of words outside the vocabulary too, by their n-grams, if the model has such"),
-    ] = False,
-    seed: Annotated[
-        int,
-        typer.Option("--seed", parser=number(int, "--seed", at_least=0), help="of resampling, and of the held-out pairs"),
-    ] = 0,
-    test: Annotated[str | None, typer.Option("--test", help="classifiers: the data to score them on")] = None,
-    test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
+    oov: Annotated[bool, option("score words outside the vocabulary too, by their n-grams", "--oov")] = False,
+    seed: Annotated[int, option("random seed of resampling and of held-out pairs", min=0)] = 0,
+    test: Test = None,
+    test_labels: TestLabels = None,
     trust_pickle: TrustPickle = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -146,7 +104,8 @@ def evaluate(
 
     model, *runs = models
     other = runs.pop() if len(runs) == 1 and not against else None
-    told: dict[str, Any] = {}
+    progress = Reporter(sys.stderr, is_quiet=quiet)
+    found: dict[str, Any] = {}
     if heldout is not None:
         from embedx.cli import commands
 
@@ -154,18 +113,18 @@ def evaluate(
             raise EmbedxError("--heldout is for word vectors, --test for classifiers; give one of them")
         if runs or against:
             raise EmbedxError("--heldout compares two models at most; leave out --against and the others")
-        likelihoods, difference = commands.heldout(model, other, heldout, seed, Reporter(sys.stderr, is_quiet=quiet))
-        told["heldout"] = commands.heldout_json(likelihoods, difference)
+        likelihoods, difference = commands.heldout(model, other, heldout, seed, progress)
+        found["heldout"] = commands.heldout_json(likelihoods, difference)
         if not as_json:
             print("\n".join(commands.heldout_lines(likelihoods, difference)))
         if not pairs and analogies is None:
             if as_json:
-                print(json.dumps(told))
+                print(json.dumps(found))
             return
     if test is not None or task_of(Path(model)) == "classification":
         from embedx.cli import commands
 
-        metrics = commands.test_classifier(model, test, test_labels, Reporter(sys.stderr, is_quiet=quiet))
+        metrics = commands.test_classifier(model, test, test_labels, progress)
         print(json.dumps({"test": commands.plain_numbers(metrics)}) if as_json else "\n".join(commands.metric_lines(metrics)))
         return
     from embedx.evaluation import words
@@ -186,12 +145,12 @@ def evaluate(
         oov=oov,
         seed=seed,
         trust_pickle=trust_pickle,
-        progress=Reporter(sys.stderr, is_quiet=quiet),
+        progress=progress,
     )
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if as_json:
-        print(json.dumps(told | report.as_dict()))
+        print(json.dumps(found | report.as_dict()))
     elif sys.stdout.isatty():
         print(report.table())
     else:
@@ -200,56 +159,41 @@ def evaluate(
 
 
 def report(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="folder that `embedx train` or `embedx classify` wrote")],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            parser=path_for("--output"),
-            help="file to write; by default MODEL.report.html in the working folder",
-        ),
-    ] = None,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="folder written by `embedx train` or `embedx classify`")],
+    output: Annotated[Path | None, option("file to write; by default MODEL.report.html here", "--output", "-o")] = None,
     overwrite: Overwrite = False,
-    test: Annotated[str | None, typer.Option("--test", help="classifiers: the data to score them on")] = None,
-    test_labels: Annotated[str | None, typer.Option("--test-labels", help="labels of --test, where it holds none")] = None,
-    pairs: Annotated[
-        list[Path] | None, typer.Option("--pairs", help="word vectors: word pairs with scores, instead of the packaged sets")
-    ] = None,
-    analogies: Annotated[
-        Path | None, typer.Option("--analogies", help="word vectors: questions in sections, in the layout of Google's")
-    ] = None,
-    log_json: Annotated[
-        Path | None, typer.Option("--log-json", help="what --log-json of the training wrote, for the curve of the loss")
-    ] = None,
+    test: Test = None,
+    test_labels: TestLabels = None,
+    pairs: Pairs = None,
+    analogies: Analogies = None,
+    log_json: Annotated[Path | None, option("the file of --log-json of the training, for the curve of the loss")] = None,
     quiet: Quiet = False,
-    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
+    typed: dict[str, Any] | None = None,
 ) -> None:
-    """Write one HTML page about a model: settings, curves, scores, nearest words and a map, or where its answers go wrong."""
-    from embedx.cli import commands
+    """Write an HTML page about a model: settings, curves, scores, nearest words and a map, or the errors of a classifier."""
+    from embedx.report.report import report as write
 
     with Reporter(sys.stderr, is_quiet=quiet) as reporter:
-        page = commands.report(
-            model, typed or {}, output=output, overwrite=overwrite, test=test, test_labels=test_labels, pairs=pairs,
-            analogies=analogies, log_json=log_json, progress=reporter,
+        page = write(
+            model, output, test=test, test_labels=test_labels, pairs=pairs, analogies=analogies, log_json=log_json,
+            overwrite=overwrite, progress=reporter, **typed or {},
         )  # fmt: skip
     print(page)
 
 
 def phrases(
-    corpora: Annotated[list[str], typer.Argument(metavar="CORPUS...", help="as for `embedx train`")],
-    top_k: Annotated[
-        int | None, typer.Option("--top-k", parser=number(int, "--top-k", at_least=1), help="how many to list; by default all")
-    ] = None,
+    corpora: Corpora,
+    top_k: Annotated[int | None, option("number of results to list; by default all", min=1)] = None,
     cache_dir: CacheDir = None,
     quiet: Quiet = False,
     as_json: Json = False,
-    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
+    typed: dict[str, Any] | None = None,
 ) -> None:
     """List the collocations of a text, the highest score first: words joined by _, count, score, number of the pass."""
+    given = SimpleNamespace(**locals())
     from embedx.cli import commands
 
-    found = commands.phrases(corpora, typed or {}, cache_dir, Reporter(sys.stderr, is_quiet=quiet))[:top_k]
+    found = commands.phrases(given)[:top_k]
     if as_json:
         names = ("phrase", "words", "count", "score", "pass")
         rows = [(each.joined, each.words, each.times, each.score, number) for number, each in found]
@@ -261,7 +205,7 @@ def phrases(
 
 def nearest(
     model: Model,
-    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="each is looked up for itself")],
+    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="each is looked up by itself")],
     top_k: TopK = 10,
     vectors: WhichVectors = "input",
     as_json: Json = False,
@@ -296,29 +240,18 @@ def analogy(
         tables.show(("word", "cosine"), [(word, f"{cosine:.4f}") for word, cosine in rows])
 
 
-def export(
-    model: Model,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="file or folder to write; .gz, .bz2, .xz compress text and .bin")],
-    overwrite: Overwrite = False,
-    quiet: Quiet = False,
-    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
-) -> None:
-    """Write word vectors in another program's format."""
-    convert(model, out, overwrite=overwrite, quiet=quiet, typed=typed)
-
-
 def convert(
     model: Model,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="file or folder to write; .gz, .bz2, .xz compress text and .bin")],
     overwrite: Overwrite = False,
     trust_pickle: TrustPickle = False,
     quiet: Quiet = False,
-    typed: Annotated[dict[str, Any] | None, typer.Option(hidden=True, parser=json.loads)] = None,
+    typed: dict[str, Any] | None = None,
 ) -> None:
-    """Write the word vectors of one program's file in the format of another."""
+    """Write word vectors in the format of another program."""
     from embedx import load
-    from embedx.vectors import export as exporting
+    from embedx.vectors.export import export
 
-    options = {"format": None} | (typed or {})
     reporter = Reporter(sys.stderr, is_quiet=quiet)
-    print(exporting.export(load(model, reporter, trust_pickle), out=out, overwrite=overwrite, progress=reporter, **options))
+    options = {"format": None} | (typed or {})
+    print(export(load(model, reporter, trust_pickle), out=out, overwrite=overwrite, progress=reporter, **options))

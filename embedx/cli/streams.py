@@ -10,8 +10,8 @@ from typing import Any
 from embedx.errors import EmbedxError
 
 
-class NobodyReadsError(Exception):
-    """Whoever was given the results has seen enough, as `head` does."""
+class OutputClosedError(Exception):
+    """The reader of standard output has closed it, as `head` does."""
 
 
 class _Results(io.FileIO):
@@ -27,7 +27,7 @@ class _Results(io.FileIO):
         except OSError as error:
             self.has_failed = True
             if isinstance(error, BrokenPipeError):
-                raise NobodyReadsError from error
+                raise OutputClosedError from error
             why = "it is closed" if error.errno == errno.EBADF else error.strerror or error
             raise EmbedxError(f"standard output: {why}, so not all results are there; write them elsewhere") from error
 

@@ -1,7 +1,6 @@
-"""A comparison from its beginning to its page: `embedx compare`.
+"""`embedx compare`: runs, records, ranking, page.
 
-In the folder are runs.jsonl (see `embedx.comparison.records`), and, written anew after each run, compare.html and compare.csv;
-at the end curves.png, where matplotlib is installed.
+The folder has runs.jsonl (see `embedx.comparison.records`) and, replaced after each run, compare.html and compare.csv.
 """
 
 import shlex
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from embedx.comparison import runs as running
-from embedx.comparison.labels import GENERATED, LabelledData, looks_labelled
+from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.page import page
 from embedx.comparison.ranking import Ranking, ranked
 from embedx.comparison.records import FILE, Records, write_text
@@ -21,14 +20,13 @@ from embedx.comparison.runs import Data
 from embedx.comparison.settings import CompareSettings
 from embedx.comparison.tables import csv_text
 from embedx.comparison.text import Text
-from embedx.comparison.tuning import tuned
 from embedx.errors import EmbedxError
-from embedx.pages import curves as drawing
+from embedx.labeled.digits import GENERATED
 from embedx.storage import locks
 from embedx.storage.folder import installed_version
 from embedx.training.progress import Progress, Silent
 
-PAGE, NUMBERS, PICTURE, WORK = "compare.html", "compare.csv", "curves.png", "work"
+PAGE, NUMBERS, WORK = "compare.html", "compare.csv", "work"
 FAILED = ("diverged", "failed")
 
 
@@ -94,7 +92,7 @@ def compare(
     check_folder(folder, resume, overwrite)
     how, value = settings.stopping
     identity = {
-        "task": data.command, "until": f"{how} {value}", "tune": settings.tune, "threads": settings.used_threads,
+        "task": data.command, "until": f"{how} {value}", "threads": settings.used_threads,
         **data.identity(), "machine": running.machine(), "embedx": installed_version(),
     }  # fmt: skip
     records = Records(folder, identity, anew=not resume)
@@ -109,12 +107,8 @@ def compare(
         }
         if command:
             circumstances["command"] = shlex.join(command)
-        if settings.tune:
-            circumstances["tuned"] = f"{' '.join(settings.stopping_of_trials(running.MOST_TRIALS))} a trial, on validation data"
         interrupted = measure_all(data, names, settings, folder, records, circumstances, progress)
         ranking = written(data, names, folder, records, circumstances)
-        if drawn := drawing.drawable(ranking.curves):
-            drawing.write_png(drawn, data.curve_of, folder / PICTURE)
     finally:
         locks.unlock(lock)
     if not ranking.lines and not interrupted:
@@ -132,13 +126,6 @@ def measure_all(
     progress: Progress,
 ) -> bool:
     """Make the runs that are not on record, seed after seed; whether Ctrl-C ended that."""
-    options: dict[str, dict[str, Any]] = {}
-    if settings.tune:
-        try:
-            options = tuned(data, names, settings, folder / WORK, records, progress)
-        except KeyboardInterrupt:
-            records.save()
-            return True
     jobs = [(seed, name) for seed in range(1, settings.seeds + 1) for name in names]
     left = [job for job in jobs if records.find(job[1], job[0]) is None]
     told = f", {len(jobs) - len(left)} of them on record" if len(left) < len(jobs) else ""
@@ -148,7 +135,7 @@ def measure_all(
     try:
         for k, (seed, name) in enumerate(left):
             began = time.monotonic()
-            outcome = running.measured(data, name, seed, settings, folder / WORK, options.get(name, {}))
+            outcome = running.measured(data, name, seed, settings, folder / WORK)
             records.add(name, seed, outcome)
             written(data, names, folder, records, circumstances)
             said = next((f"{kind}: {outcome[kind]}" for kind in FAILED if kind in outcome), "")
@@ -187,7 +174,7 @@ def check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
             raise EmbedxError(
                 f"{folder}: has a comparison already; add --resume to go on with it, or --overwrite to begin anew"
             )
-    elif any(each.name not in (PAGE, NUMBERS, PICTURE, WORK) for each in folder.iterdir()):
+    elif any(each.name not in (PAGE, NUMBERS, WORK) for each in folder.iterdir()):
         raise EmbedxError(f"{folder}: not empty, and no comparison; choose another --output")
 
 

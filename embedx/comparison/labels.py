@@ -10,24 +10,22 @@ import numpy as np
 from embedx import objectives
 from embedx.classification import classifier
 from embedx.classification.settings import ClassifySettings, share_of_rows
-from embedx.comparison.runs import typed_options
 from embedx.comparison.settings import OF_LABELS, CompareSettings
 from embedx.errors import EmbedxError
 from embedx.evaluation import learning_curves
 from embedx.evaluation.statistics import Score
 from embedx.labeled.arrays import is_binary
-from embedx.labeled.digits import named
+from embedx.labeled.digits import GENERATED
 from embedx.labeled.files import head_of, source_of
 from embedx.labeled.read import read, read_training
-from embedx.settings import as_typed, option_name
+from embedx.settings import as_arguments, as_typed, option_name
 from embedx.text.sources import STANDARD_INPUT
 from embedx.text.streams import begins_labelled
 from embedx.training.progress import Progress
 
 GROUPS = 50  # of test rows: a standard error from so many is itself within a tenth, as a rule
-VALIDATION, MOST_VALIDATION = 0.1, 2000  # share of the training rows, and how many at most: they are scored after each epoch
+VALIDATION, MAX_VALIDATION = 0.1, 2000  # share of the training rows, and how many at most: they are scored after each epoch
 PATIENCE = 2**31 - 1  # epochs: no run ends before its time
-GENERATED = "digits"
 
 
 class LabelledData:
@@ -94,33 +92,24 @@ class LabelledData:
         own: dict[str, Any] = {"train_labels": self.train_labels}
         if self.validation is not None:
             own |= {"validation": self.validation, "validation_labels": self.settings.validation_labels, "patience": PATIENCE}
-        return [self.train, *typed_options(self.options | {name: value for name, value in own.items() if value is not None})]
+        return [self.train, *as_arguments(self.options | {name: value for name, value in own.items() if value is not None})]
 
     def prepare(self, progress: Progress) -> dict[str, Any]:
         """Read the data; what is to be known of them. Raises `EmbedxError` for what is wrong with them."""
-        if pair := named(self.train):
-            training, self.rows = pair
-        else:
-            training, known = read_training(self.train, self.train_labels, progress=progress)
-            self.rows = read(str(self.test), self.test_labels, progress=progress, like=known)
+        training, known = read_training(self.train, self.train_labels, progress=progress)
+        self.rows = read(self.test or GENERATED, self.test_labels, progress=progress, like=known)
         if len(self.rows) == 0:
             raise EmbedxError(f"{self.test}: holds no rows to score on")
         one = self.options.get("labels") in ("first", "lowest-id")
         self.is_single = one or bool((self.rows.labels.n_of_row <= 1).all())
         if self.validation is None:
-            self.validation = f"{min(VALIDATION, MOST_VALIDATION / len(training)):.3g}"
+            self.validation = f"{min(VALIDATION, MAX_VALIDATION / len(training)):.3g}"
         elif share_of_rows(self.validation) == 0:
-            if self.settings.tune:
-                raise EmbedxError("--tune needs validation data, but --validation is 0; leave out one of them")
             self.validation = None
         return {
             "training rows": len(training), "features": training.n_features, "labels": training.n_labels,
             "test rows": len(self.rows), "validation": self.validation or "none",
         }  # fmt: skip
-
-    def validation_score(self, model: Path, facts: Mapping[str, Any]) -> float | None:
-        """The best score of the validation data."""
-        return max((score for _, _, score in self.curve(facts)), default=None)
 
     def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]:
         """The scores of a saved classifier on the test rows, and facts that stand beside them."""

@@ -33,7 +33,6 @@ class Line:
     seconds: float
     loss: float | None
     lowered: bool  # the learning rate, by a run that had diverged
-    tuned: dict[str, float]  # settings that were found by --tune, where these were better than its own
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,6 @@ def line_of(name: str, runs: Sequence[Run], found: dict[str, Standing]) -> Line:
         seconds=float(np.mean([each["seconds"] for each in results])),
         loss=float(np.mean(losses)) if losses else None,
         lowered=any("lowered" in each for each in results),
-        tuned=runs[-1].get("tuned", {}),
     )
 
 

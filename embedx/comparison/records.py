@@ -1,13 +1,12 @@
-"""What was measured, on disk: a line for what is compared, then a line for each run, as JSON.
+"""The records of a comparison: JSON Lines, the first about the comparison, then one per run.
 
     {"comparison": what decides the results: data, time, threads, options, machine, version}
-    {"objective": ..., "trial": options, "used": settings, "score": ...}    a short run that tunes, as far as it has a score
     {"objective": ..., "seed": ..., "ended": when, "result": {...}}         a run that finished
     {"objective": ..., "seed": ..., "ended": when, "diverged": why}         one that diverged
     {"objective": ..., "seed": ..., "ended": when, "failed": why}           one that ended otherwise; it is run again
 
-A result has scores by parts (`embedx.evaluation.statistics`) and, of text, the sums of the spans that were held out on the way.
-The file is written anew beside itself and renamed, so that it is whole at any moment.
+A result has scores by parts (`embedx.evaluation.statistics`) and, for text, the sums of the held-out spans during training. The
+file is replaced atomically.
 """
 
 import datetime
@@ -33,7 +32,6 @@ class Records:
     def __init__(self, folder: Path, identity: Mapping[str, Any], *, anew: bool = False) -> None:
         self.file, self.identity = folder / FILE, json.loads(json.dumps(identity))
         self.runs: list[Run] = []
-        self.trials: list[Run] = []
         if self.file.exists() and not anew:
             self._read()
 
@@ -45,8 +43,6 @@ class Records:
                 record = json.loads(line)
                 if place == 1:
                     before = dict(record["comparison"])
-                elif "trial" in record:
-                    self.trials.append({name: record[name] for name in ("objective", "trial", "used", "score")})
                 elif is_of(record, record["objective"], record["seed"]):
                     self.runs.append(record)
             except (ValueError, KeyError, TypeError):
@@ -72,20 +68,9 @@ class Records:
         self.save()
         return run
 
-    def find_trial(self, objective: str, options: Mapping[str, Any]) -> Run | None:
-        """The record of a trial."""
-        return next((each for each in self.trials if each["objective"] == objective and each["trial"] == options), None)
-
-    def add_trial(self, objective: str, options: Mapping[str, Any], outcome: Mapping[str, Any]) -> Run:
-        """Keep what came of a trial."""
-        trial = {"objective": objective, "trial": dict(options), **outcome}
-        self.trials.append(trial)
-        self.save()
-        return trial
-
     def save(self) -> None:
         """Write the file anew."""
-        lines = [{"comparison": self.identity}, *self.trials, *self.runs]
+        lines = [{"comparison": self.identity}, *self.runs]
         write_text(self.file, "".join(json.dumps(line) + "\n" for line in lines))
 
 
@@ -98,4 +83,4 @@ def write_text(file: Path, text: str) -> None:
     try:
         atomic.write_text(file, text)
     except OSError as error:
-        raise EmbedxError(f"{file}: {error.strerror}; make room, then go on with --resume") from error
+        raise EmbedxError(f"{file}: {error.strerror}; free some space, then continue with --resume") from error

@@ -1,4 +1,4 @@
-"""What `embedx compare` takes beside the options that it hands on to each run."""
+"""Settings of `embedx compare`, and the names of those that it passes to each run."""
 
 import dataclasses
 
@@ -7,10 +7,11 @@ from embedx.settings import MOST_THREADS, Settings, fraction, param, seconds
 from embedx.training import trainer
 
 BUDGET = 60.0  # seconds for each run, where nothing is said
-OF_TEXT = (  # handed on
+OF_TEXT = (  # settings that each run takes
     "dim", "window", "subwords", "buckets", "sample", "tokenizer", "lowercase", "on_bad_utf8", "min_count", "max_vocab",
 )  # fmt: skip
 OF_LABELS = ("labels", "unseen", "scaling", "hidden")
+BY_SET = {"validation_labels", *OF_TEXT, *OF_LABELS} - {"dim", "window", "hidden"}  # given by --set to this command
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,14 +25,6 @@ class CompareSettings(Settings):
     seeds: int = param(3, "runs of each objective, with the seeds 1, 2, ...", at_least=1)
     threads: int | None = param(
         None, "worker threads of each run; by default one for each usable core", at_least=1, at_most=MOST_THREADS
-    )
-    tune: float | None = param(
-        None,
-        "part of each objective's time that goes to short runs before, which find its learning rate and number of negatives on "
-        "validation data, such as 30%",
-        above=0.0,
-        at_most=0.9,
-        parse=fraction,
     )
     heldout: float = param(
         0.01,
@@ -47,7 +40,7 @@ class CompareSettings(Settings):
         "best epoch are kept; 0 for none; by default 0.1, or less where that is more than 2,000 rows",
         panel="Held-out data",
     )
-    validation_labels: str | None = param(None, "labels: those of the validation file", panel="Held-out data")
+    validation_labels: str | None = param(None, "labels of the validation file")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,14 +57,7 @@ class CompareSettings(Settings):
     @property
     def budget(self) -> float:
         """Seconds of training of a run that is ended by time."""
-        return (self.time_budget or BUDGET) * (1 - (self.tune or 0.0))
-
-    def stopping_of_trials(self, most: int) -> tuple[str, str]:
-        """The option that ends each of at most so many trials: together they take the part of the time that tuning has."""
-        share = self.tune or 0.0
-        if self.epochs is not None:
-            return "--epochs", str(max(1, round(self.epochs * share)))
-        return "--time-budget", f"{(self.time_budget or BUDGET) * self.seeds * share / most:.3g}s"
+        return self.time_budget or BUDGET
 
     @property
     def used_threads(self) -> int:

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from embedx.comparison.ranking import NAMES, Line, Ranking
-from embedx.comparison.runs import typed_options
 from embedx.evaluation.statistics import Error, Estimate, Standing
 from embedx.evaluation.word_report import aligned
 
@@ -35,17 +34,13 @@ def cells(ranking: Ranking, line: Line) -> dict[str, str]:
         if measure == by:
             behind = standing.behind if standing else None
             found[f"minus {ranking.first.objective}"] = DASH if behind is None else shown(behind.value, behind.error, "+")
-    return (
-        found
-        | {
-            f"{ranking.unit}/s": f"{line.pace:,.0f}",
-            "peak MB": DASH if line.peak is None else f"{line.peak / MEGABYTE:,.0f}",
-            "epochs": f"{line.epochs:.1f}",
-            "seconds": f"{line.seconds:.1f}",
-            "runs": str(len(line.seeds)),
-        }
-        | ({"tuned": " ".join(typed_options(line.tuned)) or DASH} if any(each.tuned for each in ranking.lines) else {})
-    )
+    return found | {
+        f"{ranking.unit}/s": f"{line.pace:,.0f}",
+        "peak MB": DASH if line.peak is None else f"{line.peak / MEGABYTE:,.0f}",
+        "epochs": f"{line.epochs:.1f}",
+        "seconds": f"{line.seconds:.1f}",
+        "runs": str(len(line.seeds)),
+    }
 
 
 def text(ranking: Ranking) -> str:
@@ -60,7 +55,6 @@ def text(ranking: Ranking) -> str:
 def all_numbers(ranking: Ranking) -> list[list[str]]:
     """Every number, a row for each objective under a row of names; "" where there is none."""
     reference = ranking.first.objective if ranking.lines else ""
-    tuned = sorted({name for line in ranking.lines for name in line.tuned})
     rows = []
     for line in ranking.lines:
         row = {"objective": line.objective, "runs": str(len(line.seeds))}
@@ -72,7 +66,6 @@ def all_numbers(ranking: Ranking) -> list[list[str]]:
             "epochs": f"{line.epochs:.3f}",
             "seconds": f"{line.seconds:.3f}",
             "training_loss": "" if line.loss is None else f"{line.loss:.5f}",
-            **{name: f"{line.tuned[name]:g}" if name in line.tuned else "" for name in tuned},
         }
         rows.append(row)
     return [list(rows[0]), *(list(row.values()) for row in rows)] if rows else []

@@ -7,22 +7,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from embedx import objectives
-from embedx.comparison.runs import typed_options
 from embedx.comparison.settings import OF_TEXT, CompareSettings
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout, learning_curves, words
 from embedx.evaluation.statistics import Score, grouped
-from embedx.settings import TextSettings, VocabularySettings, as_typed, option_name
+from embedx.settings import TextSettings, VocabularySettings, as_arguments, as_typed, option_name
 from embedx.skipgram.settings import chosen
 from embedx.text.encode import encode
 from embedx.text.heldout import HeldOut, hold_out
 from embedx.text.sources import recipe_defaults, resolve
 from embedx.text.vocabulary import select
 from embedx.training.progress import Progress, Silent
-from embedx.vectors.model import WordVectors, load
+from embedx.vectors.model import load
 
 POINTS = 12  # of a learning curve
 RESAMPLES = 200  # of the word pairs, on record: the standard error of a difference is then within 5 %
@@ -32,7 +29,7 @@ class Text:
     """A corpus, and what is held out of it.
 
     corpora   what `embedx train` takes, but standard input; `options` go on to each run
-    pairs     files of word pairs, and `analogies` of questions, beside the packaged ones
+    pairs     files of word pairs, and `analogies` of questions, instead of the packaged ones
     """
 
     command, unit = "train", "words"
@@ -77,7 +74,7 @@ class Text:
     def arguments(self) -> list[str]:
         """What a run is started with, beside objective, seed, time and places."""
         own = {"heldout": self.settings.heldout, "heldout_points": POINTS, "cache_dir": self.cache_dir}
-        return [*self.corpora, *typed_options(self.options | {name: value for name, value in own.items() if value is not None})]
+        return [*self.corpora, *as_arguments(self.options | {name: value for name, value in own.items() if value is not None})]
 
     def prepare(self, progress: Progress) -> dict[str, Any]:
         """Read the text and hold out a part of it; what is to be known of it. Raises `EmbedxError` if that cannot be."""
@@ -92,42 +89,29 @@ class Text:
 
     @cached_property
     def tests(self) -> list[words.Asked]:
-        """The tests of word vectors; none where gensim is not to be had."""
-        own: list[words.Asked] = [words.read_pairs(file) for file in self.files]
+        """The tests of word vectors; none without gensim."""
+        found: list[words.Asked] = [words.read_pairs(file) for file in self.files]
         if self.analogies is not None:
-            own.append(words.read_analogies(self.analogies))
-        try:
-            packaged = words.default_tests()
-        except EmbedxError as error:
-            self.progress.note(f"no similarity or analogies: {error}")
-            return []
-        if self.analogies is not None:
-            packaged = [test for test in packaged if isinstance(test, words.SimilarityPairs)]
-        return [*packaged, *own]
-
-    def _likelihood(self, vectors: WordVectors) -> heldout.Likelihood:
-        held = self.held_out
-        pairs, calibration = heldout.draw(held.words, held.sentences, vectors, groups=held.spans)
-        return heldout.evaluate(vectors, pairs, calibration)
-
-    def validation_score(self, model: Path, facts: Mapping[str, Any]) -> float | None:
-        """The mean log-likelihood of every other held-out span, which no score is of where learning rates are tuned."""
-        found = self._likelihood(load(model))
-        own = found.groups % 2 == 0
-        return float(found.values[own].mean()) if own.any() else None
+            found.append(words.read_analogies(self.analogies))
+        if not found:
+            try:
+                return list(words.default_tests())
+            except EmbedxError as error:
+                self.progress.note(f"no similarity or analogies: {error}")
+        return found
 
     def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]:
         """The scores of a saved model, as far as its words are known to the tests, and facts that stand beside them."""
         vectors = load(model)
-        likelihood = self._likelihood(vectors)
-        own = likelihood.groups % 2 == 1 if self.settings.tune else np.ones(len(likelihood.groups), dtype=bool)
-        found = {"log_likelihood": grouped(likelihood.values[own], likelihood.groups[own])}
+        held = self.held_out
+        likelihood = heldout.evaluate(vectors, *heldout.draw(held.words, held.sentences, vectors, groups=held.spans))
+        found = {"log_likelihood": grouped(likelihood.values, likelihood.groups)}
         answers = words.score(vectors, self.tests, Silent()) if self.tests else []
         if (similarity := of_pairs(answers)) is not None:
             found["similarity"] = similarity
         if (analogies := of_questions(answers)) is not None:
             found["analogies"] = analogies
-        of_spans = grouped(likelihood.values, likelihood.groups).record()
+        of_spans = found["log_likelihood"].record()
         points = [[each["seconds"], each["sums"]] for each in learning_curves.history(vectors.facts) if "sums" in each]
         points.append([vectors.facts["seconds"], of_spans["sums"]])
         spans = {"sizes": of_spans["sizes"], "points": points}  # on the way and at the end

@@ -236,7 +236,7 @@ def check(cluster: ClusterSettings, settings: ClassifySettings, objective: Objec
     if settings.optimizer == "lbfgs":
         raise EmbedxError(f"--optimizer lbfgs {refused}: it takes the gradient of all data at once; take adagrad")
     if by_label and cluster.merge_every is not None:
-        raise EmbedxError("--merge-every has no effect where labels are trained each by itself; leave it out")
+        raise EmbedxError("--set merge-every has no effect where labels are trained each by itself; leave it out")
     for is_so, message in (
         (settings.deterministic, f"--deterministic {refused}, whose workers merge as they come; leave out one of them, or take "
          "--objective ova --weights sparse, whose labels are trained each by itself"),

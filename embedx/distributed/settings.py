@@ -25,7 +25,7 @@ class ClusterSettings(Settings):
     )  # fmt: skip
     merge_every: int | None = param(
         None, "with --cluster: words, or examples, that a worker trains before it merges with what the others learned; by "
-        "default so many that the time of merging is small", at_least=1,
+        "default so many that the time of merging is small", at_least=1, fine=True,
     )  # fmt: skip
 
     @property

@@ -25,9 +25,12 @@ NOISE = 0.15  # grey
 MARGIN = 3.0  # pixels around a picture of ordinary size
 
 
+GENERATED = "digits"  # their name
+
+
 def named(name: str) -> tuple[Labeled, Labeled] | None:
     """The training and test data of that name; None if there is none."""
-    return digits() if name == "digits" else None
+    return digits() if name == GENERATED else None
 
 
 def digits(n_train: int = 4000, n_test: int = 1000, seed: int = 0) -> tuple[Labeled, Labeled]:

@@ -7,7 +7,9 @@
     dense         .npy or IDX, flattened to (rows, features); values as they are
     sparse .npz   of scipy.sparse.save_npz
 
-The last two need a file of labels: .npy or IDX integers, an indicator matrix as .npz, or one line of text for each row.
+    digits        generated
+
+Dense and .npz files need a file of labels: .npy or IDX integers, an indicator matrix as .npz, or one line of text for each row.
 Text may be compressed (.gz, .bz2, .xz, .zst), remote, or standard input.
 """
 
@@ -26,6 +28,7 @@ from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
 from embedx.labeled.arrays import check_finite, features_in, is_binary, label_ids_in, read_array
 from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.digits import GENERATED, named
 from embedx.labeled.files import Lines, head_of, source_of
 from embedx.labeled.schema import MOST_IDS, DataSchema, Numbering, decoded, read_label_names, read_names, settled
 from embedx.labeled.sparse import HEADER, check_libsvm, read_libsvm, read_xc
@@ -105,6 +108,9 @@ def _read_all(
 ) -> tuple[Labeled, DataSchema]:
     if source == labels == STANDARD_INPUT:
         raise EmbedxError("-: standard input cannot be both the features and the labels; name a file for one of them")
+    if pair := named(source):  # training data, then test data
+        data = pair[0 if like is None else 1]
+        return data, like or DataSchema(data.n_features, data.n_labels, data.names)
     name, split, column = _split_named(source)
     data, known = _features(name, progress, like, keeps_empty)
     if labels is not None:
@@ -118,7 +124,8 @@ def _read_all(
 
 def check_there(source: str) -> None:
     """Raise `EmbedxError` if there are no data of that name, before anything else is read."""
-    source_of(_split_named(source)[0])
+    if source != GENERATED:
+        source_of(_split_named(source)[0])
 
 
 def _split_named(source: str) -> tuple[str, str, int]:

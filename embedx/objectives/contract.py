@@ -77,10 +77,10 @@ from embedx.settings import Settings, param
 
 
 @dataclasses.dataclass(frozen=True)
-class SampledSettings(Settings):
-    """Settings of every objective that meets drawn rows."""
+class SampledSettings(Settings, fine=True):
+    """Settings of every objective whose negatives are drawn."""
 
-    negatives: int = param(5, "noise classes for each positive", at_least=1)
+    negatives: int = param(5, "number of negatives drawn for each positive", at_least=1, fine=False)
 
 
 @dataclasses.dataclass(frozen=True)

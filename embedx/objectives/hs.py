@@ -24,7 +24,7 @@ from embedx.settings import Settings, param
 
 
 @dataclasses.dataclass(frozen=True)
-class HierarchySettings(Settings):
+class HierarchySettings(Settings, fine=True):
     """Which tree."""
 
     hierarchy: str = param(

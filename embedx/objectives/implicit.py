@@ -222,7 +222,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 class Implicit(Objective):
     name = "implicit"
     title = "proximal steps on the double sum"
-    paper = "ours; that of Fagan & Iyengar 2018 is --double-sum proposed"
+    paper = "ours; that of Fagan & Iyengar 2018 is `--set double-sum=proposed`"
     formula = "as umax; at large rates log(e^z_y + sum_k e^x_k) - z_y, x_k = z_k - log(m q_k)"
     advice = "as umax, with bounded steps of the scores; at large learning rates a biased one, complementary sampled softmax"
     Settings = DoubleSumSettings

@@ -32,7 +32,7 @@ class LdgsSettings(SearchSettings):
 class Ldgs(RetrievalObjective):
     name = "ldgs"
     title = "loss decomposition guided search"
-    paper = "Yen et al. 2018, with exact scores of what is found; algorithm 2 is --no-rescore"
+    paper = "Yen et al. 2018, with exact scores of what is found; algorithm 2 is `--set rescore=no`"
     formula = LOSS
     advice = "10^5 labels and more, dense features or a hidden layer: near the exact loss at a fraction of its time"
     Settings = LdgsSettings

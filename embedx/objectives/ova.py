@@ -103,7 +103,9 @@ def _dual_step(batch, alpha, e, row, n, c):
 
 @dataclasses.dataclass(frozen=True)
 class OneVsAllSettings(SampledSettings):
-    loss: str = param("logistic", "loss of each binary classifier; squared-hinge ranks sparse text better", choices=LOSSES)
+    loss: str = param(
+        "logistic", "loss of each binary classifier; squared-hinge ranks sparse text better", choices=LOSSES, fine=False
+    )
 
 
 class OneVsAll(Objective):

@@ -22,27 +22,25 @@ MIN_ROWS = 100  # scored and kept in a block: a hundredth of few rows is too lit
 
 
 @dataclasses.dataclass(frozen=True)
-class SearchSettings(Settings):
+class SearchSettings(Settings, fine=True):
     """How candidates are retrieved, and the loss among them."""
 
-    loss: str = param("margin", "loss among the rows that the search finds", choices=("margin", "softmax"))
+    loss: str = param("margin", "loss among the rows that the search finds", choices=("margin", "softmax"), fine=False)
     smoothing: float = param(1.0, "smoothing parameter mu of the loss `margin`", above=0.0)
     scored_fraction: float = param(
         0.01,
         "fraction of all rows that is scored in each block for each example; at least 100 rows",
         above=0.0,
         at_most=1.0,
-        formerly="query",
     )
     clusters: int | None = param(None, "clusters of the index; by default the square root of the number of rows", at_least=1)
     candidate_fraction: float = param(
         0.1,
-        "fraction of the rows scored in a block that may become candidates; at least 100 rows, for words at least --found",
+        "fraction of the rows scored in a block that may become candidates; at least 100 rows, for words at least `found`",
         above=0.0,
         at_most=1.0,
-        formerly="keep",
     )
-    threshold: float = param(
+    min_score: float = param(
         0.0, "leave out rows whose score in a block is no larger than this in absolute value", at_least=0.0
     )
     min_coefficient: float = param(
@@ -50,12 +48,13 @@ class SearchSettings(Settings):
         "leave out rows whose coefficient is no larger than this in absolute value",
         above=0.0,
         at_most=1.0,
-        formerly="tau",
     )
-    negatives: int = param(100, "noise classes for each positive during the warm-up; words have --draws for that", at_least=1)
-    warm_up: float = param(0.02, "passes over the data with drawn rows before the search begins", at_least=0.0)
+    negatives: int = param(100, "number of negatives drawn for each positive", at_least=1, fine=False)
+    warm_up: float = param(
+        0.02, "epochs with drawn negatives (for words --draws, for labels --negatives) before the search begins", at_least=0.0
+    )
     found: int = param(8, "rows of the highest scores that each word keeps of those that it finds", at_least=1, at_most=256)
-    refresh: int = param(64, "how often a word is an input before its rows are sought anew", at_least=1)
+    refresh: int = param(64, "refresh the rows found for a word every N of its occurrences as an input", at_least=1)
     tail: bool = param(
         True,
         "loss `softmax`: drawn rows (--draws) stand for all that are not found, by an unbiased estimate of the normaliser; "
@@ -111,7 +110,7 @@ class RetrievalObjective(Objective):
             clusters=min(settings.clusters or round(math.sqrt(n_classes)), n_classes),
             n_scored=n_scored,
             max_candidates=max(MIN_ROWS, math.ceil(settings.candidate_fraction * n_scored)),
-            threshold=float(settings.threshold),
+            threshold=float(settings.min_score),
             min_coefficient=float(settings.min_coefficient),
             # The projection on the simplex is 0 from `smoothing` below the best on, a softmax is tau at -log tau below the sum.
             max_gap=slack + float(settings.smoothing if self.is_margin else -math.log(settings.min_coefficient)),

@@ -8,7 +8,6 @@ from embedx.classification.classifier import Classifier
 from embedx.evaluation import answers
 from embedx.evaluation.answers import Confusion, FrequencyBin, Missed, Reliability
 from embedx.labeled.data import Labeled
-from embedx.labeled.digits import named
 from embedx.labeled.read import read
 from embedx.report.settings import ReportSettings
 from embedx.training.progress import Progress
@@ -45,17 +44,11 @@ class LabelFindings:
     names: list[str]  # of labels, by id, those beyond the classifier's own too
 
 
-def test_data(classifier: Classifier, source: str, labels: str | None, progress: Progress) -> Labeled:
-    """The test data of that name, in any format that `embedx classify` reads; `digits` are generated."""
-    pair = named(source)
-    return pair[1] if pair else read(source, labels, progress=progress, like=classifier.known)
-
-
 def find_out(
     classifier: Classifier, source: str, test_labels: str | None, settings: ReportSettings, progress: Progress
 ) -> LabelFindings:
     """All that the page of a classifier shows of its answers to test data."""
-    data = test_data(classifier, source, test_labels, progress)
+    data = read(source, test_labels, progress=progress, like=classifier.known)
     metrics = classifier.evaluate(data, progress=progress)
     labels, kept = classifier.tested_labels(data.labels)
     data = data.rows(kept) if len(kept) < len(data) else data

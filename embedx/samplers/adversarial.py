@@ -50,20 +50,20 @@ ARRAYS = ("projection", "offset", "weights", "biases", "leaves")
 
 
 def l2_or_auto(text: str) -> float:
-    """`0.1` as a number and `auto` as AUTO. Raises `EmbedxError` for anything else."""
+    """`0.1` as a number and `auto`, or 0, as AUTO. Raises `EmbedxError` for anything else."""
     if text == "auto":
         return AUTO
     try:
         value = float(text)
     except ValueError:
-        value = 0.0
-    if not value > 0:
-        raise EmbedxError(f"--tree-l2 {text}: write a number above 0 or `auto`")
+        value = -1.0
+    if not value >= 0:
+        raise EmbedxError(f"--set tree-l2={text}: write a number above 0 or `auto`")
     return value
 
 
 @dataclasses.dataclass(frozen=True)
-class AdversarialSettings(Settings):
+class AdversarialSettings(Settings, fine=True):
     """How the tree is fitted."""
 
     panel = "Sampler"
@@ -204,7 +204,7 @@ class Adversarial(Sampler):
         if self.settings.tree_l2 == AUTO:
             chosen = _likeliest_l2(self.features, n_features, pairs, seed, threads)
             self.settings = dataclasses.replace(self.settings, tree_l2=chosen)
-            progress.note(f"--tree-l2 {chosen:g} suits the held-out inputs best")
+            progress.note(f"tree-l2={chosen:g} is best on the held-out inputs")
         self.tree = fit_tree(self.features, n_features, pairs, l2=self.settings.tree_l2, threads=threads)
         self.is_fitted, self.fit_seconds = True, time.monotonic() - began
         progress.note(

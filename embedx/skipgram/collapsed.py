@@ -80,12 +80,15 @@ class CollapsedSettings(Settings):
     panel = "With --collapsed"
 
     warm_start: str = param(
-        "ns", "initialise by one epoch of streaming with this objective, or at random (`none`)", choices=("ns", "none")
+        "ns",
+        "initialise by one epoch of streaming with this objective, or at random (`none`)",
+        choices=("ns", "none"),
+        fine=True,
     )
     # One pass instead of five fits what happened to be kept: after 10 iterations on 10 MB of Wikipedia held-out text has -8.23
     # instead of -8.13 nats.
     count_passes: int = param(
-        5, "passes over the corpus whose pairs are counted; each draws subsampling and windows anew", at_least=1
+        5, "passes over the corpus whose pairs are counted; each draws subsampling and windows anew", at_least=1, fine=True
     )
     count_memory: float = param(4.0, "memory for counting pairs, in gigabytes", above=0.0, at_most=1e6)
 
@@ -131,7 +134,7 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
         raise EmbedxError(f"--collapsed takes --objective {objective.name} only with a loss that gives probabilities")
     search = made.search(2)
     if search is not None and search.message_iterations > 0:
-        raise EmbedxError("--collapsed takes exact scores of the rows found; leave out --no-rescore")
+        raise EmbedxError("--collapsed takes exact scores of the rows found; leave out --set rescore=no")
     draws = {"draws": TAIL} if has_tail(made) else {}
     settings = SkipGramSettings.from_options({**DEFAULTS, **draws, **options, "sampler": objective.samplers()[0]})
     optimizers.find(settings.optimizer, COLLAPSED)

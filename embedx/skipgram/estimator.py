@@ -1,6 +1,5 @@
 """The task of word vectors from Python: `SkipGram`, which trains; of token lists, a transformer for scikit-learn."""
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -15,7 +14,6 @@ from embedx.settings import (
     StartSettings,
     TextSettings,
     VocabularySettings,
-    by_present_names,
     check_phrase_settings,
     check_vocabulary_settings,
     settings_of,
@@ -41,7 +39,6 @@ class SkipGram:
         of_samplers = [each.Settings for each in samplers.SAMPLERS.values()]
         groups: list[type[Settings]] = [SkipGramSettings, TextSettings, VocabularySettings, PhraseSettings, StartSettings]
         groups += [found.Settings, *of_samplers]
-        options = by_present_names(options, (field for group in groups for field in dataclasses.fields(group)))
         known = {name for group in groups for name in settings_of(group)}
         if unknown := options.keys() - known:
             raise TypeError(f"SkipGram takes no {', '.join(sorted(unknown))}; its settings are {', '.join(sorted(known))}")

@@ -84,7 +84,6 @@ class SkipGramSettings(TrainingSettings):
         "pair separately",
         at_least=0,
         at_most=64,
-        formerly="share",
     )
     draws: int | None = param(
         None,
