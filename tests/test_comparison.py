@@ -14,7 +14,6 @@ from embedx.cli.app import application
 from embedx.comparison import compare as comparison
 from embedx.comparison import ranking, runs, tables
 from embedx.comparison.labels import LabelledData, looks_labelled
-from embedx.comparison.page import page
 from embedx.comparison.records import FILE, Records
 from embedx.comparison.settings import CompareSettings
 from embedx.comparison.text import Text
@@ -196,22 +195,22 @@ def test_the_page_has_every_number_and_needs_nothing_else():
     records = [run(name, seed, -8 - k / 7, curve=points) for k, name in enumerate(["ns", "<ar>"]) for seed in (1, 2)]
     records.append({"objective": "hs", "seed": 1, "ended": "2026", "diverged": "the loss is <not> finite"})
     found = ranked(*records)
-    text = page("a & b", found, "held-out log-likelihood", {"machine": "<x>"})
+    text = tables.page("a & b", found, "held-out log-likelihood", {"machine": "<x>"})
     check_page(text, tables.csv_text(found))
     assert "<ar>" not in text
     assert "hs, seed 1: diverged: the loss is &lt;not&gt; finite" in text
     assert text.count("<polyline") == 2 * 4 + 2  # runs in two charts, and the legend
     assert "prefers-color-scheme: dark" in text
     empty = ranked(records[-1])
-    assert "No run has finished" in page("x", empty, "y", {})
+    assert "No run has finished" in tables.page("x", empty, "y", {})
     assert tables.csv_text(empty) == ""
 
 
 def test_a_curve_runs_from_left_to_right_and_up_where_scores_rise():
-    drawn = curves.svg({"ns": [[(1, 5, -9.0), (2, 10, -8.0)]]}, curves.SECONDS, "s", "y")
-    (x0, y0), (x1, y1) = (map(float, each.split(",")) for each in re.search(r'points="(.*?)"', drawn)[1].split())
-    assert x0 < x1 == curves.WIDTH - curves.RIGHT
-    assert curves.HEIGHT - curves.BOTTOM > y0 > y1 > curves.TOP
+    ((_, _, points),) = curves.chart({"ns": [[(1, 5, -9.0), (2, 10, -8.0)]]}, curves.SECONDS, "y")["lines"]
+    (x0, y0), (x1, y1) = (map(float, each.split(",")) for each in points.split())
+    assert x0 < x1 == curves.RIGHT
+    assert curves.BOTTOM > y0 > y1 > curves.TOP
 
 
 @pytest.mark.parametrize(("low", "high", "expected"), [(0, 10, [0, 2, 4, 6, 8, 10]), (-8.93, -8.52, [-8.9, -8.8, -8.7, -8.6])])

@@ -56,7 +56,9 @@ def test_the_sections_stand_in_their_order_and_every_option_is_in_one(command):
 
 def test_the_help_shows_defaults_that_depend_on_the_objective():
     text = " ".join(help_of("train")[0].split())
-    assert re.search(r"share their noise words; 0 draws noise for each pair separately \[default: 8; .*32 for ar, ", text)
+    assert re.search(
+        r"share their noise words; 0 draws noise for each pair separately \[default: 8; 32 for softmax, ar, ", text
+    )
     assert "number of negatives drawn for each positive [default: 5; 100 for ldgs, mips" in text
 
 
@@ -80,6 +82,8 @@ def test_settings_given_by_set_are_those_of_options(asked):  # noqa: F811
     _, typed = asked("classify", "x", "--set", "tree_l2=auto", "--set", "replacement=yes", "--set", "decay-every=3")
     assert typed == {"tree_l2": 0.0, "replacement": True, "decay_every": 3}
     assert asked("classify", "x", "--set", "arity=8", "--set", "arity=9")[1] == {"arity": 9}
+    for loss in ("squared-hinge", "margin"):  # of different objectives
+        assert asked("classify", "x", "--loss", loss)[1] == {"loss": loss}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from embedx.comparison.page import page as page_of_comparison
+from embedx.comparison.tables import page as page_of_comparison
 from embedx.report.report import report
 from embedx.vectors.model import load_folder
 from tests.browser import PATIENCE, browser, choose, logged, open_page, requested, texts

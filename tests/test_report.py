@@ -16,7 +16,6 @@ from embedx.errors import EmbedxError
 from embedx.evaluation import answers, learning_curves
 from embedx.labeled.data import Labels
 from embedx.pages import curves
-from embedx.pages.document import data, table
 from embedx.report import labels as of_labels
 from embedx.report import projection
 from embedx.report import words as of_words
@@ -292,13 +291,6 @@ class Page(HTMLParser):
             self.data += data
 
 
-def test_text_of_the_user_stays_text():
-    found = Page("<html>" + table([["word", "n"], [NASTY, "1"]], names=("word",)) + data("d", {"words": [NASTY]}) + "</html>")
-    assert found.cells == [NASTY, "1"]
-    assert json.loads(found.data) == {"words": [NASTY]}
-    assert "b" not in found.tags
-
-
 @needs_gensim
 def test_the_page_of_word_vectors(tmp_path, write):
     folder = word_folder(tmp_path / "a.ns.embedx")
@@ -343,19 +335,21 @@ def test_the_page_of_a_classifier_on_test_data(tmp_path, write):
 
 def test_what_is_found_on_test_data(tmp_path, write):
     classifier = load(label_folder(tmp_path / "model"))
-    found = of_labels.find_out(classifier, write(TEST, "test.txt"), None, ReportSettings(examples=3), Silent())
-    assert (found.rows, found.metrics["n"]) == (7, 6)  # one row has no label
-    assert len(found.examples) == 3
-    assert found.reliability.n.sum() == 6
-    assert {found.names[each.label]: each.missed for each in found.missed} == {"film": 1, "rare": 1, "unknown label 4": 1}
-    assert ("film", "sport", 1) in [(found.names[c.label], found.names[c.answer], c.rows) for c in found.confusions]
-    assert {each.labels[0] for each in found.mistakes} == {"film", "rare", "unknown label 4"}
-    probabilities = [each.answers[0][1] for each in found.mistakes]
+    found = of_labels.findings(classifier, write(TEST, "test.txt"), None, ReportSettings(examples=3), Silent())
+    assert found["key_figures_of_test"]["test rows"] == "7"
+    assert ["n", "6"] in found["metrics"]  # one row has no label
+    assert len(found["examples"]) == 1 + 3
+    assert "over 6 labelled rows" in found["chart_of_reliability"]["about"]
+    assert {row[0]: row[1] for row in found["missed"][1:]} == {"film": "1", "rare": "1", "unknown label 4": "1"}
+    assert ["film", "sport", "1"] in found["confused"]
+    head, *mistakes = found["mistakes"]
+    assert head == ["row", "labels", "best answers", "words"]
+    assert {row[1].split(",")[0] for row in mistakes} == {"film", "rare", "unknown label 4"}
+    probabilities = [float(re.search(r" (\d\.\d+)", row[2])[1]) for row in mistakes]
     assert probabilities == sorted(probabilities, reverse=True)
-    by_row = {each.row: each for each in found.mistakes}
-    assert by_row[5].features == ["goal"]
-    assert set(by_row[2].features) == {"ball", "word"} <= set(FEATURES)
-    assert not by_row[2].answers[0][2]
+    words = {row[0]: set(row[3].split()) for row in mistakes}
+    assert words["5"] == {"goal"}
+    assert words["2"] == {"ball", "word"} <= set(FEATURES)
 
 
 # ---- the command line

@@ -344,7 +344,6 @@ def list_objectives(
 
     rows: list[dict[str, Any]] = [dict(zip(objectives.TABLE_HEAD, row, strict=True)) for row in objectives.table()]
     if name is not None:
-        objectives.find(name)
         rows = [row | {"options": options.settings_listed(name)} for row in rows if row["objective"] == name]
     if as_json:
         print(json.dumps(rows))

@@ -195,12 +195,22 @@ def _of_task(defaults: str, elsewhere: str, *groups: type[Settings]) -> Options:
         for field in dataclasses.fields(objective.Settings):
             if field.name not in getattr(objective, elsewhere):
                 each = options.setdefault(field.name, Option(field, "Objective"))
+                if each.field.metadata["choices"] != field.metadata["choices"]:  # each objective checks its own
+                    each = options[field.name] = dataclasses.replace(each, field=_with_choices_of(each.field, field))
                 each.takers[name] = field.default
                 each.meanings.setdefault(field.metadata["meaning"], []).append(name)
         for setting, value in getattr(objective, defaults).items():
             if setting in options:
                 (options[setting].takers or options[setting].others)[name] = value
     return options
+
+
+def _with_choices_of(field: dataclasses.Field[Any], other: dataclasses.Field[Any]) -> dataclasses.Field[Any]:
+    """The field with the choices of both."""
+    choices = tuple(dict.fromkeys((*field.metadata["choices"], *other.metadata["choices"])))
+    found: dataclasses.Field[Any] = dataclasses.field(default=field.default, metadata={**field.metadata, "choices": choices})
+    found.name, found.type = field.name, field.type
+    return found
 
 
 def train_options() -> Options:
@@ -259,7 +269,10 @@ def export_options() -> Options:
 
 def settings_listed(objective: str) -> dict[str, str]:
     """What `embedx objectives NAME` lists: settings of an objective, its own defaults, and the fine settings of both tasks."""
+    from embedx.objectives import find
+
     tasks = {"train": train_options(), "classify": classify_options()}
+    of_objective = {field.name: field for field in dataclasses.fields(find(objective).Settings)}
     own, others = {}, {}
     for name in dict.fromkeys([*tasks["train"], *tasks["classify"]]):
         taken = {task: options[name] for task, options in tasks.items() if name in options}
@@ -269,15 +282,15 @@ def settings_listed(objective: str) -> dict[str, str]:
         if not is_own and (each.takers or not each.is_fine):
             continue
         defaults = {task: as_typed(value) for task, value in values.items() if value is not None}
-        about = [described(each.field)]
+        field = of_objective.get(name, each.field)
+        about = [described(field)]
         if len(set(defaults.values())) == 1:
             about.append(f"default {next(iter(defaults.values()))}")
         elif defaults:
             about.append("default " + ", ".join(f"{value} for {task}" for task, value in defaults.items()))
         about += [f"only {task}" for task in taken if len(taken) < len(tasks)]
-        text = next((text for text, names in each.meanings.items() if objective in names), each.field.metadata["meaning"])
         place = own if is_own else others
-        place[option_name(name) + ("=VALUE" if each.is_fine else "")] = f"{text} ({'; '.join(about)})"
+        place[option_name(name) + ("=VALUE" if each.is_fine else "")] = f"{field.metadata['meaning']} ({'; '.join(about)})"
     return own | others
 
 

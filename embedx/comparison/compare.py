@@ -13,12 +13,11 @@ from typing import Any
 
 from embedx.comparison import runs as running
 from embedx.comparison.labels import LabelledData, looks_labelled
-from embedx.comparison.page import page
 from embedx.comparison.ranking import Ranking, ranked
 from embedx.comparison.records import FILE, Records, write_text
 from embedx.comparison.runs import Data
 from embedx.comparison.settings import CompareSettings
-from embedx.comparison.tables import csv_text
+from embedx.comparison.tables import csv_text, page
 from embedx.comparison.text import Text
 from embedx.errors import EmbedxError
 from embedx.labeled.digits import GENERATED

@@ -1,13 +1,16 @@
-"""A ranking as a table for people, and with all its numbers as CSV."""
+"""A ranking as text, as CSV with all numbers, and as a page."""
 
 import csv
 import io
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from embedx.comparison.ranking import NAMES, Line, Ranking
 from embedx.evaluation.statistics import Error, Estimate, Standing
 from embedx.evaluation.word_report import aligned
+from embedx.pages import curves as drawing
+from embedx.pages.document import render
 
 MEGABYTE = 1e6
 DASH = "-"
@@ -109,3 +112,22 @@ def as_number(cell: str) -> str | float | None:
         return int(cell) if cell.isdecimal() else float(cell) if cell else None
     except ValueError:
         return cell
+
+
+def page(name: str, ranking: Ranking, curve_of: str, circumstances: Mapping[str, str]) -> str:
+    """The page of a comparison on the data of that name."""
+    rows = [cells(ranking, line) for line in ranking.lines]
+    drawn = drawing.drawable(ranking.curves)
+    return render(
+        "compare.html",
+        f"Objectives compared on {name}",
+        advice=ranking.advice,
+        troubles=ranking.troubles,
+        about=NOTE,
+        rows=[list(rows[0]), *(list(row.values()) for row in rows)] if rows else [],
+        best=[ranking.by in line.standings and line.standings[str(ranking.by)].rank == 1 for line in ranking.lines],
+        names={each: drawing.style_of(k) for k, each in enumerate(drawn)},
+        charts=[drawing.chart(drawn, x, curve_of, f"plot{x}") for x in (drawing.SECONDS, drawing.EPOCHS)] if drawn else [],
+        numbers=all_numbers(ranking),
+        circumstances=[f"{key}: {value}" for key, value in circumstances.items()],
+    )

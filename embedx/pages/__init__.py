@@ -1,1 +1,1 @@
-"""Pages that need nothing else: no file, no network; light and dark, and readable on a phone."""
+"""Templates of HTML pages that need no other file and no network; light and dark, readable on a phone."""

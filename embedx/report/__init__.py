@@ -1,1 +1,1 @@
-"""One model as a page to look at: settings, curves, scores, and what its words are near to, or where its answers go wrong."""
+"""One model as an HTML page: settings, curves, scores, nearest words and a map, or the errors of a classifier."""

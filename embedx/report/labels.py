@@ -1,21 +1,32 @@
-"""What a page tells of a classifier's answers to test data."""
+"""The page of a classifier: its answers to test data."""
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from embedx.classification.classifier import Classifier
-from embedx.evaluation import answers
-from embedx.evaluation.answers import Confusion, FrequencyBin, Missed, Reliability
+from embedx.evaluation import answers, learning_curves
+from embedx.evaluation.answers import THIRDS, UNSEEN, FrequencyBin, Missed, Reliability, bin_of_labels
+from embedx.evaluation.labels import likelihood_warning
+from embedx.evaluation.learning_curves import Points
 from embedx.labeled.data import Labeled
 from embedx.labeled.read import read
+from embedx.pages.curves import BOTTOM, LEFT, RIGHT, TOP, frame
 from embedx.report.settings import ReportSettings
+from embedx.report.words import number
 from embedx.training.progress import Progress
 
-ANSWERS = 10  # looked at for each row
+ANSWERS = 10  # predicted for each row
 SHOWN_ANSWERS = 5
 SHOWN_FEATURES = 12  # words of a row, those of the largest values
 MISTAKES = 10
+MAX_ROWS = 25  # of a table of labels
+DASH = "–"
+PALE = 0.35  # opacity of the bar of a bin with few answers
 
 
 @dataclass(frozen=True)
@@ -28,37 +39,22 @@ class Example:
     features: list[str]  # the words that weigh most, where features are words
 
 
-@dataclass(frozen=True)
-class LabelFindings:
-    """What is found out of a classifier on test data, to be shown."""
-
-    source: str
-    rows: int
-    metrics: dict[str, float]
-    bins: list[FrequencyBin]
-    confusions: list[Confusion]
-    missed: list[Missed]
-    reliability: Reliability
-    examples: list[Example]  # drawn evenly
-    mistakes: list[Example]  # the wrong first answers of the highest probability
-    names: list[str]  # of labels, by id, those beyond the classifier's own too
-
-
-def find_out(
-    classifier: Classifier, source: str, test_labels: str | None, settings: ReportSettings, progress: Progress
-) -> LabelFindings:
-    """All that the page of a classifier shows of its answers to test data."""
+def findings(
+    classifier: Classifier, source: str | None, test_labels: str | None, settings: ReportSettings, progress: Progress
+) -> dict[str, Any]:
+    """What the page of a classifier shows, for its template: the answers to test data or, without these, the labels."""
+    if source is None:
+        return {"source": None, "key_figures_of_test": {}, **in_training(classifier)}
     data = read(source, test_labels, progress=progress, like=classifier.known)
     metrics = classifier.evaluate(data, progress=progress)
     labels, kept = classifier.tested_labels(data.labels)
     data = data.rows(kept) if len(kept) < len(data) else data
-    found = list(classifier.top_k(data.features, ANSWERS, progress))
+    best = list(classifier.top_k(data.features, ANSWERS, progress))
     n_answers = min(ANSWERS, classifier.n_labels)
-    top = np.concatenate([ids for ids, _ in found]) if found else np.zeros((0, n_answers), np.int32)
-    probability = np.concatenate([values for _, values in found]) if found else np.zeros((0, n_answers), np.float32)
+    top = np.concatenate([ids for ids, _ in best]) if best else np.zeros((0, n_answers), np.int32)
+    probability = np.concatenate([values for _, values in best]) if best else np.zeros((0, n_answers), np.float32)
     is_right = answers.hits(top, labels)
     labelled = np.flatnonzero(labels.n_of_row)
-    confused = answers.confusions(top, labels)
     width = max(classifier.n_labels, int(labels.ids.max(initial=-1)) + 1)
     names = [classifier.name(k) for k in range(classifier.n_labels)]
     names += [f"unknown label {k}" for k in range(len(names), width)]
@@ -67,18 +63,37 @@ def find_out(
     surest = wrong[np.argsort(-probability[wrong, 0], kind="stable")][:MISTAKES]
 
     def example(row: int) -> Example:
-        best = zip(top[row], probability[row], is_right[row], strict=True)
-        return Example(
-            int(kept[row]), [names[k] for k in labels[row]],
-            [(names[k], float(p), bool(right)) for k, p, right in best][:SHOWN_ANSWERS], heaviest(data, row),
-        )  # fmt: skip
+        found = zip(top[row], probability[row], is_right[row], strict=True)
+        shown = [(names[k], float(p), bool(right)) for k, p, right in found][:SHOWN_ANSWERS]
+        return Example(int(kept[row]), [names[k] for k in labels[row]], shown, heaviest(data, row))
 
-    return LabelFindings(
-        source, len(data), metrics, answers.by_frequency(top, labels, classifier.counts), confused,
-        answers.most_missed(top, labels, confused),
-        answers.reliability(probability[labelled, 0].astype(np.float64), is_right[labelled, 0]),
-        [example(row) for row in np.sort(drawn)], [example(row) for row in surest], names,
-    )  # fmt: skip
+    confused = answers.confusions(top, labels)
+    missed = answers.most_missed(top, labels, confused)
+    reliability = answers.reliability(probability[labelled, 0].astype(np.float64), is_right[labelled, 0])
+    rows = [["label", "wrong answer", "rows"]]
+    rows += [[names[each.label], names[each.answer], f"{each.rows:,}"] for each in confused[:MAX_ROWS]]
+    figures = {"p@1": "P@1", "p@5": "P@5", "log_likelihood": "log-likelihood"}
+    return {
+        "source": Path(source).name,
+        "key_figures_of_test": {
+            "test rows": f"{len(data):,}",
+            **{title: f"{metrics[name]:.4f}" for name, title in figures.items() if name in metrics},
+        },
+        "metrics": [["metric", "value"], *([name.replace("_", " "), number(value)] for name, value in metrics.items())],
+        "warning": likelihood_warning(metrics, classifier.n_labels),
+        "chart_of_reliability": reliability_chart(reliability, about_reliability(classifier, reliability)),
+        "bins": frequency_rows(answers.by_frequency(top, labels, classifier.counts)),
+        "missed": missed_rows(classifier, missed, names) if missed else None,
+        "confused": rows if confused else None,
+        "mistakes": example_rows([example(row) for row in surest]) if len(surest) else None,
+        "examples": example_rows([example(row) for row in np.sort(drawn)]) if len(drawn) else None,
+    }
+
+
+def curves(facts: Mapping[str, Any]) -> dict[str, Points]:
+    """The curves that the page of a classifier shows."""
+    measures = {"P@1": "p@1", "log-likelihood": "log_likelihood"}
+    return {f"validation {name}": learning_curves.validation_points(facts, each) for name, each in measures.items()}
 
 
 def heaviest(data: Labeled, row: int) -> list[str]:
@@ -88,3 +103,111 @@ def heaviest(data: Labeled, row: int) -> list[str]:
     start, end = data.features.indptr[row : row + 2]
     order = np.argsort(-data.features.data[start:end], kind="stable")[:SHOWN_FEATURES]
     return [data.vocabulary[k] for k in data.features.indices[start:end][order]]
+
+
+# ---- tables
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f} %" if math.isfinite(value) else DASH
+
+
+def span(low: int, high: int) -> str:
+    """`3 to 12`, or one number where both are the same."""
+    return f"{low:,} to {high:,}" if low < high else f"{high:,}"
+
+
+def in_training(classifier: Classifier) -> dict[str, list[list[str]]]:
+    """How often labels occur in training: by frequency, and the most frequent ones."""
+    of_label = bin_of_labels(classifier.counts)[:-1]
+    bins = [["labels", "how many", "training rows of a label", "of all occurrences"]]
+    for k, name in enumerate((*THIRDS, UNSEEN)):
+        if len(own := classifier.counts[of_label == k]):
+            share = float(own.sum() / max(classifier.counts.sum(), 1))
+            bins.append([name, f"{len(own):,}", span(int(own.min()), int(own.max())), percent(share)])
+    first = np.argsort(-classifier.counts, kind="stable")[:MAX_ROWS].tolist()
+    frequent = [["label", "training rows"], *([classifier.name(k), f"{classifier.counts[k]:,}"] for k in first)]
+    return {"bins": bins, "frequent": frequent}
+
+
+def frequency_rows(bins: Sequence[FrequencyBin]) -> list[list[str]]:
+    """A row for each bin."""
+    ks = list(bins[0].recall) if bins else []
+    head = ["labels", "how many", "training rows of a label", "in test rows", *(f"recall at {k}" for k in ks)]
+    rows = [[*head, "first answers", "precision"]]
+    for each in bins:
+        counted = [f"{each.labels:,}", span(each.fewest, each.most), f"{each.occurrences:,}"]
+        recall = [percent(each.recall[k]) for k in ks]
+        rows.append([each.name, *counted, *recall, f"{each.answered:,}", percent(each.precision)])
+    return rows
+
+
+def missed_rows(classifier: Classifier, missed: Sequence[Missed], names: Sequence[str]) -> list[list[str]]:
+    """The labels that were missed in most rows."""
+    rows = [["label", "missed", "in test rows", "found", "training rows", "instead"]]
+    for each in missed[:MAX_ROWS]:
+        trained = int(classifier.counts[each.label]) if each.label < classifier.n_labels else 0
+        instead = DASH if each.instead is None else names[each.instead]
+        share = percent(1 - each.missed / each.occurrences)
+        rows.append([names[each.label], f"{each.missed:,}", f"{each.occurrences:,}", share, f"{trained:,}", instead])
+    return rows
+
+
+def example_rows(examples: Sequence[Example]) -> list[list[str]]:
+    """A row for each example, with the words of the largest values where features are words."""
+    has_words = any(each.features for each in examples)
+    rows = [["row", "labels", "best answers", *(["words"] * has_words)]]
+    for each in examples:
+        best = ", ".join(f"{label} {p:.3f}{' ✓' if right else ''}" for label, p, right in each.answers)
+        words = [" ".join(each.features)] if has_words else []
+        rows.append([f"{each.row:,}", ", ".join(each.labels) or DASH, best, *words])
+    return rows
+
+
+# ---- reliability
+
+
+def about_reliability(classifier: Classifier, found: Reliability) -> str:
+    """What the diagram shows, and what its probabilities are."""
+    about = (
+        "Reliability: first answers by their probability, and the share that is right; on the diagonal both agree. The more "
+        f"answers, the stronger the colour. Expected calibration error {number(found.error)} over {found.n.sum():,} labelled "
+        "rows."
+    )
+    if "calibration" in classifier.arrays:
+        return f"{about} Probabilities are calibrated on rows that were held out of training."
+    if not classifier.objective.calibrated:
+        about += f" {classifier.objective.name} has no probabilities of its own: these are a softmax of its scores."
+    elif classifier.facts.get("several_labels") and not classifier.judges_labels_alone:
+        about += " Labels share one probability, so that with several labels a row answers are right more often than predicted."
+    return about
+
+
+def reliability_chart(found: Reliability, about: str) -> dict[str, Any]:
+    """Bars of the share of right answers by probability, with a point at their mean probability, for the template."""
+
+    def x(value: float) -> float:
+        return round(LEFT + (RIGHT - LEFT) * value, 1)
+
+    def y(value: float) -> float:
+        return round(TOP + (BOTTOM - TOP) * (1 - value), 1)
+
+    bins, n_max = len(found.n), max(int(found.n.max(initial=0)), 1)
+    bars = []
+    for k in np.flatnonzero(found.n).tolist():
+        right, n = float(found.accuracy[k]), int(found.n[k])
+        bar: dict[str, Any] = {"x": x(k / bins) + 1, "y": y(right), "mean": x(float(found.confidence[k]))}
+        bar |= {"width": round((RIGHT - LEFT) / bins - 2, 1), "height": round(BOTTOM - y(right), 1)}
+        bar["opacity"] = round(PALE + (1 - PALE) * n / n_max, 2)
+        title = f"{n:,} answers of probability {k / bins:.1f} to {(k + 1) / bins:.1f}: {percent(right)} right"
+        bars.append(bar | {"title": title})
+    steps = np.linspace(0, 1, 6).tolist()
+    return frame(
+        "probability of the first answer",
+        "",
+        has_columns=False,
+        about=about,
+        bars=bars,
+        x_ticks=[(x(value), f"{value:.1f}") for value in steps],
+        y_ticks=[(y(value), f"{value:.1f}") for value in steps],
+    )

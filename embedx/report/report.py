@@ -1,22 +1,28 @@
-"""From a model folder to its page: `embedx report`."""
+"""`embedx report`: the page about a model folder, and what the pages of both tasks have."""
 
 import dataclasses
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from embedx.classification import classifier as classification
 from embedx.errors import EmbedxError
 from embedx.evaluation import learning_curves
-from embedx.report import label_page, labels, word_page, words
+from embedx.evaluation.learning_curves import Points
+from embedx.pages import curves as drawing
+from embedx.pages.document import render
+from embedx.report import labels, words
 from embedx.report.settings import OF_LABELS, OF_WORDS, ReportSettings
-from embedx.settings import option_name
+from embedx.settings import as_typed, option_name
 from embedx.storage import atomic
 from embedx.storage.folder import present, task_of
 from embedx.training.progress import Progress, Silent
 from embedx.vectors import model as vectors
 
 SUFFIX = ".report.html"
+MEGABYTE = 1e6
+SHOWN_ALONE = ("history", "heldout", "reader")  # facts that are not single values, or shown elsewhere
 
 
 def report(
@@ -40,7 +46,7 @@ def report(
     log_json   what `--log-json` of the training wrote, for the curve of the loss
     options    settings of `ReportSettings` by name: `words="city,music"`, `projection="tsne"`, ...
 
-    Raises `EmbedxError` for a folder that holds no model, for what does not apply to its task, and for a file that exists,
+    Raises `EmbedxError` for a folder without a model, for what does not apply to its task, and for a file that exists,
     unless it is to be overwritten, or cannot be written. It appears when it is complete.
     """
     known = {field.name for field in dataclasses.fields(ReportSettings)}
@@ -62,18 +68,81 @@ def report(
     if test_labels is not None and test is None:
         raise EmbedxError("--test-labels needs --test")
     check_place(out, overwrite)
+    loaded: Any = classification.load(folder) if is_classifier else vectors.load_folder(folder)
+    logged = [] if log_json is None else learning_curves.logged_points(log_json, loaded.facts)
     if is_classifier:
-        classifier = classification.load(folder)
-        logged = [] if log_json is None else learning_curves.logged_points(log_json, classifier.facts)
-        answers = None if test is None else labels.find_out(classifier, test, test_labels, settings, progress)
-        text = label_page.page(name_of(model), folder, classifier, answers, logged)
+        findings, template, title = labels.findings(loaded, test, test_labels, settings, progress), "labels.html", "Classifier"
     else:
-        loaded = vectors.load_folder(folder)
-        logged = [] if log_json is None else learning_curves.logged_points(log_json, loaded.facts)
-        findings = words.find_out(loaded, folder, settings, pairs or [], analogies, progress)
-        text = word_page.page(name_of(model), folder, loaded, findings, logged)
-    write(out, text)
+        findings = words.findings(loaded, folder, settings, pairs or [], analogies, progress)
+        template, title = "words.html", "Word vectors"
+    curve_of = labels.curves(loaded.facts) if is_classifier else words.curves(loaded.facts)
+    common = {**about_model(loaded, folder, curve_of, logged), "key_figures": key_figures(loaded, is_classifier, findings)}
+    write(out, render(template, f"{title} {name_of(model)}", **common, **findings))
     return out
+
+
+def about_model(model: Any, path: Path, curve_of: Mapping[str, Points], logged: Points) -> dict[str, Any]:
+    """Settings, facts, arrays and learning curves, for the template.
+
+    curve_of  scores recorded in the model, by name; `logged` is the loss from a log, if one was given
+    """
+    facts, arrays = model.facts, model.arrays
+    falls = f"loss, {facts['loss_unit']}" if facts.get("loss_unit") else "loss"
+    drawn = [(name, points) for name, points in {**curve_of, falls: logged or learning_curves.loss_points(facts)}.items()]
+    charts = [
+        drawing.chart({name: [points]}, against, name, f"plot{k}-{against}", name == falls)
+        for k, (name, points) in enumerate(drawn)
+        if len(points) > 1
+        for against in (drawing.EPOCHS, drawing.SECONDS)
+    ]
+    total = sum(array.nbytes for array in arrays.values()) / MEGABYTE
+    on_disk = sum(each.stat().st_size for each in path.iterdir() if each.is_file()) / MEGABYTE
+    return {
+        "charts": charts,
+        "arrays": [
+            ["array", "shape", "numbers", "MB"],
+            *(
+                [name, " × ".join(f"{n:,}" for n in array.shape), str(array.dtype), f"{array.nbytes / MEGABYTE:,.1f}"]
+                for name, array in arrays.items()
+            ),
+        ],
+        "memory": f"Arrays are memory-mapped: {total:,.1f} MB if all are read; the folder takes {on_disk:,.1f} MB on disk.",
+        "settings": rows_of("setting", {name.replace("_", "-"): value for name, value in model.settings.items()}),
+        "facts": rows_of("fact", {name.replace("_", " "): value for name, value in facts.items() if name not in SHOWN_ALONE}),
+    }
+
+
+def rows_of(head: str, values: Mapping[str, Any]) -> list[list[str]]:
+    """A table of names and values, large numbers with separators."""
+    rows = [[head, "value"]]
+    for name, value in values.items():
+        if value is not None:
+            is_count = isinstance(value, int) and not isinstance(value, bool)
+            rows.append([name, f"{value:,}" if is_count else as_typed(value)])
+    return rows
+
+
+def key_figures(model: Any, is_classifier: bool, findings: Mapping[str, Any]) -> dict[str, str]:
+    """The numbers at the top of a page, as far as the folder has them."""
+    facts, unit = model.facts, "examples" if is_classifier else "words"
+    found: dict[str, Any] = {"objective": facts.get("objective")}
+    if is_classifier:
+        found = {"objective": model.objective.name, "labels": f"{model.n_labels:,}"}
+        found["training rows"] = f"{facts['examples']:,}" if facts.get("examples") else None
+        found |= findings["key_figures_of_test"]
+    else:
+        found |= {"words": f"{len(model):,}", "dimension": f"{model.vectors.shape[1]:,}"}
+        found["tokens of text"] = f"{facts['corpus_tokens']:,}" if facts.get("corpus_tokens") else None
+    per = f", {facts['loss_unit']}" if facts.get("loss_unit") else ""
+    for title, fact, shape in (
+        ("epochs", "epochs", "{:g}"),
+        ("training", "seconds", "{:,.1f} s"),
+        (f"{unit}/s", f"{unit}_per_second", "{:,}"),
+        (f"loss at the end{per}", "final_loss", "{:.4f}"),
+        ("loss by frequencies alone", "baseline_loss", "{:.4f}"),
+    ):
+        found[title] = None if facts.get(fact) is None else shape.format(facts[fact])
+    return {title: str(value) for title, value in found.items() if value is not None}
 
 
 def check_place(out: Path, overwrite: bool) -> None:

@@ -1,6 +1,7 @@
-"""What a page tells of word vectors: nearest words, the map, and scores."""
+"""The page of word vectors: scores, nearest words and a map."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
+from embedx.evaluation import learning_curves
 from embedx.evaluation import words as evaluation
+from embedx.evaluation.learning_curves import Points
 from embedx.evaluation.word_report import Report
 from embedx.report import projection
 from embedx.report.settings import ReportSettings
@@ -19,7 +22,7 @@ from embedx.vectors.model import WordVectors
 BLOCK_FLOATS = 1 << 23  # cosines computed at a time: 32 MB
 MAP_UNITS = 10_000  # of a coordinate: finer than any screen
 COSINE_UNITS = 1000
-LEAST_ON_MAP = 3  # fewer words are no map
+MIN_ON_MAP = 3  # words
 
 
 @dataclass(frozen=True)
@@ -29,19 +32,6 @@ class Nearest:
     rows: np.ndarray  # int64 (n,): of these words
     neighbours: np.ndarray  # int64 (n, k): the nearest to each, the nearest first, without itself
     cosines: np.ndarray  # float32 (n, k)
-
-
-@dataclass(frozen=True)
-class WordFindings:
-    """What is found out of word vectors, to be shown."""
-
-    chosen: Nearest
-    random: Nearest
-    map: Nearest | None
-    places: np.ndarray  # float64 (words on the map, 2) within 0 and 1
-    projection: str
-    scores: Report | None
-    why_no_scores: str
 
 
 def nearest(vectors: np.ndarray, rows: np.ndarray, k: int, progress: Progress) -> Nearest:
@@ -89,30 +79,84 @@ def scores_of(model: Path, pairs: Sequence[Path], analogies: Path | None, progre
         return None, str(error)  # gensim is not to be had
 
 
-def find_out(
+def findings(
     vectors: WordVectors,
     model: Path,
     settings: ReportSettings,
     pairs: Sequence[Path],
     analogies: Path | None,
     progress: Progress,
-) -> WordFindings:
-    """All that the page of these word vectors shows. Raises `EmbedxError` for words, or a projection, that there are not."""
+) -> dict[str, Any]:
+    """What the page of word vectors shows, for its template. Raises `EmbedxError` for unknown words or projections."""
     name = projection.chosen(settings.projection)
     chosen = np.array([vectors.index(word) for word in settings.chosen_words], np.int64)
     drawn = drawn_rows(len(vectors), settings.random_words, settings.seed)
     on_map = min(settings.map_words, len(vectors))
-    on_map = on_map if on_map >= LEAST_ON_MAP else 0
+    on_map = on_map if on_map >= MIN_ON_MAP else 0
     rows = np.concatenate([chosen, drawn, np.arange(on_map)])
     found = nearest(vectors.vectors, rows, settings.nearest, progress)
     ends = np.cumsum([len(chosen), len(drawn)])
     parts = [Nearest(*each) for each in zip(*(np.split(array, ends) for array in vars(found).values()), strict=True)]
-    places = np.zeros((0, 2))
+    shown: dict[str, Any] = {"map": None, "map_about": ""}
     if on_map:
         progress.note(f"map of {on_map:,} words by {projection.NAMES[name]}")
         places = projection.project(np.array(vectors.vectors[:on_map]), name, settings.seed)
+        shown["map"] = map_data(vectors, parts[2], places)
+        shown["map_about"] = (
+            f"The {on_map:,} most frequent words, in the plane by {projection.NAMES[name]} of the directions of their vectors. "
+            "Distances in the plane are approximate: those listed beside the map are true cosines."
+        )
+    titles = zip(("Nearest words", "Nearest words of random words"), parts, strict=False)
+    shown["neighbours"] = {title: neighbour_rows(vectors, part) for title, part in titles if len(part.rows)}
     scores, why = scores_of(model, pairs, analogies, progress)
-    return WordFindings(parts[0], parts[1], parts[2] if on_map else None, places, name, scores, why)
+    held = vectors.facts.get("heldout")
+    has_heldout = isinstance(held, dict) and held.get("log_likelihood") is not None
+    return shown | {
+        "scores": scores.rows() if scores else None,
+        "no_scores": why,
+        "warnings": [warning.partition(": ")[2] or warning for warning in scores.warnings] if scores else [],
+        "sections": sections_of(scores) if scores else {},
+        "heldout": [["held-out text", "value"], *([k.replace("_", " "), number(v)] for k, v in (held or {}).items())]
+        if has_heldout
+        else None,
+    }
+
+
+def curves(facts: Mapping[str, Any]) -> dict[str, Points]:
+    """The curves that the page of word vectors shows."""
+    return {"held-out log-likelihood": learning_curves.heldout_points(facts)}
+
+
+def sections_of(scores: Report) -> dict[str, list[list[str]]]:
+    """The analogies of each test by section."""
+    found = {}
+    for score in scores.scores:
+        used = {name: each for name, each in (score.details.get("sections") or {}).items() if each["used"]}
+        rows = [
+            [name, f"{each['correct']:,}", f"{each['used']:,}", f"{100 * each['correct'] / each['used']:.1f}"]
+            for name, each in used.items()
+        ]
+        if rows:
+            found[score.test] = [["section", "right", "used", "accuracy %"], *rows]
+    return found
+
+
+def number(value: Any) -> str:
+    """A count, or a number with four decimals."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+
+
+def neighbour_rows(vectors: WordVectors, near: Nearest) -> list[list[str]]:
+    """A row for each word: its nearest words, its rank by frequency, its count."""
+    rows = [["word", "nearest words", "rank", "count"]]
+    for row, neighbours, cosines in zip(near.rows, near.neighbours, near.cosines, strict=True):
+        count = "–" if vectors.counts is None else f"{vectors.counts[row]:,}"
+        found = zip(neighbours, cosines, strict=True)
+        named = ", ".join(f"{vectors.words[k]} ({cosine:.2f})" for k, cosine in found)
+        rows.append([vectors.words[row], named, f"{row + 1:,}", count])
+    return rows
 
 
 def map_data(vectors: WordVectors, found: Nearest, places: np.ndarray) -> dict[str, Any]:

@@ -19,7 +19,7 @@
   dots.setAttribute("d", x.map((each, i) => `M${each} ${y[i]}h0`).join(""));
 
   // A word lies at (left + zoom across x, top + zoom down y) pixels; `zoom` is 1 where the whole map is seen. The map fills its
-  // place, so that labels find room: one direction may be chunked, to at most twice the other.
+  // place, so that labels find room: one direction may be stretched, to at most twice the other.
   let width = 1, height = 1, across = 1, down = 1, zoom = 1, left = 0, top_ = 0, chosen = -1, under = -1, waiting = false;
   const at = i => [left + zoom * across * x[i], top_ + zoom * down * y[i]];
   const later = () => { if (!waiting) { waiting = true; requestAnimationFrame(draw); } };
