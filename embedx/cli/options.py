@@ -148,7 +148,8 @@ class Option:
 
     def help(self) -> str:
         """The meaning, the choices and the defaults."""
-        meaning, choices = self.field.metadata["meaning"], self.field.metadata["choices"]
+        choices = self.field.metadata["choices"]
+        meaning = str(self.field.metadata["meaning"])
         if len(self.meanings) > 1:
             meaning = "; ".join(f"{', '.join(names)}: {each}" for each, names in self.meanings.items())
         if choices:
@@ -273,7 +274,8 @@ def settings_listed(objective: str) -> dict[str, str]:
 
     tasks = {"train": train_options(), "classify": classify_options()}
     of_objective = {field.name: field for field in dataclasses.fields(find(objective).Settings)}
-    own, others = {}, {}
+    own: dict[str, str] = {}
+    others: dict[str, str] = {}
     for name in dict.fromkeys([*tasks["train"], *tasks["classify"]]):
         taken = {task: options[name] for task, options in tasks.items() if name in options}
         values = {task: (each.takers | each.others).get(objective, each.field.default) for task, each in taken.items()}
