@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 
 from embedx.errors import EmbedxError, choice
 
-MOST = 2**31 - 1  # of a whole number, unless its `param` says otherwise: kernels count rows and draws in int32
+MOST = 2**31 - 1  # maximum of a whole number, unless its `param` says otherwise: kernels count in int32
 
 PHRASE_THRESHOLDS = {
     "word2phrase": 10.0,
@@ -238,9 +238,8 @@ class TextSettings(Settings):
 
     tokenizer: str = param(
         "whitespace",
-        "how text is split into words: `whitespace` at white space only; `words` takes runs of Unicode letters, "
-        "marks and digits, so that `isn't` becomes `isn` and `t`; `none` as `whitespace`, but takes lists in JSON and Parquet "
-        "as they are, white space and all",
+        "tokenizer: `whitespace` splits at white space only; `words` takes runs of Unicode letters, marks and digits, so that "
+        "`isn't` becomes `isn` and `t`; `none` is `whitespace`, but keeps lists in JSON and Parquet as they are",
         choices=("whitespace", "words", "none"),
     )
     lowercase: bool = param(False, "convert text to lower case")
@@ -265,8 +264,8 @@ class TextSettings(Settings):
     )
     vocab_memory: float | None = param(
         None,
-        "memory for the different words while a text is read, in gigabytes; words that outgrow it go to disk and are merged at "
-        "the end, none is left out; by default a quarter of the free memory",
+        "memory for distinct words while a text is read, in gigabytes; beyond that words are kept on disk and merged at the "
+        "end; by default a quarter of the free memory",
         above=0.0,
         at_most=1e6,
     )
@@ -287,7 +286,7 @@ class TextSettings(Settings):
 
 @dataclasses.dataclass(frozen=True)
 class VocabularySettings(Settings):
-    """Which of the counted tokens are words of the model. Changing these re-reads no text."""
+    """Which tokens are words of the model. Changing these does not read the text again."""
 
     panel = "Vocabulary"
 
@@ -295,8 +294,8 @@ class VocabularySettings(Settings):
     max_vocab: int | None = param(None, "maximum size of the vocabulary; the most frequent words are kept", at_least=1)
     vocab: str | None = param(
         None,
-        "file of the words of the vocabulary, a word a line, of which those in the text are kept; what follows a word, as a "
-        "count does, is not looked at",
+        "file with the words of the vocabulary, one per line; words that are not in the text are dropped, and anything after "
+        "a word, such as a count, is ignored",
     )
     sample: float = param(
         1e-4,
@@ -315,38 +314,38 @@ def check_vocabulary_settings(options: Mapping[str, Any]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class StartSettings(Settings):
-    """What training goes on from."""
+    """The model that training continues from."""
 
-    panel = "Going on from a model"
+    panel = "Continuing from a model"
 
     start: str | None = param(
         None,
-        "model folder to go on from: its words keep their vectors, new ones are added, and so are the counts of both texts",
+        "continue training from this model folder: its words keep their vectors, new words and counts are added",
     )
-    freeze: bool = param(False, "with --start: the vectors of its words do not move, only those of new words")
+    freeze: bool = param(False, "with --start: train only the vectors of new words")
 
     def record(self) -> dict[str, Any]:
-        """The values; none where there is nothing to go on from."""
+        """The values; none without --start."""
         return super().record() if self.start else {}
 
 
 @dataclasses.dataclass(frozen=True)
 class PhraseSettings(Settings):
-    """Which words that stand side by side become one. Changing these re-reads no text."""
+    """Which collocations become single words. Changing these does not read the text again."""
 
     panel = "Phrases"
 
     phrases: int = param(
         0,
-        "join frequent collocations, such as new york, to one word by `_`, in so many passes: the second finds those of three "
-        "and four words",
+        "number of passes that join frequent collocations to one word by `_`, such as new_york; the second finds those of "
+        "three and four words",
         at_least=0,
         at_most=MOST_PASSES,
     )
     phrase_scoring: str = param(
         "word2phrase",
-        "how pairs are scored: `word2phrase` by (count - least count) / (product of the words' counts), times how many "
-        "different words and pairs there are; `npmi` by normalised pointwise mutual information, from -1 to 1",
+        "score of pairs: `word2phrase` is (count - minimum count) / (product of the words' counts), times the number of "
+        "distinct words and pairs; `npmi` is normalised pointwise mutual information, from -1 to 1",
         choices=tuple(PHRASE_THRESHOLDS),
     )
     phrase_threshold: float | None = param(
@@ -356,7 +355,7 @@ class PhraseSettings(Settings):
         at_most=1e9,
         at_least=-1.0,
     )
-    phrase_min_count: int = param(5, "least count of a collocation", at_least=1)
+    phrase_min_count: int = param(5, "minimum count of a collocation", at_least=1)
     connector_words: str | None = param(
         None, "words that may stand within a collocation but neither begin nor end it: a list such as of,the,and"
     )

@@ -207,7 +207,7 @@ def test_command_lines_of_fasttext(line, objective, settings):
         (peers.supervised, "-input x -output y -loss softmx", "-loss softmx: did you mean softmax? choose one of softmax, ns"),
         (peers.supervised, "-input x -output y -wordNgrams 2", "-wordNgrams 2: classifiers have no n-grams here;"),
         (peers.supervised, "-input x -output y -lr 1.0 -dim 9",
-         "-lr 1.0: the rate of fastText's own descent; leave it out for the one that suits the data, or type "
+         "-lr 1.0: the rate of fastText's own descent; leave it out for the default, which is chosen from the data, or type "
          "`embedx classify x --hidden 9 --learning-rate X`"),
         (peers.supervised, "-input x -output y -minCount 5", "-minCount 5: every word of the text is a feature; leave it out"),
         (peers.supervised, "-input x -output y -label #", "-label #: labels begin with __label__"),

@@ -101,7 +101,7 @@ def _check_rate(given: Mapping[str, tuple[str, str | None]]) -> None:
     if form(name) in map(form, RATES) and given.get("--optimizer", ("", None))[1] != "sgd":
         raise EmbedxError(
             f"{name} {rate}: a rate of plain descent, which is not the optimizer here; type --optimizer sgd "
-            f"--learning-rate {rate}, or leave it out for what suits the objective"
+            f"--learning-rate {rate}, or leave it out for the default of the objective"
         )
 
 
@@ -152,7 +152,7 @@ def _options(arguments: Sequence[str], known: Mapping[str, bool]) -> Iterator[tu
         elif ours is not None and not known[ours]:
             yield name, None, [word]
         elif i == len(arguments):
-            yield None, None, [ours or word]  # its value is missing, which is told elsewhere
+            yield None, None, [ours or word]  # its value is missing, which the parser reports
         else:
             i += 1
             yield name, arguments[i - 1], [word, arguments[i - 1]]

@@ -49,7 +49,7 @@ class Command(TyperCommand):
     def _refuse_moved(self, args: Sequence[str], known: Mapping[str, bool]) -> None:
         """Raise `EmbedxError` for an option that is now given by --set, or is gone."""
         fine = {name.replace("_", "-"): each for name, each in self.settings.items() if each.is_fine}
-        for word, following in zip(args, [*args[1:], "VALUE"], strict=True):
+        for word, following in zip(args, [*args, "VALUE"][1:], strict=True):
             given, _, value = word.partition("=")
             if word == "--":
                 return

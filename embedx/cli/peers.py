@@ -1,4 +1,4 @@
-"""The command lines of word2vec.c and of `fasttext supervised`: what they ask `embedx train` and `embedx classify` for.
+"""The command lines of word2vec.c and of `fasttext supervised`, translated for `embedx train` and `embedx classify`.
 
     embedx word2vec -train text8 -output vectors.bin -size 200 -window 8 -negative 25 -cbow 0 -binary 1
     embedx supervised -input train.txt -output model -dim 10 -epoch 25
@@ -83,7 +83,7 @@ INSTEAD = {
 
 
 class Asked(NamedTuple):
-    """What was asked for, in our terms."""
+    """The command line in our terms."""
 
     source: str
     objective: str
@@ -92,11 +92,11 @@ class Asked(NamedTuple):
     overwrite: bool = False
     format: str = ""  # of word vectors
     save_vocab: Path | None = None
-    notes: Sequence[str] = ()  # to be told before training
+    notes: Sequence[str] = ()  # printed before training
 
     @property
     def folder(self) -> Path:
-        """The model of word vectors, beside the file that was asked for."""
+        """The folder of the model, beside the vector file."""
         return self.output.with_name(self.output.name + ".embedx")
 
 
@@ -154,7 +154,7 @@ def supervised(arguments: Sequence[str]) -> Asked:
         (("-pretrainedVectors",), "the hidden layer is learned from the labels; leave it out"),
         (
             ("-lr",),
-            "the rate of fastText's own descent; leave it out for the one that suits the data, or type "
+            "the rate of fastText's own descent; leave it out for the default, which is chosen from the data, or type "
             f"`embedx classify {shlex.quote(source)} --hidden {_of(values, SUPERVISED, '-dim')} --learning-rate X`",
         ),
     ):

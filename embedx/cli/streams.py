@@ -15,7 +15,7 @@ class OutputClosedError(Exception):
 
 
 class _Results(io.FileIO):
-    """Standard output. What goes wrong there is told once; the interpreter then ends in peace, whatever is left in a buffer."""
+    """Standard output, whose first error is raised; later writes are ignored, so that the interpreter can end."""
 
     has_failed = False
 
@@ -57,13 +57,13 @@ def open_streams() -> None:
 
 
 def is_read_at_once() -> bool:
-    """Whether what is written to standard output may appear on a terminal while more is on its way: not if it is a file."""
+    """Whether standard output may be read, as on a terminal, while more is written: not if it is a file."""
     mode = os.fstat(1).st_mode
     return sys.stdout.isatty() or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def close_error_stream() -> None:
-    """Let go of what standard error could not take, lest Python try once more when it ends, and end with a code of its own."""
+    """Discard what could not be written to standard error; otherwise Python tries again at exit and changes the exit code."""
     try:
         sys.stderr.flush()
     except OSError:

@@ -41,10 +41,11 @@ def data_of(
     analogies: Path | None = None,
     cache_dir: Path | None = None,
 ) -> Data:
-    """What objectives are to be compared on: labelled data if test data or a file of labels are named too, or `digits`, which
-    are generated with both; else text.
+    """The data: labelled if test data or a file of labels are named too, or for `digits`, which are generated; else text.
 
-    `options` go on to each run. Raises `EmbedxError` where text looks like labelled data, or what is named is not of its kind.
+    options  passed to each run
+
+    Raises `EmbedxError` where text looks like labelled data, or what is named is not of its kind.
     """
     is_labelled = test is not None or train_labels is not None or list(names) == [GENERATED]
     if is_labelled:
@@ -60,7 +61,7 @@ def data_of(
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of a comparison."""
+    """The outcome of a comparison."""
 
     folder: Path
     ranking: Ranking
@@ -80,8 +81,10 @@ def compare(
 ) -> Comparison:
     """Train each objective with each seed, in turn, score and rank them, and write the folder.
 
-    `resume` to go on with what is in the folder, with other objectives or more seeds if that is what is asked for; `command` is
-    what was typed, for the page. Raises `EmbedxError` for what the user can mend, and if not one run finished.
+    resume   continue what is in the folder, possibly with other objectives or more seeds
+    command  the command line, for the page
+
+    Raises `EmbedxError` for a mistake of the user, and if no run finished.
     """
     progress = progress or Silent()
     names = list(dict.fromkeys(objectives))
@@ -124,12 +127,12 @@ def measure_all(
     circumstances: dict[str, str],
     progress: Progress,
 ) -> bool:
-    """Make the runs that are not on record, seed after seed; whether Ctrl-C ended that."""
+    """Make the runs that are not recorded yet, seed after seed. Returns whether Ctrl-C interrupted this."""
     jobs = [(seed, name) for seed in range(1, settings.seeds + 1) for name in names]
     left = [job for job in jobs if records.find(job[1], job[0]) is None]
-    told = f", {len(jobs) - len(left)} of them on record" if len(left) < len(jobs) else ""
+    recorded = f", {len(jobs) - len(left)} of them on record" if len(left) < len(jobs) else ""
     lasting = "" if settings.epochs else f", {len(left) * settings.budget / 60:.1f} minutes of training"
-    progress.note(f"{len(names)} objectives × {settings.seeds} seeds, each {' '.join(settings.stopping)}{told}{lasting}")
+    progress.note(f"{len(names)} objectives × {settings.seeds} seeds, each {' '.join(settings.stopping)}{recorded}{lasting}")
     progress.start("comparing", len(left), " runs")
     try:
         for k, (seed, name) in enumerate(left):
@@ -152,7 +155,7 @@ def measure_all(
 
 
 def written(data: Data, names: Sequence[str], folder: Path, records: Records, circumstances: dict[str, str]) -> Ranking:
-    """The ranking of all that is on record, and its page and numbers written anew."""
+    """The ranking of all recorded runs; its page and numbers are written."""
     known = list(dict.fromkeys([*names, *(run["objective"] for run in records.runs)]))
     ranking = ranked(records.runs, known, data.measures, data.unit)
     ended = sorted(run["ended"] for run in records.runs)
@@ -163,16 +166,14 @@ def written(data: Data, names: Sequence[str], folder: Path, records: Records, ci
 
 
 def check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
-    """Raise `EmbedxError` if the folder cannot be that of a comparison that begins, or goes on, now."""
+    """Raise `EmbedxError` if the folder cannot hold this comparison."""
     if not folder.exists():
         return
     if not folder.is_dir():
         raise EmbedxError(f"{folder}: a file; choose another --output")
     if (folder / FILE).exists():
         if not resume and not overwrite:
-            raise EmbedxError(
-                f"{folder}: has a comparison already; add --resume to go on with it, or --overwrite to begin anew"
-            )
+            raise EmbedxError(f"{folder}: has a comparison already; add --resume to continue it, or --overwrite to start again")
     elif any(each.name not in (PAGE, NUMBERS, WORK) for each in folder.iterdir()):
         raise EmbedxError(f"{folder}: not empty, and no comparison; choose another --output")
 

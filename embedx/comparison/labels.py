@@ -1,4 +1,4 @@
-"""Labelled data as what objectives are compared on: how a run on them is started, and how its classifier is scored."""
+"""Labelled data to compare objectives on: how a run is started, and how its classifier is scored."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class LabelledData:
     """Training and test data.
 
     train   what `embedx classify` takes, with `train_labels` where it holds none; `test` and `test_labels` likewise
-    options  go on to each run
+    options  passed to each run
     """
 
     command, unit = "classify", "examples"

@@ -1,4 +1,4 @@
-"""The ranking of a comparison, from its records alone: a line for each objective, and what follows from their numbers."""
+"""The ranking of a comparison, from its records alone: a line for each objective, and conclusions in sentences."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,18 +11,18 @@ from embedx.comparison.records import Run
 from embedx.evaluation import statistics
 from embedx.evaluation.statistics import Error, Estimate, Score, Standing
 
-LAST = 0.8  # of the seconds of a run: what was won after that tells whether more time would help
+LAST = 0.8  # share of a run's time, after which a rise of the curve says that more time would help
 NAMES = {  # of measures, in sentences
     "log_likelihood": "log-likelihood", "similarity": "word similarity", "analogies": "analogies",
     "p@1": "P@1", "p@3": "P@3", "p@5": "P@5", "ndcg@5": "nDCG@5",
 }  # fmt: skip
-SECOND = {"words": "similarity", "examples": "p@1"}  # the measure that is told of beside the one ranked by
-FASTER = 1.2  # a pace so many times another is worth a word
+SECOND = {"words": "similarity", "examples": "p@1"}  # the measure that the conclusions name beside the one ranked by
+FASTER = 1.2  # ratio of speeds from which a sentence says so
 
 
 @dataclass(frozen=True)
 class Line:
-    """What was measured of an objective; means over its runs, but for the median pace and the largest memory."""
+    """The results of an objective: means over its runs, except the median speed and the largest memory."""
 
     objective: str
     seeds: list[int]  # of the runs that finished
@@ -45,7 +45,7 @@ class Ranking:
     unit: str
     unigram: float | None
     curves: dict[str, list[list[list[float]]]]  # by objective, by run: [epochs, seconds, score]
-    troubles: list[str]  # what went wrong, a sentence each
+    troubles: list[str]  # failed runs, a sentence each
     advice: list[str]
 
     @property
@@ -106,7 +106,7 @@ def troubles(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
             of = f"{name}, seed {run['seed']}"
             found += [f"{of}: {kind}: {run[kind]}" for kind in ("diverged", "failed") if kind in run]
             if "lowered" in run.get("result", {}):
-                found.append(f"{of}: diverged, and went on at the learning rate {run['result']['lowered']:.3g}")
+                found.append(f"{of}: diverged, and continued at the learning rate {run['result']['lowered']:.3g}")
     return found
 
 
@@ -114,21 +114,21 @@ def troubles(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
 
 
 def advice(ranking: Ranking, finished: Mapping[str, Sequence[Run]]) -> list[str]:
-    """What follows from the numbers, a sentence each; `finished` are the runs of each objective."""
+    """Conclusions, a sentence each; `finished` are the runs of each objective."""
     by, lines = str(ranking.by), ranking.lines
     own = [line for line in lines if by in line.standings]
     leaders = [line for line in own if line.standings[by].rank == 1]
-    told = [of_leaders(by, own, leaders)]
-    told += of_pace(ranking, own, leaders)
-    told += of_second(ranking, leaders)
-    told += of_unigram(ranking, own) if by == "log_likelihood" else []
-    told += of_time(ranking, leaders)
-    told += of_falls(ranking, leaders, finished)
+    sentences = [of_leaders(by, own, leaders)]
+    sentences += of_pace(ranking, own, leaders)
+    sentences += of_second(ranking, leaders)
+    sentences += of_unigram(ranking, own) if by == "log_likelihood" else []
+    sentences += of_time(ranking, leaders)
+    sentences += of_falls(ranking, leaders, finished)
     if all(len(line.seeds) == 1 for line in lines) and len(lines) > 1:
-        told.append(
+        sentences.append(
             "Each was trained with one seed: errors and ranks leave out the variance over seeds; --seeds 3 measures it."
         )
-    return told
+    return sentences
 
 
 def of_leaders(by: str, own: Sequence[Line], leaders: Sequence[Line]) -> str:
@@ -154,7 +154,7 @@ def of_leaders(by: str, own: Sequence[Line], leaders: Sequence[Line]) -> str:
 
 
 def of_second(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
-    """Who is best in the other measure that counts, if those are others."""
+    """The best in the second measure, if these are others."""
     measure = SECOND[ranking.unit]
     own = [line for line in ranking.lines if measure in line.standings]
     if measure == ranking.by or len(own) < 2:
@@ -166,47 +166,47 @@ def of_second(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
     if len(best) == 1 and best[0] is leaders[0]:
         return [f"{best[0].objective} is best in {name} too ({value})."]
     others = f"; {listed(best[1:])} {'share' if len(best) > 2 else 'shares'} its rank" if len(best) > 1 else ""
-    beside = "" if leaders[0] in best else f"; {leaders[0].objective} has {told_of(leaders[0], measure)}"
+    beside = "" if leaders[0] in best else f"; {leaders[0].objective} has {score_text(leaders[0], measure)}"
     return [f"In {name} {best[0].objective} is {'highest' if others else 'best'} ({value}){others}{beside}."]
 
 
 def of_pace(ranking: Ranking, own: Sequence[Line], leaders: Sequence[Line]) -> list[str]:
-    """The fastest of the best, or what a faster one would cost."""
+    """The fastest of the best, or what a faster objective would cost."""
     by, unit = str(ranking.by), ranking.unit
     fastest = max(leaders, key=lambda line: line.pace)
-    told = []
+    sentences = []
     if len(leaders) > 1:
         slowest = min(leaders, key=lambda line: line.pace)
         times = fastest.pace / max(slowest.pace, 1e-9)
         beside = f", {times:.1f} times as many as {slowest.objective}" if times >= FASTER else ""
-        told.append(f"Of these {fastest.objective} is the fastest, with {fastest.pace:,.0f} {unit} per second{beside}.")
+        sentences.append(f"Of these {fastest.objective} is the fastest, with {fastest.pace:,.0f} {unit} per second{beside}.")
     quick = max(own, key=lambda line: line.pace)
     if quick not in leaders and quick.pace >= FASTER * fastest.pace and (behind := quick.standings[by].behind) is not None:
-        told.append(
+        sentences.append(
             f"{quick.objective} goes through {quick.pace / max(fastest.pace, 1e-9):.1f} times as many {unit} per second as "
             f"{fastest.objective}, and is {spoken(by, -behind.value)} below {own[0].objective}."
         )
-    return told
+    return sentences
 
 
 def of_unigram(ranking: Ranking, own: Sequence[Line]) -> list[str]:
-    """Whether anything was learned."""
+    """Objectives that do not beat the unigram baseline."""
     if ranking.unigram is None:
         return []
     none = [line for line in own if value_of(line, "log_likelihood") <= ranking.unigram]
     if not none:
         return []
     return [
-        f"{listed(none)} made the held-out text no likelier than the frequencies of its words do ({ranking.unigram:.3f}): too "
-        "little text or time."
+        f"{listed(none)} {'does' if len(none) == 1 else 'do'} not beat the unigram baseline ({ranking.unigram:.3f}): "
+        "too little text or time."
     ]
 
 
 def of_time(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
-    """Whether the curve of the best still rose at the end of the runs."""
+    """Whether the curve of the best still rose at the end."""
     rises = {name: [each for each in map(last_rise, runs) if each is not None] for name, runs in ranking.curves.items()}
     seeds = statistics.pooled_deviation(list(rises.values()))
-    told = []
+    sentences = []
     for line in leaders[:1]:
         if not (own := rises[line.objective]):
             continue
@@ -216,20 +216,22 @@ def of_time(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
         last = f"over the last {100 * (1 - LAST):.0f} % of its time"
         if math.isnan(rise.error):
             verb = "rose" if rise.value > 0 else "fell"
-            told.append(
+            sentences.append(
                 f"The learning curve of {line.objective} {verb} by {amount} {last}; one run has no error to judge that by."
             )
         elif rise.sign() > 0:
-            told.append(f"The learning curve of {line.objective} still rose {last}, by {amount}: more time may help.")
+            sentences.append(f"The learning curve of {line.objective} still rose {last}, by {amount}: more time may help.")
         elif rise.sign() < 0:
-            told.append(f"The learning curve of {line.objective} fell {last}, by {amount}: less time, or more data, may help.")
+            sentences.append(
+                f"The learning curve of {line.objective} fell {last}, by {amount}: less time, or more data, may help."
+            )
         else:
-            told.append(f"The learning curve of {line.objective} was level {last} (a change of {amount}).")
-    return told
+            sentences.append(f"The learning curve of {line.objective} was flat {last} (a change of {amount}).")
+    return sentences
 
 
 def of_falls(ranking: Ranking, leaders: Sequence[Line], finished: Mapping[str, Sequence[Run]]) -> list[str]:
-    """Which of the others were better before the end of the runs.
+    """Which of the others were better before the end.
 
     The point of a run is chosen by the objective's other runs, on every other span of the held-out text; the fall since is
     measured on the remaining spans, so that no noise chooses what it is measured by.
@@ -277,7 +279,7 @@ def value_of(line: Line, measure: str) -> float:
     return line.standings[measure].score.value
 
 
-def told_of(line: Line, measure: str) -> str:
+def score_text(line: Line, measure: str) -> str:
     return spoken(measure, value_of(line, measure)) if measure in line.standings else "none"
 
 

@@ -1,4 +1,4 @@
-"""Text as what objectives are compared on: how a run on it is started, and how its word vectors are scored."""
+"""Text to compare objectives on: how a run is started, and how its word vectors are scored."""
 
 import math
 import os
@@ -28,7 +28,7 @@ RESAMPLES = 200  # of the word pairs, on record: the standard error of a differe
 class Text:
     """A corpus, and what is held out of it.
 
-    corpora   what `embedx train` takes, but standard input; `options` go on to each run
+    corpora   what `embedx train` takes, but standard input; `options` are passed to each run
     pairs     files of word pairs, and `analogies` of questions, instead of the packaged ones
     """
 
@@ -84,7 +84,7 @@ class Text:
             self.held_out: HeldOut = hold_out(corpus.tokens, remap, self.settings.heldout)
             facts = {"tokens": corpus.n_tokens, "vocabulary": len(vocabulary), "held-out tokens": self.held_out.n_words}
         self.progress = progress
-        len(self.tests)  # a file of pairs that cannot be read is told now
+        len(self.tests)  # reports a file of pairs that cannot be read
         return facts
 
     @cached_property
@@ -114,11 +114,11 @@ class Text:
         of_spans = found["log_likelihood"].record()
         points = [[each["seconds"], each["sums"]] for each in learning_curves.history(vectors.facts) if "sums" in each]
         points.append([vectors.facts["seconds"], of_spans["sums"]])
-        spans = {"sizes": of_spans["sizes"], "points": points}  # on the way and at the end
+        spans = {"sizes": of_spans["sizes"], "points": points}  # during training and at the end
         return found, {"unigram": likelihood.unigram, "calibrated": likelihood.calibrated, "spans": spans}
 
     def curve(self, facts: Mapping[str, Any]) -> list[list[float]]:
-        """[epochs, seconds, held-out log-likelihood] on the way and at the end, from what a run printed."""
+        """[epochs, seconds, held-out log-likelihood] during training and at the end, from what a run printed."""
         return learning_curves.heldout_points(facts)
 
 

@@ -1,4 +1,4 @@
-"""What `embedx report` takes beside the model and files."""
+"""Settings of `embedx report`."""
 
 import dataclasses
 
@@ -14,24 +14,24 @@ class ReportSettings(Settings):
 
     panel = "Page"
 
-    words: str | None = param(None, "word vectors: words whose nearest ones are listed, separated by commas: city,music")
+    words: str | None = param(None, "word vectors: list the nearest neighbours of these words, separated by commas: city,music")
     random_words: int = param(
-        12, "word vectors: so many words, drawn evenly over the logarithm of their rank, are listed likewise", at_least=0
+        12, "word vectors: number of random words, uniform over the logarithm of the rank, that are listed as well", at_least=0
     )
-    nearest: int = param(10, "word vectors: how many words are listed for each", at_least=1, at_most=100)
+    nearest: int = param(10, "word vectors: number of nearest neighbours", at_least=1, at_most=100)
     map_words: int = param(
-        2000, "word vectors: so many of the most frequent words are on the map; 0 for no map", at_least=0, at_most=20_000
+        2000, "word vectors: number of most frequent words on the map; 0 for no map", at_least=0, at_most=20_000
     )
     projection: str | None = param(
         None,
-        "word vectors: how the map is made: `umap` needs umap-learn, `tsne` scikit-learn; by default umap where it is "
+        "word vectors: projection of the map: `umap` needs umap-learn, `tsne` scikit-learn; by default umap where it is "
         "installed, else pca",
         choices=("umap", "tsne", "pca"),
     )
-    examples: int = param(12, "classifiers: how many test rows are shown with their predictions", at_least=0, at_most=10_000)
-    seed: int = param(0, "of the words or rows that are drawn, and of the map", at_least=0)
+    examples: int = param(12, "classifiers: number of test rows shown with their predictions", at_least=0, at_most=10_000)
+    seed: int = param(0, "random seed of words, rows and the map", at_least=0)
 
     @property
     def chosen_words(self) -> list[str]:
-        """The words that were asked for, each once."""
+        """The words of `words`, each once."""
         return list(dict.fromkeys(word for word in (self.words or "").split(",") if word))
