@@ -41,6 +41,7 @@ from tests.forked import environment
 
 ROOT = Path(__file__).parent.parent
 PAGES = {path.stem: path for path in sorted((ROOT / "docs").glob("*.md"))}
+README = ROOT / "README.md"
 FENCE = re.compile(r"((?:^<!-- [^\n]+ -->\n)*)^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LANGUAGES = {"bash", "console", "python", "text"}
 TRAINING = ("train", "classify", "compare")
@@ -75,7 +76,7 @@ class Block:
 
 
 def blocks(page: str) -> list[Block]:
-    text = PAGES[page].read_text("utf-8")
+    text = (README if page == "README" else PAGES[page]).read_text("utf-8")
     found = [
         Block(language, code, dict(re.findall(r"<!-- ([a-z ]+): (.+) -->", above)))
         for above, language, code in FENCE.findall(text)
@@ -88,8 +89,8 @@ def blocks(page: str) -> list[Block]:
 
 
 def own_commands() -> list[str]:
-    """Every embedx command of the pages, the parts of a pipe each by itself."""
-    shown = [line for page in PAGES for block in blocks(page) for line, _ in block.commands()]
+    """Every embedx command of the README and the pages, the parts of a pipe each by itself."""
+    shown = [line for page in ("README", *PAGES) for block in blocks(page) for line, _ in block.commands()]
     parts = [part.strip() for line in shown for part in re.split(r" (?:&&|\|) ", line)]
     return sorted({part for part in parts if part.startswith("embedx ")})
 
@@ -381,7 +382,7 @@ def test_a_transcript_that_no_longer_holds_is_noticed(printed, same):
 
 def test_the_transcripts_of_the_readme_are_those_of_the_tour():
     """Where they are run."""
-    shown = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    shown = re.findall(r"```console\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
     assert shown
     assert set(shown) <= {block.text for block in blocks("index")}
 

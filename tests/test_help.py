@@ -67,7 +67,11 @@ def test_the_help_shows_defaults_that_depend_on_the_objective():
 
 def test_a_name_is_fine_everywhere_or_nowhere():
     groups = [SkipGramSettings, CollapsedSettings, ClassifySettings, ClusterSettings, CompareSettings, TextSettings]
-    groups += [VocabularySettings, PhraseSettings, *(each.Settings for each in (*OBJECTIVES.values(), *SAMPLERS.values()))]
+    groups += [VocabularySettings, PhraseSettings]
+    of_tasks = {name for group in groups for name in settings_of(group)}
+    for name, objective in OBJECTIVES.items():
+        assert not of_tasks & set(settings_of(objective.Settings)), name
+    groups += [each.Settings for each in (*OBJECTIVES.values(), *SAMPLERS.values())]
     for group in groups:
         for name in settings_of(group):
             fine = group.__dataclass_fields__[name].metadata["fine"]

@@ -5,7 +5,6 @@ import json
 import math
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -14,10 +13,8 @@ from pathlib import Path
 import pytest
 from numba.core import caching
 from test_layers import height_of
-from typer.main import get_command
 
 import embedx
-from embedx.cli.app import application
 from embedx.kernels.compiled import KERNEL_FOLDER
 from embedx.objectives import OBJECTIVES, markdown_table
 from embedx.optimizers import OPTIMIZERS
@@ -30,29 +27,6 @@ README = (ROOT / "README.md").read_text("utf-8")
 ARCHITECTURE, COMING_FROM, EXTENDING, WORDS_PAGE = (
     (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("architecture", "coming-from", "extending", "words")
 )
-
-
-def commands():
-    """Every `embedx …` line of the README's shell blocks."""
-    blocks = re.findall(r"```(?:bash|console)\n(.*?)```", README, re.DOTALL)
-    lines = [part.strip() for block in blocks for line in block.splitlines() for part in re.split(r"&&|\|", line)]
-    return [
-        shlex.split(line.removeprefix("$ "), comments=True) for line in lines if re.match(r"(\$ )?embedx \w+ .*[^:]$", line)
-    ]
-
-
-@pytest.mark.parametrize("words", commands(), ids=" ".join)
-def test_every_command_of_the_readme_is_understood(words):
-    command = get_command(application(words[1:])).commands[words[1]]
-    while getattr(command, "commands", None):
-        words = words[1:]
-        command = command.commands[words[1]]
-    known = {name for parameter in command.params if not parameter.hidden for name in parameter.opts}
-    assert {word for word in words if word.startswith("--")} <= known
-
-
-def test_the_commands_were_found():
-    assert len(commands()) >= 8
 
 
 def tree():

@@ -70,7 +70,7 @@ Resume = Annotated[bool, option("resume from the last checkpoint, if there is on
 Objective = Annotated[
     str | None,
     option(
-        "the output layer; by default chosen by the data; `embedx objectives` lists them",
+        "the output layer; by default ns for text, and chosen from the data for labels; `embedx objectives` lists them",
         panel="Objective",
         autocompletion=completed(objective_names),
     ),

@@ -10,10 +10,11 @@ import numpy as np
 from embedx import optimizers, samplers
 from embedx.engine.settings import MOST_RATE, TrainingSettings, check_sampler
 from embedx.errors import EmbedxError
+from embedx.objectives import OBJECTIVES
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import COLLAPSED, WORDS, Optimizer
 from embedx.samplers.contract import Sampler
-from embedx.settings import as_typed, check_used, fraction, param, settings_of
+from embedx.settings import as_arguments, as_typed, check_used, fraction, param, settings_of
 from embedx.text.ngrams import MOST_BUCKETS, NGrams, ngrams
 from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.training import trainer
@@ -46,6 +47,12 @@ def distance(text: str) -> int:
         raise EmbedxError(f"--window {text}: not a whole number; write 5, or all") from None
 
 
+def large_text_defaults() -> str:
+    """`--optimizer sgd --block-size 16 for ns`, of all objectives that have such defaults."""
+    found = {name: each.large_text_defaults for name, each in OBJECTIVES.items() if each.large_text_defaults}
+    return ", ".join(f"{' '.join(as_arguments(options))} for {name}" for name, options in found.items())
+
+
 @dataclasses.dataclass(frozen=True)
 class SkipGramSettings(TrainingSettings):
     """How skip-gram trains, whatever the objective."""
@@ -62,8 +69,8 @@ class SkipGramSettings(TrainingSettings):
     )
     optimizer: str = param(
         "rowwise-adagrad",
-        f"optimiser: {optimizers.meanings(WORDS, COLLAPSED)}; for `ns` the default is `sgd` with --block-size 16 "
-        f"from {LARGE_TEXT:,} tokens on, unless one of --optimizer, --learning-rate and --block-size is given",
+        f"optimiser: {optimizers.meanings(WORDS, COLLAPSED)}; from {LARGE_TEXT:,} tokens on by default "
+        f"{large_text_defaults()}, unless one of --optimizer, --learning-rate and --block-size is given",
         choices=optimizers.taken_by(WORDS, COLLAPSED),
     )
     learning_rate: float | None = param(
