@@ -17,8 +17,8 @@ from eval import corpus as corpora
 from eval.experiment import Run
 from eval.papers import load
 from eval.under_test import (
-    CHUNK,
     END_OF_SENTENCE,
+    PIECE,
     Labeled,
     Labels,
     Silent,
@@ -84,13 +84,13 @@ class Words:
 
 
 def kept_words(tokens: np.ndarray, remap: np.ndarray, chance: np.ndarray, held_out: np.ndarray, rng: Any) -> Words:
-    """The words that subsampling leaves; windows end where a sentence or a piece of CHUNK tokens does.
+    """The words that subsampling leaves; windows end where a sentence or a piece of PIECE tokens does.
 
     remap      int32 (n_types,) from tokens to words, -1 for none; `chance` float (n_words,) to be kept
     held_out   uint8 (n_pieces,): 1 where a piece is
     """
     is_word = tokens != END_OF_SENTENCE
-    pieces = np.arange(len(tokens)) // CHUNK
+    pieces = np.arange(len(tokens)) // PIECE
     groups = np.cumsum(~is_word | (np.diff(pieces, prepend=0) != 0))
     ids = np.where(is_word, remap[np.where(is_word, tokens, 0)], -1).astype(np.int32)
     places = np.flatnonzero((ids >= 0) & (rng.random(len(ids), dtype=np.float32) < chance[np.maximum(ids, 0)]))

@@ -49,7 +49,7 @@ _HOME = {
     "encode": "embedx.text.encode:encode",
     "select": "embedx.text.vocabulary:select",
     "hold_out": "embedx.text.heldout:hold_out",
-    "CHUNK": "embedx.text.heldout:CHUNK",
+    "PIECE": "embedx.text.heldout:PIECE",
     "END_OF_SENTENCE": "embedx.text.tokenizer:END_OF_SENTENCE",
     "recipe_defaults": "embedx.text.sources:recipe_defaults",
     "cache_home": "embedx.kernels.cache_home:cache_home",

@@ -70,7 +70,7 @@ class Setup:
         self.draws = self.drawing.data(n_draws)
         self.alias = AliasTable(self.draws.values, self.draws.rows)
         self.plan = blocks.SkipGramPlan(
-            window, block_size, n_draws, n_rows, blocks.CANDIDATES[self.drawing.candidates], self.drawing.conditional,
+            window, block_size, n_draws, n_rows, blocks.CANDIDATES[self.drawing.candidates],
             form_of(objective), objective.keeps_accidental_hits, objective.needs_log_expected_count, objective.uses_score_gain,
             dim if bias else -1, rule, objective.kind == "proximal",
         )  # fmt: skip

@@ -255,7 +255,7 @@ REFUSED = {
     "--deterministic does not apply with --cluster": ("softmax", {"deterministic": True}),
     "--optimizer lbfgs does not apply with --cluster": ("softmax", {"optimizer": "lbfgs"}),
     "--max-norm does not apply with --cluster": ("softmax", {"max_norm": 1.0}),
-    "--weights sparse with --objective softmax does not apply with --cluster": ("softmax", {"weights": "sparse"}),
+    "--weights sparse with --objective ns does not apply with --cluster": ("ns", {"weights": "sparse"}),
     "--optimizer rowwise-adagrad does not apply with --cluster where all labels compete": (
         "softmax", {"optimizer": "rowwise-adagrad"},
     ),

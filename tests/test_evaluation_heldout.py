@@ -130,7 +130,7 @@ def test_of_too_many_pairs_any_are_taken_and_none_twice():
 
 
 def test_groups_are_sentences_and_pieces_of_long_ones(monkeypatch):
-    monkeypatch.setattr(heldout, "CHUNK", 3)
+    monkeypatch.setattr(heldout, "PIECE", 3)
     tokens = np.array([0, 1, -1, 2, 0, 1, 2, 0, 1, 2, -1, 1], np.int32)
     words, groups = text_of(tokens, np.array([5, -1, 7], np.int32))
     assert words.tolist() == [5, -1, 7, 5, -1, 7, 5, -1, 7, -1]

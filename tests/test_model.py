@@ -345,7 +345,7 @@ def killed_while_saving(folder, owner, step, number):
     ("owner", "step", "number", "left"),
     [
         ("locks", "lock", 0, r"m\.partial-[0-9a-f]{8}"),  # nothing is in it yet
-        ("folder", "write_bytes", 0, r"m\.partial-[0-9a-f]{8}"),
+        ("folder.atomic", "write_bytes", 0, r"m\.partial-[0-9a-f]{8}"),
         ("folder", "write_array", 1, r"m\.partial-[0-9a-f]{8}"),
         ("folder", "put_in_place", 0, r"m\.partial-[0-9a-f]{8}"),
         ("Path", "rename", 1, r"m\.replaced-[0-9a-f]{8}"),  # between the two

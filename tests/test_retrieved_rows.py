@@ -24,7 +24,6 @@ from embedx.objectives.mips import Mips
 from embedx.objectives.softmax import Softmax
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.task import train as train_words
-from embedx.storage import folder as folders
 from embedx.training.progress import Reporter, Silent
 
 
@@ -242,7 +241,7 @@ def test_an_index_is_not_kept_where_that_cannot_be_or_with_another_model(tmp_pat
     run(Softmax, data).classifier.save(tmp_path / "model")
     model = load(tmp_path / "model")
     with monkeypatch.context() as full:
-        full.setattr(folders, "write_array", raises(OSError(28, "No space left on device")))
+        full.setattr("embedx.storage.atomic.replacing", raises(OSError(28, "No space left on device")))
         assert sum(len(ids) for ids, _ in model.searched_top_k(data.features, 3)) == 600
     assert "search_clusters" not in load(tmp_path / "model").arrays
     del model.arrays["search_clusters"]
