@@ -223,6 +223,7 @@ def run(tmp_path):
         (["train", "x", "--block-sise", "3"], "embedx: No such option: --block-sise; did you mean --block-size? see --help"),
         (["nn", "x", "w", "--topp", "3"], "embedx: No such option: --topp; did you mean --top-k? see --help\n"),
         (["trian", "x"], "embedx: No such command 'trian'. Did you mean 'train'? see --help\n"),
+        (["train", "x", "--local-decai", "3"], "embedx: No such option: --local-decai; did you mean --set local-decay=VALUE?"),
         (["train", "x", "--zzz", "3"], "embedx: No such option: --zzz; see --help\n"),
     ],
 )

@@ -86,6 +86,8 @@ def _usage(error: Any) -> str:
         known = [name for each in command.get_params(error.ctx) if not each.hidden for name in each.opts]
         fine = {f"--{name.replace('_', '-')}" for name, each in getattr(command, "settings", {}).items() if each.is_fine}
         remedy = near(error.option_name, [*known, *fine], "see --help")
+        for flag in fine:
+            remedy = remedy.replace(f"{flag}?", f"--set {flag[2:]}=VALUE?")
         return f"embedx: {error.message}; {remedy}"
     return f"embedx: {message.rstrip('.')}{' ' if message.endswith('?') else '; '}see --help"
 
