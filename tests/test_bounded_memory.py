@@ -18,7 +18,7 @@ from embedx.labeled.read import read, read_names
 from embedx.settings import TextSettings
 from embedx.text import cache, wikipedia
 from embedx.text.sources import resolve
-from embedx.text.tokenizer import MOST_WORD_BYTES, Tokenizer
+from embedx.text.tokenizer import MAX_WORD_BYTES, TOO_LONG, Tokenizer
 from embedx.text.wikipedia import DumpError, paragraphs
 from embedx.training.progress import Silent
 
@@ -161,7 +161,7 @@ def test_word_sets_are_of_a_size_that_people_can_judge(tmp_path, monkeypatch, re
 
 
 def test_a_word_without_end_is_left_out_in_memory_of_its_own(tmp_path):
-    longest = b"x" * MOST_WORD_BYTES
+    longest = b"x" * MAX_WORD_BYTES
     for block_bytes in (1 << 16, 3 << 20):
         scanner = Tokenizer(TextSettings())
         text = b"a " + longest + b" " + longest + b"y b\n" + longest * 5 + b" a"
@@ -173,11 +173,10 @@ def test_a_word_without_end_is_left_out_in_memory_of_its_own(tmp_path):
         ]
         tokens += [token for array in scanner.finish_source() for token in array.tolist()]
         assert tokens == [0, 1, 2, -1, 0]
-        assert scanner.counts.tolist() == [2, 1, 1]
-        assert scanner.too_long == 2
-        assert len(scanner.letters) < 4 * MOST_WORD_BYTES
-    scanner.start_source()
-    assert scanner.too_long == 0
+        assert scanner.state[TOO_LONG] == 2
+        assert len(scanner.letters) < 4 * MAX_WORD_BYTES
+    scanner.start_chunk()
+    assert scanner.state[TOO_LONG] == 0
 
 
 def test_words_left_out_are_told_even_from_the_cache(tmp_path):
@@ -185,7 +184,7 @@ def test_words_left_out_are_told_even_from_the_cache(tmp_path):
         def note(self, message):
             notes.append(message)
 
-    (tmp_path / "corpus.txt").write_bytes(b"a b " + b"x" * (MOST_WORD_BYTES + 1))
+    (tmp_path / "corpus.txt").write_bytes(b"a b " + b"x" * (MAX_WORD_BYTES + 1))
     for _ in range(2):
         notes = []
         cache.encode(resolve([str(tmp_path / "corpus.txt")]), TextSettings(), Notes(), tmp_path / "cache").close()
@@ -202,11 +201,11 @@ def test_words_that_do_not_fit_into_memory_are_an_error(monkeypatch):
 @pytest.mark.parametrize(
     ("limit", "xml", "complaint"),
     [
-        ("MOST_CHARACTERS", "<page><text>" + "a " * 600, "a page of more than 1,000 characters"),
-        ("MOST_MARKUP_BYTES", "<page><text a='" + "a " * 600, "a tag or comment of more than 1,000 bytes"),
-        ("MOST_MARKUP_BYTES", "<!--" + "a " * 600, "a tag or comment of more than 1,000 bytes"),
-        ("MOST_OPEN", "<a>" * 1200, "more than 1,000 elements within each other"),
-        ("MOST_NAMESPACES", "".join(f"<namespace>{n}</namespace>" for n in range(1200)), "more than 1,000 namespaces"),
+        ("MAX_CHARACTERS", "<page><text>" + "a " * 600, "a page of more than 1,000 characters"),
+        ("MAX_MARKUP_BYTES", "<page><text a='" + "a " * 600, "a tag or comment of more than 1,000 bytes"),
+        ("MAX_MARKUP_BYTES", "<!--" + "a " * 600, "a tag or comment of more than 1,000 bytes"),
+        ("MAX_OPEN", "<a>" * 1200, "more than 1,000 elements within each other"),
+        ("MAX_NAMESPACES", "".join(f"<namespace>{n}</namespace>" for n in range(1200)), "more than 1,000 namespaces"),
     ],
 )
 def test_what_no_dump_has_is_an_error(tmp_path, monkeypatch, limit, xml, complaint):
@@ -221,8 +220,8 @@ def test_what_no_dump_has_is_an_error(tmp_path, monkeypatch, limit, xml, complai
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_pages_within_the_limits_are_read_however_they_are_cut(monkeypatch, encoding):
-    monkeypatch.setattr(wikipedia, "MOST_CHARACTERS", 10)
-    monkeypatch.setattr(wikipedia, "MOST_MARKUP_BYTES", 40)
+    monkeypatch.setattr(wikipedia, "MAX_CHARACTERS", 10)
+    monkeypatch.setattr(wikipedia, "MAX_MARKUP_BYTES", 40)
     page = "<page><title>0123456789</title><!-- a comment --><ns>0</ns><text>ten letter</text></page>"
     data = f"<mediawiki>{page * 30}</mediawiki>".encode(encoding)
     for step in (1, 10, 10_000):

@@ -9,7 +9,7 @@ import pytest
 from needs import needs_gensim
 
 from embedx.errors import EmbedxError
-from embedx.text.recipes import MOST_BYTES, Recipe, data_folder, find_recipe, listed, recipe_names
+from embedx.text.recipes import MAX_BYTES, Recipe, data_folder, find_recipe, listed, recipe_names
 from embedx.text.sources import described, recipe_defaults, resolve
 
 OURS = Path(__file__).parents[1] / "corpora"
@@ -127,7 +127,7 @@ def test_other_toml_files_in_the_working_directory_are_no_recipes(here):
         ("files = ['x']\n[parts]\nrest = 3", "parts: rest is no table of files"),
         ("files = ['x']\n[parts.rest]\nfiles = 'x'", "parts: rest is no table of files"),
         ("files = ['x']\n[parts.rest]\nfiles = ['x']\nreader = 'text'", "parts: rest is no table of files"),
-        ("files = ['x']\n" + "#" * MOST_BYTES, r"not a readable recipe \(more than 65,536 bytes\)"),
+        ("files = ['x']\n" + "#" * MAX_BYTES, r"not a readable recipe \(more than 65,536 bytes\)"),
     ],
 )
 def test_recipes_with_wrong_values_say_so(here, line, complaint):

@@ -279,7 +279,7 @@ def test_spans_are_held_out_with_a_border_that_nobody_sees(n, share, n_spans, bo
     assert gap.min() > border
     assert len(found.bounds) == n_spans
     dropped = unseen.sum() - len(scored)
-    assert dropped <= (text_heldout.MOST_DROPPED + 0.3 * share) * len(tokens)
+    assert dropped <= (text_heldout.MAX_DROPPED + 0.3 * share) * len(tokens)
 
 
 def test_spans_are_where_the_length_of_the_text_and_the_share_say():

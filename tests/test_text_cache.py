@@ -273,50 +273,33 @@ def change_letters(folder, old, new):
     (folder / "letters.bin").write_bytes(letters.replace(old, new))
 
 
-def claim_many(folder):
-    """The header of an array that no memory could hold, and nothing behind it."""
-    with open(folder / "counts.npy", "wb") as out:
-        np.lib.format.write_array_header_1_0(out, {"descr": "<i8", "fortran_order": False, "shape": (10**15,)})
-
-
 NOT_LISTED = [  # what `list_caches`, which reads little, cannot see
-    (lambda f: change_token(f, 8), r"tokens.bin: some are not among the 8 words"),
-    (lambda f: change_token(f, 2**31 - 1), r"tokens.bin: some are not"),
-    (lambda f: change_token(f, -2), r"tokens.bin: some are not"),
-    (lambda f: change_array(f, "counts.npy", lambda counts: counts + 1), "counts.npy: they do not add up"),
-    (lambda f: change_array(f, "counts.npy", lambda counts: counts - 4 * np.eye(8, dtype=int)[0]), "counts.npy: they do not"),
-    (lambda f: change_letters(f, b"cat", b"\xff\xff\xff"), "utf-8"),
-    (lambda f: change_letters(f, b"mat", b"cat"), "letters.bin: some word stands there twice"),
-    (lambda f: change_letters(f, b"mat", b"map"), "about.json: the checksum of the other files is another one"),
-    (lambda f: (f / "tokens.bin").write_bytes(bytes(48)), "about.json: the checksum of the other files is another one"),
-    (lambda f: change_about(f, checksum=None), "about.json: the checksum of the other files is another one"),
+    (change, "about.json: the checksum of the other files is another one")
+    for change in (
+        lambda f: change_token(f, 8),
+        lambda f: change_token(f, 1),
+        lambda f: change_array(f, "counts.npy", lambda counts: counts + 1),
+        lambda f: change_array(f, "starts.npy", lambda starts: starts[[0, 2, 1, *range(3, 9)]]),
+        lambda f: change_letters(f, b"mat", b"cat"),
+        lambda f: (f / "tokens.bin").write_bytes(bytes(48)),
+    )
 ]
 LISTED = [
     *[(lambda f, name=name: (f / name).unlink(), name) for name in ("tokens.bin", "counts.npy", "letters.bin", "starts.npy")],
     *[
-        (lambda f, name=name: os.truncate(f / name, 6), "")
-        for name in ("counts.npy", "letters.bin", "starts.npy", "about.json")
+        (lambda f, name=name: os.truncate(f / name, 0), f"{name}: 0 bytes instead of")
+        for name in ("tokens.bin", "counts.npy", "letters.bin")
+    ],
+    (lambda f: os.truncate(f / "tokens.bin", 40), "tokens.bin: 40 bytes instead of 48"),
+    (lambda f: os.truncate(f / "about.json", 6), ""),
+    *[
+        (lambda f, content=content: (f / "about.json").write_text(content), "about.json: not what was written there")
+        for content in ("[]", "{}")
     ],
     *[
-        (lambda f, name=name: os.truncate(f / name, 0), "")
-        for name in ("tokens.bin", "counts.npy", "letters.bin", "about.json")
+        (lambda f, changed=changed: change_about(f, **changed), "about.json: not what was written there")
+        for changed in ({"key": ""}, {"n_tokens": "many"}, {"report": []}, {"checksum": None}, {"settings": None})
     ],
-    (lambda f: os.truncate(f / "tokens.bin", 40), "tokens.bin: 10 tokens and marks instead of 12"),
-    (lambda f: change_array(f, "counts.npy", lambda counts: counts[:-1]), "starts.npy: 9 entries for the 7 words counted"),
-    (lambda f: change_array(f, "counts.npy", lambda counts: counts.astype(np.int32)), "counts.npy: no list of int64"),
-    (lambda f: change_array(f, "counts.npy", lambda counts: counts.reshape(2, 4)), "counts.npy: no list of int64"),
-    (lambda f: (f / "counts.npy").write_bytes(b"PK\x03\x04 no zip"), "magic"),
-    (claim_many, "mmap"),
-    (lambda f: change_array(f, "starts.npy", lambda starts: starts + 1), "starts.npy: not for the 24 bytes of letters.bin"),
-    (lambda f: change_array(f, "starts.npy", lambda starts: starts[[0, 2, 1, *range(3, 9)]]), "starts.npy: not for the 24"),
-    (lambda f: (f / "about.json").write_text("[]"), "about.json: not what was written there"),
-    (lambda f: (f / "about.json").write_text("{}"), "about.json: not what was written there"),
-    (lambda f: change_about(f, key=""), "about.json: not what was written there"),
-    (lambda f: change_about(f, n_tokens="many"), "about.json: not what was written there"),
-    (lambda f: change_about(f, report=[]), "about.json: not what was written there"),
-    (lambda f: change_about(f, report={"sources": [None]}), "about.json: not what was written there"),
-    (lambda f: change_about(f, checksum="1"), "about.json: not what was written there"),
-    (lambda f: change_about(f, settings=None), "about.json: not what was written there"),
 ]
 
 
@@ -342,29 +325,13 @@ def test_whatever_is_damaged_is_told_and_built_anew(corpus, home, damage, compla
 
 def test_many_words_are_mapped_and_are_the_same(corpus, home, monkeypatch):
     expected = as_reference(encode(resolve([str(corpus)]), TextSettings(), cache_dir=home))
-    monkeypatch.setattr(encoded_corpus, "MOST_COPIED", 0)
+    monkeypatch.setattr(encoded_corpus, "MAX_COPIED", 0)
     mapped = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
     assert (as_reference(mapped), mapped.words[-1]) == (expected, "mat")
     assert not mapped.counts.flags.owndata
     assert not isinstance(mapped.words.letters, bytes)
     with encode_sentences([["", ""]], cache_dir=home) as empty:
         assert as_reference(empty) == ([0, 0], [""], [2])
-
-
-def test_damage_at_any_place_among_many_tokens_is_found(corpus, home, monkeypatch):
-    monkeypatch.setattr(encoded_corpus, "CHECK_TOKENS", 5)
-    folder = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home).folder
-    sound = (folder / "tokens.bin").read_bytes()
-    for place in range(12):
-        tokens = np.frombuffer(sound, np.int32).copy()
-        tokens[place] = 8
-        tokens.tofile(folder / "tokens.bin")
-        with pytest.raises(ValueError, match=r"tokens.bin: some are not among the 8 words"):
-            cache.EncodedCorpus(folder).check()
-        tokens[place] = 0 if sound[4 * place : 4 * place + 4] != bytes(4) else 1
-        tokens.tofile(folder / "tokens.bin")
-        with pytest.raises(ValueError, match=r"about.json: the checksum of the other files is another one"):
-            cache.EncodedCorpus(folder).check()
 
 
 def test_damaged_caches_are_cleared_like_others(corpus, home):
@@ -452,7 +419,7 @@ def test_a_corpus_whose_place_is_taken_is_kept_for_the_run(corpus, home):
 
 def test_a_corpus_that_is_cleared_while_it_is_opened_is_read_again(corpus, home, monkeypatch):
     first = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
-    read_about = encoded_corpus._read_about
+    read_about = encoded_corpus.read_about
 
     def read_and_clear(folder):
         monkeypatch.undo()
@@ -460,7 +427,7 @@ def test_a_corpus_that_is_cleared_while_it_is_opened_is_read_again(corpus, home,
         assert clear_caches(home) > 0
         return about
 
-    monkeypatch.setattr(encoded_corpus, "_read_about", read_and_clear)
+    monkeypatch.setattr(encoded_corpus, "read_about", read_and_clear)
     progress = Notes()
     again = encode(resolve([str(corpus)]), TextSettings(), progress, cache_dir=home)
     assert as_reference(again) == as_reference(first)
@@ -563,7 +530,6 @@ def test_sentences_that_are_none_are_errors(home, sentences, message):
 
 def test_many_sentences_are_written_in_pieces(home, monkeypatch):
     monkeypatch.setattr(cache, "FLUSH_TOKENS", 5)
-    monkeypatch.setattr(building, "COUNT_TOKENS", 7)
     sentences = [[f"w{i % 3}", f"w{i % 5}"] for i in range(40)]
     assert as_reference(encode_sentences(sentences, cache_dir=home)) == reference_text.encoded([sentences])
 
@@ -584,3 +550,10 @@ def test_real_shards_are_encoded_as_the_reference_does(home, settings):
         with gzip.open(shard.address) as file:
             expected.append(reference_text.sentences(file.read(), **settings.record()))
     assert as_reference(encode(shards, settings, cache_dir=home)) == reference_text.encoded(expected)
+
+
+def test_a_workspace_is_made_wherever_it_is_asked_for_and_leaves_nothing(tmp_path):
+    with cache.workspace(tmp_path / "not" / "there") as folder:
+        assert folder.is_dir()
+        (folder / "file").touch()
+    assert not folder.exists()

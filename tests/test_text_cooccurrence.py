@@ -9,7 +9,7 @@ import reference
 
 from embedx.errors import EmbedxError
 from embedx.kernels.random import stream_key
-from embedx.text import cooccurrence
+from embedx.text import cooccurrence, counting
 from embedx.text.heldout import PIECE, n_pieces
 from embedx.text.subsampling import WHOLE_SENTENCE, TokenStream, context_words
 from embedx.training.progress import Silent
@@ -98,17 +98,8 @@ def test_targets_ascend_in_each_row(stream, tmp_path):
 @pytest.mark.parametrize("pairs", [1, 30, 1000])
 def test_little_memory_changes_nothing(stream, tmp_path, monkeypatch, pairs):
     plenty = counted(stream, KEYS, tmp_path)
-    n_runs = []
-    merge_runs = cooccurrence._merge_runs
-
-    def merge_and_tell(ends, *rest):
-        n_runs.append(len(ends) - 1)
-        return merge_runs(ends, *rest)
-
-    monkeypatch.setattr(cooccurrence, "_merge_runs", merge_and_tell)
-    monkeypatch.setattr(cooccurrence, "MERGED", 7)
-    scarce = counted(stream, KEYS, tmp_path, pairs * cooccurrence.BYTES_PER_PAIR)
-    assert n_runs[0] > 10
+    monkeypatch.setattr(counting, "MIN_ENTRIES", 7)
+    scarce = counted(stream, KEYS, tmp_path, pairs * counting.BYTES_PER_KEY)
     for a, b in zip(plenty, scarce, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -140,8 +131,8 @@ def files_in(folder):
 
 def test_files_last_as_long_as_the_counts(stream, tmp_path):
     with cooccurrence.counted(stream, N_WORDS, WINDOW, KEYS, 1000, home=tmp_path):
-        assert {"targets", "sums"} <= set(files_in(tmp_path))
-        assert "pairs" not in files_in(tmp_path)
+        assert {"targets", "times"} <= set(files_in(tmp_path))
+        assert not any("counted" in name for name in files_in(tmp_path))
     assert files_in(tmp_path) == []
 
 

@@ -8,14 +8,13 @@ import random
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
-from embedx.text import building, cache, parts, reading, spill, tokenizer, tokens
+from embedx.text import building, cache, counting, parts, tokenizer
 from embedx.text.building import Building
 from embedx.text.parts import Parts, divided, encoded, keep, kept
 from embedx.text.sources import Source, resolve
@@ -55,7 +54,7 @@ def files(home, sources, read=None, progress=cache.SILENT, **options):
         corpus.check()
         found = {file.name: file.read_bytes() for file in corpus.folder.iterdir()}
     about = json.loads(found.pop("about.json"))
-    del about["created"]
+    del about["created"], about["own_checksum"]
     return found | {"about": about}
 
 
@@ -71,7 +70,6 @@ def texts(seed):
 @pytest.mark.parametrize("seed", range(5))
 def test_files_are_those_of_one_reading(tmp_path, monkeypatch, seed, options):
     monkeypatch.setattr(parts, "BLOCK_TOKENS", 7)
-    monkeypatch.setattr(parts, "ENTERED", 3)
     pack = [bytes, gzip.compress, bz2.compress]
     for number, text in enumerate(texts(seed)):
         bad = b" bad\xff\xff b\xc3" * (number % 5 == seed)
@@ -93,7 +91,7 @@ def test_tiny_texts_in_any_parts(written, at_least, memory):
         patch.setattr(tokenizer, "FIRST_LETTERS", 8)
         patch.setattr(tokenizer, "FIRST_TYPES", 2)
         patch.setattr(parts, "BLOCK_TOKENS", 2)
-        patch.setattr(spill, "LEAST_AT_ONCE", 3)
+        patch.setattr(counting, "MIN_ENTRIES", 3)
         for number, text in enumerate([*written, "end a"]):
             Path(folder, f"{number}.txt").write_text(text)
         sources = resolve([folder])
@@ -108,35 +106,6 @@ def test_lists_are_the_same_too(tmp_path):
     sources = resolve([str(tmp_path / "*.jsonl")])
     options = {"tokenizer": "none", "json_field": "t"}
     assert files(tmp_path / "parts", sources, by_parts(1), **options) == files(tmp_path / "one", sources, **options)
-
-
-@pytest.mark.parametrize("memory", [1e-6, 1e-5, 2e-5])
-def test_words_that_outgrow_memory_go_to_disk(tmp_path, monkeypatch, memory):
-    """With little, parts that are too large for the table by themselves; with more, tables of several parts."""
-    monkeypatch.setattr(tokenizer, "FIRST_LETTERS", 64)
-    monkeypatch.setattr(tokenizer, "FIRST_TYPES", 4)
-    monkeypatch.setattr(spill, "LEAST_AT_ONCE", 30)
-    monkeypatch.setattr(tokens, "CHUNK_BYTES", 500)
-    for number in range(12):
-        rng = np.random.default_rng(number)
-        (tmp_path / f"{number}.txt").write_text(" ".join(f"w{n}" for n in rng.integers(0, 90 * (number % 4 + 1), 300)))
-    sources = resolve([str(tmp_path / "*.txt")])
-    expected = files(tmp_path / "one", sources)
-    added, notes = [], Notes()
-    add = spill.Spill.add
-
-    def add_and_tell(self, letters, starts, end):
-        added.append((self.folder, len(starts) - 1))
-        add(self, letters, starts, end)
-
-    monkeypatch.setattr(spill.Spill, "add", add_and_tell)
-    enter, entered = Parts._entered, []
-    monkeypatch.setattr(Parts, "_entered", lambda self, *words: entered.append(words) or enter(self, *words))
-    assert files(tmp_path / "parts", sources, by_parts(1), notes, vocab_memory=memory) == expected
-    in_all = [folder for folder, _ in added if folder == added[-1][0]]
-    assert len(in_all) == 12 if memory == 1e-6 else 2 < len(in_all) < 12
-    assert len(entered) == 0 if memory == 1e-6 else 0 < len(entered) <= 12
-    assert sum(note.startswith("the different words outgrow") for note in notes.notes) == 1
 
 
 def test_parts_are_as_large_as_they_should_be_in_order():
@@ -173,7 +142,7 @@ def test_several_parts_without_words_are_an_error(tmp_path):
 def test_no_room_for_all_tokens_is_told_after_a_few_parts(tmp_path, monkeypatch):
     for number in range(4):
         (tmp_path / f"{number}.txt").write_text("a b c d " * 1000)
-    monkeypatch.setattr(reading, "SAMPLED_BYTES", 9000)
+    monkeypatch.setattr(building, "SAMPLED_BYTES", 9000)
     monkeypatch.setattr(building, "free_disk", lambda folder: 20_000)
     with pytest.raises(EmbedxError, match=r"the token cache of this text will take 6\d\.\d kB"):
         files(tmp_path / "cache", resolve([str(tmp_path / "*.txt")]), by_parts(1))

@@ -27,7 +27,7 @@ WORDS = [*"abcdefghijk", "é", "\u3000", "\n", "\n\n", " ", "longer", "\ufffd", 
 @pytest.fixture
 def small_chunks(monkeypatch):
     monkeypatch.setattr(tokens, "CHUNK_BYTES", 50)
-    monkeypatch.setattr(tokens, "MOST_CHUNK_BYTES", 200)
+    monkeypatch.setattr(tokens, "MAX_CHUNK_BYTES", 200)
     monkeypatch.setattr(streams, "BLOCK_BYTES", 33)
 
 
@@ -45,7 +45,7 @@ def encoded(folder, sources, threads, **settings):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_text_is_the_same_tokens_on_any_number_of_threads(tmp_path, small_chunks, monkeypatch, seed):
-    monkeypatch.setattr(tokens, "MOST_TYPES", 1 << 20 if seed % 2 else 3)
+    monkeypatch.setattr(tokens, "MAX_TYPES", 1 << 20 if seed % 2 else 3)
     pack = [bytes, gzip.compress, bz2.compress]
     for number, text in enumerate(texts(seed)):
         bad = b" bad\xff " if number == seed % 5 else b""
@@ -79,7 +79,7 @@ def test_what_is_wrong_first_is_told_on_any_number_of_threads(tmp_path, small_ch
 
 def test_of_several_sources_a_bounded_part_is_read_ahead(tmp_path, monkeypatch):
     monkeypatch.setattr(streams, "BLOCK_BYTES", 10)
-    monkeypatch.setattr(streams, "MOST_AHEAD", 3)
+    monkeypatch.setattr(streams, "MAX_AHEAD", 3)
     for number in range(4):
         (tmp_path / f"{number}.txt").write_bytes(b"%d" % number * 100)
     with streams.ReadAhead(resolve([str(tmp_path)]), threads=2) as blocks:

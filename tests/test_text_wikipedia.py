@@ -134,7 +134,7 @@ def test_markup_that_never_ends_takes_no_longer_than_other_text(markup, end, mon
         _, copied = bound(lambda: plain_text(text), "plain_text", "shown", "without_nested", "_plain_line")
         return copied + sum(matcher.steps for matcher in matchers)
 
-    monkeypatch.setattr(wikipedia, "MOST_NESTED", 10)  # fewer than those below, as in a text that is longer than a test can be
+    monkeypatch.setattr(wikipedia, "MAX_NESTED", 10)  # fewer than those below, as in a text that is longer than a test can be
     check_linear(work, 60)
 
 

@@ -28,12 +28,6 @@ def test_it_is_a_sequence_of_words():
             words[place]
 
 
-def test_letters_that_are_not_utf8_are_an_error():
-    WordList.of(WORDS).check()
-    with pytest.raises(UnicodeDecodeError):
-        WordList("aé".encode(), np.array([0, 1, 2, 3])).check()
-
-
 def test_it_equals_what_has_the_same_words():
     words = WordList.of(WORDS)
     assert words == WORDS
@@ -42,24 +36,3 @@ def test_it_equals_what_has_the_same_words():
     assert words != [*WORDS[:-1], "y"]
     assert words != 3
     assert WordList.of([]) == []
-
-
-@pytest.mark.parametrize("twins", [(0, 5), (6, 7), (1, 1000)])
-def test_twins_are_found_wherever_they_stand(twins):
-    rng = np.random.default_rng(3)
-    words = list(dict.fromkeys("".join(map(chr, rng.integers(97, 100, rng.integers(1, 12)))) for _ in range(2000)))
-    assert not WordList.of(words).has_twins()
-    words[twins[1]] = words[twins[0]]
-    assert WordList.of(words).has_twins()
-
-
-def test_words_of_the_same_letters_are_no_twins():
-    words = ["ab", "ba", "a", "aa", "", "b", "\x00", "\x00\x00"]
-    assert not WordList.of(words).has_twins()
-    assert not WordList.of([]).has_twins()
-
-
-def test_words_whose_hashes_are_alike_are_compared(monkeypatch):
-    monkeypatch.setattr(WordList, "_hashes", lambda self: np.zeros(len(self), np.uint64))
-    assert not WordList.of(["a", "b", "c"]).has_twins()
-    assert WordList.of(["a", "b", "a"]).has_twins()

@@ -22,7 +22,7 @@ from embedx.settings import TextSettings
 from embedx.storage.folder import installed_version
 from embedx.text import cache
 from embedx.text.building import Building, explained
-from embedx.text.parts import LEAST_BYTES, Part, Parts, divided, encoded, keep, kept
+from embedx.text.parts import MIN_BYTES, Part, Parts, divided, encoded, keep, kept
 from embedx.text.reading import COUNT_SHARE, read
 from embedx.text.sources import Source, current_fingerprint, is_url, total_size
 from embedx.training.memory import available_memory
@@ -106,8 +106,8 @@ def read_by_machines(
     home      where tasks may write on their machines, a folder of the token cache; by default that of each machine
     threads   of this process, for what it reads itself
     """
-    enough = min(LEAST_BYTES * size.threads, (total_size(sources) or 0) // (PARTS_EACH * size.workers))
-    shares = divided(sources, max(LEAST_BYTES, enough))
+    enough = min(MIN_BYTES * size.threads, (total_size(sources) or 0) // (PARTS_EACH * size.workers))
+    shares = divided(sources, max(MIN_BYTES, enough))
     if len(shares) > 1 and not is_inside():
         progress.note("this machine is not one of the cluster, so it reads all sources itself")
     if len(shares) == 1 or not is_inside():

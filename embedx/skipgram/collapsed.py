@@ -44,6 +44,7 @@ from embedx.skipgram.tables import SMALLER, new_tables
 from embedx.skipgram.task import TrainedVectors
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
+from embedx.text.counting import BYTES_PER_KEY
 from embedx.text.encode import Corpora, encode
 from embedx.text.heldout import hold_out
 from embedx.text.vocabulary import kept_counts, select
@@ -239,7 +240,7 @@ def train(
 def _counting_memory(n_tokens: int, settings: SkipGramSettings, collapsed: CollapsedSettings) -> int:
     """Bytes that counting will take."""
     most_pairs = n_tokens * 2 * settings.window * collapsed.count_passes
-    return min(int(1e9 * collapsed.count_memory), cooccurrence.BYTES_PER_PAIR * most_pairs)
+    return min(int(1e9 * collapsed.count_memory), BYTES_PER_KEY * most_pairs)
 
 
 def check_memory(n_words: int, counting: int, settings: SkipGramSettings, progress: Progress) -> None:

@@ -13,6 +13,7 @@ from embedx.skipgram.estimate import Estimate, estimate
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.storage import disk
 from embedx.text import cache
+from embedx.text.building import explained, workspace
 from embedx.text.inspection import GIANT, Findings, Inspector
 from embedx.text.sources import Source, resolve
 from embedx.text.vocabulary import kept_counts
@@ -21,7 +22,7 @@ from embedx.training.memory import MAPPED
 from embedx.training.progress import Progress, Silent
 
 MIN_COUNTS = (1, 2, 5, 10, 20, 50, 100)
-FEWEST = 0.0005  # share of the letters from which a script is told in the table
+MIN_SHARE = 0.0005  # of the letters; scripts below it are added up in the table
 MEANINGS = {
     "not UTF-8": "not UTF-8",
     "replaced": "U+FFFD, lost before",
@@ -68,12 +69,11 @@ class CorpusReport:
             n, places = text.counts[kind], text.places[kind]
             more = ", ..." if n > len(places) else ""
             rows.append((meaning, f"{n:,}" + (f": {_places(places)}{more}" if n else "")))
-        sampled = ", by a sample" if text.is_sampled else ""
-        repeated = f"{text.repeated_lines:.2%} of the lines, {text.repeated_bytes:.2%} of their bytes{sampled}"
+        repeated = f"{text.repeated_lines:.2%} of the lines, {text.repeated_bytes:.2%} of their bytes"
         rows.append(("repeated lines", repeated))
-        told = {name: share for name, share in text.scripts.items() if share >= FEWEST}
-        rest = sum(text.scripts.values()) - sum(told.values())
-        scripts = [f"{name} {share:.2%}" for name, share in told.items()] + ([f"others {rest:.2%}"] if rest > 0 else [])
+        shown = {name: share for name, share in text.scripts.items() if share >= MIN_SHARE}
+        rest = sum(text.scripts.values()) - sum(shown.values())
+        scripts = [f"{name} {share:.2%}" for name, share in shown.items()] + ([f"others {rest:.2%}"] if rest > 0 else [])
         rows.append(("scripts", ", ".join(scripts) or "no letters"))
         for each in self.vocabulary:
             kept = f"{each.kept:,} after subsampling at {self.sample:g}"
@@ -111,22 +111,24 @@ def check(
     token cache, which training then finds filled. Raises `EmbedxError` for what `train` would.
     """
     progress = progress or Silent()
-    inspector = Inspector()
+    home = cache_dir or cache.default_folder()
+    with workspace(home) as folder:
+        inspector = Inspector(folder)
 
-    def watch(source: Source, block: bytes) -> None:
-        if block:
-            inspector.feed(block)
-        else:
-            inspector.finish_source(source.name)
+        def watch(source: Source, block: bytes) -> None:
+            with explained(home):
+                if block:
+                    inspector.feed(block)
+                else:
+                    inspector.finish_source(source.name)
 
-    with cache.encode(resolve(corpora), text, progress, cache_dir, watch=watch) as corpus:
-        found = inspector.findings()
-        own = coverage(corpus.counts, sorted({*MIN_COUNTS, vocabulary.min_count}), vocabulary)
-        training = estimate(
-            corpus, objective, settings, sampler_options=sampler_options, text=text, vocabulary=vocabulary, output=output,
-            progress=progress,
-        )  # fmt: skip
-        return CorpusReport(list(corpora), corpus.n_tokens, found, own, vocabulary.sample, training)
+        with cache.encode(resolve(corpora), text, progress, cache_dir, watch=watch) as corpus:
+            own = coverage(corpus.counts, sorted({*MIN_COUNTS, vocabulary.min_count}), vocabulary)
+            training = estimate(
+                corpus, objective, settings, sampler_options=sampler_options, text=text, vocabulary=vocabulary,
+                output=output, progress=progress,
+            )  # fmt: skip
+            return CorpusReport(list(corpora), corpus.n_tokens, inspector.findings(), own, vocabulary.sample, training)
 
 
 def coverage(counts: np.ndarray, min_counts: Sequence[int], vocabulary: VocabularySettings) -> list[Coverage]:

@@ -15,7 +15,7 @@ from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import COLLAPSED, WORDS, Optimizer
 from embedx.samplers.contract import Sampler
 from embedx.settings import as_arguments, as_typed, check_used, fraction, param, settings_of
-from embedx.text.ngrams import MOST_BUCKETS, NGrams, ngrams
+from embedx.text.ngrams import MAX_BUCKETS, NGrams, ngrams
 from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.training import trainer
 from embedx.training.progress import Progress
@@ -113,7 +113,7 @@ class SkipGramSettings(TrainingSettings):
         f"with --subwords: how many vectors n-grams are hashed to; by default {BUCKETS:,}, of which those that the vocabulary "
         "meets take memory",
         at_least=1,
-        at_most=MOST_BUCKETS,
+        at_most=MAX_BUCKETS,
     )
     heldout: float = param(
         0.0,

@@ -31,7 +31,7 @@ def is_wanted(name: str, pattern: str) -> bool:
 def members(
     file: Any, pattern: str, unpacked: Callable[[io.BufferedReader], Iterable[bytes]]
 ) -> Iterator[tuple[str, IO[bytes]]]:
-    """The files in an archive whose names match the glob `pattern`, as they come, each to be read before the next is asked for.
+    """The files in an archive whose names match the glob `pattern`, as they come, each to be read before the next is taken.
 
     file      a `CountedReader` of the archive; of a zip archive it must be one that can be sought in, which pipes cannot
     unpacked  decompresses a tar archive
@@ -45,9 +45,11 @@ def members(
 
 
 def _zip_members(file: Any, pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
-    if not file.file.seekable():
+    if not file.seekable():
         raise OSError("a zip archive is read from its end, which a pipe or a server does not have; save it as a file")
-    with zipfile.ZipFile(io.BufferedReader(_Sought(file))) as archive:
+    buffered = io.BufferedReader(file)
+    try:
+        archive = zipfile.ZipFile(buffered)
         for each in archive.infolist():
             if not each.is_dir() and is_wanted(each.filename, pattern):
                 try:
@@ -56,6 +58,8 @@ def _zip_members(file: Any, pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
                     raise OSError(f"{each.filename} in it: {error}") from error
                 with opened:
                     yield each.filename, opened
+    finally:
+        buffered.detach()  # which would close the file with itself
 
 
 def _tar_members(file: "_Tar", pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
@@ -80,25 +84,3 @@ class _Tar(BlockReader):
         n = super().readinto(buffer)
         self.last = (self.last + bytes(buffer[max(n - TAR_BLOCK, 0) : n]))[-TAR_BLOCK:]
         return n
-
-
-class _Sought(io.RawIOBase):
-    """A `CountedReader` that is sought in; closing it leaves that open."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        return int(self._file.file.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self._file.file.tell())
-
-    def readinto(self, buffer: Any) -> int:
-        return int(self._file.readinto(buffer))

@@ -2,7 +2,6 @@
 
 import contextlib
 import datetime
-import json
 import re
 import tempfile
 from collections.abc import Iterator
@@ -14,15 +13,17 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.storage import locks
 from embedx.storage.disk import amount, free_disk
-from embedx.text.encoded_corpus import ABOUT, COUNTS, KEY, LETTERS, STARTS, TOKENS, EncodedCorpus, bytes_in, checksum, load
-from embedx.text.spill import Merged, Spill
+from embedx.text import encoded_corpus as files
+from embedx.text.encoded_corpus import COUNTS, LETTERS, STARTS, TOKENS, EncodedCorpus, bytes_in, load
+from embedx.text.spill import Spill
+from embedx.text.tokenizer import Tokenizer, count_tokens
 from embedx.text.word_list import WordList
 from embedx.training.progress import Progress, Silent
 
 BUILDING, SUFFIX = "building-", ".embedx"  # around what `mkdtemp` chooses
 BUILDING_NAME = re.compile(r"building-[a-z0-9_]{8}(\.embedx)?")  # without, as earlier versions had it
+SAMPLED_BYTES = 1 << 24  # of text, as stored: by their tokens the size of all tokens is predicted
 SILENT = Silent()
-COUNT_TOKENS = 1 << 22  # counted at a time, so that a mapped corpus need not fit into memory
 
 
 class Building:
@@ -30,12 +31,13 @@ class Building:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.kept = False
+        self.kept = self._was_checked = False
 
     def __enter__(self) -> Self:
         with explained(self.home):
             self.folder, self.lock = _new_folder(self.home)
             self.tokens = open(self.folder / TOKENS, "wb", buffering=0)
+        self.spill = Spill(self.folder)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -50,28 +52,53 @@ class Building:
             while view:
                 view = view[self.tokens.write(view) :]
 
-    def check_room(self, share: float) -> bool:
-        """Raise `EmbedxError` if the disk has no room for the tokens of all of the text, of which this share is written."""
+    def check_disk(self, stored: int, size: int | None) -> None:
+        """Raise `EmbedxError` if the tokens of all `size` bytes of sources will not fit on the disk, by those of `stored`."""
+        if not size or stored < SAMPLED_BYTES or self._was_checked:
+            return
+        self._was_checked = True
         written, free = self.tokens.tell(), free_disk(self.home)
-        if written / share - written > free:
+        expected = written / min(stored / size, 1.0)
+        if expected - written > free:
             raise EmbedxError(
                 f"{self.home}: the disk has {amount(free)} free, and the token cache of this text will take "
-                f"{amount(written / share)}; make room there or choose another folder with --cache-dir"
+                f"{amount(expected)}; make room there or choose another folder with --cache-dir"
             )
-        return True
 
-    def write_words(self, words: WordList, counts: np.ndarray) -> None:
-        """The words, and how often each was seen."""
+    def write_words(self, words: WordList) -> np.ndarray:
+        """Write the words of the tokens, and how often each occurs, which is returned."""
         with explained(self.home):
             (self.folder / LETTERS).write_bytes(words.letters)
             np.save(self.folder / STARTS, words.starts)
-            np.save(self.folder / COUNTS, counts)
+            return self._count(len(words))
 
-    def words(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What `write_words` or `merge` has written: letters, starts and counts."""
+    def set_aside(self, letters: np.ndarray, starts: np.ndarray) -> None:
+        """Write out the words of the tokens that were written since this was done; `finish_words` merges them."""
+        with explained(self.home):
+            self.spill.add(letters, starts, self.n_entries())
+
+    def finish_words(self, words: Tokenizer, memory: int, progress: Progress) -> None:
+        """Write all words, of which `words` has those that were not set aside."""
+        if not self.spill.segments:
+            self.write_words(WordList(words.word_letters.tobytes(), words.word_starts))
+            return
+        if words.n_types:
+            self.set_aside(*words.emptied())
+        with explained(self.home):
+            self.spill.merge(self.folder / TOKENS, self.folder / LETTERS, self.folder / STARTS, memory, progress)
+            self._count(len(np.load(self.folder / STARTS, mmap_mode="r")) - 1)
+
+    def _count(self, n_types: int) -> np.ndarray:
+        counts = np.zeros(n_types, np.int64)
+        if self.n_entries():
+            count_tokens(np.memmap(self.folder / TOKENS, np.int32, "r"), counts)
+        np.save(self.folder / COUNTS, counts)
+        return counts
+
+    def words(self) -> tuple[np.ndarray, np.ndarray]:
+        """What `write_words` or `finish_words` has written: letters and starts."""
         with explained(self.home, "read"):
-            letters = np.fromfile(self.folder / LETTERS, np.uint8)
-            return letters, np.load(self.folder / STARTS), np.load(self.folder / COUNTS)
+            return np.fromfile(self.folder / LETTERS, np.uint8), np.load(self.folder / STARTS)
 
     def written_tokens(self) -> BinaryIO:
         """The file of the tokens written so far, to be read and closed."""
@@ -81,21 +108,6 @@ class Building:
     def n_entries(self) -> int:
         """How many tokens and marks were written."""
         return self.tokens.tell() // np.dtype(np.int32).itemsize
-
-    def merge(self, spill: Spill, memory: int, progress: Progress) -> None:
-        """The words of all tables that were spilled, and the tokens by their numbers."""
-        files = (self.folder / name for name in (TOKENS, LETTERS, STARTS, COUNTS))
-        with explained(self.home):
-            spill.merge(Merged(*files), memory, progress)
-
-    def counted(self, n_types: int) -> np.ndarray:
-        """How often each word is among the tokens written, int64 (n_types,)."""
-        tokens = np.memmap(self.folder / TOKENS, np.int32, "r")
-        counts = np.zeros(n_types, np.int64)
-        for first in range(0, len(tokens), COUNT_TOKENS):
-            part = tokens[first : first + COUNT_TOKENS]
-            counts += np.bincount(part[part >= 0], minlength=n_types)
-        return counts
 
     def publish(self, key: str, report: dict[str, Any], settings: dict[str, Any], progress: Progress = SILENT) -> EncodedCorpus:
         """The finished corpus under its key; if another run was quicker with the same, that one's.
@@ -144,27 +156,19 @@ class Building:
 
     def _finish(self, key: str, report: dict[str, Any], settings: dict[str, Any]) -> None:
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        about = {"key": key, "created": created, "settings": settings, "n_tokens": report["n_tokens"], "report": report}
         with explained(self.home):
             self.tokens.close()
-            about: dict[str, Any] = {
-                "key": key,
-                "created": created,
-                "settings": settings,
-                "n_tokens": report["n_tokens"],
-                "report": report,
-                "n_entries": (self.folder / TOKENS).stat().st_size // np.dtype(np.int32).itemsize,
-                "checksum": checksum(self.folder) if key else None,
-            }
-            (self.folder / ABOUT).write_text(json.dumps(about, indent=1), "utf-8")
+            files.write_about(self.folder, about)
 
 
 def is_kept(folder: Path) -> bool:
     """Whether it is a kept corpus, whole or damaged: a key is its name, and nothing is in it but the files of one."""
-    if not KEY.fullmatch(folder.name) or folder.is_symlink():
+    if not files.KEY.fullmatch(folder.name) or folder.is_symlink():
         return False
     with contextlib.suppress(OSError):
         names = {file.name for file in folder.iterdir()}
-        return bool(names) and names <= {TOKENS, COUNTS, LETTERS, STARTS, ABOUT, locks.UNFINISHED}
+        return bool(names) and names <= {*files.DATA, files.ABOUT, locks.UNFINISHED}
     return False
 
 

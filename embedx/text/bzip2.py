@@ -7,21 +7,21 @@ ten terabytes: what then fails here is right when it is read by one thread.
 
 import bz2
 import re
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from embedx.kernels.compiled import kernel
+from embedx.text.in_order import in_order
 
 HEAD = re.compile(rb"BZh[1-9]")
 BLOCK, END = 0x314159265359, 0x177245385090  # the digits of pi, and of its square root
 MARK_BITS, CHECKSUM_BITS = 48, 32
 MARK_MASK, MASK_32 = (1 << MARK_BITS) - 1, (1 << 32) - 1
 READ_BYTES = 1 << 20
-MOST_BLOCK_BYTES = 1 << 21  # as stored; a block is of 900,000 bytes that bzip2 makes hardly larger
+MAX_BLOCK_BYTES = 1 << 21  # as stored; a block is of 900,000 bytes that bzip2 makes hardly larger
 
 
 def near_marks() -> np.ndarray:
@@ -52,15 +52,9 @@ def next_mark(data, bit):  # type: ignore[no-untyped-def]
 
 
 def unpacked(file: Any, threads: int) -> Iterator[bytes]:
-    """The content of a file, block by block. OSError or EOFError where it does not go on as it should."""
-    waiting: deque[Future[bytes]] = deque()
+    """The content of a file, block by block. Raises OSError or EOFError where it is damaged."""
     with ThreadPoolExecutor(threads, "embedx-bzip2") as pool:
-        for block in blocks(file):
-            waiting.append(pool.submit(_decompress, block))
-            if len(waiting) > 2 * threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        yield from in_order((pool.submit(_decompress, block) for block in blocks(file)), 2 * threads)
 
 
 def _decompress(block: bytes) -> bytes:
@@ -91,7 +85,7 @@ def blocks(file: Any) -> Iterator[bytes]:
             searched = bit + MARK_BITS
             while (end := next_mark(np.frombuffer(data, np.uint8), searched)) < 0:
                 searched = max(searched, 8 * len(data) - MARK_BITS - 7)
-                if len(data) - bit // 8 > MOST_BLOCK_BYTES:
+                if len(data) - bit // 8 > MAX_BLOCK_BYTES:
                     raise OSError("Invalid data stream")
                 data += _more(file)
             yield as_file(data, bit, end, own)

@@ -34,15 +34,15 @@ from embedx.errors import EmbedxError
 from embedx.kernels.cache_home import cache_home
 from embedx.settings import TextSettings
 from embedx.text.building import SILENT, Building, explained, is_kept, move, sweep, workspace
-from embedx.text.encoded_corpus import EncodedCorpus, bytes_in, load, mapped
+from embedx.text.encoded_corpus import EncodedCorpus, bytes_in, load, read_about
 from embedx.text.reading import ReadElsewhere, Watch, check_found, read, skipped_kinds
 from embedx.text.sources import Source, current_fingerprint, n_hidden
-from embedx.text.tokenizer import END_OF_SENTENCE, MOST_WORD_BYTES
+from embedx.text.tokenizer import END_OF_SENTENCE, MAX_WORD_BYTES
 from embedx.text.word_list import WordList
 from embedx.training.progress import Progress
 from embedx.training.trainer import usable_cores
 
-FORMAT = 3  # part of every key: raise it when the files or the tokeniser's results change
+FORMAT = 4  # part of every key: raise it when the files or the tokeniser's results change
 FLUSH_TOKENS = 1 << 16
 
 
@@ -113,13 +113,13 @@ def encode_sentences(
             raise EmbedxError("the sentences have no words; perhaps the iterator was used up before")
         if wrong := [word for word in numbers if not isinstance(word, str)]:
             raise EmbedxError(f"a word is a string, not {type(wrong[0]).__name__}: {wrong[0]!r}")
-        building.write_words(WordList.of(numbers), building.counted(len(numbers)))
+        building.write_words(WordList.of(numbers))
         return building.keep_until_closed({"n_tokens": n_tokens, "sources": [], "bytes_read": 0, "bad_utf8": 0}, {})
 
 
 @dataclass(frozen=True)
 class CachedCorpus:
-    """What `list_caches` tells of one."""
+    """What `list_caches` reports of a kept corpus."""
 
     key: str
     sources: list[str]
@@ -139,10 +139,10 @@ def list_caches(cache_dir: Path | None = None) -> list[CachedCorpus]:
 
 
 def _described(folder: Path) -> CachedCorpus | None:
-    """What there is to tell of a kept corpus; None if it was cleared meanwhile."""
+    """The report of a kept corpus; None if it was cleared meanwhile."""
     size = bytes_in(folder)
     try:
-        about = mapped(folder).about
+        about = read_about(folder)
     except Exception as error:  # numpy and JSON raise what they like, given the bytes
         return CachedCorpus(folder.name, [], {}, 0, size, "", str(error)) if folder.exists() else None
     names = [source["name"] for source in about["report"]["sources"]]
@@ -211,7 +211,7 @@ def _note_bad(report: dict[str, Any], settings: TextSettings, progress: Progress
             progress.note(f"{source['name']}: {records} skipped; the first: {source['first_bad_record']}")
         if n := source["too_long"]:
             words = "1 word" if n == 1 else f"{n:,} words"
-            progress.note(f"{source['name']}: {words} of more than {MOST_WORD_BYTES:,} bytes left out; is all of it text?")
+            progress.note(f"{source['name']}: {words} of more than {MAX_WORD_BYTES:,} bytes left out; is all of it text?")
 
 
 def _size(corpus: EncodedCorpus) -> str:

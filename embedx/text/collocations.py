@@ -3,19 +3,19 @@
 A pair is two words of a sentence that follow one another, or that only connector words (`of`, `the`) stand between, which are
 then a part of the expression but not of its score. With c how often a word, or a pair with what is between, occurs:
 
-    word2phrase  (c(ab) - m) / (c(a) c(b)) · K        Mikolov et al. 2013, eq. 6, as gensim scales it: m the least count, K the
-                                                      number of different words and pairs
+    word2phrase  (c(ab) - m) / (c(a) c(b)) · K        Mikolov et al. 2013, eq. 6, as gensim scales it: m the minimum count, K
+                                                      the number of different words and pairs
     npmi         ln(p(ab) / (p(a) p(b))) / -ln p(ab)  Bouma 2009, p = c / number of tokens, where c(ab) >= m
 
 A pair whose score is above the threshold is a collocation. A word is what is written: where a pair reads like a word, or like
 another pair, once it is joined (`new_york city` and `new york_city`), they count together, as in gensim's `Phrases`.
 
-Pairs are counted exactly, in a hash table of bounded memory. Where it fills up they are counted in parts: those whose hash
-begins alike in one go over the tokens, which only looks at each. The hash is that of the joined string, computed from those of
-its words, so that what is written alike is counted in the same part.
+Pairs are counted by 64-bit hashes of the joined strings, in bounded memory (`embedx.text.counting`); a second pass over the
+tokens finds the words of the frequent ones. The hash is polynomial, so that it is computed from those of the words.
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -23,49 +23,17 @@ from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.settings import PhraseSettings
 from embedx.storage.disk import amount
+from embedx.text.counting import BYTES_PER_KEY, Counter
 from embedx.text.joined import JOINED_BY, Collocation
 from embedx.text.word_list import WordList
 from embedx.training.memory import available_memory
 from embedx.training.progress import Progress, Silent
 
-CHUNK = 1 << 22  # tokens between two looks at the progress
-BYTES_PER_SLOT = 32  # of the table: 16 there, 16 in the copy that is read out of it
-FEWEST_SLOTS = 1 << 6
-FULLEST = 0.75
-FIRST, BETWEEN, PAIRS, SEQUENCES = range(4)  # places in the state of counting: the open word, what follows it, how many of each
-NO_WORD = -1
-A, B, M, VALUE = range(4)  # columns of a table: two words, what is between them, and a value that is 0 where a slot is empty
-H, G, Q = range(3)  # hashes of a word: its own; what it adds, and by what the hash before is multiplied, after JOINED_BY
-PRIME, BASE = 2**31 - 1, 911_382_323  # of a polynomial hash of bytes; products of two residues fit into an int64
-HASH_BITS = 31
-MIX_A, MIX_B, MIX_M = 0x9E3779B1, 0x85EBCA6B, 0xC2B2AE35  # odd, below 2^32: products with 31 bits fit into an int64
-MOST_COUNTED = 2**31 - 1
-
-
-class Sequences:
-    """What stands between two words: each different sequence of connector words has a number, the empty one 0."""
-
-    def __init__(self, n_slots: int = 1 << 10) -> None:
-        self.table = np.zeros((n_slots, 4), np.int32)  # (sequence, word, 0, longer sequence)
-        self.hashes = np.zeros((n_slots // 2 + 1, 2), np.int32)  # G and Q of each
-        self.hashes[0, 1] = 1
-        self.ends = np.full((n_slots // 2 + 1, 2), NO_WORD, np.int32)  # of each the sequence without its last word, and that
-
-    def grow(self, n: int) -> None:
-        """Room for twice as many; there are `n` now, the empty one included."""
-        before = self.table[self.table[:, VALUE] > 0]
-        hashes, ends = self.hashes, self.ends
-        self.__init__(2 * len(self.table))  # type: ignore[misc]
-        self.hashes[:n], self.ends[:n] = hashes[:n], ends[:n]
-        fill(self.table, before)
-
-    def words_of(self, number: int) -> list[int]:
-        """The words of a sequence, in order."""
-        found: list[int] = []
-        while number > 0:
-            number, word = self.ends[number].tolist()
-            found.append(word)
-        return found[::-1]
+CHUNK = 1 << 20  # tokens between two looks at the progress
+H, G, Q = range(3)  # of a word: its own hash; with JOINED_BY before it, what it adds and by what the hash before is multiplied
+BASE = np.uint64(0x9E3779B97F4A7C15)  # odd: of a polynomial hash of bytes, modulo 2^64
+FIRST, LAST = range(2)  # where a pair was seen: its first token and its last
+MASK, SPREAD = np.int64((1 << 31) - 1), np.int64(0x9E3779B1)  # products of the two fit into an int64
 
 
 def find(
@@ -73,37 +41,46 @@ def find(
     words: Sequence[str],
     counts: np.ndarray,
     settings: PhraseSettings,
+    folder: Path,
     progress: Progress | None = None,
 ) -> list[Collocation]:
     """The collocations of a text, the highest score first.
 
     tokens    int32: ids of words, END_OF_SENTENCE between sentences
     words     by id; `counts` int64: how often each occurs among the tokens
-    Raises `EmbedxError` if there is less memory than the settings allow for.
+    folder    for what does not fit into the memory that the settings allow
+    Raises `EmbedxError` if there is less memory than that.
     """
     progress = progress or Silent()
     connectors = set(settings.connectors)
-    is_connector = np.array([word in connectors for word in words]) if connectors else np.zeros(len(words), bool)
-    if counts[~is_connector].max(initial=0) > MOST_COUNTED:
-        raise EmbedxError("--phrases: a word occurs more often than pairs can be counted; make it one of --connector-words")
-    n_words, n_tokens = int((~is_connector).sum()), int(counts.sum())
-    compounds = np.array([k for k, word in enumerate(words) if JOINED_BY in word and word not in connectors], np.int32)
-    hashes, sequences = word_hashes(words), Sequences()
-    totals, n_strings = counts.copy(), n_words - len(compounds)
-    found: list[tuple[np.ndarray, np.ndarray]] = []
-    for rows, own in _parts(tokens, hashes, is_connector, compounds, sequences, settings, progress):
-        times = rows[:, VALUE].astype(np.int64)
-        n_strings += len(rows) + len(own)
-        if len(compounds):
-            n_strings -= _add_up_equal_strings(rows, own, times, totals, counts, hashes, words, sequences)
-        often = times >= settings.phrase_min_count
-        found.append((rows[often, :VALUE], times[often]))
-    pairs, times = (np.concatenate(each) for each in zip(*found, strict=True))
-    scores = scores_of(totals[pairs[:, A]], totals[pairs[:, B]], times, n_strings, n_tokens, settings)
-    above = np.flatnonzero(scores > settings.threshold)
+    is_connector = np.array([word in connectors for word in words], np.bool_)
+    compounds = np.array([k for k, word in enumerate(words) if JOINED_BY in word and word not in connectors], np.int64)
+    hashes = word_hashes(words)
+    counter = Counter(folder, _memory(len(tokens), settings), len(tokens))
+    for keys, _ in _pairs(tokens, hashes, is_connector, progress, "counting pairs of words"):
+        counter.reserve(len(keys))[:] = keys
+        counter.commit(len(keys))
+    totals, own = counts.copy(), hashes[compounds, H].astype(np.int64)
+    n_strings, n_pairs = int((~is_connector).sum()), 0
+    frequent = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    for keys, times in counter.counted(progress, "merging pairs of words", " pairs"):
+        n_pairs += len(keys)
+        place = np.minimum(np.searchsorted(keys, own), len(keys) - 1)
+        is_here = keys[place] == own  # a pair that reads like a word
+        n_strings += len(keys) - int(is_here.sum())
+        times[place[is_here]] += counts[compounds[is_here]]
+        totals[compounds[is_here]] = times[place[is_here]]
+        is_frequent = times >= settings.phrase_min_count
+        frequent.append((keys[is_frequent], times[is_frequent]))
+    progress.note(f"{n_pairs:,} different pairs of words, counted in {amount(counter.memory)} of memory")
+    keys, times = (np.concatenate(each) for each in zip(*frequent, strict=True))
+    found, places = _places(tokens, keys, hashes, is_connector, progress)
+    times = times[np.searchsorted(keys, found)]
+    first, last = places[:, FIRST], places[:, LAST]
+    scores = scores_of(totals[tokens[first]], totals[tokens[last]], times, n_strings, int(counts.sum()), settings)
     named = [
-        Collocation((words[a], *(words[each] for each in sequences.words_of(m)), words[b]), int(times[k]), float(scores[k]))
-        for k, (a, b, m) in zip(above, pairs[above].tolist(), strict=True)
+        Collocation(tuple(words[each] for each in tokens[first[k] : last[k] + 1].tolist()), int(times[k]), float(scores[k]))
+        for k in np.flatnonzero(scores > settings.threshold)
     ]
     return sorted(named, key=lambda each: (-each.score, -each.times, each.words))
 
@@ -118,116 +95,67 @@ def scores_of(
     return np.asarray((ab - settings.phrase_min_count) / (a * b).astype(np.float64) * n_strings)
 
 
-def _parts(
-    tokens: np.ndarray,
-    hashes: np.ndarray,
-    is_connector: np.ndarray,
-    compounds: np.ndarray,
-    sequences: Sequences,
-    settings: PhraseSettings,
-    progress: Progress,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The pairs with their counts, as rows of the table, and the compound words whose hash begins alike, part by part."""
-    most = _slots(len(tokens), settings)
-    n_slots, is_used = max(most // 2, FEWEST_SLOTS), False  # as a rule half of it is enough
-    table = np.zeros((n_slots, 4), np.int32)
-    part, bits = 0, 0  # of 2^bits parts
-    state = np.zeros(4, np.int64)
-    state[SEQUENCES] = 1
-    n_pairs = 0
-    progress.start("counting pairs of words", None, " tokens")
-    done = 0
-    while part < 1 << bits:
-        if is_used:
-            table[:] = 0
-        state[FIRST], state[BETWEEN], state[PAIRS] = NO_WORD, 0, 0
-        at = 0
-        while at < len(tokens) and state[PAIRS] < FULLEST * n_slots:
-            stop = min(at + CHUNK, len(tokens))
-            before = at
-            at = count_pairs(
-                tokens, at, stop, hashes, is_connector, sequences.table, sequences.hashes, sequences.ends, table,
-                int(FULLEST * n_slots), part, HASH_BITS - bits, state,
-            )  # fmt: skip
-            done += at - before
-            progress.update(done)
-            if 2 * state[SEQUENCES] >= len(sequences.table):
-                sequences.grow(int(state[SEQUENCES]))
-        is_used = True
-        if at < len(tokens) and n_slots < most:
-            n_slots, is_used = 2 * n_slots, False
-            table = np.zeros((n_slots, 4), np.int32)
-            continue
-        if at < len(tokens):  # the part is too large
-            part, bits = 2 * part, bits + 1
-            if bits == HASH_BITS:
-                raise EmbedxError(f"--phrase-memory {settings.phrase_memory:g}: too little; raise it")
-            continue
-        n_pairs += int(state[PAIRS])
-        own = compounds[hashes[compounds, H] >> (HASH_BITS - bits) == part]
-        yield table[table[:, VALUE] > 0], own
-        part += 1
-    progress.finish()
-    parts = "" if bits == 0 else ", a part of them at a time"
-    progress.note(f"{n_pairs:,} different pairs of words, counted in {amount(BYTES_PER_SLOT * n_slots)} of memory{parts}")
-
-
-def _slots(n_tokens: int, settings: PhraseSettings) -> int:
-    """How large the table is: for all pairs that there can be, if memory is allowed for so many."""
-    n_slots, most = FEWEST_SLOTS, int(1e9 * settings.phrase_memory) // BYTES_PER_SLOT
-    while FULLEST * n_slots <= n_tokens and 2 * n_slots <= most:
-        n_slots *= 2
-    need, have = BYTES_PER_SLOT * n_slots, available_memory()
+def _memory(n_tokens: int, settings: PhraseSettings) -> int:
+    """Bytes for counting. Raises `EmbedxError` if there are not so many."""
+    need, have = min(int(1e9 * settings.phrase_memory), BYTES_PER_KEY * n_tokens), available_memory()
     if need > have:
         raise EmbedxError(
             f"--phrases: counting pairs would take {amount(need)}, more than the {amount(have)} there are; "
             f"try --phrase-memory {have / 2e9:.2g}"
         )
-    return n_slots
+    return need
 
 
-def _add_up_equal_strings(
-    rows: np.ndarray,
-    own: np.ndarray,
-    times: np.ndarray,
-    totals: np.ndarray,
-    counts: np.ndarray,
-    hashes: np.ndarray,
-    words: Sequence[str],
-    sequences: Sequences,
-) -> int:
-    """Give pairs that are written alike once they are joined, and words like them, the sum of their counts.
+def _places(
+    tokens: np.ndarray, keys: np.ndarray, hashes: np.ndarray, is_connector: np.ndarray, progress: Progress
+) -> tuple[np.ndarray, np.ndarray]:
+    """The keys of the different pairs that have one of these keys, and where each is seen first, int64 (n_pairs, 2)."""
+    slots, places = hash_table(keys, np.full((len(keys), 2), -1, np.int64))
+    n_free = len(keys) + 1  # places for pairs of different words that read alike
+    for found, seen in _pairs(tokens, hashes, is_connector, progress, "finding collocations"):
+        at = 0
+        while at < len(found):
+            at, n_free = match_pairs(tokens, found, seen, at, slots, places, n_free)
+            if not n_free:
+                n_free = int(np.count_nonzero(slots))
+                slots, places = hash_table(slots[slots != 0], places[slots != 0])
+    is_seen = places[:, FIRST] >= 0
+    return slots[is_seen], places[is_seen]
 
-    `times` of the pairs in `rows` and `totals` of the words in `own` are written; how many were one too many is returned.
+
+def hash_table(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """An open-addressing table of int64 keys, 0 where a slot is empty, and beside them int64 rows of values; at most a quarter
+    is filled.
     """
-    keys = np.empty(len(rows) + len(own), np.int64)
-    hash_pairs(rows, hashes, sequences.hashes, keys)
-    keys[len(rows) :] = hashes[own, H]
-    in_order = np.sort(keys)
-    twice = in_order[1:][in_order[1:] == in_order[:-1]]
-    alike: dict[str, list[int]] = {}
-    for k in np.flatnonzero(np.isin(keys, twice)).tolist() if len(twice) else ():
-        if k < len(rows):
-            a, b, m, _ = rows[k].tolist()
-            string = JOINED_BY.join(words[each] for each in (a, *sequences.words_of(m), b))
-        else:
-            string = words[own[k - len(rows)]]
-        alike.setdefault(string, []).append(k)
-    for group in alike.values():
-        pairs, the_word = [k for k in group if k < len(rows)], [own[k - len(rows)] for k in group if k >= len(rows)]
-        total = sum(rows[k, VALUE].item() for k in pairs) + sum(counts[word].item() for word in the_word)
-        times[pairs] = total
-        totals[the_word] = total
-    return sum(len(group) - 1 for group in alike.values())
+    n_slots = 1 << (4 * len(keys) + 4).bit_length()
+    slots, slot_values = np.zeros(n_slots, np.int64), np.full((n_slots, values.shape[1]), -1, np.int64)
+    insert(keys, values, slots, slot_values)
+    return slots, slot_values
+
+
+def _pairs(
+    tokens: np.ndarray, hashes: np.ndarray, is_connector: np.ndarray, progress: Progress, title: str
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The keys of all pairs, and where they are, int64 (n, 2); valid until the next are taken."""
+    keys, places, state = np.empty(CHUNK, np.int64), np.empty((CHUNK, 2), np.int64), np.zeros(3, np.uint64)
+    progress.start(title, len(tokens), " tokens")
+    for start in range(0, len(tokens), CHUNK):
+        stop = min(start + CHUNK, len(tokens))
+        with np.errstate(over="ignore"):  # hashes wrap, of which numpy warns where this is not compiled
+            n = write_pairs(tokens, start, stop, hashes, is_connector, state, keys, places)
+        yield keys[:n], places[:n]
+        progress.update(stop)
+    progress.finish()
 
 
 def word_hashes(words: Sequence[str]) -> np.ndarray:
-    """H, G and Q of each word, int32 (n_words, 3)."""
+    """H, G and Q of each word, uint64 (n_words, 3)."""
     listed = words if isinstance(words, WordList) else WordList.of(words)
-    hashes = np.empty((len(words), 3), np.int32)
+    hashes = np.empty((len(words), 3), np.uint64)
     starts = listed.starts.view()
     starts.flags.writeable = False  # as where they are mapped: one type, one compilation
-    hash_words(np.frombuffer(listed.letters, np.uint8), starts, ord(JOINED_BY), hashes)
+    with np.errstate(over="ignore"):
+        hash_words(np.frombuffer(listed.letters, np.uint8), starts, np.uint64(ord(JOINED_BY) + 1), hashes)
     return hashes
 
 
@@ -238,89 +166,85 @@ def word_hashes(words: Sequence[str]) -> np.ndarray:
 def hash_words(letters, starts, joint, hashes):
     """Write H, G and Q of the words letters[starts[k] : starts[k + 1]]."""
     for k in range(hashes.shape[0]):
-        own, power = np.int64(0), np.int64(1)
+        own, power = np.uint64(0), np.uint64(1)
         for i in range(starts[k], starts[k + 1]):
-            own = (own * BASE + np.int64(letters[i]) + 1) % PRIME
-            power = power * BASE % PRIME
+            own = own * BASE + np.uint64(letters[i]) + np.uint64(1)
+            power = power * BASE
         hashes[k, H] = own
-        hashes[k, G] = ((np.int64(joint) + 1) * power + own) % PRIME
-        hashes[k, Q] = power * BASE % PRIME
-
-
-@kernel_part
-def _hash_of_pair(hashes, between, a, b, m):
-    """The hash of the joined string."""
-    x = (np.int64(hashes[a, H]) * np.int64(between[m, 1]) + np.int64(between[m, 0])) % PRIME
-    return (x * np.int64(hashes[b, Q]) + np.int64(hashes[b, G])) % PRIME
+        hashes[k, G] = joint * power + own
+        hashes[k, Q] = power * BASE
 
 
 @kernel
-def hash_pairs(rows, hashes, between, out):
-    """Write the hash of each pair to the beginning of `out`."""
-    for k in range(rows.shape[0]):
-        out[k] = _hash_of_pair(hashes, between, np.int64(rows[k, A]), np.int64(rows[k, B]), np.int64(rows[k, M]))
-
-
-@kernel_part
-def slot_of(table, slot, a, b, m):
-    """Where a key is in a table, or is to go; it is sought from `slot` on, of which as many bits count as there are slots."""
-    mask = np.int64(table.shape[0] - 1)
-    slot &= mask
-    while table[slot, VALUE] != 0 and not (table[slot, A] == a and table[slot, B] == b and table[slot, M] == m):
-        slot = (slot + 1) & mask
-    return slot
-
-
-@kernel_part
-def slot_of_ids(table, a, b, m):
-    """The same in a table that is not ordered by the hashes of strings."""
-    return slot_of(table, ((np.int64(a) * MIX_A) ^ (np.int64(b) * MIX_B) ^ (np.int64(m) * MIX_M)) >> 20, a, b, m)
-
-
-@kernel
-def fill(table, rows):
-    """Put rows into a table that has room for them."""
-    for k in range(rows.shape[0]):
-        slot = slot_of_ids(table, rows[k, A], rows[k, B], rows[k, M])
-        for column in range(4):
-            table[slot, column] = rows[k, column]
-
-
-@kernel
-def count_pairs(
-    tokens, start, stop, hashes, is_connector, sequences, between, ends, table, most, part, shift, state
-):  # fmt: skip
-    """Count the pairs of tokens[start:stop] whose hash without its last `shift` bits is `part`; return where it stopped, which
-    is earlier where the table has `most` pairs, or there is no room for another sequence.
-    """
-    a, m, n_pairs, n_sequences = state[FIRST], state[BETWEEN], state[PAIRS], state[SEQUENCES]
-    at = start
-    while at < stop and n_pairs < most and 2 * n_sequences < sequences.shape[0]:
-        word = np.int64(tokens[at])
+def write_pairs(tokens, start, stop, hashes, is_connector, state, keys, places):
+    """Write the pairs that end in tokens[start:stop]; return how many. `state` keeps the pair that is begun."""
+    is_open, h, first = state[0] > 0, state[1], np.int64(state[2])
+    n = 0
+    for at in range(start, stop):
+        word = tokens[at]
         if word < 0:
-            a = np.int64(NO_WORD)
-        elif is_connector[word]:
-            if a >= 0:
-                slot = slot_of_ids(sequences, m, word, 0)
-                if sequences[slot, VALUE] == 0:
-                    sequences[slot, A], sequences[slot, B], sequences[slot, M] = m, word, 0
-                    sequences[slot, VALUE] = n_sequences
-                    ends[n_sequences, 0], ends[n_sequences, 1] = m, word
-                    power = np.int64(hashes[word, Q])
-                    between[n_sequences, 0] = (np.int64(between[m, 0]) * power + np.int64(hashes[word, G])) % PRIME
-                    between[n_sequences, 1] = np.int64(between[m, 1]) * power % PRIME
-                    n_sequences += 1
-                m = np.int64(sequences[slot, VALUE])
-        else:
-            if a >= 0:
-                h = _hash_of_pair(hashes, between, a, word, m)
-                if h >> shift == part:
-                    slot = slot_of(table, (h * MIX_A) >> 20, a, word, m)
-                    if table[slot, VALUE] == 0:
-                        table[slot, A], table[slot, B], table[slot, M] = a, word, m
-                        n_pairs += 1
-                    table[slot, VALUE] += 1
-            a, m = word, np.int64(0)
+            is_open = False
+            continue
+        joined = h * hashes[word, Q] + hashes[word, G]
+        if is_connector[word]:
+            h = joined
+            continue
+        if is_open:
+            keys[n] = np.int64(joined)
+            places[n, FIRST], places[n, LAST] = first, at
+            n += 1
+        is_open, h, first = True, hashes[word, H], np.int64(at)
+    state[0], state[1], state[2] = np.uint64(is_open), h, np.uint64(first)
+    return n
+
+
+@kernel_part
+def home_slot(slots, key):
+    """Where the search for a key begins in an open-addressing table, in which 0 is empty."""
+    return ((((key >> 32) ^ key) & MASK) * SPREAD >> 20) & (slots.size - 1)
+
+
+@kernel
+def insert(keys, key_values, slots, values):
+    """Put keys into a table that has enough free slots, each with its values."""
+    for k in range(keys.size):
+        slot = home_slot(slots, keys[k])
+        while slots[slot] != 0:
+            slot = (slot + 1) & (slots.size - 1)
+        slots[slot] = keys[k]
+        for column in range(values.shape[1]):
+            values[slot, column] = key_values[k, column]
+
+
+@kernel
+def match_pairs(tokens, keys, seen, at, slots, places, n_free):
+    """Note the place of each different pair among keys[at:] that the table has the key of; return where it stopped, which is
+    earlier where no slots are free any more, and how many are.
+    """
+    while at < keys.size and n_free > 0:
+        slot = home_slot(slots, keys[at])
+        has_key = is_known = False
+        while slots[slot] != 0 and not is_known:
+            if slots[slot] == keys[at]:
+                has_key = True
+                if places[slot, FIRST] < 0:
+                    places[slot, FIRST], places[slot, LAST] = seen[at, FIRST], seen[at, LAST]
+                is_known = _are_equal(tokens, places, slot, seen, at)
+            slot = (slot + 1) & (slots.size - 1)
+        if has_key and not is_known:
+            slots[slot], places[slot, FIRST], places[slot, LAST] = keys[at], seen[at, FIRST], seen[at, LAST]
+            n_free -= 1
         at += 1
-    state[FIRST], state[BETWEEN], state[PAIRS], state[SEQUENCES] = a, m, n_pairs, n_sequences
-    return at
+    return at, n_free
+
+
+@kernel_part
+def _are_equal(tokens, places, k, others, j):
+    """Whether the same words stand at places[k] and at others[j]."""
+    a, b, n = places[k, FIRST], others[j, FIRST], places[k, LAST] - places[k, FIRST] + 1
+    if others[j, LAST] - b + 1 != n:
+        return False
+    i = 0
+    while i < n and tokens[a + i] == tokens[b + i]:
+        i += 1
+    return i == n

@@ -1,11 +1,11 @@
-"""Fetches the file of a recipe: resumed where it was cut, tried from several mirrors, and there only when it is whole.
+"""Downloads the file of a recipe: resumed where it was cut, from several mirrors, in its place only when it is whole.
 
     FOLDER/FILE             the file, once it has been checked
     FOLDER/FILE.part        as far as it came; locked while a process fetches it
     FOLDER/FILE.part.json   where that part came from, and by what the server knows the version it is of
 
-A part is gone on with only where what follows is of the same file: the server is asked to say so (If-Range), the whole length
-must be the same, and from another mirror the file must have a checksum. Else it is fetched from its beginning.
+A part is resumed only where the rest is of the same file: the request has the version (If-Range), the whole length must be the
+same, and from another mirror the file must have a checksum. Otherwise it is fetched from its beginning.
 """
 
 import contextlib
@@ -21,10 +21,9 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from embedx.errors import EmbedxError
 from embedx.storage import atomic
@@ -40,11 +39,11 @@ except ImportError:  # Windows: there nobody is kept from fetching the same file
 
 PAUSES = (1.0, 2.0, 5.0, 10.0)  # seconds before another attempt that got no further; after as many the next mirror is tried
 TIMEOUT = 60.0  # seconds without a byte
-MOST_LIST_BYTES = 1 << 22  # of a list of checksums
+MAX_LIST_BYTES = 1 << 22  # of a list of checksums
 ALGORITHMS = {32: "md5", 40: "sha1", 64: "sha256"}  # by the digits of a checksum
 CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
 OTHER_FILE = "the server has another file than the one that was begun"
-AGENT = "embedx (https://pypi.org/project/embedx)"  # Wikimedia asks for a name; Python's own is refused here and there
+AGENT = "embedx (https://pypi.org/project/embedx)"  # Wikimedia wants a name; Python's own is refused here and there
 
 
 def fetch_named(name: str, to: Path | None = None, progress: Progress | None = None) -> Path:
@@ -59,7 +58,7 @@ def fetch(recipe: Recipe, to: Path | None = None, progress: Progress | None = No
     """The file of a recipe, fetched unless it is there, in the folder `to` or where recipes look for it in any case.
 
     Raises `EmbedxError` where it cannot be had. Whatever ends this, Ctrl-C included, leaves the part that came, which the next
-    call goes on with.
+    call resumes.
     """
     progress = progress or Silent()
     if recipe.package:
@@ -72,35 +71,25 @@ def fetch(recipe: Recipe, to: Path | None = None, progress: Progress | None = No
         progress.note(f"{here[0]}: is here; nothing is fetched")
         return Path(here[0])
     target = folder / recipe.download
-    with _told(recipe, folder):
+    try:
         folder.mkdir(parents=True, exist_ok=True)
-        if target.exists():
-            _check_kept(recipe, target, progress)
-        else:
+        if not target.exists():
             _Fetch(recipe, target, progress).run()
+        elif recipe.fetched_size in (None, size := target.stat().st_size):
+            progress.note(f"{target}: is there, {amount(target.stat().st_size)}; nothing is fetched")
+        else:
+            raise EmbedxError(
+                f"{target}: has {size:,} bytes instead of {recipe.fetched_size:,}; remove it, and it is fetched anew"
+            )
+    except OSError as error:
+        raise EmbedxError(
+            f"{recipe.name}: {folder}: {error.strerror or error}; make room there or choose a folder by --to"
+        ) from error
     if to is not None:
         _link(target, progress)
     if recipe.unpack:
         progress.note(f"{recipe.name}: unpack it: {recipe.unpack}")
     return target
-
-
-@contextlib.contextmanager
-def _told(recipe: Recipe, folder: Path) -> Iterator[None]:
-    """Turn what the system says where files cannot be written into an `EmbedxError`."""
-    try:
-        yield
-    except OSError as error:
-        raise EmbedxError(
-            f"{recipe.name}: {folder}: {error.strerror or error}; make room there or choose a folder by --to"
-        ) from error
-
-
-def _check_kept(recipe: Recipe, target: Path, progress: Progress) -> None:
-    size = target.stat().st_size
-    if recipe.fetched_size is not None and size != recipe.fetched_size:
-        raise EmbedxError(f"{target}: has {size:,} bytes instead of {recipe.fetched_size:,}; remove it, and it is fetched anew")
-    progress.note(f"{target}: is there, {amount(size)}; nothing is fetched")
 
 
 def _link(target: Path, progress: Progress) -> None:
@@ -113,13 +102,6 @@ def _link(target: Path, progress: Progress) -> None:
         link.symlink_to(target.resolve())
     if not link.exists():
         progress.note(f"{link} cannot be made, so name {target} itself to embedx train")
-
-
-class _Checksum(NamedTuple):
-    """What the file's content must come to."""
-
-    algorithm: str
-    digits: str
 
 
 class _FailedError(Exception):
@@ -137,7 +119,7 @@ class _Fetch:
     recipe: Recipe
     target: Path
     progress: Progress
-    checksum: _Checksum | None = None
+    checksum: tuple[str, str] | None = None  # its algorithm, and the digits that the content must have
     has_received: bool = False  # anything at all
     has_resumed: bool = False  # what came earlier, or by an earlier connection
 
@@ -184,20 +166,20 @@ class _Fetch:
                 failures.append(f"{url}: {error}")
                 if len(failures) < len(self.recipe.urls):
                     self.progress.note(f"{url}: {error}; the next mirror is tried")
-        kept = f"; the {amount(_size(part))} that came are kept, and gone on with next time" if _size(part) else ""
+        kept = f"; the {amount(_size(part))} that came are kept, and resumed next time" if _size(part) else ""
         raise EmbedxError(
             f"{self.recipe.name}: cannot be fetched ({'; '.join(failures)}){kept}; or fetch it elsewhere and put "
             f"{self.target.name} into {self.target.parent}"
         )
 
-    def _known_checksum(self) -> _Checksum | None:
+    def _known_checksum(self) -> tuple[str, str] | None:
         if self.recipe.sha256:
-            return _Checksum("sha256", self.recipe.sha256)
+            return "sha256", self.recipe.sha256
         if not self.recipe.checksums:
             return None
         try:
             with _opened(self.recipe.checksums) as response:
-                text = response.read(MOST_LIST_BYTES).decode("utf-8", "replace")
+                text = response.read(MAX_LIST_BYTES).decode("utf-8", "replace")
         except (OSError, http.client.HTTPException, ValueError) as error:
             if isinstance(error, urllib.error.HTTPError):
                 error.close()
@@ -207,7 +189,7 @@ class _Fetch:
         for line in text.splitlines():
             digits, _, listed = line.partition(" ")
             if fnmatch.fnmatchcase(posixpath.basename(listed.strip().lstrip("*")), name) and len(digits) in ALGORITHMS:
-                return _Checksum(ALGORITHMS[len(digits)], digits.lower())
+                return ALGORITHMS[len(digits)], digits.lower()
         self.progress.note(f"{self.recipe.checksums}: does not list {name}; only the length is checked")
         return None
 
@@ -243,7 +225,7 @@ class _Fetch:
                 time.sleep(PAUSES[max(failures - 1, 0)])
 
     def _further(self, url: str, part: BinaryIO) -> None:
-        """Go on with the part, by one connection, to the end of the file. Raises `_CutError` or `_FailedError`."""
+        """Resume the part, by one connection, to the end of the file. Raises `_CutError` or `_FailedError`."""
         start = _size(part)
         about = self._about_part() if start else {}
         is_known = about.get("url") == url and (about.get("version") or about.get("length"))
@@ -289,13 +271,13 @@ class _Fetch:
                 raise _CutError(OTHER_FILE)
             self.has_resumed = True
         elif start:
-            self.progress.note(f"{url}: begins with the first byte again, as the server does not go on within that file")
+            self.progress.note(f"{url}: begins with the first byte again, as the server does not resume within that file")
             start = 0
         expected = self.recipe.fetched_size
         if expected is not None and length not in (None, expected):
             raise _FailedError(f"has {length:,} bytes instead of {expected:,}")
         part.truncate(start)
-        self._write_about({"url": url, "version": version, "length": length})
+        atomic.write_text(self.about, json.dumps({"url": url, "version": version, "length": length}))
         self.progress.start(f"fetching {self.target.name}", length, "B")
         try:
             self._write(CountedReader(response, response.length, keep_open=True), part, start)
@@ -304,15 +286,15 @@ class _Fetch:
 
     def _write(self, body: CountedReader, part: BinaryIO, done: int) -> None:
         buffer = memoryview(bytearray(BLOCK_BYTES))
-        told = 0.0
+        reported = 0.0
         while n := _received(body, buffer):
             self.has_received = True
             part.write(buffer[:n])
             part.flush()
             done += n
-            if (now := time.monotonic()) - told > 0.1:
+            if (now := time.monotonic()) - reported > 0.1:
                 self.progress.update(done)
-                told = now
+                reported = now
             if self.recipe.fetched_size is not None and done > self.recipe.fetched_size:
                 self._begin_anew(part)
                 raise _FailedError(f"has more than {self.recipe.fetched_size:,} bytes")
@@ -325,9 +307,6 @@ class _Fetch:
         except (OSError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
-
-    def _write_about(self, about: dict[str, Any]) -> None:
-        atomic.write_text(self.about, json.dumps(about))
 
     def _wrong(self, part: BinaryIO) -> str:
         """What is wrong with the file that came; "" if nothing is."""

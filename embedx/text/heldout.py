@@ -1,6 +1,6 @@
 """Which part of a corpus is held out from training: some tens of contiguous spans, with a border about each that nobody sees.
 
-A page goes on about its topic, so that text beside what is held out gives it away: on 100 MB of Wikipedia (pages of 1,100
+A page keeps to its topic, so that text beside what is held out gives it away: on 100 MB of Wikipedia (pages of 1,100
 words on average) a word that occurs 20 to 100 times comes again within 250 tokens 1,100 times as often as it would anywhere,
 140 times at 2,000, 45 times at 4,000, 10 times at 8,000 and no more often than elsewhere from 16,000 on. Tokens of a border
 are neither trained on nor scored. BORDER is where 92 % of these excess repetitions are nearer (95 % of those of rarer words,
@@ -25,11 +25,11 @@ from embedx.text.tokenizer import END_OF_SENTENCE
 
 PIECE = 1000  # tokens; what training leaves out is whole pieces of the corpus
 SEED = 2**33
-MOST_SPANS = 40  # a standard error from so many independent spans is itself within an eighth, as a rule
-FEWEST_SPANS = 8  # as long as that many pieces are held out
+MAX_SPANS = 40  # a standard error from so many independent spans is itself within an eighth, as a rule
+MIN_SPANS = 8  # as long as that many pieces are held out
 SPAN = 2  # pieces that a span has at least where there may be fewer spans
 BORDER = 4  # pieces on each side
-MOST_DROPPED = 1 / 20  # of the corpus, for borders
+MAX_DROPPED = 1 / 20  # of the corpus, for borders
 
 
 class HeldOut(NamedTuple):
@@ -86,10 +86,10 @@ def spans_of(n: int, share: float) -> tuple[np.ndarray, int]:
             f"--heldout {share:g}: fewer than 2 of the corpus's {n:,} pieces of {PIECE:,} words; hold out more, or "
             "take a text of its own to embedx eval --heldout"
         )
-    most_dropped = int(MOST_DROPPED * n)
-    fewest = min(held, FEWEST_SPANS)
+    most_dropped = int(MAX_DROPPED * n)
+    fewest = min(held, MIN_SPANS)
     with_borders = most_dropped // BORDER  # fewer spans rather than borders below half of BORDER
-    n_spans = max(min(held // SPAN, MOST_SPANS, with_borders), fewest)
+    n_spans = max(min(held // SPAN, MAX_SPANS, with_borders), fewest)
     longest = -(-held // n_spans)
     border = min(most_dropped // (2 * n_spans), BORDER, (n // n_spans - longest) // 3)  # a third, for training, at least
     chunk = np.arange(n_spans + 1) * n // n_spans

@@ -30,5 +30,5 @@ class Phrases:
         return sum(map(len, self.passes))
 
     def identity(self) -> Any:
-        """What tells them from others, as JSON types."""
+        """What distinguishes them from others, as JSON types."""
         return [list(self.connectors), [[list(each.words) for each in found] for found in self.passes]]

@@ -3,7 +3,7 @@
 Bojanowski et al. 2017, "Enriching word vectors with subword information", section 3.2, in the conventions of fastText 0.9.3, so
 that models can be exchanged with it:
 
-    word      stands between < and >, so that beginnings and ends of words are told from what is within
+    word      stands between < and >, so that beginnings and ends of words differ from what is within
     n-grams   all chunks of `shortest` to `longest` Unicode characters, repeats included; neither < nor > by itself
     bucket    the 32-bit FNV-1a hash of the n-gram's UTF-8 bytes, modulo the number of buckets. fastText reads a byte as a
               signed char, so that one above 127 also turns over the upper 24 bits of the hash
@@ -21,8 +21,8 @@ NOT_SPLIT = "</s>"
 FNV_OFFSET, FNV_PRIME, MASK = 2166136261, 16777619, 0xFFFFFFFF
 SIGN = 0xFFFFFF00  # what a byte above 127 becomes beside itself where it is read as a signed char
 LENGTHS = re.compile(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?")
-MOST_CHARACTERS = 50  # of an n-gram
-MOST_BUCKETS = 100_000_000
+MAX_CHARACTERS = 50  # of an n-gram
+MAX_BUCKETS = 100_000_000
 
 
 class NGrams(NamedTuple):
@@ -65,8 +65,6 @@ def ngrams(lengths: str, n_buckets: int) -> NGrams:
     if not found:
         raise EmbedxError(f"--subwords {lengths[:40]}: not the lengths of n-grams; write 3-6")
     shortest, longest = int(found[1]), int(found[2] or found[1])
-    if not 1 <= shortest <= longest <= MOST_CHARACTERS:
-        raise EmbedxError(
-            f"--subwords {lengths.strip()}: lengths go from 1 to {MOST_CHARACTERS}, the shortest first, as in 3-6"
-        )
+    if not 1 <= shortest <= longest <= MAX_CHARACTERS:
+        raise EmbedxError(f"--subwords {lengths.strip()}: lengths go from 1 to {MAX_CHARACTERS}, the shortest first, as in 3-6")
     return NGrams(shortest, longest, n_buckets)

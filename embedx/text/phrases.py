@@ -8,9 +8,9 @@ corpus like that of a text in which the joined words stand, in the token cache u
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.settings import PhraseSettings
 from embedx.text import cache
-from embedx.text.building import Building
-from embedx.text.collocations import NO_WORD, VALUE, Sequences, fill, find, slot_of_ids
+from embedx.text.building import Building, explained, workspace
+from embedx.text.collocations import find, hash_table, home_slot
 from embedx.text.encoded_corpus import EncodedCorpus, load
 from embedx.text.joined import Collocation, Phrases
 from embedx.text.word_list import WordList
@@ -27,7 +27,23 @@ from embedx.training.progress import Progress
 
 FORMAT = 1  # part of every key: raise it when the results change
 CHUNK = 1 << 20  # tokens that are joined at a time
-TYPES = 0  # place in the state of joining: how many words the result has so far
+
+
+class Trie(NamedTuple):
+    """Collocations by the ids of their words."""
+
+    is_connector: np.ndarray  # bool (n_words,)
+    first_node: np.ndarray  # int32 (n_words,): the node of each first word, 0 if there is none
+    edges: np.ndarray  # int64: a hash table of node << 32 | word
+    targets: np.ndarray  # int64 (len(edges), 1): the next node, or of a last word, which is no connector, the joined word + 1
+
+
+class Numbering(NamedTuple):
+    """Words numbered by first appearance in the result."""
+
+    number: np.ndarray  # int32 (n_words,): the new id of each word, -1 before it appears
+    order: np.ndarray  # int32 (n_words,): the words by new id
+    n_types: np.ndarray  # int64 (1,): how many there are
 
 
 def with_phrases(
@@ -55,7 +71,8 @@ def with_phrases(
                 if isinstance(wanted, Phrases):
                     found.append(wanted.passes[number - 1])
                 else:
-                    found.append(find(joined.tokens, joined.words, joined.counts, wanted, progress))
+                    with workspace(home) as folder, explained(home):
+                        found.append(find(joined.tokens, joined.words, joined.counts, wanted, folder, progress))
                     progress.note(f"pass {number}: {len(found[-1]):,} collocations" + _shown(found[-1]))
                 is_last = number == n_passes or not found[-1]
                 what = {"collocations": [_lines(each) for each in found], "connectors": [*connectors]} if is_last else {}
@@ -109,17 +126,14 @@ def _joined(
     progress: Progress,
 ) -> EncodedCorpus:
     """A corpus with these collocations joined, kept under the key or, without one, until it is closed."""
-    words, is_connector, sequences, table, is_first = _tables(corpus.words, found, connectors)
-    number, counts = np.full(len(words), NO_WORD, np.int32), np.zeros(len(words), np.int64)
-    order, state = np.empty(len(words), np.int32), np.zeros(1, np.int64)
+    words, trie = _trie(corpus.words, found, connectors)
+    numbering = Numbering(np.full(len(words), -1, np.int32), np.empty(len(words), np.int32), np.zeros(1, np.int64))
     tokens, at, size = corpus.tokens, 0, CHUNK
     out = np.empty(size, np.int32)
     progress.start("joining collocations", len(tokens), " tokens")
     with Building(home) as building:
         while at < len(tokens):
-            stop = min(at + size, len(tokens))
-            arguments = (is_connector, sequences.table, table, is_first, number, order, counts, state, out)
-            after, n = join(tokens, at, stop, len(tokens), *arguments)
+            after, n = join(tokens, at, min(at + size, len(tokens)), trie, numbering, out)
             building.write_tokens(out[:n])
             if after == at:  # a word that so many connector words follow
                 size *= 2
@@ -127,106 +141,88 @@ def _joined(
             at = after
             progress.update(at)
         progress.finish()
-        n_types = int(state[TYPES])
-        building.write_words(WordList.of(words[k] for k in order[:n_types].tolist()), counts[:n_types])
-        report = report | {"n_tokens": int(counts[:n_types].sum())}
+        order = numbering.order[: numbering.n_types[0]]
+        counts = building.write_words(WordList.of(words[k] for k in order.tolist()))
+        report = report | {"n_tokens": int(counts.sum())}
         if key:
             return building.publish(key, report, {}, progress)
         return building.keep_until_closed(report, {})
 
 
-def _tables(
-    words: Sequence[str], found: Sequence[Collocation], connectors: Sequence[str]
-) -> tuple[list[str], np.ndarray, Sequences, np.ndarray, np.ndarray]:
-    """What `join` looks into: the words with those that are joined, uint8 (n_words,) whether each is a connector, the sequences
-    between words, the table of collocations, and uint8 (n_words,) whether one begins with the word.
-    """
+def _trie(words: Sequence[str], found: Sequence[Collocation], connectors: Sequence[str]) -> tuple[list[str], Trie]:
+    """The words with those that are joined, and the collocations by their ids."""
     wanted = {word for each in found for word in each.words} | {each.joined for each in found} | set(connectors)
     ids = {word: k for k, word in enumerate(words) if word in wanted}
-    is_connector = np.zeros(len(words), np.bool_)
+    is_connector, first_node = np.zeros(len(words), np.bool_), np.zeros(len(words), np.int32)
     is_connector[[ids[word] for word in connectors if word in ids]] = True
-    present = [each for each in found if all(word in ids for word in each.words)]
     all_words = list(words)
-    between: dict[tuple[int, int], int] = {}
-    rows = []
-    for each in present:
-        a, *inner, b = (ids[word] for word in each.words)
-        m = 0
-        for word in inner:
-            m = between.setdefault((m, word), len(between) + 1)
+    edges: dict[int, int] = {}
+    n_nodes = 0
+    for each in found:
+        first, *between, last = (ids.get(word, -1) for word in each.words)
+        if min(first, last, *between) < 0 or [k for k in (first, *between, last) if is_connector[k]] != between:
+            continue
+        n_nodes += first_node[first] == 0
+        node = first_node[first] = int(first_node[first]) or n_nodes
+        for word in between:
+            n_nodes += (node << 32 | word) not in edges
+            node = edges.setdefault(node << 32 | word, n_nodes)
         if each.joined not in ids:
             ids[each.joined] = len(all_words)
             all_words.append(each.joined)
-        rows.append((a, b, m, ids[each.joined] + 1))
-    sequences = Sequences(_slots(len(between)))
-    fill(sequences.table, _rows((m, word, 0, longer) for (m, word), longer in between.items()))
-    table = np.zeros((_slots(len(rows)), 4), np.int32)
-    fill(table, _rows(rows))
-    is_first = np.zeros(len(words), np.bool_)
-    is_first[[a for a, *_ in rows]] = True
-    return all_words, is_connector, sequences, table, is_first
-
-
-def _rows(rows: Iterable[tuple[int, ...]]) -> np.ndarray:
-    return np.array([*rows], np.int32).reshape(-1, 4)
-
-
-def _slots(n: int) -> int:
-    """Room for so many, a power of two."""
-    return 1 << (2 * n + 2).bit_length()
+        edges[node << 32 | last] = ids[each.joined] + 1
+    table = hash_table(np.array([*edges], np.int64), np.array([*edges.values()], np.int64).reshape(-1, 1))
+    return all_words, Trie(is_connector, first_node, *table)
 
 
 @kernel
-def join(
-    tokens, start, stop, n_tokens, is_connector, sequences, table, is_first, number, order, counts, state, out
-):  # fmt: skip
-    """Write tokens[start:stop] with their collocations joined, by new ids in the order of first appearance; return where to go
-    on, which is where a word stands that may begin a collocation beyond `stop`, and how many were written.
-
-    number   int32: the new id of each word, or NO_WORD; `order` the words by new id, `counts` how often each was written
+def join(tokens, start, stop, trie, numbering, out):
+    """Write tokens[start:stop] with their collocations joined, by new ids in the order of first appearance; return where to
+    resume, which is where a word stands that may begin a collocation beyond `stop`, and how many were written.
     """
-    n, opened, m = 0, np.int64(NO_WORD), np.int64(0)
-    at = start
-    while at < stop:
+    n, opened, node = 0, np.int64(-1), np.int64(0)  # the first word of what may be a collocation, and its place in the trie
+    for at in range(start, stop):
         word = np.int64(tokens[at])
-        if word >= 0 and is_connector[word] and opened >= 0:
-            m = np.int64(sequences[slot_of_ids(sequences, m, word, 0), VALUE]) if m >= 0 else m
-            m = m if m > 0 else np.int64(NO_WORD)  # what stands within no collocation
+        is_connector = word >= 0 and trie.is_connector[word]
+        target = _target(trie, node, word) if word >= 0 and opened >= 0 and node > 0 else np.int64(0)
+        if is_connector and opened >= 0:
+            node = target
+        elif target > 0:
+            n = _emit(target - 1, numbering, out, n)
+            opened = np.int64(-1)
         else:
-            joined = np.int64(0)
-            if word >= 0 and not is_connector[word] and opened >= 0 and m >= 0 and is_first[tokens[opened]]:
-                joined = np.int64(table[slot_of_ids(table, np.int64(tokens[opened]), word, m), VALUE])
-            if joined > 0:
-                n = _emit(joined - 1, number, order, counts, state, out, n)
-                opened = np.int64(NO_WORD)
+            for k in range(opened if opened >= 0 else at, at):
+                n = _emit(np.int64(tokens[k]), numbering, out, n)
+            opened = np.int64(-1)
+            if word < 0 or is_connector:
+                n = _emit(word, numbering, out, n)
             else:
-                for k in range(opened if opened >= 0 else at, at):
-                    n = _emit(np.int64(tokens[k]), number, order, counts, state, out, n)
-                opened = np.int64(NO_WORD)
-                if word < 0 or is_connector[word]:
-                    n = _emit(word, number, order, counts, state, out, n)
-                else:
-                    opened, m = np.int64(at), np.int64(0)
-        at += 1
-    if opened < 0:
-        return stop, n
-    if stop < n_tokens:
+                opened, node = np.int64(at), np.int64(trie.first_node[word])
+    if opened >= 0 and stop < tokens.size:
         return opened, n
-    for k in range(opened, stop):
-        n = _emit(np.int64(tokens[k]), number, order, counts, state, out, n)
+    for k in range(opened if opened >= 0 else stop, stop):
+        n = _emit(np.int64(tokens[k]), numbering, out, n)
     return stop, n
 
 
 @kernel_part
-def _emit(word, number, order, counts, state, out, n):
-    """Write a word, or a mark between sentences, to out[n]; return n + 1."""
-    if word < 0:
-        out[n] = word
-    else:
-        if number[word] < 0:
-            number[word] = state[TYPES]
-            order[state[TYPES]] = word
-            state[TYPES] += 1
-        out[n] = number[word]
-        counts[number[word]] += 1
+def _target(trie, node, word):
+    """Where an edge of the trie leads; 0 if there is none."""
+    key = node << 32 | word
+    slot = home_slot(trie.edges, key)
+    while trie.edges[slot] != 0 and trie.edges[slot] != key:
+        slot = (slot + 1) & (trie.edges.size - 1)
+    return trie.targets[slot, 0] if trie.edges[slot] == key else np.int64(0)
+
+
+@kernel_part
+def _emit(word, numbering, out, n):
+    """Write a word by its new id, or a mark between sentences, to out[n]; return n + 1."""
+    if word >= 0:
+        if numbering.number[word] < 0:
+            numbering.number[word] = numbering.n_types[0]
+            numbering.order[numbering.n_types[0]] = word
+            numbering.n_types[0] += 1
+        word = np.int64(numbering.number[word])
+    out[n] = word
     return n + 1

@@ -10,19 +10,16 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
 from embedx.storage.disk import amount
-from embedx.text.building import Building, explained
+from embedx.text.building import Building
 from embedx.text.sources import Source, total_size
-from embedx.text.spill import Spill
 from embedx.text.streams import ReadAhead, TextBlock
-from embedx.text.tokenizer import END_OF_SENTENCE, BadUtf8Error, Tokenizer
+from embedx.text.tokenizer import END_OF_SENTENCE, BadUtf8Error
 from embedx.text.tokens import Tokens
-from embedx.text.word_list import WordList
 from embedx.training.memory import available_memory
 from embedx.training.progress import Progress
 
 Watch = Callable[[Source, bytes], None]  # is shown each block of the text, and an empty one where a source ends
 ReadElsewhere = Callable[[Sequence[Source], TextSettings, Progress, Building], dict[str, Any]]  # does what `read` does
-SAMPLED_BYTES = 1 << 24  # of text, as stored, by which is reckoned what the tokens of all of it take
 COUNT_SHARE = 0.25  # of the free memory, for words while a text is read: what unpacks it and the files written want some too
 
 
@@ -38,11 +35,11 @@ def read(
     reports: list[dict[str, Any]] = []
     n_tokens = stored = 0
     report = _new_report(sources[0])
-    writing = Writing(sources, settings, building, progress)
+    memory, size = memory_for_words(settings), known_size(sources)
     progress.start("reading", total_size(sources), "B")
     with (
         ReadAhead(sources, settings, threads) as blocks,
-        Tokens(_watched(blocks, sources, watch), sources, settings, threads, writing.memory) as pieces,
+        Tokens(_watched(blocks, sources, watch), sources, settings, threads, memory) as pieces,
     ):
         try:
             for piece in pieces:
@@ -53,10 +50,10 @@ def read(
                     report["first_bad_byte"] = piece.first_bad
                 report["bad_utf8"] += piece.bad
                 report["too_long"] += piece.too_long
-                stored = piece.stored
-                writing.check_room(stored)
+                stored = piece.chunk.stored
+                building.check_disk(stored, size)
                 progress.update(stored, tokens=n_tokens + report["tokens"])
-                if piece.is_last:
+                if piece.chunk.is_last:
                     bad = blocks.bad_records[len(reports)]
                     report["bad_records"], report["first_bad_record"] = bad.count, bad.first
                     report["skipped"] = blocks.skipped[len(reports)]
@@ -64,14 +61,19 @@ def read(
                     n_tokens += report["tokens"]
                     report = _new_report(sources[min(len(reports), len(sources) - 1)])
                 if pieces.outgrow():
-                    writing.set_aside(*pieces.emptied(), n_tokens + report["tokens"])
+                    if not building.spill.segments:
+                        progress.note(
+                            f"the different words outgrow {amount(memory)} after {n_tokens + report['tokens']:,} words "
+                            "of text: they go to disk, and are merged at the end; --vocab-memory gives them more"
+                        )
+                    building.set_aside(*pieces.emptied())
         except BadUtf8Error as error:
             raise EmbedxError(
-                f"{sources[pieces.source].name}: not UTF-8 at byte {error.offset} of the (unpacked) text; "
+                f"{sources[error.source].name}: not UTF-8 at byte {error.offset} of the (unpacked) text; "
                 "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
             ) from error
     progress.finish()
-    writing.finish(pieces.words, n_tokens)
+    building.finish_words(pieces.words, memory, progress)
     return report_of(reports, stored)
 
 
@@ -103,40 +105,14 @@ def skipped_kinds(sources: Sequence[dict[str, Any]]) -> str:
     return ", ".join(f"{n:,} {kind}" for kind, n in kinds.items())
 
 
-class Writing:
-    """Has the words of `sources` written to a folder when all are read; those that outgrow the memory for them, before."""
+def memory_for_words(settings: TextSettings) -> int:
+    """Bytes that the different words may take."""
+    return int(COUNT_SHARE * available_memory() if settings.vocab_memory is None else 1e9 * settings.vocab_memory)
 
-    def __init__(self, sources: Sequence[Source], settings: TextSettings, building: Building, progress: Progress) -> None:
-        self.building, self.progress = building, progress
-        memory = COUNT_SHARE * available_memory() if settings.vocab_memory is None else 1e9 * settings.vocab_memory
-        self.memory = int(memory)  # bytes, that words may take
-        self._spill = Spill(building.folder)
-        self._total = total_size(sources)
-        self._was_checked = len({Path(source.name).suffix for source in sources}) > 1  # where one does not tell of another
 
-    def check_room(self, stored: int) -> None:
-        """Raise `EmbedxError` if the disk has no room for the tokens of all, by those of the first `stored` bytes."""
-        if self._total and not self._was_checked and stored >= SAMPLED_BYTES:
-            self._was_checked = self.building.check_room(min(stored / self._total, 1.0))
-
-    def set_aside(self, letters: np.ndarray, starts: np.ndarray, n_tokens: int) -> None:
-        """Write out the words by which all tokens are numbered that were written since this was done; `n_tokens` in all."""
-        if not self._spill.segments:
-            self.progress.note(
-                f"the different words outgrow {amount(self.memory)} after {n_tokens:,} words of text: they go to disk, "
-                "and are merged at the end; --vocab-memory gives them more"
-            )
-        with explained(self.building.home):
-            self._spill.add(letters, starts, self.building.n_entries())
-
-    def finish(self, words: Tokenizer, n_tokens: int) -> None:
-        """Write the words of all, of which `words` has those that were not set aside."""
-        if not self._spill.segments:
-            self.building.write_words(WordList(words.word_letters.tobytes(), words.word_starts), words.counts)
-            return
-        if words.n_types:
-            self.set_aside(*words.emptied(), n_tokens)
-        self.building.merge(self._spill, self.memory, self.progress)
+def known_size(sources: Sequence[Source]) -> int | None:
+    """Bytes of all sources, as stored; None where they are of different kinds, so that one says nothing of another."""
+    return total_size(sources) if len({Path(source.name).suffix for source in sources}) == 1 else None
 
 
 def _watched(blocks: Iterable[TextBlock], sources: Sequence[Source], watch: Watch | None) -> Iterator[TextBlock]:

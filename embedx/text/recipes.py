@@ -27,7 +27,7 @@ KINDS = {"text": ("text", "wikipedia"), "classes": ("xc", "idx")}  # what a reci
 OF_PARTS = ("about", "files", "members", "words")  # fields that a part has of its own
 VALUE = re.compile(r"\w+")  # what may stand for a placeholder: no path, and no hyphen, which separates them
 SHA256 = re.compile(r"[0-9a-f]{64}")
-MOST_BYTES = 1 << 16  # twenty times the longest of ours; Python's parser takes time with the square of a key's length
+MAX_BYTES = 1 << 16  # twenty times the longest of ours; Python's parser takes time with the square of a key's length
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Recipe:
     citation: str = ""
     values: dict[str, str] = field(default_factory=dict)  # placeholders and what stands for them unless the name says otherwise
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)  # other parts of the files, by name: see OF_PARTS
-    settings: dict[str, Any] = field(default_factory=dict)  # values of TextSettings that suit this corpus
+    settings: dict[str, Any] = field(default_factory=dict)  # default values of TextSettings for this corpus
 
     @property
     def download(self) -> str:
@@ -148,7 +148,7 @@ def _of_name(name: str) -> Recipe | None:
         own, values = "-".join(words[:n]), words[n:]
         for folder in _folders():
             file = folder / f"{own}.toml"
-            if own and os.path.isfile(file):  # unlike `Path.is_file`, that may be asked of a name that is too long
+            if own and os.path.isfile(file):  # unlike `Path.is_file`, takes a name that is too long
                 if values and not _takes_values(file):
                     continue
                 recipe = _load(file)
@@ -214,9 +214,9 @@ def _content(file: Path) -> dict[str, Any]:
     if not os.path.isfile(file):
         raise OSError("no file")  # a pipe would not end
     with open(file, "rb") as opened:
-        text = opened.read(MOST_BYTES + 1)
-    if len(text) > MOST_BYTES:
-        raise ValueError(f"more than {MOST_BYTES:,} bytes")
+        text = opened.read(MAX_BYTES + 1)
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"more than {MAX_BYTES:,} bytes")
     return tomllib.loads(text.decode("utf-8"))
 
 

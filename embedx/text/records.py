@@ -2,7 +2,7 @@
 
 A string is text: each of its lines is a sentence, as in a plain file. A list of strings or whole numbers is one sentence. Empty
 ones are left out. A record that has no such value is bad: an error, or skipped and counted. Memory is that of a record, which
-may not be longer than MOST_RECORD_BYTES; of a Parquet file that of ROWS_AT_A_TIME and of a page as its writer made it.
+may not be longer than MAX_RECORD_BYTES; of a Parquet file that of ROWS_AT_A_TIME and of a page as its writer made it.
 """
 
 import collections
@@ -14,7 +14,7 @@ from typing import Any
 
 from embedx.errors import EmbedxError
 
-MOST_RECORD_BYTES = 1 << 24  # ten times the longest article; JSON of brackets alone takes twenty times as much when it is read
+MAX_RECORD_BYTES = 1 << 24  # ten times the longest article; JSON of brackets alone takes twenty times as much when it is read
 ROWS_AT_A_TIME = 512
 BLOCK_BYTES = 1 << 18
 DELIMITERS = (",", "\t", ";", "|")
@@ -128,7 +128,7 @@ def _named(record: Mapping[str, Any] | Iterable[str]) -> str:
 
 
 def lines_of(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """The lines with their ends; an `EmbedxError` if one has more than MOST_RECORD_BYTES."""
+    """The lines with their ends; an `EmbedxError` if one has more than MAX_RECORD_BYTES."""
     rest = b""
     number = 1
     for block in blocks:
@@ -143,9 +143,9 @@ def lines_of(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
 
 
 def _check_length(line: bytes, name: str, number: int) -> None:
-    if len(line) > MOST_RECORD_BYTES:
+    if len(line) > MAX_RECORD_BYTES:
         raise EmbedxError(
-            f"{name}:{number}: a line of more than {MOST_RECORD_BYTES:,} bytes; is it the right file, with a record a line?"
+            f"{name}:{number}: a line of more than {MAX_RECORD_BYTES:,} bytes; is it the right file, with a record a line?"
         )
 
 
@@ -204,9 +204,9 @@ def _cells(lines: Iterable[bytes], texts: Texts, column: str | None) -> Iterator
         n_bytes = 0
         while (text := again.popleft() if again else next(decoded, None)) is not None:
             n_bytes = len(text) + (n_bytes if taken else 0)
-            if n_bytes > MOST_RECORD_BYTES:
+            if n_bytes > MAX_RECORD_BYTES:
                 raise EmbedxError(
-                    f"{texts.name}:{begins}: a row of more than {MOST_RECORD_BYTES:,} characters; is a quote not closed?"
+                    f"{texts.name}:{begins}: a row of more than {MAX_RECORD_BYTES:,} characters; is a quote not closed?"
                 )
             taken.append(text)
             yield text

@@ -30,7 +30,7 @@ ROWS = "rows"  # reader of labelled data
 FILE_LIST = "@"
 OF_ARCHIVE = re.compile(r"(.+):([^:]+)", re.DOTALL)  # ARCHIVE:PATTERN
 ALL_MEMBERS = "*"
-MOST_NAME_BYTES = 1 << 12  # in a list of files; the longest path of Linux
+MAX_NAME_BYTES = 1 << 12  # in a list of files; the longest path of Linux
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Source:
     """One file, URL or standard input."""
 
     name: str  # as the user knows it, for messages
-    reader: str  # "text", "wikipedia", "json", "table", "rows", or "any" where the name does not tell
+    reader: str  # "text", "wikipedia", "json", "table", "rows", or "any" where the name does not show it
     fingerprint: dict[str, Any] | None  # identifies its content for the token cache (a URL's is its name); None: not cached
     location: str = ""  # path or URL to open, where it is not the name
     cut_off: bool = False  # a dump that is known to end in the middle
@@ -46,7 +46,7 @@ class Source:
     folder: str = ""  # that the user named, where it was found in one: then it is skipped if it is no text
 
     def member(self, name: str) -> "Source":
-        """A member of an archive; its name tells the format where that of the archive does not."""
+        """A member of an archive; its name shows the format where that of the archive does not."""
         reader = _reader(name) if self.reader == "any" else self.reader
         return replace(self, name=f"{self.name}: {name}", reader=reader, members="")
 
@@ -96,7 +96,7 @@ def resolve(corpora: Sequence[str]) -> list[Source]:
 
 
 def recipe_defaults(corpora: Sequence[str]) -> dict[str, Any]:
-    """The `TextSettings` that suit what is named, where all agree: those of a recipe, or of a Wikipedia dump."""
+    """The default `TextSettings` of the corpora, where all agree: those of a recipe, or of a Wikipedia dump."""
     defaults = [_defaults_of(corpus) for corpus, _ in _listed(corpora)]
     return defaults[0] if defaults and all(d == defaults[0] for d in defaults) else {}
 
@@ -129,9 +129,9 @@ def _listed(corpora: Sequence[str]) -> Iterator[tuple[str, str]]:
         n_names = 0
         try:
             with open(path, "rb") as file:
-                for number, line in enumerate(iter(lambda: file.readline(MOST_NAME_BYTES), b""), 1):
+                for number, line in enumerate(iter(lambda: file.readline(MAX_NAME_BYTES), b""), 1):
                     name = os.fsdecode(line.strip(b"\r\n"))
-                    if name == STANDARD_INPUT or name.startswith(FILE_LIST) or "\0" in name or len(line) == MOST_NAME_BYTES:
+                    if name == STANDARD_INPUT or name.startswith(FILE_LIST) or "\0" in name or len(line) == MAX_NAME_BYTES:
                         raise EmbedxError(f"{path}:{number}: no path; a list of files has one in each line")
                     if name:
                         n_names += 1
@@ -256,7 +256,7 @@ def _defaults_of(corpus: str) -> dict[str, Any]:
 
 
 def total_size(sources: Iterable[Source]) -> int | None:
-    """Bytes to read, as stored; None when a source does not tell."""
+    """Bytes to read, as stored; None when that of a source is unknown."""
     sizes = [source.size for source in sources]
     return None if None in sizes else sum(size for size in sizes if size is not None)
 

@@ -17,8 +17,7 @@ import threading
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 from xml.parsers.expat import ExpatError
 
 from embedx.errors import EmbedxError
@@ -32,10 +31,10 @@ from embedx.text.wikipedia import DumpError, paragraphs
 BLOCK_BYTES = 1 << 18
 EXTRA = re.compile(r"smart_open\[\w+\]")  # in what smart_open says of a library that is missing
 BLOCKS_AHEAD = 8  # enough to even out the speeds of the two threads
-MOST_AHEAD = 128  # where several sources are read at once: most of one whose turn is still to come
+MAX_AHEAD = 128  # where several sources are read at once: most of one whose turn is still to come
 # A zstd decompressor's output has no limit, so its input gets one, by what the last piece became.
-ZSTD_LEAST, ZSTD_MOST = 1 << 6, 1 << 11
-MOST_XZ_MEMORY = 1 << 30  # bytes that a file may ask its reader to have; `xz -9` asks for 65 MB
+MIN_ZSTD_BYTES, MAX_ZSTD_BYTES = 1 << 6, 1 << 11
+MAX_XZ_MEMORY = 1 << 30  # bytes that a file may make its reader allocate; `xz -9` takes 65 MB
 
 BZIP2_START = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")
 XZ_MAGIC = b"\xfd7zXZ\0"
@@ -57,12 +56,12 @@ BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-# Nothing is given back: a comment ends at its first "-->". Else n comments could be told apart in 2^n ways.
+# Nothing is given back: a comment ends at its first "-->". Otherwise n comments could be separated in 2^n ways.
 DUMP_START = re.compile(r"\s*+(?:<\?xml[^>]*+>\s*+)?+(?:(?><!--.*?-->)\s*+)*+<mediawiki\b", re.DOTALL)
 DUMP_START_BYTES = 4096
 # Text in an 8-bit encoding, or with damaged places, stays well below this; about half of random bytes is not UTF-8.
-MOST_UNREADABLE = 0.3
-FEWEST_BYTES_TO_JUDGE = 64
+MAX_UNREADABLE = 0.3
+MIN_BYTES_TO_JUDGE = 64
 # Of labelled data: the header of an XC file, a row of such a file or LIBSVM's, fastText's labels
 XC_HEADER = re.compile(rb"\d+\s+\d+\s+\d+")
 SPARSE_ROW = re.compile(rb"(?:[^\s:]+\s+|\s*)(?:\d+:[-+.\deE]+(?:\s+|$))+")
@@ -89,10 +88,18 @@ class CountedReader(io.RawIOBase):
         self.expected = expected
         self.keep_open = keep_open
         self.count = 0
-        self.is_file = isinstance(file, io.FileIO) and file.seekable()
 
     def readable(self) -> bool:
         return True
+
+    def seekable(self) -> bool:
+        return bool(self.file.seekable())
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        return int(self.file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self.file.tell())
 
     def readinto(self, buffer: Any) -> int:
         try:
@@ -180,7 +187,7 @@ def text_blocks(
 ) -> Iterator[bytes]:
     """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times BLOCK_BYTES or a record.
 
-    bad     is told of records without text
+    bad     counts records without text
     whole   whether other bytes than white space end its tokens, see `embedx.text.records`; by default `source.has_sentences`
     """
     whole = source.has_sentences(settings) if whole is None else whole
@@ -259,14 +266,14 @@ def damage_told(source: Source) -> Iterator[None]:
 
 
 def unpacked(source: Source, file: io.BufferedReader, threads: int = 1) -> Iterator[bytes]:
-    """What the file holds, decompressed if need be, in blocks. Raises one of DAMAGED where it does not go on as it should."""
+    """What the file holds, decompressed if need be, in blocks. Raises one of DAMAGED where it is damaged."""
     magic = file.peek(512)[:512]
     if ZSTD_START.match(magic):
         yield from _zstd_blocks(source, file)
     elif BZIP2_START.match(magic):
         yield from _bzip2_blocks(file, threads)
     elif magic.startswith(XZ_MAGIC):
-        yield from _stream_blocks(file, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, MOST_XZ_MEMORY))
+        yield from _stream_blocks(file, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, MAX_XZ_MEMORY))
     else:
         stream = gzip.GzipFile(fileobj=file) if magic.startswith(b"\x1f\x8b") else file
         while block := stream.read(BLOCK_BYTES):
@@ -277,7 +284,7 @@ def _bzip2_blocks(file: io.BufferedReader, threads: int) -> Iterator[bytes]:
     """The content of a bzip2 file; by several threads, or by one where they fail and it can be read again."""
     n_bytes = 0
     counted: Any = file.raw
-    can_be_read_again = threads > 1 and isinstance(counted, CountedReader) and counted.is_file
+    can_be_read_again = threads > 1 and isinstance(counted, CountedReader) and isinstance(counted.file, io.FileIO)
     if threads > 1:
         from embedx.text import bzip2  # here because numba takes a while to import
 
@@ -287,9 +294,9 @@ def _bzip2_blocks(file: io.BufferedReader, threads: int) -> Iterator[bytes]:
                 yield block
             return
         except (OSError, EOFError):
-            if not can_be_read_again:
+            if not (can_be_read_again and counted.seekable()):
                 raise
-        counted.file.seek(0)
+        counted.seek(0)
         counted.count = 0
         file = io.BufferedReader(counted, BLOCK_BYTES)
     for block in _stream_blocks(file, bz2.BZ2Decompressor):
@@ -322,14 +329,14 @@ def _zstd_blocks(source: Source, file: Any) -> Iterator[bytes]:
     except ImportError as error:
         raise EmbedxError(f'{source.name}: reading .zst needs zstandard; pip install "embedx[zstd]"') from error
     unpack = None
-    step = ZSTD_LEAST
+    step = MIN_ZSTD_BYTES
     try:
         while data := file.read(step):
             while data:
                 unpack = unpack or zstandard.ZstdDecompressor().decompressobj()
                 block = unpack.decompress(data)
                 yield block
-                step = min(max(ZSTD_LEAST, step * BLOCK_BYTES // (len(block) + 1)), ZSTD_MOST)
+                step = min(max(MIN_ZSTD_BYTES, step * BLOCK_BYTES // (len(block) + 1)), MAX_ZSTD_BYTES)
                 data = b""
                 if unpack.eof:  # another frame may follow
                     data, unpack = unpack.unused_data, None
@@ -364,7 +371,7 @@ def _check_is_text(source: Source, head: bytes) -> None:
         raise NotTextError(f"{source.name}: a tar archive; name it .tar, or unpack it with tar -x", BINARY)
     text = head.decode("utf-8", "replace")
     unreadable = text.count("\ufffd") + text.count("\0")
-    if len(head) >= FEWEST_BYTES_TO_JUDGE and unreadable > MOST_UNREADABLE * len(text):
+    if len(head) >= MIN_BYTES_TO_JUDGE and unreadable > MAX_UNREADABLE * len(text):
         raise NotTextError(
             f"{source.name}: not UTF-8 text: {unreadable / len(text):.0%} of its first characters cannot be read; "
             "if it is text, convert it with iconv -t UTF-8",
@@ -397,11 +404,14 @@ class TextBlock(NamedTuple):
     stored: int  # bytes read from all sources so far, as stored
 
 
-class ReadAhead:
-    """Iterates over the blocks of all sources; reading and unpacking go on in threads, some blocks ahead.
+Blocks: TypeAlias = "queue.Queue[tuple[bytes, int] | BaseException]"  # of a source, with the bytes read so far, as stored
 
-    Each of `threads` reads a source, in their order; what those ahead hold is bounded. One source is unpacked by all of them,
-    where its format allows it.
+
+class ReadAhead:
+    """Iterates over the blocks of all sources; threads read and decompress them, some blocks ahead.
+
+    Each of `threads` reads a source, in their order; what those ahead hold is bounded. Where its format allows it, all of them
+    decompress one source.
     """
 
     def __init__(self, sources: Sequence[Source], settings: TextSettings = PLAIN, threads: int = 1) -> None:
@@ -411,21 +421,20 @@ class ReadAhead:
         self.skipped = [""] * len(sources)  # what each is that is no text, but in a folder beside text
         n = max(1, min(threads, len(sources)))
         self._threads_each = max(1, threads // n)
-        self._ahead = BLOCKS_AHEAD if n == 1 else MOST_AHEAD
+        self._ahead = BLOCKS_AHEAD if n == 1 else MAX_AHEAD
         self._next = iter(range(len(sources)))
-        self._queues: dict[int, queue.Queue[tuple[bytes, int] | BaseException]] = {}
+        self._queues: dict[int, Blocks] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._threads: list[threading.Thread] = []
-        for _ in range(n):
-            # A daemon, because a read from a terminal or a slow server cannot be interrupted.
-            self._threads.append(threading.Thread(target=self._run, daemon=True, name="embedx-reader"))
-            self._threads[-1].start()
+        # Daemons, because a read from a terminal or a slow server cannot be interrupted.
+        self._threads = [threading.Thread(target=self._run, daemon=True, name="embedx-reader") for _ in range(n)]
+        for thread in self._threads:
+            thread.start()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._stopped.set()
 
     def __iter__(self) -> Iterator[TextBlock]:
@@ -442,7 +451,7 @@ class ReadAhead:
             done += stored
             del self._queues[number]
 
-    def _blocks_of(self, number: int) -> "queue.Queue[tuple[bytes, int] | BaseException]":
+    def _blocks_of(self, number: int) -> Blocks:
         with self._lock:
             return self._queues.setdefault(number, queue.Queue(self._ahead))
 
@@ -463,12 +472,12 @@ class ReadAhead:
                     self._put(blocks, (b"", source.size or 0))
             except Stopped:
                 return
-            except BaseException as error:  # to be raised where the blocks are wanted
+            except BaseException as error:  # to be raised where the blocks are read
                 with contextlib.suppress(Stopped):  # or nowhere
                     self._put(blocks, error)
                 return
 
-    def _read(self, number: int, source: Source, blocks: "queue.Queue[tuple[bytes, int] | BaseException]") -> None:
+    def _read(self, number: int, source: Source, blocks: Blocks) -> None:
         """Read a source to its end. Raises `NotTextError` before there is any block."""
         if source.folder and (option := source.option_to_read(self._settings)) is not None:
             kind = "JSON" if option == "--json-field" else "CSV/TSV/Parquet"
@@ -480,7 +489,7 @@ class ReadAhead:
                     self._put(blocks, (block[start : start + BLOCK_BYTES], file.count))
             self._put(blocks, (b"", file.count))
 
-    def _put(self, blocks: "queue.Queue[tuple[bytes, int] | BaseException]", item: tuple[bytes, int] | BaseException) -> None:
+    def _put(self, blocks: Blocks, item: Any) -> None:
         while not self._stopped.is_set():
             try:
                 return blocks.put(item, timeout=0.1)
@@ -490,4 +499,4 @@ class ReadAhead:
 
 
 class Stopped(Exception):
-    """Nobody wants the blocks any more."""
+    """The blocks are no longer read."""

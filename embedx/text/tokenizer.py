@@ -5,8 +5,8 @@ wanted, to the end of `letters`, where all different words lie one after the oth
 open-addressing hash table: a known word is taken off the end of `letters` again, a new one stays there and gets the next
 number. Cutting the text anywhere changes nothing.
 
-What goes on for more than MOST_WORD_BYTES without a separator is no word, but data of another kind: it is left out, and
-counted as bad UTF-8 is. So one endless word does not take all memory.
+A run of more than MAX_WORD_BYTES without a separator is no word, but data of another kind: it is left out and counted, as bad
+UTF-8 is. So one endless word does not take all memory.
 """
 
 from collections.abc import Iterator
@@ -22,12 +22,11 @@ from embedx.training.memory import available_memory
 
 END_OF_SENTENCE = -1
 BLOCK_BYTES = 1 << 18  # a block, its tokens and the table's busy part fit into a core's own cache together
-MOST_WORD_BYTES = 1 << 22
-MOST_LETTERS = 0.2  # of the memory that is available, before they grow by half and are copied for it
+MAX_WORD_BYTES = 1 << 22
+MAX_LETTERS = 0.2  # of the memory that is available, before they grow by half and are copied for it
 MAX_TYPES = 2**31 - 1  # a word's number is an int32, and 31 bits of a slot
-NO_NUMBER = -1  # of a word that is not in the table
-FIRST_LETTERS, FIRST_TYPES = 1 << 16, 1 << 12  # that an empty table has room for
-NEARLY = 0.9  # of the words that there is room for: what is read before one looks again is less than the rest, as a rule
+FIRST_LETTERS, FIRST_TYPES = 1 << 16, 1 << 12  # the capacity of an empty table
+NEARLY_FULL = 0.9  # of the capacity; the words of the next block are fewer than the rest, as a rule
 
 # What the scanner remembers between calls, by place in `state`, int64.
 END, KEY, TYPES, EMITTED, LINE_ENDED, BAD, FIRST_BAD, OFFSET, CUT_OFF, TOO_LONG, STATE_WIDTH = range(11)
@@ -139,7 +138,7 @@ def find_slot(letters, starts, slots, start, end, signature):  # type: ignore[no
 
 
 @kernel
-def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, starts, counts, slots, out):  # type: ignore[no-untyped-def]
+def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, starts, slots, out):  # type: ignore[no-untyped-def]
     """Tokenise data[p:] into `out`; returns how far it came: to the end, a character cut off there (unless `last`), bad UTF-8
     that is an error, or a point where `out`, the table or the list of words is full. Updates `state` and the tables."""
     n = len(data)
@@ -185,7 +184,7 @@ def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, star
                 p += width
                 continue
         start = starts[types]
-        if end - start > MOST_WORD_BYTES:
+        if end - start > MAX_WORD_BYTES:
             state[TOO_LONG] += 1
             end = start
             key = np.int64(0)
@@ -204,7 +203,6 @@ def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, star
                 types += 1
                 starts[types] = end
             key = np.int64(0)
-            counts[number] += 1
             if line_ended:
                 out[emitted] = END_OF_SENTENCE
                 emitted += 1
@@ -254,16 +252,11 @@ def renumber(tokens, numbers):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def without_number(tokens, numbers, which):  # type: ignore[no-untyped-def]
-    """Write to `which` the words among the tokens that have no number, each once, and mark them; returns how many."""
-    n = 0
-    for i in range(len(tokens)):
-        word = tokens[i]
-        if word != END_OF_SENTENCE and numbers[word] == NO_NUMBER:
-            numbers[word] = NO_NUMBER - 1
-            which[n] = word
-            n += 1
-    return n
+def count_tokens(tokens, counts):  # type: ignore[no-untyped-def]
+    """Add 1 to the count of a word for each token that is one."""
+    for token in tokens:
+        if token != END_OF_SENTENCE:
+            counts[token] += 1
 
 
 @kernel
@@ -279,14 +272,14 @@ def enter_all(old, slots):  # type: ignore[no-untyped-def]
 
 
 class Tokenizer:
-    """Numbers words in order of first appearance and counts them, over any number of sources.
+    """Numbers words in order of first appearance, over any number of sources.
 
-    `feed` and `finish_source` yield the tokens as int32 arrays that are valid until the next is asked for.
+    `feed` and `finish_source` yield the tokens as int32 arrays that are valid until the next is taken. The first may be
+    END_OF_SENTENCE, where a text begins with empty lines.
     """
 
     def __init__(self, settings: TextSettings) -> None:
         self.characters = tables(settings)
-        self.begun = False  # whether there were tokens before, so that the end of a line is one of a sentence
         self.whole = False  # whether the current source has its tokens ended by bytes of their own
         self.on_bad = ON_BAD[settings.on_bad_utf8]
         self.state = np.zeros(STATE_WIDTH, np.int64)
@@ -297,17 +290,11 @@ class Tokenizer:
     def _new_table(self) -> None:
         self.letters = np.zeros(FIRST_LETTERS, np.uint8)
         self.starts = np.zeros(FIRST_TYPES + 1, np.int64)  # word i is letters[starts[i]:starts[i + 1]]
-        self._counts = np.zeros(FIRST_TYPES, np.int64)
         self.slots = np.zeros((2 * FIRST_TYPES, 2), np.int64)  # signature and number of each word
 
     @property
     def n_types(self) -> int:
         return int(self.state[TYPES])
-
-    @property
-    def counts(self) -> np.ndarray:
-        """How often each word was seen, int64 (n_types,)."""
-        return self._counts[: self.n_types]
 
     @property
     def word_letters(self) -> np.ndarray:
@@ -319,36 +306,16 @@ class Tokenizer:
         """Where each word begins, and the last one ends, int64 (n_types + 1,)."""
         return self.starts[: self.n_types + 1]
 
-    @property
-    def bad(self) -> int:
-        """Ill-formed UTF-8 sequences in the current source."""
-        return int(self.state[BAD])
-
-    @property
-    def first_bad(self) -> int:
-        """Byte offset of the first of them."""
-        return int(self.state[FIRST_BAD])
-
-    @property
-    def too_long(self) -> int:
-        """How many words of the current source were left out, for they have more than MOST_WORD_BYTES."""
-        return int(self.state[TOO_LONG])
-
-    @property
-    def line_ended(self) -> bool:
-        """Whether a line ended after the last word."""
-        return bool(self.state[LINE_ENDED])
-
     def enter(self, others: np.ndarray, starts: np.ndarray, which: np.ndarray, numbers: np.ndarray) -> None:
         """Number the words `which`, int64, of others, that begin and end at `starts`, and write it to `numbers`, int32."""
-        self._make_room(int((starts[which + 1] - starts[which]).sum()), len(which))
+        self._reserve(int((starts[which + 1] - starts[which]).sum()), len(which))
         enter_words(others, starts, which, self.state, self.letters, self.starts, self.slots, numbers)
 
     def outgrows(self, memory: int) -> bool:
         """Whether the table of words takes more than so many bytes, or soon would, when it is copied to grow."""
         types = self.n_types
-        size = 2 * int(self.state[END]) + types * (self.starts.itemsize + self._counts.itemsize) + self.slots.nbytes
-        if 2 * types >= NEARLY * len(self.slots):
+        size = 2 * int(self.state[END]) + types * self.starts.itemsize + self.slots.nbytes
+        if 2 * types >= NEARLY_FULL * len(self.slots):
             size += 2 * self.slots.nbytes
         return size > memory
 
@@ -366,15 +333,11 @@ class Tokenizer:
         for first in range(0, len(block), BLOCK_BYTES):
             yield from self._scan(self.cut_off + block[first : first + BLOCK_BYTES], last=False)
 
-    def start_source(self) -> None:
-        """The next block fed is the first of another source."""
-        self.state[[BAD, FIRST_BAD, OFFSET, TOO_LONG]] = 0
-
-    def start_chunk(self, offset: int, goes_on: bool) -> None:
-        """The next block fed is at that byte of its source; it `goes_on` from the last one, or else no line ended before it."""
+    def start_chunk(self, offset: int = 0, continues: bool = False) -> None:
+        """The next block fed is at that byte of its source; it `continues` the last one, or else no line ended before it."""
         self.state[[BAD, FIRST_BAD, TOO_LONG]] = 0
         self.state[OFFSET] = offset - len(self.cut_off)
-        self.state[LINE_ENDED] &= goes_on
+        self.state[LINE_ENDED] &= continues
 
     def finish_source(self) -> Iterator[np.ndarray]:
         """The tokens left at the end of a source, which ends a sentence."""
@@ -386,37 +349,35 @@ class Tokenizer:
         p = 0
         characters = whole_tokens() if self.whole else self.characters
         while True:
-            self._make_room(len(data) - p)
+            self._reserve(len(data) - p)
             p = scan(
                 data, p, last, self.on_bad, *characters,
-                self.state, self.letters, self.starts, self._counts, self.slots, self.out,
+                self.state, self.letters, self.starts, self.slots, self.out,
             )  # fmt: skip
-            longest = int(self.starts[self.n_types]) + MOST_WORD_BYTES
+            longest = int(self.starts[self.n_types]) + MAX_WORD_BYTES
             self.state[END] = min(int(self.state[END]), longest + 1)  # of a word that is too long the length is enough
             if emitted := int(self.state[EMITTED]):
                 self.state[EMITTED] = 0
-                yield self.out[int(not self.begun and self.out[0] == END_OF_SENTENCE) : emitted]
-                self.begun = True
-            if self.bad and self.on_bad == ERROR:
-                raise BadUtf8Error(self.first_bad)
+                yield self.out[:emitted]
+            if self.state[BAD] and self.on_bad == ERROR:
+                raise BadUtf8Error(int(self.state[FIRST_BAD]))
             if p == len(data) or self.state[CUT_OFF]:
                 break
         self.cut_off = block[p:]
         self.state[OFFSET] += p
         self.state[CUT_OFF] = 0
 
-    def _make_room(self, n_bytes: int, n_words: int = 1) -> None:
+    def _reserve(self, n_bytes: int, n_words: int = 1) -> None:
         """Grow whatever may become full. A byte appends at most three (one bad byte as U+FFFD)."""
         end, types = int(self.state[END]), self.n_types + n_words - 1
         if end + 3 * n_bytes > len(self.letters):
-            if len(self.letters) > MOST_LETTERS * available_memory():
+            if len(self.letters) > MAX_LETTERS * available_memory():
                 raise EmbedxError("the different words do not fit into memory: lower --vocab-memory, or clean the text")
             self.letters = grown(self.letters, end + 3 * n_bytes)
         if types + 2 > len(self.starts):
             if types >= MAX_TYPES:
                 raise EmbedxError(f"more than {MAX_TYPES} different words: clean the text, or try --tokenizer words")
             self.starts = grown(self.starts, types + 2)
-            self._counts = grown(self._counts, len(self.starts) - 1)
         while 2 * types >= len(self.slots):
             slots = np.zeros((2 * len(self.slots), 2), np.int64)
             enter_all(self.slots, slots)
@@ -426,13 +387,15 @@ class Tokenizer:
 class BadUtf8Error(Exception):
     """Bytes that are not UTF-8, and the settings say that this is an error."""
 
+    source = 0  # the number of the source
+
     def __init__(self, offset: int) -> None:
         super().__init__(f"not UTF-8 at byte {offset}")
         self.offset = offset
 
 
 def grown(array: np.ndarray, needed: int) -> np.ndarray:
-    """A copy with room for `needed` elements or half as many again, whichever is more; the new ones are 0."""
+    """A copy with a capacity of `needed` elements or half as many again, whichever is more; the new ones are 0."""
     new = np.zeros(max(needed, len(array) * 3 // 2), array.dtype)
     new[: len(array)] = array
     return new

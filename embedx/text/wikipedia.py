@@ -7,7 +7,6 @@ Time is linear in the text, whatever it is: a pattern that failed at one place d
 is that of a page, which may not be longer than MediaWiki lets any page be.
 """
 
-import collections
 import contextlib
 import html
 import itertools
@@ -19,7 +18,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 from xml.parsers import expat
 
@@ -33,10 +32,10 @@ HIDDEN_LINKS = frozenset({"file", "image", "media", "category"})  # their Englis
 REDIRECT = re.compile(r"\s*+#\w++\s*+(?::\s*+)?\[\[")
 
 # MediaWiki saves no page of more than 2 MB, unless its administrator says so ($wgMaxArticleSize).
-MOST_CHARACTERS = 1 << 24
-MOST_MARKUP_BYTES = 1 << 20  # of a tag or comment: expat looks at all of one again with every block
-MOST_OPEN = 100  # elements within elements, of which a dump has five
-MOST_NAMESPACES = 1000
+MAX_CHARACTERS = 1 << 24
+MAX_MARKUP_BYTES = 1 << 20  # of a tag or comment: expat looks at all of one again with every block
+MAX_OPEN = 100  # elements within elements, of which a dump has five
+MAX_NAMESPACES = 1000
 
 # Elements that hold no prose.
 HIDDEN_TAGS = (
@@ -60,7 +59,7 @@ EXTERNAL_LINK = re.compile(
 BARE_URL = re.compile(r"\b(?:https?|ftp)://[^\s\]\[<>|]+", re.IGNORECASE)
 # Single brackets may stand in it, one even at its end: "[[a [sic]]]". No possessive group, at which Python below 3.11.5 fails.
 INNERMOST_LINK = re.compile(r"\[\[([^\[\]]*+(?:(?:\[(?!\[)|\](?!\])|\](?=\]\](?!\])))[^\[\]]*+)*)\]\]")
-MOST_NESTED = 50  # links within links that are told apart: captions of captions have three
+MAX_NESTED = 50  # links within links that are told apart: captions of captions have three
 LONG_REFERENCE = re.compile(r"&#[0-9]{1000,}+;?")  # to a character far beyond the last; Python reads no such number
 MEDIA_FILE = re.compile(r"\.(?:jpe?g|png|svg|gif|tiff?|ogg|oga|ogv|webm|webp|pdf|djvu|mid)$", re.IGNORECASE)
 LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):", re.IGNORECASE)  # [[de:Baum]] is a link beside the article
@@ -114,7 +113,8 @@ def _by_processes(batches: Iterator[list[Page]], processes: int) -> Iterator[byt
     first = next(batches, [])
     if not first:
         return
-    waiting: collections.deque[Future[bytes]] = collections.deque()
+    from embedx.text.in_order import in_order  # not at the top, for processes that run this file
+
     with contextlib.ExitStack() as stack:
         idle: queue.SimpleQueue[Cleaner] = queue.SimpleQueue()
         for _ in range(processes):
@@ -128,12 +128,8 @@ def _by_processes(batches: Iterator[list[Page]], processes: int) -> Iterator[byt
                 idle.put(cleaner)
 
         pool = stack.enter_context(ThreadPoolExecutor(processes, "embedx-wikipedia"))
-        for batch in itertools.chain([first], batches):
-            waiting.append(pool.submit(clean, batch))
-            if len(waiting) > 2 * processes:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        batches = itertools.chain([first], batches)
+        yield from in_order((pool.submit(clean, batch) for batch in batches), 2 * processes)
 
 
 class Cleaner:
@@ -179,8 +175,8 @@ def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
         yield from reader.take()
         n_bytes += len(block)
         # Modulo 2³², at which the index begins again where a C long has no more bits.
-        if (n_bytes - reader.parser.CurrentByteIndex) % (1 << 32) > MOST_MARKUP_BYTES:
-            raise DumpError(f"a tag or comment of more than {MOST_MARKUP_BYTES:,} bytes")
+        if (n_bytes - reader.parser.CurrentByteIndex) % (1 << 32) > MAX_MARKUP_BYTES:
+            raise DumpError(f"a tag or comment of more than {MAX_MARKUP_BYTES:,} bytes")
     try:
         reader.parser.Parse(b"", True)
     except expat.ExpatError:
@@ -218,8 +214,8 @@ class DumpReader:
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._n_open += 1
-        if self._n_open > MOST_OPEN:
-            raise DumpError(f"more than {MOST_OPEN:,} elements within each other")
+        if self._n_open > MAX_OPEN:
+            raise DumpError(f"more than {MAX_OPEN:,} elements within each other")
         if name in ("namespace", "title", "ns", "text"):
             self._n_characters = 0
             self._key = attributes.get("key", "")
@@ -233,8 +229,8 @@ class DumpReader:
         if self._wanted is not None:
             self._wanted.append(text)
             self._n_characters += len(text)
-            if self._n_characters > MOST_CHARACTERS:
-                raise DumpError(f"a page of more than {MOST_CHARACTERS:,} characters")
+            if self._n_characters > MAX_CHARACTERS:
+                raise DumpError(f"a page of more than {MAX_CHARACTERS:,} characters")
 
     def _end(self, name: str) -> None:
         self._n_open -= 1
@@ -243,8 +239,8 @@ class DumpReader:
             self._wanted = None
             if name == "namespace":
                 self._namespaces[content.lower()] = self._key
-                if len(self._namespaces) > MOST_NAMESPACES:
-                    raise DumpError(f"more than {MOST_NAMESPACES:,} namespaces")
+                if len(self._namespaces) > MAX_NAMESPACES:
+                    raise DumpError(f"more than {MAX_NAMESPACES:,} namespaces")
                 self._hidden_links = self._namespaces_without_prose()
             else:
                 self._page[name] = content  # of several revisions the last one
@@ -278,7 +274,7 @@ def plain_text(wikitext: str, hidden_links: frozenset[str] = HIDDEN_LINKS) -> st
     text = without_nested(text, TEMPLATE_EDGE)
     text = without_nested(text, TABLE_EDGE, line_start)
     text = EXTERNAL_LINK.sub(lambda link: (link[1] or link[2] or "") if link[0].endswith("]") else link[0], text)
-    for _ in range(MOST_NESTED):  # from the inside out, because captions have links in them
+    for _ in range(MAX_NESTED):  # from the inside out, because captions have links in them
         text, found = INNERMOST_LINK.subn(shown, text)
         if not found:
             break

@@ -26,7 +26,7 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.storage.disk import amount
 from embedx.storage.schema import first_not_finite, row_blocks
-from embedx.text.ngrams import MOST_CHARACTERS, NGrams, encoded
+from embedx.text.ngrams import MAX_CHARACTERS, NGrams, encoded
 from embedx.training.memory import available_memory
 from embedx.training.progress import Progress, Silent
 from embedx.vectors.subwords import Subwords
@@ -126,10 +126,10 @@ def _read_head(name: str, data: mmap.mmap, progress: Progress) -> tuple[list[byt
         raise EmbedxError(f"{name}: version {version} of fastText's format; versions 11 and 12 are read")
     if model == SUPERVISED:
         raise EmbedxError(f"{name}: a classifier of fastText, whose labels are not read; give a skipgram or cbow model")
-    if dim < 1 or n_buckets < 0 or longest > MOST_CHARACTERS:
+    if dim < 1 or n_buckets < 0 or longest > MAX_CHARACTERS:
         raise EmbedxError(
             f"{name}: {dim} dimensions, {n_buckets} buckets and n-grams of up to {longest} characters (at most "
-            f"{MOST_CHARACTERS} are read); {REMEDY}"
+            f"{MAX_CHARACTERS} are read); {REMEDY}"
         )
     size, n_words, n_labels, n_tokens, n_pruned = SIZES.unpack_from(data, HEAD.size)
     if n_pruned >= 0:

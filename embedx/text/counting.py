@@ -1,0 +1,117 @@
+"""Integer keys counted in bounded memory: sorted runs go to disk and are merged range by range.
+
+Co-occurring words, pairs of neighbours (collocations) and repeated lines are counted so, and words that outgrow the memory for
+them (`embedx.text.spill`) are merged so.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embedx.training.progress import Progress
+
+BYTES_PER_KEY = 8  # in the buffer
+BYTES_PER_ENTRY = 64  # of a run, while it is merged: key, value, and copies in another order
+MIN_ENTRIES = 1 << 17  # merged at a time, however little memory there is: each range looks at all runs
+SORTED_AT_ONCE = 1 << 20  # keys of a sorted buffer that are counted together
+
+
+class SortedRuns:
+    """Runs of int64 keys, each ascending, with a number beside each key, in two files."""
+
+    def __init__(self, folder: Path, name: str, dtype: Any) -> None:
+        self.keys, self.values = folder / f"{name}-keys.bin", folder / f"{name}-values.bin"
+        self.dtype = dtype
+        self.ends = [0]  # of the runs
+
+    def append(self, keys: np.ndarray, values: np.ndarray) -> None:
+        """Write the next keys and values of the current run."""
+        for path, array in ((self.keys, keys), (self.values, values.astype(self.dtype, copy=False))):
+            with path.open("ab") as file:
+                file.write(array.data)
+
+    def end_run(self) -> None:
+        """The next keys are of another run."""
+        if self.keys.exists():
+            self.ends.append(self.keys.stat().st_size // 8)
+
+    def merged(
+        self, memory: int, progress: Progress, title: str, unit: str
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Keys, values, and where each group of equal keys begins, a range of keys at a time, in about `memory` bytes.
+
+        Keys ascend; of equal keys that of the first run comes first.
+        """
+        if not self.ends[-1]:
+            return
+        runs = [slice(first, stop) for first, stop in zip(self.ends[:-1], self.ends[1:], strict=True)]
+        max_entries = max(memory // BYTES_PER_ENTRY, MIN_ENTRIES)
+        step = max(max_entries // (2 * len(runs)), 1)
+        all_keys = np.memmap(self.keys, np.int64, "r")
+        bounds = np.sort(np.concatenate([all_keys[run][::step] for run in runs]))[len(runs) :: len(runs)]
+        cuts = [[run.start, *(run.start + np.searchsorted(all_keys[run], bounds)).tolist(), run.stop] for run in runs]
+        progress.start(title, self.ends[-1], unit)
+        for number in range(len(bounds) + 1):
+            # mapped anew, so that what was read before takes no memory
+            files = np.memmap(self.keys, np.int64, "r"), np.memmap(self.values, self.dtype, "r")
+            parts = [slice(cut[number], cut[number + 1]) for cut in cuts]
+            keys, values = (np.concatenate([file[part] for part in parts]) for file in files)
+            order = np.argsort(keys, kind="stable")  # by timsort, which merges runs
+            keys, values = keys[order], values[order]
+            if len(keys):
+                yield keys, values, group_starts(keys)
+            progress.update(sum(part.stop for part in parts) - sum(self.ends[:-1]))
+        progress.finish()
+        self.delete()
+
+    def delete(self) -> None:
+        """Delete the files."""
+        self.keys.unlink(missing_ok=True)
+        self.values.unlink(missing_ok=True)
+
+
+class Counter:
+    """How often each int64 key occurs, exactly, in about `memory` bytes; the rest is in `folder`."""
+
+    def __init__(self, folder: Path, memory: int, max_keys: int | None = None) -> None:
+        self.memory = memory
+        capacity = memory // BYTES_PER_KEY
+        self.buffer = np.empty(max(capacity if max_keys is None else min(capacity, max_keys), 1), np.int64)
+        self.n_keys = 0  # in the buffer
+        self.runs = SortedRuns(folder, "counted", np.int32)
+
+    def reserve(self, n: int) -> np.ndarray:
+        """A place for the next n keys; `commit` says how many were written there."""
+        if self.n_keys + n > len(self.buffer):
+            self._write_run()
+        if n > len(self.buffer):
+            self.buffer = np.empty(n, np.int64)
+        return self.buffer[self.n_keys : self.n_keys + n]
+
+    def commit(self, n: int) -> None:
+        """n keys were written to what `reserve` returned."""
+        self.n_keys += n
+
+    def counted(self, progress: Progress, title: str, unit: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The distinct keys, ascending, and their counts, int64, in blocks; the counter cannot be used afterwards."""
+        self._write_run()
+        self.buffer = np.empty(0, np.int64)
+        for keys, counts, first in self.runs.merged(self.memory, progress, title, unit):
+            yield keys[first], np.add.reduceat(counts, first, dtype=np.int64)
+
+    def _write_run(self) -> None:
+        self.buffer[: self.n_keys].sort()
+        for start in range(0, self.n_keys, SORTED_AT_ONCE):
+            keys = self.buffer[start : min(start + SORTED_AT_ONCE, self.n_keys)]
+            first = group_starts(keys)
+            self.runs.append(keys[first], np.diff(first, append=len(keys)))
+        if self.n_keys:
+            self.runs.end_run()
+        self.n_keys = 0
+
+
+def group_starts(keys: np.ndarray) -> np.ndarray:
+    """Where each group of equal keys begins in a sorted array that is not empty."""
+    return np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
