@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-MOST_CHARACTERS = 1000
+MAX_CHARACTERS = 1000
 
 
 class EmbedxError(Exception):
@@ -16,8 +16,8 @@ class EmbedxError(Exception):
 
 def one_line(message: str) -> str:
     """The message without its middle if it is long, and without characters that break lines or that a terminal obeys."""
-    if len(message) > MOST_CHARACTERS:
-        half = MOST_CHARACTERS // 2
+    if len(message) > MAX_CHARACTERS:
+        half = MAX_CHARACTERS // 2
         message = f"{message[:half]} ... {message[-half:]}"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in message)
 

@@ -1,5 +1,8 @@
 """Models made without training, and the pages about them, for tests of `embedx report` and of pages in a browser."""
 
+import re
+from html.parser import HTMLParser
+
 import numpy as np
 
 from embedx import objectives
@@ -66,3 +69,37 @@ def label_folder(path):
     facts = {"examples": 125, "epochs": 3, "seconds": 1.5, "history": epochs, "several_labels": True}
     arrays = {"output": WEIGHTS, "bias": np.array([0.5, 0.2, 0, -1], np.float32)}
     return Classifier(objective, arrays, known, counts, {"labels": "all", "scaling": "none"}, facts).save(path)
+
+
+class Page(HTMLParser):
+    """What a page says, by element, and the data in it; its tags are closed as they were opened."""
+
+    VOID = ("meta", "input", "br", "line", "rect", "polyline", "circle")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.cells, self.data, self.ids = [], [], [], "", []
+        self.feed(text)
+        self.close()
+        assert not self.open
+        assert len(self.ids) == len(set(self.ids))
+        assert not re.search(r"https?://(?!www.w3.org/2000/svg)|@import|url\((?!#)|innerHTML", text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.ids += [value for name, value in attrs if name == "id"]
+        assert not {"src", "href", "onclick"} & {name for name, _ in attrs}
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag == "td":
+            self.cells.append("")
+        self.is_data = tag == "script" and ("type", "application/json") in attrs
+
+    def handle_endtag(self, tag):
+        assert tag in self.VOID or self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "td":
+            self.cells[-1] += data
+        if self.open and self.open[-1] == "script" and self.is_data:
+            self.data += data

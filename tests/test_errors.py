@@ -2,7 +2,7 @@
 
 import pytest
 
-from embedx.errors import MOST_CHARACTERS, EmbedxError
+from embedx.errors import MAX_CHARACTERS, EmbedxError
 from embedx.labeled.read import read
 from embedx.vectors.model import UnknownWordError
 
@@ -14,10 +14,10 @@ def test_characters_that_break_lines_or_command_a_terminal_are_written_as_escape
 
 def test_a_long_message_keeps_its_beginning_and_its_end():
     message = str(EmbedxError("file.txt:1: " + "x" * 10**6 + " is no number; mend it"))
-    assert len(message) < MOST_CHARACTERS + 10
+    assert len(message) < MAX_CHARACTERS + 10
     assert message.startswith("file.txt:1: xxx")
     assert message.endswith("xxx is no number; mend it")
-    assert str(EmbedxError("x" * MOST_CHARACTERS)) == "x" * MOST_CHARACTERS
+    assert str(EmbedxError("x" * MAX_CHARACTERS)) == "x" * MAX_CHARACTERS
 
 
 def test_a_word_of_the_users_is_shown_so(tmp_path):

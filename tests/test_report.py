@@ -4,7 +4,6 @@ import json
 import re
 import sys
 import types
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ from embedx.report.settings import ReportSettings
 from embedx.training.progress import Silent
 from embedx.vectors.model import load_folder
 from tests.needs import needs_gensim
-from tests.report_setup import FEATURES, NASTY, SIZE, TEST, TOPICS, label_folder, topic_vectors, word_folder, words
+from tests.report_setup import FEATURES, NASTY, SIZE, TEST, TOPICS, Page, label_folder, topic_vectors, word_folder, words
 
 # ---- answers in detail, against loops over rows
 
@@ -255,40 +254,6 @@ def test_a_chart_of_a_loss_cuts_off_what_is_high_at_the_beginning():
 
 
 # ---- pages
-
-
-class Page(HTMLParser):
-    """What a page says, by element, and the data in it; its tags are closed as they were opened."""
-
-    VOID = ("meta", "input", "br")
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tags, self.cells, self.data, self.ids = [], [], [], "", []
-        self.feed(text)
-        self.close()
-        assert not self.open
-        assert len(self.ids) == len(set(self.ids))
-        assert not re.search(r"https?://(?!www.w3.org/2000/svg)|@import|url\((?!#)|innerHTML", text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.ids += [value for name, value in attrs if name == "id"]
-        assert not {"src", "href", "onclick"} & {name for name, _ in attrs}
-        if tag not in self.VOID:
-            self.open.append(tag)
-        if tag == "td":
-            self.cells.append("")
-        self.is_data = tag == "script" and ("type", "application/json") in attrs
-
-    def handle_endtag(self, tag):
-        assert tag in self.VOID or self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] == "td":
-            self.cells[-1] += data
-        if self.open and self.open[-1] == "script" and self.is_data:
-            self.data += data
 
 
 @needs_gensim
