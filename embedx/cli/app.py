@@ -366,14 +366,12 @@ def cache_list(cache_dir: CacheDir = None, as_json: Json = False) -> None:
     from embedx.text.cache import list_caches
 
     corpora = list_caches(cache_dir)
-    if as_json:
-        print(json.dumps([dataclasses.asdict(each) for each in corpora]))
-        return
+    values = [dataclasses.asdict(each) for each in corpora]
     rows = []
     for each in corpora:
         tokens, about = (f"{each.tokens:,} tokens", " ".join(each.sources)) if each.damage is None else ("damaged", each.damage)
         rows.append((each.key, tokens, f"{each.bytes / 1e6:.1f} MB", about))
-    tables.show(("key", "tokens", "size", "sources"), rows)
+    tables.show(("key", "tokens", "size", "sources"), rows, values if as_json else None)
 
 
 def cache_clear(cache_dir: CacheDir = None) -> None:

@@ -18,12 +18,9 @@ def list_recipes(as_json: Json = False) -> None:
     """List the corpora known by name: name, kind, whether its files are here or can be fetched, what it is."""
     from embedx.text.recipes import listed
 
-    found = listed()
-    if as_json:
-        print(json.dumps(found))
-    else:
-        heading = ("name", "kind", "state", "about")
-        tables.show(heading, [tuple(str(each[column]) for column in heading) for each in found])
+    found, heading = listed(), ("name", "kind", "state", "about")
+    rows = [tuple(str(each[column]) for column in heading) for each in found]
+    tables.show(heading, rows, found if as_json else None)
 
 
 def info(

@@ -194,13 +194,12 @@ def phrases(
     from embedx.cli import commands
 
     found = commands.phrases(given)[:top_k]
-    if as_json:
-        names = ("phrase", "words", "count", "score", "pass")
-        rows = [(each.joined, each.words, each.times, each.score, number) for number, each in found]
-        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows]))
-    else:
-        cells = [(each.joined, str(each.times), f"{each.score:.4f}", str(number)) for number, each in found]
-        tables.show(("phrase", "count", "score", "pass"), cells)
+    values = [
+        {"phrase": each.joined, "words": each.words, "count": each.times, "score": each.score, "pass": number}
+        for number, each in found
+    ]
+    rows = [(each.joined, str(each.times), f"{each.score:.4f}", str(number)) for number, each in found]
+    tables.show(("phrase", "count", "score", "pass"), rows, values if as_json else None)
 
 
 def nearest(
@@ -215,11 +214,9 @@ def nearest(
 
     chosen = load(model).of(vectors)
     found = {word: chosen.most_similar(word, top_k=top_k) for word in words}
-    if as_json:
-        print(json.dumps({word: [{"word": w, "cosine": c} for w, c in rows] for word, rows in found.items()}))
-    else:
-        rows = [(word, neighbour, f"{cosine:.4f}") for word, near_it in found.items() for neighbour, cosine in near_it]
-        tables.show(("word", "neighbour", "cosine"), rows)
+    values = {word: [{"word": w, "cosine": cosine} for w, cosine in near] for word, near in found.items()}
+    rows = [(word, neighbour, f"{cosine:.4f}") for word, near in found.items() for neighbour, cosine in near]
+    tables.show(("word", "neighbour", "cosine"), rows, values if as_json else None)
 
 
 def analogy(
@@ -234,10 +231,8 @@ def analogy(
     from embedx import load
 
     rows = load(model).analogy(a, b, c, top_k)
-    if as_json:
-        print(json.dumps([{"word": word, "cosine": cosine} for word, cosine in rows]))
-    else:
-        tables.show(("word", "cosine"), [(word, f"{cosine:.4f}") for word, cosine in rows])
+    values = [{"word": word, "cosine": cosine} for word, cosine in rows]
+    tables.show(("word", "cosine"), [(word, f"{cosine:.4f}") for word, cosine in rows], values if as_json else None)
 
 
 def convert(

@@ -1,11 +1,16 @@
-"""Results in rows: a table for who reads it on a terminal, tab-separated values without a heading for everything else."""
+"""Results in rows: a table on a terminal, elsewhere tab-separated values without a heading, or JSON."""
 
+import json
 import sys
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 
-def show(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print the rows; columns whose cells are all numbers stand flush right on a terminal."""
+def show(heading: Sequence[str], rows: Iterable[Sequence[str]], value: Any = None) -> None:
+    """Print `value` as JSON or, if it is None, the rows; columns of numbers are right-aligned on a terminal."""
+    if value is not None:
+        print(json.dumps(value))
+        return
     if not sys.stdout.isatty():
         for row in rows:
             print("\t".join(row))
