@@ -79,7 +79,7 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
         "if due >= 0:": "a decay of 0 multiplies by 1",
     },
     ("embedx/optimizers/decay.py", "step_size"): {
-        "if optimizer.keeps == NOTHING and optimizer.l2 >= 0:": "without decay the rate is divided by 1",
+        "if optimizer.keeps == STATELESS and optimizer.l2 >= 0:": "without decay the rate is divided by 1",
     },
     ("embedx/optimizers/decay.py", "shorten"): {
         "if square >= max_norm * max_norm:": "a row of that length is multiplied by 1",
@@ -90,9 +90,9 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
         "p = multiply_add(splat(np.float32(1 / 10080)), r, splat(np.float32(1 / 720)))": "half of the last term is less than float32 tells",  # noqa: E501
     },
     ("embedx/optimizers/descend.py", "descend_row_within"): {
-        "if table.state_of == ROW or optimizer.max_gradient <= INFINITE:": "the length of a gradient that is not clipped is not used",  # noqa: E501
+        "if table.state_of == PER_ROW or optimizer.max_gradient <= INFINITE:": "the length of a gradient that is not clipped is not used",  # noqa: E501
         "if not adapts and square >= optimizer.max_gradient * optimizer.max_gradient:": "a gradient of that length is multiplied by 1",  # noqa: E501
-        "_add_multiple(table, row, 0, gradient, r, 0, n, most if rate >= most else rate)": "both are the same rate",
+        "_add_multiple(table, row, 0, gradient, r, 0, n, max_rate if rate >= max_rate else rate)": "both are the same rate",
     },
     ("embedx/engine/blocks.py", "_span"): {
         "begin, end = (first, first - n_centres)": "windows reach beyond their centres, and without centres it is 0",
@@ -136,7 +136,7 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
         "idth, uniforms_width), seen=np.full(FILTER_SIZE, -0, dtype=np.int64), sampling=new_sample_workspace(": "a filter that lets through is slower, no more",  # noqa: E501
     },
     ("embedx/samplers/adversarial.py", "sample"): {
-        "if uniform(own, WHETHER) <= share:": "in one of millions of draws, if any",
+        "if uniform(own, IS_UNIFORM) <= share:": "in one of millions of draws, if any",
         "goes_right = uniform(own, np.uint64(level)) * (np.float32(1) + exp(-score)) <= 1": "in one of millions of draws, if any",  # noqa: E501
     },
     ("embedx/samplers/adversarial.py", "Adversarial._misfit"): {
@@ -151,7 +151,7 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
     ("embedx/samplers/tree.py", "_ascend"): {
         "if found >= value + 1e-06 * abs(value):": "at the top a step is halved to nothing, below it gains more",
     },
-    ("embedx/search/clusters.py", "assign"): {
+    ("embedx/search/kmeans.py", "assign"): {
         "has_direction = max(square, centroids.augmented_norm[j] * centroids.augmented_norm[j]) >= MIN_NORM * MIN_NORM": "a norm that is the very limit",  # noqa: E501
     },
     ("embedx/search/panels.py", "score_panels"): {
@@ -161,7 +161,7 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
     ("embedx/search/index.py", "empty_index"): {
         "centroids = Centroids(edges, 1, aligned_zeros(0, SIMD_WIDTH), matrix(np.float32), np": "the stride of no panels",
     },
-    ("embedx/search/messages.py", "_block_gradients"): {
+    ("embedx/search/message_passing.py", "_block_gradients"): {
         "batch.sample_count[j, c] = np.float32(1) if c < n_positives else np.float32(1)": "a positive counts as a row of its own",  # noqa: E501
         "if query.scores[j, k] >= cutoff and query.scores[j, k] > MASKED_SCORE and (columns < batch.z.shape[1]):": "not to the last bit equal",  # noqa: E501
     },
@@ -175,7 +175,7 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
     ("embedx/search/query.py", "limit_candidates"): {
         "low, high = (cutoff, _max_score(query.scores, j, 1, end))": "few enough exceed that too, wherever it lies",
     },
-    ("embedx/search/clusters.py", "new_assignment_workspace"): {
+    ("embedx/search/kmeans.py", "new_assignment_workspace"): {
         "return AssignmentWorkspace(aligned_zeros(8, clusters), np.zeros(4, dtype=np.int32), np.zero": "four rows more than are used",  # noqa: E501
     },
     ("embedx/search/query.py", "_next_cluster"): {

@@ -59,8 +59,6 @@ class Watching:
             self.share = float("inf")
             self.act(self)
 
-    def expect(self, seconds, rate): ...
-
     def note(self, message):
         self.notes.append(message)
 

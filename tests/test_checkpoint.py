@@ -254,7 +254,7 @@ def test_what_is_not_ours_stays(tmp_path):
     folder = tmp_path / "out.checkpoint"
     folder.mkdir()
     (folder / "mine").write_text("dear")
-    with pytest.raises(EmbedxError, match="none of ours"):
+    with pytest.raises(EmbedxError, match="not a folder of checkpoints"):
         Checkpoints(tmp_path / "out", asked(), True, Silent())
     left_behind(tmp_path / "other")
     (tmp_path / "other.checkpoint" / "mine").write_text("dear")

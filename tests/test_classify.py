@@ -109,7 +109,8 @@ REPRESENTATIVES = {
 
 
 def test_every_optimiser_for_minibatches_has_a_rate_here():
-    offered = {each.name for keeps in ("nothing", "number", "row") for each in keeping(keeps) if LABELS in each.commands}
+    kinds = "stateless", "per_coordinate", "per_row"
+    offered = {each.name for keeps in kinds for each in keeping(keeps) if LABELS in each.commands}
     assert set(RATES) == offered
 
 

@@ -10,7 +10,7 @@ from local_workers import LocalWorkers, lost_at
 
 from embedx.distributed import run
 from embedx.distributed.files import Files, shared
-from embedx.distributed.merging import ALONE, N_DIRECTIONS, RATE, STATELESS, Partner
+from embedx.distributed.merging import ALONE, N_DIRECTIONS, RATE, STATELESS_FACTOR, Partner
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.replica import ParameterReplica, TableReplica
 from embedx.distributed.server import STATE, Delta, Parameters, ParameterServer, WorkerState, to_half
@@ -19,7 +19,7 @@ from embedx.distributed.words import CHUNK, chunks_per_range
 from embedx.distributed.worker import ChunkRange, Plan, Worker
 from embedx.errors import EmbedxError
 from embedx.optimizers import OPTIMIZERS, update_rule
-from embedx.optimizers.contract import NUMBER, ROW, WORDS, new_table
+from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, new_table
 from embedx.training import trainer
 from embedx.training.progress import Silent
 from embedx.training.schedule import Schedule
@@ -36,7 +36,7 @@ def table_at_random(name, seed=0, n_rows=N_ROWS):
     rule = update_rule(name)
     table = new_table(n_rows, DIM, rule)
     table.rows[:, :DIM] = rng.normal(0, 1, (n_rows, DIM))
-    if table.state_of in (ROW, NUMBER):
+    if table.state_of in (PER_ROW, PER_COORDINATE):
         table.state[:] = rng.uniform(1, 4, table.state.shape)
     return table, rule
 
@@ -44,7 +44,7 @@ def table_at_random(name, seed=0, n_rows=N_ROWS):
 def trained(table, rows, rng):
     """Move some rows of a table as training does."""
     table.rows[rows, :DIM] += rng.normal(0, 0.3, (len(rows), DIM))
-    if table.state_of in (ROW, NUMBER):
+    if table.state_of in (PER_ROW, PER_COORDINATE):
         table.state[rows] += rng.uniform(0, 2, (len(rows), table.state.shape[1]))
 
 
@@ -119,7 +119,7 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
     common, _ = table_at_random(name)
     trained(common, theirs, rng)
     now = [table.rows.copy(), table.state.copy()]
-    has_states = table.state_of in (ROW, NUMBER)
+    has_states = table.state_of in (PER_ROW, PER_COORDINATE)
     news = Delta(theirs, common.rows[theirs].copy(), common.state[theirs].copy() if has_states else table.state)
     added = copy.merge(news, n_trained, rate)
     assert added.row.tolist() == mine.tolist()
@@ -131,11 +131,11 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
             damping = 1 - np.exp(-ALONE * n_trained * uses[row])
         else:
             damping = np.zeros((table.rows.shape[1], table.rows.shape[1]))
-            strength = RATE * rate * (1 if has_states else STATELESS) * n_trained * uses[row]
+            strength = RATE * rate * (1 if has_states else STATELESS_FACTOR) * n_trained * uses[row]
             damping[:DIM, :DIM] = reference.damping_of(partner.rows()[:, :DIM], partner.uses, strength, N_DIRECTIONS)
         to_row, to_state = reference.merged_row(
             before[0][row], states[0], now[0][row], states[1], common.rows[row], states[2], damping,
-            lambda s: np.array([divisor(np.float32(x)) for x in s]), found.limit, found.fades,
+            lambda s: np.array([divisor(np.float32(x)) for x in s]), found.limit, found.is_ema,
         )  # fmt: skip
         slack = 1e-5 if partner is None else 1e-2  # damping that is too small is left out
         np.testing.assert_allclose(whole(added.values)[k], to_row, rtol=1e-3, atol=slack)
@@ -162,7 +162,7 @@ def test_a_row_met_all_the_time_is_where_its_last_worker_led_it():
 def test_workers_lead_a_row_where_one_would_who_begins_with_what_others_did():
     """Where steps are those of a quadratic whose matrix is the partner's."""
     table, rule = table_at_random("sgd")
-    partner, rate, n = a_partner(rule, width=12), 0.02 / STATELESS, 256
+    partner, rate, n = a_partner(rule, width=12), 0.02 / STATELESS_FACTOR, 256
     covariance = np.zeros((table.rows.shape[1],) * 2)
     h = partner.rows()[:, :12].copy()
     covariance[:12, :12] = (h * partner.uses[:, None]).T @ h / partner.uses.sum()
@@ -173,7 +173,7 @@ def test_workers_lead_a_row_where_one_would_who_begins_with_what_others_did():
 
     def led(row):
         for _ in range(n):
-            row = row - RATE * STATELESS * rate * covariance @ (row - goal)
+            row = row - RATE * STATELESS_FACTOR * rate * covariance @ (row - goal)
         return row
 
     copy = TableReplica(table, rule, np.ones(N_ROWS, np.float32), partner)
@@ -223,7 +223,7 @@ def test_what_rounding_leaves_out_is_added_later(name):
         shared_.add(known_of, copies.merge(shared_.remote_delta(known_of), 1.0, 1.0))
     assert np.abs(table.rows).max() > 3
     np.testing.assert_allclose(common.rows, table.rows, atol=2e-3)
-    if table.state_of in (ROW, NUMBER):
+    if table.state_of in (PER_ROW, PER_COORDINATE):
         np.testing.assert_allclose(common.state, table.state, rtol=1e-5)
 
 

@@ -256,7 +256,7 @@ REFUSED = {
     "--optimizer lbfgs does not apply with --cluster": ("softmax", {"optimizer": "lbfgs"}),
     "--max-norm does not apply with --cluster": ("softmax", {"max_norm": 1.0}),
     "--weights sparse with --objective ns does not apply with --cluster": ("ns", {"weights": "sparse"}),
-    "--optimizer rowwise-adagrad does not apply with --cluster where all labels compete": (
+    "--optimizer rowwise-adagrad does not apply with --cluster with all labels as candidates": (
         "softmax", {"optimizer": "rowwise-adagrad"},
     ),
 }  # fmt: skip
@@ -270,7 +270,7 @@ def test_what_workers_cannot_do_is_refused(message, cluster):
 
 
 def test_merge_every_has_no_effect_on_labels(cluster):
-    with pytest.raises(EmbedxError, match="--set merge-every has no effect where labels are trained each by itself"):
+    with pytest.raises(EmbedxError, match="--set merge-every has no effect where each label is trained by itself"):
         train(topics(), ova(), settings(weights="sparse"), cluster=cluster(merge_every=5))
 
 

@@ -22,21 +22,21 @@ from embedx.storage.folder import DESCRIPTION
 from embedx.training.progress import Silent
 
 
-class Answers:
-    """In place of `Answering`."""
+class LocalPredictors:
+    """In place of `Predictors`."""
 
     def __init__(self, builds):
         self.made = [travelled(build)() for build in builds]
 
-    def sent(self, value):
+    def put(self, value):
         return value
 
-    def ask(self, number, question):
-        return number, travelled(question)
+    def submit(self, number, features):
+        return number, travelled(features)
 
-    def answer(self, asked):
-        number, question = asked
-        return travelled(self.made[number].answer(question))
+    def result(self, submitted):
+        number, features = submitted
+        return travelled(self.made[number].predict(features))
 
 
 def seen_by_nobody():
@@ -91,7 +91,7 @@ def test_the_best_labels_are_those_of_one_machine(name, k, tmp_path, monkeypatch
     found = classifier.load(made.save(tmp_path / "model"))
     builds = predict.builds_of(found, shared(found.folder, DESCRIPTION, Files(found.folder).read), 3, 1, k)
     assert (builds[0].func is predict.SomeRows) == (name in DIVIDES_ROWS)
-    blocks = list(predict.predict_by(Answers(builds), len(builds), found, features, k, Silent()))
+    blocks = list(predict.predict_by(LocalPredictors(builds), len(builds), found, features, k, Silent()))
     assert len(blocks) > 1
     ids, p = (np.concatenate([block[part] for block in blocks]) for part in (0, 1))
     alone = list(found.top_k(features, k, threads=1))

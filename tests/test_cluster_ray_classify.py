@@ -13,7 +13,7 @@ from test_label_tree import ova, settings, topics
 from embedx.classification import classifier
 from embedx.distributed import predict, ray_backend
 from embedx.distributed.files import shared
-from embedx.distributed.ray_backend import Answering, ReadFromHead, connected
+from embedx.distributed.ray_backend import Predictors, ReadFromHead, connected
 from embedx.distributed.settings import ClusterSettings
 from embedx.labeled.digits import digits
 from embedx.storage.folder import DESCRIPTION
@@ -62,7 +62,7 @@ def test_workers_that_predict_may_be_lost(address, tmp_path, monkeypatch):
     expected = list(found.top_k(test.features, 3, threads=1))
     with connected(ClusterSettings(cluster=address, workers=2), 1, Silent()):
         folder = shared(found.folder, DESCRIPTION, ReadFromHead(found.folder))
-        workers = Answering(predict.builds_of(found, folder, 2, 1, 3), 1)
+        workers = Predictors(predict.builds_of(found, folder, 2, 1, 3), 1)
         blocks = []
         for block in predict.predict_by(workers, 2, found, test.features, 3, Silent()):
             if not blocks:

@@ -75,7 +75,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path):
         "train x --objective ldgs --dim 30 --learning-rate 1e-05 --heldout 0.1% --window all --lowercase --time-budget 1h",
         "train x --collapsed --objective softmax --no-lowercase --draws 20 --phrases 2 --checkpoint-every 1m",
         "train x --block-size 2 --dim 3 --epochs 4",
-        "train x --sampler adversarial --set tree-l2=auto --json-field te\"x\\t\tñ😀 --seed 18446744073709551615 --config BASE",
+        "train x --sampler adversarial --set tree-l2=0.5 --json-field te\"x\\t\tñ😀 --seed 18446744073709551615 --config BASE",
         "classify x --objective margin --batch-size all --validation 0.1 --set arity=5 --test y --label-names z --hidden 4",
     ],
 )  # fmt: skip

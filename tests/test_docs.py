@@ -166,7 +166,7 @@ def test_numbers_stated_in_the_pages_are_those_of_the_package():
     from embedx.skipgram.strategies import CHUNK
     from embedx.text.heldout import BORDER, PIECE
     from embedx.training.checkpoint import KEPT
-    from embedx.training.guard import DIVISORS, LOOKS
+    from embedx.training.guard import CHECKS, DIVISORS
 
     def states(page, sentence):
         assert sentence in " ".join(PAGES[page].read_text("utf-8").split())
@@ -177,7 +177,7 @@ def test_numbers_stated_in_the_pages_are_those_of_the_package():
     states("words", f"chunks of {CHUNK:,} tokens")
     states("evaluating", f"up to {BORDER * PIECE:,} words")
     states("evaluating", f"up to {PAIRS:,} pairs")
-    assert (KEPT, LOOKS, DIVISORS[:2]) == (2, 20, (10, 100))
+    assert (KEPT, CHECKS, DIVISORS[:2]) == (2, 20, (10, 100))
     states("runs", "The last two states are kept")
     states("runs", "After each twentieth of the run")
 

@@ -8,11 +8,11 @@ import pytest
 import reference
 from scipy.sparse import csr_matrix
 
-from embedx.engine import blocks, collapsed, examples, label_tiles, skipgram, sparse_levels, sparse_rows, subwords
+from embedx.engine import blocks, collapsed, examples, skipgram, sparse_levels, sparse_rows, subwords
 from embedx.engine.examples import examples_of
 from embedx.kernels.simd import aligned_zeros, padded
 from embedx.labeled.data import Labels
-from embedx.optimizers import OPTIMIZERS, update_rule
+from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
 from embedx.search.index import build_index
 from embedx.search.query import find_candidates_batch, new_query_workspace
@@ -317,17 +317,6 @@ def test_the_best_of_a_slot_come_first(most):
         assert place[s].tolist() == order + [0] * rest
         np.testing.assert_array_equal(best[s], [*scores[s, order], *[sparse_levels.LOWEST] * rest])
     assert (place[[0, 5]] == 7).all()
-
-
-@pytest.mark.parametrize("is_dual", [False, True])
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
-def test_the_memory_of_tiles_that_is_told_is_what_they_take(optimizer, is_dual):
-    n, n_features = 3000, 700
-    found, x, _ = some_examples(n=n, n_features=20)
-    worker = label_tiles.new_workspace(found, n_features, 1, update_rule(optimizer), is_dual=is_dual)
-    kept = [array for array in (*worker, *worker.tile[:2]) if isinstance(array, np.ndarray)]
-    told = label_tiles.memory_of_workspace(n, (x != 0).sum(), n_features, OPTIMIZERS[optimizer].copies, is_dual)
-    assert told == pytest.approx(sum(array.nbytes for array in kept), rel=0.03)
 
 
 # ---- rows that are found

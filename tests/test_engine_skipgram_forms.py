@@ -153,7 +153,7 @@ ADAPTIVE = [  # a proximal step has one rate a row, so that optimisers with one 
     (optimizer, name, sampler)
     for optimizer in NAIVE_OPTIMIZERS
     for name, sampler in EVERY_WAY
-    if optimizer != "sgd" and (OBJECTIVES[name].kind != "proximal" or OPTIMIZERS[optimizer].keeps != "number")
+    if optimizer != "sgd" and (OBJECTIVES[name].kind != "proximal" or OPTIMIZERS[optimizer].keeps != "per_coordinate")
 ]
 
 

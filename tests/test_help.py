@@ -83,8 +83,8 @@ def test_settings_given_by_set_are_those_of_options(asked):  # noqa: F811
     assert asked("train", "x", "--objective", "ar", *words) == (
         "ar", {"local_decay": 0.5, "augment": "noise", "threshold": 1e9}
     )  # fmt: skip
-    _, typed = asked("classify", "x", "--set", "tree_l2=auto", "--set", "replacement=yes", "--set", "decay-every=3")
-    assert typed == {"tree_l2": 0.0, "replacement": True, "decay_every": 3}
+    _, typed = asked("classify", "x", "--set", "tree_l2=0.5", "--set", "replacement=yes", "--set", "decay-every=3")
+    assert typed == {"tree_l2": 0.5, "replacement": True, "decay_every": 3}
     assert asked("classify", "x", "--set", "arity=8", "--set", "arity=9")[1] == {"arity": 9}
     for loss in ("squared-hinge", "margin"):  # of different objectives
         assert asked("classify", "x", "--loss", loss)[1] == {"loss": loss}

@@ -30,7 +30,7 @@ from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import binary_tree
 from embedx.optimizers import update_rule
-from embedx.search.balanced import SparseVectors, balanced_tree
+from embedx.search.balanced_tree import SparseVectors, balanced_tree
 from embedx.storage import locks
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.progress import Silent

@@ -216,7 +216,7 @@ def test_a_folder_that_one_may_not_look_into_is_an_error(tmp_path, monkeypatch):
 def test_killed_between_the_renames_the_old_model_is_still_found(tmp_path):
     folder = model.save(tmp_path / "m", **toy(seed=1))
     before = model.load(folder).vectors.copy()
-    folder.rename(tmp_path / "m.replaced")
+    folder.rename(tmp_path / "m.replaced-0a1b2c3d")
     np.testing.assert_array_equal(model.load(folder).vectors, before)
     with pytest.raises(EmbedxError, match="exists already"):
         check_output(folder, overwrite=False)
@@ -322,7 +322,7 @@ def test_an_empty_folder_can_be_overwritten(tmp_path):
 SAVE_AND_DIE = """
 import os, signal, sys, numpy as np
 from pathlib import Path
-from embedx.storage import folder, locks
+from embedx.storage import atomic, folder, locks
 from embedx.vectors import model
 real, calls = getattr({owner}, "{step}"), []
 def step(*arguments, **options):
@@ -471,14 +471,14 @@ def shorten(folder: Path, n: int):
         (lambda m: np.save(m / "input.npy", np.zeros((3, 6), np.float32)), r"holds float32 \(3, 6\), but model.json says"),
         (lambda m: np.save(m / "input.npy", np.zeros((50, 6))), r"holds float64 \(50, 6\), but model.json says"),
         (lambda m: np.save(m / "input.npy", np.array([{}], object), allow_pickle=True), "input.npy: damaged"),
-        (lambda m: (m / "input.npy").write_bytes(pickle.dumps([1])), "input.npy: damaged .*pickle"),
+        (lambda m: (m / "input.npy").write_bytes(pickle.dumps([1])), "input.npy: damaged .*magic string"),
         (lambda m: (m / "vocabulary.tsv").unlink(), "vocabulary.tsv: missing; restore the folder"),
         (lambda m: cut(m / "vocabulary.tsv"), "vocabulary.tsv: cut short within its last line"),
         (lambda m: edit(m / "vocabulary.tsv", b"w0\t500\n", b""), "vocabulary.tsv: 49 lines, but model.json says 50"),
         (lambda m: shorten(m, 49), "vocabulary.tsv: 49 words, but input.npy has 50 rows"),
         (lambda m: edit(m / "model.json", b'"vocabulary": 50', b""), "model.json: names no array `input` or no `vocabulary`"),
         (lambda m: edit(m / "vocabulary.tsv", b"w1\t490", b"w1\tx"), "vocabulary.tsv:2: no count after the name"),
-        (lambda m: edit(m / "vocabulary.tsv", b"w1\t", b"w0\t"), "vocabulary.tsv: some name stands there twice"),
+        (lambda m: edit(m / "vocabulary.tsv", b"w1\t", b"w0\t"), "vocabulary.tsv: a name occurs twice"),
         (lambda m: edit(m / "vocabulary.tsv", b"w1\t", b"\xff\t"), "vocabulary.tsv: damaged"),
         (lambda m: cut(m / "model.json"), "model.json: damaged"),
         (lambda m: (m / "model.json").write_text("[]"), "model.json: damaged"),

@@ -12,7 +12,7 @@ from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
 from embedx.kernels.simd import load, store
 from embedx.optimizers import OPTIMIZERS, find, keeping, taken_by, update_rule
-from embedx.optimizers.contract import COLLAPSED, COLUMN, LABELS, NOTHING, NUMBER, ROW, WORDS, new_table
+from embedx.optimizers.contract import COLLAPSED, LABELS, PER_COLUMN, PER_COORDINATE, PER_ROW, STATELESS, WORDS, new_table
 from embedx.optimizers.decay import _exp, clock_step, decay_all, decay_row, shorten, step_size
 from embedx.optimizers.descend import (
     accumulate_column,
@@ -52,14 +52,14 @@ def test_an_optimiser_declares_what_it_is(name):
         assert found.accumulate is found.divisor is None
     else:
         assert set(found.rates) == set(found.commands) & {WORDS, LABELS}
-        assert (found.accumulate is None) == (found.divisor is None) == (found.keeps == "nothing")
-        assert found.copies == (2 if found.keeps == "number" else 1)
+        assert (found.accumulate is None) == (found.divisor is None) == (found.keeps == "stateless")
+        assert found.copies == (2 if found.keeps == "per_coordinate" else 1)
 
 
 def test_every_optimiser_for_minibatches_has_a_naive_version():
     assert set(reference.NAIVE_OPTIMIZERS) == set(MINIBATCH)
     for name, naive in reference.NAIVE_OPTIMIZERS.items():
-        assert naive.by_row == (OPTIMIZERS[name].keeps == "row")
+        assert naive.by_row == (OPTIMIZERS[name].keeps == "per_row")
 
 
 @pytest.mark.parametrize("command", [WORDS, COLLAPSED, LABELS])
@@ -97,10 +97,10 @@ def test_tables_have_room_for_what_their_optimiser_keeps_and_no_more(name):
         assert (rule.l2, rule.max_norm) == (l2, 0)
         rows, columns = new_table(4, DIM, rule), new_table(DIM, 4, rule, columns=True)
         keeps = OPTIMIZERS[name].keeps
-        assert rows.state_of == {"nothing": NOTHING, "number": NUMBER, "row": ROW}[keeps]
-        assert columns.state_of == {"nothing": NOTHING, "number": NUMBER, "row": COLUMN}[keeps]
-        assert rows.state.shape == {"nothing": (0, STRIDE), "number": (4, STRIDE), "row": (4, 1)}[keeps]
-        assert columns.state.shape == {"nothing": (0, 16), "number": (DIM, 16), "row": (1, 16)}[keeps]
+        assert rows.state_of == {"stateless": STATELESS, "per_coordinate": PER_COORDINATE, "per_row": PER_ROW}[keeps]
+        assert columns.state_of == {"stateless": STATELESS, "per_coordinate": PER_COORDINATE, "per_row": PER_COLUMN}[keeps]
+        assert rows.state.shape == {"stateless": (0, STRIDE), "per_coordinate": (4, STRIDE), "per_row": (4, 1)}[keeps]
+        assert columns.state.shape == {"stateless": (0, 16), "per_coordinate": (DIM, 16), "per_row": (1, 16)}[keeps]
         assert len(rows.decay_clock) == (4 if l2 else 0)
         assert len(columns.decay_clock) == (DIM if l2 else 0)
 
@@ -108,7 +108,7 @@ def test_tables_have_room_for_what_their_optimiser_keeps_and_no_more(name):
 @EACH
 def test_what_an_objective_is_told_is_how_far_one_number_goes(name):
     """A row whose first step is as long as the rate moves each number by as much divided by the root of their number."""
-    assert update_rule(name, row_length=25).state_rate == np.float32(0.2 if OPTIMIZERS[name].keeps == "row" else 1)
+    assert update_rule(name, row_length=25).state_rate == np.float32(0.2 if OPTIMIZERS[name].keeps == "per_row" else 1)
 
 
 # ---- the formulas
@@ -131,7 +131,7 @@ def step_of_columns(table, rows, bias_row, gradient, optimizer, rate):
 @kernel
 def step_of_few(table, columns, gradient, squares, optimizer, rate):
     """`gradient` has a column for each of `columns`."""
-    if table.state_of == COLUMN:
+    if table.state_of == PER_COLUMN:
         for k in range(columns.size):
             accumulate_column(table, columns[k], squares[k], optimizer)
     for row in range(table.rows.shape[0]):
@@ -140,7 +140,7 @@ def step_of_few(table, columns, gradient, squares, optimizer, rate):
 
 @kernel
 def sparse_step(table, row, columns, bias, gradient, square, optimizer, rate):
-    if table.state_of == ROW:
+    if table.state_of == PER_ROW:
         rate = row_rate(table, row, square, optimizer, rate)
     descend_sparse(table, row, columns, 0, columns.size, bias, gradient, optimizer, rate)
 
@@ -184,9 +184,9 @@ def assert_agree(name, rows, state, truth):
     """`rows` (n, >= DIM) and the state with a row for each, as ours keeps it, are those of the reference."""
     np.testing.assert_allclose(rows[:, :DIM], truth.w, rtol=1e-5, atol=1e-6)
     assert not rows[:, DIM:].any()
-    if OPTIMIZERS[name].keeps == "number":
+    if OPTIMIZERS[name].keeps == "per_coordinate":
         np.testing.assert_allclose(state[:, :DIM], truth.s, rtol=1e-5)
-    if OPTIMIZERS[name].keeps == "row":
+    if OPTIMIZERS[name].keeps == "per_row":
         np.testing.assert_allclose(state, truth.s[:, :1], rtol=1e-5)
 
 
@@ -508,5 +508,5 @@ def test_gradient_descent_is_the_gradient():
 
 def test_optimisers_that_keep_alike_are_told_apart_by_number():
     """What kernels choose by."""
-    for keeps in ("nothing", "number", "row"):
+    for keeps in ("stateless", "per_coordinate", "per_row"):
         assert [update_rule(each.name).kind for each in keeping(keeps)] == list(range(len(keeping(keeps))))

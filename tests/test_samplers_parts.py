@@ -10,11 +10,10 @@ from test_adversarial import clusters, features_of, some_tree
 
 from embedx import samplers
 from embedx.errors import EmbedxError
-from embedx.kernels.simd import aligned_zeros
 from embedx.samplers import adversarial, tree
-from embedx.samplers import features as projecting
+from embedx.samplers import principal_components as projecting
 from embedx.samplers.alias import drawn_at_all
-from embedx.samplers.contract import Pairs, pairs_of
+from embedx.samplers.contract import pairs_of
 from embedx.training.progress import Silent
 
 L2 = 0.3
@@ -62,8 +61,8 @@ def test_one_look_gives_value_gradient_and_hessian_of_equation_8(k, every):
     hessian = (x.T * (weight * wrong * (1 - wrong))) @ x + 2 * L2 * np.eye(k + 1)
     workspace = workspace_at(theta, features.shape[1])
     workspace.hessian[:] = workspace.gradient[:] = 7  # of the step before
-    n_pairs = (every - 1) * tree.MOST_LOOKED + 1
-    found = tree._look(features, pairs, order, 1, 3, 5, n_pairs, L2, workspace)
+    n_pairs = (every - 1) * tree.MAX_PAIRS + 1
+    found = tree._gradient_and_hessian(features, pairs, order, 1, 3, 5, n_pairs, L2, workspace)
     np.testing.assert_allclose(found, (value, weight.sum()), rtol=1e-5)
     np.testing.assert_allclose(workspace.gradient, gradient, rtol=1e-4, atol=1e-3)
     np.testing.assert_allclose(np.tril(workspace.hessian), np.tril(hessian), rtol=1e-4, atol=1e-3)
@@ -73,8 +72,8 @@ def test_twice_as_many_pairs_as_are_looked_at_are_all_looked_at_by_turns():
     features, pairs = weighed_pairs(3)
     order = np.arange(N_LABELS, dtype=np.int32)
     totals = [
-        tree._look(features, pairs, order, 0, 3, N_LABELS, n, L2, workspace_at(np.zeros(4), 16))[1]
-        for n in (tree.MOST_LOOKED, tree.MOST_LOOKED + 1, 2 * tree.MOST_LOOKED)
+        tree._gradient_and_hessian(features, pairs, order, 0, 3, N_LABELS, n, L2, workspace_at(np.zeros(4), 16))[1]
+        for n in (tree.MAX_PAIRS, tree.MAX_PAIRS + 1, 2 * tree.MAX_PAIRS)
     ]
     assert totals[0] == pairs.weights.sum()
     assert totals[1] == totals[2] == 2 * pairs.weights[1::2].sum()
@@ -102,7 +101,7 @@ def test_newtons_method_goes_up_from_where_its_steps_lead_down():
     best = tree.fit_tree(features, 3, pairs, l2=0.01)
     workspace = workspace_at(-theta, 16)
     workspace.gradient[:] = 0
-    found = tree._look(features, pairs, order, 0, 1, 2, 300, 0.01, workspace)[0]
+    found = tree._gradient_and_hessian(features, pairs, order, 0, 1, 2, 300, 0.01, workspace)[0]
     assert found == pytest.approx(likelihood(-theta, x, sign, 0.01), rel=1e-5)
     tree._newton_step(workspace)
     assert likelihood(-theta + workspace.step, x, sign, 0.01) < found, "the whole step leads down"
@@ -157,13 +156,15 @@ def test_the_first_split_is_along_the_dominant_eigenvector():
 
 
 @pytest.mark.parametrize(("n_labels", "seed"), [(3, 10), (3, 17), (4, 25), (4, 30)])
-def test_few_labels_change_sides_too_after_the_first_split(n_labels, seed):
+def test_few_labels_change_sides_too_after_the_first_split(n_labels, seed, monkeypatch):
     """Where a label's sum of features is long because it is frequent, and not because it lies far out."""
     rng = np.random.default_rng(seed)
     y = rng.choice(n_labels, 60, p=np.array([8, 4, 2, 1])[:n_labels] / (15 - (n_labels == 3)))
     x = (rng.normal(size=(n_labels, 2))[y] + 2 * rng.normal(size=(60, 2)) + 1).astype(np.float32)
     features, pairs = features_of(x), pairs_of(np.arange(60), y, n_labels)
-    found, at_first = (tree.fit_tree(features, 2, pairs, l2=0.5, rounds=rounds).label_of_leaf for rounds in (20, 0))
+    found = tree.fit_tree(features, 2, pairs, l2=0.5).label_of_leaf
+    monkeypatch.setattr(tree, "ROUNDS", 0)
+    at_first = tree.fit_tree(features, 2, pairs, l2=0.5).label_of_leaf
     exact = leaves(fit(x.astype(float), y, range(n_labels), 2, l2=0.5), 2)
     assert found.tolist() == [-1 if label is None else label for label in exact]
     assert found.tolist() != at_first.tolist()
@@ -171,11 +172,11 @@ def test_few_labels_change_sides_too_after_the_first_split(n_labels, seed):
 
 def test_a_share_of_draws_is_uniform_unless_predictions_are_corrected_or_it_is_set():
     settings = adversarial.AdversarialSettings()
-    assert adversarial.Adversarial.suited(settings, corrected=True).uniform_share == 0
-    assert adversarial.Adversarial.suited(settings, corrected=False).uniform_share == adversarial.EVENLY_DRAWN
+    assert adversarial.Adversarial.resolved(settings, corrected=True).uniform_share == 0
+    assert adversarial.Adversarial.resolved(settings, corrected=False).uniform_share == adversarial.UNIFORM_SHARE
     for corrected in (True, False):
         own = dataclasses.replace(settings, uniform_share=0.25)
-        assert adversarial.Adversarial.suited(own, corrected=corrected).uniform_share == 0.25
+        assert adversarial.Adversarial.resolved(own, corrected=corrected).uniform_share == 0.25
 
 
 def test_fitting_says_what_is_fitted_to_what():
@@ -201,34 +202,23 @@ def test_on_average_noise_is_as_frequent_as_labels_and_one_never_seen_counts_as_
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_features_do_not_depend_on_the_blocks_in_which_they_are_made(sparse, monkeypatch):
+def test_features_are_the_left_singular_vectors(sparse):
     x = (np.random.default_rng(0).normal(size=(40, 21)) * (np.arange(21) + 1)).astype(np.float32)
     inputs = csr_matrix(x) if sparse else x
-    whole = projecting.projected(inputs, projecting.fit_projection(inputs, 3))
-    monkeypatch.setattr(projecting, "BLOCK_ROWS", 7)
-    np.testing.assert_allclose(projecting.projected(inputs, projecting.fit_projection(inputs, 3)), whole, atol=1e-3)
+    found = projecting.projected(inputs, projecting.fit_projection(inputs, 3))
     exact = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)[0][:, :3] * np.sqrt(40)
-    np.testing.assert_allclose(np.abs(whole[:, :3]), np.abs(exact), atol=0.05)
+    np.testing.assert_allclose(np.abs(found[:, :3]), np.abs(exact), atol=0.05)
 
 
 def test_components_are_those_of_some_of_many_rows(monkeypatch):
     x = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
     chosen = np.sort(np.random.default_rng(3).choice(60, 25, replace=False))
-    monkeypatch.setattr(projecting, "MOST_ROWS", 25)
+    monkeypatch.setattr(projecting, "MAX_ROWS", 25)
     projection = projecting.fit_projection(x, 4, seed=3)
     features = projecting.projected(x, projection)[:, :4]
     np.testing.assert_allclose(features[chosen].mean(axis=0), 0, atol=1e-4)
     np.testing.assert_allclose(features[chosen].T @ features[chosen] / 25, np.eye(4), atol=1e-3)
     assert np.abs(features.mean(axis=0)).max() > 0.01
-
-
-def test_the_memory_that_is_told_is_that_of_features_and_what_makes_them():
-    n, n_inputs, n_features = 100, 500, 20
-    projection = projecting.fit_projection(np.eye(n, n_inputs, dtype=np.float32), n_features)
-    features = projecting.projected(np.eye(n, n_inputs, dtype=np.float32), projection)
-    basis = aligned_zeros(n_inputs, n_features + projecting.OVERSAMPLING)  # and as large a product
-    told = projecting.memory(n, n_inputs, n_features)
-    assert told == features.nbytes + projection.weights.nbytes + 2 * basis.nbytes
 
 
 def test_labels_that_are_all_alike_have_some_direction():
@@ -272,32 +262,6 @@ def test_nodes_are_cut_into_chunks_of_about_as_much_work():
         work = np.add.reduceat(n_pairs + 30, edges[:-1])
         assert work.max() <= work.sum() / chunks + 230
     np.testing.assert_array_equal(tree._edges(np.array([1000]), 8), [0, 1])
-
-
-def test_the_regularisation_is_the_one_by_which_inputs_that_were_held_out_are_likeliest(monkeypatch):
-    """A tenth of the inputs chosen at random is held out, and no pair of them is fitted to."""
-    rng = np.random.default_rng(0)
-    inputs, labels = rng.integers(0, 300, 900), rng.integers(0, 4, 900)
-    pairs = pairs_of(inputs, labels, 4, rng.random(900))
-    seen = []
-    monkeypatch.setattr(adversarial, "MOST_TRIED", 200)
-    monkeypatch.setattr(adversarial, "fit_tree", lambda *args, l2, threads: seen.append([args[2]]) or l2)
-    monkeypatch.setattr(adversarial, "log_likelihood", lambda l2, _, held_out: seen[-1].append(held_out) or -abs(l2 - best))
-    for best in adversarial.TRIED:
-        assert adversarial._likeliest_l2(np.zeros((300, 16), np.float32), 3, pairs, 1, 2) == best
-
-    def as_set(pairs: Pairs):
-        label = np.repeat(np.arange(4), np.diff(pairs.offsets))
-        return set(zip(pairs.inputs.tolist(), label.tolist(), pairs.weights.tolist(), strict=True))
-
-    everything = as_set(pairs)
-    for fitted, held_out in seen:
-        a, b = set(fitted.inputs), set(held_out.inputs)
-        assert not a & b
-        assert as_set(fitted) == {pair for pair in everything if pair[0] in a}
-        assert as_set(held_out) == {pair for pair in everything if pair[0] in b}
-        assert len(a | b) == pytest.approx(200 * (1 - np.exp(-3)), rel=0.05)
-        assert len(b) == pytest.approx(len(a | b) * adversarial.HELD_OUT, rel=0.2)
 
 
 def saved_sampler():

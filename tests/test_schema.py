@@ -173,9 +173,9 @@ OF_BOTH = [
     (lambda m: change(m, "arrays", "output", to=[5, 4]), "model.json: damaged (an array has a shape of"),
     (lambda m: change(m, "arrays", "output", "shape", to=[5.0, 4]), "model.json: damaged (an array has a shape of"),
     (lambda m: change(m, "arrays", "output", "dtype", to=...), "model.json: damaged (an array has a shape of"),
-    (lambda m: claim(m, "output", [2**40, 4]), "output.npy: damaged (64 bytes of numbers instead of 17,592,186,044,416)"),
-    (lambda m: claim(m, "output", [2**62, 4]), "output.npy: damaged (64 bytes of numbers instead of 73,786,976,294,838,"),
-    (lambda m: zipped(m, "output"), "output.npy: damaged (a zip archive, no array)"),
+    (lambda m: claim(m, "output", [2**40, 4]), "output.npy: damaged ("),
+    (lambda m: claim(m, "output", [2**62, 4]), "output.npy: damaged ("),
+    (lambda m: zipped(m, "output"), "output.npy: damaged (the magic string is not correct"),
     (lambda m: header(m, "{'descr': '<f4', 'fortran_order': False, 'shape': (" + "9" * 5000 + ",)}"), "output.npy: damaged ("),
     (lambda m: header(m, "(" * 3000), "output.npy: damaged ("),
     (lambda m: header(m, "{'descr': 7, 'fortran_order': False, 'shape': ()}"), "output.npy: damaged ("),
@@ -183,28 +183,28 @@ OF_BOTH = [
     (lambda m: replace(m, "output", np.ones(5, np.float32)), "output.npy: holds float32 (5,), where float32"),
     (lambda m: replace(m, "bias", np.ones(9, np.float32)), "bias.npy: 9 rows, but output.npy has 5 rows"),
     (lambda m: replace(m, "bias", np.ones((5, 1), np.float32)), "bias.npy: holds float32 (5, 1), where float32"),
-    (lambda m: replace(m, "bias", poisoned(5, 2, np.inf)), "bias.npy: row 2 holds what is no finite number"),
+    (lambda m: replace(m, "bias", poisoned(5, 2, np.inf)), "bias.npy: row 2 has a number that is not finite"),
     (lambda m: change(m, "settings", "sampler", to=7), "model.json: settings.sampler must be "),
     *(
-        (lambda m, file=file, spoil=spoil: spoil(m, file), f"{file}: damaged (it is no plain file)")
+        (lambda m, file=file, spoil=spoil: spoil(m, file), f"{file}: damaged (not a regular file)")
         for file in ("model.json", "output.npy")
         for spoil in (directory, *([pipe] if os.name == "posix" else []))
     ),
 ]  # fmt: skip
 OF_WORDS = [
-    (lambda m: pipe(m, "vocabulary.tsv"), "vocabulary.tsv: damaged (it is no plain file)"),
+    (lambda m: pipe(m, "vocabulary.tsv"), "vocabulary.tsv: damaged (not a regular file)"),
     (lambda m: rename(m, "vocabulary", ["a\t3", "b\t-2", "c\t1", "d\t1", "e\t1"]), "vocabulary.tsv:2: a count below 0"),
     (lambda m: rename(m, "vocabulary", ["a\t" + "1" * 5000, *"bcde"]), "vocabulary.tsv:1: no count after the name"),
     (lambda m: rename(m, "vocabulary", ["a\t1" + "0" * 19, *(f"{w}\t1" for w in "bcde")]), "vocabulary.tsv:1: no count after"),
-    (lambda m: replace(m, "input", poisoned((5, 3), 3)), "input.npy: row 3 of 'd' holds what is no finite number"),
-    (lambda m: replace(m, "input", poisoned((5, 3), 0, -np.inf)), "input.npy: row 0 of 'a' holds what is no finite number"),
+    (lambda m: replace(m, "input", poisoned((5, 3), 3)), "input.npy: row 3 of 'd' has a number that is not finite"),
+    (lambda m: replace(m, "input", poisoned((5, 3), 0, -np.inf)), "input.npy: row 0 of 'a' has a number that is not finite"),
     (lambda m: replace(m, "output", np.ones((5, 4), np.float32)), "output.npy: 4 columns, but input.npy has 3 columns"),
     (lambda m: replace(m, "heldout_counts", np.ones(4, np.int64)), "heldout_counts.npy: 4 rows, but input.npy has 5 rows"),
     (lambda m: change(m, "settings", "window", to="5"), "model.json: settings.window must be a whole number, 1 or more"),
     (lambda m: change(m, "facts", "objective", to=None), "model.json: facts.objective must be a text"),
 ]  # fmt: skip
 OF_CLASSIFIERS = [
-    (lambda m: pipe(m, "labels.tsv"), "labels.tsv: damaged (it is no plain file)"),
+    (lambda m: pipe(m, "labels.tsv"), "labels.tsv: damaged (not a regular file)"),
     (lambda m: rename(m, "labels", list("vwxyz")), "labels.tsv: no counts after the names"),
     (lambda m: rename(m, "labels", [f"{label}\t1" for label in "vwxy"]), "model.json: output.npy has 5 rows for 4"),
     (lambda m: change(m, "names", "labels", to=...), "model.json: names no `labels`"),
@@ -219,8 +219,8 @@ OF_CLASSIFIERS = [
     (lambda m: change(m, "settings", "scaling", to="column-max"), "model.json: names no array `maxima`, which --scaling"),
     (lambda m: change(m, "settings", "negatives", to="5"), "model.json: --negatives 5: must be a whole number"),
     (lambda m: change(m, "settings", "sampler", to="adversarial"), "model.json: no noise_projection.npy, which --sampler adv"),
-    (lambda m: replace(m, "output", poisoned((5, 4), 4)), "output.npy: row 4 holds what is no finite number"),
-    (lambda m: replace(m, "maxima", poisoned(4, 1)), "maxima.npy: row 1 holds what is no finite number"),
+    (lambda m: replace(m, "output", poisoned((5, 4), 4)), "output.npy: row 4 has a number that is not finite"),
+    (lambda m: replace(m, "maxima", poisoned(4, 1)), "maxima.npy: row 1 has a number that is not finite"),
 ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded
 from embedx.objectives import OBJECTIVES
 from embedx.search import index as indexing
 from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE, score_clusters
-from embedx.search.clusters import MASKED_SCORE, NORM_QUANTILE, _random_rows, augmented_directions, new_assignment_workspace
+from embedx.search.kmeans import MASKED_SCORE, NORM_QUANTILE, _random_rows, augmented_directions, new_assignment_workspace
 from embedx.search.query import find_candidates_batch, new_query_workspace, score_position, search_block
 from embedx.search.spec import SearchSpec
 from embedx.search.top_k import search_top_k, top_k_spec

@@ -8,7 +8,7 @@ from reference_search import block_scores, decomposed, margin, message_passing, 
 from embedx.kernels.simd import aligned_zeros
 from embedx.objectives.ldgs import Ldgs
 from embedx.search import index as indexing
-from embedx.search.messages import new_message_workspace, pass_messages
+from embedx.search.message_passing import new_message_workspace, pass_messages
 from embedx.search.query import new_query_workspace
 
 N, DIM, BLOCKS = 60, 30, 4

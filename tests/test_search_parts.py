@@ -9,12 +9,12 @@ from test_search import check, clustered, estimates, vectors_of
 
 from embedx.kernels.random import bits, low_half_below, stream_key
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded
-from embedx.search import clusters as clustering
 from embedx.search import index as indexing
+from embedx.search import kmeans as clustering
 from embedx.search import panels, query
-from embedx.search.balanced import LEAST_GAIN, N_ITERATIONS, SparseVectors, balanced_tree
+from embedx.search.balanced_tree import LEAST_GAIN, N_ITERATIONS, SparseVectors, balanced_tree
 from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE, replace_vector
-from embedx.search.clusters import MASKED_SCORE
+from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.spec import SearchSpec
 from embedx.search.top_k import CHUNK, search_top_k, top_k_spec
 from embedx.search.updater import REBUILD_SHARE, IndexUpdater, clear_stale, mark_stale, new_stale_rows
@@ -239,17 +239,6 @@ def test_a_list_has_a_quarter_and_sixteen_of_spare_slots():
     np.testing.assert_array_equal(np.diff(index.list_offsets), (wanted + 15) // 16 * 16)
     assert (index.list_offsets[:, 0] == 0).all()
     assert index.ids.shape[1] == index.list_offsets[:, -1].max()
-
-
-@pytest.mark.parametrize(("n", "clusters", "blocks", "dim"), [(3000, 20, 2, 16), (160, 32, 1, 256)])
-def test_the_memory_that_is_told_is_that_of_an_index(n, clusters, blocks, dim):
-    cluster = np.tile(np.arange(n, dtype=np.int32) % clusters, (blocks, 1))
-    index = indexing.index_of_clusters(aligned_zeros(n, dim), cluster, clusters)
-    statistics = index.statistics
-    arrays = [*index[3:7], *index[8:], statistics.sums, statistics.square_sums, statistics.inverse_size, statistics.std]
-    of_centroids = statistics.sums.nbytes  # as many vectors of that width
-    told = indexing.memory(n, dim, spec(blocks, clusters))
-    assert told == pytest.approx(sum(array.nbytes for array in arrays) + of_centroids, rel=0.04)
 
 
 def test_a_row_looks_for_another_list_after_a_large_change_or_at_every_eighth():

@@ -43,6 +43,7 @@ def strategy(data, name, weights, sampler=None, optimizer=None, **options):
     # A loss that is a sum over labels has strategies of its own for all rows; the ones here can take it too.
     kind = strategies_sparse.strategy_for(objective, settings, chosen, examples)
     made = kind(objective, settings, chosen, examples, rule, counts, data.n_features)
+    made.initialise()
     made.compile(Silent())
     return made
 

@@ -1,8 +1,6 @@
 """The trainer alone, with a made-up strategy: what it trains, at which rate, and how it ends."""
 
-import io
 import os
-import re
 import signal
 import threading
 import time
@@ -14,7 +12,7 @@ import pytest
 from embedx.errors import DivergedError
 from embedx.training import trainer
 from embedx.training.interrupts import to_the_end
-from embedx.training.progress import Reporter, Silent
+from embedx.training.progress import Silent
 from embedx.training.schedule import SCHEDULES, Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
@@ -357,82 +355,3 @@ def test_an_error_in_a_pause_is_raised_and_one_in_training_prevents_the_pause():
     with pytest.raises(DivergedError):
         run(Recorder(loss=float("inf")), [0], Schedule(0.1, 4, 400, 10), Silent(), lambda *about: called.append(about))
     assert not called
-
-
-# ---- how long a run will take
-
-
-class Expecting(Silent):
-    def __init__(self):
-        self.told = []
-
-    def expect(self, seconds, rate):
-        self.told.append((seconds, rate))
-
-
-@pytest.fixture
-def quickly_told(monkeypatch):
-    for name, seconds in (("MOMENT", 0.01), ("TIMED", 0.02), ("WORTH_TELLING", 0.0)):
-        monkeypatch.setattr(trainer, name, seconds)
-
-
-def test_the_time_that_is_left_is_told_once_when_a_moment_has_shown(quickly_told):
-    told, kernel = Expecting(), Recorder(seconds=0.002)
-    outcome = run(kernel, [0], Schedule(0.1, n_chunks=100, n_words=10_000, epochs=2), told)
-    ((left, rate),) = told.told
-    assert 0 < left * rate < 20_000  # words
-    assert 0 < rate < 100 / 0.002
-    assert outcome.epochs == 2
-
-
-@pytest.mark.parametrize("short", [{"WORTH_TELLING": 1000.0}, {"TIMED": 1000.0}])
-def test_what_is_over_soon_is_not_told(quickly_told, monkeypatch, short):
-    for name, seconds in short.items():
-        monkeypatch.setattr(trainer, name, seconds)
-    told = Expecting()
-    run(Recorder(seconds=0.002), [0], Schedule(0.1, n_chunks=100, n_words=10_000, epochs=1), told)
-    assert told.told == []
-
-
-def test_a_time_budget_needs_no_telling(quickly_told):
-    told = Expecting()
-    run(Recorder(seconds=0.002), [0], Schedule(0.1, n_chunks=100, n_words=10_000, epochs=1, time_budget=0.2), told)
-    assert told.told == []
-
-
-def test_a_run_that_will_go_at_another_pace_is_told_of_when_it_does(quickly_told):
-    """Rows are found only when a share of the run has drawn them."""
-    told = Expecting()
-    strategy = Made(Recorder(seconds=0.002), [0], 100)
-    strategy.phase = lambda step: int(step >= 60)
-    trainer.run(strategy, Schedule(0.1, n_chunks=100, n_words=10_000, epochs=1), told)
-    ((left, rate),) = told.told
-    assert left * rate <= 4_000
-
-
-def test_nothing_is_told_of_what_does_not_go_at_one_pace(quickly_told):
-    told = Expecting()
-    strategy = Made(Recorder(seconds=0.002), [0], 100)
-    strategy.is_steady = False
-    trainer.run(strategy, Schedule(0.1, n_chunks=100, n_words=10_000, epochs=1), told)
-    assert told.told == []
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (725, r"time: about 12:05 left, until \d\d:\d\d, at 2.50M words/s"),
-        (90_000, r"time: about 25:00:00 left, until 20\d\d-\d\d-\d\d \d\d:\d\d, at 2.50M words/s"),
-    ],
-)
-def test_a_log_tells_the_time_that_is_left_and_a_terminal_has_it_in_its_bar(seconds, words):
-    for is_terminal in False, True:
-        stream = io.StringIO()
-        stream.isatty = lambda is_terminal=is_terminal: is_terminal
-        reporter = Reporter(stream)
-        reporter.start("training", 1e9, " words")
-        before = stream.getvalue()
-        reporter.expect(seconds, 2.5e6)
-        told = stream.getvalue()[len(before) :]
-        assert re.fullmatch(f"{words}\n" if not is_terminal else "", told)
-        reporter.finish()

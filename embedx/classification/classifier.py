@@ -44,9 +44,6 @@ from embedx.training.trainer import usable_cores
 
 TASK = "classification"
 BLOCK_FLOATS = 1 << 23  # scores looked at in one go
-# How often a block of scores is in memory until its best ones are found: on EURLex-4.3K `softmax` and `ar` 4 times, `ova` 6,
-# and 10 with sparse weights.
-COPIES_OF_SCORES, COPIES_OF_SUMS, COPIES_OF_SPARSE = 4, 6, 10
 FOUND_ROWS = 1 << 13  # rows whose labels are found through a tree between two looks at the clock
 SEARCHED_ROWS = 1 << 14  # rows of features that are made dense at a time
 RECALLED = 200
@@ -91,12 +88,6 @@ SCHEMA = FolderSchema(
         "temperature": Value(float),
     },
 )
-
-
-def memory_of_scores(n: int, n_rows: int, threads: int, copies: int = COPIES_OF_SCORES) -> int:
-    """Bytes that scoring n examples takes beside the weights: `copies` of a block of scores, and one for each other thread."""
-    blocks = min(-(-n * n_rows // BLOCK_FLOATS), threads)
-    return 4 * min(n * n_rows, BLOCK_FLOATS) * (copies + max(blocks, 1) - 1)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from embedx.engine.examples import examples_of
 from embedx.engine.label_tiles import lists_of
 from embedx.engine.label_vectors import label_vectors
 from embedx.labeled.data import Labels
-from embedx.search.balanced import SparseVectors, balanced_tree
+from embedx.search.balanced_tree import SparseVectors, balanced_tree
 
 MOST_FEATURES = 64  # of a label, the largest, that its cluster is chosen by
 BLOCK_FLOATS = 1 << 22  # sums of dense features that are looked at in one go

@@ -19,7 +19,7 @@ from embedx.engine.settings import MOST_RATE
 from embedx.labeled.data import Labeled
 from embedx.labeled.rules import column_maxima, input_length, scaled
 from embedx.objectives.contract import ByInput, Objective
-from embedx.optimizers.contract import LABELS, NOTHING, ROW, UpdateRule
+from embedx.optimizers.contract import LABELS, PER_ROW, STATELESS, UpdateRule
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.optimizers.lbfgs import Lbfgs
 from embedx.settings import settings_of
@@ -85,10 +85,10 @@ def learning_rate(
     if rate is None:
         return None
     if by_label:  # on inputs of length 1
-        return rate * (SPARSE_RATE if found.keeps != "nothing" else 1)
+        return rate * (SPARSE_RATE if found.keeps != "stateless" else 1)
     rate /= math.sqrt(max(len(data.labels.ids) / max(len(data), 1), 1.0))
     length = 1.0 if scaling == "l2" else input_length(_some_rows(data, scaling))
-    return min(float(f"{rate / length ** (2 if found.keeps == 'nothing' else 1):.3g}"), MOST_RATE)
+    return min(float(f"{rate / length ** (2 if found.keeps == 'stateless' else 1):.3g}"), MOST_RATE)
 
 
 def _some_rows(data: Labeled, scaling: str) -> Any:
@@ -103,7 +103,7 @@ def first_state(settings: Any, optimizer: UpdateRule, examples: Examples, batch_
     That is the square of `initial_gradient` gradients of one positive in a minibatch: by Adagrad the first step of a weight
     would else be as long for a gradient of next to nothing, of a label with a probability of 1/1000 say, as for any other.
     """
-    if optimizer.keeps == NOTHING or optimizer.fades:
+    if optimizer.keeps == STATELESS or optimizer.is_ema:
         return 0.0
     values = (examples.dense if examples.dense.size else examples.values).ravel()
     n = len(examples.label_offsets) - 1
@@ -112,4 +112,4 @@ def first_state(settings: Any, optimizer: UpdateRule, examples: Examples, batch_
     if settings.hidden:  # a sum of rows that are uniform within ±1/√hidden
         square, width = square / 3, float(settings.hidden)
     coefficient = settings.initial_gradient * (n if settings.gradient_scale == "sum" else 1) / batch_size
-    return float(min(coefficient**2 * (square if optimizer.keeps == ROW else square / width), LARGEST_STATE))
+    return float(min(coefficient**2 * (square if optimizer.keeps == PER_ROW else square / width), LARGEST_STATE))

@@ -102,7 +102,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sampler: str | None = None,
         sampler_exponent: float | None = None,
         tree_features: int | None = None,
-        tree_l2: float | str | None = None,
+        tree_l2: float | None = None,
         uniform_share: float | None = None,
         replacement: bool | None = None,
         validation: float | None = None,

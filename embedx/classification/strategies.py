@@ -29,27 +29,19 @@ from embedx.optimizers.contract import Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_all, step_size
 from embedx.samplers.contract import Sampler
 from embedx.search.index import Index, empty_index
-from embedx.search.messages import MessageWorkspace, new_message_workspace
+from embedx.search.message_passing import MessageWorkspace, new_message_workspace
 from embedx.search.query import QueryWorkspace, new_query_workspace
 from embedx.search.updater import IndexUpdater, StaleRows, new_stale_rows
 from embedx.training.progress import Progress
 from embedx.training.schedule import Orders
 from embedx.training.state import TrainState
-from embedx.training.strategy import Strategy, Tally, forget
+from embedx.training.strategy import Strategy, Tally
 
 INITIAL = 2**32  # the place of the initial numbers among a seed's random numbers
 CHUNK = 4096  # examples between two looks at the clock, where steps are small
 LOOKED_AT = 1024  # examples that tell the loss before training
 SEARCHED = 64  # the same where rows are found: so old is what an index knows of them
 MOST_FOUND = 2**23  # rows that a minibatch may find
-
-
-def memory_of_step(settings: Any, sampler: Sampler, n: int, n_rows: int, dim: int) -> int:
-    """Bytes that a minibatch of n examples takes where all rows compete, and features are dense or hidden: scores, and the
-    gradient of all weights. Elsewhere it takes little beside the weights, and this is 0.
-    """
-    batch = min(int(settings.batch_size or n), n)
-    return 4 * (batch * (n_rows + 2 * dim) + n_rows * dim) if sampler.candidates == "all" else 0
 
 
 class Classification(Strategy):
@@ -86,10 +78,6 @@ class Classification(Strategy):
         self.threads = int(settings.threads or 1)
         self.parts = DETERMINISTIC_PARTS if settings.deterministic else self.threads  # of a step that threads share
         self.hidden = new_table(n_features if settings.hidden else 0, self.dim, optimizer)
-        if settings.hidden:
-            rng = np.random.default_rng([settings.seed, INITIAL])
-            start = rng.uniform(-1, 1, (n_features, settings.hidden)) / np.sqrt(settings.hidden)
-            self.hidden.rows[:, : settings.hidden] = start
         self.local_state = np.zeros((self.n, objective.state_width), dtype=np.float32)
         self.n_updates = np.zeros(self.n if objective.state_width else 1, dtype=np.int64)
         self.clock, self.clock_lock = np.zeros(1), threading.Lock()  # of weight decay; advanced by every thread
@@ -98,8 +86,15 @@ class Classification(Strategy):
         self.loss_unit = objective.loss_unit("label" if has_terms else "row")
         self.frequency_bias: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each label occurs
         self.prepare()
-        self.outputs.state.fill(first_state(settings, optimizer, examples, self.batch))
         self.n_chunks = -(-self.n // self.chunk)
+
+    def initialise(self) -> None:
+        """Write to the tables what training starts from; before, they take no memory."""
+        width = self.settings.hidden
+        if width:
+            rng = np.random.default_rng([self.settings.seed, INITIAL])
+            self.hidden.rows[:, :width] = rng.uniform(-1, 1, (self.n_features, width)) / np.sqrt(width)
+        self.outputs.state.fill(first_state(self.settings, self.optimizer, self.examples, self.batch))
 
     @abc.abstractmethod
     def prepare(self) -> None:
@@ -345,14 +340,15 @@ class Full(Classification):
             features=new_feature_workspace(self.examples, n_features, self.batch, self.dim), threads=self.threads,
             parts=self.parts, in_turn=objective.kind == "proximal",
         )  # fmt: skip
+        self.steps.z = np.zeros((self.batch, stride), dtype=np.float32)
         self.workers = [None]
         self.chunk = self.batch
 
     def compile(self, progress: Progress) -> None:
         compile_function(self.objective.coefficients, COEFFICIENTS)
 
-    def forget(self) -> None:
-        forget(self.steps.memory())
+    def workspaces(self) -> Any:
+        return self.steps.memory()
 
     def train_examples(
         self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
@@ -396,9 +392,8 @@ class FullTiled(Full):
         arguments = self._arguments(self.tile_workspaces[0], 0, 0, 0, 0.0, 0.0)
         self.functions = load_kernel(full_tiled.train_tiles, self.objective.coefficients, None, arguments, progress)
 
-    def forget(self) -> None:
-        super().forget()
-        forget(self.tile_workspaces)
+    def workspaces(self) -> Any:
+        return self.tile_workspaces
 
     def _arguments(self, workspace: Any, n: int, first: int, last: int, rate: float, clock: float) -> tuple[Any, ...]:
         bias_row = self.dim - 1 if self.has_bias else -1

@@ -17,7 +17,7 @@ from embedx.classification import calibration, defaults, tree_training
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
 from embedx.classification.history import History
-from embedx.classification.memory import check_labels, memory_plan
+from embedx.classification.memory import check_labels, memory_of_lbfgs, memory_plan, remedy, size
 from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.classification.strategies import INITIAL, Classification
 from embedx.classification.strategies_sparse import strategy_for
@@ -47,7 +47,7 @@ from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints, checksum
 from embedx.training.guard import Guard
 from embedx.training.interrupts import to_the_end
-from embedx.training.memory import Plan
+from embedx.training.memory import MemoryPlan, allocating
 from embedx.training.progress import Progress, Silent
 from embedx.training.schedule import Schedule
 from embedx.training.strategy import Strategy, Tally
@@ -79,7 +79,6 @@ def train(
     progress: Progress | None = None,
     snapshot: Mapping[str, Any] | None = None,
     checkpoints: Checkpoints | None = None,
-    n_tested: int = 0,
     is_guarded: bool = True,
     wrap: Callable[[Any], Strategy] | None = None,
 ) -> TrainedClassifier:
@@ -97,7 +96,6 @@ def train(
     snapshot    of the `outcome.state` of a run with the same settings on the same data: where training by steps goes on from.
                 With weight decay, take it before this function returns (in `watch`): the decay that is due is applied then
     checkpoints keep the state of training by steps on disk
-    n_tested    rows that it is to score when it is trained, for which there must be memory too
     is_guarded  training that diverges goes on at a lower rate; False for who compares rates
     wrap        makes the strategy that trains in place of the one it is given, whose parameters it trains
     watch       called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the history
@@ -153,8 +151,7 @@ def train(
         "seen_labels": int((counts > 0).sum()),
         "several_labels": bool((labels.n_of_row > 1).any()),
     }
-    n_validated = len(held_out) if held_out is not None else 1 if watch is not None else 0
-    plan = memory_plan(data, features, labels, objective, settings, sampler, n_validated, n_tested, by_others=wrap is not None)
+    what, less = size(objective, settings, data.n_labels, data.n_features), remedy(settings, data.is_sparse)
     if sampler.conditional:
         _fit_sampler(sampler, features, labels, settings, start, progress)
         arrays |= sampler.arrays()
@@ -168,7 +165,9 @@ def train(
     history = History(classifier, validation, settings, watch, progress, sampler.fit_seconds)
     optimizer_state: dict[str, np.ndarray] = {}
     if settings.optimizer == "lbfgs":
-        plan.tell(progress)
+        plan = memory_of_lbfgs(objective.n_rows(data.n_labels), data.n_features + 1)
+        plan.check(what, less)
+        plan.report(progress)
         loss_unit = objective.loss_unit("row")
         outcome = _run_lbfgs(features, labels, objective, settings, sampler, classifier, weights, dtype, history, progress)
     else:
@@ -179,22 +178,27 @@ def train(
             str(settings.optimizer), l2=settings.l2 or 0.0, max_norm=settings.max_norm, row_length=row_length
         )
         strategy: TreeTraining | Classification
-        if is_label_by_label(settings, objective):
-            trees = tree_training.plans(features, examples, counts, settings, progress)
-            strategy = TreeTraining(
-                objective, settings, features, examples, optimizer, counts, trees, by_others=wrap is not None
-            )
-        else:
-            strategy = strategy_for(objective, settings, sampler, examples)(
-                objective, settings, sampler, examples, optimizer, counts, features.shape[1], warm_up
-            )
+        with allocating(what, less):
+            if is_label_by_label(settings, objective):
+                trees = tree_training.plans(features, examples, counts, settings, progress)
+                strategy = TreeTraining(
+                    objective, settings, features, examples, optimizer, counts, trees, by_others=wrap is not None
+                )
+            else:
+                strategy = strategy_for(objective, settings, sampler, examples)(
+                    objective, settings, sampler, examples, optimizer, counts, features.shape[1], warm_up
+                )
+        plan = memory_plan(strategy, keeps_best=held_out is not None or watch is not None)
+        plan.check(what, less)
+        if isinstance(strategy, Classification):
+            strategy.initialise()
         training, loss_unit = strategy if wrap is None else wrap(strategy), strategy.loss_unit
         if checkpoints is not None:
             checkpoints.identify(lambda: _identity(examples, classifier.settings) | training.identity())
         if isinstance(strategy, TreeTraining):
             outcome = tree_training.run(strategy, training, classifier, snapshot, checkpoints, history, progress, plan)
         else:
-            guard = Guard(is_on=is_guarded, has_room=plan.has_room)
+            guard = None if is_guarded else Guard(is_on=False)
             outcome, optimizer_state = _run(
                 strategy, training, classifier, start, snapshot, checkpoints, history, progress, guard, plan
             )
@@ -257,7 +261,7 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         raise EmbedxError(f"--sampler {sampler} needs dense features or --hidden 100; these features are sparse")
     if settings.hidden and not data.is_sparse:
         raise EmbedxError("--hidden applies to sparse features; these are dense")
-    if found.keeps == "nothing" and rate is not None and rate * (settings.l2 or 0) >= 1:
+    if found.keeps == "stateless" and rate is not None and rate * (settings.l2 or 0) >= 1:
         raise EmbedxError(f"--l2 {settings.l2:g}: times --learning-rate {rate:g} must be below 1")
     if optimizer == "lbfgs" and candidates != "path":
         sampler = EVERY_ROW
@@ -357,8 +361,8 @@ def _run(
     checkpoints: Checkpoints | None,
     history: History,
     progress: Progress,
-    guard: Guard,
-    plan: Plan,
+    guard: Guard | None,
+    plan: MemoryPlan,
 ) -> tuple[trainer.Outcome, dict[str, np.ndarray]]:
     """Train `strategy` by steps on minibatches, through `training`; the outcome, and the optimiser's state."""
     settings = strategy.settings

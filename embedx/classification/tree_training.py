@@ -32,13 +32,13 @@ from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labels
 from embedx.labeled.rules import input_length
 from embedx.objectives.contract import Objective
-from embedx.optimizers.contract import Optimizer, UpdateRule
+from embedx.optimizers.contract import UpdateRule
 from embedx.optimizers.dcd import DualCoordinateDescent
-from embedx.search.balanced import balanced_tree
+from embedx.search.balanced_tree import balanced_tree
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.interrupts import to_the_end
-from embedx.training.memory import Plan
+from embedx.training.memory import MemoryPlan
 from embedx.training.progress import Progress
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
@@ -47,12 +47,6 @@ from embedx.training.strategy import Strategy, Tally
 MATCHED_ROWS = 1 << 14  # examples that are sought for at a time
 
 Kept = tuple[np.ndarray, np.ndarray, np.ndarray]  # of a tile: int32 feature, int32 label within the tile, float32 weight
-
-
-def memory_of_thread(n: int, n_values: int, n_features: int, optimizer: type[Optimizer]) -> int:
-    """Bytes that a thread takes to train, for n examples with so many values."""
-    is_dual = optimizer is DualCoordinateDescent
-    return label_tiles.memory_of_workspace(n, n_values, n_features, optimizer.copies, is_dual)
 
 
 class LevelPlan(NamedTuple):
@@ -141,7 +135,6 @@ class TreeTraining(Strategy):
     Losses of one tile say nothing of those of another, so that the trainer cannot judge them; by the dual a run cannot diverge.
     """
 
-    is_steady = False  # examples rest, the more the longer, and levels differ
     is_guarded = False
 
     def __init__(
@@ -403,7 +396,7 @@ def run(
     checkpoints: Checkpoints | None,
     history: History,
     progress: Progress,
-    plan: Plan,
+    plan: MemoryPlan,
 ) -> trainer.Outcome:
     """Train sparse weights, a level of a tree after another, by the strategy itself or another that has it trained."""
     n_levels = len(strategy.levels)

@@ -109,7 +109,7 @@ def _save(save: Callable[[Path], Path], folder: Path, checkpoints: Checkpoints) 
                 remedy = f"the model is in {save(spare / folder.name)} instead"
             except EmbedxError:
                 spare.rmdir()
-                remedy = checkpoints.way_on(folder) or remedy
+                remedy = checkpoints.how_to_resume(folder) or remedy
             raise EmbedxError(f"{what}; {remedy}") from error
 
     return to_the_end(attempt)
@@ -376,7 +376,7 @@ def train_classifier(
         with checkpoints.ended():
             trained = by(
                 training, objective, settings, sampler_options=own_options, known=known, validation=validation,
-                progress=progress, n_tested=0 if test is None else len(test), checkpoints=checkpoints,
+                progress=progress, checkpoints=checkpoints,
             )  # fmt: skip
         place = saved(lambda place: trained.classifier.save(place, overwrite), folder, checkpoints, trained.outcome)
         # frees the memory that only training needed, before testing

@@ -1,4 +1,4 @@
-"""Classifiers trained by workers: what each is sent, and by what training is divided.
+"""Classifiers trained by workers. Training is divided
 
 by examples   every worker trains minibatches of its own on a replica of the parameters
 by labels     every worker trains tiles of labels to the end, to the same bits as on one machine
@@ -19,12 +19,12 @@ from embedx import optimizers, samplers
 from embedx.classification import task as classification
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.strategies import Classification, Full, FullTiled, Sampled
-from embedx.classification.tree_training import Tiles, TreePlan, TreeTraining, memory_of_thread
+from embedx.classification.tree_training import Tiles, TreePlan, TreeTraining
 from embedx.classification.weights import is_label_by_label
 from embedx.distributed.ray_backend import Size
-from embedx.distributed.replica import ParameterReplica, Replica
+from embedx.distributed.replica import ParameterReplica
 from embedx.distributed.run import Distributed
-from embedx.distributed.server import Deltas, Parameters, Server, WorkerState
+from embedx.distributed.server import Deltas, Parameters, WorkerState
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan, check_memory
 from embedx.engine import sampled
@@ -37,9 +37,9 @@ from embedx.optimizers.contract import UpdateRule
 from embedx.training.memory import n_bytes
 from embedx.training.progress import Progress, Silent
 
-MERGES = 200  # at least so many by each worker over a run
+MERGES = 200  # at least, of each worker over a run
 MIN_EXAMPLES, MAX_EXAMPLES = 2_000, 200_000  # that a thread trains between two merges
-RANGES = 32  # that each thread of a worker gets of the labels of a level, so that all end at about the same time
+RANGES = 32  # of a level's labels for each thread, so that all end at about the same time
 
 
 # ---- by examples
@@ -54,7 +54,9 @@ class ExamplesPlan(Plan):
     arguments: tuple[Any, ...]  # of the kind, but for the settings
 
     def build(self, threads: int) -> Classification:
-        objective, *others = copy.deepcopy(self.arguments)  # what was sent is read-only, another type to kernels
+        objective, *others = copy.deepcopy(
+            self.arguments
+        )  # arrays that Ray sends are read-only, which is another type to kernels
         made = self.kind(objective, dataclasses.replace(self.settings, threads=threads), *others)
         check_memory(2 * n_bytes((made.outputs, made.hidden)), "its replica", "--workers or --threads")
         return made
@@ -68,7 +70,7 @@ class ExamplesPlan(Plan):
         rates = {name: np.minimum(each, 1 / strategy.batch).astype(np.float32) for name, each in rates.items()}
         return Parameters(tables, strategy.optimizer, strategy.local_state, strategy.n_updates, rates)
 
-    def replica(self, strategy: Classification) -> Replica:
+    def replica(self, strategy: Classification) -> Any:
         super().replica(strategy)
         return DecayedReplica(strategy, self.parameters(strategy))
 
@@ -86,7 +88,7 @@ def _rates_of_outputs(strategy: Classification, of_features: np.ndarray) -> np.n
 
 
 class DecayedReplica(ParameterReplica):
-    """Weight decay is applied before each merge: no clock of it is shared."""
+    """Applies weight decay before each merge, because its clock is not shared."""
 
     def __init__(self, strategy: Classification, parameters: Parameters) -> None:
         super().__init__(parameters)
@@ -116,19 +118,16 @@ class LabelsPlan(Plan):
     trees: list[TreePlan]
 
     def build(self, threads: int) -> TreeTraining:
-        n, n_features = self.features.shape
-        optimizer = optimizers.OPTIMIZERS[str(self.settings.optimizer)]
-        need = threads * memory_of_thread(n, int(self.features.nnz), n_features, optimizer)
-        need += 2 * n_bytes([self.features.data, self.features.indices, self.labels.ids])
-        check_memory(need, "the examples and for its threads", "--workers or --threads")
-        own = copy.deepcopy(self)  # what was sent is read-only, another type to kernels
+        own = copy.deepcopy(self)  # arrays that Ray sends are read-only, which is another type to kernels
         settings, examples = dataclasses.replace(own.settings, threads=threads), examples_of(own.features, own.labels)
-        return TreeTraining(own.objective, settings, own.features, examples, own.optimizer, own.counts, own.trees)
+        made = TreeTraining(own.objective, settings, own.features, examples, own.optimizer, own.counts, own.trees)
+        check_memory(n_bytes(made.workers), "its threads", "--workers or --threads")
+        return made
 
-    def server(self, strategy: TreeTraining) -> Server:
+    def server(self, strategy: TreeTraining) -> "TileServer":
         return TileServer(strategy)
 
-    def replica(self, strategy: TreeTraining) -> Replica:
+    def replica(self, strategy: TreeTraining) -> "TileReplica":
         return TileReplica(strategy)
 
 
@@ -139,8 +138,8 @@ class LevelStart(NamedTuple):
     above: list[Level]  # the trained levels of its tree
 
 
-class TileServer(Server):
-    """Puts tiles together. A worker's version is the number of the level that it trains."""
+class TileServer:
+    """Collects tiles. A worker's version is the number of the level that it trains."""
 
     def __init__(self, strategy: TreeTraining) -> None:
         self.strategy, self.lock = strategy, threading.Lock()
@@ -161,13 +160,11 @@ class TileServer(Server):
             if level == self.strategy.level:
                 self.strategy.add_tiles(level, tiles)
 
-    def is_done(self, epoch: int, chunks: range) -> bool:
-        n_tiles = len(self.strategy.tiles_of(epoch))
-        return all(chunk >= n_tiles or self.strategy.done[chunk] is not None for chunk in chunks)
 
+class TileReplica:
+    """Trains the tiles of a level, and keeps none that it has sent."""
 
-class TileReplica(Replica):
-    """Trains the tiles of a level, and keeps nothing of those that it has sent."""
+    training = contextlib.nullcontext()
 
     def __init__(self, strategy: TreeTraining) -> None:
         self.strategy, self.level = strategy, -1
@@ -229,24 +226,24 @@ def chunks_per_range(merge_every: int | None, chunk: int, n_examples: float, siz
 
 
 def check(cluster: ClusterSettings, settings: ClassifySettings, objective: Objective) -> None:
-    """Raise `EmbedxError` for what workers apart from each other cannot do; the settings are resolved."""
+    """Raise `EmbedxError` for what cannot be trained by workers; the settings are resolved."""
     sampler, optimizer = samplers.SAMPLERS[str(settings.sampler)], optimizers.OPTIMIZERS[str(settings.optimizer)]
     others = " or ".join(name for name in objective.samplers() if name != sampler.name)
     refused, by_label = "does not apply with --cluster", is_label_by_label(settings, objective)
     if settings.optimizer == "lbfgs":
         raise EmbedxError(f"--optimizer lbfgs {refused}: it takes the gradient of all data at once; take adagrad")
     if by_label and cluster.merge_every is not None:
-        raise EmbedxError("--set merge-every has no effect where labels are trained each by itself; leave it out")
+        raise EmbedxError("--set merge-every has no effect where each label is trained by itself; leave it out")
     for is_so, message in (
-        (settings.deterministic, f"--deterministic {refused}, whose workers merge as they come; leave out one of them, or take "
-         "--objective ova --weights sparse, whose labels are trained each by itself"),
+        (settings.deterministic, f"--deterministic {refused}, whose workers merge in no fixed order; leave out one of "
+         "them, or take --objective ova --weights sparse, which trains each label by itself"),
         (sampler.candidates == "retrieved", f"--sampler {sampler.name} {refused}: its index is of one machine; take "
          + (f"--sampler {others}" if others else "another --objective")),
         (settings.weights == "sparse", f"--weights sparse with --objective {objective.name} {refused}: such rows are not "
          "merged; take --weights dense, --hidden 100, or --objective ova"),
         (settings.max_norm is not None, f"--max-norm {refused}: merged rows may be longer; take --l2"),
-        (sampler.candidates == "all" and optimizer.keeps == "row",
-         f"--optimizer {settings.optimizer} {refused} where all labels compete; take adagrad"),
+        (sampler.candidates == "all" and optimizer.keeps == "per_row",
+         f"--optimizer {settings.optimizer} {refused} with all labels as candidates; take adagrad"),
     ):  # fmt: skip
         if is_so and not by_label:
             raise EmbedxError(message)

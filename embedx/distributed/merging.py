@@ -11,10 +11,10 @@ import numpy as np
 
 from embedx.engine.merging import Damping
 from embedx.kernels.simd import aligned_zeros
-from embedx.optimizers.contract import NUMBER, ROW, Table
+from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, Table
 
 RATE = 0.1  # k for each unit of the learning rate, as measured (docs/cluster.md)
-STATELESS = 70.0  # times that where no accumulator divides the learning rate: what a bounded Adagrad divides it by in the end
+STATELESS_FACTOR = 70.0  # times that without an accumulator: what a bounded Adagrad divides the learning rate by in the end
 ALONE = 0.02  # k where a table has no partner, with I for C, whatever the learning rate
 N_DIRECTIONS = 16
 MAX_ROWS = 4096  # that C is estimated from, those that are used most
@@ -38,7 +38,7 @@ def partner_of(rows: np.ndarray, uses: np.ndarray) -> Partner:
 def damping_of(table: Table, partner: Partner | None, n_updates: np.ndarray, rate: float) -> Damping:
     """For so many updates of each row, (n_rows,), at this learning rate."""
     directions, eigenvalues, rest = _principal_directions(table, partner)
-    k = ALONE if partner is None else RATE * rate * (1 if table.state_of in (ROW, NUMBER) else STATELESS)
+    k = ALONE if partner is None else RATE * rate * (1 if table.state_of in (PER_ROW, PER_COORDINATE) else STATELESS_FACTOR)
     kU = k * MIN_UPDATES * 2.0 ** (np.arange(PER_OCTAVE * OCTAVES) / PER_OCTAVE)
     kU[0] = 0.0
     of_rest = -np.expm1(-kU * rest)

@@ -1,9 +1,8 @@
 """Prediction by workers: the labels of a model divided over them, or the rows of the data.
 
-Where a label's probability follows from its own score and a term that all labels share, each worker has the output rows of some
-labels alone. For each input it returns the best of them, and the log of the sum of what their probabilities are proportional
-to; merged, these are the best of all labels. Other models are predicted by workers that have all of them, a block of inputs
-each.
+If a label's probability is that of its score divided by a sum over all labels, each worker has the output rows of some labels.
+It returns the best of them for each input, and the log of their share of the sum; merged, these are the best of all labels.
+With other models each worker has the whole model, and predicts blocks of inputs.
 """
 
 import collections
@@ -19,7 +18,7 @@ from scipy.sparse import csr_matrix
 from embedx.classification import classifier
 from embedx.classification.classifier import Classifier
 from embedx.distributed.files import SharedFolder, shared
-from embedx.distributed.ray_backend import Answering, ReadFromHead, connected
+from embedx.distributed.ray_backend import Predictors, ReadFromHead, connected
 from embedx.distributed.settings import ClusterSettings
 from embedx.engine.sparse_levels import part_of, scores_of
 from embedx.evaluation.labels import top_k
@@ -27,7 +26,7 @@ from embedx.storage.folder import DESCRIPTION
 from embedx.text import cache
 from embedx.training.progress import Progress
 
-DEPTH = 2  # blocks of rows that each worker is asked for at a time
+DEPTH = 2  # blocks of rows that each worker has at a time
 BLOCK_FLOATS = 1 << 23  # scores of a block
 MAX_ROWS = 1 << 13
 
@@ -53,7 +52,7 @@ class SomeLabels:
             self.weights = np.ascontiguousarray(self.found.arrays["output"][first:last].T)
             self.bias = np.array(self.found.arrays["bias"][first:last]) if "bias" in self.found.arrays else np.float32(0)
 
-    def answer(self, features: Any) -> Best:
+    def predict(self, features: Any) -> Best:
         """The best of these labels for rows of features."""
         values = self.scores(self.found.prepared(features.copy()))  # what was sent is read-only, another type to kernels
         if not self.found.judges_labels_alone:
@@ -78,7 +77,7 @@ class SomeRows:
     def __init__(self, folder: SharedFolder, threads: int, k: int) -> None:
         self.found, self.threads, self.k = _loaded(folder), threads, k
 
-    def answer(self, features: Any) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self, features: Any) -> tuple[np.ndarray, np.ndarray]:
         """As `Classifier.top_k`, of all rows."""
         ids, p = zip(*self.found.top_k(features.copy(), self.k, threads=self.threads), strict=True)
         return np.concatenate(ids), np.concatenate(p)
@@ -111,14 +110,14 @@ def predict(
     with connected(cluster, threads, progress) as size:
         place = found.folder.resolve()  # for processes that work elsewhere
         builds = builds_of(found, shared(place, DESCRIPTION, ReadFromHead(place)), size.workers, size.threads, k)
-        with contextlib.closing(Answering(builds, size.threads)) as workers:
+        with contextlib.closing(Predictors(builds, size.threads)) as workers:
             yield from predict_by(workers, len(builds), found, features, k, progress)
 
 
 def predict_by(
     workers: Any, n_workers: int, found: Classifier, features: Any, k: int, progress: Progress
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """As `Classifier.top_k`, by workers that have what `builds_of` makes; see `Answering`."""
+    """As `Classifier.top_k`, by workers that have what `builds_of` makes; see `Predictors`."""
     n, has_labels = features.shape[0], divides_labels(found)
     width = -(-found.n_labels // n_workers) if has_labels else found.objective.n_rows(found.n_labels)
     size = min(max(1, BLOCK_FLOATS // max(width, 1)), MAX_ROWS)
@@ -127,12 +126,12 @@ def predict_by(
     progress.start("predicting", n, " examples")
     for number, start in enumerate(range(0, n + size * DEPTH * n_workers, size)):
         if start < n:
-            block = workers.sent(features[start : start + size])
-            asked = range(n_workers) if has_labels else [number % n_workers]
-            under_way.append([workers.ask(each, block) for each in asked])
+            block = workers.put(features[start : start + size])
+            chosen = range(n_workers) if has_labels else [number % n_workers]
+            under_way.append([workers.submit(each, block) for each in chosen])
         if under_way and (start >= n or len(under_way) > (DEPTH if has_labels else DEPTH * n_workers)):
-            answers = [workers.answer(each) for each in under_way.popleft()]
-            yield merged(found, answers, k) if has_labels else answers[0]
+            parts = [workers.result(each) for each in under_way.popleft()]
+            yield merged(found, parts, k) if has_labels else parts[0]
             done = min(done + size, n)
             progress.update(done)
     progress.finish()

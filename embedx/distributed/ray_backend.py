@@ -1,12 +1,10 @@
-"""Workers and tasks on a Ray cluster: found, started, and replaced when they are lost. The only file that knows Ray.
+"""Workers on a Ray cluster: started, and replaced when they are lost. The only file that imports Ray.
 
-A worker is an actor that claims as many CPUs as it has threads. Its calls of `train` and of `merge` do not wait for each other,
-so that it merges a range while it trains the next. Instead of one that dies a new one is started where there are CPUs: on
-another machine, or on one that joins later.
+A worker is an actor that claims as many CPUs as it has threads. Its methods `train` and `merge` run concurrently: it merges a
+range while it trains the next. One that dies is replaced where there are CPUs: on another machine, or on one that joins later.
 """
 
 import contextlib
-import importlib
 import itertools
 import logging
 import queue
@@ -27,17 +25,15 @@ from embedx.errors import EmbedxError
 from embedx.storage.folder import installed_version
 from embedx.training.progress import Progress
 
-DEPTH = 2  # ranges that a worker is given at a time: one that it trains, and one that it merges or that waits
-PATIENCE = 15.0  # seconds without any worker before the run says that it waits, and that it waits for others after the first
+DEPTH = 2  # ranges of a worker at a time: one that it trains, and one that it merges or that waits
+PATIENCE = 15.0  # seconds without any worker before a note, and to wait for others after the first
 LOST_IN_A_ROW = 5  # workers, without a range trained between, before the run gives up
-RETRIES = 3  # of a task whose machine was lost
-ANSWERS = 10.0  # seconds for a cluster to answer
-STEP = 0.2  # seconds between looks at what others do
-CLEARING = 5.0  # seconds that tasks have to end
+CONNECT_SECONDS = 10.0
+STEP = 0.2  # seconds between checks of the workers
 
 
 class LostWorkerError(Exception):
-    """A worker died or does not answer, or its machine is gone."""
+    """A worker died or does not respond, or its machine is gone."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ def connected(settings: ClusterSettings, threads: int | None, progress: Progress
         try:
             if address != "auto":  # where nobody listens Ray would wait for minutes
                 host, _, port = address.rpartition(":")
-                socket.create_connection((host, int(port)), timeout=ANSWERS).close()
+                socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
             library.init(address=address, logging_level=logging.ERROR, log_to_driver=False, namespace="embedx")
         except (ConnectionError, ValueError, RuntimeError, OSError) as error:
             where = "this machine belongs to no Ray cluster" if address == "auto" else f"no Ray cluster at {address}"
@@ -89,7 +85,7 @@ def connected(settings: ClusterSettings, threads: int | None, progress: Progress
 
 
 def chosen_size(workers: int | None, threads: int | None) -> Size:
-    """What was asked for; by default a worker for each machine, with all its CPUs."""
+    """The size that the options say; by default a worker for each machine, with all its CPUs."""
     cpus = sorted(n for node in ray().nodes() if node["Alive"] and (n := int(node["Resources"].get("CPU", 0))) > 0)
     if not cpus or (threads or 1) > cpus[-1]:
         raise EmbedxError(
@@ -99,12 +95,6 @@ def chosen_size(workers: int | None, threads: int | None) -> Size:
         return Size(sum(n // (threads or n) for n in cpus) if threads else len(cpus), threads or cpus[0])
     of_machine = -(-workers // len(cpus))
     return Size(workers, threads or max(1, cpus[0] // of_machine))
-
-
-def is_inside() -> bool:
-    """Whether this process is on a machine of the cluster; to one that is connected from elsewhere nothing can be streamed."""
-    ray()
-    return not importlib.import_module("ray.util.client").ray.is_connected()
 
 
 def received(reference: Any, timeout: float | None = None) -> Any:
@@ -125,7 +115,7 @@ class WorkerHandle:
     state: WorkerState
     actor: Any
     merging: threading.Lock = field(default_factory=threading.Lock)
-    host: str = "its way"
+    host: str = "no machine yet"
 
     def call(self, method: str, *arguments: Any, timeout: float | None = None) -> Any:
         """What a method of the worker returns; see `received`."""
@@ -133,7 +123,7 @@ class WorkerHandle:
 
 
 class Workers:
-    """As many workers as were asked for, as far as the cluster has CPUs for them."""
+    """The workers of a run, as far as the cluster has CPUs for them."""
 
     def __init__(self, plan: Plan, size: Size, progress: Progress) -> None:
         library = ray()
@@ -160,24 +150,23 @@ class Workers:
     def wait(self) -> None:
         """Until all workers have started, or some and the others take too long. Raises `EmbedxError` if they cannot be."""
         began = first = time.monotonic()
-        is_told = False
+        is_noted = False
         while self.error is None and self.free.qsize() < DEPTH * self.size.workers:
             if self.free.empty():
                 first = time.monotonic()
             elif time.monotonic() - first > PATIENCE:
                 break
-            if self.free.empty() and time.monotonic() - began > PATIENCE and not is_told:
-                is_told = True
+            if self.free.empty() and time.monotonic() - began > PATIENCE and not is_noted:
+                is_noted = True
                 self.progress.note(
-                    f"waiting for workers; each needs {self.size.threads} CPUs of one machine, and `ray status` tells what is "
-                    "free"
+                    f"waiting for workers; each needs {self.size.threads} CPUs of one machine; `ray status` lists what is free"
                 )
             time.sleep(STEP)
         if self.error is not None:
             raise self.error
 
     def take(self, is_over: Callable[[], bool]) -> WorkerHandle | None:
-        """A worker that can be given a range; waits for one. None when `is_over`.
+        """Wait for a worker that is free for a range. None when `is_over`.
 
         Raises `EmbedxError` if workers cannot be started.
         """
@@ -191,7 +180,7 @@ class Workers:
         raise self.error
 
     def give_back(self, worker: WorkerHandle) -> None:
-        """It can be given another range."""
+        """The worker is free for another range."""
         self.n_lost = 0
         self.free.put(worker)
 
@@ -204,8 +193,8 @@ class Workers:
             self.n_lost += 1
         if self.n_lost >= LOST_IN_A_ROW:
             self.error = EmbedxError(
-                f"--cluster: {LOST_IN_A_ROW} workers were lost one after another, the last on {worker.host} ({why}); is there "
-                "enough memory on the machines?"
+                f"--cluster: {LOST_IN_A_ROW} workers were lost one after another, the last on {worker.host} ({why}); check the "
+                "memory of the machines"
             )
             return
         self.progress.note(f"warning: the worker on {worker.host} is lost ({why}); its range is trained by another")
@@ -251,10 +240,10 @@ class Workers:
                 self.free.put(worker)
 
 
-class Answering:
-    """Objects that `builds` make on the cluster and that answer questions, with so many CPUs each.
+class Predictors:
+    """Objects on the cluster with a method `predict`, each made by one of `builds`, with so many CPUs each.
 
-    Ray makes one that is lost anew, and asks it again. Raises `EmbedxError` if there are not so many CPUs.
+    Ray replaces one that is lost and repeats its calls. Raises `EmbedxError` if there are not so many CPUs.
     """
 
     def __init__(self, builds: Sequence[Callable[[], Any]], threads: int) -> None:
@@ -264,21 +253,21 @@ class Answering:
                 f"--workers {len(builds)}, each with {threads} threads, take more than the {have} CPUs of the cluster"
             )
         options = {"num_cpus": threads, "max_restarts": LOST_IN_A_ROW, "max_task_retries": LOST_IN_A_ROW}
-        remote = ray().remote(Answerer).options(**options, scheduling_strategy="SPREAD")
+        remote = ray().remote(Predictor).options(**options, scheduling_strategy="SPREAD")
         self.actors = [remote.remote(build) for build in builds]
 
-    def sent(self, value: Any) -> Any:
-        """A value for questions to several of them, which is sent once to each machine."""
+    def put(self, value: Any) -> Any:
+        """A reference to a value for several calls, which is sent once to each machine."""
         return ray().put(value)
 
-    def ask(self, number: int, question: Any) -> Any:
-        """Ask one of them; what `answer` takes."""
-        return self.actors[number].answer.remote(question)
+    def submit(self, number: int, features: Any) -> Any:
+        """Have one of them predict; what `result` takes."""
+        return self.actors[number].predict.remote(features)
 
-    def answer(self, asked: Any) -> Any:
-        """What was answered. Raises what the object raised, and `EmbedxError` if it was lost again and again."""
+    def result(self, submitted: Any) -> Any:
+        """What it predicts. Raises what it raised, and `EmbedxError` if it was lost again and again."""
         try:
-            return received(asked)
+            return received(submitted)
         except LostWorkerError as error:
             raise EmbedxError(f"--cluster: {LOST_IN_A_ROW} workers were lost ({error})") from error
 
@@ -288,16 +277,15 @@ class Answering:
             ray().kill(each)
 
 
-class Answerer:
-    """What `build` makes, on the cluster. It is made for the first question, whose answer may then be why it cannot be."""
+class Predictor:
+    """What `build` makes, at the first call, so that its error reaches the head."""
 
     def __init__(self, build: Callable[[], Any]) -> None:
         self.build, self.made = build, None
 
-    def answer(self, question: Any) -> Any:
-        """What it answers."""
+    def predict(self, features: Any) -> Any:
         self.made = self.made or self.build()
-        return self.made.answer(question)  # type: ignore[attr-defined]
+        return self.made.predict(features)  # type: ignore[attr-defined]
 
 
 class ReadFromHead:
@@ -311,40 +299,3 @@ class ReadFromHead:
 
     def __call__(self, name: str, first: int, n: int) -> bytes:
         return bytes(ray().get(self.actor.read.remote(name, first, n)))
-
-
-class Tasks:
-    """Calls of a generator on the cluster. What one yields stays on its machine until it is taken; if that machine is lost, Ray
-    calls it again elsewhere, where it yields the same.
-    """
-
-    def __init__(self, generate: Callable[..., Iterator[Any]], threads: int) -> None:
-        self.remote = ray().remote(
-            num_returns="streaming", num_cpus=threads, max_retries=RETRIES, scheduling_strategy="SPREAD"
-        )(generate)
-        self.running: list[Any] = []
-
-    def start(self, *arguments: Any) -> Any:
-        """Call it once the cluster has CPUs; what the other methods take."""
-        self.running.append(self.remote.remote(*arguments))
-        return self.running[-1]
-
-    def is_over(self, task: Any, timeout: float | None = None) -> bool:
-        """Whether a call is over, well or not; waits for that, or at most so many seconds."""
-        return bool(ray().wait([task.completed()], timeout=timeout, fetch_local=False)[0])
-
-    def items(self, task: Any) -> Iterator[Any]:
-        """What a call has yielded, once it is over. Raises `LostWorkerError` if it was lost as often as it was called."""
-        self.is_over(task)
-        self.running.remove(task)
-        for each in task:
-            yield received(each)
-
-    def close(self) -> None:
-        """End all calls; those that are at work may take some seconds to clear up."""
-        for each in self.running:
-            with contextlib.suppress(Exception):
-                ray().cancel(each)
-        if self.running:
-            ends = [each.completed() for each in self.running]
-            ray().wait(ends, num_returns=len(ends), timeout=CLEARING, fetch_local=False)

@@ -1,6 +1,5 @@
-"""A worker's replica of the parameters: trained by its threads, and merged with what other workers changed."""
+"""A worker's replica of the parameters: trained by its threads, and merged with the deltas of other workers."""
 
-import abc
 import contextlib
 from typing import Any
 
@@ -20,27 +19,13 @@ from embedx.distributed.server import (
 )
 from embedx.engine.merging import NONE, Buffers, LocalDelta, RemoteDelta, merge_rows
 from embedx.kernels.simd import aligned_zeros
-from embedx.optimizers.contract import NUMBER, Table, UpdateRule
+from embedx.optimizers.contract import PER_COORDINATE, Table, UpdateRule
 
 
-class Replica(abc.ABC):
-    """The worker's side of a `Server`."""
+class ParameterReplica:
+    """The replica of tables that all workers train."""
 
     training: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()  # in which chunks are trained
-
-    @abc.abstractmethod
-    def overwrite(self, initial: Any) -> None:
-        """Begin from what the server sent; the local delta is lost. No chunk is trained meanwhile."""
-
-    @abc.abstractmethod
-    def merge(self, remote: Any, n_trained: float, rate: float) -> Any:
-        """The local delta of so many words or examples at this learning rate; afterwards the replica has the remote delta too.
-        Chunks may be trained meanwhile.
-        """
-
-
-class ParameterReplica(Replica):
-    """Of tables that all workers train."""
 
     def __init__(self, parameters: Parameters) -> None:
         self.parameters, self.base_updates = parameters, parameters.n_updates.copy()
@@ -50,12 +35,17 @@ class ParameterReplica(Replica):
         }
 
     def overwrite(self, initial: Deltas) -> None:
+        """Begin from what the server sent; the local delta is lost. No chunk is trained meanwhile."""
         for name, table in self.tables.items():
             table.overwrite(initial[name])
         if self.parameters.state.shape[1]:
             self._overwrite_state(initial[STATE])
 
     def merge(self, remote: Deltas, n_trained: float, rate: float) -> Deltas:
+        """Apply the remote delta and return the local one, of so many words or examples at this learning rate.
+
+        Chunks may be trained meanwhile.
+        """
         local = {name: table.merge(remote[name], n_trained, rate) for name, table in self.tables.items()}
         return local | {STATE: self._merge_state(remote[STATE])} if self.parameters.state.shape[1] else local
 
@@ -95,7 +85,7 @@ class TableReplica:
                 table.state[initial.row] = initial.state
 
     def merge(self, remote: Delta, n_trained: float, rate: float) -> Delta:
-        """See `Replica.merge`."""
+        """As `ParameterReplica.merge`, of one table."""
         table, n_rows = self.table, len(self.position)
         damping = damping_of(table, self.partner, n_trained * self.update_rates, rate)
         self.position[remote.row] = np.arange(len(remote.row), dtype=np.int32)
@@ -104,7 +94,7 @@ class TableReplica:
             self.position, bits_of(remote.values if is_half else empty.astype(np.float16)),
             empty if is_half else aligned_copy(remote.values), aligned_copy(remote.state),
         )  # fmt: skip
-        state = aligned_zeros(*table.state.shape) if table.state_of == NUMBER else np.empty_like(table.state)
+        state = aligned_zeros(*table.state.shape) if table.state_of == PER_COORDINATE else np.empty_like(table.state)
         local = LocalDelta(np.empty(n_rows, np.int32), np.empty((n_rows, table.rows.shape[1]), np.uint16), state)
         n = int(merge_rows(table, self.base, sent, damping, local, self.buffers, self.optimizer))
         self.position[remote.row] = NONE

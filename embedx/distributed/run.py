@@ -1,7 +1,7 @@
-"""A strategy that workers train: to the trainer its chunks are ranges of the chunks of the strategy that it wraps.
+"""A strategy that workers train: its chunks are ranges of the chunks of the strategy that it wraps.
 
-Learning rate, progress, held-out text, checkpoints and the divergence guard are the trainer's, over the server's parameters. A
-range whose worker is lost is trained by another.
+The trainer has the learning rate, progress, checkpoints and the divergence guard, as on one machine. A range whose worker is
+lost is trained by another.
 """
 
 import math
@@ -15,7 +15,7 @@ from embedx.training.progress import Progress
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
-SLOWEST = 10.0  # times the usual seconds of a range, after which a worker is given up
+SLOWEST = 10.0  # times the mean seconds of a range, after which a worker is given up
 MIN_TIMEOUT = 60.0  # seconds
 
 
@@ -27,7 +27,7 @@ class Distributed(Strategy):
         self.chunks_per_range = min(chunks_per_range, inner.n_chunks)
         self.n_chunks = -(-inner.n_chunks // self.chunks_per_range)
         self.workers: Sequence[None] = [None] * (DEPTH * size.workers)
-        self.is_steady, self.is_guarded, self.loss_unit = inner.is_steady, inner.is_guarded, inner.loss_unit
+        self.is_guarded, self.loss_unit = inner.is_guarded, inner.loss_unit
         self.is_over = False
         self.n_bytes = 0  # sent and received
         self.usual: float | None = None  # seconds of a range
@@ -42,8 +42,6 @@ class Distributed(Strategy):
     def train(self, worker: None, epoch: int, chunk: int, rate: float) -> Tally | None:
         first = chunk * self.chunks_per_range
         chunks = range(first, min(first + self.chunks_per_range, self.inner.n_chunks))
-        if self.server.is_done(epoch, chunks):
-            return Tally()
         work = ChunkRange(epoch, chunks, rate, self.rate_at(epoch * self.n_chunks + chunk + 1), self.rate_factor)
         assert self.pool is not None
         while (taken := self.pool.take(lambda: self.is_over)) is not None:
@@ -76,11 +74,11 @@ class Distributed(Strategy):
 
     @property
     def timeout(self) -> float | None:
-        """Seconds to wait for a range; None before one is known: a worker that dies is noticed all the same."""
+        """Seconds to wait for a range; None before the first one is trained."""
         return None if self.usual is None else max(SLOWEST * self.usual, MIN_TIMEOUT)
 
     def state(self) -> TrainState:
-        """The server's lock suffices to read it: a run that goes back repeats ranges that were under way."""
+        """It can be read with the server's lock while workers train: after a rollback, ranges under way are repeated."""
         state = self.inner.state()
         state.lock = self.server.lock
         return state
@@ -106,7 +104,7 @@ class Distributed(Strategy):
         return self.inner.facts() | {"cluster": facts}
 
     def forget(self) -> None:
-        """The run went back: workers are sent all parameters anew."""
+        """After a rollback workers are sent all parameters again."""
         self.inner.forget()
         if self.pool is not None:
             for each in self.pool.all:

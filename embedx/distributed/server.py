@@ -1,14 +1,13 @@
-"""The parameter server: the run's parameters, to which workers' deltas are added, and which rows each worker has to be sent.
+"""The parameter server: has the run's parameters, adds the deltas of workers, and knows which rows each worker lacks.
 
-Deltas are rows that changed, sent in float16. A row has the version that changed it last, and the worker that did. A worker has
-all rows up to its version, and the rows that it alone has changed since.
+A delta is the change of some rows, in float16. Each row has the version at which it changed last, and by which worker. A worker
+has all rows up to its version, and the rows that it alone has changed since.
 """
 
-import abc
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,14 +15,14 @@ from embedx.distributed.merging import Partner
 from embedx.engine.merging import add_half, gather_half
 from embedx.kernels.simd import SIMD_WIDTH as FLOATS
 from embedx.kernels.simd import aligned_zeros
-from embedx.optimizers.contract import NUMBER, ROW, Table, UpdateRule
+from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, Table, UpdateRule
 
 NOBODY, SEVERAL = -1, -2
 STATE = "objective"  # the name, beside those of tables, of what the objective keeps
 
 
 class Delta(NamedTuple):
-    """Some rows of a table, as they are or what is to be added to them."""
+    """Some rows of a table, or changes of them."""
 
     row: np.ndarray  # int32 (n,), ascending
     values: np.ndarray  # (n, stride), float32, or float16 as of `to_half`
@@ -51,7 +50,7 @@ class Parameters:
 
 def has_state(table: Table) -> bool:
     """Whether the optimizer keeps a state of each row, which is merged with it."""
-    return table.state_of in (ROW, NUMBER)
+    return table.state_of in (PER_ROW, PER_COORDINATE)
 
 
 def aligned_copy(array: np.ndarray) -> np.ndarray:
@@ -76,36 +75,17 @@ def bits_of(half: np.ndarray) -> np.ndarray:
 
 @dataclass
 class WorkerState:
-    """What the server knows of a worker."""
+    """A worker, as the server knows it."""
 
     number: int
-    version: int | None = None  # that it has; None if it must be sent everything
+    version: int | None = None  # of its replica; None if it needs all rows
 
 
-class Server(abc.ABC):
-    """The head's side; all methods may be called by several threads."""
+class ParameterServer:
+    """The server of tables that all workers train. A version is the number of deltas that were added.
 
-    lock: threading.Lock  # while it is held nothing changes
-
-    @abc.abstractmethod
-    def initial(self, worker: WorkerState) -> Any | None:
-        """What a worker must be sent before it trains a range; None if it has a version to go on from."""
-
-    @abc.abstractmethod
-    def remote_delta(self, worker: WorkerState) -> Any:
-        """What other workers changed since the worker's version, which becomes the current one."""
-
-    @abc.abstractmethod
-    def add(self, worker: WorkerState, delta: Any) -> None:
-        """Add a worker's local delta, merged with the remote delta that it was sent last."""
-
-    def is_done(self, epoch: int, chunks: range) -> bool:
-        """Whether nothing is left to train in these chunks."""
-        return False
-
-
-class ParameterServer(Server):
-    """Of tables that all workers train. A version is the number of deltas that were added."""
+    Methods may be called by several threads; while `lock` is held nothing changes.
+    """
 
     def __init__(self, parameters: Parameters) -> None:
         self.parameters, self.lock, self.version = parameters, threading.Lock(), 0
@@ -115,6 +95,7 @@ class ParameterServer(Server):
         self.changed_by = {name: np.full(n, NOBODY, np.int32) for name, n in sizes.items()}
 
     def initial(self, worker: WorkerState) -> Deltas | None:
+        """All rows, for a worker that has no version; else None."""
         if worker.version is not None:
             return None
         with self.lock:
@@ -122,6 +103,7 @@ class ParameterServer(Server):
             return {name: self._rows(name, np.arange(len(each), dtype=np.int32)) for name, each in self.changed_in.items()}
 
     def remote_delta(self, worker: WorkerState) -> Deltas:
+        """What other workers changed since the worker's version, which becomes the current one."""
         with self.lock:
             before, worker.version = worker.version, self.version
             assert before is not None
@@ -131,6 +113,7 @@ class ParameterServer(Server):
             }
 
     def add(self, worker: WorkerState, delta: Deltas) -> None:
+        """Add a worker's local delta, merged with the remote delta that it was sent last."""
         with self.lock:
             self.version += 1
             before = -1 if worker.version is None else worker.version

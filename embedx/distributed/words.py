@@ -1,8 +1,7 @@
-"""Word vectors trained by workers: what each is sent, how often they merge, and how often rows are updated."""
+"""Word vectors trained by workers: the plan of each worker, and how often they merge."""
 
 import contextlib
 import dataclasses
-import functools
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ import numpy as np
 from embedx.distributed.files import Files, SharedFolder, shared
 from embedx.distributed.merging import MAX_ROWS, Partner, partner_of
 from embedx.distributed.ray_backend import ReadFromHead, Size, connected
-from embedx.distributed.read_corpus import read_by_machines
 from embedx.distributed.run import Distributed
 from embedx.distributed.server import Parameters
 from embedx.distributed.settings import ClusterSettings
@@ -35,20 +33,18 @@ from embedx.text.subsampling import TokenStream
 from embedx.text.vocabulary import kept_counts
 from embedx.training.memory import n_bytes
 from embedx.training.progress import Progress, Silent
-from embedx.training.trainer import usable_cores
 
 MERGES = 50  # of each worker over a run, where they are cheap enough
-# With more workers each knows less of the others: at least so many times the root of their number, unless the head could not
-# keep up by far, and in any case at least MIN_MERGES.
+# The more workers, the less each knows of the others: so many merges times the root of their number, as far as the head keeps
+# up, and in any case at least MIN_MERGES.
 MERGES_BY_WORKERS, MIN_MERGES = 14.0, 20
-MIN_MERGES_ALONE = 10  # of one that has nobody to merge with
-# A range has at least so many words for each row: to merge a row and to send it to and fro takes a worker and the head 0.8 µs,
-# and to train a word takes a thread 0.6 µs, so that about a tenth of the time goes to merging; and the head must keep up with
-# all threads.
+MIN_MERGES_ALONE = 10  # of a single worker
+# Words of a range for each row of the tables, so that about a tenth of the time goes to merging, and the head keeps up with all
+# threads: merging and sending a row takes 0.8 µs of a worker and of the head, training a word 0.6 µs of a thread.
 WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD = 16, 0.5
-LEAST_PER_ROW, LEAST_PER_ROW_AND_THREAD = 2, 0.25  # by far
-# Of a range, for each thread: some seconds, which is what a lost worker costs; and where that is too little for the head.
-MAX_CHUNKS, LONGEST_CHUNKS = 400, 2000
+MIN_WORDS_PER_ROW, MIN_WORDS_PER_ROW_AND_THREAD = 2, 0.25  # where more merges are wanted
+# Chunks of a range for each thread: some seconds, which is what a lost worker costs; more only for the head to keep up.
+MAX_CHUNKS, MAX_CHUNKS_FOR_HEAD = 400, 2000
 
 
 @dataclass(frozen=True)
@@ -83,10 +79,10 @@ class WordsPlan(Plan):
         tables, rates = strategy.tables, self.update_rates(strategy)
         outputs, parts = partner_of(tables.outputs.rows, rates["outputs"]), tables.parts
         if len(parts.offsets):  # outputs are multiplied by means of rows of the inputs
-            most = np.argsort(-self.kept_share, kind="stable")[:MAX_ROWS]
-            of_word = [parts.rows[parts.offsets[word] : parts.offsets[word + 1]] for word in most]
+            frequent = np.argsort(-self.kept_share, kind="stable")[:MAX_ROWS]
+            of_word = [parts.rows[parts.offsets[word] : parts.offsets[word + 1]] for word in frequent]
             own = parts._replace(rows=np.concatenate(of_word), offsets=np.cumsum([0, *map(len, of_word)]))
-            inputs = Partner(lambda: word_vectors(tables.inputs.rows, own), self.kept_share[most])
+            inputs = Partner(lambda: word_vectors(tables.inputs.rows, own), self.kept_share[frequent])
         else:
             inputs = partner_of(tables.inputs.rows, self.kept_share)
         return Parameters(
@@ -97,7 +93,7 @@ class WordsPlan(Plan):
     def update_rates(self, strategy: Streamed) -> dict[str, np.ndarray]:
         """By table, float32 (n_rows,): about how many blocks update each row for each word of the corpus.
 
-        Of output rows those of the words that are there count: all candidates of a word together move as far as the word does.
+        Output rows count as centre words, not as negatives: all candidates of a word together move as far as the word does.
         """
         kept, parts, draws, plan = self.kept_share, strategy.tables.parts, strategy.draws, strategy.plan
         inputs, outputs = kept, kept
@@ -105,8 +101,8 @@ class WordsPlan(Plan):
             inputs = np.bincount(parts.rows, np.repeat(kept, np.diff(parts.offsets)), len(strategy.tables.inputs.rows))
         if plan.candidates == blocks.PATH:
             outputs = np.bincount(draws.rows, np.repeat(kept, np.diff(draws.offsets)), len(strategy.tables.outputs.rows))
-        most = kept.sum() / max(plan.block_size, 1)
-        return {"inputs": inputs.astype(np.float32), "outputs": np.minimum(outputs, most).astype(np.float32)}
+        max_rate = kept.sum() / max(plan.block_size, 1)
+        return {"inputs": inputs.astype(np.float32), "outputs": np.minimum(outputs, max_rate).astype(np.float32)}
 
 
 def plan_of(task: Task, strategy: Streamed, read: Any = None, home: Path | None = None) -> WordsPlan:
@@ -135,11 +131,10 @@ def train(
     progress, settings = progress or Silent(), suited(settings, objective)
     if settings.deterministic:
         raise EmbedxError(
-            "--deterministic does not apply with --cluster, whose workers merge as they come; leave out one of them"
+            "--deterministic does not apply with --cluster, whose workers merge in no fixed order; leave out one of them"
         )
     with connected(cluster, settings.threads, progress) as size, contextlib.ExitStack() as opened:
         home = cache_dir.absolute() if cache_dir else None  # for processes that work elsewhere
-        read = functools.partial(read_by_machines, size=size, home=home, threads=settings.threads or usable_cores())
 
         def distributed(task: Task) -> Distributed:
             strategy, n_rows = task.ready_strategy(), len(task.tables.inputs.rows) + len(task.tables.outputs.rows)
@@ -148,9 +143,7 @@ def train(
             per_range = chunks_per_range(cluster.merge_every, strategy.n_chunks, task.settings.epochs, n_rows, size)
             return opened.enter_context(contextlib.closing(Distributed(strategy, plan, size, per_range, progress)))
 
-        return skipgram.train(
-            corpora, objective, settings, progress=progress, cache_dir=cache_dir, read=read, wrap=distributed, **options
-        )
+        return skipgram.train(corpora, objective, settings, progress=progress, cache_dir=cache_dir, wrap=distributed, **options)
 
 
 def chunks_per_range(words: int | None, n_chunks: int, epochs: float, n_rows: int, size: Size) -> int:
@@ -159,9 +152,9 @@ def chunks_per_range(words: int | None, n_chunks: int, epochs: float, n_rows: in
         return max(1, words // CHUNK)
     of_worker, threads = n_chunks * epochs / size.workers, size.workers * size.threads
     if size.workers == 1:
-        return max(1, int(min(of_worker / MIN_MERGES_ALONE, LONGEST_CHUNKS * size.threads)))
-    least = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * threads) * n_rows / CHUNK
-    by_far = max(LEAST_PER_ROW, LEAST_PER_ROW_AND_THREAD * threads) * n_rows / CHUNK
-    most = min(max(MAX_CHUNKS * size.threads, least), LONGEST_CHUNKS * size.threads)
+        return max(1, int(min(of_worker / MIN_MERGES_ALONE, MAX_CHUNKS_FOR_HEAD * size.threads)))
+    cheap = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * threads) * n_rows / CHUNK
+    bearable = max(MIN_WORDS_PER_ROW, MIN_WORDS_PER_ROW_AND_THREAD * threads) * n_rows / CHUNK
+    longest = min(max(MAX_CHUNKS * size.threads, cheap), MAX_CHUNKS_FOR_HEAD * size.threads)
     good = of_worker / min(MERGES_BY_WORKERS * math.sqrt(size.workers), MERGES)
-    return max(1, int(min(max(of_worker / MERGES, least), max(good, by_far), of_worker / MIN_MERGES, most)))
+    return max(1, int(min(max(of_worker / MERGES, cheap), max(good, bearable), of_worker / MIN_MERGES, longest)))

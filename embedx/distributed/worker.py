@@ -1,4 +1,4 @@
-"""A worker: trains ranges of chunks on its replica, and merges after each. It knows nothing of Ray, so that tests need none."""
+"""A worker: trains ranges of chunks on its replica, and merges after each. It does not import Ray, so that tests need none."""
 
 import abc
 import math
@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from embedx.distributed.replica import ParameterReplica, Replica, compile_kernels
-from embedx.distributed.server import Parameters, ParameterServer, Server
+from embedx.distributed.replica import ParameterReplica, compile_kernels
+from embedx.distributed.server import Parameters, ParameterServer
 from embedx.errors import EmbedxError
 from embedx.storage.disk import amount
 from embedx.storage.folder import installed_version
@@ -22,7 +22,7 @@ from embedx.training.strategy import Strategy, Tally
 
 
 class Plan(abc.ABC):
-    """How the training of a strategy is divided over workers; it is sent to each of them."""
+    """What a worker needs to train a strategy; it is sent to each of them."""
 
     @abc.abstractmethod
     def build(self, threads: int) -> Any:
@@ -32,19 +32,19 @@ class Plan(abc.ABC):
         """What workers share, where all train the same tables; after `compile`."""
         raise NotImplementedError
 
-    def server(self, strategy: Any) -> Server:
-        """The server of the run's strategy, after `compile`."""
+    def server(self, strategy: Any) -> Any:
+        """The server of the run's strategy, after `compile`: a `ParameterServer`, or of the same methods."""
         compile_kernels(self.parameters(strategy))  # here, where workers of this machine find them in the cache
         return ParameterServer(self.parameters(strategy))
 
-    def replica(self, strategy: Any) -> Replica:
-        """The replica of a worker's strategy, after `compile`."""
+    def replica(self, strategy: Any) -> Any:
+        """The replica of a worker's strategy, after `compile`: a `ParameterReplica`, or of the same methods."""
         compile_kernels(self.parameters(strategy))
         return ParameterReplica(self.parameters(strategy))
 
 
 def check_memory(need: int, what: str, less: str) -> None:
-    """Raise `EmbedxError` if a worker's machine has not so much memory."""
+    """Raise `EmbedxError` if a worker's machine does not have so much memory."""
     have = available_memory()
     if need > have:
         raise EmbedxError(
@@ -59,7 +59,7 @@ class ChunkRange:
     epoch: int
     chunks: range
     rate: float  # learning rate at the first chunk
-    next_rate: float  # to which it goes, at the first chunk after
+    next_rate: float  # at the first chunk after it
     rate_factor: float  # see `Strategy`
 
     def rate_at(self, chunk: int) -> float:
@@ -69,7 +69,7 @@ class ChunkRange:
 
 
 class Worker:
-    """Trains a plan with so many threads."""
+    """Trains the strategy of a plan with so many threads."""
 
     def __init__(self, plan: Plan, threads: int) -> None:
         self.plan, self.threads, self.lock = plan, threads, threading.Lock()
@@ -88,7 +88,7 @@ class Worker:
         return os.uname().nodename, os.getpid(), installed_version()
 
     def overwrite(self, initial: Any) -> None:
-        """See `Replica.overwrite`."""
+        """See `ParameterReplica`."""
         self.replica.overwrite(initial)
         self.strategy.forget()
         self.n_trained, self.stopped = 0, False
@@ -125,7 +125,7 @@ class Worker:
         return None if self.stopped else total, time.monotonic() - began
 
     def merge(self, remote: Any) -> Any:
-        """See `Replica.merge`."""
+        """See `ParameterReplica`."""
         with self.lock:
             n_trained, self.n_trained = self.n_trained, 0
         return self.replica.merge(remote, n_trained, self.rate)

@@ -20,7 +20,7 @@ from embedx.engine.examples import Examples, FeatureWorkspace, descend_features,
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import SIMD_WIDTH, load, multiply_add, splat, store, zeros
-from embedx.optimizers.contract import COLUMN, Table, UpdateRule
+from embedx.optimizers.contract import PER_COLUMN, Table, UpdateRule
 from embedx.optimizers.decay import decay_row
 from embedx.optimizers.descend import accumulate_column, accumulate_columns, descend_columns, descend_few
 
@@ -223,7 +223,7 @@ class FullSteps:
         self.is_sparse = examples.dense.size == 0 and not self.has_hidden
         self.bias_row = self.dim - 1 if has_bias else -1
         self.n_decaying = self.dim - has_bias
-        self.sparse_gradient = sparse_gradient and not self.is_sparse and not optimizer.fades
+        self.sparse_gradient = sparse_gradient and not self.is_sparse and not optimizer.is_ema
         self.moving = np.zeros(self.stride if self.sparse_gradient else 0, dtype=np.uint8)
         if self.is_sparse:
             self.gradients = [np.zeros((self.dim, TILE), dtype=np.float32) for _ in range(self.parts)]
@@ -245,7 +245,7 @@ class FullSteps:
         touched, n_touched = self._touched(order, begin, end)
         if optimizer.l2 > 0:
             # A column's state changes with any of its features: then weight decay cannot wait until a feature is seen again.
-            at_once = optimizer.max_norm > 0 or layer.outputs.state_of == COLUMN
+            at_once = optimizer.max_norm > 0 or layer.outputs.state_of == PER_COLUMN
             rows, n = (self.all_features, self.n_decaying) if at_once else (touched, n_touched)
             self._in_parts(n, lambda w, a, b: decay_features(layer.outputs, rows, a, b, self.n_rows, optimizer, decay_clock))
         h = self._h(order, begin, end, decay_clock)
@@ -345,9 +345,9 @@ class FullSteps:
     def _accumulate(self, few: np.ndarray | None, gradient: np.ndarray) -> None:
         """Where there is one state a column, tell those of all columns or of `few` their `gradient` (dim, these columns)."""
         outputs, optimizer = self.layer.outputs, self.optimizer
-        if outputs.state_of == COLUMN and few is not None:
+        if outputs.state_of == PER_COLUMN and few is not None:
             accumulate_few(outputs, few, np.einsum("dk,dk->k", gradient, gradient), optimizer)
-        elif outputs.state_of == COLUMN:
+        elif outputs.state_of == PER_COLUMN:
             rows = self.all_features
             self._in_parts(
                 self.stride // TILE,

@@ -13,7 +13,7 @@ from embedx.engine.examples import put
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import SIMD_WIDTH, is_zero, load, multiply_add, splat, store, zeros
-from embedx.optimizers.contract import COLUMN, Table, UpdateRule, new_table
+from embedx.optimizers.contract import PER_COLUMN, Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_row, step_size
 from embedx.optimizers.descend import accumulate_columns, descend_columns
 
@@ -109,7 +109,7 @@ def _copy(source, source_column, target, target_column):
 @kernel_part
 def _decay(tile, optimizer, steps, step, bias_row, now):
     """Apply the weight decay that is due to the rows of a step; to all where a state changes with any of them."""
-    if tile.state_of == COLUMN:
+    if tile.state_of == PER_COLUMN:
         _decay_all(tile, optimizer, bias_row, now)
     else:
         for k in range(steps.offsets[step], steps.offsets[step + 1]):

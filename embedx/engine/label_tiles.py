@@ -127,11 +127,6 @@ def new_workspace(
     )
 
 
-def memory_of_workspace(n: int, n_values: int, n_features: int, copies: int, is_dual: bool) -> int:
-    """Bytes of a `TileWorkspace`, where the optimiser has `copies` tables."""
-    return n_features * (13 + WIDTH * (20 + 4 * copies)) + (38 + 4 * WIDTH * is_dual) * n + 8 * n_values
-
-
 @kernel
 def train_tile(coefficients, examples, members, positives, group, first, last, passes, constants, optimizer, workspace, bias):
     """Train the labels first:last, at most WIDTH; return the summed loss of the last pass and how many weights are kept.

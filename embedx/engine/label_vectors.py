@@ -11,7 +11,7 @@ from embedx.engine.examples import Examples
 from embedx.engine.label_tiles import Lists
 from embedx.kernels.compiled import kernel
 from embedx.kernels.select import select
-from embedx.search.balanced import SparseVectors
+from embedx.search.balanced_tree import SparseVectors
 
 
 @kernel

@@ -20,7 +20,7 @@ from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import TILE
 from embedx.kernels.simd import SIMD_WIDTH as FLOATS
 from embedx.kernels.simd import divide, load, multiply_add, splat, store, sum_of, zeros
-from embedx.optimizers.contract import NUMBER, ROW
+from embedx.optimizers.contract import PER_COORDINATE, PER_ROW
 from embedx.optimizers.descend import number_divisor, row_divisor
 
 NONE = -1
@@ -67,13 +67,6 @@ def gather_half(bits, row, half):
             largest = max(largest, bits[at, d] & ~SIGN)
         _encode(bits, at, half, k)
     return largest <= MAX_HALF
-
-
-@kernel
-def from_half(half, bits):
-    """float16 to float32, both as bits."""
-    for k in range(half.shape[0]):
-        _decode(half, k, bits, k)
 
 
 @kernel
@@ -146,7 +139,7 @@ def merge_rows(live, base, remote, damping, local, buffers, optimizer):
                 _apply_remote(live, base, remote, at, buffers, row)
         if differs:
             local.row[n] = row
-            if live.state_of == NUMBER:
+            if live.state_of == PER_COORDINATE:
                 _merge_per_coordinate(live, base, remote, at, row, n, local, buffers, optimizer)
             else:
                 _merge_per_row(live, base, remote, at, row, n, local, buffers, optimizer)
@@ -175,10 +168,10 @@ def _apply_remote(live, base, remote, at, buffers, row):
         new = load(buffers.server, 0, d)
         store(live.rows, row, d, load(live.rows, row, d) + (new - load(base.rows, row, d)))
         store(base.rows, row, d, new)
-    if live.state_of == ROW:
+    if live.state_of == PER_ROW:
         live.state[row, 0] += remote.state[at, 0] - base.state[row, 0]
         base.state[row, 0] = remote.state[at, 0]
-    elif live.state_of == NUMBER:
+    elif live.state_of == PER_COORDINATE:
         for d in range(0, live.rows.shape[1], FLOATS):
             s = load(remote.state, at, d)
             store(live.state, row, d, load(live.state, row, d) + (s - load(base.state, row, d)))
@@ -215,7 +208,7 @@ def _correct(base, damping, row, buffers):
 def _merge_per_row(live, base, remote, at, row, k, local, buffers, optimizer):
     """Write the local delta of a row whose coordinates share one learning rate."""
     share = np.float32(1)
-    if live.state_of == ROW:
+    if live.state_of == PER_ROW:
         t = live.state[row, 0] - base.state[row, 0]
         local.state[k, 0] = t
         if at != NONE:
@@ -245,7 +238,7 @@ def _merge_per_coordinate(live, base, remote, at, row, k, local, buffers, optimi
             store(base.state, row, d, s + t)
         else:
             u = load(remote.state, at, d)
-            if optimizer.fades:
+            if optimizer.is_ema:
                 t = t - (u - s)
             share = divide(number_divisor(optimizer.kind, load(live.state, row, d)), number_divisor(optimizer.kind, u + t))
             store(local.state, k, d, t)

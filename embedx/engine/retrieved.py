@@ -20,7 +20,7 @@ from embedx.engine.sampled import (
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits
 from embedx.optimizers.decay import clock_step, decay_row, step_size
-from embedx.search.messages import pass_messages
+from embedx.search.message_passing import pass_messages
 from embedx.search.query import find_candidates
 from embedx.search.updater import mark_stale
 

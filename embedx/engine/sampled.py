@@ -44,7 +44,7 @@ from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
 from embedx.kernels.random import bits, open_uniform, uniform
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, zeros
-from embedx.optimizers.contract import ROW, Table
+from embedx.optimizers.contract import PER_ROW, Table
 from embedx.optimizers.decay import clock_step, decay_row, shorten, step_size
 from embedx.optimizers.descend import descend_row, descend_sparse, row_rate
 from embedx.samplers.contract import FILTER_SIZE, SampleWorkspace, new_sample_workspace
@@ -465,7 +465,7 @@ def _sparse_step_of_row(tables, examples, optimizer, plan, workspace, order, beg
     if plan.has_sparse_rows:
         _step_of_sparse_row(tables, examples, optimizer, plan, workspace, order, begin, row, rate)
         return
-    if table.state_of == ROW:
+    if table.state_of == PER_ROW:
         rate = row_rate(table, row, _sparse_square(examples, plan, workspace, order, begin, row, scale), optimizer, rate)
     entry = workspace.groups.first[row]
     while entry >= 0:

@@ -17,7 +17,7 @@ import numpy as np
 from embedx.engine.examples import Examples
 from embedx.engine.label_tiles import Lists
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.optimizers.contract import NOTHING, NUMBER, ROW, Table, UpdateRule
+from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, STATELESS, Table, UpdateRule
 from embedx.optimizers.descend import descend_few, row_rate
 
 EMPTY = -1
@@ -131,7 +131,7 @@ def _fill_by_feature(examples, examples_of_row, last_row, features, following, s
 def new_sparse_table(slots: Slots, n_rows: int, optimizer: UpdateRule) -> Table:
     """A table whose only row are the numbers of the slots, zeros, with room for what the optimiser keeps."""
     n_slots = len(slots.of_slot)
-    shape = {NOTHING: (0, 1), NUMBER: (1, n_slots), ROW: (n_rows, 1)}[optimizer.keeps]
+    shape = {STATELESS: (0, 1), PER_COORDINATE: (1, n_slots), PER_ROW: (n_rows, 1)}[optimizer.keeps]
     return Table(np.zeros((1, n_slots), dtype=np.float32), np.zeros(shape, dtype=np.float32), np.zeros(0), optimizer.keeps)
 
 
@@ -254,7 +254,7 @@ def collect_read(slots, has_bias, row, gradient, n, steps):
 @kernel_part
 def step_of_slots(table, row, steps, n, optimizer, rate):
     """One step of the n slots of an output row."""
-    if table.state_of == ROW:
+    if table.state_of == PER_ROW:
         square = np.float32(0)
         for k in range(n):
             square += steps.gradient[0, k] * steps.gradient[0, k]

@@ -44,7 +44,6 @@ PAIRS = 20_000  # scored at most: the standard error is then about 0.01 nats
 CALIBRATION_PAIRS = 1_000  # at most, and a tenth of all, and no more than have MOST_CALIBRATION log-probabilities
 MOST_CALIBRATION = 50_000_000  # 200 MB
 FEWEST = 20  # calibration pairs
-DISTINCT = 0.7  # of the inputs of calibration pairs, about
 BLOCK_FLOATS = 1 << 22  # scores in work at a time: 16 MB
 LEAST = -1e4  # log-probabilities are held here in the fit, which takes no infinite ones
 
@@ -157,14 +156,6 @@ def draw(
     spared = np.zeros(n, dtype=bool)
     spared[np.random.default_rng([seed, 1]).choice(n, n_spare, replace=False)] = True
     return HeldOutPairs(*(each[~spared] for each in pairs)), HeldOutPairs(*(each[spared] for each in pairs))
-
-
-def memory(n_words: int, n_pairs: float = math.inf) -> int:
-    """Bytes that `evaluate` takes of so many held-out pairs, about: the log-probabilities of the calibration pairs' inputs,
-    twice while they are put together, and blocks.
-    """
-    n_inputs = DISTINCT * min(CALIBRATION_PAIRS, n_pairs / 10)
-    return round(4 * (2 * min(n_inputs * n_words, MOST_CALIBRATION) + 4 * BLOCK_FLOATS))
 
 
 def pairs_of(

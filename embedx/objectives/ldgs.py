@@ -3,8 +3,8 @@
 Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces". The recall of a maximum inner product search is
 better in few dimensions than in many, and a row with a high score has a high score in some block. By default (`rescore`) the
 loss is taken over the exact scores of the candidates of all blocks, as the authors' code for skip-gram does; without it the
-blocks pass messages, as in algorithm 2 of the paper (`embedx.search.messages`). Rows that are not found are left out of the
-loss, where the paper has their scores as 0; words have drawn rows in their place (`tail`).
+blocks pass messages, as in algorithm 2 of the paper (`embedx.search.message_passing`). Rows that are not found are left out of
+the loss, where the paper has their scores as 0; words have drawn rows in their place (`tail`).
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""What a row of parameters does with its gradient. The registry of optimisers, one line each; `contract` says what one is."""
+"""Optimizers: the step of a row of parameters along its gradient. The registry, one line each; see `contract`."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from embedx import registry
 from embedx.errors import EmbedxError, choice
-from embedx.optimizers.contract import NOTHING, NUMBER, ROW, Optimizer, UpdateRule
+from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, STATELESS, Optimizer, UpdateRule
 
 # Each as file.Class of this folder, in the order of help texts.
 REGISTRY = (
@@ -24,17 +24,17 @@ OPTIMIZERS: dict[str, type[Optimizer]] = registry.load(__name__, REGISTRY)
 
 
 def keeping(what: str | None) -> list[type[Optimizer]]:
-    """The optimisers that keep "nothing", a state for each "number" or one for each "row"."""
+    """The optimizers without a state ("stateless"), or with one "per_coordinate" or "per_row"."""
     return [each for each in OPTIMIZERS.values() if each.keeps == what]
 
 
 def taken_by(*commands: str) -> tuple[str, ...]:
-    """The names of the optimisers that some of these commands offer."""
+    """The names of the optimizers that some of these commands offer."""
     return tuple(name for name, each in OPTIMIZERS.items() if set(commands) & set(each.commands))
 
 
 def find(name: str, command: str) -> type[Optimizer]:
-    """The optimiser called `name`. Raises `EmbedxError` if `command`, of `contract`, does not take it."""
+    """The optimizer called `name`. Raises `EmbedxError` if `command`, of `contract`, does not take it."""
     if name not in OPTIMIZERS:
         taken = taken_by(command)
         raise EmbedxError(f"--optimizer {name}: no such optimizer; {choice(name, taken)}")
@@ -45,7 +45,7 @@ def find(name: str, command: str) -> type[Optimizer]:
 
 
 def meanings(*commands: str) -> str:
-    """What each optimiser does that one of these commands offers, for a help text."""
+    """What each optimizer does that one of these commands offers, for a help text."""
     return "; ".join(f"`{name}` {OPTIMIZERS[name].meaning}" for name in taken_by(*commands))
 
 
@@ -57,16 +57,16 @@ def usual_rates(command: str) -> str:
 def update_rule(
     name: str, *, l2: float = 0.0, max_norm: float | None = None, row_length: float = 1.0, max_gradient: float = math.inf
 ) -> UpdateRule:
-    """What kernels are told of an optimiser; tables by the rule of a full-gradient method have no state of their own.
+    """An optimizer for kernels; tables of a full-gradient method have no state of their own.
 
     row_length    how many numbers of a row have a gradient other than 0, usually
     max_gradient  length to which a row's gradient is clipped if its rate does not adapt
     """
     optimizer = OPTIMIZERS[name]
-    keeps = {None: NOTHING, "nothing": NOTHING, "number": NUMBER, "row": ROW}[optimizer.keeps]
+    keeps = {None: STATELESS, "stateless": STATELESS, "per_coordinate": PER_COORDINATE, "per_row": PER_ROW}[optimizer.keeps]
     return UpdateRule(
         kind=keeping(optimizer.keeps).index(optimizer), keeps=keeps,
-        fades=optimizer.fades, decays_at_zero=optimizer.decays_at_zero, l2=float(l2), max_norm=float(max_norm or 0),
+        is_ema=optimizer.is_ema, decays_at_zero=optimizer.decays_at_zero, l2=float(l2), max_norm=float(max_norm or 0),
         limit=np.float32(optimizer.limit), max_gradient=np.float32(max_gradient),
-        state_rate=np.float32(row_length**-0.5 if keeps == ROW else 1),
+        state_rate=np.float32(row_length**-0.5 if keeps == PER_ROW else 1),
     )  # fmt: skip

@@ -40,7 +40,7 @@ class Adagrad(Optimizer):
     formula = "s += g^2; w -= lr g / sqrt(s)"
     meaning = "divides each number's gradient by the root of the sum of its squares so far, so that what moved much moves less"
     commands = (WORDS, LABELS)
-    keeps = "number"
+    keeps = "per_coordinate"
     accumulate, divisor = accumulate, divisor
     # Word vectors, 10 MB of Wikipedia, 5 epochs, held-out log-likelihood at 0.05, 0.1 and 0.15: ar -8.54, -8.50, -8.53;
     # hs -8.59, -8.57, -8.61; ns -8.71, -8.57, -8.54.

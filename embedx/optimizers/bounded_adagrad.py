@@ -37,7 +37,7 @@ class BoundedAdagrad(Optimizer):
     formula = "s = min(s + |g|^2, 5000); w -= lr g / sqrt(s)"
     meaning = "the same, but a row's rate never falls below a seventieth of the learning rate"
     commands = (WORDS,)
-    keeps = "row"
+    keeps = "per_row"
     accumulate, divisor = accumulate, divisor
     limit = float(LIMIT)
     # ns, 5 epochs, means over 2 to 4 seeds: correlation over five sets of word pairs, analogies, held-out log-likelihood

@@ -1,20 +1,20 @@
-"""The contract between an optimiser and the engine: what a row of parameters does with its gradient g.
+"""The contract between an optimizer and the engine: the step of a row of parameters w along its gradient g.
 
-An optimiser for minibatches divides the gradient by a function of what was seen of it so far:
+An optimizer for minibatches divides the gradient by a function of the gradients so far:
 
-    s <- accumulate(s, g)            the optimiser's state, 0 at the start
-    w <- w - lr · g / divisor(s)     at the new s
+    s <- accumulate(s, g)            the optimizer's state, 0 at the start
+    w <- w - lr · g / divisor(s)     with the new s
 
-    keeps "nothing"    there is no s, and nothing is divided: plain descent
-          "number"     an s for each number of a row; g is the gradient of that number
-          "row"        one s for each row; what `accumulate` is given as g is the squared length of the row's gradient
+    keeps "stateless"       no s and no division: plain descent
+          "per_coordinate"  an s for each coordinate of a row; g is the gradient of that coordinate
+          "per_row"         an s for each row; `accumulate` gets the squared length of the row's gradient as g
 
-These two functions are all the maths that a new optimiser brings. They are kernel parts, compiled for one float32 and for the
-sixteen of a `simd` vector: write them with +, -, *, /, `square_root` and constants that are np.float32. The engine calls them
-for every way that rows are stored (`descend`), and takes weight decay from the same `divisor` (`decay`). A state only changes
-by gradients of its own row; rows without any gradient need not be visited.
+These two functions are all the maths of a new optimizer. They are kernel parts, compiled for one float32 and for the sixteen of
+a `simd` vector: write them with +, -, *, /, `square_root` and constants that are np.float32. The engine calls them however rows
+are stored (`descend`), and takes weight decay from the same `divisor` (`decay`). A state changes only by gradients of its own
+row, so rows without a gradient need not be visited.
 
-Methods that look at the gradient of all data at once keep what they like. They offer `full_gradient` (for word vectors with
+Methods that take the gradient of all data at once have states of their own. They offer `full_gradient` (for word vectors with
 --collapsed), or the engine has a function for them (lbfgs).
 """
 
@@ -25,8 +25,8 @@ import numpy as np
 
 from embedx.kernels.simd import aligned_zeros
 
-WORDS, COLLAPSED, LABELS = "train", "train --collapsed", "classify"  # who may use an optimiser, by the command that offers it
-NOTHING, NUMBER, ROW, COLUMN = 0, 1, 2, 3  # what a state belongs to, in kernels; a column where columns are the output rows
+WORDS, COLLAPSED, LABELS = "train", "train --collapsed", "classify"  # the commands that offer an optimizer
+STATELESS, PER_COORDINATE, PER_ROW, PER_COLUMN = 0, 1, 2, 3  # in kernels; columns may be output rows
 
 
 class FullGradient(Protocol):
@@ -36,11 +36,11 @@ class FullGradient(Protocol):
         """The update subtracted at learning rate 1, float32 like the table, from its `gradient`, which is overwritten."""
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What the method keeps, by name, as arrays that stay where they are."""
+        """The arrays of its state by name, which stay where they are."""
 
 
 class Optimizer:
-    """What an optimiser declares."""
+    """What an optimizer declares."""
 
     name: ClassVar[str]  # what the user types after --optimizer
     title: ClassVar[str]
@@ -48,10 +48,11 @@ class Optimizer:
     formula: ClassVar[str]  # of the step, in a line
     meaning: ClassVar[str]  # for the help text: what it does, in a line
     commands: ClassVar[tuple[str, ...]]  # of WORDS, COLLAPSED and LABELS
-    keeps: ClassVar[Literal["nothing", "number", "row"] | None] = None  # None for methods that take the gradient of all data
+    # None for methods that take the gradient of all data.
+    keeps: ClassVar[Literal["stateless", "per_coordinate", "per_row"] | None] = None
     accumulate: ClassVar[Any] = None  # the two functions of the module's docstring, unless it keeps nothing
     divisor: ClassVar[Any] = None
-    fades: ClassVar[bool] = False  # a gradient of 0 changes s
+    is_ema: ClassVar[bool] = False  # s is an exponential moving average: a gradient of 0 changes it
     decays_at_zero: ClassVar[bool] = False  # weight decay applies where s = 0; False if divisor(0) only guards a division by 0
     limit: ClassVar[float] = math.inf  # of s: once reached, it stays, whatever the gradient
     rates: ClassVar[dict[str, float]] = {}  # learning rate by default, by command; for LABELS of inputs of length 1
@@ -64,11 +65,11 @@ class Optimizer:
 
 
 class UpdateRule(NamedTuple):
-    """What kernels are told of an optimiser, as plain numbers; made by `embedx.optimizers.update_rule`."""
+    """An optimizer as plain numbers for kernels; made by `embedx.optimizers.update_rule`."""
 
-    kind: int  # its place among those of the registry that keep as much
-    keeps: int  # NOTHING, NUMBER or ROW
-    fades: bool
+    kind: int  # its place among those of the registry with the same `keeps`
+    keeps: int  # STATELESS, PER_COORDINATE or PER_ROW
+    is_ema: bool
     decays_at_zero: bool
     l2: float
     max_norm: float  # 0 for none
@@ -85,18 +86,18 @@ class Table(NamedTuple):
     """Rows of parameters and what belongs to them."""
 
     rows: np.ndarray  # float32 (n, stride)
-    state: np.ndarray  # float32, the optimiser's: like the rows; (n, 1), one a row; (1, stride), one a column; or (0, stride)
+    state: np.ndarray  # float32, the optimizer's: like the rows; (n, 1), one a row; (1, stride), one a column; or (0, stride)
     decay_clock: np.ndarray  # float64 (n,): the clock of weight decay when it was last applied to a row; (0,) without
-    state_of: int  # NOTHING, NUMBER, ROW or COLUMN
+    state_of: int  # STATELESS, PER_COORDINATE, PER_ROW or PER_COLUMN
     frozen: np.ndarray = NO_FLAGS  # uint8 (n,): 1 for rows that skip-gram does not move; (0,) if there are none
 
 
 def new_table(n_rows: int, dim: int, optimizer: UpdateRule, *, columns: bool = False) -> Table:
-    """A table of zeros with room for what the optimiser keeps; its `columns` may be what counts as a row for the optimiser."""
-    state_of = COLUMN if columns and optimizer.keeps == ROW else optimizer.keeps
-    if state_of == ROW:
+    """A table of zeros with the optimizer's state; its `columns` may be the rows for the optimizer."""
+    state_of = PER_COLUMN if columns and optimizer.keeps == PER_ROW else optimizer.keeps
+    if state_of == PER_ROW:
         state = np.zeros((n_rows, 1), dtype=np.float32)
     else:
-        state = aligned_zeros({NOTHING: 0, NUMBER: n_rows, COLUMN: 1}[state_of], dim)
+        state = aligned_zeros({STATELESS: 0, PER_COORDINATE: n_rows, PER_COLUMN: 1}[state_of], dim)
     decay_clock = np.zeros(n_rows if optimizer.l2 > 0 else 0, dtype=np.float64)
     return Table(aligned_zeros(n_rows, dim), state, decay_clock, state_of)

@@ -1,7 +1,7 @@
 """Weight decay (`--l2`), exact although a row is only looked at when it is needed; and the longest a row may be (`--max-norm`).
 
 Weight decay is that of the mean loss plus l2/2 · |w|² for each step, biases excepted. The decay clock counts what every step
-would have taken away; what has become due since a row was last looked at is applied before it is read. By an optimiser that
+would have taken away; what has become due since a row was last looked at is applied before it is read. By an optimizer that
 keeps nothing the clock counts -log(1 - lr · l2), and what is applied is the very product of the factors (1 - lr · l2). By
 others each number of a row shrinks at its own rate, e to the power -l2 · Σ lr / divisor(s), so that the gradient and the
 penalty balance where they would for the penalised loss itself: s only changes when a row is looked at. (Where s is still 0 for
@@ -27,14 +27,14 @@ from embedx.kernels.simd import (
     two_to_the,
     zeros,
 )
-from embedx.optimizers.contract import COLUMN, NOTHING, NUMBER, ROW
-from embedx.optimizers.maths import for_each_keeping
+from embedx.optimizers.contract import PER_COLUMN, PER_COORDINATE, PER_ROW, STATELESS
+from embedx.optimizers.descend import for_each_keeping
 
 
 @kernel_part
 def clock_step(optimizer, lr):
     """What one step at rate `lr` adds to the decay clock."""
-    if optimizer.keeps == NOTHING:
+    if optimizer.keeps == STATELESS:
         return -math.log1p(-np.float64(lr) * optimizer.l2)
     return np.float64(lr) * optimizer.l2
 
@@ -42,7 +42,7 @@ def clock_step(optimizer, lr):
 @kernel_part
 def step_size(optimizer, lr):
     """The rate for gradients: that of a step taken beside weight decay, where the decay is only applied afterwards."""
-    if optimizer.keeps == NOTHING and optimizer.l2 > 0:
+    if optimizer.keeps == STATELESS and optimizer.l2 > 0:
         return np.float32(lr / (1.0 - lr * optimizer.l2))
     return np.float32(lr)
 
@@ -67,13 +67,13 @@ def decay_all(table, n, optimizer, decay_clock):
 @kernel_part
 def apply_decay(table, row, n, optimizer, due):
     """Apply so much weight decay to rows[row, :n]."""
-    if table.state_of == NUMBER:
+    if table.state_of == PER_COORDINATE:
         _decay_numbers(optimizer.kind, table, row, row, n, optimizer, due)
-    elif table.state_of == COLUMN:
+    elif table.state_of == PER_COLUMN:
         _decay_by_column(optimizer.kind, table, row, 0, n, optimizer, due)
     else:
         factor = np.float32(math.exp(-due))
-        if table.state_of == ROW:
+        if table.state_of == PER_ROW:
             factor = _row_factor(optimizer.kind, table.state[row, 0], optimizer, due)
         for d in range(n):
             table.rows[row, d] *= factor
@@ -107,9 +107,9 @@ def _numbers(accumulate, divisor):
     return decay
 
 
-_decay_numbers = for_each_keeping("number", _numbers)
-_decay_by_column = for_each_keeping("row", _numbers)
-_row_factor = for_each_keeping("row", _factor)
+_decay_numbers = for_each_keeping("per_coordinate", _numbers)
+_decay_by_column = for_each_keeping("per_row", _numbers)
+_row_factor = for_each_keeping("per_row", _factor)
 
 
 @kernel_part

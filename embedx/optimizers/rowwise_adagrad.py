@@ -39,7 +39,7 @@ class RowwiseAdagrad(Optimizer):
     formula = "s += |g|^2; w -= lr g / sqrt(s)"
     meaning = "the same with one sum for each row: a row's first step has the length of the learning rate"
     commands = (WORDS, LABELS)
-    keeps = "row"
+    keeps = "per_row"
     accumulate, divisor = accumulate, divisor
     # Labels, P@1 on Bibtex, whose inputs have length 8.3, at 2.5, 8.3 and 25: softmax .591, .619, .601; ova .490, .606, .631;
     # with a hidden layer of 100 softmax .601, .572, .427.

@@ -32,7 +32,7 @@ class StochasticGradientDescent(Optimizer):
     formula = "w -= lr g"
     meaning = "follows the gradient as it is, as in word2vec"
     commands = (WORDS, COLLAPSED, LABELS)
-    keeps = "nothing"
+    keeps = "stateless"
     rates: ClassVar = {WORDS: 0.04, LABELS: 1.0}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Which output rows compete with the positives. The registry of samplers, one line each; `contract` says what a sampler is."""
+"""Negative samplers: which output rows are candidates beside the positives. The registry, one line each; see `contract`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -45,7 +45,7 @@ def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def make(name: str, options: Mapping[str, Any], *, replacement: bool = True, corrected: bool = False) -> Sampler:
     """The sampler of that name with its own settings among `options`, for an objective whose predictions are `corrected`
-    for the noise or for one whose are not.
+    for the noise, or are not.
 
     Raises `EmbedxError` if the options hold a setting of another sampler alone.
     """
@@ -55,7 +55,7 @@ def make(name: str, options: Mapping[str, Any], *, replacement: bool = True, cor
         for setting in settings_of(other.Settings):
             if setting in options and setting not in own:
                 raise EmbedxError(f"{option_name(setting)} does not apply to --sampler {name}; taken by {other.name}")
-    return found(found.suited(found.Settings.from_options(dict(options)), corrected=corrected), replacement=replacement)
+    return found(found.resolved(found.Settings.from_options(dict(options)), corrected=corrected), replacement=replacement)
 
 
 def with_warm_up(

@@ -1,7 +1,7 @@
-"""Adversarial noise: labels that suit the input are drawn, by a tree fitted to the training data beforehand.
+"""Adversarial noise: draws labels that are likely for the input, by a tree that is fitted to the training data beforehand.
 
-Bamler & Mandt 2020, "Extreme classification via adversarial softmax approximation". The tree (`tree`) sees the inputs reduced
-to a few principal components (`features`); a draw walks it in O(k log K), and log p(label | input) is known for every label,
+Bamler & Mandt 2020, "Extreme classification via adversarial softmax approximation". The tree (`tree`) takes the inputs reduced
+to a few `principal_components`; a draw walks it in O(k log K), and log p(label | input) is known for every label,
 which is what objectives need to weigh draws, and negative sampling to be rid of the noise in its predictions (eq. 5).
 Positives may be drawn as well, as theorem 1 wants it. The gradient of negative sampling has the least noise where p is the
 distribution of the data (theorem 2).
@@ -25,12 +25,11 @@ from embedx.kernels.maths import exp, softplus
 from embedx.kernels.random import bits, uniform
 from embedx.kernels.simd import padded
 from embedx.samplers.contract import Pairs, Sampler, SamplerData, new_data, pairs_of
-from embedx.samplers.features import Projection, fit_projection, memory, projected
+from embedx.samplers.principal_components import Projection, fit_projection, projected
 from embedx.samplers.tree import Tree, fit_tree, log_likelihood, log_probabilities, n_leaves_for, path_log_probability
 from embedx.settings import Settings, param
 from embedx.training.progress import Progress, Silent
 
-AUTO = 0.0
 # Of each node. The paper's 0.1 gives the same accuracy and less likelihood: EURLex-4.3K, first labels, ns at rate 0.3, 2 epochs
 # -2.286, -2.234, -2.210 at 0.1, 0.3, 1 (accuracy .562 at each; .523 by unigram noise); Bibtex, rate 0.1, 5 epochs -3.412,
 # -3.311, -3.240 (.345, .346, .344; .347). It is the default of the authors' code.
@@ -39,27 +38,11 @@ TREE_L2 = 1.0
 # .1, .3, .5: ar has log-likelihood -2.395, -2.262, -2.245 (accuracy .559, .562, .552), sampled-softmax -2.480, -2.354,
 # -2.344 (.547, .549, .544); by unigram noise -2.364 (.523) and -2.506 (.508). Where they are corrected: ns at 0, .1, .3
 # -2.124, -2.152, -2.146 (.569, .567, .565).
-EVENLY_DRAWN = 0.3
-TRIED = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # of which the held-out inputs choose one
-HELD_OUT = 0.1  # of the inputs
-MOST_TRIED = 50_000  # inputs that the choice is made with
-SHARE, LOG_WALKED, LOG_EVENLY, N_CONSTANTS = 0, 1, 2, 3  # places behind the tree's biases
-WHETHER, WHICH = np.uint64(2**32), np.uint64(2**32 + 1)  # places of random numbers that no level of a tree takes
+UNIFORM_SHARE = 0.3
+SHARE, LOG_TREE_SHARE, LOG_UNIFORM, N_CONSTANTS = 0, 1, 2, 3  # places behind the tree's biases
+IS_UNIFORM, UNIFORM = np.uint64(2**32), np.uint64(2**32 + 1)  # random numbers that no level of a tree takes
 FEW = np.float32(1e-4)  # draws of a row expected: below, it is as likely to be drawn at all as that is
 ARRAYS = ("projection", "offset", "weights", "biases", "leaves")
-
-
-def l2_or_auto(text: str) -> float:
-    """`0.1` as a number and `auto`, or 0, as AUTO. Raises `EmbedxError` for anything else."""
-    if text == "auto":
-        return AUTO
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not value >= 0:
-        raise EmbedxError(f"--set tree-l2={text}: write a number above 0 or `auto`")
-    return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,17 +52,12 @@ class AdversarialSettings(Settings, fine=True):
     panel = "Sampler"
 
     tree_features: int = param(
-        16, "principal components of the inputs that the tree of `adversarial` sees", at_least=1, at_most=1024
+        16, "principal components of the inputs, from which the tree of `adversarial` predicts labels", at_least=1, at_most=1024
     )
-    tree_l2: float = param(
-        TREE_L2,
-        "L2 regularisation of each of its nodes; `auto` takes the one by which a tenth of the inputs, held out, is likeliest",
-        at_least=AUTO,
-        parse=l2_or_auto,
-    )
+    tree_l2: float = param(TREE_L2, "L2 regularisation of each of its nodes", above=0.0)
     uniform_share: float | None = param(
         None,
-        f"share of its draws that are uniform instead, which bounds importance weights; by default {EVENLY_DRAWN}, or 0 where "
+        f"share of its draws that are uniform instead, which bounds importance weights; by default {UNIFORM_SHARE}, or 0 where "
         "predictions are corrected for the noise, as those of `ns`",
         at_least=0.0,
         at_most=1.0,
@@ -94,8 +72,8 @@ def sample(data, key, stream, first, n, n_excluded, workspace):
     share = data.values[n_inner + SHARE]
     for d in range(n):
         own = bits(stream, first + np.uint64(d))
-        if uniform(own, WHETHER) < share:
-            workspace.rows[d] = min(np.int64(uniform(own, WHICH) * n_classes), n_classes - 1)
+        if uniform(own, IS_UNIFORM) < share:
+            workspace.rows[d] = min(np.int64(uniform(own, UNIFORM) * n_classes), n_classes - 1)
             continue
         node = 0
         level = 0
@@ -113,8 +91,8 @@ def _log_mixed(log_p, values, n_inner):
     """log of the probability at a draw, from that of a walk down the tree."""
     if values[n_inner + SHARE] == 0:
         return log_p
-    log_evenly = values[n_inner + LOG_EVENLY]
-    return log_evenly + softplus(log_p + values[n_inner + LOG_WALKED] - log_evenly)
+    log_uniform = values[n_inner + LOG_UNIFORM]
+    return log_uniform + softplus(log_p + values[n_inner + LOG_TREE_SHARE] - log_uniform)
 
 
 @kernel_part
@@ -162,7 +140,7 @@ def _count(log_p, values, n, counts_repeats):
 
 class Adversarial(Sampler):
     name = "adversarial"
-    meaning = "draws what a tree fitted to the training data holds likely for the input"
+    meaning = "draws labels that a tree, fitted to the training data, predicts for the input"
     candidates = "drawn"
     Settings = AdversarialSettings
     conditional = True
@@ -174,9 +152,9 @@ class Adversarial(Sampler):
         self.features = np.zeros((0, 0), dtype=np.float32)
 
     @classmethod
-    def suited(cls, settings: Any, *, corrected: bool) -> Any:
+    def resolved(cls, settings: Any, *, corrected: bool) -> Any:
         share = settings.uniform_share
-        return dataclasses.replace(settings, uniform_share=(0.0 if corrected else EVENLY_DRAWN) if share is None else share)
+        return dataclasses.replace(settings, uniform_share=(0.0 if corrected else UNIFORM_SHARE) if share is None else share)
 
     @property
     def counts_repeats(self) -> bool:
@@ -201,10 +179,6 @@ class Adversarial(Sampler):
         progress.note(f"fitting a tree of {len(self.counts):,} labels to {n_features} features of {n:,} inputs")
         self.projection = fit_projection(inputs, n_features, seed=seed)
         self.features = projected(inputs, self.projection)
-        if self.settings.tree_l2 == AUTO:
-            chosen = _likeliest_l2(self.features, n_features, pairs, seed, threads)
-            self.settings = dataclasses.replace(self.settings, tree_l2=chosen)
-            progress.note(f"tree-l2={chosen:g} is best on the held-out inputs")
         self.tree = fit_tree(self.features, n_features, pairs, l2=self.settings.tree_l2, threads=threads)
         self.is_fitted, self.fit_seconds = True, time.monotonic() - began
         progress.note(
@@ -214,11 +188,6 @@ class Adversarial(Sampler):
     def observe(self, inputs: Any) -> None:
         assert self.projection is not None, "fitted or restored"
         self.features = projected(inputs, self.projection)
-
-    def memory(self, n_inputs: int, width: int) -> int:
-        k, n_labels = self.settings.tree_features, len(self.counts)
-        of_tree = 4 * k * (n_leaves_for(n_labels) + n_labels)
-        return int(memory(n_inputs, width, k) + of_tree)
 
     # ---- the model folder
 
@@ -290,32 +259,8 @@ class Adversarial(Sampler):
         return np.concatenate([self.tree.biases, np.array(constants, dtype=np.float32)])
 
 
-def _likeliest_l2(features: np.ndarray, n_features: int, pairs: Pairs, seed: int, threads: int) -> float:
-    """The regularisation of TRIED by which a tree that was not fitted to some of the inputs holds them likeliest."""
-    n, n_labels = len(features), len(pairs.offsets) - 1
-    rng = np.random.default_rng([seed, 1])
-    group = np.full(n, -1)  # of an input: 0 to fit, 1 held out
-    chosen = rng.permutation(n)[:MOST_TRIED]
-    n_held_out = max(1, round(HELD_OUT * len(chosen)))
-    group[chosen[:n_held_out]], group[chosen[n_held_out:]] = 1, 0
-    label = np.repeat(np.arange(n_labels), np.diff(pairs.offsets))
-    fitted, held_out = (
-        pairs_of(pairs.inputs[of], label[of], n_labels, pairs.weights[of])
-        for of in (group[pairs.inputs] == 0, group[pairs.inputs] == 1)
-    )
-    found = {}
-    for l2 in TRIED:
-        tree = fit_tree(features, n_features, fitted, l2=l2, threads=threads)
-        found[l2] = log_likelihood(tree, features, held_out)
-    return max(found, key=found.__getitem__)
-
-
 def _compile() -> None:
-    """Have the kernels compiled, or loaded, so that the time of fitting is that of fitting."""
-    from scipy.sparse import csr_matrix
-
-    few = np.eye(4, dtype=np.float32)
-    for inputs in (few, csr_matrix(few)):
-        features = projected(inputs, fit_projection(inputs, 2))
-        pairs = pairs_of(np.arange(4), np.array([0, 1, 2, 2]), 3)
-        log_likelihood(fit_tree(features, 2, pairs, l2=1.0), features, pairs)
+    """Compile or load the kernels, whose time does not count as fitting."""
+    inputs = np.eye(4, dtype=np.float32)
+    features, pairs = projected(inputs, fit_projection(inputs, 2)), pairs_of(np.arange(4), np.array([0, 1, 2, 2]), 3)
+    log_likelihood(fit_tree(features, 2, pairs, l2=1.0), features, pairs)

@@ -1,4 +1,4 @@
-"""Every output row competes, as in an exact softmax."""
+"""All output rows are candidates, as in an exact softmax."""
 
 from embedx.samplers.contract import Sampler
 

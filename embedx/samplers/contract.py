@@ -1,10 +1,10 @@
-"""The contract between a sampler and the engine: a sampler decides which output rows compete with the positives.
+"""The contract between a sampler and the engine: a sampler decides which output rows are the candidates beside the positives.
 
-It does so in one of four ways, its `candidates`, which objectives name as those that they take:
+There are four kinds of candidates, and objectives name those that they take:
 
     "drawn"      a few rows drawn as noise from a distribution q, for each example (classification) or block (skip-gram)
     "all"        every row
-    "path"       the inner nodes on the way to the positive in the objective's tree
+    "path"       the inner nodes on the path to the positive in the objective's tree
     "retrieved"  the rows that an index finds to score highest
 
 A sampler that draws has two compiled functions, with the same signatures for all samplers, so that one compiled engine serves
@@ -27,9 +27,8 @@ them by indirect calls, a block or an example at a time:
 Rows may be drawn repeatedly. Then each draw counts, unless `counts_repeats` is False, where a row counts once however often it
 was drawn, and its expected count is the probability to be drawn at all.
 
-A `conditional` sampler is fitted to the inputs before it draws (`fit`), and knows what draws for each key depend on. What it
-then is goes into the model beside the parameters (`arrays`, `restore`), for predictions ask how likely noise each class was to
-be for an input (`log_noise_of`).
+A `conditional` sampler is fitted to the inputs before it draws (`fit`). Its arrays are saved with the model (`arrays`,
+`restore`), because predictions need the noise probability of each class for an input (`log_noise_of`).
 """
 
 from collections.abc import Callable, Mapping
@@ -47,7 +46,7 @@ FILTER_SIZE = 512
 
 
 class Paths(NamedTuple):
-    """A tree over classes: the nodes met on the way to class k, and which way to turn, are those at offsets[k]:offsets[k+1]."""
+    """A tree over classes: the nodes on the path to class k, and the branches to take, are those at offsets[k]:offsets[k+1]."""
 
     offsets: np.ndarray  # int64 (n_classes + 1,)
     nodes: np.ndarray  # int32: output rows
@@ -82,11 +81,11 @@ def pairs_of(inputs: np.ndarray, labels: np.ndarray, n_labels: int, weights: np.
 
 
 class SampleWorkspace(NamedTuple):
-    """One worker's memory for draws."""
+    """A worker's buffers for draws."""
 
     rows: np.ndarray  # int32 (n_draws,)
     excluded: np.ndarray  # int32 (max positives,); may be overwritten
-    seen: np.ndarray  # int64 (FILTER_SIZE,): -1 before and after a call; tells cheaply that a row is new
+    seen: np.ndarray  # int64 (FILTER_SIZE,): -1 before and after a call; a quick test that a row is new
 
 
 _DATA = types.NamedTuple(
@@ -115,10 +114,10 @@ def new_data(**arrays: np.ndarray) -> SamplerData:
     return empty._replace(**arrays)
 
 
-def new_sample_workspace(n_draws: int, most_positives: int) -> SampleWorkspace:
-    """Memory for up to `n_draws` draws for an example of up to `most_positives` positives."""
+def new_sample_workspace(n_draws: int, max_positives: int) -> SampleWorkspace:
+    """Buffers for up to `n_draws` draws for an example of up to `max_positives` positives."""
     return SampleWorkspace(
-        np.zeros(n_draws, dtype=np.int32), np.zeros(most_positives, dtype=np.int32), np.full(FILTER_SIZE, -1, dtype=np.int64)
+        np.zeros(n_draws, dtype=np.int32), np.zeros(max_positives, dtype=np.int32), np.full(FILTER_SIZE, -1, dtype=np.int64)
     )
 
 
@@ -136,7 +135,7 @@ def certain_rows(data, key, n_drawn, n_excluded, rows, n, out):
 
 
 class Sampler:
-    """What a sampler declares. One that draws from a fixed distribution is an `alias.AliasSampler`, and gives that alone."""
+    """What a sampler declares. One with a fixed distribution is an `alias.AliasSampler`, and declares only that."""
 
     name: ClassVar[str]  # what the user types after --sampler
     meaning: ClassVar[str]  # in a help text
@@ -156,8 +155,8 @@ class Sampler:
         self.settings, self.replacement = settings, replacement
 
     @classmethod
-    def suited(cls, settings: Any, *, corrected: bool) -> Any:
-        """The settings with nothing left open, for an objective whose predictions are `corrected` for the noise, or are not."""
+    def resolved(cls, settings: Any, *, corrected: bool) -> Any:
+        """The settings with defaults filled in; predictions of the objective are `corrected` for the noise, or are not."""
         return settings
 
     def prepare(self, counts: np.ndarray, *, paths: Paths | None = None) -> None:
@@ -171,23 +170,18 @@ class Sampler:
     def fit(self, inputs: Any, pairs: Pairs, *, seed: int = 0, threads: int = 1, progress: Progress | None = None) -> None:
         """Fit a conditional sampler to inputs, float32 (n, width), dense or csr_matrix, and the classes that they occur with.
 
-        Done after `prepare`. The inputs are then the keys of draws. It keeps the seconds that it took as `fit_seconds`, and
-        `settings` with what was chosen by the data.
+        Called after `prepare`. The inputs are then the keys of draws. Sets `fit_seconds`, and `settings` chosen by the data.
         """
 
     def observe(self, inputs: Any) -> None:
-        """Take other inputs for the keys of draws than those it was fitted to."""
-
-    def memory(self, n_inputs: int, width: int) -> int:
-        """Bytes that a conditional sampler takes, for inputs (n_inputs, width)."""
-        return 0
+        """Make other inputs the keys of draws than those it was fitted to."""
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a conditional sampler was fitted to be, to be saved with a model."""
+        """The arrays of a conditional sampler, to be saved with a model."""
         return {}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Become again what `arrays` of a model, among them those of `Sampler.arrays`, say. Done after `prepare`."""
+        """Restore the sampler from the arrays of a model, among them those of `Sampler.arrays`. Called after `prepare`."""
 
     @property
     def counts_repeats(self) -> bool:
@@ -218,5 +212,5 @@ class Sampler:
 
     @property
     def log_expected_count(self) -> Callable[..., Any]:
-        """The compiled function that tells how many draws of a row were to be expected."""
+        """The compiled function for the expected number of draws of a row."""
         return certain_rows  # type: ignore[no-any-return]

@@ -1,11 +1,11 @@
-"""The inner nodes on the way to the positive compete, in the tree of an objective."""
+"""The candidates are the inner nodes on the path to the positive, in the tree of an objective."""
 
 from embedx.samplers.contract import Sampler, SamplerData, new_data
 
 
 class Path(Sampler):
     name = "path"
-    meaning = "takes the nodes on the way to the positive in a tree"
+    meaning = "takes the nodes on the path to the positive in a tree"
     candidates = "path"
 
     def data(self, n_draws: int) -> SamplerData:

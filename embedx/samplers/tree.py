@@ -1,4 +1,4 @@
-"""A balanced binary tree over labels that tells p(label | features): fitted to pairs, for all labels at once, or drawn from.
+"""A balanced binary tree over labels that predicts p(label | features), fitted to pairs of inputs and labels.
 
 Bamler & Mandt 2020, "Extreme classification via adversarial softmax approximation", section 3:
 
@@ -34,10 +34,10 @@ from embedx.samplers.contract import Pairs
 CERTAIN = np.float32(1e4)  # finite, as saved parameters must be; e^-CERTAIN is 0 in float64 too
 ROUNDS = 20  # at most, of Newton's method and a new split; most nodes are done after 3 to 6
 STEPS = 20  # of Newton's method at most
-HALVINGS = 10  # of a step that leads downwards
+HALVINGS = 10  # of a step that lowers the objective
 TOLERANCE = 1e-7  # nats for each pair: Newton's method ends where a step promises less; between splits
 ROUGHLY = 1e-3
-MOST_LOOKED = 1 << 14  # pairs of a node that Newton's method sees: a thousand for each number that it looks for
+MAX_PAIRS = 1 << 14  # pairs of a node that Newton's method sees: a thousand for each number that it looks for
 FOLDED = 256  # pairs whose terms are added up in float32, before float64 takes their sum
 POWER_STEPS = 30  # of the power method, from which only a split is wanted
 CHUNKS = 8  # of a level's nodes for each thread, so that none waits long for another
@@ -62,7 +62,7 @@ def n_leaves_for(n_labels: int) -> int:
 
 
 class _Labels(NamedTuple):
-    """What fitting knows of each label."""
+    """The labels while the tree is fitted."""
 
     order: np.ndarray  # int32 (n_labels,): a node's labels stand together, those of its left child first
     sums: np.ndarray  # float32 (n_labels, stride): of the features of its pairs
@@ -72,14 +72,14 @@ class _Labels(NamedTuple):
 
 
 class _Workspace(NamedTuple):
-    """One worker's memory."""
+    """A worker's buffers."""
 
     w: np.ndarray  # float32 (1, stride)
     mean: np.ndarray  # float32 (1, stride)
     row: np.ndarray  # int64 (FOLDED,): the inputs of a few pairs
     margin: np.ndarray  # float32 (FOLDED,): their ζ (w·x + b)
-    pull: np.ndarray  # float32 (FOLDED,): what they ask of w·x + b
-    bend: np.ndarray  # float32 (FOLDED,): and how that changes along it
+    pull: np.ndarray  # float32 (FOLDED,): the derivative of their log-likelihood by w·x + b
+    bend: np.ndarray  # float32 (FOLDED,): minus the second derivative
     sums: np.ndarray  # float32 (4, SIMD_WIDTH)
     theta: np.ndarray  # float64 (k + 1,): w and b
     before: np.ndarray  # float64 (k + 1,)
@@ -88,21 +88,16 @@ class _Workspace(NamedTuple):
     step: np.ndarray  # float64 (k + 1,)
 
 
-def fit_tree(
-    features: np.ndarray, n_features: int, pairs: Pairs, *, l2: float, rounds: int = ROUNDS, threads: int = 1,
-    order: np.ndarray | None = None,
-) -> Tree:  # fmt: skip
+def fit_tree(features: np.ndarray, n_features: int, pairs: Pairs, *, l2: float, threads: int = 1) -> Tree:
     """The tree of these pairs; the same whatever the number of threads.
 
     features  float32 (n, stride), of which the first n_features columns count and the others are zero
-    rounds    how often labels may change sides at a node; 0 leaves them where the eigenvector puts them
-    order     int (n_labels,): the labels as the leaves have them, if that is given, so that only (w, b) are fitted
     """
     n_labels, stride = len(pairs.offsets) - 1, features.shape[1]
     n_leaves = n_leaves_for(n_labels)
     labels = _Labels(
-        np.arange(n_labels, dtype=np.int32) if order is None else np.asarray(order, dtype=np.int32),
-        aligned_zeros(n_labels, n_features), np.zeros(n_labels), np.zeros(n_labels), np.zeros(n_labels, dtype=np.int8),
+        np.arange(n_labels, dtype=np.int32), aligned_zeros(n_labels, n_features), np.zeros(n_labels), np.zeros(n_labels),
+        np.zeros(n_labels, dtype=np.int8),
     )  # fmt: skip
     _sum_features(features, pairs, labels.sums, labels.counts)
     weights, biases = aligned_zeros(n_leaves - 1, n_features), np.zeros(n_leaves - 1, dtype=np.float32)
@@ -118,8 +113,8 @@ def fit_tree(
             def work(w: int, at: np.ndarray = at, edges: np.ndarray = edges) -> None:
                 for chunk in range(w, len(edges) - 1, threads):
                     _fit_nodes(
-                        features, pairs, labels, at, edges[chunk], edges[chunk + 1], float(l2), rounds, order is None,
-                        weights, biases, workspaces[w],
+                        features, pairs, labels, at, edges[chunk], edges[chunk + 1], float(l2), ROUNDS, weights, biases,
+                        workspaces[w],
                     )  # fmt: skip
 
             list(pool.map(work, range(threads)))
@@ -173,10 +168,10 @@ def _sum_features(features, pairs, sums, counts):
 
 
 @kernel
-def _fit_nodes(features, pairs, labels, bounds, first, last, l2, rounds, splits, weights, biases, workspace):
+def _fit_nodes(features, pairs, labels, bounds, first, last, l2, rounds, weights, biases, workspace):
     """Fit the nodes first..last of a level, of which node j has the labels order[bounds[j]:bounds[j + 1]].
 
-    Where it `splits` them, the labels of each node change places until those of its left child come first.
+    The labels of each node change places until those of its left child come first.
     """
     k = workspace.theta.size - 1
     above = bounds.size - 2  # nodes of the levels before
@@ -188,15 +183,13 @@ def _fit_nodes(features, pairs, labels, bounds, first, last, l2, rounds, splits,
             biases[node] = CERTAIN
             continue
         middle = low + (high - low) // 2
+        _dominant_eigenvector(labels, low, high, workspace)
+        _split(labels, low, middle, high, workspace)
         theta[:] = 0
-        if splits:
-            _dominant_eigenvector(labels, low, high, workspace)
-            _split(labels, low, middle, high, workspace)
-            theta[:] = 0
         n_pairs = 0
         for at in range(low, high):
             n_pairs += pairs.offsets[labels.order[at] + 1] - pairs.offsets[labels.order[at]]
-        if splits and high - low > 2:  # two labels have one split and its mirror image
+        if high - low > 2:  # two labels have one split and its mirror image
             for _ in range(rounds):
                 _ascend(features, pairs, labels.order, low, middle, high, n_pairs, l2, ROUGHLY, workspace)
                 if _split(labels, low, middle, high, workspace) == 0:
@@ -274,20 +267,20 @@ def _split(labels, low, middle, high, workspace):
 def _ascend(features, pairs, order, low, middle, high, n_pairs, l2, tolerance, workspace):
     """Bring theta to the maximum of eq. 8 for labels order[low:middle] left, order[middle:high] right, from where it is.
 
-    A step that leads downwards is halved; if it still does after HALVINGS times, theta stays where it was. The objective is
-    strictly concave, so that there is one maximum.
+    A step that lowers the objective is halved; after HALVINGS times theta stays where it was. The objective is strictly
+    concave, so that there is one maximum.
     """
     theta, before, step = workspace.theta, workspace.before, workspace.step
-    value, total = _look(features, pairs, order, low, middle, high, n_pairs, l2, workspace)
+    value, total = _gradient_and_hessian(features, pairs, order, low, middle, high, n_pairs, l2, workspace)
     for _ in range(STEPS):
-        promised = _newton_step(workspace)
-        if promised < tolerance * total + 1e-9:
+        expected_gain = _newton_step(workspace)
+        if expected_gain < tolerance * total + 1e-9:
             break
         for a in range(theta.size):
             before[a] = theta[a]
             theta[a] += step[a]
         for _ in range(HALVINGS):
-            found, total = _look(features, pairs, order, low, middle, high, n_pairs, l2, workspace)
+            found, total = _gradient_and_hessian(features, pairs, order, low, middle, high, n_pairs, l2, workspace)
             if found >= value - 1e-6 * abs(value):
                 break
             for a in range(theta.size):
@@ -300,10 +293,10 @@ def _ascend(features, pairs, order, low, middle, high, n_pairs, l2, tolerance, w
 
 
 @kernel_part
-def _look(features, pairs, order, low, middle, high, n_pairs, l2, workspace):
+def _gradient_and_hessian(features, pairs, order, low, middle, high, n_pairs, l2, workspace):
     """Write gradient and (minus) Hessian of eq. 8 at theta; return its value and the number of pairs, by their weights.
 
-    Of a node with more than MOST_LOOKED pairs every second, third, ... is looked at, and counts for as many.
+    Of a node with more than MAX_PAIRS pairs every second, third, ... is looked at, and counts for as many.
     """
     theta, gradient, hessian, w = workspace.theta, workspace.gradient, workspace.hessian, workspace.w
     k = theta.size - 1
@@ -313,7 +306,7 @@ def _look(features, pairs, order, low, middle, high, n_pairs, l2, workspace):
     gradient[:] = 0
     hessian[:] = 0
     value = total = 0.0
-    every = (n_pairs + MOST_LOOKED - 1) // MOST_LOOKED
+    every = (n_pairs + MAX_PAIRS - 1) // MAX_PAIRS
     n = turn = 0
     for at in range(low, high):
         y = order[at]
@@ -342,7 +335,7 @@ def _look(features, pairs, order, low, middle, high, n_pairs, l2, workspace):
 
 @kernel_part
 def _add_up(features, n, workspace):
-    """Add what n pairs say to gradient and Hessian; return their loss. `pull` holds their weights, signed by their side."""
+    """Add n pairs to gradient and Hessian; return their loss. `pull` holds their weights, signed by their side."""
     row, margin, pull, bend = workspace.row, workspace.margin, workspace.pull, workspace.bend
     gradient, hessian, sums = workspace.gradient, workspace.hessian, workspace.sums
     k = gradient.size - 1
@@ -402,19 +395,19 @@ def _newton_step(workspace):
         for c in range(a):
             total -= h[a, c] * step[c]
         step[a] = total / h[a, a]
-    promised = 0.0
+    expected_gain = 0.0
     for a in range(n):
-        promised += 0.5 * step[a] * step[a]
+        expected_gain += 0.5 * step[a] * step[a]
     for back in range(n):
         a = n - 1 - back
         total = step[a]
         for c in range(a + 1, n):
             total -= h[c, a] * step[c]
         step[a] = total / h[a, a]
-    return promised
+    return expected_gain
 
 
-# ---- what a tree says
+# ---- probabilities
 
 
 def log_probabilities(tree: Tree, features: np.ndarray) -> np.ndarray:

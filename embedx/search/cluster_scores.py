@@ -24,7 +24,7 @@ from embedx.kernels.simd import (
     store,
     zeros,
 )
-from embedx.search.clusters import MASKED_SCORE, max_block_width, new_panels, squared_norm
+from embedx.search.kmeans import MASKED_SCORE, max_block_width, new_panels, squared_norm
 from embedx.search.panels import score_panels
 
 EMPTY_CLUSTER_SCORE = np.float32(-1e29)  # the score of a cluster without rows, and the least of any cluster

@@ -24,7 +24,7 @@ from embedx.search.cluster_scores import (
     reset_sums,
     update_moments,
 )
-from embedx.search.clusters import (
+from embedx.search.kmeans import (
     Centroids,
     assign,
     block_edges,
@@ -122,13 +122,6 @@ def _filled(
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(lambda j: fill_lists(index, table, j), range(blocks)))
     return index
-
-
-def memory(n_rows: int, dim: int, search: SearchSpec) -> int:
-    """Bytes that an index of so many rows takes; as much again while it is built anew."""
-    clusters = min(search.clusters, n_rows)
-    slots = (1 + SPARE_SHARE) * n_rows + clusters * (SPARE_SLOTS + SIMD_WIDTH / 2)
-    return int(4 * slots * (dim + search.blocks) + 9 * search.blocks * n_rows + 12 * clusters * dim)
 
 
 @kernel

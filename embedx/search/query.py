@@ -20,7 +20,7 @@ from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.maths import exp
 from embedx.kernels.simd import SIMD_WIDTH, highest_of, load, maximum, n_above, padded, splat
 from embedx.search.cluster_scores import score_clusters
-from embedx.search.clusters import MASKED_SCORE
+from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.panels import score_panels
 from embedx.search.spec import SearchSpec
 

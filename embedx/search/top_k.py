@@ -8,8 +8,8 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel
 from embedx.kernels.maths import exp
-from embedx.search.clusters import MASKED_SCORE
 from embedx.search.index import Index
+from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.query import new_query_workspace, search_block
 from embedx.search.spec import SearchSpec
 

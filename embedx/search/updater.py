@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.search.clusters import new_assignment_workspace
 from embedx.search.index import Index, build_index, empty_index, update_rows
+from embedx.search.kmeans import new_assignment_workspace
 from embedx.search.spec import SearchSpec
 from embedx.training.progress import Progress
 from embedx.training.state import TrainState

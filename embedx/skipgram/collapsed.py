@@ -20,7 +20,6 @@ from embedx.engine import collapsed as engine
 from embedx.engine.alternating import Descent, Iteration, Side
 from embedx.engine.settings import DETERMINISTIC_PARTS
 from embedx.errors import EmbedxError
-from embedx.evaluation import heldout
 from embedx.kernels.random import stream_key
 from embedx.kernels.simd import padded
 from embedx.objectives.contract import Objective
@@ -251,19 +250,13 @@ def check_memory(n_words: int, counting: int, settings: SkipGramSettings, progre
             f"--count-memory: counting pairs would take {counting / 1e9:.1f} GB, more than the {have / 1e9:.1f} GB there are; "
             f"try --count-memory {have / 2e9:.2g}"
         )
-    # Both tables; the gradient, a copy to go back to, what optimisers keep of both, room to work, a gradient for each thread.
+    # Both tables; the gradient, a rollback copy, the optimizers' states, a gradient for each thread (after counting is over).
     table = 4 * n_words * padded(settings.dim + 1)
     copies = 5 + (DETERMINISTIC_PARTS if settings.deterministic else settings.threads or 1)
-    needs = {"tables": 2 * table, "gradients": copies * table, "room to work": 4 * engine.BLOCK_FLOATS}
-    plan = in_all.plan_memory(
-        needs,
-        later={
-            "counting pairs": max(counting - copies * table, 0),  # which is over when gradients are taken
-            "testing": heldout.memory(n_words) if settings.heldout else 0,
-        },
-    )
+    needs = {"tables": 2 * table, "gradients": max(copies * table, counting), "blocks": 4 * engine.BLOCK_FLOATS}
+    plan = in_all.MemoryPlan(in_all.memory_in_use(), needs, 0.0, have)
     plan.check(f"{n_words:,} words × {settings.dim} numbers with --collapsed", SMALLER)
-    plan.tell(progress)
+    plan.report(progress)
 
 
 # ---- a run

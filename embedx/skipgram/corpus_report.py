@@ -18,7 +18,6 @@ from embedx.text.inspection import GIANT, Findings, Inspector
 from embedx.text.sources import Source, resolve
 from embedx.text.vocabulary import kept_counts
 from embedx.training import memory
-from embedx.training.memory import MAPPED
 from embedx.training.progress import Progress, Silent
 
 MIN_COUNTS = (1, 2, 5, 10, 20, 50, 100)
@@ -82,8 +81,7 @@ class CorpusReport:
 
     def _training_rows(self) -> list[tuple[str, str]]:
         own = self.training
-        at_least = sum(own.memory.values()) - own.memory.get(MAPPED, 0)
-        rows = [("memory", memory.told(own.memory, own.available) + _lacking(at_least > own.available))]
+        rows = [("memory", memory.summary(own.memory, own.available) + _lacking(not own.fits))]
         written = own.disk["model"] + own.disk["checkpoints"]
         rows.append(("disk", disk.told(own.disk, own.disk_free) + _lacking(written > own.disk_free)))
         if own.seconds is None or own.words_per_second is None:

@@ -31,6 +31,7 @@ class Estimate:
     kept: int  # of these, after subsampling
     memory: dict[str, int]  # bytes by purpose, the most at a time, with all that the process has
     available: int  # bytes, with what this process has already
+    fits: bool  # whether there is so much memory
     disk: dict[str, int]  # bytes by purpose
     disk_free: int  # where the model is written
     threads: int
@@ -56,7 +57,7 @@ def estimate(
     task = prepared(corpus, objective, suited(settings, objective), sampler_options or {}, text, vocabulary, Silent())
     plan, _ = memory_plan(task)
     untimed, speed = "", None
-    if plan.least > plan.available:
+    if not plan.fits:
         untimed = "there is not as much memory"
     elif task.warm_up is not None:
         untimed = f"--sampler {task.sampler.name} begins later in the run, by what was learned until then"
@@ -74,6 +75,7 @@ def estimate(
         kept=int(kept_counts(task.words.trained_counts, vocabulary.sample).sum()),
         memory={name: round(size) for name, size in plan.parts(task.kernels).items()},
         available=plan.available + plan.program + task.kernels,
+        fits=plan.fits,
         disk={"model": model, "checkpoints": CHECKPOINTS * state, "encoded text": corpus.bytes},
         disk_free=free_disk(output),
         threads=int(task.settings.threads or 1),

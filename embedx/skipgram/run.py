@@ -28,7 +28,7 @@ from embedx.text.vocabulary import Vocabulary, kept_counts
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints, checksum
 from embedx.training.guard import Guard
-from embedx.training.memory import Plan, memory_taken
+from embedx.training.memory import MemoryPlan, memory_taken
 from embedx.training.progress import Progress, Silent
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
@@ -58,7 +58,7 @@ class Task:
     phrases: PhraseSettings = dataclasses.field(default_factory=PhraseSettings)
     start: Start | None = None
     buckets: np.ndarray | None = None  # int32 (n,), ascending: those of n-grams, whose rows follow the words'; None without
-    plan: Plan | None = None  # of memory
+    plan: MemoryPlan | None = None  # of memory
     kernels: int = 0  # bytes that they took when they were compiled or loaded
     wrap: Callable[["Task"], Strategy] | None = None  # makes what trains it in place of `strategy`
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # held-out log-likelihood on the way, sums by span
@@ -137,8 +137,7 @@ class Task:
             snapshot,
             self._state(),
             checkpoints,
-            Guard(has_room=self.plan is None or self.plan.has_room),
-            self.plan,
+            plan=self.plan,
         )
 
     def ready_strategy(self) -> Strategy:

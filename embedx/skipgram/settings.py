@@ -186,7 +186,7 @@ def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings
             f"--block-size 0 draws candidates for each pair, but --sampler {sampler} finds them for a block; take 1 or more"
         )
     optimizer = optimizers.find(settings.optimizer, WORDS)
-    if objective.kind == "proximal" and optimizer.keeps == "number":
+    if objective.kind == "proximal" and optimizer.keeps == "per_coordinate":
         raise EmbedxError(
             f"--optimizer {settings.optimizer} gives each number of a row a rate of its own, but the step of --objective "
             f"{objective.name} is at one rate for each row; take rowwise-adagrad, bounded-adagrad or sgd"

@@ -23,7 +23,7 @@ from embedx import objectives, optimizers
 from embedx.engine import skipgram as engine
 from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
-from embedx.optimizers.contract import NUMBER, ROW, WORDS, Table
+from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, Table
 from embedx.settings import MOST_PASSES, PhraseSettings, StartSettings, VocabularySettings, check_used, option_name, settings_of
 from embedx.text.joined import Phrases
 from embedx.text.vocabulary import TokenCounts, Vocabulary, listed
@@ -157,9 +157,9 @@ class Start:
                 tables.inputs.rows[len(row) + here, :dim] = arrays["ngram"][place[start : start + STEP]]
             old_inputs = np.concatenate([is_old, np.isin(buckets, known)])
         old_outputs = is_old if outputs is not None else np.zeros(len(tables.outputs.rows), bool)
-        if not optimizers.OPTIMIZERS[optimizer].fades:
+        if not optimizers.OPTIMIZERS[optimizer].is_ema:
             for table, rows in ((tables.inputs, old_inputs), (tables.outputs, old_outputs)):
-                if table.state_of in (ROW, NUMBER):
+                if table.state_of in (PER_ROW, PER_COORDINATE):
                     table.state[rows] = min((rate / RATE) ** 2, optimizers.OPTIMIZERS[optimizer].limit)
         if not self.freezes:
             return tables

@@ -19,11 +19,9 @@ from embedx.objectives.contract import Objective
 from embedx.objectives.retrieval import RetrievalObjective
 from embedx.samplers.contract import Sampler
 from embedx.search.index import Index, empty_index
-from embedx.search.index import memory as index_memory
 from embedx.search.updater import IndexUpdater
 from embedx.skipgram.settings import PAIRS_PER_DRAW
 from embedx.text.subsampling import TokenStream
-from embedx.training.memory import n_bytes
 from embedx.training.progress import Progress
 from embedx.training.schedule import Orders
 from embedx.training.state import TrainState
@@ -119,10 +117,10 @@ class Streamed(Strategy):
         columns = self.tables.inputs.rows.shape[1]
         return engine.new_workspace(plan, CHUNK, columns, longest_path, self.objective.uniforms_width)
 
-    def memory(self) -> dict[str, int]:
-        """Bytes that training takes beside the tables, by purpose."""
+    def memory(self) -> dict[str, Any]:
+        """The arrays that training needs beside the tables, by purpose."""
         n = len(self.workers)
-        return {f"{n} thread{'s' * (n > 1)}": n_bytes(self.workers)}
+        return {f"{n} thread{'s' * (n > 1)}": self.workers}
 
     def compile(self, progress: Progress) -> None:
         like = self._arguments(self.workers[0], 0, 0, 0.0)
@@ -209,9 +207,8 @@ class RetrievedStream(Streamed):
             for _ in range(self.settings.threads)
         ]
 
-    def memory(self) -> dict[str, int]:
-        index = index_memory(len(self.tables.outputs.rows), self.columns, self.search)
-        return super().memory() | {"rows found": n_bytes(self.found), "search": 2 * index}
+    def memory(self) -> dict[str, Any]:
+        return super().memory() | {"rows found": self.found, "search": [self.tables.outputs.rows] * 2}
 
     def compile(self, progress: Progress) -> None:
         self.updater = IndexUpdater(

@@ -27,7 +27,6 @@ from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import hold_out
 from embedx.text.joined import Phrases
 from embedx.text.ngrams import encoded
-from embedx.text.reading import ReadElsewhere
 from embedx.text.subsampling import NO_PAIR_KEPT, context_words
 from embedx.text.vocabulary import kept_counts, listed, select
 from embedx.training import trainer
@@ -66,7 +65,6 @@ def train(
     snapshot: Mapping[str, Any] | None = None,
     checkpoints: Checkpoints | None = None,
     callbacks: Iterable[Callback] = (),
-    read: ReadElsewhere | None = None,
     wrap: Callable[[Task], Strategy] | None = None,
 ) -> TrainedVectors:
     """Word vectors of `corpora`: what the command line takes (paths, globs, URLs, recipes, "-"), or an iterable of token lists.
@@ -74,7 +72,7 @@ def train(
     `sampler_options` are settings of the sampler's own, by name; `start` is a model to go on from, with which `phrases` must be
     as its `joining` says; `snapshot`, of the `outcome.state` of a run with the same settings on the same corpora, is where
     training goes on from; `checkpoints` keep its state on disk; `callbacks` hear of the end of each epoch, and may end the
-    training; `read` reads several sources in place of this process; `wrap` makes the strategy that trains a prepared run, in
+    training; `wrap` makes the strategy that trains a prepared run, in
     place of its own, with one thread's memory here. Raises `EmbedxError` for what the user can mend and `DivergedError` when
     training diverges, at lower rates too, with nothing learned. Where something was, that is returned, and the outcome tells;
     Ctrl-C likewise ends the training early with what was learned so far, and is raised where that is nothing.
@@ -85,7 +83,7 @@ def train(
     joined: PhraseSettings | Phrases | None = phrases
     if start is not None:
         phrases, joined = start.joining()
-    with encode(corpora, text, progress, cache_dir, joined, threads=settings.threads, elsewhere=read) as corpus:
+    with encode(corpora, text, progress, cache_dir, joined, threads=settings.threads) as corpus:
         if wrap is not None:
             settings = replace(settings, threads=1)
         task = prepared(
@@ -93,7 +91,7 @@ def train(
         )
         task.check_pairs()
         task.wrap = wrap
-        task.plan, remedy = memory_plan(task, checkpoints)
+        task.plan, remedy = memory_plan(task)
         task.plan.check(size(task), remedy)
         if checkpoints is not None:
             checkpoints.check_disk(*on_disk(task))

@@ -11,20 +11,18 @@ Which arrays and names there are is the task's affair: see `embedx.vectors.model
 Everything is plain: arrays are memory-mapped when a model is loaded, and nothing is ever unpickled. In a .tsv file a tab,
 newline, carriage return or backslash within a name is written as `\\t`, `\\n`, `\\r` or `\\\\`.
 
-A folder is written beside its final place, as NAME.partial-XXXXXXXX, and renamed into it, so whoever looks sees a complete
-model. Overwriting takes two renames: NAME to NAME.replaced-XXXXXXXX, then the new folder to NAME. A process killed between the
-two leaves the old model there, where `read` still finds it when it is asked for NAME, as it finds NAME.replaced, which earlier
-versions left.
+A folder is written as NAME.partial-XXXXXXXX and renamed, so a model is always complete. Overwriting takes two renames: NAME to
+NAME.replaced-XXXXXXXX, then the new folder to NAME. A process killed between the two leaves the old model there, where `read`
+still finds it by NAME.
 
-Only models are overwritten, of which model.json says what files they have; others in their folder go on to the new one. What a
-killed process left of either name is deleted when NAME is next written, if a model.json says that it is one (so that is
-written first, and deleted last), or it holds nothing else yet, and no other process has locked it.
+Only models are overwritten: their model.json lists their files, and other files in the folder move to the new one. What a
+killed process left of either name is deleted when NAME is next written, unless another process has locked it. It must have a
+model.json that shows it is a model (which is written first, and deleted last), or hold nothing else yet.
 """
 
 import contextlib
 import datetime
 import json
-import math
 import os
 import re
 import shutil
@@ -33,7 +31,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Literal
+from typing import IO, Any
 
 import numpy as np
 
@@ -46,7 +44,6 @@ DESCRIPTION = "model.json"
 BEGINNING = f'{{\n  "format": {FORMAT},\n  "embedx": "'.encode()  # of a description
 REMEDY = "restore the folder from a copy, or train again"
 PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]*")  # of arrays, and stems of names: so no file outside the folder is ever meant
-FOREIGN = {b"\x80": "a pickle", b"PK": "a zip archive", b"\x1f\x8b": "compressed"}  # what one may take for an array
 
 ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 UNESCAPES = {escape: character for character, escape in ESCAPES.items()}
@@ -68,9 +65,9 @@ class Folder:
 
 
 def read(path: str | Path, schema: FolderSchema) -> Folder:
-    """The model in a folder, all of which is as the schema of its task has it.
+    """The model in a folder, checked against the schema of its task.
 
-    Raises EmbedxError, naming the file and a remedy, for whatever is missing, damaged, too new or of another task.
+    Raises EmbedxError, with the file and a remedy, for what is missing, damaged, too new or of another task.
     """
     path = present(Path(path))
     if not _exists(path / DESCRIPTION):
@@ -106,7 +103,7 @@ def not_permitted(file: Path, error: PermissionError) -> EmbedxError:
 
 @contextlib.contextmanager
 def blamed_on(file: Path) -> Iterator[None]:
-    """Say of what is wrong with a saved model where it stands; for what only its task can check."""
+    """Add the file to the errors of checks that only the task of a saved model can make."""
     try:
         yield
     except EmbedxError as error:
@@ -120,7 +117,7 @@ def task_of(path: str | Path) -> str | None:
 
 
 def _exists(file: Path) -> bool:
-    """Whether there is such a file. Raises EmbedxError where that may not be asked."""
+    """Whether there is such a file. Raises EmbedxError where that is not permitted."""
     try:
         file.stat()
     except PermissionError as error:
@@ -131,22 +128,20 @@ def _exists(file: Path) -> bool:
 
 
 def content(file: Path) -> bytes:
-    """What is in `file`. Raises OSError if it is no plain file: a pipe would have it wait for a writer, perhaps for ever."""
+    """What is in `file`. Raises OSError if it is not a regular file: opening a pipe waits for a writer."""
     if not stat.S_ISREG(file.stat().st_mode):
-        raise OSError("it is no plain file")
+        raise OSError("not a regular file")
     return file.read_bytes()
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """The content of model.json, with all checked that tells what else there is."""
+    """The content of model.json, checked as far as it lists the other files."""
     file = path / DESCRIPTION
     try:
         description = json.loads(content(file))
         if not isinstance(description, dict):
             raise ValueError("it is no object")
         version = description["format"]
-        if "names" not in description:  # written before there were other tasks
-            description["names"] = {"vocabulary": description["words"]}
         objects = [description[key] for key in ("names", "arrays", "settings", "facts")]
         description["task"]
     except RecursionError:
@@ -209,39 +204,20 @@ def read_array(file: Path, expected: dict[str, Any]) -> np.ndarray:
     """The array in `file`, memory-mapped read-only, which must have the shape and dtype that model.json states."""
     try:
         if not stat.S_ISREG(file.stat().st_mode):
-            raise OSError("it is no plain file")
-        with file.open("rb") as stream:
-            shape, is_fortran, dtype = _read_header(stream)
-            offset = stream.tell()
-        if dtype.hasobject:
-            raise ValueError("it holds objects, no numbers")
+            raise OSError("not a regular file")
+        mapped = np.lib.format.open_memmap(file, mode="r")
     except FileNotFoundError:
         raise damaged(file, "missing") from None
     except PermissionError as error:
         raise not_permitted(file, error) from error
     except Exception as error:  # numpy raises what it likes, given the bytes
         raise damaged(file, f"damaged ({_why(error)})") from error
+    shape, dtype = mapped.shape, mapped.dtype
     if [list(shape), str(dtype)] != [expected["shape"], expected["dtype"]]:
         raise damaged(file, f"holds {dtype} {shape}, but {DESCRIPTION} says {expected['dtype']} {expected['shape']}")
-    have, need = file.stat().st_size - offset, math.prod(shape) * dtype.itemsize
-    if have != need:
-        raise damaged(file, f"damaged ({have:,} bytes of numbers instead of {need:,})")
-    order: Literal["C", "F"] = "F" if is_fortran else "C"
-    if need == 0:
-        return np.zeros(shape, dtype)
-    mapped = np.memmap(file, dtype, "r", offset, shape, order)
+    if (have := file.stat().st_size - mapped.offset) != mapped.nbytes:
+        raise damaged(file, f"damaged ({have:,} bytes of numbers instead of {mapped.nbytes:,})")
     return np.asarray(mapped)  # the same pages without the memmap class, which slows every small slice
-
-
-def _read_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, order and dtype as a .npy file says, at its beginning."""
-    head = stream.read(2)
-    for magic, kind in FOREIGN.items():
-        if head.startswith(magic):
-            raise ValueError(f"{kind}, no array")
-    stream.seek(0)
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    return readers[np.lib.format.read_magic(stream)](stream)
 
 
 def check_finite(file: Path, array: np.ndarray, names: Sequence[str] | None) -> None:
@@ -249,7 +225,7 @@ def check_finite(file: Path, array: np.ndarray, names: Sequence[str] | None) -> 
     row = first_not_finite(array)
     if row is not None:
         of = f" of {_short(names[row])!r}" if names is not None else ""
-        raise damaged(file, f"row {row:,}{of} holds what is no finite number")
+        raise damaged(file, f"row {row:,}{of} has a number that is not finite")
 
 
 def read_names(file: Path, lines: int) -> tuple[list[str], np.ndarray | None]:
@@ -269,7 +245,7 @@ def read_names(file: Path, lines: int) -> tuple[list[str], np.ndarray | None]:
     if len(names) != lines:
         raise damaged(file, f"{len(names)} lines, but {DESCRIPTION} says {lines}")
     if len(set(names)) < len(names):
-        raise damaged(file, "some name stands there twice")
+        raise damaged(file, "a name occurs twice")
     if not any(tab for _, tab, _ in parts):
         return names, None
     try:
@@ -294,7 +270,7 @@ def unescape(name: str) -> str:
 
 
 def check_output(folder: Path, overwrite: bool) -> None:
-    """Raise EmbedxError if a model cannot be saved as `folder`; call it before training for hours."""
+    """Raise EmbedxError if a model cannot be saved as `folder`; called before training."""
     try:
         there = present(folder.resolve())
         if there.exists():
@@ -307,7 +283,7 @@ def check_output(folder: Path, overwrite: bool) -> None:
         parent = next(each for each in folder.resolve().parents if each.exists())
         trial = parent / atomic.beside(folder.resolve(), "partial").name
         trial.mkdir()
-        with contextlib.suppress(FileNotFoundError):  # another process took it for what a killed one had left
+        with contextlib.suppress(FileNotFoundError):  # another process may have deleted it as left by a killed one
             trial.rmdir()
     except (OSError, RuntimeError) as error:  # the latter of links in a circle
         why = getattr(error, "strerror", None) or error
@@ -366,8 +342,8 @@ def save(
 
 
 def add_array(stored: Folder, name: str, array: np.ndarray) -> bool:
-    """Add an array to a model that was read, one that it can be read without. Whether it is there now: not if the folder cannot
-    be written to, or locked, or holds another model by now.
+    """Add an optional array to a model that was read. False if the folder cannot be written to or locked, or holds another
+    model by now.
     """
     lock = locks.lock(stored.path, wait=False)
     if lock is None:
@@ -381,7 +357,7 @@ def add_array(stored: Folder, name: str, array: np.ndarray) -> bool:
         text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
         with atomic.replacing(stored.path / f"{name}.npy") as out:
             write_npy(out, array)
-        atomic.write_text(stored.path / DESCRIPTION, text)  # last: before, nobody looks at the array
+        atomic.write_text(stored.path / DESCRIPTION, text)  # last, so that the array is complete when it is listed
     except (OSError, EmbedxError):
         return False
     finally:
@@ -394,18 +370,18 @@ def new_folder(folder: Path) -> int | None:
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         lock = locks.lock(folder)
-        if lock is not None or folder.exists():  # else another process took it for what a killed one had left
+        if lock is not None or folder.exists():  # else another process deleted it as left by a killed one
             return lock
 
 
 def check_content(names: Mapping[str, tuple[Sequence[str], np.ndarray | None]], arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise ValueError for what no caller of ours may pass."""
+    """Raise ValueError for mistakes of the caller."""
     for name in (*names, *arrays):
         if not PLAIN_NAME.fullmatch(name):
             raise ValueError(f"{name}: files have lower-case identifiers as names")
     for stem, (each, counts) in names.items():
         if len(set(each)) != len(each):
-            raise ValueError(f"{stem}: no name may stand there twice")
+            raise ValueError(f"{stem}: a name occurs twice")
         if counts is not None and len(counts) != len(each):
             raise ValueError(f"{stem}: {len(counts)} counts for {len(each)} names")
     for name, array in arrays.items():
@@ -435,7 +411,7 @@ def name_lines(names: Sequence[str], counts: np.ndarray | None) -> Iterator[byte
 
 
 def put_in_place(partial: Path, folder: Path) -> None:
-    """Rename `partial` to `folder`; a model that is there makes room first and is deleted last."""
+    """Rename `partial` to `folder`; an old model there is renamed before and deleted after."""
     old, replaced = present(folder), atomic.beside(folder, "replaced")
     lock = locks.lock(old, wait=False)
     try:
@@ -455,7 +431,7 @@ def put_in_place(partial: Path, folder: Path) -> None:
 
 
 def discard(old: Path, new: Path) -> None:
-    """Delete a model that `new` replaces; what else is in its folder moves there, or stays if there is its like."""
+    """Delete a model that `new` replaces; other files in its folder move there, or stay if such a file exists."""
     files = files_of(old)
     with contextlib.suppress(OSError):
         for other in {each.name for each in old.iterdir()} - set(files):
@@ -468,7 +444,7 @@ def discard(old: Path, new: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Delete what killed processes left beside `folder`, which has been written since."""
+    """Delete what killed processes left beside `folder`, which is complete."""
     for left in (*atomic.leftovers(folder, "partial"), *atomic.leftovers(folder, "replaced")):
         lock = locks.lock(left, wait=False)
         if lock is not None and is_model(left):
@@ -481,7 +457,7 @@ def sweep(folder: Path) -> None:
 
 
 def is_begun(folder: Path) -> bool:
-    """Whether nothing is in it, or only what `save` writes first, be it cut short."""
+    """Whether it is empty, or has only what `save` writes first, perhaps cut short."""
     try:
         files = {each.name: content(each) for each in folder.iterdir()}
     except OSError:
@@ -494,8 +470,7 @@ def present(folder: Path) -> Path:
     """`folder`, or where its model lies if a process was killed between the two renames of an overwrite."""
     if os.path.exists(folder) or not folder.name:
         return folder
-    replaced = [*atomic.leftovers(folder, "replaced"), folder.with_name(folder.name + ".replaced")]
-    return next((each for each in replaced if is_model(each)), folder)
+    return next((each for each in atomic.leftovers(folder, "replaced") if is_model(each)), folder)
 
 
 def is_model(folder: Path) -> bool:
@@ -507,9 +482,9 @@ def files_of(folder: Path) -> list[str]:
     """The files that make up the model in `folder`, its description last; none if that is not one of `save`'s."""
     try:
         description = json.loads(content(folder / DESCRIPTION))
-        if not {"format", "task", "arrays", "settings", "facts"} <= description.keys():
+        if not {"format", "task", "names", "arrays", "settings", "facts"} <= description.keys():
             return []
-        arrays, stems = dict(description["arrays"]), dict(description.get("names", {"vocabulary": 0}))
+        arrays, stems = dict(description["arrays"]), dict(description["names"])
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return []
     files = [*(f"{name}.npy" for name in arrays), *(f"{stem}.tsv" for stem in stems)]
@@ -517,7 +492,7 @@ def files_of(folder: Path) -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """What JSON does not know, as what it does: numpy's numbers and arrays, paths."""
+    """numpy's numbers and arrays, and paths, as JSON types."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     return str(value)

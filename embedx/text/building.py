@@ -6,7 +6,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -99,11 +99,6 @@ class Building:
         """What `write_words` or `finish_words` has written: letters and starts."""
         with explained(self.home, "read"):
             return np.fromfile(self.folder / LETTERS, np.uint8), np.load(self.folder / STARTS)
-
-    def written_tokens(self) -> BinaryIO:
-        """The file of the tokens written so far, to be read and closed."""
-        with explained(self.home, "read"):
-            return (self.folder / TOKENS).open("rb")
 
     def n_entries(self) -> int:
         """How many tokens and marks were written."""

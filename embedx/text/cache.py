@@ -35,7 +35,7 @@ from embedx.kernels.cache_home import cache_home
 from embedx.settings import TextSettings
 from embedx.text.building import SILENT, Building, explained, is_kept, move, sweep, workspace
 from embedx.text.encoded_corpus import EncodedCorpus, bytes_in, load, read_about
-from embedx.text.reading import ReadElsewhere, Watch, check_found, read, skipped_kinds
+from embedx.text.reading import Watch, check_found, read, skipped_kinds
 from embedx.text.sources import Source, current_fingerprint, n_hidden
 from embedx.text.tokenizer import END_OF_SENTENCE, MAX_WORD_BYTES
 from embedx.text.word_list import WordList
@@ -53,12 +53,11 @@ def encode(
     cache_dir: Path | None = None,
     threads: int | None = None,
     watch: Watch | None = None,
-    elsewhere: ReadElsewhere | None = None,
 ) -> EncodedCorpus:
     """The sources as tokens: from the cache if they are there, else each is read once, counted and written to the cache.
 
     They are read by as many threads, and of Wikipedia dumps by as many processes; by default one for each core. The tokens are
-    the same, in the same order. So they are if `elsewhere` is to read them, which it does where there are several.
+    the same, in the same order.
 
     What cannot be known again (standard input, a pipe, a file that changes while it is read) becomes a temporary corpus.
     Where somebody is to `watch` the text, it is read in any case.
@@ -70,10 +69,7 @@ def encode(
         progress.note(f"{_size(corpus)} from the token cache {corpus.folder}; nothing is read")
     else:
         with Building(home) as building:
-            if elsewhere is not None and watch is None and len(sources) > 1:
-                report = elsewhere(sources, settings, progress, building)
-            else:
-                report = read(sources, settings, progress, building, threads or usable_cores(), watch)
+            report = read(sources, settings, progress, building, threads or usable_cores(), watch)
             check_found(report, sources, settings)
             if key and all(source.fingerprint == current_fingerprint(source) for source in sources):
                 corpus = building.publish(key, report, settings.record(), progress)

@@ -9,7 +9,6 @@ from embedx.text import cache, sources
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.joined import Phrases
 from embedx.text.phrases import with_phrases
-from embedx.text.reading import ReadElsewhere
 from embedx.training.progress import Progress
 
 Corpora = str | Path | Sequence[str | Path] | Iterable[Sequence[str]]  # names of corpora, or sentences as lists of tokens
@@ -23,29 +22,22 @@ def encode(
     phrases: PhraseSettings | Phrases | None = None,
     *,
     threads: int | None = None,
-    elsewhere: ReadElsewhere | None = None,
 ) -> EncodedCorpus:
     """The corpora as provisional token ids; read now, by so many threads (one for each core), or found in the token cache.
 
     phrases     collocations to join: how they are found in these corpora, or those that were joined in others; none, if None
-    elsewhere   reads them where there are several
     """
-    corpus = _encode(corpora, text, progress, cache_dir, threads, elsewhere)
+    corpus = _encode(corpora, text, progress, cache_dir, threads)
     if not phrases or (isinstance(phrases, PhraseSettings) and phrases.phrases == 0):
         return corpus
     return with_phrases(corpus, phrases, progress, cache_dir)
 
 
 def _encode(
-    corpora: Corpora,
-    text: TextSettings,
-    progress: Progress,
-    cache_dir: Path | None,
-    threads: int | None,
-    elsewhere: ReadElsewhere | None,
+    corpora: Corpora, text: TextSettings, progress: Progress, cache_dir: Path | None, threads: int | None
 ) -> EncodedCorpus:
     if isinstance(corpora, str | Path):
         corpora = [corpora]
     if isinstance(corpora, Sequence) and (names := [str(name) for name in corpora if isinstance(name, str | Path)]):
-        return cache.encode(sources.resolve(names), text, progress, cache_dir, threads, elsewhere=elsewhere)
+        return cache.encode(sources.resolve(names), text, progress, cache_dir, threads)
     return cache.encode_sentences(cast(Iterable[Sequence[str]], corpora), progress, cache_dir)

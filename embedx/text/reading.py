@@ -19,7 +19,6 @@ from embedx.training.memory import available_memory
 from embedx.training.progress import Progress
 
 Watch = Callable[[Source, bytes], None]  # is shown each block of the text, and an empty one where a source ends
-ReadElsewhere = Callable[[Sequence[Source], TextSettings, Progress, Building], dict[str, Any]]  # does what `read` does
 COUNT_SHARE = 0.25  # of the free memory, for words while a text is read: what unpacks it and the files written want some too
 
 

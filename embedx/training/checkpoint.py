@@ -1,12 +1,11 @@
-"""Checkpoints: the state of a run on disk, from which the same command goes on after whatever ended it.
+"""Checkpoints: the state of a run on disk, from which the same command resumes after whatever ended it.
 
     OUTPUT.checkpoint/
         run.json             the command and its arguments
         state-00000001.npz   the run's state (`embedx.training.state`): its arrays, and as "tree" what they are part of, in JSON
 
-The last two states are kept, so that one that turns out to be damaged costs an interval and not the run; the folder is deleted
-when the model is in its place. A state is written beside its name and renamed, while training goes on, from a copy in memory;
-where a copy does not fit training waits.
+The last two states are kept, so that a damaged one costs an interval and not the run; the folder is deleted when the model is
+saved. A state is written from a copy in memory while training continues; training waits where a copy does not fit.
 """
 
 import contextlib
@@ -30,7 +29,7 @@ from embedx.errors import DivergedError, EmbedxError
 from embedx.storage import atomic, locks
 from embedx.storage import folder as folders
 from embedx.storage.disk import check_disk
-from embedx.training.memory import COPIED, available_memory, n_bytes
+from embedx.training.memory import MAX_COPY, available_memory, n_bytes
 from embedx.training.progress import Progress
 from embedx.training.state import TrainState
 
@@ -38,31 +37,23 @@ SUFFIX = ".checkpoint"
 RUN, PARTIAL_RUN = "run.json", "run.partial"
 STATE = re.compile(r"state-(\d{8})\.npz")
 KEPT = 2
-NOT_OF_THE_RUN = {
-    "resume",
-    "overwrite",
-    "cache_dir",
-    "checkpoint_every",
-    "log_json",
-    "as_json",
-    "quiet",
-    "verbose",
-}  # arguments that change no result
+# Arguments that change no result.
+FREE = {"typed", "resume", "overwrite", "cache_dir", "checkpoint_every", "log_json", "as_json", "quiet", "verbose"}
 DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for: enough to ask for it again."""
+    """A command: enough to run it again."""
 
     command: str
     arguments: Mapping[str, Any]  # of the command's function, as JSON types
     every: float  # seconds between two checkpoints
-    resumes: bool  # whether to go on from a checkpoint, if there is one
+    resumes: bool  # from a checkpoint, if there is one
 
 
 def folder_of(output: Path) -> Path:
-    """Where the checkpoints of a run lie that writes its model to `output`."""
+    """The folder of the checkpoints of a run that writes its model to `output`."""
     output = output.resolve()
     return output.with_name(output.name + SUFFIX)
 
@@ -94,7 +85,7 @@ def requested(output: Path) -> tuple[str, dict[str, Any], str]:
 class Checkpoints:
     """The checkpoints of one run: those that it finds, and those that it writes.
 
-    Raises `EmbedxError` where there are some of another run, or of this one and it was not asked to go on from them.
+    Raises `EmbedxError` where there are some of another run, or of this one and it does not resume.
     """
 
     def __init__(self, output: Path, request: Request, overwrite: bool, progress: Progress) -> None:
@@ -104,29 +95,28 @@ class Checkpoints:
         self.number = 0
         self.writing: threading.Thread | None = None
         self.lock: int | None = None
-        self.found: list[Path] = []  # the states to go on from, the newest first
+        self.found: list[Path] = []  # the states to resume from, the newest first
         if not os.path.lexists(self.folder):
             return
         if locks.is_locked(self.folder):
             raise EmbedxError(f"{self.folder}: in use by a run that writes {output}; wait for it, or choose another --output")
         is_begun = (self.folder / RUN).exists()
         if not is_begun and any(each.name != PARTIAL_RUN for each in self.folder.iterdir()):
-            raise EmbedxError(f"{self.folder}: in the way of checkpoints, but none of ours; choose another --output")
+            raise EmbedxError(f"{self.folder}: not a folder of checkpoints; choose another --output")
         if request.resumes and is_begun:  # else a run was killed before it had written what it was
             self._check_same(output)
             self.found = self._states()
             self.number = max((number_of(each) for each in self.found), default=0)
         elif self._states() and not overwrite:
             raise EmbedxError(
-                f"{self.folder}: the state of a run that did not end; add --resume to go on from it, or --overwrite to begin "
-                "anew"
+                f"{self.folder}: the state of an unfinished run; add --resume to continue it, or --overwrite to start again"
             )
         self.lock = locks.lock(self.folder, wait=False)
         if not request.resumes:
             self.remove()
 
     def _check_same(self, output: Path) -> None:
-        """Raise `EmbedxError` unless what is asked for is what was."""
+        """Raise `EmbedxError` unless the command is the one that started the run."""
         command, before, directory = requested(output)
         now = {**self.request.arguments, "command": self.request.command, "directory": os.getcwd()}
         then = {**before, "command": command, "directory": directory}
@@ -135,12 +125,12 @@ class Checkpoints:
         others += sorted(
             f"--{name.replace('_', '-')}" for name in typed[0].keys() | typed[1] if typed[0].get(name) != typed[1].get(name)
         )
-        free = NOT_OF_THE_RUN | {"typed"} | ({"--threads"} if typed[0].get("deterministic") else set())
+        free = FREE | ({"--threads"} if typed[0].get("deterministic") else set())
         others = [name for name in others if name not in free]
         if others:
             raise EmbedxError(
-                f"{self.folder / RUN}: of a run with other arguments ({', '.join(others)}); resume it by its own, or begin "
-                "anew with --overwrite instead of --resume"
+                f"{self.folder / RUN}: of a run with other arguments ({', '.join(others)}); resume it with its own, or "
+                "start again with --overwrite instead of --resume"
             )
 
     def _states(self) -> list[Path]:
@@ -151,25 +141,25 @@ class Checkpoints:
 
     @property
     def resumes(self) -> bool:
-        """Whether there is a state to go on from."""
+        """Whether there is a state to resume from."""
         return bool(self.found)
 
     @property
-    def are_asked_for(self) -> bool:
+    def are_wanted(self) -> bool:
         """Whether states are to be written while the run is under way."""
         return math.isfinite(self.request.every)
 
     def check_disk(self, model: int, state: int) -> None:
-        """Tell what the run will write, whose model and state have so many bytes. Raises `EmbedxError` if there is no room for
-        the model.
+        """Print what the run will write, in bytes of its model and its state. Raises `EmbedxError` if the model does not
+        fit.
         """
         n_states = KEPT + 1 - len(self.found)  # with one that is being written
-        states = max(n_states, 0) * state if self.are_asked_for else 0
+        states = max(n_states, 0) * state if self.are_wanted else 0
         line = check_disk({"model": model}, self.folder.parent, "choose another --output", {"checkpoints": states})
         self.progress.note(line)
 
     def identify(self, identity: Callable[[], dict[str, Any]]) -> None:
-        """Tell what the run is made of beside its arguments, as JSON types: its data above all. Asked for when it is needed."""
+        """Set what the run depends on beside its arguments, as JSON types: its data above all. Called when it is needed."""
         self.identity = identity
 
     # ---- reading
@@ -185,22 +175,22 @@ class Checkpoints:
                 snapshot, identity, at = self._read(file, state)
             except DAMAGED as error:
                 why = why or f"{file}: damaged ({error or type(error).__name__})"
-                self.progress.note(f"{file}: damaged, so it is left out")
+                self.progress.note(f"{file}: damaged, so it is skipped")
                 continue
             others = [name for name, value in plain(self.identity()).items() if identity.get(name) != value]
             if others:
-                raise EmbedxError(f"{file}: the {' and the '.join(others)} changed since; begin anew with --overwrite")
+                raise EmbedxError(f"{file}: the {' and the '.join(others)} changed since; start again with --overwrite")
             try:
                 state.restore(snapshot)
             except ValueError as error:
-                raise EmbedxError(f"{file}: does not fit this run ({error}); begin anew with --overwrite") from error
+                raise EmbedxError(f"{file}: does not fit this run ({error}); start again with --overwrite") from error
             self.progress.note(f"resumed from {file}, of {at}")
             return
-        raise EmbedxError(f"{why or self.folder}; begin anew with --overwrite")
+        raise EmbedxError(f"{why or self.folder}; start again with --overwrite")
 
-    def go_back(self, state: TrainState, good_step: int, besides: Collection[str]) -> bool:
-        """Make the state, `besides` the values named, what it was at the last checkpoint of no more than `good_step` chunks;
-        if there is none, at the last of all. False if none can be read.
+    def roll_back(self, state: TrainState, good_step: int, besides: Collection[str]) -> bool:
+        """Make the state, but for the values in `besides`, what it was at the last checkpoint of no more than `good_step`
+        chunks; if there is none, at the last of all. False if none can be read.
         """
         self.finish()
         found: dict[str, Any] | None = None
@@ -216,7 +206,7 @@ class Checkpoints:
         return found is not None
 
     def _read(self, file: Path, state: TrainState) -> tuple[dict[str, Any], dict[str, Any], str]:
-        """The snapshot that a file holds, what its run is made of, and when it was written. Raises one of DAMAGED."""
+        """The snapshot in a file, the identity of its run, and when it was written. Raises one of DAMAGED."""
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
             tree = json.loads(bytes(stored["tree"]))
             arrays = [stored[f"array{k}"] for k in range(tree["arrays"])]
@@ -226,16 +216,16 @@ class Checkpoints:
     # ---- writing
 
     def is_due(self) -> bool:
-        """Whether the interval has passed since the last one began, which has been written."""
+        """Whether the interval has passed since the last one was begun, and that one is written."""
         return time.monotonic() - self.began >= self.request.every and (self.writing is None or not self.writing.is_alive())
 
     def take(self, state: TrainState, wait: bool = False) -> None:
-        """Write the state; to be called while nobody changes it. With `wait` return when it is on disk."""
+        """Write the state; called while nothing changes it. With `wait`, return when it is on disk."""
         self.began = time.monotonic()
         if self.writing is not None:
             self.writing.join()
         live = {name: value.read() for name, value in state.values.items()}
-        if wait or n_bytes(live) > COPIED * available_memory():
+        if wait or n_bytes(live) > MAX_COPY * available_memory():
             self._write(live)
             return
         snapshot = state.snapshot()
@@ -243,7 +233,7 @@ class Checkpoints:
         self.writing.start()
 
     def _write(self, values: Mapping[str, Any]) -> None:
-        """Write a snapshot; an error is told and the checkpoints before are kept."""
+        """Write a snapshot; an error is reported, and the earlier checkpoints are kept."""
         self.number += 1
         file = self.folder / f"state-{self.number:08}.npz"
         arrays: list[np.ndarray] = []
@@ -279,7 +269,7 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def ended(self) -> Iterator[None]:
-        """Delete the checkpoints of a run that diverges: it would do so again."""
+        """Delete the checkpoints of a run that diverges, because it would do so again."""
         try:
             yield
         except DivergedError:
@@ -287,19 +277,19 @@ class Checkpoints:
             raise
 
     def close(self, output: Path, is_over: bool) -> None:
-        """The model is in its place: delete the checkpoints if the run `is_over`, else say how it goes on."""
+        """The model is saved: delete the checkpoints if the run `is_over`, else say how to resume it."""
         if is_over:
             self.remove()
         elif self._states():
             self.progress.note(f"its state is in {self.folder}; `{resumed_by(output)}` continues it")
 
     def renew(self, state: TrainState) -> None:
-        """The run went back: if there are checkpoints, they are of what went wrong, so write another."""
+        """The run was rolled back: write another checkpoint if there are some, because they are of what went wrong."""
         if self._states():
             self.take(state)
 
-    def way_on(self, output: Path) -> str:
-        """How a run goes on whose model cannot be written; "" if there is no checkpoint."""
+    def how_to_resume(self, output: Path) -> str:
+        """How to resume a run whose model cannot be written; "" if there is no checkpoint."""
         return f"when that is mended `{resumed_by(output)}` continues from the last checkpoint" if self._states() else ""
 
     def finish(self) -> None:
@@ -308,7 +298,7 @@ class Checkpoints:
             self.writing.join()
 
     def remove(self) -> None:
-        """Delete the checkpoints: the run has come to its end, or starts anew."""
+        """Delete the checkpoints: the run is over, or starts again."""
         self.finish()
         if not self.folder.is_dir():
             return
@@ -322,14 +312,14 @@ class Checkpoints:
         try:
             self.folder.rmdir()
         except OSError:
-            self.progress.note(f"{self.folder}: kept, for the files in it that are not ours")
+            self.progress.note(f"{self.folder}: kept, because it has files that embedx did not write")
         self.found, self.number = [], 0
         locks.unlock(self.lock)
         self.lock = None
 
 
 def number_of(state: Path) -> int:
-    """The place of a state among those of its run."""
+    """The number of a state among those of its run."""
     return int(state.stem.rpartition("-")[2])
 
 

@@ -1,21 +1,22 @@
-"""The divergence guard: notices that a run leads away from what is to be learned, and goes back to where it was good.
+"""The divergence guard: detects that a run diverges, and rolls it back to where it was good.
 
-A run is looked at after each twentieth of it, and before it is told that an epoch is over. What is judged is the loss of the
-interval since the look before, the median over a few parts of it of the mean per pair: where rows are drawn a single pair can
-weigh as much as all others. It is held against
+A run is checked after each twentieth of it, and before the end of an epoch. What is judged is the loss since the last check:
+the mean per pair of eight parts of that interval, and the median of these, because where candidates are drawn a single pair
+can weigh as much as all others. It is compared with
 
-    level     the loss of the parameters that the run began with, from a little of the data
+    level     the loss of the parameters that the run began with, on a little of the data
     best      the lowest loss of an interval so far, or the level if that is lower
-    baseline  the loss of a model that knows how often each class occurs, and nothing of inputs
+    baseline  the loss of a model that knows only how often each class occurs
 
-For losses may start anywhere, and what is too high a rate explodes before there is a first loss of training. Parameters are
-looked at as well. A run is good where it is not above its level; a copy of its state is kept there. When it diverges it goes
-back to that copy, or where memory has no room for one to a checkpoint, and on at a tenth of the rate; if that does not help at
-a hundredth of that, and then once more. A run that had to go back must beat the baseline in the end.
+Losses may start anywhere, and what is too high a rate explodes before there is a first loss of training: hence the level.
+Parameters are checked as well. A run is good where its loss is not above its level; a copy of its state is kept there. When it
+diverges it is rolled back to that copy, or to a checkpoint where memory is short, and continues at a tenth of the learning
+rate; if that does not help at a hundredth of that, and then once more. A run that was rolled back must beat the baseline in
+the end.
 
-Losses of different phases (`Strategy.phase`) are not quite of the same kind: what is best is counted anew in each, from its
-first interval on, and the baseline is not to be beaten to the last digit. Where the loss of untrained parameters is not
-known, the first interval's stands for it.
+Losses of different phases (`Strategy.phase`) are not quite of the same kind: the best is counted anew in each, from its first
+interval on, and the baseline need not be beaten to the last digit. Where the loss of untrained parameters is unknown, the
+first interval's stands for it.
 """
 
 import math
@@ -28,11 +29,11 @@ import numpy as np
 
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.interrupts import to_the_end
-from embedx.training.memory import COPIED, available_memory, n_bytes
+from embedx.training.memory import MAX_COPY, available_memory, n_bytes
 from embedx.training.state import TrainState
-from embedx.training.strategy import Strategy, Tally
+from embedx.training.strategy import Strategy, Tally, add_tallies
 
-LOOKS = 20  # at a run
+CHECKS = 20  # of a run
 PARTS = 8  # of an interval
 # What the rate is divided by, one time after the other: 100,000 in all, by steps that do not lose much where it was ten times
 # too high.
@@ -42,14 +43,14 @@ DIVISORS = (10, 100, 100)
 # digits and Wikipedia; at a thousand times these rates all but implicit steps were above 40.
 FAR = 100.0  # above the best, once
 VERY_FAR = 1000.0  # above the level, once, by the mean over all pairs of an interval
-HIGH = 10.0  # above the first level, for LASTING of the run and at FEWEST looks
-LASTING = 3 / LOOKS
-FEWEST = 3
-SLACK = 0.5  # above the baseline at the end, in a later phase of a run that had to go back, or on held-out text
-GOOD = 0.1  # above the first level, where the run is still worth to come back to
-LARGEST = 1e15  # of a parameter; the square of a larger one has little room in float32
-CLOCK = frozenset({"trainer.seconds"})  # the value of a run's state that never goes back
-NAMES = (
+HIGH = 10.0  # above the first level, for LASTING of the run and at MIN_HIGH checks
+LASTING = 3 / CHECKS
+MIN_HIGH = 3
+SLACK = 0.5  # above the baseline at the end, in a later phase of a run that was rolled back, or on held-out text
+GOOD = 0.1  # above the first level, where the run is still worth rolling back to
+MAX_PARAMETER = 1e15  # the square of a larger one comes near the limit of float32
+CLOCK = frozenset({"trainer.seconds"})  # the value of a run's state that is never rolled back
+IN_STATE = (
     "since", "due", "phase", "level", "first_level", "best", "baseline", "high_since", "high_looks", "step", "good_step",
     "is_good", "has_begun", "lowered",
 )  # fmt: skip
@@ -57,12 +58,12 @@ NAMES = (
 
 @dataclass
 class Guard:
-    """What the guard knows of a run. What is in its `state` goes back with the run, but for `lowered`."""
+    """What the guard knows of a run. What is in its `state` is rolled back with the run, but for `lowered`."""
 
     is_on: bool = True
-    has_room: bool = True  # for a copy of the state, as far as was reckoned before
-    since: float = 0.0  # share of the run done at the last look
-    due: float = 1 / LOOKS  # share of the run done at the next
+    keeps_copy: bool = True  # of the state, in memory
+    since: float = 0.0  # share of the run done at the last check
+    due: float = 1 / CHECKS  # share of the run done at the next
     parts: list[Tally] = field(default_factory=lambda: [Tally() for _ in range(PARTS)])  # of the interval
     phase: int = 0
     level: float | None = None  # of the phase
@@ -70,14 +71,14 @@ class Guard:
     best: float | None = None
     baseline: float | None = None
     high_since: float | None = None  # share of the run done when the loss became high
-    high_looks: int = 0  # in a row at which it was
-    step: int = 0  # the number of chunks that had been trained at the last look
+    high_looks: int = 0  # consecutive checks at which it was
+    step: int = 0  # the number of chunks that had been trained at the last check
     good_step: int = 0  # the same when the run was good last, as the interval after that has shown; 0 if that was at its start
     is_good: bool = False  # the last interval was
     has_begun: bool = False
     is_weak: bool = False  # all that is wrong is that the run did not beat the baseline
-    lowered: list[float] = field(default_factory=list)  # what the rate was multiplied by, after each time that it went back
-    copy: dict[str, Any] | None = None  # of the state where it was good, or where this run goes on from
+    lowered: list[float] = field(default_factory=list)  # what the rate was multiplied by after each rollback
+    copy: dict[str, Any] | None = None  # of the state where it was good, or which this run resumes
     owns_copy: bool = True
 
     @property
@@ -86,96 +87,83 @@ class Guard:
         return self.lowered[-1] if self.lowered else 1.0
 
     def state(self) -> TrainState:
-        """What is to go on with the run."""
+        """What is saved with the run."""
         state = TrainState()
-        for name in NAMES:
+        for name in IN_STATE:
             state.add_attribute(f"guard.{name}", self, name)
-
-        def write_parts(values: Any) -> None:
-            self.parts = [Tally(*each) for each in values]
-
-        state.add("guard.parts", lambda: [[each.loss, each.pairs, each.words] for each in self.parts], write_parts)
+        add_tallies(state, "guard.parts", self, "parts")
         return state
 
     # ---- before training
 
     def begin(self, strategy: Strategy, state: TrainState, snapshot: Mapping[str, Any] | None) -> None:
-        """Make a copy of the state and measure the losses to hold others against, unless the run goes on from somewhere.
+        """Make a copy of the state and measure the losses to compare with, unless the run is resumed.
 
-        `snapshot` is what it goes on from, if that is in memory.
+        `snapshot` is what it resumes, if that is in memory.
         """
         self.is_on = self.is_on and strategy.is_guarded
         if not self.is_on:
             return
         strategy.rate_factor = self.factor
         size = n_bytes({name: value.read() for name, value in state.values.items()})
-        self.has_room = self.has_room and size <= COPIED * available_memory()
+        self.keeps_copy = self.keeps_copy and size <= MAX_COPY * available_memory()
         if snapshot:
             self.copy, self.owns_copy = dict(snapshot), False
         if self.has_begun:
             return
         self.has_begun, self.phase = True, strategy.phase(0)
-        if not self.has_room:
+        if not self.keeps_copy:
             return
         self._keep(state)
         if self.phase == 0:
-            level = strategy.untrained_loss()
-            baseline = None if level is None else strategy.baseline_loss()
-            if level is not None:
-                self._put_back(state)
-            self.level = self.first_level = level if level is not None and math.isfinite(level) else None
-            self.baseline = baseline if baseline is not None and math.isfinite(baseline) else None
+            level = _if_finite(strategy.untrained_loss())
+            baseline = _if_finite(strategy.baseline_loss()) if level is not None else None
+            assert self.copy is not None
+            state.restore(self.copy)
+            self.level = self.first_level = level
+            self.baseline = baseline
             self._keep(state)
 
     # ---- while it trains
 
     def add(self, share: float, done: Tally) -> None:
-        """Take note of a chunk that was begun when that share of the run was done."""
+        """Count a chunk that was begun when that share of the run was done."""
         at = int(PARTS * (share - self.since) / (self.due - self.since))
         self.parts[min(max(at, 0), PARTS - 1)] += done
 
     def is_due(self, share: float, phase: int) -> bool:
-        """Whether the run is to be looked at before it goes on."""
+        """Whether the run is to be checked before it continues."""
         return self.is_on and (share >= self.due or phase != self.phase)
 
-    def look(self, share: float, step: int, phase: int, state: TrainState, is_over: bool) -> str | None:
+    def check(self, share: float, step: int, phase: int, state: TrainState, is_over: bool) -> str | None:
         """What is wrong with the run, if anything is; keeps a copy of its state if it is good."""
         if not self.is_on:
             return None
+        if _has_exploded(state):
+            return f"a parameter grew beyond {MAX_PARAMETER:g}"
         losses = [part.loss / part.pairs for part in self.parts if part.pairs]
-        if self.has_grown(state):
-            return f"a parameter grew beyond {LARGEST:g}"
         is_good = False
         if losses:
-            loss, all_parts = median(losses), sum(self.parts, Tally())
-            wrong = self._judge(loss, share, is_over) or self._judge_mean(all_parts.loss / all_parts.pairs)
+            loss, of_all = median(losses), sum(self.parts, Tally())
+            wrong = self._judge(loss, share, is_over) or self._judge_mean(of_all.loss / of_all.pairs)
             if wrong:
                 return wrong
             is_good = self._is_good(loss)
             self.best = loss if self.best is None else min(loss, self.best)
-        self.since, self.due = share, (math.floor(LOOKS * share) + 1) / LOOKS
+        self.since, self.due = share, (math.floor(CHECKS * share) + 1) / CHECKS
         if self.due <= share:
-            self.due += 1 / LOOKS
+            self.due += 1 / CHECKS
         self.parts = [Tally() for _ in range(PARTS)]
-        # A loss is of parameters before the step that it leads to: one interval tells of the look before, not of this one.
+        # A loss is of parameters before the step that it leads to: an interval shows that the check before was good, not this.
         was_good, self.is_good = self.is_good, is_good and phase == self.phase
         last, self.step = self.step, step
         if is_good:
             self.good_step = last
         if phase != self.phase:
             self.phase, self.level, self.best = phase, None, None
-        if self.is_good and was_good and self.has_room and not is_over:
+        if self.is_good and was_good and self.keeps_copy and not is_over:
             self._keep(state)
         return None
-
-    def has_grown(self, state: TrainState) -> bool:
-        """Whether a parameter is no finite number, or larger than any should be."""
-        rows = (value.read() for name, value in state.values.items() if name.endswith(".rows"))
-        return any(
-            not max(float(table.max()), -float(table.min())) <= LARGEST
-            for table in rows
-            if isinstance(table, np.ndarray) and table.size
-        )
 
     def _judge(self, loss: float, share: float, is_over: bool) -> str | None:
         """What is wrong with the loss of an interval."""
@@ -187,16 +175,15 @@ class Guard:
                 return f"the loss went from {first:.4g} to {loss:.4g}"
             self.level = loss
         best = min(self.level, self.best if self.best is not None else self.level)
-        told = f"the loss went from {best:.4g} to {loss:.4g}"
         if loss - best > FAR * max(abs(best), abs(self.level) / 10, 1.0):
-            return told
+            return f"the loss went from {best:.4g} to {loss:.4g}"
         if first is None:
             return None
-        height, told = above(loss, first), f"the loss went from {first:.4g} to {loss:.4g}"
+        height = above(loss, first)
         self.high_since = None if height <= HIGH else self.since if self.high_since is None else self.high_since
         self.high_looks = self.high_looks + 1 if height > HIGH else 0
-        if self.high_since is not None and self.high_looks >= FEWEST and share - self.high_since >= LASTING:
-            return told
+        if self.high_since is not None and self.high_looks >= MIN_HIGH and share - self.high_since >= LASTING:
+            return f"the loss went from {first:.4g} to {loss:.4g}"
         baseline = first if self.baseline is None else min(self.baseline, first)
         if is_over and self.lowered and above(loss, baseline) > (0 if self.phase == 0 else SLACK):
             self.is_weak = height <= SLACK
@@ -217,47 +204,43 @@ class Guard:
 
     # ---- when it diverges
 
-    def go_back(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
-        """Bring the run back to where it was good, at a lower rate; False if there is no way back, or it was too often."""
-        if not self.is_on or len(self.lowered) >= len(DIVISORS) or not self.restore(strategy, state, checkpoints):
+    def roll_back(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
+        """Bring the run back to where it was good, at a lower rate; False if that is not known, or it was done too often."""
+        if not self.is_on or len(self.lowered) >= len(DIVISORS) or not self._restore(strategy, state, checkpoints):
             return False
         self.lowered = [*self.lowered, self.factor / DIVISORS[len(self.lowered)]]
         strategy.rate_factor = self.factor
         return True
 
     def end(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
-        """Bring the run back to where it was good, for good; False if that is not known, or not true."""
-        if self.good_step == 0 or not self.restore(strategy, state, checkpoints) or self.good_step == 0:
+        """Bring the run back to where it was good, to end there; False if that is not known, or its loss shows otherwise."""
+        if self.good_step == 0 or not self._restore(strategy, state, checkpoints) or self.good_step == 0:
             return False
         if self.level is None or self.phase != 0:
             return True
         loss = strategy.untrained_loss()
-        self.restore(strategy, state, checkpoints)
+        self._restore(strategy, state, checkpoints)
         return loss is None or above(loss, self.level) <= SLACK
 
-    def restore(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
-        """Bring the run back to where it was good, as far as that is known; False if there is no way back."""
+    def _restore(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
+        """Bring the run back to where it was good; False if there is neither a copy nor a checkpoint."""
         lowered = self.lowered
 
-        def put_back() -> bool:
+        def restore() -> bool:
             if self.copy is not None:
                 state.restore(self.copy, besides=CLOCK)
-            elif checkpoints is None or not checkpoints.go_back(state, self.good_step, CLOCK):
+            elif checkpoints is None or not checkpoints.roll_back(state, self.good_step, CLOCK):
                 return False
             self.lowered, self.is_weak = lowered, False
             strategy.forget()
             return True
 
-        return whole(put_back)
+        return whole(restore)
 
     def _keep(self, state: TrainState) -> None:
         """Copy the state."""
         self.copy = state.snapshot(into=self.copy if self.owns_copy else None)
         self.owns_copy = True
-
-    def _put_back(self, state: TrainState) -> None:
-        assert self.copy is not None
-        state.restore(self.copy)
 
 
 def above(loss: float, level: float) -> float:
@@ -265,8 +248,22 @@ def above(loss: float, level: float) -> float:
     return (loss - level) / max(abs(level), 1.0)
 
 
+def _if_finite(loss: float | None) -> float | None:
+    return loss if loss is not None and math.isfinite(loss) else None
+
+
+def _has_exploded(state: TrainState) -> bool:
+    """Whether a parameter is not finite, or too large."""
+    tables = (value.read() for name, value in state.values.items() if name.endswith(".rows"))
+    return any(
+        not max(float(table.max()), -float(table.min())) <= MAX_PARAMETER
+        for table in tables
+        if isinstance(table, np.ndarray) and table.size
+    )
+
+
 def whole(work: Callable[[], bool]) -> bool:
-    """Do work that must not be left half done, from the beginning if Ctrl-C comes between, which is raised afterwards."""
+    """Do work that must not be left half done: from the beginning if Ctrl-C comes in between, which is raised afterwards."""
     try:
         return work()
     except KeyboardInterrupt:

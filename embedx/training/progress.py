@@ -7,27 +7,22 @@ import contextlib
 import json
 import time
 from pathlib import Path
-from typing import Any, Protocol, Self, TextIO
+from typing import Any, Self, TextIO
 
 from embedx.errors import EmbedxError
 
-HALF_A_DAY = 43_200.0  # seconds, from which on a time without a date is not clear
 
+class Progress:
+    """What the library reports while it works; this one reports nothing."""
 
-class Progress(Protocol):
-    """What the library tells while it works."""
-
-    interval: float  # seconds between updates that are worth the trouble
-    is_verbose: bool  # whether all settings are worth a note
+    interval = 10.0  # seconds between updates
+    is_verbose = False  # whether all settings are worth a note
 
     def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None:
-        """A stage begins; `total` is how many `unit`s it has, None when that is not known, of which `done` were done before."""
+        """A stage begins, of `total` units, or None if that is unknown; `done` of them were done before."""
 
     def update(self, done: float, **facts: Any) -> None:
         """`done` units of the stage are finished; `facts` (loss, learning_rate, ...) belong to the interval since the last."""
-
-    def expect(self, seconds: float, rate: float) -> None:
-        """The stage is reckoned to take so many seconds more, at so many units a second."""
 
     def note(self, message: str) -> None:
         """Something the user should know, one line; one that begins with "warning: " is shown with --quiet too."""
@@ -36,21 +31,12 @@ class Progress(Protocol):
         """The stage ends."""
 
 
-class Silent:
-    """Says nothing."""
-
-    interval = 10.0
-    is_verbose = False
-
-    def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None: ...
-    def update(self, done: float, **facts: Any) -> None: ...
-    def expect(self, seconds: float, rate: float) -> None: ...
-    def note(self, message: str) -> None: ...
-    def finish(self) -> None: ...
+class Silent(Progress):
+    """Reports nothing."""
 
 
-class Reporter:
-    """Tells a person on `stream`, by a bar if that is a terminal and by a line an interval if not, and a program by JSON lines.
+class Reporter(Progress):
+    """Reports on `stream`: a bar on a terminal, a line now and then elsewhere; and as JSON lines to a file for programs.
 
     is_quiet   show nothing but warnings
     is_alone   results are not printed while the stages are under way: a bar would run into them
@@ -111,12 +97,6 @@ class Reporter:
             self._last_line = now
             self._write_line(done, facts, now)
 
-    def expect(self, seconds: float, rate: float) -> None:
-        if self._bar is None:  # which tells the time that is left
-            end = time.time() + seconds
-            at = time.strftime("%H:%M" if seconds < HALF_A_DAY else "%Y-%m-%d %H:%M", time.localtime(end))
-            self.note(f"time: about {_clock(seconds)} left, until {at}, at {_short(rate)}{self._unit}/s")
-
     def note(self, message: str) -> None:
         if self._bar is not None:
             self._bar.write(message, file=self.stream)
@@ -154,7 +134,7 @@ class Reporter:
         return seconds * (self._total - done) / (done - self._before) if self._total and done > self._before else None
 
     def _print(self, line: str) -> None:
-        """Training goes on when nobody can listen any more: a closed pipe, a full disk."""
+        """Training continues when the line cannot be written: a closed pipe, a full disk."""
         with contextlib.suppress(OSError):
             print(line, file=self.stream, flush=True)
 

@@ -1,14 +1,13 @@
-"""The state of a run: everything that it needs to go on from where it is, by name.
+"""The state of a run: everything that it needs to be resumed, by name.
 
-A checkpoint, a rollback and an exact resumption are all uses of it: what they must know of the tables, of an
-optimiser, of an index or of the trainer is here. A value is a numpy array, a number, or a list, dict or NamedTuple of these.
-What follows from the settings and the data alone (random numbers, the order of examples, held-out text) is not in it, nor is
-the memory of workers, which nothing outlasts a chunk in. L-BFGS, which scipy runs, has no state that can be taken up again.
+Checkpoints, rollback and exact resumption use it. A value is a numpy array, a number, or a list, dict or NamedTuple of these.
+What follows from the settings and the data alone (random numbers, the order of examples, held-out text) is not in it, nor are
+workspaces, in which nothing outlasts a chunk. L-BFGS, which scipy runs, has no state that can be resumed.
 
     state = run.state()
     kept = state.snapshot()           a copy of all values
     ...
-    run.state().restore(kept)         the same run, or another one that was set up alike, goes on from there
+    run.state().restore(kept)         the same run, or another one that was set up alike, continues from there
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -23,14 +22,14 @@ import numpy as np
 class Value:
     """One value of a run's state."""
 
-    read: Callable[[], Any]  # the value as it is now; an array may be a view of what training goes on to change
+    read: Callable[[], Any]  # the value as it is now; an array may be a view of what training changes
     write: Callable[[Any], None]  # make it this
     in_place: bool = False  # `write` copies what it is given, and keeps nothing of it
 
 
 @dataclass
 class TrainState:
-    """The values that a run needs to go on, by name. Names are unique; parts of a run prefix theirs, as `outputs.rows`."""
+    """The values of a run by unique name, with a prefix for its part, as `outputs.rows`."""
 
     values: dict[str, Value] = field(default_factory=dict)
     lock: AbstractContextManager[Any] | None = None  # with it values may be read while threads train; None: they must pause

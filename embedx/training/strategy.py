@@ -1,7 +1,7 @@
-"""How a task trains a chunk of its data: the one protocol between the trainer and whatever is trained.
+"""How a task trains a chunk of its data: the protocol between the trainer and what it trains.
 
-A chunk is some milliseconds of work: tokens of a corpus, examples of a data set, an iteration over counts. The trainer
-decides which is next, at which rate, and when to stop (`trainer`); a strategy knows tables, kernels and objectives.
+A chunk is some milliseconds of work: tokens of a corpus, examples of a data set, an iteration over counts. The trainer decides
+which is next, at which rate, and when to stop (`trainer`); a strategy knows tables, kernels and objectives.
 """
 
 import abc
@@ -17,10 +17,10 @@ from embedx.training.state import TrainState
 
 @dataclass
 class Tally:
-    """What was done, summed in float64."""
+    """What one or more chunks of training did, summed in float64."""
 
     loss: float = 0.0
-    pairs: float = 0  # what the loss is a sum over: pairs of words, labels or rows
+    pairs: float = 0  # the number of terms of the loss: pairs of words, labels or rows
     words: int = 0  # words of the vocabulary read, before subsampling; or examples
 
     def __add__(self, other: "Tally") -> "Tally":
@@ -30,27 +30,37 @@ class Tally:
         """What was done after `earlier`."""
         return Tally(self.loss - earlier.loss, self.pairs - earlier.pairs, self.words - earlier.words)
 
-    def numbers(self) -> list[float]:
-        """What `Tally(*numbers)` is made of."""
-        return [self.loss, self.pairs, self.words]
-
     @property
     def mean_loss(self) -> float | None:
         """Loss per pair, in the unit of the strategy; None if there was no pair."""
         return self.loss / self.pairs if self.pairs else None
 
 
+def add_tallies(state: TrainState, name: str, owner: Any, attribute: str) -> None:
+    """Add an attribute to a state that is a tally, or a list of them, as lists of numbers."""
+
+    def read() -> Any:
+        value = getattr(owner, attribute)
+        numbers = [[each.loss, each.pairs, each.words] for each in (value if isinstance(value, list) else [value])]
+        return numbers if isinstance(value, list) else numbers[0]
+
+    def write(value: Any) -> None:
+        is_list = isinstance(getattr(owner, attribute), list)
+        setattr(owner, attribute, [Tally(*each) for each in value] if is_list else Tally(*value))
+
+    state.add(name, read, write)
+
+
 class Strategy(abc.ABC):
     """A way to train chunks of data."""
 
-    workers: Sequence[Any]  # the memory of each thread that trains, one for each; nothing in it outlasts a chunk
-    n_chunks: int  # in a pass over the data
-    reports_itself: bool = False  # tells `progress` how far it is, because a chunk takes long
-    is_steady: bool = True  # goes at the same pace throughout a phase, so that how long it takes is soon known
+    workers: Sequence[Any]  # the workspace of each thread; nothing in it outlasts a chunk
+    n_chunks: int  # in an epoch
+    reports_itself: bool = False  # reports its progress, because a chunk takes long
     loss_unit: str = ""  # of the loss in a `Tally` over its pairs, as in `nats per pair`
-    is_guarded: bool = True  # may be brought back by the trainer; False if it cannot diverge
-    rate_factor: float = 1.0  # what the trainer has multiplied the learning rate by, since the run diverged at that
-    rate_at: Callable[[int], float]  # the learning rate of a chunk, counted over all passes; set by the trainer
+    is_guarded: bool = True  # may be rolled back by the trainer; False if it cannot diverge
+    rate_factor: float = 1.0  # what the trainer multiplies the learning rate by since the run diverged
+    rate_at: Callable[[int], float]  # the learning rate of a chunk, counted over all epochs; set by the trainer
 
     @abc.abstractmethod
     def compile(self, progress: Progress) -> None:
@@ -58,13 +68,14 @@ class Strategy(abc.ABC):
 
     @abc.abstractmethod
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally | None:
-        """Train on one chunk of pass `epoch`, at this learning rate, with one of `workers`; what was done, or None if it was
-        cut short by `interrupt` or an end of its own: it is then to be trained anew when the run goes on.
+        """Train on one chunk at this learning rate, with one of `workers`; what was done.
+
+        None if it was cut short by `interrupt` or an end of its own: the chunk is trained again when the run is resumed.
         """
 
     @abc.abstractmethod
     def state(self) -> TrainState:
-        """Everything that training changes, as live values: to be looked at after `compile`, while no thread trains."""
+        """Everything that training changes, as live values: to be read after `compile`, while no thread trains."""
 
     @property
     def is_finished(self) -> bool:
@@ -72,13 +83,13 @@ class Strategy(abc.ABC):
         return False
 
     def phase(self, step: int) -> int:
-        """0, or another number from the chunk on, of all passes, from which losses are of another kind."""
+        """A number that changes at chunks, counted over all epochs, from which on losses are of another kind; 0 at first."""
         return 0
 
     def untrained_loss(self) -> float | None:
-        """Loss per pair of the parameters as they are, on a little of the data; None if there is no saying.
+        """Loss per pair of the present parameters, on a little of the data; None if it is unknown.
 
-        Called after `compile`, where the phase is 0. The caller restores the state.
+        Called after `compile`, in phase 0. The caller restores the state.
         """
         return None
 
@@ -86,9 +97,13 @@ class Strategy(abc.ABC):
         """The same of parameters that predict how often each class occurs, whatever the input."""
         return None
 
+    def workspaces(self) -> Any:
+        """The arrays that are overwritten in each chunk, in lists and tuples."""
+        return self.workers
+
     def forget(self) -> None:
-        """Clear the memory of workers of what is no finite number: 0 times it is not 0, where others are left out by that."""
-        forget(self.workers)
+        """Clear the workspaces of numbers that are not finite: 0 times such a number is not 0."""
+        forget(self.workspaces())
 
     def identity(self) -> dict[str, Any]:
         """What decides, beside data and settings, which state can be resumed from."""
@@ -99,12 +114,12 @@ class Strategy(abc.ABC):
         return {}
 
     def interrupt(self) -> None:
-        """The run is to end: a chunk that takes long is to be cut short. Called from another thread than `train`."""
+        """The run is to end: cut a chunk short that takes long. Called from another thread than `train`."""
         return
 
 
 def forget(memory: Any) -> None:
-    """Write 0 for all that is no finite number in arrays, or in lists and tuples of them."""
+    """Write 0 for all numbers that are not finite in arrays, or in lists and tuples of them."""
     if isinstance(memory, np.ndarray):
         if memory.dtype.kind == "f":
             memory[~np.isfinite(memory)] = 0

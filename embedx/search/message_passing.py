@@ -21,7 +21,7 @@ import numpy as np
 
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel_part
-from embedx.search.clusters import MASKED_SCORE
+from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.query import score_cutoff, score_position, search_all_blocks
 from embedx.search.spec import SearchSpec
 

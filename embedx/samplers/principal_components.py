@@ -1,0 +1,68 @@
+"""Inputs reduced to a few whitened features: principal components, by a randomised method.
+
+Halko, Martinsson & Tropp 2011, "Finding structure with randomness", algorithm 4.4 with the rows centred: a random subspace of
+the feature space, a few directions larger than what is wanted, is multiplied by the covariance matrix some times and
+orthonormalised each time. The covariance matrix itself is never formed, only its products with the subspace, from a sample of
+rows.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from embedx.kernels.simd import aligned_zeros
+
+MAX_ROWS = 1 << 14  # that components are found from; those of more differ by less than the data's own chance
+OVERSAMPLING = 10  # more directions than wanted, and
+PRODUCTS = 4  # products with the covariance matrix: the usual choices (Halko et al. 2011, section 1.3)
+MIN_VARIANCE = 1e-6  # of the first component's; a component with less is rounding error and is left out
+
+
+class Projection(NamedTuple):
+    """features = inputs @ weights - offset; columns beyond the components are zero, up to a multiple of the SIMD width."""
+
+    weights: np.ndarray  # float32 (n_inputs, stride)
+    offset: np.ndarray  # float32 (stride,)
+
+
+def fit_projection(inputs: Any, n_features: int, *, seed: int = 0) -> Projection:
+    """The first principal components of the inputs' rows, each divided by its standard deviation.
+
+    inputs  float32 (n, n_inputs), dense or scipy's csr_matrix; the components are those of at most MAX_ROWS rows of it
+
+    There are fewer than `n_features` components where the inputs vary in fewer directions; the others are zero.
+    """
+    n, n_inputs = inputs.shape
+    rng = np.random.default_rng(seed)
+    if n > MAX_ROWS:
+        inputs = inputs[np.sort(rng.choice(n, MAX_ROWS, replace=False))]
+        n = MAX_ROWS
+    mean = np.asarray(inputs.mean(axis=0), dtype=np.float32).reshape(-1)
+    rank = min(n_features + OVERSAMPLING, n_inputs, n)
+    basis = np.linalg.qr(rng.standard_normal((n_inputs, rank)))[0]
+    for _ in range(PRODUCTS):
+        basis = np.linalg.qr(_covariance_times(inputs, mean, basis)[0])[0]
+    covariance = _covariance_times(inputs, mean, basis)[1]
+    variance, within = np.linalg.eigh(covariance)
+    variance, within = variance[::-1][:n_features], within[:, ::-1][:, :n_features]
+    is_some = variance > MIN_VARIANCE * max(float(variance[0]), 1e-30)
+    scale = np.where(is_some, 1 / np.sqrt(np.where(is_some, variance, 1)), 0)
+    weights = aligned_zeros(n_inputs, n_features)
+    weights[:, : len(variance)] = basis @ within * scale
+    return Projection(weights, mean @ weights)
+
+
+def _covariance_times(inputs: Any, mean: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows' covariance matrix times a basis (n_inputs, rank), and the covariance matrix within that basis."""
+    narrow = basis.astype(np.float32)  # as the inputs are: scipy would convert those otherwise
+    y = np.asarray(inputs @ narrow - mean @ narrow, dtype=np.float64)
+    product = inputs.T @ y.astype(np.float32) - np.outer(mean, y.sum(axis=0))
+    return np.asarray(product, dtype=np.float64) / inputs.shape[0], y.T @ y / inputs.shape[0]
+
+
+def projected(inputs: Any, projection: Projection) -> np.ndarray:
+    """The features of inputs, float32 (n, stride)."""
+    features = aligned_zeros(inputs.shape[0], projection.weights.shape[1])
+    features[:] = inputs @ projection.weights
+    features -= projection.offset
+    return features
