@@ -128,7 +128,7 @@ def application(arguments: Sequence[str]) -> typer.Typer:
         known = settings() if list(arguments[: len(words)]) == words else {}
         has_config = path in ("train", "classify", "compare")
         parent = {"corpus": recipes, "cache": caches}[words[0]] if len(words) > 1 else app
-        run = with_settings(command, known, has_config)
+        run = with_settings(path, command, known, has_config)
         parent.command(words[-1], cls=command_class(known, has_config), epilog=_epilog(known))(run)
 
     add("train", train, options.train_options)

@@ -105,9 +105,12 @@ def command_class(settings: Mapping[str, Option], has_config: bool) -> type[Comm
     return type("SettingsCommand", (Command,), {"settings": settings, "has_config": has_config})
 
 
-def with_settings(command: Callable[..., None], settings: Mapping[str, Option], has_config: bool) -> Callable[..., None]:
+def with_settings(
+    name: str, command: Callable[..., None], settings: Mapping[str, Option], has_config: bool
+) -> Callable[..., None]:
     """The command with its settings as options; it gets those that were given as `typed`, by name.
 
+    name        of the command, as it is typed after `embedx`
     has_config  whether its options may be read from a file, and saved
     """
     parameters = list(inspect.signature(command).parameters.values())
@@ -117,20 +120,20 @@ def with_settings(command: Callable[..., None], settings: Mapping[str, Option], 
     added = {"set_": Set} if any(each.is_fine for each in settings.values()) else {}
     added |= {"config": Config, "save_config": SaveConfig} if has_config else {}
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters += [inspect.Parameter(name, keyword, default=None, annotation=kind) for name, kind in added.items()]
+    parameters += [inspect.Parameter(each, keyword, default=None, annotation=kind) for each, kind in added.items()]
     parameters = [each.replace(kind=keyword) for each in parameters]
     parameters.sort(key=_place)
 
     def run(**given: Any) -> None:
-        typed = {name: given.pop(name) for name, each in settings.items() if not each.is_fine}
-        typed = {name: value for name, value in typed.items() if value is not None}
-        typed |= read_set(given.pop("set_", None) or [], settings, command.__name__)
+        typed = {setting: given.pop(setting) for setting, each in settings.items() if not each.is_fine}
+        typed = {setting: value for setting, value in typed.items() if value is not None}
+        typed |= read_set(given.pop("set_", None) or [], settings, name)
         given.pop("config", None)
         if path := given.pop("save_config", None):
-            for name, value in typed.items():  # an invalid value is not saved
-                check(settings[name].field, value)
+            for setting, value in typed.items():  # an invalid value is not saved
+                check(settings[setting].field, value)
             values = config.given(given, parameters) | typed
-            config.save(path, values, f"embedx {command.__name__}", overwrite=given["overwrite"])
+            config.save(path, values, f"embedx {name}", overwrite=given["overwrite"])
         command(**given, **({"typed": typed} if takes_settings else {}))
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
