@@ -21,7 +21,7 @@ from needs import needs_data
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
 from embedx.storage import locks
-from embedx.text import building, cache, encoded_corpus, sources
+from embedx.text import cache, corpus_writer, encoded_corpus, sources
 from embedx.text.cache import clear_caches, encode, encode_sentences, list_caches
 from embedx.text.sources import resolve
 
@@ -190,7 +190,7 @@ def test_a_full_disk_is_an_error_that_names_folder_and_option(corpus, home, monk
         with cache.explained(home):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(cache.Building, "write_tokens", write_tokens)
+    monkeypatch.setattr(cache.CorpusWriter, "write_tokens", write_tokens)
     message = rf"{home}: the token cache cannot be written \(No space left on device\); .*--cache-dir"
     with pytest.raises(EmbedxError, match=message):
         encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
@@ -204,7 +204,7 @@ def test_a_cache_folder_that_is_a_file_is_an_error(corpus):
 
 def test_of_two_runs_that_build_the_same_both_go_on_with_the_first(corpus, home, monkeypatch):
     both_have_built = threading.Barrier(2, timeout=20)
-    publish = cache.Building.publish
+    publish = cache.CorpusWriter.publish
     published = set()
 
     def publish_together(*args):
@@ -213,7 +213,7 @@ def test_of_two_runs_that_build_the_same_both_go_on_with_the_first(corpus, home,
         published.add((corpus.folder / "tokens.bin").stat().st_ino)
         return corpus
 
-    monkeypatch.setattr(cache.Building, "publish", publish_together)
+    monkeypatch.setattr(cache.CorpusWriter, "publish", publish_together)
     found = []
     threads = [
         threading.Thread(target=lambda: found.append(encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)))
@@ -231,13 +231,13 @@ def test_of_two_runs_that_build_the_same_both_go_on_with_the_first(corpus, home,
 
 def test_what_a_killed_run_leaves_is_removed_but_not_what_a_living_one_writes(corpus, home):
     code = (
-        "import os, sys; from pathlib import Path; import numpy as np; from embedx.text.cache import Building\n"
-        "with Building(Path(sys.argv[1])) as building:\n"
+        "import os, sys; from pathlib import Path; import numpy as np; from embedx.text.cache import CorpusWriter\n"
+        "with CorpusWriter(Path(sys.argv[1])) as building:\n"
         "    building.write_tokens(np.zeros(1000, np.int32)); os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(home)], check=False).returncode == -9
     (killed,) = leftovers(home)
-    with cache.Building(home) as living:
+    with cache.CorpusWriter(home) as living:
         assert not (home / killed).exists()
         encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
         assert living.folder.is_dir()
@@ -390,15 +390,15 @@ def test_what_was_killed_before_it_was_marked_is_deleted_too(written, corpus, ho
 
 def test_a_folder_that_another_run_takes_for_left_is_made_again(corpus, home, monkeypatch):
     """Between making and locking it."""
-    make, made = building.tempfile.mkdtemp, []
+    make, made = corpus_writer.tempfile.mkdtemp, []
 
     def make_and_have_it_swept(*name):
         made.append(make(*name))
         if len(made) == 1:
-            building.sweep(home)
+            corpus_writer.sweep(home)
         return made[-1]
 
-    monkeypatch.setattr(building.tempfile, "mkdtemp", make_and_have_it_swept)
+    monkeypatch.setattr(corpus_writer.tempfile, "mkdtemp", make_and_have_it_swept)
     assert encode(resolve([str(corpus)]), TextSettings(), cache_dir=home).n_tokens == 10
     assert len(made) == 2
 
@@ -435,7 +435,7 @@ def test_a_corpus_that_is_cleared_while_it_is_opened_is_read_again(corpus, home,
 
 
 def test_a_corpus_cannot_be_cleared_before_it_is_opened_for_the_first_time(corpus, home, monkeypatch):
-    renamed_to, clearing = cache.Building._renamed_to, threading.Thread(target=lambda: clear_caches(home))
+    renamed_to, clearing = cache.CorpusWriter._renamed_to, threading.Thread(target=lambda: clear_caches(home))
 
     def rename_and_have_it_cleared(self, target):
         done = renamed_to(self, target)
@@ -443,7 +443,7 @@ def test_a_corpus_cannot_be_cleared_before_it_is_opened_for_the_first_time(corpu
         clearing.join(0.5)
         return done
 
-    monkeypatch.setattr(cache.Building, "_renamed_to", rename_and_have_it_cleared)
+    monkeypatch.setattr(cache.CorpusWriter, "_renamed_to", rename_and_have_it_cleared)
     encoded = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
     clearing.join()
     assert encoded.words[:2] == ["The", "cat"]

@@ -17,7 +17,7 @@ import reference_text
 
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
-from embedx.text import bzip2, cache, streams, tokens, wikipedia
+from embedx.text import bzip2, cache, parallel_tokenizer, streams, wikipedia
 from embedx.text.sources import resolve
 from embedx.text.wikipedia import paragraphs, plain_bytes
 
@@ -26,8 +26,8 @@ WORDS = [*"abcdefghijk", "é", "\u3000", "\n", "\n\n", " ", "longer", "\ufffd", 
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(tokens, "CHUNK_BYTES", 50)
-    monkeypatch.setattr(tokens, "MAX_CHUNK_BYTES", 200)
+    monkeypatch.setattr(parallel_tokenizer, "CHUNK_BYTES", 50)
+    monkeypatch.setattr(parallel_tokenizer, "MAX_CHUNK_BYTES", 200)
     monkeypatch.setattr(streams, "BLOCK_BYTES", 33)
 
 
@@ -45,7 +45,7 @@ def encoded(folder, sources, threads, **settings):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_text_is_the_same_tokens_on_any_number_of_threads(tmp_path, small_chunks, monkeypatch, seed):
-    monkeypatch.setattr(tokens, "MAX_TYPES", 1 << 20 if seed % 2 else 3)
+    monkeypatch.setattr(parallel_tokenizer, "MAX_TYPES", 1 << 20 if seed % 2 else 3)
     pack = [bytes, gzip.compress, bz2.compress]
     for number, text in enumerate(texts(seed)):
         bad = b" bad\xff " if number == seed % 5 else b""

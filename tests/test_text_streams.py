@@ -15,7 +15,7 @@ import types
 
 import pytest
 import zstandard
-from test_text_records import Told
+from test_text_tables import Told
 
 from embedx.errors import EmbedxError
 from embedx.labeled.files import Lines, source_of

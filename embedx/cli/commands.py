@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from embedx.evaluation.heldout import Likelihood, LikelihoodDifference
     from embedx.labeled.data import Labeled
     from embedx.labeled.schema import DataSchema
-    from embedx.text.joined import Collocation
+    from embedx.text.phrase_list import Collocation
 
 WORDS = (SkipGramSettings, TextSettings, VocabularySettings)
 

@@ -13,7 +13,7 @@ from embedx.skipgram.estimate import Estimate, estimate
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.storage import disk
 from embedx.text import cache
-from embedx.text.building import explained, workspace
+from embedx.text.corpus_writer import explained, workspace
 from embedx.text.inspection import GIANT, Findings, Inspector
 from embedx.text.sources import Source, resolve
 from embedx.text.vocabulary import kept_counts

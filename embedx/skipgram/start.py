@@ -25,7 +25,7 @@ from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, Table
 from embedx.settings import MOST_PASSES, PhraseSettings, StartSettings, VocabularySettings, check_used, option_name, settings_of
-from embedx.text.joined import Phrases
+from embedx.text.phrase_list import Phrases
 from embedx.text.vocabulary import TokenCounts, Vocabulary, listed
 from embedx.training.checkpoint import checksum
 from embedx.vectors.model import WordVectors, load_folder

@@ -25,8 +25,8 @@ from embedx.storage.disk import amount
 from embedx.text.encode import Corpora, encode
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import hold_out
-from embedx.text.joined import Phrases
 from embedx.text.ngrams import encoded
+from embedx.text.phrase_list import Phrases
 from embedx.text.subsampling import NO_PAIR_KEPT, context_words
 from embedx.text.vocabulary import kept_counts, listed, select
 from embedx.training import trainer

@@ -8,7 +8,7 @@
         about.json        what was read, with what settings, and what was found
     FOLDER/building-*.embedx/    a corpus being written or not kept (standard input), or a run's own files; locked while in use
         unfinished.txt    says so; it is written once the folder is locked
-        spilled-*.bin     words that outgrew memory, until they are merged; see `embedx.text.spill`
+        spilled-*.bin     words that outgrew memory, until they are merged; see `embedx.text.spilled_words`
 
 A folder is complete when it appears, because it is renamed when it is. So one of the latter with that file in it, or
 nothing, which nobody locks, is left from a process that was killed; the next one removes it. FOLDER may hold anything else,
@@ -33,7 +33,7 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.kernels.cache_home import cache_home
 from embedx.settings import TextSettings
-from embedx.text.building import SILENT, Building, explained, is_kept, move, sweep, workspace
+from embedx.text.corpus_writer import SILENT, CorpusWriter, explained, is_kept, move, sweep, workspace
 from embedx.text.encoded_corpus import EncodedCorpus, bytes_in, load, read_about
 from embedx.text.reading import Watch, check_found, read, skipped_kinds
 from embedx.text.sources import Source, current_fingerprint, n_hidden
@@ -68,13 +68,13 @@ def encode(
     if corpus:
         progress.note(f"{_size(corpus)} from the token cache {corpus.folder}; nothing is read")
     else:
-        with Building(home) as building:
-            report = read(sources, settings, progress, building, threads or usable_cores(), watch)
+        with CorpusWriter(home) as writer:
+            report = read(sources, settings, progress, writer, threads or usable_cores(), watch)
             check_found(report, sources, settings)
             if key and all(source.fingerprint == current_fingerprint(source) for source in sources):
-                corpus = building.publish(key, report, settings.record(), progress)
+                corpus = writer.publish(key, report, settings.record(), progress)
             else:
-                corpus = building.keep_until_closed(report, settings.record())
+                corpus = writer.keep_until_closed(report, settings.record())
         where = f"the token cache {corpus.folder}" if corpus.key else f"{corpus.folder} for this run only"
         progress.note(f"{_size(corpus)} written to {where}")
     _note_folders(corpus.report, sources, progress)
@@ -90,7 +90,7 @@ def encode_sentences(
     pending = array.array("i")
     n_tokens = 0
     progress.start("reading", None, "sentences")
-    with Building(cache_dir or default_folder()) as building:
+    with CorpusWriter(cache_dir or default_folder()) as writer:
         for done, sentence in enumerate(sentences, 1):
             if isinstance(sentence, str):
                 raise EmbedxError(f"a sentence is a list of words, not a string; split {sentence[:40]!r} first")
@@ -100,17 +100,17 @@ def encode_sentences(
                 pending.extend(found)
                 n_tokens += len(found)
             if len(pending) >= FLUSH_TOKENS:
-                building.write_tokens(np.array(pending))
+                writer.write_tokens(np.array(pending))
                 del pending[:]
                 progress.update(done, tokens=n_tokens)
-        building.write_tokens(np.array(pending))
+        writer.write_tokens(np.array(pending))
         progress.finish()
         if not n_tokens:
             raise EmbedxError("the sentences have no words; perhaps the iterator was used up before")
         if wrong := [word for word in numbers if not isinstance(word, str)]:
             raise EmbedxError(f"a word is a string, not {type(wrong[0]).__name__}: {wrong[0]!r}")
-        building.write_words(WordList.of(numbers))
-        return building.keep_until_closed({"n_tokens": n_tokens, "sources": [], "bytes_read": 0, "bad_utf8": 0}, {})
+        writer.write_words(WordList.of(numbers))
+        return writer.keep_until_closed({"n_tokens": n_tokens, "sources": [], "bytes_read": 0, "bad_utf8": 0}, {})
 
 
 @dataclass(frozen=True)

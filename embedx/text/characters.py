@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.settings import TextSettings
-from embedx.text.records import SENTENCE_END, TOKEN_END
+from embedx.text.tables import SENTENCE_END, TOKEN_END
 
 # Entries of `plain` that are not the byte to append to the word.
 SEPARATES, LINE_END, NOT_ASCII = 0, -1, -2

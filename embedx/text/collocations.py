@@ -24,7 +24,7 @@ from embedx.kernels.compiled import kernel, kernel_part
 from embedx.settings import PhraseSettings
 from embedx.storage.disk import amount
 from embedx.text.counting import BYTES_PER_KEY, Counter
-from embedx.text.joined import JOINED_BY, Collocation
+from embedx.text.phrase_list import JOINED_BY, Collocation
 from embedx.text.word_list import WordList
 from embedx.training.memory import available_memory
 from embedx.training.progress import Progress, Silent

@@ -20,7 +20,7 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
 from embedx.text import cache
-from embedx.text.building import explained, workspace
+from embedx.text.corpus_writer import explained, workspace
 from embedx.text.counting import Counter
 from embedx.text.subsampling import NO_PAIR_KEPT, TokenStream, keep_words, new_words
 from embedx.training.progress import Progress, Silent

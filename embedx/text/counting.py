@@ -1,7 +1,7 @@
 """Integer keys counted in bounded memory: sorted runs go to disk and are merged range by range.
 
 Co-occurring words, pairs of neighbours (collocations) and repeated lines are counted so, and words that outgrow the memory for
-them (`embedx.text.spill`) are merged so.
+them (`embedx.text.spilled_words`) are merged so.
 """
 
 from collections.abc import Iterator

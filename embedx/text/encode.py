@@ -7,7 +7,7 @@ from typing import cast
 from embedx.settings import PhraseSettings, TextSettings
 from embedx.text import cache, sources
 from embedx.text.encoded_corpus import EncodedCorpus
-from embedx.text.joined import Phrases
+from embedx.text.phrase_list import Phrases
 from embedx.text.phrases import with_phrases
 from embedx.training.progress import Progress
 

@@ -18,10 +18,10 @@ from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.settings import PhraseSettings
 from embedx.text import cache
-from embedx.text.building import Building, explained, workspace
 from embedx.text.collocations import find, hash_table, home_slot
+from embedx.text.corpus_writer import CorpusWriter, explained, workspace
 from embedx.text.encoded_corpus import EncodedCorpus, load
-from embedx.text.joined import Collocation, Phrases
+from embedx.text.phrase_list import Collocation, Phrases
 from embedx.text.word_list import WordList
 from embedx.training.progress import Progress
 
@@ -131,10 +131,10 @@ def _joined(
     tokens, at, size = corpus.tokens, 0, CHUNK
     out = np.empty(size, np.int32)
     progress.start("joining collocations", len(tokens), " tokens")
-    with Building(home) as building:
+    with CorpusWriter(home) as writer:
         while at < len(tokens):
             after, n = join(tokens, at, min(at + size, len(tokens)), trie, numbering, out)
-            building.write_tokens(out[:n])
+            writer.write_tokens(out[:n])
             if after == at:  # a word that so many connector words follow
                 size *= 2
                 out = np.empty(size, np.int32)
@@ -142,11 +142,11 @@ def _joined(
             progress.update(at)
         progress.finish()
         order = numbering.order[: numbering.n_types[0]]
-        counts = building.write_words(WordList.of(words[k] for k in order.tolist()))
+        counts = writer.write_words(WordList.of(words[k] for k in order.tolist()))
         report = report | {"n_tokens": int(counts.sum())}
         if key:
-            return building.publish(key, report, {}, progress)
-        return building.keep_until_closed(report, {})
+            return writer.publish(key, report, {}, progress)
+        return writer.keep_until_closed(report, {})
 
 
 def _trie(words: Sequence[str], found: Sequence[Collocation], connectors: Sequence[str]) -> tuple[list[str], Trie]:

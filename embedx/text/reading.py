@@ -10,11 +10,11 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
 from embedx.storage.disk import amount
-from embedx.text.building import Building
+from embedx.text.corpus_writer import CorpusWriter
+from embedx.text.parallel_tokenizer import Tokens
 from embedx.text.sources import Source, total_size
 from embedx.text.streams import ReadAhead, TextBlock
 from embedx.text.tokenizer import END_OF_SENTENCE, BadUtf8Error
-from embedx.text.tokens import Tokens
 from embedx.training.memory import available_memory
 from embedx.training.progress import Progress
 
@@ -26,11 +26,11 @@ def read(
     sources: Sequence[Source],
     settings: TextSettings,
     progress: Progress,
-    building: Building,
+    writer: CorpusWriter,
     threads: int,
     watch: Watch | None = None,
 ) -> dict[str, Any]:
-    """Read all sources into `building`; the report of what was found, be it nothing."""
+    """Read all sources into `writer`; the report of what was found, be it nothing."""
     reports: list[dict[str, Any]] = []
     n_tokens = stored = 0
     report = _new_report(sources[0])
@@ -43,14 +43,14 @@ def read(
         try:
             for piece in pieces:
                 for tokens in piece.tokens:
-                    building.write_tokens(tokens)
+                    writer.write_tokens(tokens)
                     report["tokens"] += int(np.count_nonzero(tokens != END_OF_SENTENCE))
                 if piece.bad and not report["bad_utf8"]:
                     report["first_bad_byte"] = piece.first_bad
                 report["bad_utf8"] += piece.bad
                 report["too_long"] += piece.too_long
                 stored = piece.chunk.stored
-                building.check_disk(stored, size)
+                writer.check_disk(stored, size)
                 progress.update(stored, tokens=n_tokens + report["tokens"])
                 if piece.chunk.is_last:
                     bad = blocks.bad_records[len(reports)]
@@ -60,19 +60,19 @@ def read(
                     n_tokens += report["tokens"]
                     report = _new_report(sources[min(len(reports), len(sources) - 1)])
                 if pieces.outgrow():
-                    if not building.spill.segments:
+                    if not writer.spill.segments:
                         progress.note(
                             f"the different words outgrow {amount(memory)} after {n_tokens + report['tokens']:,} words "
                             "of text: they go to disk, and are merged at the end; --vocab-memory gives them more"
                         )
-                    building.set_aside(*pieces.emptied())
+                    writer.set_aside(*pieces.emptied())
         except BadUtf8Error as error:
             raise EmbedxError(
                 f"{sources[error.source].name}: not UTF-8 at byte {error.offset} of the (unpacked) text; "
                 "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
             ) from error
     progress.finish()
-    building.finish_words(pieces.words, memory, progress)
+    writer.finish_words(pieces.words, memory, progress)
     return report_of(reports, stored)
 
 

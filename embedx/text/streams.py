@@ -24,8 +24,8 @@ from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
 from embedx.text import archives
 from embedx.text.block_reader import BlockReader
-from embedx.text.records import PARQUET_START, BadRecords, json_text, lines_of, parquet_text, table_text
 from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url
+from embedx.text.tables import PARQUET_START, BadRecords, json_text, lines_of, parquet_text, table_text
 from embedx.text.wikipedia import DumpError, paragraphs
 
 BLOCK_BYTES = 1 << 18
@@ -188,7 +188,7 @@ def text_blocks(
     """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times BLOCK_BYTES or a record.
 
     bad     counts records without text
-    whole   whether other bytes than white space end its tokens, see `embedx.text.records`; by default `source.has_sentences`
+    whole   whether other bytes than white space end its tokens, see `embedx.text.tables`; by default `source.has_sentences`
     """
     whole = source.has_sentences(settings) if whole is None else whole
     bad = bad or BadRecords(settings.on_bad_record)

@@ -17,7 +17,7 @@ from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
 from embedx.settings import TextSettings
 from embedx.text.characters import BLOCK_BITS, DOT_ABOVE, DOTTED_CAPITAL_I, LINE_END, NOT_ASCII, SEPARATOR, tables, whole_tokens
-from embedx.text.records import SENTENCE_END
+from embedx.text.tables import SENTENCE_END
 from embedx.training.memory import available_memory
 
 END_OF_SENTENCE = -1

@@ -29,8 +29,8 @@ from embedx.storage.folder import DESCRIPTION, Folder, blamed_on, damaged, prese
 from embedx.storage.folder import read as read_folder
 from embedx.storage.folder import save as save_folder
 from embedx.storage.schema import BLOCK_FLOATS, Array, FolderSchema, Names, Value, row_blocks
-from embedx.text.joined import Collocation, Phrases
 from embedx.text.ngrams import ngrams
+from embedx.text.phrase_list import Collocation, Phrases
 from embedx.training.progress import Progress, Silent
 from embedx.vectors import formats
 from embedx.vectors.subwords import Subwords, check

@@ -13,9 +13,9 @@ import numpy as np
 
 from embedx.settings import TextSettings
 from embedx.text.in_order import in_order
-from embedx.text.records import SENTENCE_END
 from embedx.text.sources import Source
 from embedx.text.streams import TextBlock
+from embedx.text.tables import SENTENCE_END
 from embedx.text.tokenizer import (
     BAD,
     END_OF_SENTENCE,

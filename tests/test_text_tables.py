@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
-from embedx.text import cache, records
+from embedx.text import cache, tables
 from embedx.text.sources import Source, check_formats, recipe_defaults, resolve
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.training.progress import Silent
@@ -230,7 +230,7 @@ def test_where_all_records_are_bad_the_reason_is_told(sentences):
 
 
 def test_records_have_an_end(sentences, monkeypatch):
-    monkeypatch.setattr(records, "MAX_RECORD_BYTES", 1000)
+    monkeypatch.setattr(tables, "MAX_RECORD_BYTES", 1000)
     monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", 64)
     assert sentences("a.jsonl", lines({"t": "a " * 490}) * 9, json_field="t") == [["a"] * 490] * 9
     for text in ({"t": "a " * 500}, {"t": "a " * 500, "u": "b" * 999_999}):

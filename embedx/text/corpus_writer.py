@@ -15,7 +15,7 @@ from embedx.storage import locks
 from embedx.storage.disk import amount, free_disk
 from embedx.text import encoded_corpus as files
 from embedx.text.encoded_corpus import COUNTS, LETTERS, STARTS, TOKENS, EncodedCorpus, bytes_in, load
-from embedx.text.spill import Spill
+from embedx.text.spilled_words import Spill
 from embedx.text.tokenizer import Tokenizer, count_tokens
 from embedx.text.word_list import WordList
 from embedx.training.progress import Progress, Silent
@@ -26,7 +26,7 @@ SAMPLED_BYTES = 1 << 24  # of text, as stored: by their tokens the size of all t
 SILENT = Silent()
 
 
-class Building:
+class CorpusWriter:
     """A folder in which a corpus is being written; it is deleted unless `publish` or `keep_until_closed` is reached."""
 
     def __init__(self, home: Path) -> None:

@@ -15,9 +15,9 @@ import reference_text
 import embedx
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
-from embedx.text import cache, counting, reading, spill, streams, tokenizer, tokens
+from embedx.text import cache, counting, parallel_tokenizer, reading, spilled_words, streams, tokenizer
 from embedx.text.sources import resolve
-from embedx.text.spill import Spill
+from embedx.text.spilled_words import Spill
 from embedx.training.progress import Silent
 
 WORDS = [*"abcdefghijk", "é", "日本語", "\u3000", "\n", "\n\n", " ", "longer", "\ufffd", "x" * 300, "urahjeia", "xyzfrssr"]
@@ -26,13 +26,13 @@ TINY = 1e-6  # gigabytes: a new table for each piece of the text
 
 @pytest.fixture
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(tokens, "CHUNK_BYTES", 50)
-    monkeypatch.setattr(tokens, "MAX_CHUNK_BYTES", 200)
+    monkeypatch.setattr(parallel_tokenizer, "CHUNK_BYTES", 50)
+    monkeypatch.setattr(parallel_tokenizer, "MAX_CHUNK_BYTES", 200)
     monkeypatch.setattr(streams, "BLOCK_BYTES", 33)
     monkeypatch.setattr(tokenizer, "FIRST_LETTERS", 64)
     monkeypatch.setattr(tokenizer, "FIRST_TYPES", 4)
     monkeypatch.setattr(counting, "MIN_ENTRIES", 3)
-    monkeypatch.setattr(spill, "RENUMBER_TOKENS", 7)
+    monkeypatch.setattr(spilled_words, "RENUMBER_TOKENS", 7)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def files(home, sources, threads, progress=cache.SILENT, **settings):
 @pytest.mark.parametrize("memory", [TINY, 4e-6])
 @pytest.mark.parametrize("seed", range(6))
 def test_files_are_those_of_a_run_with_room_for_all_words(tmp_path, small_pieces, monkeypatch, added, seed, memory):
-    monkeypatch.setattr(tokens, "MAX_TYPES", 1 << 20 if seed % 2 else 3)
+    monkeypatch.setattr(parallel_tokenizer, "MAX_TYPES", 1 << 20 if seed % 2 else 3)
     pack = [bytes, gzip.compress, bz2.compress]
     written = texts(seed)
     for number, text in enumerate(written):
@@ -121,10 +121,10 @@ def test_words_of_several_tables_are_merged(tmp_path):
 
 @pytest.mark.parametrize("hashed", [1, 7, 1 << 18])
 def test_equal_words_have_one_hash_and_others_their_own(monkeypatch, hashed):
-    monkeypatch.setattr(spill, "HASH_BYTES", hashed)
+    monkeypatch.setattr(spilled_words, "HASH_BYTES", hashed)
     words = ["longer words", "a", "longer words", "é", "another long one", "a", "longer wordz", "", "aa", "\0"]
     letters = np.frombuffer("".join(words).encode(), np.uint8)
-    hashes = spill.word_hashes(letters, np.cumsum([0, *(len(word.encode()) for word in words)]))
+    hashes = spilled_words.word_hashes(letters, np.cumsum([0, *(len(word.encode()) for word in words)]))
     assert [[a == b for b in hashes.tolist()] for a in hashes.tolist()] == [[a == b for b in words] for a in words]
 
 
@@ -143,7 +143,7 @@ def spilled(folder, tables, ids, ends):
 
 
 def test_more_words_than_numbers_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(spill, "MAX_TYPES", 3)
+    monkeypatch.setattr(spilled_words, "MAX_TYPES", 3)
     assert spilled(tmp_path, [["a", "b"], ["b", "c"]], [0, 1, 0, 1], [2, 4])[0] == ["a", "b", "c"]
     with pytest.raises(EmbedxError, match="more than 3 different words: clean the text"):
         spilled(tmp_path, [["a", "b"], ["b", "c"], ["d"]], [0, 1, 0, 1, 0], [2, 4, 5])
@@ -153,7 +153,7 @@ def test_no_table_takes_more_than_its_share(tmp_path, monkeypatch):
     """But for what one piece of the text adds."""
     words = [b"%06x" % n for n in np.random.default_rng(0).integers(0, 200_000, 400_000)]
     (tmp_path / "corpus.txt").write_bytes(b" ".join(words))
-    monkeypatch.setattr(tokens, "CHUNK_BYTES", 1 << 14)
+    monkeypatch.setattr(parallel_tokenizer, "CHUNK_BYTES", 1 << 14)
     most = {}
     emptied = tokenizer.Tokenizer.emptied
 
@@ -203,7 +203,7 @@ def test_a_full_disk_and_ctrl_c_leave_nothing(tmp_path, small_pieces, corpus, mo
     def fail(*arguments):
         raise error
 
-    monkeypatch.setattr(spill, place, fail)
+    monkeypatch.setattr(spilled_words, place, fail)
     full = r"cannot be written \(No space left on device\); .*--cache-dir"
     with pytest.raises((EmbedxError, KeyboardInterrupt), match=full if isinstance(error, OSError) else None):
         files(tmp_path / "cache", corpus, 2, vocab_memory=TINY)
