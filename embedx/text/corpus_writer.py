@@ -95,11 +95,6 @@ class CorpusWriter:
         np.save(self.folder / COUNTS, counts)
         return counts
 
-    def words(self) -> tuple[np.ndarray, np.ndarray]:
-        """What `write_words` or `finish_words` has written: letters and starts."""
-        with explained(self.home, "read"):
-            return np.fromfile(self.folder / LETTERS, np.uint8), np.load(self.folder / STARTS)
-
     def n_entries(self) -> int:
         """How many tokens and marks were written."""
         return self.tokens.tell() // np.dtype(np.int32).itemsize

@@ -34,7 +34,9 @@ def read(
     reports: list[dict[str, Any]] = []
     n_tokens = stored = 0
     report = _new_report(sources[0])
-    memory, size = memory_for_words(settings), known_size(sources)
+    memory = int(COUNT_SHARE * available_memory() if settings.vocab_memory is None else 1e9 * settings.vocab_memory)
+    is_one_kind = len({Path(source.name).suffix for source in sources}) == 1  # else one source says nothing of others
+    size = total_size(sources) if is_one_kind else None
     progress.start("reading", total_size(sources), "B")
     with (
         ReadAhead(sources, settings, threads) as blocks,
@@ -73,17 +75,8 @@ def read(
             ) from error
     progress.finish()
     writer.finish_words(pieces.words, memory, progress)
-    return report_of(reports, stored)
-
-
-def report_of(sources: list[dict[str, Any]], stored: int) -> dict[str, Any]:
-    """The report of a corpus, from those of its sources and how many bytes of them were read, as stored."""
-    return {
-        "n_tokens": sum(report["tokens"] for report in sources),
-        "bytes_read": stored,
-        "bad_utf8": sum(report["bad_utf8"] for report in sources),
-        "sources": sources,
-    }
+    bad_utf8 = sum(each["bad_utf8"] for each in reports)
+    return {"n_tokens": n_tokens, "bytes_read": stored, "bad_utf8": bad_utf8, "sources": reports}
 
 
 def check_found(report: dict[str, Any], sources: Sequence[Source], settings: TextSettings) -> None:
@@ -102,16 +95,6 @@ def skipped_kinds(sources: Sequence[dict[str, Any]]) -> str:
     """How many of the sources, by their reports, were skipped because they are no text, by kind; "" if none was."""
     kinds = collections.Counter(report["skipped"] for report in sources if report["skipped"])
     return ", ".join(f"{n:,} {kind}" for kind, n in kinds.items())
-
-
-def memory_for_words(settings: TextSettings) -> int:
-    """Bytes that the different words may take."""
-    return int(COUNT_SHARE * available_memory() if settings.vocab_memory is None else 1e9 * settings.vocab_memory)
-
-
-def known_size(sources: Sequence[Source]) -> int | None:
-    """Bytes of all sources, as stored; None where they are of different kinds, so that one says nothing of another."""
-    return total_size(sources) if len({Path(source.name).suffix for source in sources}) == 1 else None
 
 
 def _watched(blocks: Iterable[TextBlock], sources: Sequence[Source], watch: Watch | None) -> Iterator[TextBlock]:

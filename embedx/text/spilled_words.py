@@ -8,8 +8,7 @@ segment of the corpus: on disk they have the numbers of the words in that table,
     3. the tokens are renumbered, and each segment's new words are written in the order of their numbers
 
 so that every word has the number that it would have had in one table of all. Memory is taken by one segment, or by a range of
-hashes; what grows with the number of segments is on disk, some 40 bytes for each word of each segment. Parts of a corpus that
-several machines read are put together in the same way (`embedx.text.parts`).
+hashes; what grows with the number of segments is on disk, some 40 bytes for each word of each segment.
 
 An entry is a word of a segment; entries are counted through, segment by segment. Files beside the runs, while the corpus is
 built:
