@@ -8,8 +8,7 @@ from embedx.kernels.compiled import kernel
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded
 from embedx.objectives import OBJECTIVES
 from embedx.search import index as indexing
-from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE, score_clusters
-from embedx.search.kmeans import MASKED_SCORE, NORM_QUANTILE, _random_rows, augmented_directions, new_assignment_workspace
+from embedx.search.kmeans import MASKED_SCORE, _random_rows, new_assignment_workspace
 from embedx.search.query import find_candidates_batch, new_query_workspace, score_position, search_block
 from embedx.search.spec import SearchSpec
 from embedx.search.top_k import search_top_k, top_k_spec
@@ -88,13 +87,6 @@ def test_an_index_stores_every_row_once(blocks):
     check(index, table)
     spare = np.diff(index.list_offsets) - index.list_sizes - (indexing.SPARE_SHARE * index.list_sizes).astype(int)
     assert ((spare >= indexing.SPARE_SLOTS) & (spare < indexing.SPARE_SLOTS + SIMD_WIDTH)).all()
-
-
-def test_rows_without_direction_are_spread_over_the_clusters_and_found():
-    table = aligned_zeros(N, DIM)
-    index = built(table, spec(2))
-    assert (index.list_sizes == N // 20).all()
-    assert found(index, spec(2), a_query()) == set(range(N))
 
 
 def test_clusters_do_not_depend_on_the_scale_of_the_table():
@@ -218,13 +210,6 @@ def test_a_softmax_ends_the_search_at_a_cluster_of_negligible_scores():
     assert queries[1].n_probed[0] < 10
 
 
-def test_a_threshold_leaves_out_small_scores():
-    table, h = clustered(), a_query()
-    z = table[:, :DIM] @ h[:DIM]
-    search = spec(1, threshold=float(np.sort(np.abs(z))[-50]), max_gap=1e9)
-    assert found(built(table, search), search, h) == set(np.flatnonzero(np.abs(z) > search.threshold).tolist())
-
-
 def test_no_more_rows_are_scored_than_the_workspace_has_capacity_for():
     table = clustered(groups=1, spread=0.01)
     search = spec(1, clusters=2, n_scored=50)
@@ -269,15 +254,6 @@ def test_a_share_of_the_rows_is_scored_but_no_fewer_than_a_hundred_or_k(n, share
     search = top_k_spec(n, share, k)
     assert search.n_scored == search.max_candidates == n_scored
     assert 1 < search.clusters <= n
-
-
-def test_no_more_candidates_are_written_than_there_is_room_for():
-    table, h, search = clustered(), a_query(), spec(2, max_gap=1e9)
-    index, query = built(table, search), new_query_workspace(N, search)
-    rows, n = np.full((1, 50), -1, dtype=np.int32), np.zeros(1, dtype=np.int64)
-    find_candidates_batch(index, search, h[None], 0, 1, rows[0], np.zeros(2, dtype=np.int64), rows, n, query)
-    assert n[0] == 50 == len(set(rows[0].tolist()))
-    assert rows.min() >= 0
 
 
 def test_rows_are_updated_in_turn():
@@ -327,67 +303,6 @@ def test_an_index_is_rebuilt_when_enough_rows_have_been_reassigned():
     assert (updater.n_builds, updater.n_reassigned.sum()) == (2, 0)
     assert 0 < first_seconds < updater.build_seconds
     check(second, table)
-
-
-@pytest.mark.parametrize("blocks", [1, 8])
-def test_estimated_scores_are_those_of_the_current_rows_of_each_cluster(blocks):
-    table, h = clustered(), a_query()
-    table[:300] *= 0.01
-    index = built(table, spec(blocks))
-    rng = np.random.default_rng(1)
-    for turn in range(6):
-        if turn:
-            rows = rng.choice(N, 300, replace=False).astype(np.int32)
-            table[rows[:, None], np.arange(DIM)] += rng.normal(0, 1.0, (300, DIM))
-            for j in range(blocks):
-                indexing.update_rows(index, table, rows, len(rows), j, new_assignment_workspace(20))
-        for j in range(blocks):
-            out = np.zeros((1, padded(20)), dtype=np.float32)
-            estimates(index, j, h, out)
-            block = slice(index.edges[j], index.edges[j + 1])
-            for c in range(20):
-                rows_of = table[index.cluster[j] == c, block].astype(np.float64)
-                if len(rows_of):
-                    spread = np.sqrt(rows_of.var(axis=0).mean())
-                    expected = rows_of.mean(axis=0) @ h[block] + spread * np.linalg.norm(h[block])
-                    np.testing.assert_allclose(out[0, c], expected, rtol=1e-3, atol=1e-3)
-                else:
-                    assert out[0, c] == EMPTY_CLUSTER_SCORE
-            assert (out[0, 20:] == MASKED_SCORE).all()
-
-
-@kernel
-def estimates(index, j, h, out):
-    score_clusters(index.statistics, index.edges, index.list_sizes.shape[1], j, h.reshape(1, -1), 0, out)
-
-
-def vectors_of(centroids, j, clusters):
-    """float32 (clusters, columns of the block + 1): the centroids of block j."""
-    panel_stride = len(centroids.vectors) * SIMD_WIDTH // centroids.augmented.size
-    panels = centroids.vectors.reshape(len(centroids.augmented), -1, panel_stride, SIMD_WIDTH)[j]
-    vectors = panels.transpose(0, 2, 1).reshape(-1, panels.shape[1])[:clusters, : centroids.edges[j + 1] - centroids.edges[j]]
-    return np.column_stack([vectors, centroids.augmented[j, :clusters]])
-
-
-@pytest.mark.parametrize("blocks", [1, 4])
-def test_rows_are_assigned_to_the_centroid_nearest_to_their_augmented_direction(blocks):
-    table = clustered()
-    table[:300] *= 0.1
-    table[7] = 0
-    index = built(table, spec(blocks))
-    for j in range(blocks):
-        rows = table[:, index.edges[j] : index.edges[j + 1]]
-        norms = np.linalg.norm(rows, axis=1)
-        np.testing.assert_allclose(index.centroids.augmented_norm[j], np.quantile(norms, NORM_QUANTILE), rtol=1e-6)
-        augmented = np.column_stack([rows, np.sqrt(np.maximum(index.centroids.augmented_norm[j] ** 2 - norms**2, 0))])
-        vectors = vectors_of(index.centroids, j, 20)
-        np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
-        scores = augmented @ vectors.T
-        np.testing.assert_allclose(scores[np.arange(N), index.cluster[j]], scores.max(axis=1), rtol=1e-4, atol=1e-5)
-        direction = augmented_directions(rows, index.centroids.augmented_norm[j])
-        np.testing.assert_allclose(
-            direction, augmented / np.linalg.norm(augmented, axis=1, keepdims=True), rtol=1e-4, atol=1e-5
-        )
 
 
 def test_short_rows_do_not_hide_long_ones():
@@ -471,18 +386,6 @@ def position_of(index, query, j, row):
     return score_position(index, query, j, row)
 
 
-def test_the_numbers_of_queries_begin_again_before_they_pass_an_int32():
-    table, h = clustered(), a_query()
-    index, search = built(table, spec()), spec()
-    expected = found(index, search, h)
-    rows, n, query = np.zeros((1, N), dtype=np.int32), np.zeros(1, dtype=np.int64), new_query_workspace(N, search)
-    query.query_number[0] = 2**31 - 2
-    for number in (0, 1):
-        find_candidates_batch(index, search, h[None], 0, 1, rows[0], np.zeros(2, dtype=np.int64), rows, n, query)
-        assert query.query_number[0] == number
-        assert set(rows[0, : n[0]].tolist()) == expected
-
-
 def test_a_query_knows_nothing_of_the_one_before():
     """Opposite queries of one workspace, each of which scores the lists that are best for it."""
     table, h = clustered(), a_query()
@@ -501,7 +404,7 @@ def test_a_query_knows_nothing_of_the_one_before():
 def test_the_search_that_an_objective_is_set_to():
     def search(name, n_rows, **settings):
         settings = {"scored_fraction": 0.02, "candidate_fraction": 0.3, "smoothing": 2.0, "min_coefficient": 0.01, **settings}
-        return OBJECTIVES[name](OBJECTIVES[name].Settings(threshold=0.5, **settings)).search(n_rows)
+        return OBJECTIVES[name](OBJECTIVES[name].Settings(min_score=0.5, **settings)).search(n_rows)
 
     margin = search("mips", 100_000)
     assert margin == SearchSpec(
