@@ -83,7 +83,7 @@ class CorpusReport:
         own = self.training
         rows = [("memory", memory.summary(own.memory, own.available) + _lacking(not own.fits))]
         written = own.disk["model"] + own.disk["checkpoints"]
-        rows.append(("disk", disk.told(own.disk, own.disk_free) + _lacking(written > own.disk_free)))
+        rows.append(("disk", disk.summary(own.disk, own.disk_free) + _lacking(written > own.disk_free)))
         if own.seconds is None or own.words_per_second is None:
             rows.append(("time", f"not known: {own.why_untimed}"))
         else:

@@ -1,6 +1,6 @@
-"""Files that are whole or not there: written under a temporary name, synchronised to the disk, and renamed.
+"""Files that are complete or absent: written under a temporary name, synchronised to the disk, and renamed.
 
-A process that is killed leaves NAME.partial-XXXXXXXX beside the file, or the name that it gave.
+A killed process leaves NAME.partial-XXXXXXXX beside the file, or the temporary name that it chose.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ def write_text(file: Path, text: str) -> None:
 
 
 def write_bytes(file: Path, pieces: Iterable[bytes]) -> None:
-    """Write a new file within a folder that is not in its place yet, and synchronise it."""
+    """Write a new file in a folder that will be renamed, and synchronise it."""
     with file.open("wb") as out:
         out.writelines(pieces)
         sync(out)

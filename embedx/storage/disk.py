@@ -1,4 +1,4 @@
-"""How much of the disk there is, and whether what a run writes has room: told, and refused, before anything is trained."""
+"""How much of the disk is free, and whether what a run writes fits."""
 
 import shutil
 from collections.abc import Mapping
@@ -10,29 +10,29 @@ NO_LIMIT = 2**63
 
 
 def free_disk(path: Path) -> int:
-    """Bytes that this user may still write where a path is, or will be."""
+    """Bytes that this user may still write at a path, which need not exist."""
     try:
         return shutil.disk_usage(next(each for each in (path.absolute(), *path.absolute().parents) if each.is_dir())).free
-    except OSError:  # of a file system that does not tell
+    except OSError:  # of a file system that does not report it
         return NO_LIMIT
 
 
 def check_disk(needs: Mapping[str, int], folder: Path, remedy: str, later: Mapping[str, int] | None = None) -> str:
-    """A line about what a run will write to a folder, in bytes by purpose. Raises `EmbedxError` if there is not so much room.
+    """A line about what a run will write to a folder, in bytes by purpose. Raises `EmbedxError` if that does not fit.
 
-    later   what it will write if it lasts so long, and can do without
+    later   what it will write in a long run, and can do without
     """
     need, free, more = sum(needs.values()), free_disk(folder), sum((later or {}).values())
     if need > free:
         raise EmbedxError(
             f"{folder}: the disk has {amount(free)} free, and {amount(need)} are to be written ({_purposes(needs)}); {remedy}"
         )
-    lacking = ", for which there is no room" if need + more > free else ""
+    lacking = ", which do not fit" if need + more > free else ""
     in_time = f"; in a long run {_purposes(later or {})} more{lacking}" if more else ""
-    return f"disk: {told(needs, free)}{in_time}"
+    return f"disk: {summary(needs, free)}{in_time}"
 
 
-def told(needs: Mapping[str, int], free: int) -> str:
+def summary(needs: Mapping[str, int], free: int) -> str:
     """Bytes by purpose and in all, of those that are free, for people."""
     return f"{amount(sum(needs.values()))} of {amount(free)} free: {_purposes(needs)}"
 
@@ -42,6 +42,6 @@ def _purposes(needs: Mapping[str, int]) -> str:
 
 
 def amount(size: float) -> str:
-    """Bytes as a person would say them."""
+    """Bytes for people."""
     unit, of = ("GB", 1e9) if size >= 1e9 else ("MB", 1e6) if size >= 1e5 else ("kB", 1e3)
     return f"{size / of:,.1f} {unit}"

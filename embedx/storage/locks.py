@@ -1,8 +1,7 @@
-"""Locks on folders, which end with the process that has them: they tell whether a run is still at work in a folder.
+"""Locks on folders, which end with the process that has them: they show whether a run is still at work in a folder.
 
-A folder of a run's own that is not to stay holds a file that says so. If it has a name as such folders have, holds that file,
-and is locked by nobody, it is left from a process that was killed, and may be deleted. So may an empty one whose name no other
-program would choose.
+A temporary folder is marked by a file. A marked folder that nobody has locked was left by a killed process and may be deleted,
+as may an empty one with the name of such folders.
 """
 
 import contextlib
@@ -13,14 +12,14 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # Windows: there nothing can be locked, so nothing is ever taken for what a killed run left
+except ImportError:  # Windows: nothing can be locked there, so nothing is taken for left by a killed run
     fcntl = None  # type: ignore[assignment]
 
 
 def lock(folder: Path, wait: bool = True) -> int | None:
-    """A lock on `folder`, to be given to `unlock`, whatever the folder is called by then.
+    """A lock on `folder`, for `unlock`; the folder may be renamed meanwhile.
 
-    None if there is no such folder, if it is on a file system without locks, or if another process has it and `wait` is false.
+    None if there is no such folder, if its file system has no locks, or if another process has the lock and `wait` is false.
     """
     descriptor = _opened(folder)
     if descriptor is None:
@@ -36,7 +35,7 @@ def lock(folder: Path, wait: bool = True) -> int | None:
 
 
 def _opened(folder: Path) -> int | None:
-    """A descriptor of the folder to be locked by; None where there is none to be had."""
+    """A descriptor of the folder, by which it is locked; None if it cannot be opened."""
     if fcntl is None:
         return None
     try:
@@ -67,14 +66,14 @@ def unlock(descriptor: int | None) -> None:
         os.close(descriptor)
 
 
-# ---- folders that do not stay
+# ---- temporary folders
 
 UNFINISHED, UNFINISHED_TEXT = "unfinished.txt", "embedx is at work here; if it was killed, its next run deletes this folder\n"
 
 
 def new_marked(make: Callable[[], Path]) -> tuple[Path, int | None]:
-    """A folder that `make` makes, a new one at each call, marked; what `lock` gives of it. Another process may delete it before
-    it is locked, for an empty one may be left from a run that was killed: then there is another.
+    """A new folder by `make`, marked, and its lock. Another process may delete it before it is locked, as left by a killed run:
+    then another one is made.
     """
     while True:
         folder = make()
@@ -84,11 +83,11 @@ def new_marked(make: Callable[[], Path]) -> tuple[Path, int | None]:
 
 
 def mark(folder: Path) -> int | None:
-    """Lock a new folder, and say in it that it is not to stay; what `lock` gives."""
+    """Lock a new folder and mark it as temporary; its lock."""
     held = lock(folder)
     if held is not None:
         try:
-            (folder / UNFINISHED).write_text(UNFINISHED_TEXT, "utf-8")  # not before it is locked: nobody may sweep it
+            (folder / UNFINISHED).write_text(UNFINISHED_TEXT, "utf-8")  # once it is locked, so that nobody deletes it
         except OSError:
             remove(folder, held)
             raise
@@ -96,7 +95,7 @@ def mark(folder: Path) -> int | None:
 
 
 def is_marked(folder: Path) -> bool:
-    """Whether `mark` was here."""
+    """Whether `mark` marked it."""
     try:
         return (folder / UNFINISHED).read_text("utf-8") == UNFINISHED_TEXT
     except (OSError, ValueError):
@@ -104,7 +103,7 @@ def is_marked(folder: Path) -> bool:
 
 
 def remove(folder: Path, held: int | None) -> None:
-    """Delete a marked folder and end its lock; what says that it may be deleted goes last, if this is cut short."""
+    """Delete a marked folder and end its lock; the mark goes last, in case this is cut short."""
     with contextlib.suppress(OSError):
         for each in folder.iterdir():
             if each.is_dir():
@@ -116,7 +115,7 @@ def remove(folder: Path, held: int | None) -> None:
 
 
 def is_begun(folder: Path) -> bool:
-    """Whether there is nothing in a folder but, perhaps, a part of what `mark` writes."""
+    """Whether a folder is empty, or has only a part of what `mark` writes."""
     try:
         inside = list(folder.iterdir())
         return all(each.name == UNFINISHED and UNFINISHED_TEXT.encode().startswith(each.read_bytes()) for each in inside)
@@ -125,7 +124,7 @@ def is_begun(folder: Path) -> bool:
 
 
 def remove_if_left(folder: Path, even_empty: bool = False) -> bool:
-    """Delete a marked folder that nobody has locked, or one that was about to be marked; whether that was so."""
+    """Delete a marked folder that nobody has locked, or with `even_empty` an empty one; whether it was one."""
     held = lock(folder, wait=False)
     if held is not None and (is_marked(folder) or (even_empty and is_begun(folder))):
         remove(folder, held)

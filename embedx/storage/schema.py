@@ -1,7 +1,6 @@
 """What the folder of a task holds: declared once, and checked whenever a model is read (see `folder`).
 
-Sizes have names, and one name means one size wherever it stands in a schema: so arrays and names are checked against each
-other, and nothing that reads a model meets an array of another shape or type than it was written for.
+Sizes have names, and a name means the same size everywhere in a schema: so arrays and names are checked against each other.
 """
 
 import math
@@ -11,17 +10,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-BLOCK_FLOATS = 1 << 22  # rows are looked at 16 MB at a time, so that a huge table is never doubled in memory
+BLOCK_FLOATS = 1 << 22  # of rows at a time: 16 MB, so that a huge table is never doubled in memory
 AXES = ("rows", "columns")
-LARGEST = {int: 2**63, float: math.inf, bool: 2}  # values are below, so NaN is none
+LIMITS = {int: 2**63, float: math.inf, bool: 2}  # values are below, so NaN is refused
 
 
 class Names(NamedTuple):
     """The names in a file STEM.tsv."""
 
-    size: str  # of what there are so many
+    size: str  # the name of their number
     required: bool = True
-    counted: bool = False  # each has a count beside it; it may have one all the same
+    counted: bool = False  # whether counts are required beside them
 
 
 class Array(NamedTuple):
@@ -30,7 +29,7 @@ class Array(NamedTuple):
     shape: tuple[str, ...]  # sizes by name
     dtypes: tuple[str, ...] = ("float32",)
     required: bool = False
-    rows_of: str = ""  # the stem of the names that its rows belong to, if they do
+    rows_of: str = ""  # the stem of the names of its rows, if they have some
     is_finite: bool = True
 
 
@@ -45,36 +44,36 @@ class Value(NamedTuple):
 
     @property
     def meaning(self) -> str:
-        """What it must be, in words."""
+        """What it must be, for messages."""
         words = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a text", dict: "an object"}
         what = f"one of {', '.join(map(str, self.choices))}" if self.choices else words[self.kind]
         return what if self.at_least == -math.inf else f"{what}, {self.at_least} or more"
 
     def takes(self, value: Any) -> bool:
-        """Whether a value that JSON gave is one."""
+        """Whether a value from JSON is valid."""
         if value is None:
             return self.or_none
         is_flag, kinds = isinstance(value, bool), (int, float) if self.kind is float else (self.kind,)
         if not isinstance(value, kinds) or is_flag != (self.kind is bool):
             return False
-        if isinstance(value, int | float) and not (abs(value) < LARGEST[self.kind] and value >= self.at_least):
+        if isinstance(value, int | float) and not (abs(value) < LIMITS[self.kind] and value >= self.at_least):
             return False
         return not self.choices or value in self.choices
 
 
 @dataclass(frozen=True)
 class FolderSchema:
-    """What there is in a folder; further arrays and names, settings and facts may join."""
+    """What must be in a folder; there may be further arrays and names, settings and facts."""
 
     task: str
     source: str  # what writes such folders
     names: Mapping[str, Names]  # by the stem of their file
     arrays: Mapping[str, Array]  # by name
-    settings: Mapping[str, Value] = field(default_factory=dict)  # those that are asked for, by name; facts likewise
+    settings: Mapping[str, Value] = field(default_factory=dict)  # those that are checked, by name
     facts: Mapping[str, Value] = field(default_factory=dict)
 
     def missing(self, names: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
-        """Which of the files that must be there are not; "" if all are."""
+        """The required files that are missing, for a message; "" if there are none."""
         wanted_arrays = [name for name, each in self.arrays.items() if each.required]
         wanted_names = [stem for stem, each in self.names.items() if each.required]
         if set(wanted_arrays) <= arrays.keys() and set(wanted_names) <= names.keys():
@@ -84,7 +83,7 @@ class FolderSchema:
     def misfits(
         self, names: Mapping[str, tuple[list[str], np.ndarray | None]], arrays: Mapping[str, np.ndarray]
     ) -> Iterator[tuple[str, str]]:
-        """Files that do not fit the schema or another file, each with what is wrong."""
+        """Files that do not fit the schema or another file, each with a complaint."""
         seen: dict[str, tuple[int, str]] = {}  # a size by its name, and where it was found
         for name, declared in self.arrays.items():
             if name not in arrays:
@@ -109,7 +108,7 @@ class FolderSchema:
                 yield f"{stem}.tsv", "no counts after the names; lines look like `name TAB count`"
 
     def wrong_values(self, settings: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[str]:
-        """What is wrong with settings and facts, as saved in JSON."""
+        """Complaints about settings and facts, as saved in JSON."""
         for group, declared, given in (("settings", self.settings, settings), ("facts", self.facts, facts)):
             for name, value in declared.items():
                 *outer, last = name.split(".")  # `reader.named` is within an object `reader`
@@ -133,10 +132,9 @@ def row_blocks(array: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def first_not_finite(array: np.ndarray) -> int | None:
-    """The first row that holds what is no finite number; None if there is none.
+    """The first row with a number that is not finite; None if there is none.
 
-    The sum of a block tells, at the speed of memory, for almost all blocks: only where it is not finite itself is there
-    something to find, if it is not that large numbers added up to more than there is.
+    Only blocks whose sum is not finite are searched: summing runs at the speed of memory.
     """
     start = 0
     for rows in row_blocks(array):

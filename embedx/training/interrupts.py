@@ -1,4 +1,4 @@
-"""Work that Ctrl-C must not cut short: ending the workers, checking and saving a model that took hours."""
+"""Work that Ctrl-C must not cut short: ending the threads, checking and saving a model."""
 
 import threading
 from collections.abc import Callable
