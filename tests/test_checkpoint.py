@@ -23,6 +23,7 @@ from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 from tests import forked
 from tests.forked import environment
+from tests.notes import Notes
 from tests.test_train_state import label_run, word_run
 
 RUNS = {
@@ -38,16 +39,6 @@ PREPARED = {
     "train-start": "train CORPUS --start train --dim 8 --epochs 60",
     "train-phrases": "train CORPUS --phrases 2 --phrase-threshold 0.0001 --phrase-min-count 250 --dim 8 --epochs 60",
 }
-
-
-class Heard(Silent):
-    """Keeps what it is told."""
-
-    def __init__(self):
-        self.notes = []
-
-    def note(self, message):
-        self.notes.append(message)
 
 
 class Pair(NamedTuple):
@@ -117,7 +108,7 @@ def test_a_state_is_restored_from_the_last_checkpoint(tmp_path):
     now = state.snapshot()
     checkpoint.locks.unlock(writing.lock)
     other, theirs = a_state(place=1)
-    heard = Heard()
+    heard = Notes()
     reading = Checkpoints(tmp_path / "out", asked(resumes=True), False, heard)
     assert reading.resumes
     reading.restore(other)
@@ -138,7 +129,7 @@ def test_two_checkpoints_are_kept_and_a_damaged_one_costs_an_interval(tmp_path):
     content = bytearray(files[-1].read_bytes())
     content[len(content) // 2] ^= 0xFF
     files[-1].write_bytes(content)
-    heard = Heard()
+    heard = Notes()
     Checkpoints(tmp_path / "out", asked(resumes=True), False, heard).restore(state)
     assert kept["number"] == 2
     assert any("damaged" in note for note in heard.notes)
@@ -157,7 +148,7 @@ def test_without_a_readable_checkpoint_nothing_is_resumed(tmp_path):
 
 def test_a_full_disk_leaves_the_checkpoints_before_and_training_goes_on(tmp_path, monkeypatch):
     state, kept = a_state()
-    heard = Heard()
+    heard = Notes()
     writing = Checkpoints(tmp_path / "out", asked(), False, heard)
     writing.take(state, wait=True)
 

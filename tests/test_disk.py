@@ -13,16 +13,7 @@ from embedx.text.sources import resolve
 from embedx.training import checkpoint
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.progress import Silent
-
-
-class Notes(Silent):
-    """Keeps what it is told."""
-
-    def __init__(self):
-        self.notes = []
-
-    def note(self, message):
-        self.notes.append(message)
+from tests.notes import Notes
 
 
 def checkpoints_of(folder, notes, every=float("inf"), resumes=False):

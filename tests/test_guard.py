@@ -31,26 +31,13 @@ from embedx.training.progress import Reporter, Silent
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
+from tests.notes import Notes
 from tests.test_train_state import label_run, same, word_run
 
 TIMES = (1e3, 1e5)
 # One objective of each class of the contract.
 KINDS = {(each.kind, each.candidates, each.positives, each.state_width > 0): name for name, each in OBJECTIVES.items()}
 SOME = list(KINDS.values())
-
-
-class Notes(Silent):
-    """Keeps what it is told."""
-
-    def __init__(self):
-        self.notes = []
-
-    def note(self, message):
-        self.notes.append(message)
-
-    @property
-    def warnings(self):
-        return [note for note in self.notes if note.startswith("warning: ")]
 
 
 # ---- the trainer, with a strategy made up

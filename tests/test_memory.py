@@ -13,17 +13,7 @@ import pytest
 import embedx
 from embedx.errors import EmbedxError
 from embedx.training import memory
-from embedx.training.progress import Silent
-
-
-class Notes(Silent):
-    """Keeps notes."""
-
-    def __init__(self):
-        self.notes = []
-
-    def note(self, message):
-        self.notes.append(message)
+from tests.notes import Notes
 
 
 def group(folder, **files):
