@@ -354,7 +354,7 @@ def run_on(monkeypatch, fails=lambda number, method: False, epochs=3, workers=3,
         return made[-1]
 
     monkeypatch.setattr(run, "Workers", new)
-    strategy = run.Distributed(inner, CountingPlan(), Size(workers, 2), per_range, Silent())
+    strategy = run.Distributed(inner, CountingPlan(), Size(workers, 2), per_range)
     schedule = Schedule(0.1, strategy.n_chunks, 230, epochs)
     outcome = trainer.run(strategy, schedule, Silent())
     return inner, outcome, made[0]

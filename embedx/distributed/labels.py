@@ -35,7 +35,7 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import UpdateRule
 from embedx.training.memory import n_bytes
-from embedx.training.progress import Progress, Silent
+from embedx.training.progress import Progress
 
 MERGES = 200  # at least, of each worker over a run
 MIN_EXAMPLES, MAX_EXAMPLES = 2_000, 200_000  # that a thread trains between two merges
@@ -127,6 +127,10 @@ class LabelsPlan(Plan):
     def server(self, strategy: TreeTraining) -> "TileServer":
         return TileServer(strategy)
 
+    def is_done(self, strategy: TreeTraining, epoch: int, chunks: range) -> bool:
+        n_tiles = len(strategy.tiles_of(epoch))
+        return all(chunk >= n_tiles or strategy.done[chunk] is not None for chunk in chunks)
+
     def replica(self, strategy: TreeTraining) -> "TileReplica":
         return TileReplica(strategy)
 
@@ -211,7 +215,7 @@ def train(
             plan = ExamplesPlan(type(own), own.settings, arguments)
             n_examples = own.n * float(own.settings.epochs or 1)
             n_chunks = chunks_per_range(cluster.merge_every, own.chunk, n_examples, size)
-        return opened.enter_context(contextlib.closing(Distributed(own, plan, size, n_chunks, progress or Silent())))
+        return opened.enter_context(contextlib.closing(Distributed(own, plan, size, n_chunks)))
 
     with contextlib.ExitStack() as opened:
         return classification.train(data, objective, settings, progress=progress, wrap=distributed, **options)

@@ -22,8 +22,8 @@ MIN_TIMEOUT = 60.0  # seconds
 class Distributed(Strategy):
     """The training of `inner`, which has the server's parameters, by workers."""
 
-    def __init__(self, inner: Strategy, plan: Plan, size: Size, chunks_per_range: int, progress: Progress) -> None:
-        self.inner, self.plan, self.size, self.progress = inner, plan, size, progress
+    def __init__(self, inner: Strategy, plan: Plan, size: Size, chunks_per_range: int) -> None:
+        self.inner, self.plan, self.size = inner, plan, size
         self.chunks_per_range = min(chunks_per_range, inner.n_chunks)
         self.n_chunks = -(-inner.n_chunks // self.chunks_per_range)
         self.workers: Sequence[None] = [None] * (DEPTH * size.workers)
@@ -42,6 +42,8 @@ class Distributed(Strategy):
     def train(self, worker: None, epoch: int, chunk: int, rate: float) -> Tally | None:
         first = chunk * self.chunks_per_range
         chunks = range(first, min(first + self.chunks_per_range, self.inner.n_chunks))
+        if self.plan.is_done(self.inner, epoch, chunks):
+            return Tally()
         work = ChunkRange(epoch, chunks, rate, self.rate_at(epoch * self.n_chunks + chunk + 1), self.rate_factor)
         assert self.pool is not None
         while (taken := self.pool.take(lambda: self.is_over)) is not None:

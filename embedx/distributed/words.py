@@ -106,7 +106,7 @@ class WordsPlan(Plan):
 
 
 def plan_of(task: Task, strategy: Streamed, read: Any = None, home: Path | None = None) -> WordsPlan:
-    """Of a run that is about to begin; `read` reads its corpus from other machines."""
+    """The plan of a prepared run; `read` reads files of its corpus from any machine."""
     tables, folder, counts = strategy.tables, task.corpus.folder, task.words.trained_counts
     kept_share = kept_counts(counts, task.vocabulary.sample) / max(int(counts.sum()), 1)
     return WordsPlan(
@@ -141,7 +141,7 @@ def train(
             assert isinstance(strategy, Streamed)  # --deterministic is refused
             plan = plan_of(task, strategy, ReadFromHead(task.corpus.folder), home)
             per_range = chunks_per_range(cluster.merge_every, strategy.n_chunks, task.settings.epochs, n_rows, size)
-            return opened.enter_context(contextlib.closing(Distributed(strategy, plan, size, per_range, progress)))
+            return opened.enter_context(contextlib.closing(Distributed(strategy, plan, size, per_range)))
 
         return skipgram.train(corpora, objective, settings, progress=progress, cache_dir=cache_dir, wrap=distributed, **options)
 

@@ -42,6 +42,10 @@ class Plan(abc.ABC):
         compile_kernels(self.parameters(strategy))
         return ParameterReplica(self.parameters(strategy))
 
+    def is_done(self, strategy: Any, epoch: int, chunks: range) -> bool:
+        """Whether nothing is left to train in these chunks."""
+        return False
+
 
 def check_memory(need: int, what: str, less: str) -> None:
     """Raise `EmbedxError` if a worker's machine does not have so much memory."""
