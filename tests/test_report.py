@@ -308,7 +308,7 @@ def test_what_is_found_on_test_data(tmp_path, write):
     assert {row[0]: row[1] for row in found["missed"][1:]} == {"film": "1", "rare": "1", "unknown label 4": "1"}
     assert ["film", "sport", "1"] in found["confused"]
     head, *mistakes = found["mistakes"]
-    assert head == ["row", "labels", "best answers", "words"]
+    assert head == ["row", "labels", "best predictions", "words"]
     assert {row[1].split(",")[0] for row in mistakes} == {"film", "rare", "unknown label 4"}
     probabilities = [float(re.search(r" (\d\.\d+)", row[2])[1]) for row in mistakes]
     assert probabilities == sorted(probabilities, reverse=True)

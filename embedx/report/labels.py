@@ -1,4 +1,4 @@
-"""The page of a classifier: its answers to test data."""
+"""The page of a classifier: its predictions for test data."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ from embedx.report.settings import ReportSettings
 from embedx.report.words import number
 from embedx.training.progress import Progress
 
-ANSWERS = 10  # predicted for each row
-SHOWN_ANSWERS = 5
+PREDICTIONS = 10  # predicted for each row
+SHOWN_PREDICTIONS = 5
 SHOWN_FEATURES = 12  # words of a row, those of the largest values
 MISTAKES = 10
 MAX_ROWS = 25  # of a table of labels
 DASH = "–"
-PALE = 0.35  # opacity of the bar of a bin with few answers
+PALE = 0.35  # opacity of the bar of a bin with few predictions
 
 
 @dataclass(frozen=True)
@@ -35,24 +35,24 @@ class Example:
 
     row: int  # of the test data, from 0
     labels: list[str]
-    answers: list[tuple[str, float, bool]]  # label, probability, whether the row has it
+    predictions: list[tuple[str, float, bool]]  # label, probability, whether the row has it
     features: list[str]  # the words that weigh most, where features are words
 
 
 def findings(
     classifier: Classifier, source: str | None, test_labels: str | None, settings: ReportSettings, progress: Progress
 ) -> dict[str, Any]:
-    """What the page of a classifier shows, for its template: the answers to test data or, without these, the labels."""
+    """What the page of a classifier shows, for its template: the predictions for test data or, without these, the labels."""
     if source is None:
         return {"source": None, "key_figures_of_test": {}, **in_training(classifier)}
     data = read(source, test_labels, progress=progress, like=classifier.known)
     metrics = classifier.evaluate(data, progress=progress)
     labels, kept = classifier.tested_labels(data.labels)
     data = data.rows(kept) if len(kept) < len(data) else data
-    best = list(classifier.top_k(data.features, ANSWERS, progress))
-    n_answers = min(ANSWERS, classifier.n_labels)
-    top = np.concatenate([ids for ids, _ in best]) if best else np.zeros((0, n_answers), np.int32)
-    probability = np.concatenate([values for _, values in best]) if best else np.zeros((0, n_answers), np.float32)
+    best = list(classifier.top_k(data.features, PREDICTIONS, progress))
+    n_predictions = min(PREDICTIONS, classifier.n_labels)
+    top = np.concatenate([ids for ids, _ in best]) if best else np.zeros((0, n_predictions), np.int32)
+    probability = np.concatenate([values for _, values in best]) if best else np.zeros((0, n_predictions), np.float32)
     is_right = answers.hits(top, labels)
     labelled = np.flatnonzero(labels.n_of_row)
     width = max(classifier.n_labels, int(labels.ids.max(initial=-1)) + 1)
@@ -64,13 +64,13 @@ def findings(
 
     def example(row: int) -> Example:
         found = zip(top[row], probability[row], is_right[row], strict=True)
-        shown = [(names[k], float(p), bool(right)) for k, p, right in found][:SHOWN_ANSWERS]
+        shown = [(names[k], float(p), bool(right)) for k, p, right in found][:SHOWN_PREDICTIONS]
         return Example(int(kept[row]), [names[k] for k in labels[row]], shown, heaviest(data, row))
 
     confused = answers.confusions(top, labels)
     missed = answers.most_missed(top, labels, confused)
     reliability = answers.reliability(probability[labelled, 0].astype(np.float64), is_right[labelled, 0])
-    rows = [["label", "wrong answer", "rows"]]
+    rows = [["label", "wrong prediction", "rows"]]
     rows += [[names[each.label], names[each.answer], f"{each.rows:,}"] for each in confused[:MAX_ROWS]]
     figures = {"p@1": "P@1", "p@5": "P@5", "log_likelihood": "log-likelihood"}
     return {
@@ -134,7 +134,7 @@ def frequency_rows(bins: Sequence[FrequencyBin]) -> list[list[str]]:
     """A row for each bin."""
     ks = list(bins[0].recall) if bins else []
     head = ["labels", "how many", "training rows of a label", "in test rows", *(f"recall at {k}" for k in ks)]
-    rows = [[*head, "first answers", "precision"]]
+    rows = [[*head, "top predictions", "precision"]]
     for each in bins:
         counted = [f"{each.labels:,}", span(each.fewest, each.most), f"{each.occurrences:,}"]
         recall = [percent(each.recall[k]) for k in ks]
@@ -156,9 +156,9 @@ def missed_rows(classifier: Classifier, missed: Sequence[Missed], names: Sequenc
 def example_rows(examples: Sequence[Example]) -> list[list[str]]:
     """A row for each example, with the words of the largest values where features are words."""
     has_words = any(each.features for each in examples)
-    rows = [["row", "labels", "best answers", *(["words"] * has_words)]]
+    rows = [["row", "labels", "best predictions", *(["words"] * has_words)]]
     for each in examples:
-        best = ", ".join(f"{label} {p:.3f}{' ✓' if right else ''}" for label, p, right in each.answers)
+        best = ", ".join(f"{label} {p:.3f}{' ✓' if right else ''}" for label, p, right in each.predictions)
         words = [" ".join(each.features)] if has_words else []
         rows.append([f"{each.row:,}", ", ".join(each.labels) or DASH, best, *words])
     return rows
@@ -170,21 +170,21 @@ def example_rows(examples: Sequence[Example]) -> list[list[str]]:
 def about_reliability(classifier: Classifier, found: Reliability) -> str:
     """What the diagram shows, and what its probabilities are."""
     about = (
-        "Reliability: first answers by their probability, and the share that is right; on the diagonal both agree. The more "
-        f"answers, the stronger the colour. Expected calibration error {number(found.error)} over {found.n.sum():,} labelled "
-        "rows."
+        "Reliability: top predictions by their probability, and the share that is correct; on the diagonal both agree. The "
+        f"more predictions, the stronger the colour. Expected calibration error {number(found.error)} over "
+        f"{found.n.sum():,} labelled rows."
     )
     if "calibration" in classifier.arrays:
         return f"{about} Probabilities are calibrated on rows that were held out of training."
     if not classifier.objective.calibrated:
         about += f" {classifier.objective.name} has no probabilities of its own: these are a softmax of its scores."
     elif classifier.facts.get("several_labels") and not classifier.judges_labels_alone:
-        about += " Labels share one probability, so that with several labels a row answers are right more often than predicted."
+        about += " Labels share one probability, so that rows with several labels have more correct predictions than expected."
     return about
 
 
 def reliability_chart(found: Reliability, about: str) -> dict[str, Any]:
-    """Bars of the share of right answers by probability, with a point at their mean probability, for the template."""
+    """Bars of the share of correct predictions by probability, with a point at their mean probability, for the template."""
 
     def x(value: float) -> float:
         return round(LEFT + (RIGHT - LEFT) * value, 1)
@@ -199,11 +199,11 @@ def reliability_chart(found: Reliability, about: str) -> dict[str, Any]:
         bar: dict[str, Any] = {"x": x(k / bins) + 1, "y": y(right), "mean": x(float(found.confidence[k]))}
         bar |= {"width": round((RIGHT - LEFT) / bins - 2, 1), "height": round(BOTTOM - y(right), 1)}
         bar["opacity"] = round(PALE + (1 - PALE) * n / n_max, 2)
-        title = f"{n:,} answers of probability {k / bins:.1f} to {(k + 1) / bins:.1f}: {percent(right)} right"
+        title = f"{n:,} predictions of probability {k / bins:.1f} to {(k + 1) / bins:.1f}: {percent(right)} correct"
         bars.append(bar | {"title": title})
     steps = np.linspace(0, 1, 6).tolist()
     return frame(
-        "probability of the first answer",
+        "probability of the top prediction",
         "",
         has_columns=False,
         about=about,

@@ -100,7 +100,7 @@ def about_model(model: Any, path: Path, curve_of: Mapping[str, Points], logged: 
     return {
         "charts": charts,
         "arrays": [
-            ["array", "shape", "numbers", "MB"],
+            ["array", "shape", "dtype", "MB"],
             *(
                 [name, " × ".join(f"{n:,}" for n in array.shape), str(array.dtype), f"{array.nbytes / MEGABYTE:,.1f}"]
                 for name, array in arrays.items()
