@@ -26,7 +26,6 @@ from eval.under_test import (
     objectives,
     select,
     streaming,
-    subsampling,
 )
 from eval.under_test import skipgram_engine as engine
 
@@ -41,52 +40,38 @@ EXCERPT = 10_000_000  # bytes at the start of the corpus, which the tables are t
 # ---- the kernel, part by part
 
 
-def train_until(
-    part, coefficients, sample, log_expected_count, tables, stream, sampler_data, constants, plan, workspace, start, stop, lr,
-    key, noise_key, work,
-):  # fmt: skip
+def train_until(part, coefficients, sample, log_expected_count, run, workspace, chunk, work):
     """`train_chunk` of embedx/engine/skipgram.py, without what comes behind a part, at rate 0; returns the words seen.
 
     work  float64 (3,): blocks, rows of both tables and multiply-adds of one matrix product are added
     """
-    words, block, next_block = workspace.words, workspace.block, workspace.next_block
-    first, last, n_words, n_seen = subsampling.keep_words(stream, plan.window, start, stop, key, words)
-    workspace.seen[:] = -1
-    drawn = 0
-    centre, context, drawn = blocks.plan_block(
-        sample, plan, sampler_data, words, workspace.sampling, workspace.seen, n_words, first, last, 0, noise_key, drawn, block
-    )
+    block, next_block, lr = workspace.block, workspace.next_block, chunk.lr
+    n_seen = engine.start_chunk(run, workspace, chunk)
+    blocks.plan_block(sample, run, workspace, block, chunk.noise_key)
     while block.sizes[blocks.N_CENTRES] > 0:
-        centre, context, drawn = blocks.plan_block(
-            sample, plan, sampler_data, words, workspace.sampling, workspace.seen, n_words, centre, last, context, noise_key,
-            drawn, next_block,
-        )  # fmt: skip
-        n_inputs, n_candidates = block.sizes[blocks.N_INPUTS], block.sizes[blocks.N_CENTRES] + block.sizes[blocks.N_NOISE]
-        n_h, n_w = engine.round_up_to_tile(n_inputs), engine.round_up_to_tile(n_candidates)
+        blocks.plan_block(sample, run, workspace, next_block, chunk.noise_key)
+        n_h, n = block.sizes[blocks.N_EXAMPLES], block.sizes[blocks.N_CENTRES] + block.sizes[blocks.N_NOISE]
+        n_h_padded, n_w = gemm.round_up_to_tile(n_h), gemm.round_up_to_tile(n)
         work[0] += 1
-        work[1] += n_inputs + n_candidates
-        work[2] += n_h * n_w * workspace.h.shape[1]
+        work[1] += block.sizes[blocks.N_INPUTS] + n
+        work[2] += n_h_padded * n_w * workspace.h.shape[1]
         if part >= 1:
-            engine.prefetch_rows(tables.inputs.rows, next_block.inputs, next_block.sizes[blocks.N_INPUTS])
-            ahead = next_block.sizes[blocks.N_CENTRES] + next_block.sizes[blocks.N_NOISE]
-            engine.prefetch_rows(tables.outputs.rows, next_block.candidates, ahead)
-            engine.gather(tables.inputs.rows, block.inputs, n_inputs, n_h, workspace.h)
-            engine.gather(tables.outputs.rows, block.candidates, n_candidates, n_w, workspace.w)
+            engine.prefetch_block(run.tables, next_block)
+            engine.fetch_examples(run, workspace, block)
+            engine.gather(run.tables.outputs.rows, block.candidates, n, n_w, workspace.w)
         if part >= 2:
-            gemm.scores(workspace.h, n_h, workspace.w, n_w, workspace.batch.z)
+            gemm.scores(workspace.h, n_h_padded, workspace.w, n_w, workspace.batch.z)
         if part >= 3:
-            if plan.uses_score_gain:
-                engine.measure_block(tables, plan, workspace, workspace.w, n_candidates, block, lr)
-            engine.coefficients_of_block(
-                coefficients, log_expected_count, tables, sampler_data, constants, plan, workspace, block, lr
-            )
+            if run.plan.uses_score_gain:
+                engine.measure_block(run, workspace, block, workspace.w, n, lr)
+            engine.coefficients_of_block(coefficients, log_expected_count, run, workspace, block, lr)
         if part >= 4:
-            gemm.weighted_sums(workspace.batch.z, n_h, workspace.w, n_candidates, workspace.h_gradient)
-            gemm.weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_inputs, workspace.w_gradient)
+            gemm.weighted_sums(workspace.batch.z, n_h_padded, workspace.w, n, workspace.h_gradient)
+            gemm.weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_h, workspace.w_gradient)
         if part >= 5:
-            workspace.most[:] = 0
-            engine.update_inputs(tables, plan, workspace, block, np.float32(0))
-            engine.update_rows(tables, plan, workspace, block, n_candidates, np.float32(0))
+            workspace.max_rate[:] = 0
+            engine.update_inputs(run, workspace, block, np.float32(0))
+            engine.update_candidates(run, workspace, block, np.float32(0))
         block, next_block = next_block, block
     return n_seen
 

@@ -32,7 +32,7 @@ from embedx.skipgram import task as skipgram
 LEADING = ("softmax", "ns", "hs", "ar", "ove", "implicit", "ldgs")  # tried in more ways than the others
 WORD_OPTIONS: list[dict[str, Any]] = [
     {"block_size": 0}, {"bias": "none"}, {"bias": "zero"}, {"window": 5, "block_size": 3}, {"shuffle": False},
-    {"subwords": "1-3", "buckets": 30},
+    {"subwords": "1-3", "buckets": 30}, {"architecture": "cbow"}, {"architecture": "cbow", "subwords": "1-3", "buckets": 30},
     *({"optimizer": name} for name in taken_by(WORDS)),
 ]  # fmt: skip
 LABEL_OPTIONS: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Skip-gram block by block, straight from the definitions in `embedx.engine.blocks` and `embedx.engine.skipgram`, in float64.
+"""Blocks one by one, straight from the definitions in `embedx.engine.blocks` and `embedx.engine.skipgram`, in float64.
 
 An objective is handed one line at a time. That a line of several positives stands for its pairs is tested with the objectives.
 """
@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import reference
 
-from embedx.engine.blocks import INPUT_SETS, INPUT_SUMS, PAIRS
+from embedx.engine.encoders import SKIPGRAM
+from embedx.engine.select import JOINT, SINGLE, SUMMED
 from embedx.engine.skipgram import LONGEST_STEP
 from embedx.kernels.batch import Batch
 from embedx.samplers.alias import draw
@@ -24,22 +25,45 @@ class Line(NamedTuple):
     log_expected_count: list
 
 
+class Example(NamedTuple):
+    """The word by which its state is kept, the places of the inputs whose mean it is, and what the objective is told."""
+
+    key: int
+    contexts: list
+    lines: list
+
+
 class Block(NamedTuple):
-    """The output rows that compete, and for each input, in text order, its word and its lines."""
+    """The output rows that are candidates, the words of the inputs in text order, and the examples."""
 
     rows: list
     inputs: list
+    examples: list
+
+
+def examples_of(pairs, kept, encoder):
+    """The key, the places of the inputs, and how often each centre word is the positive, of each example of some pairs; and
+    the words of the inputs.
+    """
+    inputs = sorted({pair[3] for pair in pairs})
+    place = {x: j for j, x in enumerate(inputs)}
+    words = [kept[x][1] for x in inputs]
+    if encoder == SKIPGRAM:
+        return [(kept[x][1], [place[x]], Counter(pair[1] for pair in pairs if pair[3] == x)) for x in inputs], words
+    centres = sorted({pair[2] for pair in pairs})
+    contexts = {y: [place[pair[3]] for pair in pairs if pair[2] == y] for y in centres}
+    return [(kept[y][1], contexts[y], Counter([kept[y][1]])) for y in centres], words
 
 
 def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hits):
-    """An input that met each centre `met` times; `noise` is how often each word was drawn; INPUT_SETS draw no centre."""
+    """An input that met each centre `met` times; `noise` is how often each word was drawn; JOINT ones draw no centre."""
     words = [*centres, *noise]
     everything, drawn = list(range(len(words))), [noise[word] for word in noise]
     label, log_counts = [met[y] for y in centres] + [0] * len(noise), [log_expected[word] for word in words]
-    if form == INPUT_SUMS:
+    if form == SUMMED:
         n_pairs = sum(met.values())
         return [Line(everything, label, [0] * len(centres) + [n_pairs * count for count in drawn], log_counts)]
-    if form == INPUT_SETS:
+    if form == JOINT:
         certain = [0 if met[y] else 1 for y in centres]
         return [Line(everything, label, certain + drawn, [0] * len(centres) + log_counts[len(centres) :])]
     lines = []
@@ -55,8 +79,8 @@ def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hit
 def lines_of_all(met, n_rows, form, keeps_accidental_hits):
     """The same where all rows compete."""
     n_pairs = sum(met.values())
-    told = [{y: n} for y, n in met.items()] if form == PAIRS else [met]
-    rivals = n_pairs if form == INPUT_SUMS else 1
+    told = [{y: n} for y, n in met.items()] if form == SINGLE else [met]
+    rivals = n_pairs if form == SUMMED else 1
     return [
         Line(
             list(range(n_rows)),
@@ -96,23 +120,23 @@ def blocks_of(setup, start, stop):
     for number, (together, words) in enumerate(groups_of(pairs, kept, start, stop, plan.block_size)):
         centres = list(dict.fromkeys(words))
         drawn = [int(draw(setup.alias, setup.noise_key, np.uint64(plan.n_draws * number + i))) for i in range(plan.n_draws)]
-        noise = Counter(word for word in drawn if plan.form != INPUT_SETS or word not in centres)
+        noise = Counter(word for word in drawn if plan.form != JOINT or word not in centres)
         if setup.sampler == "path":
             rows = [int(k) for y in centres for k in paths.nodes[paths.offsets[y] : paths.offsets[y + 1]]]
             rows = list(dict.fromkeys(rows))
         else:
             rows = list(range(plan.n_rows)) if setup.sampler == "all" else [*centres, *noise]
-        inputs = []
-        for x in sorted({pair[3] for pair in together}):
-            met = Counter(pair[1] for pair in together if pair[3] == x)
+        examples = []
+        found, inputs = examples_of(together, kept, plan.encoder)
+        for key, contexts, met in found:
             if setup.sampler == "path":
                 lines = lines_of_paths(met, rows, paths)
             elif setup.sampler == "all":
                 lines = lines_of_all(met, plan.n_rows, plan.form, keeps_accidental_hits)
             else:
                 lines = lines_of_draws(met, centres, noise, setup.draws.log_expected, plan.form, keeps_accidental_hits)
-            inputs.append((kept[x][1], lines))
-        blocks.append(Block(rows, inputs))
+            examples.append(Example(key, contexts, lines))
+        blocks.append(Block(rows, inputs, examples))
     return blocks
 
 
@@ -144,32 +168,42 @@ class Naive:
 
     def train(self, block, lr):
         """One step on a block: all scores are from before it. Returns the summed loss."""
-        h = np.array([self.inputs[self.parts[word]].mean(axis=0) for word, _ in block.inputs])
-        w = self.outputs[block.rows]
+        words, examples, w = block.inputs, block.examples, self.outputs[block.rows]
+        if not examples:
+            return 0.0
+        x = np.array([self.inputs[self.parts[word]].mean(axis=0) for word in words])
+        h = np.array([x[example.contexts].mean(axis=0) for example in examples])
         h_gradient, w_gradient = np.zeros_like(h), np.zeros_like(w)
         seen_lr = lr / np.sqrt(self.dim) if reference.NAIVE_OPTIMIZERS[self.optimizer].by_row else lr
         free = np.delete(w, self.bias, axis=1) if self.bias >= 0 else w
-        words = [word for word, _ in block.inputs]
-        most_pairs = max(sum(sum(line.label) for line in lines) for _, lines in block.inputs)
+        uses = Counter()
+        for example in examples:
+            for j in example.contexts:
+                uses[j] += sum(sum(line.label) for line in example.lines)
+        most_pairs = max(uses.values())
         of_inputs, of_rows = np.sum(h**2, axis=1), np.sum(free**2, axis=1)
         of_inputs_most, of_rows_most = (
             LONGEST_STEP / square if self.objective.kind == "proximal" else np.inf
             for square in (min(of_rows.sum(), 4 * most_pairs * of_rows.max()), of_inputs.sum())
         )
         input_rates = np.array([self.rates(self.input_state[self.parts[k]], lr, of_inputs_most).mean() for k in words])
+        h_rates = np.array([input_rates[example.contexts].mean() for example in examples])
         row_rates = self.rates(self.output_state[block.rows], lr, of_rows_most)
-        score_gain = np.outer(of_inputs, row_rates) + np.outer(input_rates, of_rows)
+        score_gain = np.outer(of_inputs, row_rates) + np.outer(h_rates, of_rows)
         loss = 0.0
-        for j, (word, lines) in enumerate(block.inputs):
-            for line in lines:
+        for e, example in enumerate(examples):
+            for line in example.lines:
                 rows = w[line.places]
-                one, c = self.answer(rows @ h[j], line, word, score_gain[j, line.places] / seen_lr, seen_lr)
+                one, c = self.answer(rows @ h[e], line, example.key, score_gain[e, line.places] / seen_lr, seen_lr)
                 loss += one
-                h_gradient[j] += c @ rows
-                w_gradient[line.places] += np.outer(c, h[j])
+                h_gradient[e] += c @ rows
+                w_gradient[line.places] += np.outer(c, h[e])
+        x_gradient = np.zeros_like(x)
+        for example, gradient in zip(examples, h_gradient, strict=True):
+            x_gradient[example.contexts] += gradient
         if self.bias >= 0:
-            h_gradient[:, self.bias] = 0
-        for word, gradient in zip(words, h_gradient, strict=True):
+            x_gradient[:, self.bias] = 0
+        for word, gradient in zip(words, x_gradient, strict=True):
             for part in self.parts[word]:
                 reference.descend(self.optimizer, self.inputs[part], self.input_state[part], gradient, lr, of_inputs_most)
         for row, gradient in zip(block.rows, w_gradient, strict=True):

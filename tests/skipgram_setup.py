@@ -7,6 +7,7 @@ from drawn import Drawn
 from embedx import samplers
 from embedx.engine import blocks
 from embedx.engine import skipgram as engine
+from embedx.engine.encoders import ENCODERS
 from embedx.engine.loading import load_kernel
 from embedx.engine.subwords import NO_PARTS, Parts
 from embedx.kernels.random import stream_key
@@ -33,7 +34,7 @@ class Setup:
 
     def __init__(
         self, objective, *, block_size=1, draws=4, sampler="unigram", bias=False, optimizer="sgd", seed=0, n_tokens=120,
-        n_words=12, dim=10, window=3, keep_all=False, noise=None, n_ngrams=0,
+        n_words=12, dim=10, window=3, keep_all=False, noise=None, n_ngrams=0, architecture="skipgram",
     ):  # fmt: skip
         rng = np.random.default_rng(seed)
         self.objective, self.sampler, self.dim, self.n_tokens, self.functions = objective, sampler, dim, n_tokens, None
@@ -69,9 +70,10 @@ class Setup:
         n_draws = draws if self.drawing.candidates == "drawn" else 0
         self.draws = self.drawing.data(n_draws)
         self.alias = AliasTable(self.draws.values, self.draws.rows)
-        self.plan = blocks.SkipGramPlan(
-            window, block_size, n_draws, n_rows, blocks.CANDIDATES[self.drawing.candidates],
-            form_of(objective), objective.keeps_accidental_hits, objective.needs_log_expected_count, objective.uses_score_gain,
+        self.plan = blocks.BlockPlan(
+            list(ENCODERS).index(architecture), window, block_size, n_draws, n_rows,
+            blocks.CANDIDATES[self.drawing.candidates], form_of(objective), objective.keeps_accidental_hits,
+            objective.needs_log_expected_count, objective.uses_score_gain,
             dim if bias else -1, rule, objective.kind == "proximal",
         )  # fmt: skip
         self.constants = objective.constants(n_draws or n_rows, n_words)
@@ -86,11 +88,13 @@ class Setup:
         tokens.setflags(write=False)
         self.stream = self.stream._replace(tokens=tokens)
 
+    def run_and_chunk(self, start, stop, lr):
+        run = engine.Run(self.tables, self.stream, self.draws, self.constants, self.plan)
+        return run, engine.Chunk(start, stop, np.float32(lr), self.key, self.noise_key)
+
     def train(self, start, stop, lr=0.1):
-        arguments = (
-            self.tables, self.stream, self.draws, self.constants, self.plan, self.workspace, start, stop, np.float32(lr),
-            self.key, self.noise_key,
-        )  # fmt: skip
+        run, chunk = self.run_and_chunk(start, stop, lr)
+        arguments = run, self.workspace, chunk
         if self.functions is None:
             self.functions = load_kernel(engine.train_chunk, self.objective.coefficients, self.drawing, arguments, Silent())
         return engine.train_chunk(*self.functions, *arguments)

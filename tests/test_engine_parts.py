@@ -131,15 +131,16 @@ def test_pairs_come_one_by_one(seed):
         for x in range(max(y - words.reach[y], 0), min(y + words.reach[y] + 1, n))
         if x != y and words.sentence[x] == words.sentence[y]
     ]
-    found, centre, context = [], 3, 0
+    found, cursor = [], blocks.new_cursor()
+    cursor[[blocks.N_WORDS, blocks.CENTRE, blocks.LAST]] = n, 3, 12
     while True:
-        x, end, centre, context, is_left = blocks._next_pair(words, n, centre, 12, context)
+        x, is_left = blocks._next_pair(words, cursor)
         if not is_left:
             break
-        assert (end, context) == (x + 1, x + 1)
-        found.append((centre, x))
+        assert cursor[blocks.CONTEXT] == x + 1
+        found.append((cursor[blocks.CENTRE], x))
     assert found == expected
-    assert (x, end, centre) == (0, 0, 12)
+    assert (x, cursor[blocks.CENTRE]) == (0, 12)
     assert len(found) > 5
 
 
@@ -154,7 +155,8 @@ def test_the_vector_of_a_word_is_the_mean_of_its_parts(bias):
     expected = np.array([rows[parts.rows[a:b]].mean(axis=0) for a, b in pairwise(parts.offsets)])
     np.testing.assert_allclose(subwords.word_vectors(rows, parts), expected, rtol=1e-5, atol=1e-6)
     h, words = np.full((4, 32), 7, np.float32), np.array([2, 0, 1, 1], np.int32)
-    subwords.fetch_means(rows, parts, words, 3, bias, h)
+    for j in range(3):
+        subwords.fetch_word(rows, parts, np.int64(words[j]), h, j, bias)
     wanted = expected[words[:3]].copy()
     if bias >= 0:
         wanted[:, bias] = rows[parts.rows[parts.offsets[words[:3]]], bias]

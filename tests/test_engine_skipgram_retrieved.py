@@ -5,12 +5,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from reference_skipgram import Block, Naive, groups_of, lines_of_draws
+from reference_skipgram import Block, Example, Naive, examples_of, groups_of, lines_of_draws
 from skipgram_setup import Setup
 
 from embedx.engine import blocks, loading
 from embedx.engine import skipgram as engine
 from embedx.engine import skipgram_retrieved as retrieved
+from embedx.engine.select import JOINT
 from embedx.objectives import retrieval
 from embedx.objectives.ldgs import Ldgs
 from embedx.samplers.alias import draw
@@ -52,10 +53,9 @@ class Retrieving(Setup):
         self.plan = self.plan._replace(candidates=blocks.RETRIEVED)
 
     def train(self, start, stop, lr=0.1):
-        arguments = (
-            self.tables, self.stream, self.draws, self.index, self.search, self.constants, self.plan, self.workspace,
-            self.found, self.refresh, self.retrieval, start, stop, np.float32(lr), self.key, self.noise_key,
-        )  # fmt: skip
+        run, chunk = self.run_and_chunk(start, stop, lr)
+        shared = retrieved.Retrieval(self.index, self.search, self.found, self.refresh)
+        arguments = run, shared, self.workspace, self.retrieval, chunk
         functions = loading.load_kernel(retrieved.train_chunk, self.objective.coefficients, self.drawing, arguments, Silent())
         return retrieved.train_chunk(*functions, *arguments)
 
@@ -63,32 +63,33 @@ class Retrieving(Setup):
         """Every block of a chunk: centres and what was found are certain, and of the draws those count that are neither."""
         for number, (together, words) in enumerate(groups_of(pairs, kept, 0, self.n_tokens, self.plan.block_size)):
             certain = list(dict.fromkeys(words))
-            inputs = sorted({pair[3] for pair in together})
-            for x in inputs:
-                certain += [int(row) for row in self.found.rows[kept[x][1], : self.found.n[kept[x][1]]]]
+            found, inputs = examples_of(together, kept, self.plan.encoder)
+            for word in inputs:
+                certain += [int(row) for row in self.found.rows[word, : self.found.n[word]]]
             certain = list(dict.fromkeys(certain))
             first = self.plan.n_draws * number
             drawn = [int(draw(self.alias, self.noise_key, np.uint64(first + i))) for i in range(self.plan.n_draws)]
             noise = Counter(row for row in drawn if row not in certain)
-            told = []
-            for x in inputs:
-                met = Counter(pair[1] for pair in together if pair[3] == x)
-                told.append(
-                    (kept[x][1], lines_of_draws(met, certain, noise, self.draws.log_expected, blocks.INPUT_SETS, False))
-                )
-            yield Block([*certain, *noise], told)
+            examples = [
+                Example(key, contexts, lines_of_draws(met, certain, noise, self.draws.log_expected, JOINT, False))
+                for key, contexts, met in found
+            ]
+            yield Block([*certain, *noise], inputs, examples)
 
 
 @pytest.mark.parametrize(("block_size", "draws"), [(1, 6), (4, 6), (5, 20), (64, 3), (4, 0)])
-@pytest.mark.parametrize(("bias", "n_ngrams"), [(False, 0), (True, 0), (True, 20)])
-def test_what_was_found_competes_and_draws_stand_for_the_rest(block_size, draws, bias, n_ngrams):
-    setup = Retrieving(block_size, draws, bias=bias, n_ngrams=n_ngrams)
+@pytest.mark.parametrize(
+    ("bias", "n_ngrams", "architecture"),
+    [(False, 0, "skipgram"), (True, 0, "skipgram"), (True, 20, "skipgram"), (True, 0, "cbow"), (False, 20, "cbow")],
+)
+def test_what_was_found_competes_and_draws_stand_for_the_rest(block_size, draws, bias, n_ngrams, architecture):
+    setup = Retrieving(block_size, draws, bias=bias, n_ngrams=n_ngrams, architecture=architecture)
     naive = Naive(setup.tables, setup.optimizer, setup.objective, setup.constants, setup.plan.bias, setup.dim)
     naive.inputs, naive.outputs = naive.inputs.copy(), naive.outputs.copy()
     pairs, kept = blocks_pairs(setup)
     expected = sum(naive.train(block, 0.1) for block in setup.naive_blocks(pairs, kept))
     loss, n_pairs, _ = setup.train(0, setup.n_tokens)
-    assert n_pairs == len(pairs)
+    assert n_pairs == len(pairs) if architecture == "skipgram" else len({pair[2] for pair in pairs})
     assert loss == pytest.approx(expected, rel=1e-4)
     np.testing.assert_allclose(setup.tables.inputs.rows, naive.inputs, atol=1e-4)
     np.testing.assert_allclose(setup.tables.outputs.rows, naive.outputs, atol=1e-4)

@@ -56,7 +56,10 @@ def asked(monkeypatch):
         ("x --max-final-vocab 9", "x --max-vocab 9"),
         ("x --alpha 0.025 --optimizer sgd", "x --learning-rate 0.025 --optimizer sgd"),
         ("x --optimizer=sgd -lr 0.05", "x --optimizer=sgd --learning-rate 0.05"),
-        ("x --sg 1 --cbow 0 --hs 0 --wordNgrams 1 --maxn 0", "x"),
+        ("x --sg 1 --hs 0 --wordNgrams 1 --maxn 0 --cbow-mean 1", "x --architecture skipgram"),
+        ("x --sg=0", "x --architecture cbow"),
+        ("x -cbow 1", "x --architecture cbow"),
+        ("x --cbow 0", "x --architecture skipgram"),
         ("x --hs 1", "x --objective hs"),
         ("x --hs 1 --negative 0 --dim 4", "x --objective hs --dim 4"),
         ("x --negative=0 --hs 1", "x --objective hs"),
@@ -86,7 +89,8 @@ def test_names_of_others_become_ours(typed, ours):
         ),
         ("x --hs yes", "--hs yes: must be 0 or 1; 1 is --objective hs"),
         ("x --sg 0", "--sg 0: embedx has no CBOW, it trains skip-gram; type --sg 1 or leave it out"),
-        ("x -cbow 1", "-cbow 1: embedx has no CBOW, it trains skip-gram; type --cbow 0 or leave it out"),
+        ("x -cbow 2", "-cbow 2: must be 0 or 1"),
+        ("x -cbow 1 --sg 0", "-cbow and --sg are two names of one setting"),
         ("x --maxn 6", "--maxn 6: the lengths of character n-grams are one option: type --subwords 3-6"),
         ("x --alpha 0.025", "--alpha 0.025: a rate of plain descent, which is not the optimizer here; type --optimizer sgd "),
         ("x -lr 0.1 --optimizer adagrad", "-lr 0.1: a rate of plain descent"),
@@ -137,7 +141,10 @@ def test_the_page_for_those_who_come_from_other_programs_has_every_name():
     assert {aliases.form(name) for name in aliases.NAMES} <= there
 
 
-SKIPGRAM = {"dim": 100, "window": 5, "sample": 1e-3, "negatives": 5, "epochs": 5, "min_count": 5}  # word2vec.c's defaults
+CBOW = {  # word2vec.c's defaults
+    "architecture": "cbow", "dim": 100, "window": 5, "sample": 1e-3, "negatives": 5, "epochs": 5, "min_count": 5
+}  # fmt: skip
+SKIPGRAM = CBOW | {"architecture": "skipgram"}
 
 
 @pytest.mark.parametrize(
@@ -149,13 +156,13 @@ SKIPGRAM = {"dim": 100, "window": 5, "sample": 1e-3, "negatives": 5, "epochs": 5
             "ns",
             SKIPGRAM | {"dim": 200, "window": 8, "negatives": 25, "sample": 1e-4, "threads": 20, "epochs": 15},
         ),
-        ("-hs 1 -negative 0", "hs", {name: value for name, value in SKIPGRAM.items() if name != "negatives"}),
-        ("-alpha 0.05 -debug 2", "ns", SKIPGRAM | {"optimizer": "sgd", "learning_rate": 0.05}),
-        ("-min-count 1 -binary 1", "ns", SKIPGRAM | {"min_count": 1}),
+        ("-hs 1 -negative 0", "hs", {name: value for name, value in CBOW.items() if name != "negatives"}),
+        ("-alpha 0.05 -debug 2 -cbow 1", "ns", CBOW | {"optimizer": "sgd", "learning_rate": 0.05}),
+        ("-min-count 1 -binary 1", "ns", CBOW | {"min_count": 1}),
         (
             "-read-vocab words.txt",
             "ns",
-            {name: value for name, value in SKIPGRAM.items() if name != "min_count"} | {"vocab": "words.txt"},
+            {name: value for name, value in CBOW.items() if name != "min_count"} | {"vocab": "words.txt"},
         ),
     ],
 )
@@ -164,8 +171,6 @@ def test_command_lines_of_word2vec(line, objective, settings):
     assert (found.source, found.output, found.folder) == ("text8", Path("vectors.bin"), Path("vectors.bin.embedx"))
     assert (found.objective, found.typed) == (objective, settings)
     assert found.format == ("word2vec-binary" if "-binary 1" in line else "word2vec")
-    assert len(found.notes) == ("-cbow" not in line)
-    assert all("skip-gram" in note and "-cbow 0" in note for note in found.notes)
 
 
 FASTTEXT = {"hidden": 100, "epochs": 5, "scaling": "l2"}
@@ -198,7 +203,7 @@ def test_command_lines_of_fasttext(line, objective, settings):
         (peers.word2vec, "-train x -output y -size", "-size: its value is missing"),
         (peers.word2vec, "-train x -output y -size ten", "-size ten: must be a whole number"),
         (peers.word2vec, "-train x -output y -size 3 -size 4", "-size: given twice; leave out one"),
-        (peers.word2vec, "-train x -output y -cbow 1", "-cbow 1: embedx has no CBOW, it trains skip-gram; type -cbow 0"),
+        (peers.word2vec, "-train x -output y -cbow 2", "-cbow 2: must be 0 (skip-gram) or 1 (CBOW)"),
         (peers.word2vec, "-train x -output y -hs 1", "-hs 1 with -negative 5: would train by both at once"),
         (peers.word2vec, "-train x -output y -negative 0", "-hs 0 with -negative 0: there is nothing left to train by"),
         (peers.word2vec, "-train x -output y -classes 500", "-classes: vectors are not clustered; leave it out"),

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from skipgram_setup import Setup
 from test_objectives import answer
 
-from embedx.engine.blocks import INPUT_SUMS
+from embedx.engine.select import SUMMED
 from embedx.kernels.random import stream_key
 from embedx.objectives import OBJECTIVES
 from embedx.skipgram.strategies import form_of
@@ -64,10 +64,10 @@ def optimum(task, objective):
     n = len(task.counts)
     x, y = np.nonzero(task.counts)
     label, sample_count = np.eye(n)[y], np.ones((len(x), n))
-    if form_of(objective) != INPUT_SUMS:
+    if form_of(objective) != SUMMED:
         sample_count -= label
     weight = task.counts[x, y]
-    weighted_count = weight[:, None] * sample_count if form_of(objective) == INPUT_SUMS else sample_count
+    weighted_count = weight[:, None] * sample_count if form_of(objective) == SUMMED else sample_count
 
     def mean_loss(w):
         z = task.inputs @ w.reshape(n, -1).T

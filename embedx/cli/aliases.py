@@ -31,15 +31,17 @@ RATES = ("--alpha", "--lr")
 LENGTHS = "the lengths of character n-grams are one option: type --subwords 3-6"
 # Options that only say which algorithm it is: the value that is ours, and what is said of any other.
 FIXED = {
-    "--cbow": ("0", "embedx has no CBOW, it trains skip-gram; type --cbow 0 or leave it out"),  # word2vec.c
-    "--sg": ("1", "embedx has no CBOW, it trains skip-gram; type --sg 1 or leave it out"),  # gensim
-    "--cbow-mean": ("1", "embedx has no CBOW, it trains skip-gram; leave it out"),  # gensim
+    "--cbow-mean": ("1", "the mean of the context words predicts the centre, not their sum; leave it out"),  # gensim
     "--word-ngrams": ("1", "embedx has no n-grams of words; leave it out, or join collocations by --phrases 1"),  # fastText
     "--minn": ("0", LENGTHS),  # fastText
     "--maxn": ("0", LENGTHS),  # fastText
     "--min-alpha": ("0", "the learning rate falls to zero here; leave it out"),  # gensim
 }
 TREE = "--hs"  # word2vec.c, gensim: 1 for hierarchical softmax
+ARCHITECTURES = {  # what their values mean as --architecture
+    "--cbow": {"0": "skipgram", "1": "cbow"},  # word2vec.c
+    "--sg": {"0": "cbow", "1": "skipgram"},  # gensim
+}
 
 
 def form(name: str) -> str:
@@ -49,6 +51,7 @@ def form(name: str) -> str:
 
 _NAMES = {form(name): (name, ours) for name, ours in NAMES.items()}
 _FIXED = {form(name): (name, *each) for name, each in FIXED.items()}
+_ARCHITECTURES = {form(name): each for name, each in ARCHITECTURES.items()}
 
 
 _OWN_BESIDE = {"--workers": "--cluster"}  # options that are ours beside another one, and of other programs without it
@@ -77,7 +80,12 @@ def translated(arguments: Sequence[str], known: Mapping[str, bool]) -> list[str]
             if _number(value) != float(right):
                 raise EmbedxError(f"{name} {value}: {why}")
             continue
-        if ours is None:  # it is TREE
+        if ours is None and form(name) in _ARCHITECTURES:
+            meant = _ARCHITECTURES[form(name)].get(str(value))
+            if meant is None:
+                raise EmbedxError(f"{name} {value}: must be 0 or 1")
+            ours, words = "--architecture", ["--architecture", meant]
+        elif ours is None:  # it is TREE
             if value not in ("0", "1"):
                 raise EmbedxError(f"{name} {value}: must be 0 or 1; 1 is --objective hs")
             if value == "0":
@@ -144,7 +152,8 @@ def _options(arguments: Sequence[str], known: Mapping[str, bool]) -> Iterator[tu
         name, equals, value = word.partition("=")
         is_name = re.fullmatch(r"--?[A-Za-z][\w-]*", name) is not None
         ours = _own(name, known) if is_name else None
-        is_fixed = is_name and "--epochs" in known and (form(name) in _FIXED or _is_tree(name, known))
+        is_architecture = form(name) in _ARCHITECTURES and "--architecture" in known
+        is_fixed = is_name and "--epochs" in known and (form(name) in _FIXED or is_architecture or _is_tree(name, known))
         if not word.startswith("-") or (ours is None and not is_fixed):
             yield None, None, [word]
         elif equals:

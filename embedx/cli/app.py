@@ -290,15 +290,13 @@ def word2vec(
     """Train word vectors by the command line of word2vec.c.
 
     The vectors are written as by word2vec.c, and the model to VECTORS.embedx. Defaults are those of word2vec.c, except the
-    threads, one for each usable core, and the optimiser, which is that of `embedx train`; with -alpha it is SGD. The model is
-    always skip-gram. --overwrite overwrites the outputs.
+    threads, one for each usable core, and the optimiser, which is that of `embedx train`; with -alpha it is SGD. --overwrite
+    overwrites the outputs.
     """
     asked = peers.word2vec(arguments)
     from embedx.cli import commands
 
     commands.check_vector_files(asked)
-    for note in asked.notes:
-        _print_error(note)
     train([asked.source], asked.objective, output=asked.folder, overwrite=asked.overwrite, typed=dict(asked.typed))
     for written in commands.write_vector_files(asked, Reporter(sys.stderr)):
         print(written)

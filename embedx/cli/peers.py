@@ -38,7 +38,7 @@ WORD2VEC = {
     "-classes": Peer(int, 0),
     "-debug": Peer(int, 2),
     "-binary": Peer(int, 0),
-    "-cbow": Peer(int),
+    "-cbow": Peer(int, 1),
     "-save-vocab": Peer(str),
     "-read-vocab": Peer(str, None, "vocab"),
 }
@@ -92,7 +92,6 @@ class Asked(NamedTuple):
     overwrite: bool = False
     format: str = ""  # of word vectors
     save_vocab: Path | None = None
-    notes: Sequence[str] = ()  # printed before training
 
     @property
     def folder(self) -> Path:
@@ -104,12 +103,9 @@ def word2vec(arguments: Sequence[str]) -> Asked:
     """What a command line of word2vec.c asks `embedx train` for. Raises `EmbedxError` for what it cannot give."""
     values, overwrite = _values(arguments, WORD2VEC, {}, "word2vec.c")
     source, output = _needed(values, "-train", "the text"), _needed(values, "-output", "the file of the vectors")
-    notes = []
-    cbow = values.get("-cbow")
-    if cbow is None:
-        notes.append("this trains skip-gram, as word2vec.c does by -cbow 0; its default, CBOW, is not there")
-    elif cbow != 0:
-        raise EmbedxError(f"-cbow {cbow}: embedx has no CBOW, it trains skip-gram; type -cbow 0")
+    cbow = _of(values, WORD2VEC, "-cbow")
+    if cbow not in (0, 1):
+        raise EmbedxError(f"-cbow {cbow}: must be 0 (skip-gram) or 1 (CBOW)")
     if values.get("-classes"):
         raise EmbedxError(
             "-classes: vectors are not clustered; leave it out, and cluster those of the output by scikit-learn's KMeans"
@@ -121,7 +117,7 @@ def word2vec(arguments: Sequence[str]) -> Asked:
         )
     if not tree and not negatives:
         raise EmbedxError("-hs 0 with -negative 0: there is nothing left to train by; give one of them")
-    typed = _settings(values, WORD2VEC)
+    typed = _settings(values, WORD2VEC) | {"architecture": "cbow" if cbow else "skipgram"}
     if not tree:
         typed["negatives"] = negatives
     if "-read-vocab" in values:
@@ -139,7 +135,6 @@ def word2vec(arguments: Sequence[str]) -> Asked:
         overwrite,
         "word2vec-binary" if values.get("-binary") else "word2vec",
         Path(values["-save-vocab"]) if "-save-vocab" in values else None,
-        notes,
     )
 
 

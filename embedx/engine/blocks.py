@@ -1,53 +1,57 @@
-"""Blocks of skip-gram: from a chunk of kept words to the rows that are trained together, within compiled code.
+"""Blocks of text: from a chunk of kept words to the examples and candidates that are trained together, within compiled code.
 
-A block is `block_size` consecutive kept words (the centres), their context on both sides, and noise words:
+A block is `block_size` consecutive kept words (the centres), their contexts on both sides, and noise words:
 
-    inputs      x_0 .. x_(n_inputs-1)                       rows of the inputs: centre and context positions, repeats kept
-    candidates  y_0 .. y_(n_centres-1), then noise          rows of the outputs: the distinct centres, the distinct noise words;
-                                                            a noise word may equal a centre, unless the form is INPUT_SETS
-    label[j, k]  how often x_j lies in the window of y_k    the number of pairs
+    inputs      words whose vectors are fetched: the positions of centres and contexts in text order, repeats kept
+    examples    vectors h made of the inputs (`encoders`): each input is one (skip-gram), or each centre's contexts are (CBOW)
+    candidates  output rows: the distinct centres, then the distinct noise words; a noise word may equal a centre, unless the
+                form is JOINT
+    label[e, k] the number of pairs of example e whose positive is candidate k
 
-With a tree the candidates are the distinct nodes on the paths to the centres; label[j, k] counts the pairs of x_j whose bit at
-node k is 1, bit_zero_count[j, k] those whose bit is 0. If all rows compete the candidates are the centres alone; retrieved rows
+With a tree the candidates are the distinct nodes on the paths to the centres; label[e, k] counts the pairs whose bit at node k
+is 1, bit_zero_count[e, k] those whose bit is 0. If all rows are candidates, those here are the centres alone; retrieved rows
 are appended later (`skipgram_retrieved`).
 
-How an objective gets the pairs of a block (`SkipGramPlan.form`, chosen in `embedx.skipgram.strategies`):
+How an objective gets the pairs of a block (`BlockPlan.form`, chosen in `embedx.skipgram.strategies`):
 
-    form         rows of the batch                                                                    condition
-    INPUT_SUMS   one for each input; noise counts once for each of its pairs                          positives "summed"
-    INPUT_SETS   one for each input; noise counts once, the block's other centres compete with        `merges_pairs` or
-                 sample_count 1 and log_expected_count 0. With a tree, the bits of all its pairs      `pairs_as_set`
-    PAIRS        one for each pair: its positive and the noise                                        otherwise
+    form     rows of the batch                                                                      condition
+    SUMMED   one for each example; noise counts once for each of its pairs                          positives "summed"
+    JOINT    one for each example; noise counts once, the block's other centres are negatives       `merges_pairs` or
+             that are present with certainty. With a tree, the bits of all its pairs                `pairs_as_set`
+    SINGLE   one for each pair: its positive and the noise                                          otherwise
 
-`block_size` = 0 draws noise for each pair separately: a block is then one input and one centre, as in word2vec.c.
+`block_size` = 0 draws noise for each pair of skip-gram separately: a block is then one input and one centre, as in word2vec.c.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
+from embedx.engine.encoders import SKIPGRAM, examples_of, start_examples
+from embedx.engine.select import JOINT
 from embedx.kernels.compiled import kernel_part
 from embedx.kernels.gemm import TILE
 from embedx.kernels.simd import SIMD_WIDTH, store, zeros
 from embedx.optimizers.contract import UpdateRule
 
 SCORE_PADDING = 2 * SIMD_WIDTH  # the unrolled vector width of LLVM's loops over scores, so that none has a scalar remainder
-FILTER_SIZE = 512  # slots of the filter that tells whether a row may have been seen in this block
-N_INPUTS, N_CENTRES, N_NOISE, N_PAIRS = 0, 1, 2, 3  # places in `Block.sizes`
-DRAWN, PATH, ALL, RETRIEVED = 0, 1, 2, 3
+FILTER_SIZE = 512  # entries of the filter that says whether a row may have been seen in this block
+N_INPUTS, N_EXAMPLES, N_CENTRES, N_NOISE, N_PAIRS = range(5)  # places in `Block.sizes`
+N_WORDS, CENTRE, LAST, CONTEXT, N_DRAWN = range(5)  # places in a cursor, see `new_cursor`
+DRAWN, PATH, ALL, RETRIEVED = range(4)
 CANDIDATES = {"drawn": DRAWN, "path": PATH, "all": ALL, "retrieved": RETRIEVED}
-INPUT_SUMS, INPUT_SETS, PAIRS = 0, 1, 2
 
 
-class SkipGramPlan(NamedTuple):
-    """What the settings say about blocks, as plain numbers."""
+class BlockPlan(NamedTuple):
+    """The settings of blocks, as plain numbers."""
 
+    encoder: int  # place in `ENCODERS`
     window: int
     block_size: int
     n_draws: int
     n_rows: int  # of the outputs
     candidates: int  # DRAWN, PATH, ALL or RETRIEVED
-    form: int  # INPUT_SUMS, INPUT_SETS or PAIRS
+    form: int  # SINGLE, JOINT or SUMMED
     keeps_accidental_hits: bool
     uses_log_expected_count: bool
     uses_score_gain: bool
@@ -57,15 +61,20 @@ class SkipGramPlan(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The rows of one planned block. `sizes` holds n_inputs, n_centres (with a tree the nodes), n_noise, and n_pairs."""
+    """The rows of one planned block. `sizes` are n_inputs, n_examples, n_centres (with a tree the nodes), n_noise, n_pairs."""
 
-    sizes: np.ndarray  # int64 (4,)
-    inputs: np.ndarray  # int32 (max inputs,)
+    sizes: np.ndarray  # int64 (5,)
+    inputs: np.ndarray  # int32 (max inputs,): words
+    n_uses: np.ndarray  # int64 (max inputs,): the pairs that each input is part of
+    key: np.ndarray  # int32 (max examples,): the word by which an objective keeps the state of an example
+    n_pairs: np.ndarray  # int64 (max examples,): the pairs of each example
+    label: np.ndarray  # float32 (max examples, max candidates)
+    bit_zero_count: np.ndarray  # float32, like label where there is a tree
     candidates: np.ndarray  # int32 (max candidates,)
     drawn: np.ndarray  # float32 (1, max candidates): multiplicity among the draws; 0 in centre columns, 1 for retrieved rows
-    label: np.ndarray  # float32 (max inputs, max candidates)
-    bit_zero_count: np.ndarray  # float32, like label where there is a tree
-    n_pairs: np.ndarray  # int64 (max inputs,): the pairs of each input
+    own: np.ndarray  # int32 (2 window,): the examples of one centre, while the block is planned
+    is_context: np.ndarray  # float32 (max examples, max inputs): 1 for the inputs whose mean an example is; (0, 0) in skip-gram
+    share: np.ndarray  # float32 (max examples,): one over their number
 
 
 @kernel_part
@@ -74,67 +83,77 @@ def round_up_to_padding(n):
     return (n + SCORE_PADDING - 1) // SCORE_PADDING * SCORE_PADDING
 
 
-def max_inputs(plan: SkipGramPlan) -> int:
+def max_inputs(plan: BlockPlan) -> int:
     """How many inputs a block may have, in whole tiles."""
     return -(-(max(plan.block_size, 1) + 2 * plan.window) // TILE) * TILE
 
 
-def max_candidates(plan: SkipGramPlan, longest_path: int) -> int:
+def max_examples(plan: BlockPlan) -> int:
+    """How many examples a block may have, in whole tiles."""
+    return max_inputs(plan) if plan.encoder == SKIPGRAM else -(-plan.block_size // TILE) * TILE
+
+
+def max_candidates(plan: BlockPlan, longest_path: int) -> int:
     """How many candidates a block may have, in whole SCORE_PADDINGs."""
     centres = max(plan.block_size, 1)
     return int(round_up_to_padding(centres * longest_path if plan.candidates == PATH else centres + plan.n_draws))
 
 
-def new_block(plan: SkipGramPlan, longest_path: int) -> Block:
+def new_block(plan: BlockPlan, longest_path: int) -> Block:
     """Memory for a block."""
-    n_inputs, n_candidates = max_inputs(plan), max_candidates(plan, longest_path)
-    n_bit_zero = n_inputs if plan.candidates == PATH else 0
+    n_inputs, n_examples, n_candidates = max_inputs(plan), max_examples(plan), max_candidates(plan, longest_path)
+    inputs, n_uses = np.zeros(n_inputs, dtype=np.int32), np.zeros(n_inputs, dtype=np.int64)
+    is_skipgram = plan.encoder == SKIPGRAM  # an example is an input, with the same word and pairs
+    width = 0 if is_skipgram else -(-n_inputs // SIMD_WIDTH) * SIMD_WIDTH
     return Block(
-        sizes=np.zeros(4, dtype=np.int64),
-        inputs=np.zeros(n_inputs, dtype=np.int32),
+        sizes=np.zeros(5, dtype=np.int64),
+        inputs=inputs,
+        n_uses=n_uses,
+        key=inputs if is_skipgram else np.zeros(n_examples, dtype=np.int32),
+        n_pairs=n_uses if is_skipgram else np.zeros(n_examples, dtype=np.int64),
+        label=np.zeros((n_examples, n_candidates), dtype=np.float32),
+        bit_zero_count=np.zeros((n_examples if plan.candidates == PATH else 0, n_candidates), dtype=np.float32),
         candidates=np.zeros(n_candidates, dtype=np.int32),
         drawn=np.zeros((1, n_candidates), dtype=np.float32),
-        label=np.zeros((n_inputs, n_candidates), dtype=np.float32),
-        bit_zero_count=np.zeros((n_bit_zero, n_candidates), dtype=np.float32),
-        n_pairs=np.zeros(n_inputs, dtype=np.int64),
+        own=np.zeros(2 * plan.window, dtype=np.int32),
+        is_context=np.zeros((n_examples if width else 0, width), dtype=np.float32),
+        share=np.zeros(n_examples if width else 0, dtype=np.float32),
     )
 
 
-# ---- blocks
+def new_cursor() -> np.ndarray:
+    """Where planning is in a chunk, int64 (5,): its words, the next centre, the end of the centres, the next context of the
+    next centre where each pair is a block, and the number of random numbers drawn.
+    """
+    return np.zeros(5, dtype=np.int64)
+
+
+# ---- planning
 
 
 @kernel_part
-def plan_block(sample, plan, sampler_data, words, sampling, seen, n_words, centre, last, context, noise_key, drawn, block):
-    """Fill `block` with the rows of the next block; return where the one after begins, and the counter of random numbers.
-
-    The next block starts at word `centre`; when every pair has its own noise, at that centre's pair with word `context`.
-    `block.sizes[N_CENTRES]` is 0 when no centre is left.
-    """
+def plan_block(sample, run, workspace, block, noise_key):
+    """Fill `block` with the rows of the next block; its n_centres is 0 when no centre is left."""
+    plan, words, cursor = run.plan, workspace.words, workspace.cursor
     if plan.block_size == 0:
-        begin, end, centre, context, is_left = _next_pair(words, n_words, centre, last, context)
-        first, n_centres = centre, 1 if is_left else 0
+        begin, n_centres = _next_pair(words, cursor)
+        first, end = cursor[CENTRE], begin + n_centres
     else:
-        first, n_centres = centre, max(min(plan.block_size, last - centre), 0)
-        begin, end = _span(words, n_words, first, n_centres)
-        centre += n_centres
+        first, n_centres = cursor[CENTRE], max(min(plan.block_size, cursor[LAST] - cursor[CENTRE]), 0)
+        begin, end = _span(words, cursor[N_WORDS], first, n_centres)
+        cursor[CENTRE] += n_centres
     n_noise = 0
     if n_centres > 0:
-        n_centres = _fill_pairs(plan, sampler_data, words, first, n_centres, begin, end, block, seen, drawn)
-        drawn += plan.candidates == PATH
+        n_centres = _add_pairs(run, workspace, block, first, n_centres, begin, end)
+        cursor[N_DRAWN] += plan.candidates == PATH
         if plan.candidates == DRAWN:
-            clear(block.drawn, 0, block.drawn.shape[1])
-            n_drawn = sample(sampler_data, np.int64(-1), noise_key, np.uint64(drawn), plan.n_draws, 0, sampling)
-            for d in range(n_drawn):
-                row = np.int64(sampling.rows[d])
-                n_noise = _add_noise(row, plan.form == INPUT_SETS, n_centres, n_noise, block, seen, drawn, drawn + d)
-            drawn += n_drawn
+            n_noise = _add_noise(sample, run, workspace, block, n_centres, noise_key)
     block.sizes[N_INPUTS], block.sizes[N_CENTRES], block.sizes[N_NOISE] = end - begin, n_centres, n_noise
-    return centre, context, drawn
 
 
 @kernel_part
 def clear(matrix, row, n):
-    """Write zeros to matrix[row, :n]; n is a whole number of lanes."""
+    """Write zeros to matrix[row, :n], in whole vectors."""
     for k in range(0, n, SIMD_WIDTH):
         store(matrix, row, k, zeros())
 
@@ -150,45 +169,45 @@ def _span(words, n_words, first, n_centres):
 
 
 @kernel_part
-def _next_pair(words, n_words, centre, last, context):
-    """The first pair at or after (centre, context): its input as a span of one word, the centre, where to go on, and whether
-    there is one. A `context` left of the centre's window means the window's beginning.
-    """
-    while centre < last:
-        reach = words.reach[centre]
-        x = max(context, centre - reach, 0)
-        while x < min(centre + reach + 1, n_words):
-            if x != centre and words.sentence[x] == words.sentence[centre]:
-                return x, x + 1, centre, x + 1, True
+def _next_pair(words, cursor):
+    """The input of the next pair, whose centre is then cursor[CENTRE], and 1; 0 and 0 if no pair is left."""
+    while cursor[CENTRE] < cursor[LAST]:
+        y = cursor[CENTRE]
+        x = max(cursor[CONTEXT], y - words.reach[y], 0)
+        while x < min(y + words.reach[y] + 1, cursor[N_WORDS]):
+            if x != y and words.sentence[x] == words.sentence[y]:
+                cursor[CONTEXT] = x + 1
+                return x, 1
             x += 1
-        centre += 1
-        context = 0
-    return 0, 0, centre, context, False
+        cursor[CENTRE] += 1
+        cursor[CONTEXT] = 0
+    return np.int64(0), 0
 
 
 @kernel_part
-def _fill_pairs(plan, sampler_data, words, first, n_centres, begin, end, block, seen, this_draw):
-    """Write the inputs words[begin:end] and their pairs with the centres words[first:first + n_centres]; the number of
+def _add_pairs(run, workspace, block, first, n_centres, begin, end):
+    """Write the inputs words[begin:end] and the pairs of the centres words[first:first + n_centres]; return the number of
     candidates so far.
 
     Labels are cleared as far as any block writes them: a shorter block's noise stands where a longer one's centres stood.
     """
-    width = (
-        block.label.shape[1]
-        if plan.candidates == PATH
-        else (max(plan.block_size, 1) + SIMD_WIDTH - 1) // SIMD_WIDTH * SIMD_WIDTH
-    )
+    plan, words = run.plan, workspace.words
+    is_path = plan.candidates == PATH
+    width = block.label.shape[1] if is_path else (max(plan.block_size, 1) + SIMD_WIDTH - 1) // SIMD_WIDTH * SIMD_WIDTH
     for j in range(end - begin):
         block.inputs[j] = words.word[begin + j]
-        block.n_pairs[j] = 0
-        clear(block.label, j, width)
-        if plan.candidates == PATH:
-            clear(block.bit_zero_count, j, width)
+        block.n_uses[j] = 0
+    n_examples = start_examples(plan.encoder, block, n_centres, end - begin)
+    for e in range(n_examples):
+        block.n_pairs[e] = 0
+        clear(block.label, e, width)
+        if is_path:
+            clear(block.bit_zero_count, e, width)
     n = n_pairs = 0
     for y in range(first, first + n_centres):
-        low, high = max(y - words.reach[y], begin), min(y + words.reach[y] + 1, end)
-        if plan.candidates == PATH:
-            n = _add_path(sampler_data, words, y, low, high, begin, n, block, seen, this_draw)
+        n_own = examples_of(plan.encoder, block, words, y, y - first, begin, end)
+        if is_path:
+            n = _add_path(run.sampler_data, workspace, block, np.int64(words.word[y]), n_own, n)
         else:
             k = 0
             while k < n and block.candidates[k] != words.word[y]:
@@ -196,56 +215,75 @@ def _fill_pairs(plan, sampler_data, words, first, n_centres, begin, end, block, 
             if k == n:
                 block.candidates[k] = words.word[y]
                 n += 1
-            for x in range(low, high):
-                if x != y and words.sentence[x] == words.sentence[y]:
-                    block.label[x - begin, k] += 1
-        for x in range(low, high):
-            if x != y and words.sentence[x] == words.sentence[y]:
-                block.n_pairs[x - begin] += 1
-                n_pairs += 1
-    block.sizes[N_PAIRS] = n_pairs
+            for i in range(n_own):
+                block.label[block.own[i], k] += 1
+        for i in range(n_own):
+            block.n_pairs[block.own[i]] += 1
+        n_pairs += n_own
+    block.sizes[N_EXAMPLES], block.sizes[N_PAIRS] = n_examples, n_pairs
     return n
 
 
 @kernel_part
-def _add_path(sampler_data, words, y, low, high, begin, n, block, seen, this_draw):
-    """Add the pairs of centre y with words[low:high] at every node on the path to it; return the number of nodes so far.
+def _add_path(paths, workspace, block, word, n_own, n):
+    """Add the pairs of a centre with its n_own examples at every node on the path to it; return the number of nodes so far.
 
-    The nodes are searched only if the node's slot of the filter was used in this block.
+    The nodes are searched only if the node's entry in the filter was used in this block.
     """
-    for at in range(sampler_data.offsets[words.word[y]], sampler_data.offsets[words.word[y] + 1]):
-        node, bit = sampler_data.rows[at], sampler_data.values[at]
-        k = 0 if seen[node % FILTER_SIZE] == this_draw else n
+    seen, now = workspace.seen, workspace.cursor[N_DRAWN]
+    for at in range(paths.offsets[word], paths.offsets[word + 1]):
+        node, bit = paths.rows[at], paths.values[at]
+        k = 0 if seen[node % FILTER_SIZE] == now else n
         while k < n and block.candidates[k] != node:
             k += 1
         if k == n:
-            seen[node % FILTER_SIZE] = this_draw
+            seen[node % FILTER_SIZE] = now
             block.candidates[k] = node
             n += 1
-        for x in range(low, high):
-            if x != y and words.sentence[x] == words.sentence[y]:
-                block.label[x - begin, k] += bit
-                block.bit_zero_count[x - begin, k] += 1 - bit
+        for i in range(n_own):
+            block.label[block.own[i], k] += bit
+            block.bit_zero_count[block.own[i], k] += 1 - bit
     return n
 
 
 @kernel_part
-def _add_noise(row, skip_centres, n_centres, n_noise, block, seen, first_draw, this_draw):
-    """Count one draw of `row`; return the number of distinct noise rows. Draws of a centre may be left out.
+def _add_noise(sample, run, workspace, block, n_centres, noise_key):
+    """Draw noise for a block of which n_centres candidates are known; return the number of distinct noise rows."""
+    plan, cursor = run.plan, workspace.cursor
+    clear(block.drawn, 0, block.drawn.shape[1])
+    first = cursor[N_DRAWN]
+    n_drawn = sample(run.sampler_data, np.int64(-1), noise_key, np.uint64(first), plan.n_draws, 0, workspace.sampling)
+    n = n_centres
+    for d in range(n_drawn):
+        row = np.int64(workspace.sampling.rows[d])
+        if not (plan.form == JOINT and _is_among(row, block.candidates, 0, n_centres)):
+            n = _count_draw(block, row, n_centres, n, workspace.seen, first, first + d)
+    cursor[N_DRAWN] += n_drawn
+    return n - n_centres
 
-    The rows are searched only if the row's slot of the filter was used in this block.
+
+@kernel_part
+def _is_among(row, rows, first, last):
+    """Whether a row is one of rows[first:last]."""
+    k = first
+    while k < last and rows[k] != row:
+        k += 1
+    return k < last
+
+
+@kernel_part
+def _count_draw(block, row, n_centres, n, seen, first_draw, this_draw):
+    """Count one draw of `row`; return the number of candidates.
+
+    The noise rows are searched only if the row's entry in the filter was used in this block.
     """
-    if skip_centres:
-        for k in range(n_centres):
-            if block.candidates[k] == row:
-                return n_noise
     slot = row % FILTER_SIZE
     if seen[slot] >= first_draw:
-        for k in range(n_centres, n_centres + n_noise):
+        for k in range(n_centres, n):
             if block.candidates[k] == row:
                 block.drawn[0, k] += np.float32(1)
-                return n_noise
+                return n
     seen[slot] = this_draw
-    block.candidates[n_centres + n_noise] = row
-    block.drawn[0, n_centres + n_noise] = 1
-    return n_noise + 1
+    block.candidates[n] = row
+    block.drawn[0, n] = 1
+    return n + 1

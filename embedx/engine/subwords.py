@@ -5,10 +5,10 @@ Bojanowski et al. 2017, section 3.2. The paper has the sum; the mean is what fas
     h_w = 1/P Σ_p row_p          over the P parts of word w: its own row, and that of the bucket of each of its n-grams
     row_p -= step of ∂loss/∂h    each part by the whole gradient of h, as in fastText; by the chain rule it would be 1/P of it
 
-By the whole of it a step leads h as far as it would lead a word of one row, however many parts there are.
+By the whole of it a step moves h as far as it would move a word of one row, however many parts there are.
 
-The rows of the n-grams follow those of the words in the table of inputs. Only buckets that a word of the vocabulary meets have
-one. Fetching h and giving the gradient to the parts are all that differs from words of one row: objectives do not know of it.
+The rows of the n-grams follow those of the words in the table of inputs. Only buckets of the vocabulary's n-grams have one.
+Without n-grams a word has one row, its own.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def listed(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, np.ndarray]:
 
 @kernel
 def list_buckets(text, ends, shortest, longest, n_buckets, offsets, buckets):
-    """Write the bucket of each n-gram of word w to buckets[offsets[w] + 1:], or where `buckets` has no room, how many parts w
+    """Write the bucket of each n-gram of word w to buckets[offsets[w] + 1:], or where `buckets` is empty, how many parts w
     has to offsets[w + 1].
 
     text  uint8: the words, each between < and >, one after the other; `ends` int64 (n_words,) is where each ends
@@ -111,62 +111,47 @@ def word_vectors(rows: np.ndarray, parts: Parts) -> np.ndarray:
 
 @kernel
 def means(rows, parts, out):
-    """Overwrite out[w] by the mean of the rows of word w, for all words."""
+    """Overwrite out[w] by the vector of word w, for all words."""
     for w in range(out.shape[0]):
-        mean(rows, parts, w, out, w)
+        fetch_word(rows, parts, np.int64(w), out, w, -1)
+
+
+# ---- in kernels
 
 
 @kernel_part
-def mean(rows, parts, word, out, at):
-    """Overwrite out[at] by the mean of the rows of a word."""
-    first, last = parts.offsets[word], parts.offsets[word + 1]
+def n_parts(parts, word):
+    """How many rows the vector of a word is the mean of."""
+    return parts.offsets[word + 1] - parts.offsets[word] if parts.offsets.size > 0 else np.int64(1)
+
+
+@kernel_part
+def part(parts, word, p):
+    """Row p of a word; its own is the first."""
+    return np.int64(parts.rows[parts.offsets[word] + p]) if parts.offsets.size > 0 else np.int64(word)
+
+
+@kernel_part
+def fetch_word(rows, parts, word, out, at, bias):
+    """Overwrite out[at] by the vector of a word; in column `bias` (-1 without) every row has the same."""
+    own, n = part(parts, word, 0), n_parts(parts, word)
     for d in range(0, rows.shape[1], SIMD_WIDTH):
-        store(out, at, d, load(rows, np.int64(parts.rows[first]), d))
-    for p in range(first + 1, last):
-        _add(rows, np.int64(parts.rows[p]), out, at)
-    _divide(out, at, last - first, rows.shape[1])
-
-
-@kernel_part
-def _add(rows, row, out, at):
-    """Add a row to out[at]."""
-    one = splat(np.float32(1))
-    for d in range(0, rows.shape[1], SIMD_WIDTH):
-        store(out, at, d, multiply_add(one, load(rows, row, d), load(out, at, d)))
-
-
-@kernel_part
-def _divide(out, at, n, width):
-    """Divide out[at, :width] by n."""
-    share = splat(np.float32(1) / np.float32(n))
-    for d in range(0, width, SIMD_WIDTH):
-        store(out, at, d, multiply_add(share, load(out, at, d), zeros()))
-
-
-# ---- the inputs of a block
-
-
-@kernel_part
-def fetch_means(rows, parts, words, n, bias, h):
-    """Overwrite h[:n] by the vectors of words[:n]; the feature of the biases stays 1."""
-    for j in range(n):
-        word = np.int64(words[j])
-        first, last = parts.offsets[word], parts.offsets[word + 1]
-        own = np.int64(parts.rows[first])
-        for d in range(0, rows.shape[1], SIMD_WIDTH):
-            store(h, j, d, load(rows, own, d))
-        for p in range(first + 1, last):
-            _add(rows, np.int64(parts.rows[p]), h, j)
-        _divide(h, j, last - first, rows.shape[1])
-        if bias >= 0:
-            h[j, bias] = rows[own, bias]
-
-
-@kernel_part
-def prefetch_parts(rows, parts, words, n):
-    """Prefetch the rows of the parts of words[:n]."""
-    for j in range(n):
-        word = np.int64(words[j])
-        for p in range(parts.offsets[word], parts.offsets[word + 1]):
+        store(out, at, d, load(rows, own, d))
+    if n > 1:
+        one, share = splat(np.float32(1)), splat(np.float32(1) / np.float32(n))
+        for p in range(1, n):
+            row = part(parts, word, p)
             for d in range(0, rows.shape[1], SIMD_WIDTH):
-                prefetch(rows, np.int64(parts.rows[p]), d)
+                store(out, at, d, multiply_add(one, load(rows, row, d), load(out, at, d)))
+        for d in range(0, rows.shape[1], SIMD_WIDTH):
+            store(out, at, d, multiply_add(share, load(out, at, d), zeros()))
+        if bias >= 0:
+            out[at, bias] = rows[own, bias]
+
+
+@kernel_part
+def prefetch_word(rows, parts, word):
+    """Prefetch the rows of a word."""
+    for p in range(n_parts(parts, word)):
+        for d in range(0, rows.shape[1], SIMD_WIDTH):
+            prefetch(rows, part(parts, word, p), d)

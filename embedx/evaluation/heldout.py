@@ -1,6 +1,7 @@
 """How likely word vectors find text that they were not trained on: the mean of log p(y | x) over held-out pairs, in nats.
 
-A pair is a context word x, the input, and the centre y of its window, the target. Pairs are drawn as training draws them:
+A pair is a context word x, the input, and the centre y of its window, the target. For CBOW it is a centre that has contexts and
+the mean of their vectors, one pair for each centre. Pairs are drawn as training draws them:
 words outside the vocabulary are left out, the others are subsampled, each kept centre gets a reach uniform in 1..window, and
 every kept word within reach of it is one of its inputs. p is the model's own, `Objective.log_probability` of the scores of all
 rows:
@@ -27,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx import objectives, samplers
+from embedx.engine.encoders import ENCODERS
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import blocks_of_rows, fit_temperature
 from embedx.evaluation.statistics import grouped
@@ -51,7 +53,7 @@ LEAST = -1e4  # log-probabilities are held here in the fit, which takes no infin
 class HeldOutPairs(NamedTuple):
     """Inputs with their targets, in text order."""
 
-    inputs: np.ndarray  # int32 (n,): context words
+    inputs: np.ndarray  # int32 (n,): context words; for CBOW (n, max contexts), those of each centre, then -1
     targets: np.ndarray  # int32 (n,): centres
     groups: np.ndarray  # int64 (n,): which group of the text each is from
 
@@ -94,6 +96,7 @@ def sample_pairs(
     seed: int,
     at_most: int = PAIRS,
     groups: np.ndarray | None = None,
+    per_context: bool = True,
 ) -> HeldOutPairs:
     """The pairs of one pass of training over a text; if there are more than `at_most`, so many of them, any as likely.
 
@@ -101,6 +104,7 @@ def sample_pairs(
     sentences  int64 (n,): not decreasing; windows end where this changes
     keep       float32 (n_words,): the chance of each word to be kept
     groups     int64 (n,): of what the standard error takes for independent; the sentences unless given
+    per_context  a pair for each context of a centre, as in skip-gram, or one for all of them
     """
     rng = np.random.default_rng(seed)
     place = np.flatnonzero(words >= 0)
@@ -111,6 +115,13 @@ def sample_pairs(
     here = np.arange(len(kept))
     before = np.minimum(reach, here - np.searchsorted(sentence, sentence, "left"))
     after = np.minimum(reach, np.searchsorted(sentence, sentence, "right") - 1 - here)
+    if not per_context:
+        centre = np.flatnonzero(before + after)
+        if len(centre) > at_most:
+            centre = np.sort(rng.choice(centre, at_most, replace=False, shuffle=False))
+        return HeldOutPairs(
+            _contexts(kept, centre, before, after), kept[centre].astype(np.int32), group[centre].astype(np.int64)
+        )
     ends = np.cumsum(before + after)
     n = int(ends[-1]) if len(ends) else 0
     chosen = np.sort(rng.choice(n, at_most, replace=False, shuffle=False)) if n > at_most else np.arange(n)
@@ -118,6 +129,17 @@ def sample_pairs(
     step = chosen - (ends - after)[centre]  # from -before to after - 1
     context = centre + step + (step >= 0)
     return HeldOutPairs(kept[context].astype(np.int32), kept[centre].astype(np.int32), group[centre].astype(np.int64))
+
+
+def _contexts(words: np.ndarray, centre: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """The words around each centre, int32 (len(centre), max contexts), then -1."""
+    n = (before + after)[centre]
+    out = np.full((len(centre), int(n.max(initial=0))), -1, dtype=np.int32)
+    row = np.repeat(np.arange(len(centre)), n)
+    column = np.arange(len(row)) - np.repeat(np.cumsum(n) - n, n)
+    step = column - before[centre][row]  # from -before to after - 1
+    out[row, column] = words[centre[row] + step + (step >= 0)]
+    return out
 
 
 def text_of(tokens: np.ndarray, remap: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -148,7 +170,8 @@ def draw(
     counts, settings = trained_on(vectors), vectors.settings
     spare = min(CALIBRATION_PAIRS, max(FEWEST, MOST_CALIBRATION // len(vectors)))
     keep = keep_probability(counts, settings["sample"])
-    pairs = sample_pairs(words, sentences, keep, settings["window"], seed, at_most + spare, groups)
+    per_context = ENCODERS[architecture_of(vectors)].PER_CONTEXT
+    pairs = sample_pairs(words, sentences, keep, settings["window"], seed, at_most + spare, groups, per_context)
     n = len(pairs.targets)
     if n == 0:
         raise EmbedxError("the held-out text has no two words of the model side by side; give more text, of the same kind")
@@ -179,6 +202,11 @@ def pairs_of(
         return draw(*text_of(corpus.tokens, remap), vectors, seed, at_most)
 
 
+def architecture_of(vectors: WordVectors) -> str:
+    """The encoder that the model was trained with."""
+    return str(vectors.settings.get("architecture", "skipgram"))
+
+
 def trained_on(vectors: WordVectors) -> np.ndarray:
     """How often each word was in the training text, int64 (n_words,).
 
@@ -203,7 +231,7 @@ def evaluate(
     progress = progress or Silent()
     log_p_of = log_probability_of(vectors)
     temperature = fitted_temperature(log_p_of, calibration, progress)
-    inputs, row = np.unique(pairs.inputs, return_inverse=True)
+    inputs, row = np.unique(pairs.inputs, axis=0, return_inverse=True)
     order = np.argsort(row, kind="stable")  # the pairs by their input
     ends = np.searchsorted(row[order], np.arange(len(inputs) + 1))
     values, calibrated = np.empty(len(row)), np.empty(len(row))
@@ -255,7 +283,7 @@ LogProbability = Callable[[np.ndarray], Iterator[tuple[slice, np.ndarray]]]
 
 
 def log_probability_of(vectors: WordVectors) -> LogProbability:
-    """A function from input words, int32 (n,), to their log p(. | x), (some, n_words), a block of them after another."""
+    """A function from the inputs of pairs to their log p(. | x), (some, n_words), a block of them after another."""
     counts, settings = trained_on(vectors), vectors.settings
     found = objectives.find(vectors.facts["objective"])
     objective = found(found.Settings.from_options(settings))
@@ -274,18 +302,27 @@ def log_probability_of(vectors: WordVectors) -> LogProbability:
     def log_p_of(inputs: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         for start in range(0, len(inputs), size):
             rows = slice(start, min(start + size, len(inputs)))
-            z = vectors.vectors[inputs[rows]] @ output.T
+            z = encoded(vectors.vectors, inputs[rows]) @ output.T
             z += bias
             yield rows, objective.log_probability(z, noise)
 
     return log_p_of
 
 
+def encoded(vectors: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+    """The vectors h of the inputs of pairs, float32 (n, dim)."""
+    if inputs.ndim == 1:
+        return np.asarray(vectors[inputs])
+    is_word = inputs >= 0
+    share = is_word / is_word.sum(axis=1, keepdims=True, dtype=np.float32)
+    return np.asarray(np.einsum("nc,ncd->nd", share, vectors[inputs]))
+
+
 def fitted_temperature(log_p_of: LogProbability, calibration: HeldOutPairs, progress: Progress) -> float:
     """The temperature at which the pairs are likeliest."""
     if len(calibration.targets) < FEWEST:
         return math.nan
-    inputs, row = np.unique(calibration.inputs, return_inverse=True)
+    inputs, row = np.unique(calibration.inputs, axis=0, return_inverse=True)
     log_p = np.concatenate([np.maximum(block, LEAST).astype(np.float32) for _, block in log_p_of(inputs)])
     done = 0
 

@@ -11,6 +11,12 @@ TILE = 4
 
 
 @kernel_part
+def round_up_to_tile(n):
+    """n rounded up to whole tiles."""
+    return (n + TILE - 1) // TILE * TILE
+
+
+@kernel_part
 def dot(a, i, b, j):
     """a[i]·b[j], of rows padded to whole lanes: float32 (>= i + 1, stride) and (>= j + 1, stride)."""
     total = zeros()

@@ -124,7 +124,7 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     if not collapses(_made(objective, {})):
         takers = ", ".join(name for name, each in objectives.OBJECTIVES.items() if collapses(_made(each, {})))
         raise EmbedxError(f"--collapsed does not apply to --objective {objective.name}; taken by {takers}")
-    for name in (*NOT_TAKEN, "subwords", "buckets"):
+    for name in (*NOT_TAKEN, "architecture", "subwords", "buckets"):
         if name in options:
             raise EmbedxError(f"{option_name(name)} does not apply with --collapsed")
     made = _made(objective, options)

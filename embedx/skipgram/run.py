@@ -238,7 +238,7 @@ class Task:
         if outcome is not None:
             facts |= {
                 "final_loss": outcome.final_loss,
-                "loss_unit": loss_unit(self.objective, self.sampler),
+                "loss_unit": loss_unit(self.objective, self.sampler, settings.architecture),
                 "highest_loss": outcome.highest_loss,
                 "epochs": round(outcome.epochs, 4),
                 "words_trained": outcome.tally.words,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers, samplers
+from embedx.engine.encoders import ENCODERS, pairs_of_centre
 from embedx.engine.settings import MOST_RATE, TrainingSettings, check_sampler
 from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
@@ -57,6 +58,12 @@ def large_text_defaults() -> str:
 class SkipGramSettings(TrainingSettings):
     """How skip-gram trains, whatever the objective."""
 
+    architecture: str = param(
+        "skipgram",
+        "`skipgram`: each context word predicts the centre; `cbow`: the mean of the context words does",
+        choices=tuple(ENCODERS),
+        panel="Model",
+    )
     dim: int = param(100, "dimension of the word vectors", at_least=1, panel="Model")
     window: int = param(
         5,
@@ -185,6 +192,11 @@ def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings
         raise EmbedxError(
             f"--block-size 0 draws candidates for each pair, but --sampler {sampler} finds them for a block; take 1 or more"
         )
+    if settings.block_size == 0 and not ENCODERS[settings.architecture].PER_CONTEXT:
+        raise EmbedxError(
+            f"--block-size 0 draws noise for each pair, but --architecture {settings.architecture} has one example for each "
+            "centre; take 1 or more"
+        )
     optimizer = optimizers.find(settings.optimizer, WORDS)
     if objective.kind == "proximal" and optimizer.keeps == "per_coordinate":
         raise EmbedxError(
@@ -265,18 +277,18 @@ def resolved(
     kept      int64 (n_words,)  how often each word is expected to survive subsampling
     n_around  how many context words a centre has, where sentences do not end before windows do unless given
     """
-    n_around = settings.window + 1 if n_around is None else n_around
+    n_pairs = pairs_of_centre(settings.architecture, settings.window + 1 if n_around is None else n_around)
     retrieves = samplers.SAMPLERS[str(settings.sampler)].candidates == "retrieved"
     negatives = objective.negatives if sampler.candidates == "drawn" and not retrieves else 0
     likeliest = max(float(kept.max() / kept.sum()), float(sampler.noise.max()) if negatives else 0.0)
     on_path = sampler.candidates == "path"
     if on_path:
         likeliest = 1.0  # the root's
-    pairs_of_centre = n_around * (1 + negatives) * likeliest  # that one centre brings to the likeliest row
-    block_size = min(settings.block_size, max(1, int(PAIRS_PER_ROW / pairs_of_centre)))
+    of_centre = n_pairs * (1 + negatives) * likeliest  # pairs that one centre brings to the likeliest row
+    block_size = min(settings.block_size, max(1, int(PAIRS_PER_ROW / of_centre)))
     if block_size < settings.block_size and not on_path:
         progress.note(f"small vocabulary: blocks of {block_size} words instead of {settings.block_size}")
-    draws = min(max(negatives, math.ceil(negatives * block_size * n_around / PAIRS_PER_DRAW)), MOST_DRAWS)
+    draws = min(max(negatives, math.ceil(negatives * block_size * n_pairs / PAIRS_PER_DRAW)), MOST_DRAWS)
     if retrieves:
         draws = min(objective.negatives, MOST_DRAWS)  # before the search begins; they count once each, whatever the pairs
     return dataclasses.replace(

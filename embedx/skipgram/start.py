@@ -31,7 +31,13 @@ from embedx.training.checkpoint import checksum
 from embedx.vectors.model import WordVectors, load_folder
 
 RATE = optimizers.OPTIMIZERS["sgd"].rates[WORDS]
-TAKEN_OVER = ("dim", "tokenizer", "lowercase", "on_bad_utf8")  # settings that are the model's unless they are given
+TAKEN_OVER = (
+    "architecture",
+    "dim",
+    "tokenizer",
+    "lowercase",
+    "on_bad_utf8",
+)  # settings that are the model's unless they are given
 OF_SUBWORDS = ("subwords", "buckets")  # settings that are the model's
 STEP = 1 << 16  # rows at a time
 

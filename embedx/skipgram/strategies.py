@@ -1,7 +1,7 @@
-"""How skip-gram trains a chunk of the stream of pairs, one class for each way in which rows compete.
+"""How a chunk of text is trained, one class for each kernel.
 
-Streamed         drawn rows, all rows, or those on a tree's path     engine/skipgram.py
-RetrievedStream  the rows that an index finds                        engine/skipgram_retrieved.py
+Streamed         candidates are drawn rows, all rows, or those on a tree's path     engine/skipgram.py
+RetrievedStream  they are the rows that an index finds                              engine/skipgram_retrieved.py
 """
 
 import math
@@ -13,7 +13,9 @@ from embedx import optimizers
 from embedx.engine import blocks
 from embedx.engine import skipgram as engine
 from embedx.engine import skipgram_retrieved as retrieved
+from embedx.engine.encoders import ENCODERS, pairs_of_centre
 from embedx.engine.loading import load_kernel
+from embedx.engine.select import JOINT, SINGLE, SUMMED
 from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
 from embedx.objectives.retrieval import RetrievalObjective
@@ -38,15 +40,16 @@ REBUILD_SHARE = 0.5  # as that of `search.updater`, but rarer: a word keeps what
 
 
 def form_of(objective: Objective) -> int:
-    """How the objective is told the pairs of a block."""
+    """How the objective gets the pairs of a block."""
     if objective.positives == "summed":
-        return blocks.INPUT_SUMS
-    return blocks.INPUT_SETS if objective.merges_pairs or objective.pairs_as_set else blocks.PAIRS
+        return SUMMED
+    return JOINT if objective.merges_pairs or objective.pairs_as_set else SINGLE
 
 
 def pairs_per_draw(objective: Objective, settings: Any, n_draws: int) -> float:
     """How many times as many pairs as by default a drawn word stands for, at least 1: its gradient is so much longer."""
-    by_default = objective.negatives * max(settings.block_size, 1) * (settings.window + 1) / PAIRS_PER_DRAW
+    n_pairs = max(settings.block_size, 1) * pairs_of_centre(settings.architecture, settings.window + 1)
+    by_default = objective.negatives * n_pairs / PAIRS_PER_DRAW
     return max(by_default / n_draws, 1.0) if n_draws else 1.0
 
 
@@ -61,9 +64,11 @@ def state_of(tables: engine.SkipGramTables) -> TrainState:
     return state
 
 
-def loss_unit(objective: Objective, sampler: Sampler) -> str:
+def loss_unit(objective: Objective, sampler: Sampler, architecture: str) -> str:
     """The unit of the mean loss, with the rows that it is a sum over if these are not all that it should be."""
-    return objective.loss_unit("pair") + (objective.loss_scope if sampler.candidates == "retrieved" else "")
+    return objective.loss_unit(ENCODERS[architecture].PAIR) + (
+        objective.loss_scope if sampler.candidates == "retrieved" else ""
+    )
 
 
 class Streamed(Strategy):
@@ -82,16 +87,17 @@ class Streamed(Strategy):
         stream: TokenStream,
     ) -> None:
         self.objective, self.settings, self.sampler, self.tables, self.stream = objective, settings, sampler, tables, stream
-        self.loss_unit = objective.loss_unit("pair")
+        self.loss_unit = objective.loss_unit(ENCODERS[settings.architecture].PAIR)
         self.frequency_scores: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each word occurs
         self.n_chunks = -(-len(stream.tokens) // CHUNK)
         self.orders = Orders(self.n_chunks, settings.seed, SHUFFLED)
         n_words, n_rows = len(tables.state), len(tables.outputs.rows)
         n_draws = settings.draws if sampler.candidates == "drawn" else 0
         is_proximal = objective.kind == "proximal"
-        self.plan = blocks.SkipGramPlan(
-            settings.window, settings.block_size, n_draws, n_rows, blocks.CANDIDATES[sampler.candidates],
-            form_of(objective), objective.keeps_accidental_hits, objective.needs_log_expected_count, objective.uses_score_gain,
+        self.plan = blocks.BlockPlan(
+            list(ENCODERS).index(settings.architecture), settings.window, settings.block_size, n_draws, n_rows,
+            blocks.CANDIDATES[sampler.candidates], form_of(objective), objective.keeps_accidental_hits,
+            objective.needs_log_expected_count, objective.uses_score_gain,
             settings.dim if settings.bias != "none" else -1,
             optimizers.update_rule(
                 settings.optimizer, row_length=settings.dim,
@@ -112,7 +118,7 @@ class Streamed(Strategy):
         longest = int(np.diff(self.draws.offsets).max(initial=1))
         return [self.new_workspace(self.plan, longest) for _ in range(self.settings.threads)]
 
-    def new_workspace(self, plan: blocks.SkipGramPlan, longest_path: int) -> engine.SkipGramWorkspace:
+    def new_workspace(self, plan: blocks.BlockPlan, longest_path: int) -> engine.SkipGramWorkspace:
         """A worker's memory for blocks."""
         columns = self.tables.inputs.rows.shape[1]
         return engine.new_workspace(plan, CHUNK, columns, longest_path, self.objective.uniforms_width)
@@ -152,25 +158,25 @@ class Streamed(Strategy):
 
     def _arguments(self, worker: engine.SkipGramWorkspace, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
         worker.longest_step[0] = engine.LONGEST_STEP * rate / (self.settings.learning_rate * self.rate_factor)
-        return (
-            self.tables, self.stream, self.draws, self.constants, self.plan, worker, *self.place(epoch, chunk, rate)
-        )  # fmt: skip
+        return self.run(self.plan), worker, self.place(epoch, chunk, rate)
 
-    def place(self, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
-        """Where the chunk that is trained as number `chunk` of an epoch begins and ends, its rate, and the keys of its
-        random numbers.
-        """
+    def run(self, plan: blocks.BlockPlan) -> engine.Run:
+        """What the kernels read of the run."""
+        return engine.Run(self.tables, self.stream, self.draws, self.constants, plan)
+
+    def place(self, epoch: int, chunk: int, rate: float) -> engine.Chunk:
+        """The chunk that is trained as number `chunk` of an epoch."""
         at = int(self.orders.of(epoch)[chunk]) if self.settings.shuffle else chunk
         start, stop = at * CHUNK, min((at + 1) * CHUNK, len(self.stream.tokens))
         seed = self.settings.seed
-        return start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, at)
+        return engine.Chunk(start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, at))
 
 
 class _Worker(NamedTuple):
     """A worker's memory."""
 
     workspace: engine.SkipGramWorkspace
-    retrieval: retrieved.RetrievalWorkspace
+    finding: retrieved.RetrievalWorkspace
 
 
 class RetrievedStream(Streamed):
@@ -247,7 +253,6 @@ class RetrievedStream(Streamed):
         return state
 
     def _retrieved_arguments(self, index: Index, worker: _Worker, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
-        return (
-            self.tables, self.stream, self.draws, index, self.search, self.constants, self.retrieved_plan, worker.workspace,
-            self.found, self.objective.settings.refresh, worker.retrieval, *self.place(epoch, chunk, rate),
-        )  # fmt: skip
+        retrieval = retrieved.Retrieval(index, self.search, self.found, self.objective.settings.refresh)
+        run, place = self.run(self.retrieved_plan), self.place(epoch, chunk, rate)
+        return run, retrieval, worker.workspace, worker.finding, place

@@ -1,0 +1,35 @@
+"""Encoders of text: what the examples of a block are, and how the vector h of each is made of the vectors of its words.
+
+    x_j  the vectors of the inputs of a block, a row of the table each or a mean of rows (`embedx.engine.subwords`)
+    h_e  the vectors of the examples, which are multiplied by the output rows
+
+An encoder is a file of this folder and a line below. It has five kernel parts:
+
+    start_examples(block, n_centres, n_inputs)         start a block; return the number of its examples
+    examples_of(block, words, y, i, begin, end)        write the examples whose positive is centre i, which is words[y], to
+                                                       block.own; return how many. The inputs are words[begin:end]
+    fetch(block, n_x, n_h, x, h, bias)                 overwrite h[:n_h], in whole tiles, from x[:n_x]; column `bias`, if it is
+                                                       not -1, is 1 in both
+    backward(block, n_x, n_h, h_gradient, x_gradient)  overwrite the gradients of x[:n_x], in whole tiles, from those of h[:n_h]
+    fetch_rates(block, n_x, n_h, x_rate, h_rate)       overwrite the rates at which h[:n_h] move along their gradients
+
+and two constants: PAIR, what the mean loss is taken over, and PER_CONTEXT, whether a centre has a pair for each context or one
+for all. In skip-gram x and h are the same memory, and so are their gradients.
+"""
+
+from embedx.engine.encoders import cbow, skipgram
+from embedx.kernels.compiled import chosen_by_number
+
+ENCODERS = {"skipgram": skipgram, "cbow": cbow}  # by the name that the user types after --architecture
+SKIPGRAM = list(ENCODERS).index("skipgram")
+
+
+def pairs_of_centre(architecture: str, n_contexts: float) -> float:
+    """How many pairs a centre has, given its contexts."""
+    return n_contexts if ENCODERS[architecture].PER_CONTEXT else 1.0
+
+
+start_examples, examples_of, fetch, backward, fetch_rates = (
+    chosen_by_number([getattr(each, name) for each in ENCODERS.values()])
+    for name in ("start_examples", "examples_of", "fetch", "backward", "fetch_rates")
+)

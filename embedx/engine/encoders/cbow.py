@@ -1,0 +1,70 @@
+"""CBOW: the mean of the context words predicts the centre. An example is a centre that has contexts.
+
+Mikolov et al. 2013, "Efficient estimation of word representations in vector space". With C the contexts of a centre:
+
+    h = 1/|C| Σ_{j in C} x_j
+    x_j -= step of Σ_e ∂loss/∂h_e     over the examples e that x_j is a context of
+
+By the chain rule each term would be 1/|C| of that. word2vec.c, fastText and gensim (cbow_mean=1) take the whole, and so do we:
+a step then moves h as far as it would move the vector of one word.
+"""
+
+import numpy as np
+
+from embedx.kernels.compiled import kernel_part
+from embedx.kernels.gemm import round_up_to_tile, weighted_sums, weighted_sums_transposed
+from embedx.kernels.simd import SIMD_WIDTH, load, multiply_add, splat, store, zeros
+
+PAIR, PER_CONTEXT = "centre", False
+
+
+@kernel_part
+def start_examples(block, n_centres, n_inputs):
+    """Every centre is an example."""
+    for e in range(round_up_to_tile(n_centres)):
+        for j in range(0, round_up_to_tile(n_inputs), SIMD_WIDTH):
+            store(block.is_context, e, j, zeros())
+    return n_centres
+
+
+@kernel_part
+def examples_of(block, words, y, i, begin, end):
+    """Example i, if the centre has a context."""
+    n = 0
+    for x in range(max(y - words.reach[y], begin), min(y + words.reach[y] + 1, end)):
+        if x != y and words.sentence[x] == words.sentence[y]:
+            block.is_context[i, x - begin] = 1
+            block.n_uses[x - begin] += 1
+            n += 1
+    block.key[i] = words.word[y]
+    block.share[i] = np.float32(1) / np.float32(max(n, 1))
+    block.own[0] = i
+    return min(n, 1)
+
+
+@kernel_part
+def fetch(block, n_x, n_h, x, h, bias):
+    """The means of the contexts; the column of the biases stays 1."""
+    weighted_sums(block.is_context, round_up_to_tile(n_h), x, n_x, h)
+    for e in range(n_h):
+        share = splat(block.share[e])
+        for d in range(0, h.shape[1], SIMD_WIDTH):
+            store(h, e, d, multiply_add(share, load(h, e, d), zeros()))
+        if bias >= 0:
+            h[e, bias] = 1
+
+
+@kernel_part
+def backward(block, n_x, n_h, h_gradient, x_gradient):
+    """Each context has the whole gradients of its examples."""
+    weighted_sums_transposed(block.is_context, round_up_to_tile(n_x), h_gradient, n_h, x_gradient)
+
+
+@kernel_part
+def fetch_rates(block, n_x, n_h, x_rate, h_rate):
+    """The means of those of the contexts."""
+    for e in range(n_h):
+        total = np.float32(0)
+        for j in range(n_x):
+            total += block.is_context[e, j] * x_rate[j]
+        h_rate[e] = total * block.share[e]

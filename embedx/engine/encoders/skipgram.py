@@ -1,0 +1,40 @@
+"""Skip-gram: each context word by itself predicts the centre. An example is an input, and h is its vector.
+
+Mikolov et al. 2013, "Efficient estimation of word representations in vector space".
+"""
+
+from embedx.kernels.compiled import kernel_part
+
+PAIR, PER_CONTEXT = "pair", True
+
+
+@kernel_part
+def start_examples(block, n_centres, n_inputs):
+    """Every input is an example."""
+    return n_inputs
+
+
+@kernel_part
+def examples_of(block, words, y, i, begin, end):
+    """The contexts of the centre."""
+    n = 0
+    for x in range(max(y - words.reach[y], begin), min(y + words.reach[y] + 1, end)):
+        if x != y and words.sentence[x] == words.sentence[y]:
+            block.own[n] = x - begin
+            n += 1
+    return n
+
+
+@kernel_part
+def fetch(block, n_x, n_h, x, h, bias):
+    """h is x."""
+
+
+@kernel_part
+def backward(block, n_x, n_h, h_gradient, x_gradient):
+    """The gradients are those of h."""
+
+
+@kernel_part
+def fetch_rates(block, n_x, n_h, x_rate, h_rate):
+    """The rates are those of x."""
