@@ -3,7 +3,7 @@
 A row's gradient is divided by how often the row occurs, for frequencies span six orders of magnitude and a step that suits a
 frequent row would leave a rare one where it is. What comes out goes to an optimiser for full gradients.
 
-The objective is known at each point anyway, from the gradient of the step after. A step that does not lower it is taken back
+The objective is known at each point anyway, from the gradient of the step after. A step that does not lower it is undone
 and tried again at half the rate, then at a quarter of that, an eighth of that; one that does lets the rate of its side grow.
 Where some of the rows are drawn (`collapsed.Tail`), that is done anew for each iteration, so that its first step is compared
 by two sets of draws.
@@ -14,7 +14,6 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,7 +72,7 @@ class Side:
 
 
 class Descent(Strategy):
-    """Alternating steps, from wherever the tables are; a chunk is an iteration. `history` tells how it went.
+    """Alternating steps, from wherever the tables are; a chunk is an iteration. `history` has the loss after each.
 
     iterations  None for as many as there is time for
     ends_at     of time.monotonic(); moves on while `watch`, which is called after each iteration, is at work
@@ -99,20 +98,17 @@ class Descent(Strategy):
         self.workers, self.n_chunks = [None], 1
         self.history: list[Iteration] = []
         self.macs = 0
-        self.halves = 0  # evaluations that stood: one at the start, two of each iteration
         self.here: Evaluation | None = None  # at the tables as they are, with the gradient by the inputs
-        self.seconds_before = 0.0  # of iterations, in runs that this one goes on from
         self.started: float | None = None  # of time.monotonic(), as if all iterations had been made in one go
         self.watched = 0.0  # seconds that `watch` took
-        self.before: dict[str, Any] = {}  # what the iteration under way, or the one that was cut short, began with
         self.finished = self.interrupted = self.was_cut = False
         self.interrupted_by: BaseException | None = None
         self.run_state = TrainState()  # of the run, this descent's included
 
     def run(self, snapshot: Mapping[str, Any] | None = None, checkpoints: Checkpoints | None = None) -> None:
-        """Take all steps. Ctrl-C and the end of the time leave the tables as they were last found to be better.
+        """Take all steps. Ctrl-C and the end of the time leave the tables as they were after the last whole iteration.
 
-        `snapshot` is of the state of a run that was set up alike, to go on from; `checkpoints` keep it on disk.
+        `snapshot` is of the state of a run that was set up alike, to resume; `checkpoints` keep it on disk.
         """
         epochs = math.inf if self.iterations is None else max(self.iterations, 1)
         schedule = Schedule(1.0, 1, 1, epochs, shape="constant", unit="iterations")
@@ -135,135 +131,99 @@ class Descent(Strategy):
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally | None:
         """Iteration epoch + 1: a step of the inputs and one of the outputs. The rates are the sides' own."""
         if self.started is None:
-            self.started = time.monotonic() - self.seconds_before
-        self.before = {name: array.copy() for name, array in self._arrays().items()}
+            self.started = time.monotonic() - (self.history[-1].seconds if self.history else 0.0)
+        before: dict[str, Any] | None = None
         try:
             here = self._start() if self.here is None else self.here
-            self.before |= {name: getattr(*place) for name, place in self._numbers().items()}
             if self.iterations == 0:
                 self.finished = True
                 return Tally()
-            before = here.loss
+            before, loss_before = self.state().snapshot(), here.loss
             self.rows.redraw(epoch + 1)
-            here = self._step(self.inputs, here, OUTPUTS)
-            here = self._step(self.outputs, here, NEITHER if epoch + 1 == self.iterations else INPUTS)
-            self._tell(epoch + 1, here)
-            if not here.loss < before:
+            here = self._step(self.inputs, here, OUTPUTS, epoch)
+            here = self._step(self.outputs, here, NEITHER if epoch + 1 == self.iterations else INPUTS, epoch + 0.5)
+            self._report(epoch + 1, here)
+            if not here.loss < loss_before:
                 self.progress.note(f"no step lowers the objective any further after {epoch + 1} iterations")
                 self.finished = True
         except (EndedEarlyError, KeyboardInterrupt) as reason:  # the latter of `watch` or `progress`
             self.interrupted_by = reason if isinstance(reason, KeyboardInterrupt) else None
             self.was_cut = True
             if len(self.history) < epoch + 2:  # the start's and those of whole iterations
+                if before is not None:
+                    to_the_end(lambda: self.state().restore(before))
                 return None
-        self.here, self.before = here, {}
+        self.here = here
         return Tally(here.loss, round(self.n_pairs), 1)
 
     def state(self) -> TrainState:
-        """Where the descent was after the last whole iteration; the tables may be further, if one was cut short."""
+        """All that an iteration changes."""
         state = TrainState()
-        for name, array in self._arrays().items():
-            state.add(name, partial(self._array, name), partial(np.copyto, array))
-        for name, place in self._numbers().items():
-            state.add(name, partial(self._number, name), partial(setattr, *place))
+        for name, side in (("inputs", self.inputs), ("outputs", self.outputs)):
+            state.add_array(f"{name}.rows", side.table)
+            for each, array in side.state.arrays().items():
+                state.add_array(f"{name}.{each}", array)
+            state.add_attribute(f"{name}.rate", side, "rate")
+        state.add_attribute("macs", self, "macs")
+        state.add_attribute("finished", self, "finished")
 
         def write_history(values: Any) -> None:
             self.history = [Iteration(**each) for each in values]
-            self.seconds_before = self.history[-1].seconds if self.history else 0.0
 
         state.add("history", lambda: [dataclasses.asdict(each) for each in self.history], write_history)
-        state.add_attribute("finished", self, "finished")
         return state
 
-    def _arrays(self) -> dict[str, np.ndarray]:
-        """The arrays that an iteration changes, in place."""
-        arrays = {}
-        for name, side in (("inputs", self.inputs), ("outputs", self.outputs)):
-            arrays[f"{name}.rows"] = side.table
-            arrays |= {f"{name}.{part}": array for part, array in side.state.arrays().items()}
-        return arrays
-
-    def _numbers(self) -> dict[str, tuple[Any, str]]:
-        """The numbers that it changes: whose they are, and their attribute."""
-        rates = {"inputs.rate": (self.inputs, "rate"), "outputs.rate": (self.outputs, "rate")}
-        return {**rates, "macs": (self, "macs"), "halves": (self, "halves")}
-
-    def _array(self, name: str) -> np.ndarray:
-        return np.asarray(self.before.get(name, self._arrays()[name]))
-
-    def _number(self, name: str) -> float:
-        found: float = self.before.get(name, getattr(*self._numbers()[name]))
-        return found
-
     def _start(self) -> Evaluation:
-        """The evaluation at the tables as they are, at the start of all iterations or where a run goes on."""
+        """The evaluation at the tables as they are, at the start of all iterations or where a run is resumed."""
         self.rows.refit(self.outputs.table)
         self.rows.redraw(max(len(self.history) - 1, 0))
-        macs, halves = self.macs, self.halves
-        here = self._evaluate(INPUTS if self.iterations != 0 else NEITHER)
+        macs = self.macs
+        here = self._evaluate(INPUTS if self.iterations != 0 else NEITHER, None)
         if self.history:
-            self.macs, self.halves = macs, halves  # it was counted before
+            self.macs = macs  # it was counted before
         else:
-            self._tell(0, here)
+            self._report(0, here)
         return here
 
-    def _step(self, side: Side, here: Evaluation, then: int) -> Evaluation:
-        """Move one side downhill; the evaluation there, with the gradient that is wanted `then`."""
+    def _step(self, side: Side, here: Evaluation, then: int, done: float) -> Evaluation:
+        """Move one side downhill; the evaluation there, with the gradient by the side `then`. `done` iterations were before."""
         if not here.gradient[:, : side.columns].any():  # as of the inputs while all outputs are zero
-            return self._evaluate(then)
+            return self._evaluate(then, done)
         direction = side.direction(here.gradient)
         kept = side.table.copy()
-
-        def move(rate: float) -> None:
-            np.multiply(direction, np.float32(-rate), out=side.table)
+        for attempt in range(TRIES):
+            np.multiply(direction, np.float32(-side.rate), out=side.table)
             side.table += kept
             if side is self.outputs:
                 self.rows.refit(side.table)
-
-        def take_back() -> None:
-            side.table[:] = kept
-
-        try:
-            for attempt in range(TRIES):
-                move(side.rate)
-                there = self._evaluate(then)
-                if there.loss < here.loss:
-                    side.rate *= GROWTH
-                    return there
-                side.rate /= 2 ** (attempt + 1)
-                self.halves -= 1
-        except BaseException:
-            to_the_end(take_back)
-            raise
-        take_back()
+            there = self._evaluate(then, done)
+            if there.loss < here.loss:
+                side.rate *= GROWTH
+                return there
+            side.rate /= 2 ** (attempt + 1)
+        side.table[:] = kept
         if side is self.outputs:
             self.rows.refit(side.table)
-        return self._evaluate(then)
+        return self._evaluate(then, done)
 
-    def _evaluate(self, side: int) -> Evaluation:
+    def _evaluate(self, side: int, done: float | None) -> Evaluation:
+        """The objective and a gradient at the tables as they are; `done` iterations were before, None at the start."""
         n_inputs = len(self.inputs.table)
 
-        def tell(done: int) -> None:
+        def report(n: int) -> None:
             if self.interrupted or time.monotonic() > self.ends_at:
                 raise EndedEarlyError
             facts = {"loss": self.history[-1].loss, "loss_unit": self.loss_unit} if self.history else {}
-            self.progress.update(max(self.halves - 1 + done / n_inputs, 0) / 2, **facts)
+            self.progress.update(0 if done is None else done + n / n_inputs / 2, **facts)
 
-        found = evaluate(self.rows, self.inputs.table, self.outputs.table, side, tell)
+        found = evaluate(self.rows, self.inputs.table, self.outputs.table, side, report)
         self.macs += found.macs
-        self.halves += 1
         return found
 
-    def _tell(self, number: int, here: Evaluation) -> None:
+    def _report(self, number: int, here: Evaluation) -> None:
         now = time.monotonic()
-        iteration = Iteration(
-            number,
-            here.loss / self.n_pairs,
-            now - (self.started or now) - self.watched,
-            self.macs,
-            self.inputs.rate,
-            self.outputs.rate,
-        )
+        seconds = now - (self.started or now) - self.watched
+        iteration = Iteration(number, here.loss / self.n_pairs, seconds, self.macs, self.inputs.rate, self.outputs.rate)
         self.history.append(iteration)
         self.progress.note(
             f"iteration {number}: loss {iteration.loss:.4f} {self.loss_unit}, {iteration.seconds:.1f} s, "

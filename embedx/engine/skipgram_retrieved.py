@@ -42,7 +42,7 @@ class FoundRows(NamedTuple):
 class Retrieval(NamedTuple):
     """How rows are found, shared by all threads."""
 
-    index: Index
+    row_index: Index
     search: SearchSpec
     found: FoundRows
     refresh: int  # a word's rows are found anew after it was an input so many times
@@ -160,7 +160,7 @@ def _find_best(retrieval, finding, outputs, word):
     """
     found, candidates, scores = retrieval.found, finding.candidates, finding.scores
     n_candidates = find_candidates(
-        retrieval.index, retrieval.search, finding.vector, np.int64(0), candidates, 0, 0, candidates.shape[1], finding.query
+        retrieval.row_index, retrieval.search, finding.vector, np.int64(0), candidates, 0, 0, candidates.shape[1], finding.query
     )
     finding.counts[LOOKUPS] += 1
     n = 0

@@ -162,14 +162,12 @@ def train(
     progress: Progress | None = None,
     cache_dir: Path | None = None,
     watch: Watch | None = None,
-    finder: engine.Finder | None = None,
     snapshot: Mapping[str, Any] | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedVectors:
     """Word vectors of `corpora`, named or given as for `embedx.skipgram.train`; `settings` are those that `chosen` gives.
 
     watch   is called with the vectors, which are views, at the start and after each iteration; its time is not counted
-    finder  finds the rows that compete; by default as the objective's `search` says, else all do
     snapshot  of the `outcome.state` of a run with the same settings on the same corpora, to go on from
     checkpoints  keep its state on disk
     Raises `EmbedxError` for what the user can mend. Ctrl-C and the end of the time budget end the training with the vectors
@@ -200,7 +198,7 @@ def train(
         keys = [stream_key(settings.seed, epoch) for epoch in range(collapsed.count_passes)]
         with (
             cooccurrence.counted(task.stream(), len(words), settings.window, keys, memory, progress, cache_dir) as counts,
-            engine.workers(settings.threads or 1, DETERMINISTIC_PARTS if settings.deterministic else None) as workers,
+            engine.Workers(settings.threads or 1, DETERMINISTIC_PARTS if settings.deterministic else None) as workers,
         ):
             totals = cooccurrence.totals(counts)
             progress.note(f"{totals[0].sum():,.0f} pairs, {len(counts.targets):,} of them distinct")
@@ -219,7 +217,7 @@ def train(
                     found = task.heldout_metrics()["log_likelihood"]
                     progress.note(f"iteration {iteration.number}: held-out log-likelihood {found:.4f}")
 
-            rows = _rows(task, counts, workers, finder)
+            rows = _rows(task, counts, workers)
             ends_at = time.monotonic() + settings.time_budget - warm_seconds if settings.time_budget else math.inf
             descent = _descent(rows, totals, task, ends_at, after_iteration)
             if interrupted_by is None:
@@ -287,16 +285,15 @@ def _warm_start(task: Task, kept: np.ndarray, collapsed: CollapsedSettings) -> t
     return outcome
 
 
-def _rows(task: Task, counts: Counts, workers: engine.Workers, finder: engine.Finder | None) -> engine.Rows:
-    """Which rows compete."""
+def _rows(task: Task, counts: Counts, workers: engine.Workers) -> engine.Rows:
+    """The candidates."""
     objective, outputs = task.objective, task.tables.outputs.rows
     columns = task.settings.dim + (task.settings.bias != "none")
     constants = objective.constants(len(outputs), len(task.words))
     search = objective.search(len(outputs))
-    if finder is None and search is not None:
-        finder = engine.IndexFinder(search.for_columns(columns), len(outputs), columns, task.settings.seed, workers)
-    if finder is None:
+    if search is None:
         return engine.FullRows(objective, constants, counts, len(outputs), columns, workers)
+    finder = engine.IndexFinder(search.for_columns(columns), len(outputs), columns, task.settings.seed, workers)
     tail = engine.NO_TAIL
     if has_tail(objective):
         drawing = samplers.make(samplers.first_drawn(streaming.in_order(objective)), {})

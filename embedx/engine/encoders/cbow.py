@@ -16,6 +16,9 @@ from embedx.kernels.gemm import round_up_to_tile, weighted_sums, weighted_sums_t
 from embedx.kernels.simd import SIMD_WIDTH, load, multiply_add, splat, store, zeros
 
 PAIR, PER_CONTEXT = "centre", False
+# Of 15 MB of Wikipedia, `ns`, 3 epochs: blocks of 8 and of 32 reach -7.769 and -7.715 nats a held-out centre, and .169 and .200
+# on pooled similarity (gensim .149), for a centre has one pair and not six.
+DEFAULTS = {"block_size": 32}
 
 
 @kernel_part

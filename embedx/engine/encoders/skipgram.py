@@ -5,7 +5,7 @@ Mikolov et al. 2013, "Efficient estimation of word representations in vector spa
 
 from embedx.kernels.compiled import kernel_part
 
-PAIR, PER_CONTEXT = "pair", True
+PAIR, PER_CONTEXT, DEFAULTS = "pair", True, {}
 
 
 @kernel_part

@@ -1,0 +1,110 @@
+"""CBOW as a user meets it: trained, scored on held-out text, resumed and continued; its gradient against finite differences.
+
+That blocks of it train as the naive reference does is tested with the forms of skip-gram.
+"""
+
+import numpy as np
+import pytest
+from skipgram_setup import Setup
+
+import embedx
+from embedx.errors import EmbedxError
+from embedx.evaluation import heldout
+from embedx.objectives import OBJECTIVES
+from embedx.skipgram import collapsed
+from embedx.skipgram import settings as streaming
+from tests.test_engine_skipgram_forms import make
+from tests.test_skipgram_objectives import assert_knows_the_topics, fit
+from tests.test_train_state import same, word_run
+
+CBOW = {"architecture": "cbow"}
+
+
+def test_each_context_moves_by_the_whole_gradient_of_the_mean():
+    """By finite differences: where all centres have as many contexts, that is so many times its own derivative."""
+    setup = Setup(make("ns"), architecture="cbow", block_size=64, window=1, keep_all=True, dim=5, n_tokens=60)
+    setup.stream.word[:] = np.arange(len(setup.stream.word)) % 12
+    setup.set_tokens(np.random.default_rng(1).integers(0, 12, 60).astype(np.int32))
+    rows, lr = setup.tables.inputs.rows, 1e-3
+    before = rows.copy()
+
+    def loss(row, d, step):
+        rows[:] = before
+        rows[row, d] += np.float32(step)
+        return setup.train(1, 59, lr=0.0)[0]
+
+    checked = [(0, 0), (5, 2), (7, 1), (3, 4)]
+    slopes = [(loss(*place, 0.05) - loss(*place, -0.05)) / 0.1 for place in checked]
+    rows[:] = before
+    _, n_pairs, _ = setup.train(1, 59, lr=lr)
+    assert n_pairs == 58
+    moved = [(before[place] - rows[place]) / lr for place in checked]
+    assert max(map(abs, slopes)) > 0.1
+    np.testing.assert_allclose(moved, 2 * np.array(slopes), rtol=0.03, atol=0.05)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_objective_learns_the_topics(two_topics, name):
+    fitted = fit(two_topics, name, **CBOW)
+    assert_knows_the_topics(fitted.model)
+    assert fitted.model.settings["architecture"] == "cbow"
+    assert "centre" in fitted.model.facts["loss_unit"]
+
+
+def test_with_subwords_words_never_seen_have_vectors(two_topics, tmp_path):
+    path = fit(two_topics, "ns", subwords="4-5", heldout=0.2, **CBOW).save(tmp_path / "model")
+    model = embedx.load(path)
+    assert_knows_the_topics(model)
+    assert model["trucks"].any()
+    assert model.facts["heldout"]["log_likelihood"] > model.facts["heldout"]["unigram"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_held_out_pairs_are_the_centres_with_all_their_contexts(seed):
+    words, sentences = np.arange(300, dtype=np.int32), np.arange(300) // 7
+    arguments = words, sentences, np.ones(300, np.float32), 3, seed
+    one_by_one = heldout.sample_pairs(*arguments, 10_000)
+    together = heldout.sample_pairs(*arguments, 10_000, per_context=False)
+    for target, contexts, group in zip(together.targets, together.inputs, together.groups, strict=True):
+        own = one_by_one.targets == target
+        assert contexts[contexts >= 0].tolist() == one_by_one.inputs[own].tolist()
+        assert set(one_by_one.groups[own]) == {group}
+    assert len(together.targets) == len(set(one_by_one.targets))
+    some = heldout.sample_pairs(*arguments, 50, per_context=False)
+    assert len(set(some.targets.tolist())) == 50
+
+
+def test_the_likelihood_of_a_centre_is_given_the_mean_of_its_contexts(two_topics):
+    model = fit(two_topics, "softmax", epochs=2, **CBOW).model
+    pairs, calibration = heldout.pairs_of([["cat", "dog", "truck", "road", "paw"] * 30], model)
+    found = heldout.evaluate(model, pairs, calibration)
+    for i in range(20):
+        contexts = pairs.inputs[i][pairs.inputs[i] >= 0]
+        z = model.vectors[contexts].mean(axis=0) @ model.arrays["output"].T + model.arrays["bias"]
+        expected = z[pairs.targets[i]] - np.log(np.exp(z.astype(np.float64)).sum())
+        assert found.values[i] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["ns", "ar"])
+def test_a_resumed_run_ends_with_the_same_bytes(name, stop_after):
+    whole, _ = word_run(name, **CBOW)
+    stop_after(4)
+    _, here = word_run(name, **CBOW)
+    snapshot = here.state.snapshot()
+    stop_after(None)
+    same(word_run(name, snapshot, **CBOW)[0], whole)
+
+
+def test_training_that_starts_from_a_model_has_its_architecture(two_topics, tmp_path):
+    path = fit(two_topics, "ns", epochs=1, **CBOW).save(tmp_path / "model")
+    more = embedx.SkipGram("ns", epochs=1, min_count=1, threads=1, start=str(path)).fit([["cat", "dog"] * 20] * 5)
+    assert more.model.settings["architecture"] == "cbow"
+
+
+def test_what_does_not_apply_is_refused():
+    with pytest.raises(EmbedxError, match=r"^--block-size 0 draws noise for each pair, but --architecture cbow has"):
+        streaming.chosen(OBJECTIVES["ns"], {**CBOW, "block_size": 0})
+    with pytest.raises(EmbedxError, match=r"^--architecture does not apply with --collapsed"):
+        collapsed.chosen(OBJECTIVES["softmax"], CBOW)
+    with pytest.raises(EmbedxError, match=r"--architecture.*cbwo"):
+        streaming.chosen(OBJECTIVES["ns"], {"architecture": "cbwo"})
