@@ -45,14 +45,14 @@ def test_each_context_moves_by_the_whole_gradient_of_the_mean():
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_every_objective_learns_the_topics(two_topics, name):
-    fitted = fit(two_topics, name, **CBOW)
+    fitted = fit(two_topics, name, epochs=15, **CBOW)
     assert_knows_the_topics(fitted.model)
     assert fitted.model.settings["architecture"] == "cbow"
     assert "centre" in fitted.model.facts["loss_unit"]
 
 
 def test_with_subwords_words_never_seen_have_vectors(two_topics, tmp_path):
-    path = fit(two_topics, "ns", subwords="4-5", heldout=0.2, **CBOW).save(tmp_path / "model")
+    path = fit(two_topics, "ns", subwords="4-5", heldout=0.2, epochs=15, **CBOW).save(tmp_path / "model")
     model = embedx.load(path)
     assert_knows_the_topics(model)
     assert model["trucks"].any()

@@ -53,18 +53,6 @@ def test_both_tables_move_and_their_padding_does_not():
         assert not table[:, DIM:].any()
 
 
-def test_what_a_run_goes_on_from_are_both_tables_and_what_their_optimisers_keep():
-    run = descent(Problem())
-    arrays = run._arrays()
-    for name, side in (("inputs", run.inputs), ("outputs", run.outputs)):
-        assert arrays.pop(f"{name}.rows") is side.table
-        kept = side.state.arrays()
-        assert kept
-        for part, array in kept.items():
-            assert arrays.pop(f"{name}.{part}") is array
-    assert not arrays
-
-
 def test_columns_that_do_not_move_stay():
     problem = Problem()
     problem.inputs[:, DIM - 1] = 1

@@ -95,7 +95,7 @@ class SkipGramSettings(TrainingSettings):
     block_size: int = param(
         8,
         "consecutive centre words that are trained together and share their noise words; 0 draws noise for each "
-        "pair separately",
+        f"pair separately; with --architecture cbow the default is {ENCODERS['cbow'].DEFAULTS['block_size']}",
         at_least=0,
         at_most=64,
     )
@@ -156,14 +156,17 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
 
     Raises `EmbedxError` for what the objective does not take.
     """
-    suits = dict(objective.word_defaults)
+    architecture = ENCODERS.get(options.get("architecture") or SkipGramSettings.architecture)
+    of_architecture = architecture.DEFAULTS if architecture else {}
+    suits = dict(objective.word_defaults) | of_architecture
     if options.get("subwords") is not None and math.isfinite(_optimizer_of(suits).limit):
         suits |= OF_SUBWORDS
     suited_by = suits.get("optimizer", SkipGramSettings.optimizer)
     if options.get("optimizer", suited_by) != suited_by:
         suits.pop("learning_rate", None)  # of another optimizer
     made = objective(objective.Settings.from_options({**suits, **options}))
-    is_open = objective.large_text_defaults and all(options.get(name) is None for name in (*SizedSettings.open, "subwords"))
+    is_open = objective.large_text_defaults and not of_architecture
+    is_open = is_open and all(options.get(name) is None for name in (*SizedSettings.open, "subwords"))
     group = SizedSettings if is_open else SkipGramSettings
     settings = suited(group.from_options({**suits, **options}), made)
     sampler = samplers.SAMPLERS[str(settings.sampler)]

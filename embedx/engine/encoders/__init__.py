@@ -13,8 +13,8 @@ An encoder is a file of this folder and a line below. It has five kernel parts:
     backward(block, n_x, n_h, h_gradient, x_gradient)  overwrite the gradients of x[:n_x], in whole tiles, from those of h[:n_h]
     fetch_rates(block, n_x, n_h, x_rate, h_rate)       overwrite the rates at which h[:n_h] move along their gradients
 
-and three constants: PAIR, what the mean loss is taken over, PER_CONTEXT, whether a centre has a pair for each context or one for
-all, and DEFAULTS of settings, in place of the objective's and the task's. In skip-gram x and h are the same memory, and so are their gradients.
+and three constants: PAIR, what the mean loss is taken over, PER_CONTEXT, whether a centre has a pair for each context or one
+for all, and DEFAULTS of settings. In skip-gram x and h are the same memory, and so are their gradients.
 """
 
 from embedx.engine.encoders import cbow, skipgram

@@ -3,9 +3,12 @@
 Mikolov et al. 2013, "Efficient estimation of word representations in vector space".
 """
 
+from typing import Any
+
 from embedx.kernels.compiled import kernel_part
 
-PAIR, PER_CONTEXT, DEFAULTS = "pair", True, {}
+PAIR, PER_CONTEXT = "pair", True
+DEFAULTS: dict[str, Any] = {}
 
 
 @kernel_part
