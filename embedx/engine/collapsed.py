@@ -17,7 +17,7 @@ Both take a block of inputs at a time, so that the scores of all inputs never ne
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -41,6 +41,7 @@ CHUNK_FLOATS = 1 << 18  # of these, turned into coefficients in one call: a mega
 BLOCK_INPUTS = 1024  # of a block where rows are retrieved
 AHEAD = 8  # candidates whose rows are prefetched
 TAIL = 2**33  # the place of the tail among a seed's random numbers
+T = TypeVar("T")
 INPUTS, OUTPUTS, NEITHER = range(3)  # the table whose gradient is computed beside the loss
 NO_STATE = np.zeros((1, 0), dtype=np.float32)
 
@@ -85,7 +86,7 @@ class Workers:
     def __exit__(self, *reason: object) -> None:
         self.pool.shutdown()
 
-    def share_out(self, work: Callable[[int, int, int], float], length: int) -> Iterator[float]:
+    def share_out(self, work: Callable[[int, int, int], T], length: int) -> Iterator[T]:
         """The results of work(part, begin, end) over equal parts of range(length), each of which one thread does."""
         edges = [length * worker // self.n for worker in range(self.n + 1)]
         return self.pool.map(work, range(self.n), edges[:-1], edges[1:])
@@ -170,6 +171,7 @@ class Examples(NamedTuple):
     n_draws: int
     stream: np.uint64
     constants: np.ndarray
+    side: int  # whose gradient is added
 
 
 class RetrievedRows:
@@ -203,7 +205,7 @@ class RetrievedRows:
     def compile(self, progress: Progress) -> None:
         nothing = Retrieval(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), 0)
         table = aligned_zeros(0, self.columns)
-        like = self._examples(table, table, 0, nothing), self.lines[0], 0, 0, INPUTS, table
+        like = self._examples(table, table, 0, nothing, INPUTS), self.lines[0], 0, 0, table
         self.functions = load_kernel(answer_found, self.objective.coefficients, self.tail.sampler, like, progress)
 
     def refit(self, outputs: np.ndarray) -> None:
@@ -211,7 +213,7 @@ class RetrievedRows:
         self.finder.refit(outputs)
 
     def redraw(self, number: int) -> None:
-        """Draw the tail anew, for iteration `number`."""
+        """Draw the tail of iteration `number`."""
         self.stream = stream_key(self.tail.seed, TAIL, number)
 
     def add(
@@ -219,7 +221,7 @@ class RetrievedRows:
     ) -> tuple[float, int]:
         """As `FullRows.add`."""
         found = self.finder.find(inputs[first:stop])
-        examples = self._examples(inputs, outputs, first, found)
+        examples = self._examples(inputs, outputs, first, found, side)
         if side == OUTPUTS and first == 0:
             self.parts = [np.zeros_like(gradient) for _ in range(self.workers.n)]
         for line in self.lines:
@@ -227,7 +229,7 @@ class RetrievedRows:
 
         def answer(worker: int, begin: int, end: int) -> float:
             own = self.parts[worker] if side == OUTPUTS else gradient
-            return float(answer_found(*self.functions, examples, self.lines[worker], begin, end, side, own))
+            return float(answer_found(*self.functions, examples, self.lines[worker], begin, end, own))
 
         loss = sum(self.workers.share_out(answer, stop - first))
         if side == OUTPUTS and stop == len(inputs):
@@ -237,10 +239,10 @@ class RetrievedRows:
         n_candidates = sum(int(line.n_candidates[0]) for line in self.lines)
         return loss, found.macs + n_candidates * self.columns * (1 if side == NEITHER else 2)
 
-    def _examples(self, inputs: np.ndarray, outputs: np.ndarray, first: int, found: Retrieval) -> Examples:
+    def _examples(self, inputs: np.ndarray, outputs: np.ndarray, first: int, found: Retrieval, side: int) -> Examples:
         return Examples(
             inputs, outputs, first, self.counts, found.offsets, found.rows, self.draws, self.tail.n_draws, self.stream,
-            self.constants,
+            self.constants, side,
         )  # fmt: skip
 
 
@@ -266,7 +268,7 @@ def evaluate(
 
 
 class IndexFinder:
-    """A finder by an index of the output rows, which is built anew whenever they move."""
+    """A finder by an index of the output rows, which is rebuilt whenever they move."""
 
     def __init__(self, search: SearchSpec, n_rows: int, columns: int, seed: int, workers: Workers) -> None:
         self.search, self.n_rows, self.columns, self.seed, self.workers = search, n_rows, columns, seed, workers
@@ -280,40 +282,40 @@ class IndexFinder:
 
     def find(self, inputs: np.ndarray) -> Retrieval:
         """Its multiply-adds are those of looking things up; building the index is not among them."""
-        macs = np.zeros(self.workers.n, dtype=np.int64)
-        n_found, pieces = np.zeros(len(inputs), dtype=np.int64), []
+        n_found, pieces, macs = np.zeros(len(inputs), dtype=np.int64), [], 0
         for first in range(0, len(inputs), self.at_a_time):
             h = inputs[first : first + self.at_a_time]
             rows = np.empty((len(h), self.most), dtype=np.int32)
             n = n_found[first : first + self.at_a_time]
 
-            def look_up(worker: int, begin: int, end: int, h: Any = h, rows: Any = rows, n: Any = n) -> float:
-                find_rows(self.index, self.search, h, begin, end, rows, n, macs, worker, self.query_workspaces[worker])
-                return 0.0
+            def look_up(worker: int, begin: int, end: int, h: Any = h, rows: Any = rows, n: Any = n) -> int:
+                return int(find_rows(self.index, self.search, h, begin, end, rows, n, self.query_workspaces[worker]))
 
-            sum(self.workers.share_out(look_up, len(h)))
+            macs += sum(self.workers.share_out(look_up, len(h)))
             pieces.append(rows[np.arange(self.most) < n[:, None]])
-        return Retrieval(np.concatenate(([0], np.cumsum(n_found))), np.concatenate(pieces), int(macs.sum()))
+        return Retrieval(np.concatenate(([0], np.cumsum(n_found))), np.concatenate(pieces), macs)
 
 
 # ---- kernels
 
 
 @kernel
-def find_rows(index, search, h, begin, end, rows, n_found, macs, worker, query):
-    """Write what is found for h[e], e in begin:end, to rows[e], and its number; add the multiply-adds to macs[worker]."""
+def find_rows(index, search, h, begin, end, rows, n_found, query):
+    """Write what is found for h[e], e in begin:end, to rows[e], and its number; return the multiply-adds."""
+    macs = np.int64(0)
     for e in range(begin, end):
         n_found[e] = find_candidates(index, search, h, e, rows, e, 0, rows.shape[1], query)
         for j in range(index.ids.shape[0]):
             n_scored = index.list_sizes.shape[1] + query.offsets[j, query.n_probed[j]]
-            macs[worker] += n_scored * (index.edges[j + 1] - index.edges[j])
+            macs += n_scored * (index.edges[j + 1] - index.edges[j])
+    return macs
 
 
 @kernel
-def answer_found(coefficients, sample, log_expected_count, examples, line, begin, end, side, gradient):
+def answer_found(coefficients, sample, log_expected_count, examples, line, begin, end, gradient):
     """Add the gradient of the examples begin:end; return their summed loss."""
     inputs, outputs, n_draws = examples.inputs, examples.outputs, examples.n_draws
-    batch, loss = line.batch, np.float64(0)
+    batch, side, loss = line.batch, examples.side, np.float64(0)
     for e in range(begin, end):
         x = examples.first + e
         n_certain = _candidates(examples, x, e, line)

@@ -1,4 +1,4 @@
-"""What Python hears of a run on word vectors: a callback is called after each epoch, and may end the training."""
+"""Callbacks of training word vectors: called after each epoch; one may end the training."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -9,13 +9,13 @@ from embedx.vectors.model import WordVectors
 
 
 class EpochEnd(NamedTuple):
-    """What a callback hears after an epoch."""
+    """The argument of a callback."""
 
     epoch: int  # from 1
     loss: float | None  # mean per pair over the epoch, in nats; None if there was no pair
     words: int  # of the vocabulary that were read in it
     seconds: float  # of training so far
-    model: WordVectors  # as it is now: views of tables that training goes on to change
+    model: WordVectors  # as it is now: views of tables that training changes later
 
 
 Callback = Callable[[EpochEnd], object]  # what returns True ends the training

@@ -88,7 +88,7 @@ class CollapsedSettings(Settings):
     # One pass instead of five fits what happened to be kept: after 10 iterations on 10 MB of Wikipedia held-out text has -8.23
     # instead of -8.13 nats.
     count_passes: int = param(
-        5, "passes over the corpus whose pairs are counted; each draws subsampling and windows anew", at_least=1, fine=True
+        5, "passes over the corpus whose pairs are counted; each with its own subsampling and windows", at_least=1, fine=True
     )
     count_memory: float = param(4.0, "memory for counting pairs, in gigabytes", above=0.0, at_most=1e6)
 
@@ -103,7 +103,7 @@ def _made(objective: type[Objective], options: dict[str, Any]) -> Objective:
 
 
 def collapses(objective: Objective) -> bool:
-    """Whether an objective can be told the counts of an input as one example, and means what eq. 9 does: it meets all rows, or
+    """Whether an objective takes the counts of an input as one example and is that of eq. 9: its candidates are all rows, or
     those that a search finds, keeps nothing in between, and its scores are logarithms of probabilities.
     """
     is_stateless = objective.state_width == 0 and objective.uniforms_width == 0 and objective.kind == "gradient"
@@ -168,7 +168,7 @@ def train(
     """Word vectors of `corpora`, named or given as for `embedx.skipgram.train`; `settings` are those that `chosen` gives.
 
     watch   is called with the vectors, which are views, at the start and after each iteration; its time is not counted
-    snapshot  of the `outcome.state` of a run with the same settings on the same corpora, to go on from
+    snapshot  of the `outcome.state` of a run with the same settings on the same corpora, to resume
     checkpoints  keep its state on disk
     Raises `EmbedxError` for what the user can mend. Ctrl-C and the end of the time budget end the training with the vectors
     that were last found to be better than those before.
@@ -261,7 +261,7 @@ def check_memory(n_words: int, counting: int, settings: SkipGramSettings, progre
 
 
 def _warm_start(task: Task, kept: np.ndarray, collapsed: CollapsedSettings) -> trainer.Outcome:
-    """Give the task the tables that an epoch of streaming comes to, and tell how that went.
+    """Give the task the tables after one epoch of streaming; its outcome.
 
     That objective's scores mean what its `log_probability` says; what it gives to scores of zero is added to the biases. (For
     negative sampling the log of the noise: 10 MB of Wikipedia then start at 8.15 nats a pair instead of 8.73.)
@@ -319,7 +319,7 @@ def _descent(
 
 
 def _outcome(descent: Descent, warm_seconds: float, interrupted_by: BaseException | None) -> trainer.Outcome:
-    """How it went, as streaming tells it; the loss is None where the start was never evaluated."""
+    """The outcome, in the form of streaming; the loss is None where the start was never evaluated."""
     history = descent.history
     first, last = (history[0].loss, history[-1].loss) if history else (None, None)
     seconds = warm_seconds + (history[-1].seconds if history else 0.0)

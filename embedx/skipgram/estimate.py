@@ -90,7 +90,7 @@ def words_per_second(task: Task, progress: Progress) -> float:
     """How fast training goes; the task's tables are changed by it."""
     progress.start("timing", TRIAL, "s")
     task.initialise()
-    task.progress = progress  # which tells that kernels are compiled
+    task.progress = progress  # reports that kernels are compiled
     task.trial(WARM_UP)
     outcome = task.trial(TRIAL)
     progress.update(outcome.seconds)

@@ -1,4 +1,4 @@
-"""A run on a stream of pairs with everything decided: it trains, scores held-out text, and tells what it learned."""
+"""A run on a stream of text with everything decided: it trains, scores held-out text, and makes the model."""
 
 import dataclasses
 import zlib
@@ -61,7 +61,7 @@ class Task:
     plan: MemoryPlan | None = None  # of memory
     kernels: int = 0  # bytes that they took when they were compiled or loaded
     wrap: Callable[["Task"], Strategy] | None = None  # makes what trains it in place of `strategy`
-    history: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # held-out log-likelihood on the way, sums by span
+    history: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # held-out log-likelihoods, sums by span
 
     def stream(self) -> TokenStream:
         """The corpus as training sees it."""
@@ -97,7 +97,7 @@ class Task:
             )  # fmt: skip
 
     def identity(self) -> dict[str, Any]:
-        """What decides the result, for a run that goes on to be sure that it is the same one."""
+        """What decides the result, by which a resumed run is recognised."""
         settings = self.settings.record() | self.objective.settings.record() | self.text.record() | self.vocabulary.record()
         settings |= self.phrases.record()
         for sampler in (self.warm_up, self.sampler):
@@ -114,26 +114,26 @@ class Task:
         checkpoints: Checkpoints | None = None,
         callbacks: Iterable[Callback] = (),
     ) -> trainer.Outcome:
-        """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to go on from."""
+        """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to resume."""
         settings = self.settings
         strategy = self.wrap(self) if self.wrap is not None else self.ready_strategy()
         if checkpoints is not None:
             checkpoints.identify(lambda: self.identity() | strategy.identity())
         schedule = self._schedule(strategy, settings.epochs, settings.time_budget)
-        heard = tuple(callbacks)
+        callbacks = tuple(callbacks)
 
         def after_epoch(epoch: int, tally: Tally, seconds: float) -> bool:
-            if self.tells_heldout():
+            if self.scores_heldout():
                 self._after_epoch(epoch, tally, seconds)
-            if not heard:
+            if not callbacks:
                 return False
-            return want_an_end(heard, EpochEnd(epoch + 1, tally.mean_loss, tally.words, seconds, self.model(None)))
+            return want_an_end(callbacks, EpochEnd(epoch + 1, tally.mean_loss, tally.words, seconds, self.model(None)))
 
         return trainer.run(
             strategy,
             schedule,
             self.progress,
-            after_epoch if heard or self.tells_heldout() else None,
+            after_epoch if callbacks or self.scores_heldout() else None,
             snapshot,
             self._state(),
             checkpoints,
@@ -164,20 +164,20 @@ class Task:
             strategy, self._schedule(strategy, self.settings.epochs, seconds), Silent(), guard=Guard(is_on=False)
         )
 
-    def tells_heldout(self) -> bool:
-        """Whether held-out text is scored on the way."""
+    def scores_heldout(self) -> bool:
+        """Whether held-out text is scored during training."""
         settings = self.settings
         return self.heldout is not None and (settings.heldout_every is not None or settings.heldout_points is not None)
 
     def _state(self) -> TrainState:
-        """What was told so far of the held-out text."""
+        """The scores of held-out text so far."""
         state = TrainState()
-        if self.tells_heldout():
+        if self.scores_heldout():
             state.add_attribute("task.history", self, "history")
         return state
 
     def _after_epoch(self, epoch: int, tally: Tally, seconds_passed: float) -> bool:
-        """Tell the held-out log-likelihood if its turn has come; never ends the training."""
+        """Report the held-out log-likelihood if it is due; never ends the training."""
         every = self.settings.heldout_every
         if (every is not None and (epoch + 1) % every == 0) or self._is_point(epoch + 1, seconds_passed):
             found = self.heldout_likelihood()
@@ -189,7 +189,7 @@ class Task:
         return False
 
     def _is_point(self, epochs: int, seconds_passed: float) -> bool:
-        """Whether the run has come to another of --heldout-points since the last one; its end is told anyway."""
+        """Whether another of --heldout-points is due; the end of the run is scored anyway."""
         budget, last = self.settings.time_budget, self.history[-1] if self.history else {"epoch": 0, "seconds": 0.0}
         now, before = (
             (epochs / self.settings.epochs, last["epoch"] / self.settings.epochs)

@@ -32,8 +32,8 @@ PAIRS_PER_ROW = 30
 LARGE_TEXT = 15_000_000  # tokens from which on an objective's `large_text_defaults` apply: somewhat less than 100 MB of English
 FAR_RATE = 30  # a learning rate so many times the default, or as much below, is warned of
 BUCKETS = 2_000_000  # fastText's default
-# What suits words with n-grams where an optimiser whose rate stops falling suits those without: an n-gram is met by far more
-# words than a word, and the mean moves by the mean of its parts' rates. `ns` on 10 MB of Wikipedia, 5 epochs, similarity over
+# Defaults for words with n-grams where the default without them is an optimiser whose rate stops falling: an n-gram is in far
+# more words than one, and the mean moves by the mean of its parts' rates. `ns` on 10 MB of Wikipedia, 5 epochs, similarity over
 # five sets and held-out log-likelihood: bounded-adagrad at 2 .277, -8.820, at 5 .292, -8.955; rowwise-adagrad at 1.5 .267,
 # -8.817, at 3 .323, -8.813, at 6 .315, -8.919. (With the gradient divided by the root of the number of parts bounded-adagrad at
 # 2 has .305, -8.802, rowwise-adagrad at 4 .314, -8.841; that sgd would then be too slow is why it is not.)
@@ -107,7 +107,7 @@ class SkipGramSettings(TrainingSettings):
     )
     shuffle: bool = param(
         True,
-        "train on chunks of 10,000 tokens in an order drawn anew for each epoch, so that a corpus sorted by subject or date "
+        "train on chunks of 10,000 tokens in an order drawn for each epoch, so that a corpus sorted by subject or date "
         "is learned evenly; otherwise in the order of the corpus",
     )
     subwords: str | None = param(
@@ -117,8 +117,8 @@ class SkipGramSettings(TrainingSettings):
     )
     buckets: int | None = param(
         None,
-        f"with --subwords: how many vectors n-grams are hashed to; by default {BUCKETS:,}, of which those that the vocabulary "
-        "meets take memory",
+        f"with --subwords: how many vectors n-grams are hashed to; by default {BUCKETS:,}, of which only those of the "
+        "vocabulary take memory",
         at_least=1,
         at_most=MAX_BUCKETS,
     )
@@ -152,23 +152,23 @@ class SizedSettings(SkipGramSettings):
 
 
 def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGramSettings, Objective]:
-    """The settings among `options`, those not given as they suit the objective best, and the objective with its own.
+    """The settings among `options`, those not given at the defaults for the objective, and the objective with its own.
 
     Raises `EmbedxError` for what the objective does not take.
     """
     architecture = ENCODERS.get(options.get("architecture") or SkipGramSettings.architecture)
     of_architecture = architecture.DEFAULTS if architecture else {}
-    suits = dict(objective.word_defaults) | of_architecture
-    if options.get("subwords") is not None and math.isfinite(_optimizer_of(suits).limit):
-        suits |= OF_SUBWORDS
-    suited_by = suits.get("optimizer", SkipGramSettings.optimizer)
-    if options.get("optimizer", suited_by) != suited_by:
-        suits.pop("learning_rate", None)  # of another optimizer
-    made = objective(objective.Settings.from_options({**suits, **options}))
+    defaults = dict(objective.word_defaults) | of_architecture
+    if options.get("subwords") is not None and math.isfinite(_optimizer_of(defaults).limit):
+        defaults |= OF_SUBWORDS
+    default_optimizer = defaults.get("optimizer", SkipGramSettings.optimizer)
+    if options.get("optimizer", default_optimizer) != default_optimizer:
+        defaults.pop("learning_rate", None)  # of another optimizer
+    made = objective(objective.Settings.from_options({**defaults, **options}))
     is_open = objective.large_text_defaults and not of_architecture
     is_open = is_open and all(options.get(name) is None for name in (*SizedSettings.open, "subwords"))
     group = SizedSettings if is_open else SkipGramSettings
-    settings = suited(group.from_options({**suits, **options}), made)
+    settings = suited(group.from_options({**defaults, **options}), made)
     sampler = samplers.SAMPLERS[str(settings.sampler)]
     needs = (
         *((name, settings.heldout > 0, "--heldout") for name in ("heldout_every", "heldout_points")),
@@ -212,7 +212,7 @@ def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings
 
 
 def by_size(settings: SkipGramSettings, objective: Objective, n_tokens: int, progress: Progress) -> SkipGramSettings:
-    """The settings with those that are open chosen by the number of tokens of the vocabulary in the text, which is told."""
+    """The settings with those that are open chosen by the number of tokens of the vocabulary in the text, which is reported."""
     if not settings.open:
         return settings
     options = {name: getattr(settings, name) for name in settings_of(SkipGramSettings)}

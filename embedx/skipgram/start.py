@@ -1,16 +1,17 @@
-"""Going on: training that begins with the vectors of a model, on other text or the same.
+"""`--start`: training that begins with the vectors of a model, on other text or the same.
 
-The words of the model keep their rows in both tables, and their biases; words that are new begin as usual. Counts are those of
-both texts together, and subsampling, noise and the biases of new words follow them. What a model does not keep begins anew: the
-state of the optimiser, and that of objectives that have one. An adaptive optimiser would take its first steps as if nothing had
-been learned; so rows that are kept begin where it moves them at the rate of plain descent,
+The words of the model keep their rows in both tables, and their biases; new words are initialised as usual. Counts are those of
+both texts together, and subsampling, noise and the biases of new words follow them. What a model does not keep is initialised
+as usual: the state of the optimiser, and that of objectives that have one. An adaptive optimiser would take its first steps as
+if nothing had been learned; so the state of rows that are kept begins where they move at the rate of plain descent,
 
     lr / √s0 = RATE      s0 = (lr / RATE)²      or at the optimiser's limit, if that is less
 
-Vectors of n-grams are kept as those of words are: those that a word of the model meets.
+Vectors of n-grams are kept like those of words.
 
-Output rows that belong to the nodes of a tree mean something else under other counts, and begin anew. Biases are kept where
-the objective means the same by its scores as the model's: both, or neither, have the log of the noise added for predictions.
+Output rows that belong to the nodes of a tree mean something else under other counts, and are initialised as usual. Biases are
+kept where the scores of the objective mean the same as those of the model: both, or neither, have the log of the noise added
+for predictions.
 """
 
 from collections.abc import Mapping
@@ -43,7 +44,7 @@ STEP = 1 << 16  # rows at a time
 
 
 class Start:
-    """A model to go on from. Raises `EmbedxError` if it is not one that `embedx train` wrote."""
+    """A model to start from. Raises `EmbedxError` if it is not one that `embedx train` wrote."""
 
     def __init__(self, settings: StartSettings) -> None:
         self.path, self.freezes = Path(str(settings.start)), settings.freeze
@@ -107,7 +108,7 @@ class Start:
             held_out = np.concatenate([model.arrays["heldout_counts"], np.zeros(len(new), np.int64)])[order]
         return Vocabulary([words[k] for k in order.tolist()], counts[order], held_out), place[row]
 
-    def told(self, corpus: TokenCounts, words: Vocabulary, objective: Objective, has_bias: bool) -> str:
+    def summary(self, corpus: TokenCounts, words: Vocabulary, objective: Objective, has_bias: bool) -> str:
         """What changes, in a line."""
         seen = sum(word in self.index for word in corpus.words)
         keeps_rows, keeps_bias = self.keeps_outputs(objective), has_bias and self.keeps_bias(objective)
@@ -178,7 +179,7 @@ class Start:
 
 
 def started(options: Mapping[str, Any]) -> Start | None:
-    """The model that the options name to go on from; None if they name none. Raises `EmbedxError`."""
+    """The model that the options name to start from; None if they name none. Raises `EmbedxError`."""
     check_used({"freeze": options.get("freeze") or None}, [("freeze", options.get("start") is not None, "--start")])
     return Start(StartSettings.from_options(dict(options))) if options.get("start") is not None else None
 

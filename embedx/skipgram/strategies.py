@@ -111,7 +111,7 @@ class Streamed(Strategy):
         self.workers = self.new_workers()
 
     def prepare(self) -> None:
-        """Set up what a way of its own needs, before workers have their memory."""
+        """Set up what a subclass needs, before workers have their memory."""
 
     def new_workers(self) -> list[Any]:
         """Memory for each thread."""
@@ -180,8 +180,8 @@ class _Worker(NamedTuple):
 
 
 class RetrievedStream(Streamed):
-    """The rows that an index finds compete, and a few drawn rows for all others; drawn rows alone for the first share of the
-    run, because scores that are all alike tell nothing.
+    """Candidates are the rows that an index finds, and a few drawn rows for all others; drawn rows alone for the first share of
+    the run, while all scores are alike.
     """
 
     def prepare(self) -> None:

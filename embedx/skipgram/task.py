@@ -69,13 +69,13 @@ def train(
 ) -> TrainedVectors:
     """Word vectors of `corpora`: what the command line takes (paths, globs, URLs, recipes, "-"), or an iterable of token lists.
 
-    `sampler_options` are settings of the sampler's own, by name; `start` is a model to go on from, with which `phrases` must be
+    `sampler_options` are settings of the sampler's own, by name; `start` is a model to start from, with which `phrases` must be
     as its `joining` says; `snapshot`, of the `outcome.state` of a run with the same settings on the same corpora, is where
-    training goes on from; `checkpoints` keep its state on disk; `callbacks` hear of the end of each epoch, and may end the
-    training; `wrap` makes the strategy that trains a prepared run, in
-    place of its own, with one thread's memory here. Raises `EmbedxError` for what the user can mend and `DivergedError` when
-    training diverges, at lower rates too, with nothing learned. Where something was, that is returned, and the outcome tells;
-    Ctrl-C likewise ends the training early with what was learned so far, and is raised where that is nothing.
+    training resumes from; `checkpoints` keep its state on disk; `callbacks` are called after each epoch, and may end the
+    training; `wrap` makes the strategy that trains a prepared run, in place of its own, with one thread's memory here. Raises
+    `EmbedxError` for what the user can mend and `DivergedError` when training diverges, at lower rates too, with nothing
+    learned. Where something was, that is returned, with the reason in the outcome; Ctrl-C likewise ends the training early
+    with what was learned so far, and is raised if that is nothing.
     """
     settings = suited(settings, objective)
     progress = progress or Silent()
@@ -119,13 +119,13 @@ def _check_heldout(
     rate, lowered = float(settings.learning_rate or 0), ""
     if outcome.lowered_rates:
         rate, lowered = outcome.lowered_rates[-1], ", to which the run was lowered"
-    told = (
+    message = (
         f"at the learning rate {rate:.3g}{lowered}, the model does not beat the unigram baseline on held-out text "
         f"({best:.4f} and {unigram:.4f} nats a pair); try another --learning-rate"
     )
     if outcome.lowered_rates or found["log_likelihood"] < unigram - SLACK:
-        return DivergedError(told)
-    progress.note(f"warning: {told}, or more --epochs")
+        return DivergedError(message)
+    progress.note(f"warning: {message}, or more --epochs")
     return None
 
 
@@ -154,7 +154,7 @@ def prepared(
         missing = set(listed(vocabulary.vocab)) - words.index.keys()
         progress.note(f"--vocab {vocabulary.vocab}: {len(missing):,} of its words are not in the text")
     if start is not None:
-        progress.note(start.told(corpus, words, objective, settings.bias != "none"))
+        progress.note(start.summary(corpus, words, objective, settings.bias != "none"))
     held_out = hold_out(corpus.tokens, remap, settings.heldout, len(words)) if settings.heldout > 0 else None
     words = words.without(held_out.counts) if held_out else words
     kept = kept_counts(words.trained_counts, vocabulary.sample)
@@ -163,7 +163,9 @@ def prepared(
     wide = context_words(corpus.tokens, settings.window)
     settings = resolved(settings, objective, warm_up or sampler, kept, progress, wide)
     if sampler.candidates == "all" and len(words) > MANY_WORDS:
-        progress.note(f"every pair meets all {len(words):,} words, which is slow; --max-vocab 5000 keeps the most frequent")
+        progress.note(
+            f"all {len(words):,} words are candidates of each pair, which is slow; --max-vocab 5000 keeps the most frequent"
+        )
     parts, buckets = subwords.NO_PARTS, None
     if settings.ngrams is not None:
         in_utf8 = [encoded(word) for word in words.words]
@@ -189,11 +191,11 @@ def _check(tables: engine.SkipGramTables, settings: SkipGramSettings, outcome: t
     """
     first, highest, final = outcome.first_loss or 0.0, outcome.highest_loss or 0.0, outcome.final_loss or 0.0
     rise = highest / first if first > 0 else 0.0
-    told = f"the loss rose from {first:.4g} to {highest:.4g}" + (f" and ended at {final:.4g}" if final < highest else "")
+    change = f"the loss rose from {first:.4g} to {highest:.4g}" + (f" and ended at {final:.4g}" if final < highest else "")
     if rise > OUT_OF_HAND:
-        raise DivergedError(f"{told}; try a smaller --learning-rate than {settings.learning_rate or 0:g}")
+        raise DivergedError(f"{change}; try a smaller --learning-rate than {settings.learning_rate or 0:g}")
     if rise > 1.5:
-        progress.note(f"warning: {told}; try a smaller --learning-rate than {settings.learning_rate or 0:g}")
+        progress.note(f"warning: {change}; try a smaller --learning-rate than {settings.learning_rate or 0:g}")
     for table in (tables.inputs.rows, tables.outputs.rows):
         for start in range(0, len(table), 65536):
             if not np.isfinite(table[start : start + 65536]).all():
