@@ -218,24 +218,6 @@ def pairs_of(kept, start, stop):
     return pairs
 
 
-def ns_update(inputs, outputs, pairs, noise, negatives, lr):
-    """One gradient step on all `pairs` (x, y), each meeting all of `noise`; returns the summed loss before it."""
-    input_step, output_step = np.zeros_like(inputs), np.zeros_like(outputs)
-    loss = 0.0
-    for x, y in pairs:
-        h = inputs[x]
-        rows = np.array([y, *noise])
-        label = np.array([1.0] + [0.0] * len(noise))
-        z = outputs[rows] @ h
-        loss += ns_loss(z, label, 1.0 - label, negatives, len(noise))
-        slope = (1.0 - label) * negatives / len(noise) * sigmoid(z) - label * sigmoid(-z)
-        input_step[x] += slope @ outputs[rows]
-        np.add.at(output_step, rows, np.outer(slope, h))
-    inputs -= lr * input_step
-    outputs -= lr * output_step
-    return loss
-
-
 def merged_row(base, base_state, trained, trained_state, server, server_state, damping, divisor, limit, is_ema=False):
     """A worker's local delta of a row, by the rule of `embedx.engine.merging`: (of the row, of its state).
 

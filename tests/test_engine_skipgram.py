@@ -14,7 +14,6 @@ from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.ns import NegativeSampling
 from embedx.objectives.ove import OneVsEach
 from embedx.samplers import SAMPLERS
-from embedx.samplers.alias import draw
 from embedx.text.heldout import PIECE
 from embedx.text.subsampling import LEFT_OUT
 from embedx.text.tokenizer import END_OF_SENTENCE
@@ -23,42 +22,6 @@ K, WINDOW = 12, 3
 NS = NegativeSampling(NegativeSampling.Settings(negatives=4))
 OVE = OneVsEach(SampledSettings())
 AR = AugmentReduce(AugmentReduce.Settings())
-
-
-def assert_trains_as_the_reference(setup, start, stop, lr=0.1):
-    """Train on tokens[start:stop] by the kernel and pair by pair; the tables must agree."""
-    block_size, draws, dim = setup.plan.block_size, setup.plan.n_draws, setup.dim
-    inputs, outputs = (table.rows[:, :dim].astype(np.float64) for table in setup.tables[:2])
-    pairs = reference.pairs_of(setup.kept(), start, stop)
-    centres = [i for i, (position, *_) in enumerate(setup.kept()) if start <= position < stop]
-    if block_size == 0:
-        groups = [[pair] for pair in pairs]
-    else:
-        together = [centres[g : g + block_size] for g in range(0, len(centres), block_size)]
-        groups = [[pair for pair in pairs if pair[2] in group] for group in together]
-    expected = 0.0
-    for number, group in enumerate(groups):
-        noise = [int(draw(setup.alias, setup.noise_key, np.uint64(draws * number + i))) for i in range(draws)]
-        expected += reference.ns_update(inputs, outputs, [pair[:2] for pair in group], noise, 4, lr)
-    loss, n_pairs, n_words = setup.train(start, stop, lr)
-    assert n_pairs == len(pairs)
-    assert n_words == setup.n_corpus_words(start, stop)
-    assert loss == pytest.approx(expected, rel=1e-5)
-    np.testing.assert_allclose(setup.tables.inputs.rows[:, :dim], inputs, atol=1e-5)
-    np.testing.assert_allclose(setup.tables.outputs.rows[:, :dim], outputs, atol=1e-5)
-
-
-@pytest.mark.parametrize(("block_size", "draws"), [(0, 4), (1, 4), (1, 9), (4, 6), (5, 20), (64, 3)])
-def test_negative_sampling_does_to_every_pair_what_the_formula_says(block_size, draws):
-    assert_trains_as_the_reference(Setup(NS, block_size=block_size, draws=draws), 10, 100)
-
-
-@pytest.mark.parametrize("block_size", [17, 20, 40])
-def test_a_short_block_after_longer_ones_remembers_nothing_of_them(block_size):
-    """A worker's memory is used again and again; where a longer block had centres, a shorter one has noise."""
-    setup = Setup(NS, block_size=block_size, draws=20)
-    for stop in range(120, 60, -5):
-        assert_trains_as_the_reference(setup, 0, stop, lr=0.001)
 
 
 @pytest.mark.parametrize("objective", [NS, AR, OVE], ids=["sums", "sets", "pairs"])

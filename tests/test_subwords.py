@@ -10,7 +10,6 @@ from needs import needs_fasttext, needs_gensim
 from skipgram_setup import Setup
 
 import embedx
-from embedx.engine import skipgram as engine
 from embedx.engine import subwords
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
@@ -141,30 +140,6 @@ DRAWN_ROWS = [
     for sampler in objective.samplers()
     if not SAMPLERS[sampler].conditional and SAMPLERS[sampler].candidates != "retrieved"
 ]
-
-
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize(("name", "sampler"), DRAWN_ROWS)
-def test_a_block_does_to_means_what_it_does_to_words_of_one_row(name, sampler, bias):
-    """It gives output rows, state and loss of words whose rows are those means, and each part the steps of all its words."""
-    options = {"block_size": 64, "sampler": sampler, "bias": bias}
-    setup, plain = Setup(make(name), n_ngrams=9, **options), Setup(make(name), **options)
-    before = engine.input_vectors(setup.tables).copy()
-    plain.tables.inputs.rows[:] = before
-    rows = setup.tables.inputs.rows.copy()
-    loss, n_pairs, n_words = setup.train(0, 60, lr=0.02)
-    expected = plain.train(0, 60, lr=0.02)
-    assert (n_pairs, n_words) == expected[1:]
-    assert loss == pytest.approx(expected[0], rel=1e-5)
-    steps = np.zeros_like(rows)
-    offsets, parts = setup.tables.parts
-    for word, step in enumerate(plain.tables.inputs.rows - before):
-        np.add.at(steps, parts[offsets[word] : offsets[word + 1]], step)
-    assert np.abs(steps).max() > 1e-3
-    np.testing.assert_allclose(setup.tables.inputs.rows, rows + steps, atol=2e-5)
-    np.testing.assert_allclose(setup.tables.outputs.rows, plain.tables.outputs.rows, atol=1e-5)
-    np.testing.assert_allclose(setup.tables.state, plain.tables.state, rtol=1e-4, atol=1e-5)
-    assert setup.tables.n_updates.tolist() == plain.tables.n_updates.tolist()
 
 
 GRADIENTS = [
