@@ -60,7 +60,8 @@ class SkipGramSettings(TrainingSettings):
 
     architecture: str = param(
         "skipgram",
-        "`skipgram`: each context word predicts the centre; `cbow`: the mean of the context words does",
+        "`skipgram`: each context word predicts the centre; `cbow`: the mean of the context words does, by default in blocks "
+        f"of {ENCODERS['cbow'].DEFAULTS['block_size']} centres",
         choices=tuple(ENCODERS),
         panel="Model",
     )
@@ -95,7 +96,7 @@ class SkipGramSettings(TrainingSettings):
     block_size: int = param(
         8,
         "consecutive centre words that are trained together and share their noise words; 0 draws noise for each "
-        f"pair separately; with --architecture cbow the default is {ENCODERS['cbow'].DEFAULTS['block_size']}",
+        "pair separately",
         at_least=0,
         at_most=64,
     )
