@@ -120,17 +120,8 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
         "step = max(CHECK_BYTES // (8 * width), 1)": "how many rows are looked at at a time",
     },
     ("embedx/engine/label_vectors.py", "label_vectors"): {
-        "edges = np.linspace(0, len(positives.items), 8 * threads + 1)": "in how many pieces threads share the work",
-        "edges = np.linspace(0, len(positives.items), 4 * threads + 0)": "in how many pieces threads share the work",
-    },
-    ("embedx/engine/sampled.py", "_choose"): {
-        "visit(tables, plan, workspace, p, position - begin, i, stream, 1)": "other random numbers",
-    },
-    ("embedx/engine/sampled.py", "train_chunk"): {
-        "s, workspace.h_gradient, order, begin, end, rate, 1, 1)": "of one part all is taken, whatever its number",
-    },
-    ("embedx/engine/full_tiled.py", "find_touched"): {
-        "pass": "the chains that it numbers are not followed",
+        "edges = np.linspace(0, len(positives.indices), 8 * threads + 1)": "in how many pieces threads share the work",
+        "edges = np.linspace(0, len(positives.indices), 4 * threads + 0)": "in how many pieces threads share the work",
     },
     ("embedx/engine/sampled.py", "new_workspace"): {
         "idth, uniforms_width), seen=np.full(FILTER_SIZE, -0, dtype=np.int64), sampling=new_sample_workspace(": "a filter that lets through is slower, no more",  # noqa: E501

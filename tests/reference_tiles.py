@@ -1,9 +1,9 @@
-"""The naive truth about a tile of labels (`embedx.engine.label_tiles`), in float64 with loops over dense rows."""
+"""The naive truth about a tile of labels (`embedx.engine.tiles`), in float64 with loops over dense rows."""
 
 import numpy as np
 import reference_classify
 
-from embedx.engine import label_tiles
+from embedx.engine import tiles
 from embedx.kernels.random import bits
 
 
@@ -18,23 +18,23 @@ def shuffled(n, epochs, key):
         yield list(order)
 
 
-def naive_tile(x, y, weight, passes, optimizer, l2, loss):
+def naive_tile(x, y, weight, plan, optimizer, l2, loss):
     """The rows (labels, features and bias) after training, in float64, and the loss of the last pass."""
     n, n_features = x.shape
     n_labels = y.shape[1]
-    support = np.array([[*(x[y[:, k]] != 0).any(axis=0), passes.has_bias] for k in range(n_labels)])
+    support = np.array([[*(x[y[:, k]] != 0).any(axis=0), plan.has_bias] for k in range(n_labels)])
     decays = np.array([True] * n_features + [False])
     parameters = reference_classify.Parameters(np.zeros((n_labels, n_features + 1)), decays, optimizer, l2)
-    parameters.s += float(passes.first_state)
-    with_one = np.column_stack([x, np.full(n, float(passes.has_bias))])
+    parameters.s += float(plan.first_state)
+    with_one = np.column_stack([x, np.full(n, float(plan.has_bias))])
     rest, last_rest = np.zeros(n, dtype=int), np.zeros(n, dtype=int)
-    n_steps, step = passes.epochs * -(-n // passes.batch_size), 0
+    n_steps, step = plan.epochs * -(-n // plan.batch_size), 0
     total = 0.0
-    for order in shuffled(n, passes.epochs, passes.key):
+    for order in shuffled(n, plan.epochs, plan.key):
         total = 0.0
-        for begin in range(0, n, passes.batch_size):
-            chosen = order[begin : begin + passes.batch_size]
-            lr = float(passes.lr) * (1 - step / n_steps) if passes.falls else float(passes.lr)
+        for begin in range(0, n, plan.batch_size):
+            chosen = order[begin : begin + plan.batch_size]
+            lr = float(plan.lr) * (1 - step / n_steps) if plan.falls else float(plan.lr)
             step += 1
             gradient = np.zeros_like(parameters.w)
             for i in chosen:
@@ -52,8 +52,8 @@ def naive_tile(x, y, weight, passes, optimizer, l2, loss):
                     total += np.sum(y[i] * short**2 + negative * over**2)
                     c = 2 * (negative * over - y[i] * short)
                 if not c.any():
-                    if passes.rests and not y[i].any():
-                        last_rest[i] = min(2 * last_rest[i] + 1, label_tiles.LONGEST_REST)
+                    if plan.shrinks and not y[i].any():
+                        last_rest[i] = min(2 * last_rest[i] + 1, tiles.MAX_SKIPS)
                         rest[i] = last_rest[i]
                     continue
                 last_rest[i] = 0
@@ -65,8 +65,8 @@ def naive_tile(x, y, weight, passes, optimizer, l2, loss):
     return parameters.w, total
 
 
-def naive_dual_tile(x, y, weight, c, passes):
-    """The rows (labels, features and bias) after passes of dual coordinate descent, in float64."""
+def naive_dual_tile(x, y, weight, c, plan):
+    """The rows (labels, features and bias) after plan of dual coordinate descent, in float64."""
     n, n_features = x.shape
     n_labels = y.shape[1]
     support = np.array([[*(x[y[:, k]] != 0).any(axis=0), True] for k in range(n_labels)])
@@ -74,7 +74,7 @@ def naive_dual_tile(x, y, weight, c, passes):
     w, alpha = np.zeros((n_labels, n_features + 1)), np.zeros((n, n_labels))
     with_one = np.column_stack([x, np.ones(n)])
     rest, last_rest = np.zeros(n, dtype=int), np.zeros(n, dtype=int)
-    for order in shuffled(n, passes.epochs, passes.key):
+    for order in shuffled(n, plan.epochs, plan.key):
         longest = 0.0
         for i in order:
             if rest[i] > 0:
@@ -92,9 +92,9 @@ def naive_dual_tile(x, y, weight, c, passes):
                 last_rest[i] = 0
                 w += np.outer(steps, with_one[i]) * support
             elif not y[i].any():
-                last_rest[i] = min(2 * last_rest[i] + 1, label_tiles.LONGEST_REST)
+                last_rest[i] = min(2 * last_rest[i] + 1, tiles.MAX_SKIPS)
                 rest[i] = last_rest[i]
             longest = max(longest, square * np.abs(steps).max())
-        if longest < label_tiles.STEADY:
+        if longest < tiles.TOLERANCE:
             break
     return w, support

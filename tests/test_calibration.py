@@ -9,9 +9,9 @@ from embedx import objectives
 from embedx.classification import calibration, classifier
 from embedx.classification.calibration import MAX_ROWS, MIN_ROWS
 from embedx.classification.defaults import new_objective
+from embedx.classification.resolve import suited_objective
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
-from embedx.classification.weights import suited_objective
 from embedx.errors import EmbedxError
 from embedx.evaluation.answers import hits, reliability
 from embedx.labeled.data import Labeled, Labels

@@ -15,7 +15,7 @@ from embedx.classification import classifier as classifiers
 from embedx.classification import task as classify
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
-from embedx.engine import full_tiled, sampled
+from embedx.engine import sampled, tiles
 from embedx.errors import DivergedError, EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
@@ -251,7 +251,7 @@ def test_drawing_every_row_is_having_every_row_compete(objective):
 
 
 def test_one_compilation_serves_all_of_this():
-    for kernel in (sampled.train_chunk, full_tiled.train_tiles):
+    for kernel in (sampled.train_chunk, tiles.train_columns):
         if hasattr(kernel, "overloads"):
             assert len(kernel.overloads) <= 1
 

@@ -8,8 +8,9 @@ from scipy.sparse import csr_matrix
 
 from embedx import objectives
 from embedx.classification import defaults
+from embedx.classification.resolve import resolved
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import resolved, train
+from embedx.classification.task import train
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives.contract import ByInput
 from embedx.optimizers import OPTIMIZERS
@@ -33,7 +34,7 @@ def settled(data, objective=SOFTMAX, **options):
 def test_the_more_rows_the_fewer_passes():
     found = [settled(rows(n)).epochs for n in (9, 10_000, 90_000, 4_000_000)]
     assert found == [
-        defaults.MOST_EPOCHS, defaults.ROOT_EPOCHS // 100, defaults.ROOT_EPOCHS // 300, defaults.FEWEST_EPOCHS,
+        defaults.MAX_EPOCHS, defaults.ROOT_EPOCHS // 100, defaults.ROOT_EPOCHS // 300, defaults.MIN_EPOCHS,
     ]  # fmt: skip
     assert settled(rows(), epochs=3).epochs == 3
 

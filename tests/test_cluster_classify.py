@@ -10,9 +10,9 @@ from test_label_tree import ova, settings, topics
 
 from embedx import objectives
 from embedx.classification import task
+from embedx.classification.resolve import new_samplers, resolved
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.strategies_sparse import strategy_for
-from embedx.classification.task import new_samplers, resolved
+from embedx.classification.strategies import strategy_for
 from embedx.distributed import labels, run
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.run import Distributed

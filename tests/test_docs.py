@@ -161,7 +161,7 @@ def test_the_experiments_and_files_named_in_the_pages_exist():
 
 
 def test_numbers_stated_in_the_pages_are_those_of_the_package():
-    from embedx.classification.weights import MANY_LABELS, MOST_DENSE, MOST_SHARED
+    from embedx.classification.resolve import MANY_LABELS, MAX_DENSE, MAX_DENSE_SAMPLED
     from embedx.evaluation.heldout import PAIRS
     from embedx.skipgram.strategies import CHUNK
     from embedx.text.heldout import BORDER, PIECE
@@ -172,7 +172,7 @@ def test_numbers_stated_in_the_pages_are_those_of_the_package():
         assert sentence in " ".join(PAGES[page].read_text("utf-8").split())
 
     states("objectives", f"sparse features with {MANY_LABELS:,} labels or several labels a row")
-    assert (MOST_DENSE, MOST_SHARED) == (10_000_000, 250_000_000)
+    assert (MAX_DENSE, MAX_DENSE_SAMPLED) == (10_000_000, 250_000_000)
     states("labels", "from ten million weights on (`ova`), or 250 million (others)")
     states("words", f"chunks of {CHUNK:,} tokens")
     states("evaluating", f"up to {BORDER * PIECE:,} words")

@@ -5,8 +5,8 @@ import pytest
 from reference import NAIVE_OPTIMIZERS
 from reference_classify import FEATURES, HIDDEN, Line, Probe, Problem, close
 
-from embedx.engine import full, full_tiled
-from embedx.engine.examples import copy_examples, memory_for, new_feature_workspace, new_groups
+from embedx.engine import full, select, tiles
+from embedx.engine.examples import copy_examples, memory_for, new_feature_workspace
 from embedx.engine.loading import compile_function, load_kernel
 from embedx.kernels.batch import COEFFICIENTS
 from embedx.objectives.margin import Margin, MarginSettings
@@ -205,26 +205,24 @@ def test_one_label_of_an_example_stands_for_all_with_equal_chances():
 def by_tiles(run, orders, lr, sum_over=1.0, threads=1):
     """Train the parameters of `run` tile by tile, an order of the examples after another."""
     problem, batch = run.problem, run.batch
-    n_steps = -(-problem.n // batch)
-    steps = full_tiled.Steps(np.zeros(n_steps + 1, dtype=np.int64), np.zeros(n_steps * problem.dim, dtype=np.int32))
-    groups = new_groups(problem.dim, len(problem.examples.values))
-    workspaces = [full_tiled.new_workspace(batch, problem.dim, problem.optimizer) for _ in range(threads)]
-    n_tiles = run.outputs.rows.shape[1] // full_tiled.WIDTH
     in_order = memory_for(problem.examples, problem.n)
+    workspace = tiles.new_columns_workspace(in_order, problem.dim, batch, problem.optimizer)
+    n_tiles = run.outputs.rows.shape[1] // tiles.WIDTH
+    plan = tiles.TilePlan(
+        batch, float(sum_over), problem.has_bias, run.keeps_accidental_hits, select.POSITIVES[run.positives], is_masked=False,
+        shrinks=False, optimizer=problem.optimizer, constants=run.objective.constants(),
+    )  # fmt: skip
     loss = 0.0
     for order in orders:
         copy_examples(problem.examples, order, 0, problem.n, in_order)
-        full_tiled.find_touched(in_order, problem.n, batch, groups, steps)
         for w in range(threads):
-            first, last = (n_tiles * edge // threads * full_tiled.WIDTH for edge in (w, w + 1))
+            first, last = (n_tiles * edge // threads * tiles.WIDTH for edge in (w, w + 1))
             arguments = (
-                in_order, steps, run.outputs, run.objective.constants(), problem.optimizer, workspaces[w], problem.n, batch,
-                float(sum_over), problem.dim - 1 if problem.has_bias else -1, problem.n_rows, first, last,
-                run.keeps_accidental_hits, run.positives == "summed", np.float32(lr), float(run.clock),
+                in_order, problem.n, run.outputs, plan, workspace, first, last, problem.n_rows, np.float32(lr), float(run.clock)
             )  # fmt: skip
-            functions = load_kernel(full_tiled.train_tiles, run.objective.coefficients, None, arguments, Silent())
-            loss += full_tiled.train_tiles(*functions, *arguments)
-        run.clock += n_steps * clock_step(problem.optimizer, np.float32(lr))
+            functions = load_kernel(tiles.train_columns, run.objective.coefficients, None, arguments, Silent())
+            loss += tiles.train_columns(*functions, *arguments)
+        run.clock += -(-problem.n // batch) * clock_step(problem.optimizer, np.float32(lr))
     return loss
 
 
@@ -255,5 +253,5 @@ def test_tile_by_tile_it_comes_to_the_same(positives, hits, optimizer, l2):
 def test_one_signature_serves_them_all():
     for positives in ("joint", "summed"):
         by_tiles(FullSteps(Problem("sparse"), positives, keeps_accidental_hits=True), [np.arange(12)], 0.1)
-    if hasattr(full_tiled.train_tiles, "overloads"):
-        assert len(full_tiled.train_tiles.overloads) == 1
+    if hasattr(tiles.train_columns, "overloads"):
+        assert len(tiles.train_columns.overloads) == 1

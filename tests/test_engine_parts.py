@@ -67,23 +67,19 @@ def test_entries_are_chained_by_row():
         assert chain == [entry for entry, other in enumerate(rows) if other == row][::-1]
 
 
-@pytest.mark.parametrize("parts", [1, 3])
-def test_the_rows_of_features_take_a_step_each_by_what_their_examples_ask(parts):
+def test_the_rows_of_features_take_a_step_each_along_the_gradients_of_their_examples():
     found, x, _ = some_examples(n_features=20)
     rng, rule = np.random.default_rng(1), update_rule("sgd")
     table = new_table(20, DIM, rule)
     table.rows[:, :DIM] = rng.normal(size=(20, DIM))
     before, order = table.rows.copy(), np.array([3, 8, 0, 5, 1, 7, 2, 4, 6])
-    asked = aligned_zeros(6, DIM)
-    asked[:, :DIM] = rng.normal(size=(6, DIM))
+    gradient = aligned_zeros(6, DIM)
+    gradient[:, :DIM] = rng.normal(size=(6, DIM))
     workspace = examples.new_feature_workspace(found, 20, 6, DIM)
     assert len(workspace.value) == sum(sorted((x != 0).sum(axis=1))[-6:])
-    for part in range(parts):
-        for turn in range(2):  # the second finds nothing left of the first
-            if turn == 0 or part == 0:
-                rate = np.float32(0.5 if turn == 0 else 0)
-                examples.descend_features(table, found, rule, DIM, workspace, asked, order, 2, 8, rate, part, parts)
-    expected = before - np.float32(0.5) * x[order[2:8]].T @ asked
+    for rate in (0.5, 0.0):  # the second finds nothing left of the first
+        examples.descend_features(table, found, rule, DIM, workspace, gradient, order, 2, 8, np.float32(rate))
+    expected = before - np.float32(0.5) * x[order[2:8]].T @ gradient
     np.testing.assert_allclose(table.rows, expected, atol=1e-5)
     assert (workspace.groups.first == -1).all()
 
@@ -179,7 +175,7 @@ def sparse_output(n_rows=6, n_features=40, has_bias=True):
         of_slot += np.where(mask[row], np.arange(n_features), -1).tolist() if row == n_rows - 1 else features.tolist()
         of_slot += [n_features] * has_bias
         offsets.append(len(of_slot))
-    slots = sparse_rows.Slots(np.array(offsets), np.array(of_slot, np.int32))
+    slots = examples.Csr(np.array(offsets), np.array(of_slot, np.int32))
     dense = np.where(np.column_stack([mask, *[np.ones(n_rows, bool)] * has_bias]), 1.0, 0.0).astype(np.float32)
     dense *= rng.normal(size=dense.shape).astype(np.float32)
     table = sparse_rows.new_sparse_table(slots, n_rows, update_rule("sgd"))
@@ -210,7 +206,7 @@ def test_scores_and_gains_of_rows_that_have_few_of_the_features(n_features, has_
                 gain = sparse_rows.gain_of_row(scattered, slots, has_bias, row)
                 assert gain == pytest.approx((part[mask[row]] ** 2).sum() + has_bias, rel=1e-5)
                 is_sought = sparse_rows.is_sought(slots, has_bias, row, n_features, values - first)
-                n = slots.offsets[row + 1] - slots.offsets[row] - has_bias
+                n = slots.indptr[row + 1] - slots.indptr[row] - has_bias
                 assert is_sought == (n == n_features or n > sparse_rows.SOUGHT * (values - first))
                 sought.add(bool(is_sought))
             sparse_rows.clear_scattered(found, first, values, scattered)
@@ -240,9 +236,9 @@ def test_the_slots_that_move_are_those_with_a_gradient(has_bias):
                 assert not gradient[0, :n_features].any()
             else:
                 n = sparse_rows.collect_read(slots, has_bias, row, gradient, n, steps)
-            moved = {int(slots.of_slot[at]): g for at, g in zip(steps.slots[:n], steps.gradient[0, :n], strict=True)}
+            moved = {int(slots.indices[at]): g for at, g in zip(steps.slots[:n], steps.gradient[0, :n], strict=True)}
             assert moved == expected
-            assert all(slots.offsets[row] <= at < slots.offsets[row + 1] for at in steps.slots[:n])
+            assert all(slots.indptr[row] <= at < slots.indptr[row + 1] for at in steps.slots[:n])
 
 
 # ---- rows of a block

@@ -10,8 +10,9 @@ from reference_classify import HIDDEN, Line, Probe, Problem, close
 from scipy import stats
 
 from embedx.engine import sampled
+from embedx.engine.examples import Csr
 from embedx.engine.loading import load_kernel
-from embedx.engine.sparse_rows import no_slots
+from embedx.engine.select import POSITIVES
 from embedx.kernels.random import stream_key
 from embedx.optimizers.contract import new_table
 from embedx.optimizers.decay import decay_all
@@ -54,29 +55,26 @@ class Run:
         self.sampler = sampler_of(sampling, noise, paths)
         self.draws = self.sampler.data(n_draws)
         self.plan = sampled.SampledPlan(
-            n_features=problem.x.shape[1], dim=problem.dim, has_bias=problem.has_bias, is_dense=not problem.is_sparse,
-            has_hidden=problem.has_hidden, has_sparse_rows=False, positives=sampled.POSITIVES[positives],
-            on_path=sampling == PATH,
-            counts_repeats=self.sampler.counts_repeats, n_draws=n_draws, n_classes=n_rows,
+            n_features=problem.x.shape[1], dim=problem.dim, has_bias=problem.has_bias, has_hidden=problem.has_hidden,
+            has_h=problem.has_hidden or not problem.is_sparse, has_sparse_rows=False, positives=POSITIVES[positives],
+            on_path=sampling == PATH, counts_repeats=self.sampler.counts_repeats, n_draws=n_draws,
             keeps_accidental_hits=keeps_accidental_hits, uses_log_expected_count=uses_log_expected_count,
             uses_score_gain=uses_score_gain, one_label=one_label, in_turn=in_turn, batch_size=min(batch, n),
             sum_over=sum_over,
         )  # fmt: skip
         longest = int(np.diff(self.draws.offsets).max(initial=1))
         self.workspace = sampled.new_workspace(self.plan, problem.examples, n_rows, longest, uniforms_width)
-        outputs = rows_table(problem)
         n_updates = np.zeros(n if state_width else 1, dtype=np.int64)
-        self.tables = sampled.SampledTables(
-            problem.hidden, outputs, np.zeros((n, state_width), dtype=np.float32), n_updates, no_slots()
-        )
+        self.tables = sampled.Shared(
+            problem.hidden, rows_table(problem), np.zeros((n, state_width), dtype=np.float32), n_updates,
+            Csr(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)), problem.examples, self.draws,
+            self.objective.constants(), problem.optimizer, self.plan,
+        )  # fmt: skip
         self.key, self.order, self.clock = stream_key(seed, 0), np.random.default_rng(seed).permutation(n), 0.0
 
     def train(self, start, stop, lr=0.1):
         """The loss and the number of lines."""
-        arguments = (
-            self.tables, self.problem.examples, self.draws, self.objective.constants(), self.problem.optimizer, self.plan,
-            self.workspace, self.order, start, stop, np.float32(lr), self.clock, self.key,
-        )  # fmt: skip
+        arguments = (self.tables, self.workspace, self.order, start, stop, np.float32(lr), self.clock, self.key)
         functions = load_kernel(sampled.train_chunk, self.objective.coefficients, self.sampler, arguments, Silent())
         loss, n_lines, self.clock = sampled.train_chunk(*functions, *arguments)
         return loss, n_lines

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from contract_classes import REPRESENTATIVES
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification
@@ -47,7 +48,7 @@ def expected_failures(candidate):
     }
 
 
-CANDIDATES = [SoftmaxClassifier(name) for name in OBJECTIVES]
+CANDIDATES = [SoftmaxClassifier(name) for name in REPRESENTATIVES]
 CANDIDATES += [SoftmaxClassifier(each.objective, optimizer="adagrad") for each in CANDIDATES if not goes_by_steps(each)]
 CANDIDATES += [SoftmaxClassifier(hidden=16), SoftmaxClassifier("ns", hidden=16)]
 for each in filter(goes_by_steps, CANDIDATES):
@@ -115,7 +116,7 @@ def test_the_optimum_is_sought_where_that_is_meant(data, parameters, optimizer):
 
 
 def test_large_data_go_by_steps(data, monkeypatch):
-    monkeypatch.setattr(estimator, "MOST_PRODUCTS", 600 * 256 * 10 - 1)
+    monkeypatch.setattr(estimator, "MAX_PRODUCTS", 600 * 256 * 10 - 1)
     assert SoftmaxClassifier().fit(*data[:2]).classifier_.settings["optimizer"] == "adagrad"
 
 
@@ -200,7 +201,7 @@ def test_every_objective_learns_digits_from_dense_and_sparse_pictures(data, name
         np.testing.assert_allclose(fitted.predict_proba(unseen).sum(axis=1), 1, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_fractions_of_weights_are_for_lbfgs(data, name):
     X, y, *_ = data
     weights = np.where(y == 0, 0.5, 1.0)
@@ -352,7 +353,7 @@ def test_sparse_indicators_are_answered_by_sparse_indicators(tagged):
 # ---- going on
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_partial_fit_learns_from_one_part_after_another(data, name):
     X, y, unseen, truth = data
     fitted = SoftmaxClassifier(name)

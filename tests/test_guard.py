@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from contract_classes import REPRESENTATIVES
 
 import embedx
 from embedx.classification import task as classification
@@ -35,9 +36,6 @@ from tests.notes import Notes
 from tests.test_train_state import label_run, same, word_run
 
 TIMES = (1e3, 1e5)
-# One objective of each class of the contract.
-KINDS = {(each.kind, each.candidates, each.positives, each.state_width > 0): name for name, each in OBJECTIVES.items()}
-SOME = list(KINDS.values())
 
 
 # ---- the trainer, with a strategy made up
@@ -378,7 +376,7 @@ def test_a_run_that_went_back_goes_on_from_a_snapshot_as_if_it_had_not_stopped(r
     assert (end.tally, end.lowered_rates) == (there.tally, there.lowered_rates)
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", REPRESENTATIVES)
 @pytest.mark.parametrize("run", [word_run, label_run])
 def test_looking_at_a_run_changes_nothing(run, name, monkeypatch):
     """The losses that are measured before training leave no trace, and neither do pauses."""
@@ -434,7 +432,7 @@ def test_default_rates_raise_no_alarm(name, topics, digits):
         assert "learning_rate_lowered" not in model.facts
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", REPRESENTATIVES)
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 def test_back_at_the_start_a_run_is_one_that_never_diverged(name, topics, digits):
     """Nothing of what was tried before is left anywhere: the same rate gives the same bytes."""
@@ -459,7 +457,7 @@ def better_than_the_most_frequent(classifier, data):
 
 
 @pytest.mark.parametrize("times", TIMES)
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", REPRESENTATIVES)
 @pytest.mark.parametrize(
     ("run", "data", "is_better"),
     [(words_at, "topics", likelier_than_frequencies), (labels_at, "digits", better_than_the_most_frequent)],

@@ -16,15 +16,14 @@ from scipy.sparse import csr_matrix, random_array
 from embedx import objectives
 from embedx.classification import classifier, label_tree, tree_training
 from embedx.classification.clustering import clustered_order
+from embedx.classification.resolve import resolved, suited_objective
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import resolved, train
-from embedx.classification.weights import suited_objective
-from embedx.engine import label_tiles, sparse_levels
-from embedx.engine.examples import examples_of
-from embedx.engine.full_tiled import WIDTH
-from embedx.engine.label_tiles import Lists
+from embedx.classification.task import train
+from embedx.engine import sparse_levels, tiles
+from embedx.engine.examples import Csr, csr_of, examples_of
 from embedx.engine.label_vectors import label_vectors
 from embedx.engine.loading import load_kernel
+from embedx.engine.select import JOINT
 from embedx.errors import EmbedxError
 from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labeled, Labels
@@ -94,26 +93,28 @@ def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
     members = np.flatnonzero(rng.random(n) < 0.8)  # of a group
     y_of = y.copy()
     y_of[np.setdiff1d(np.arange(n), members)] = False
-    positives = label_tiles.lists_of(np.nonzero(y_of)[1], np.nonzero(y_of)[0], n_labels)
+    positives = csr_of(np.nonzero(y_of)[1], np.nonzero(y_of)[0], n_labels)
     rule = update_rule(optimizer, l2=l2, max_norm=None, row_length=5.0)
     objective = ova(loss)
-    passes = label_tiles.Passes(
-        4, 8, np.float32(lr), True, 1.0, has_bias, False, False, True, np.float32(-1), KEY, np.float32(first_state)
+    plan = tiles.TilePlan(
+        8, 1.0, has_bias, keeps_accidental_hits=False, positives=JOINT, is_masked=True, shrinks=True, optimizer=rule,
+        constants=objective.constants(1, 1), epochs=4, lr=np.float32(lr), falls=True, threshold=np.float32(-1), key=KEY,
+        first_state=np.float32(first_state),
     )  # fmt: skip
-    worker = label_tiles.new_workspace(examples, n_features, 8, rule)
-    of_group = Lists(np.array([0, 0, len(members)], dtype=np.int64), members.astype(np.int32))
+    worker = tiles.new_workspace(examples, n_features, 8, rule)
+    of_group = Csr(np.array([0, 0, len(members)], dtype=np.int64), members.astype(np.int32))
     bias = np.zeros(n_labels, dtype=np.float32)
-    arguments = (examples, of_group, positives, 1, 0, n_labels, passes, objective.constants(1, 1), rule, worker, bias)
-    functions = load_kernel(label_tiles.train_tile, objective.coefficients, None, arguments, Silent())
+    arguments = (examples, tiles.LabelGroups(of_group, positives, bias), 1, 0, n_labels, plan, worker)
+    functions = load_kernel(tiles.train_tile, objective.coefficients, None, arguments, Silent())
     for _ in range(2):  # what a tile leaves behind does not matter to the next
         bias[:] = 0
-        found_loss, n_kept = label_tiles.train_tile(*functions, *arguments)
+        found_loss, n_kept = tiles.train_tile(*functions, *arguments)
     found = np.zeros((n_labels, n_features + 1))
-    found[worker.kept_lane[:n_kept], worker.kept_feature[:n_kept]] = worker.kept_value[:n_kept]
+    found[worker.kept_label[:n_kept], worker.kept_feature[:n_kept]] = worker.kept_value[:n_kept]
     found[:, -1] = bias
     weight = y.any(axis=1).astype(float)
     expected, expected_loss = naive_tile(
-        x[members].astype(np.float64), y[members], weight[members], passes, optimizer, l2, loss
+        x[members].astype(np.float64), y[members], weight[members], plan, optimizer, l2, loss
     )  # fmt: skip
     assert np.abs(expected).max() > 0.1
     np.testing.assert_allclose(found, expected, atol=2e-4, rtol=2e-3)
@@ -129,24 +130,24 @@ def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, e
     y[7] = False
     rows = csr_matrix(x)
     examples = examples_of(rows, of_lists([np.flatnonzero(row).tolist() for row in y]))
-    positives = label_tiles.lists_of(np.nonzero(y)[1], np.nonzero(y)[0], n_labels)
+    positives = csr_of(np.nonzero(y)[1], np.nonzero(y)[0], n_labels)
     objective = ova()
-    passes = label_tiles.Passes(
-        epochs, 1, np.float32(0), True, 1.0, True, False, False, True, np.float32(-1), KEY
+    plan = tiles.TilePlan(
+        1, 1.0, has_bias=True, keeps_accidental_hits=False, positives=JOINT, is_masked=True, shrinks=True,
+        optimizer=update_rule("dcd"), constants=objective.constants(1, 1), epochs=epochs, threshold=np.float32(-1), key=KEY,
+        c=np.float32(c),
     )  # fmt: skip
-    worker = label_tiles.new_workspace(examples, n_features, 1, update_rule("dcd"), is_dual=True)
-    members = Lists(np.array([0, n], dtype=np.int64), np.arange(n, dtype=np.int32))
+    worker = tiles.new_workspace(examples, n_features, 1, update_rule("dcd"), is_dual=True)
+    members = Csr(np.array([0, n], dtype=np.int64), np.arange(n, dtype=np.int32))
     bias = np.ones(n_labels, dtype=np.float32)
-    arguments = (
-        examples, members, positives, 0, 0, n_labels, passes, objective.constants(1, 1), np.float32(c), worker, bias
-    )  # fmt: skip
-    functions = load_kernel(label_tiles.train_tile_dual, objective.dual_steps, None, arguments, Silent())
-    _, n_kept = label_tiles.train_tile_dual(*functions, *arguments)
+    arguments = (examples, tiles.LabelGroups(members, positives, bias), 0, 0, n_labels, plan, worker)
+    functions = load_kernel(tiles.train_tile_dual, objective.dual_steps, None, arguments, Silent())
+    _, n_kept = tiles.train_tile_dual(*functions, *arguments)
     found = np.zeros((n_labels, n_features + 1))
-    found[worker.kept_lane[:n_kept], worker.kept_feature[:n_kept]] = worker.kept_value[:n_kept]
+    found[worker.kept_label[:n_kept], worker.kept_feature[:n_kept]] = worker.kept_value[:n_kept]
     found[:, -1] = bias
     weight = y.any(axis=1).astype(float)
-    expected, support = naive_dual_tile(x.astype(np.float64), y, weight, c, passes)
+    expected, support = naive_dual_tile(x.astype(np.float64), y, weight, c, plan)
     np.testing.assert_allclose(found, expected, atol=2e-4)
     if epochs < 100:
         return
@@ -260,7 +261,7 @@ def test_the_vector_of_a_label_is_the_sum_of_its_examples(n_kept, threads):
     lists = [rng.choice(12, rng.integers(0, 6), replace=False).tolist() for _ in range(40)]
     examples = examples_of(csr_matrix(x), of_lists(lists))
     rows, labels = (np.array(each) for each in zip(*((i, k) for i, own in enumerate(lists) for k in own), strict=True))
-    found = label_vectors(examples, label_tiles.lists_of(labels, rows, 12), 9, n_kept, threads)
+    found = label_vectors(examples, csr_of(labels, rows, 12), 9, n_kept, threads)
     for k in range(12):
         total = x[rows[labels == k]].sum(axis=0)
         order = np.lexsort((np.arange(9), -np.abs(total)))[:n_kept]
@@ -319,7 +320,7 @@ def test_a_plan_reaches_every_label_once(depth, arity):
     for level in plan.levels:
         met = [node for _, first, last in level.tiles for node in range(first, last)]
         assert met == list(range(level.first_node[-1]))
-        assert all(last - first <= WIDTH for _, first, last in level.tiles)
+        assert all(last - first <= tiles.WIDTH for _, first, last in level.tiles)
     np.testing.assert_array_equal(plan.levels[-1].node_of_place, np.arange(n))
 
 

@@ -6,7 +6,7 @@ from scipy.sparse import csr_matrix
 
 from embedx.errors import EmbedxError
 from embedx.labeled import files
-from embedx.labeled.files import Lines, Room, source_of
+from embedx.labeled.files import Lines, MemoryBudget, source_of
 from embedx.labeled.read import read, read_training
 from embedx.labeled.rules import NEARLY, input_length
 from embedx.labeled.schema import WORD_BYTES
@@ -19,9 +19,9 @@ N = 500
 @pytest.fixture
 def taken(monkeypatch):
     """The bytes that readers say they keep, as a list; they read a kilobyte at a time."""
-    told, take = [], Room.take
+    told, take = [], MemoryBudget.take
     monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", 1 << 10)
-    monkeypatch.setattr(Room, "take", lambda self, n: told.append(n) or take(self, n))
+    monkeypatch.setattr(MemoryBudget, "take", lambda self, n: told.append(n) or take(self, n))
     return told
 
 

@@ -9,7 +9,6 @@ import pkgutil
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 from counted import Matcher, bound, check_linear
 
@@ -17,7 +16,6 @@ import embedx.evaluation
 import embedx.labeled
 import embedx.text
 from embedx.errors import EmbedxError
-from embedx.labeled import read
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.sparse import check_libsvm
 from embedx.text.sources import resolve
@@ -171,13 +169,3 @@ def test_a_word_of_many_parts_is_put_together_once():
         return done
 
     check_linear(work, 500)
-
-
-def test_a_row_of_many_labels_is_gone_through_once():
-    def work(n):
-        offsets, ids = np.array([0, n, 2 * n]), np.tile(np.arange(n, dtype=np.int32), 2)
-        kept, done = bound(lambda: read.collapse.py_func(offsets, ids, np.full(n, -1)), "collapse")
-        assert kept == 2 * n
-        return done
-
-    check_linear(work, 50)

@@ -7,12 +7,12 @@ import pytest
 from test_label_tree import of_lists, topics
 
 from embedx import objectives, optimizers
-from embedx.classification import classifier, strategies_sparse
+from embedx.classification import classifier, strategies
+from embedx.classification.resolve import new_samplers, resolved
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import new_samplers, resolved, train
+from embedx.classification.task import train
 from embedx.engine import sparse_rows
-from embedx.engine.examples import examples_of
-from embedx.engine.label_tiles import Lists
+from embedx.engine.examples import Csr, examples_of
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled
 from embedx.training.progress import Silent
@@ -23,9 +23,9 @@ MASKED = {"sgd": 0.05, "adagrad": 0.1}  # optimisers under which what is masked 
 
 def mask_of(data, objective, sampler):
     """bool (rows, features): where a row has an example with the feature."""
-    rows = strategies_sparse.examples_of_rows(examples_of(data.features, data.labels), sampler, objective.n_rows(data.n_labels))
+    rows = strategies.examples_of_rows(examples_of(data.features, data.labels), sampler, objective.n_rows(data.n_labels))
     dense = data.features.toarray() != 0
-    return np.array([dense[rows.items[a:b]].any(axis=0) for a, b in zip(rows.offsets[:-1], rows.offsets[1:], strict=True)])
+    return np.array([dense[rows.indices[a:b]].any(axis=0) for a, b in zip(rows.indptr[:-1], rows.indptr[1:], strict=True)])
 
 
 def strategy(data, name, weights, sampler=None, optimizer=None, **options):
@@ -41,7 +41,7 @@ def strategy(data, name, weights, sampler=None, optimizer=None, **options):
     examples = examples_of(data.features, data.labels)
     rule = optimizers.update_rule(str(settings.optimizer), row_length=float(data.features.nnz / len(data)))
     # A loss that is a sum over labels has strategies of its own for all rows; the ones here can take it too.
-    kind = strategies_sparse.strategy_for(objective, settings, chosen, examples)
+    kind = strategies.strategy_for(objective, settings, chosen, examples)
     made = kind(objective, settings, chosen, examples, rule, counts, data.n_features)
     made.initialise()
     made.compile(Silent())
@@ -50,9 +50,9 @@ def strategy(data, name, weights, sampler=None, optimizer=None, **options):
 
 def dense_of(made):
     """(rows, features + bias) of a strategy with sparse rows, and where it has numbers."""
-    is_weight = made.slots.of_slot >= 0
-    feature = made.slots.of_slot[is_weight]
-    row = np.repeat(np.arange(made.n_rows), np.diff(made.slots.offsets))[is_weight]
+    is_weight = made.slots.indices >= 0
+    feature = made.slots.indices[is_weight]
+    row = np.repeat(np.arange(made.n_rows), np.diff(made.slots.indptr))[is_weight]
     dense, mask = np.zeros((made.n_rows, made.dim), dtype=np.float32), np.zeros((made.n_rows, made.dim), dtype=bool)
     dense[row, feature], mask[row, feature] = made.outputs.rows[0, is_weight], True
     return dense, mask
@@ -70,15 +70,12 @@ def test_every_number_has_a_slot_and_no_other(n_rows, n_features, has_bias):
     data = topics(n=3 * n_rows, n_labels=max(n_rows, 3), n_features=n_features)
     examples = examples_of(data.features, data.labels)
     lists = [np.sort(rng.choice(len(data), rng.integers(0, 4), replace=False)) for _ in range(n_rows)]
-    own = Lists(np.concatenate([[0], np.cumsum([len(each) for each in lists])]), np.concatenate(lists).astype(np.int32))
+    own = Csr(np.concatenate([[0], np.cumsum([len(each) for each in lists])]), np.concatenate(lists).astype(np.int32))
     x = data.features.toarray() != 0
     mask = np.array([x[each].any(axis=0) for each in lists])
-    support = sparse_rows.support_of(examples, own, n_features)
-    np.testing.assert_array_equal(support.of_row, mask.sum(axis=1))
-    np.testing.assert_array_equal(support.of_feature, mask.sum(axis=0))
-    by_row = sparse_rows.slots_by_row(examples, own, support, has_bias)
+    by_row = sparse_rows.slots_by_row(examples, own, n_features, has_bias)
     for row in range(n_rows):
-        own_slots = by_row.of_slot[by_row.offsets[row] : by_row.offsets[row + 1]]
+        own_slots = by_row.indices[by_row.indptr[row] : by_row.indptr[row + 1]]
         expected = np.flatnonzero(mask[row])
         if 2 * len(expected) >= n_features:
             expected = np.where(mask[row], np.arange(n_features), -1)
@@ -116,7 +113,7 @@ def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(name, s
     np.testing.assert_array_equal(dense_of(ours)[1], mask)
     assert mask.all() == is_whole
     if not is_whole:
-        n_slots = np.diff(ours.slots.offsets) - 1
+        n_slots = np.diff(ours.slots.indptr) - 1
         kinds = {
             "whole": n_slots == n_features,
             "read": n_slots < 8 * 12,
@@ -127,7 +124,8 @@ def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(name, s
     rate = MASKED[optimizer]
     for start in range(0, 56, ours.batch):
         losses = [
-            each.train_examples(each.workers[0], order, 0, start, start + ours.batch, rate, 0.0)[0] for each in (ours, theirs)
+            each.train_examples(each.workers[0], strategies.Chunk(order, 0, start, start + ours.batch, rate, 0.0))[0]
+            for each in (ours, theirs)
         ]
         rows_of(theirs)[~mask] = 0
         assert losses[0] == pytest.approx(losses[1], rel=1e-4, abs=1e-6)
@@ -139,7 +137,7 @@ def test_a_step_that_looks_ahead_knows_how_far_each_row_can_move():
     """The score gain of `implicit`: the squares of the example's features that a row has, and of the bias."""
     data = topics(n=60, n_labels=20, n_features=50)
     made = strategy(data, "implicit", "sparse")
-    made.train_examples(made.workers[0], np.arange(60), 0, 0, 1, 0.1, 0.0)
+    made.train_examples(made.workers[0], strategies.Chunk(np.arange(60), 0, 0, 1, 0.1, 0.0))
     mask, told, x = mask_of(data, made.objective, made.sampler), made.workers[0], data.features.toarray()[0]
     for line in range(len(data.labels[0])):
         n = told.n_candidates[line]
@@ -152,7 +150,7 @@ def test_a_step_that_looks_ahead_knows_how_far_each_row_can_move():
 def test_a_rows_own_rate_knows_of_its_own_numbers_alone(name, sampler):
     """The first step of row-wise Adagrad has the length of the learning rate."""
     made = strategy(topics(n=60, n_labels=20, n_features=50), name, "sparse", sampler, "rowwise-adagrad", initial_gradient=0.0)
-    made.train_examples(made.workers[0], np.arange(60), 0, 0, made.batch, 0.25, 0.0)
+    made.train_examples(made.workers[0], strategies.Chunk(np.arange(60), 0, 0, made.batch, 0.25, 0.0))
     lengths = np.linalg.norm(dense_of(made)[0], axis=1)
     assert (lengths > 0).sum() > 3
     np.testing.assert_allclose(lengths[lengths > 0], 0.25, rtol=1e-4)

@@ -1,10 +1,10 @@
-"""Calibration: the probability that an answer is right, from scores and its rank, fitted on rows held out of training.
+"""Calibration: the probability that a predicted label is right, from scores and its rank, fitted on rows held out of training.
 
     log(p / (1 - p)) = g(s_r) + b log r + c s_1        s_r: the score of the label of rank r in its row, 1 for the best
 
 g does not fall and is linear between knots, which are quantiles of scores; p does not rise with r, so that labels keep their
-order. g, b and c maximise the likelihood of the N_BEST answers to each held-out row, less a penalty on the bends of g, by
-Newton's method. It is Platt's calibration (1999) with bends and terms of the row: at equal scores, second answers are right
+order. g, b and c maximise the likelihood of the N_BEST predictions of each held-out row, less a penalty on the bends of g, by
+Newton's method. It is Platt's calibration (1999) with bends and terms of the row: at equal scores, second predictions are right
 less often than first ones. Where a row's probabilities are to sum to one, there is a temperature (`Classifier.tempered`).
 
 calibration.npy  float64 (4, knots)   the knots, ascending; g there; b and c, the same at each knot
@@ -20,9 +20,9 @@ from embedx.storage.schema import Array
 ARRAYS = {"calibration": Array(("terms of calibration", "knots"), ("float64",))}
 MIN_ROWS, MAX_ROWS = 100, 2_000  # to hold out: from fewer little can be learned, and with more little is gained
 TEMPERATURE_ROWS = 500  # of them that a temperature is fitted to: it is one number, and takes several passes
-N_BEST = 5  # answers to each row that are looked at, as many as `predict` prints by default
-QUANTILES = np.linspace(0, 1, 7)  # of all scores and of those of right answers: at most 14 knots
-BENDS, SIZE = 1.0, 1e-3  # weights of the penalties, in answers
+N_BEST = 5  # predictions per row that are used, as many as `predict` prints by default
+QUANTILES = np.linspace(0, 1, 7)  # of all scores and of those of right predictions: at most 14 knots
+BENDS, SIZE = 1.0, 1e-3  # weights of the penalties, in predictions
 MAX_STEPS, SHORT_STEP, LONG_STEP = 100, 1e-6, 3.0  # of Newton's method, in log-odds
 
 
@@ -40,9 +40,9 @@ def check(arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def fit(scores: np.ndarray, is_right: np.ndarray) -> np.ndarray:
-    """The calibration of answers: float64 (4, knots).
+    """The calibration of predictions: float64 (4, knots).
 
-    scores    float (n, k): those of the best labels of each row, best first; -inf where there is no answer
+    scores    float (n, k): those of the best labels of each row, best first; -inf where there is none
     is_right  bool (n, k)
     """
     scores, is_right = scores[:, :N_BEST].astype(np.float64), is_right[:, :N_BEST]
@@ -84,7 +84,7 @@ def probabilities_of_all(calibration: np.ndarray, scores: np.ndarray) -> np.ndar
 
 
 def _terms_of_row(scores: np.ndarray, knots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """log r and s_1, which stays between the outermost knots, of each answer, both (n, k)."""
+    """log r and s_1, which stays between the outermost knots, of each prediction, both (n, k)."""
     log_rank = np.log(np.arange(1, scores.shape[1] + 1))
     best = np.clip(scores[:, :1], knots[0], knots[-1])
     return np.broadcast_to(log_rank, scores.shape), np.broadcast_to(best, scores.shape)

@@ -43,13 +43,13 @@ from embedx.training.progress import Progress, Silent
 from embedx.training.trainer import usable_cores
 
 TASK = "classification"
-BLOCK_FLOATS = 1 << 23  # scores looked at in one go
+BLOCK_FLOATS = 1 << 23  # scores computed at a time
 FOUND_ROWS = 1 << 13  # rows whose labels are found through a tree between two looks at the clock
 SEARCHED_ROWS = 1 << 14  # rows of features that are made dense at a time
 RECALLED = 200
-LEAST_LOG_SUM = -690.0  # of the probabilities of all candidates, where none is likely at all
+MIN_LOG_SUM = -690.0  # of the probabilities of all candidates, where none is likely at all
 RECORDED = ("by_name", "first_feature")
-FLOATS = ("float32", "float64")  # the latter where lbfgs was asked for them
+FLOATS = ("float32", "float64")  # the latter by lbfgs on request
 SCHEMA = FolderSchema(
     TASK,
     "`embedx classify` wrote",
@@ -302,7 +302,7 @@ class Classifier:
         for _, found in self._found(features, sought, threads or usable_cores(), progress or Silent()):
             log_p = found.log_p
             if not self.judges_labels_alone:
-                log_p = log_p - np.maximum(np.logaddexp.reduce(log_p, axis=1, keepdims=True), LEAST_LOG_SUM)
+                log_p = log_p - np.maximum(np.logaddexp.reduce(log_p, axis=1, keepdims=True), MIN_LOG_SUM)
             yield found.node[:, :k], log_p[:, :k]
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
@@ -315,10 +315,10 @@ class Classifier:
     def searched_top_k(
         self, features: Any, k: int = 5, share: float = 0.05, progress: Progress | None = None, threads: int | None = None
     ) -> "Searched":
-        """As `top_k`, but only this share of all labels is looked at for each row, by an index that takes a moment to build.
+        """As `top_k`, but only this share of all labels is scored for each row, by an index that takes a moment to build.
 
         What takes long of it is kept in the folder that the model was read from, if that can be written to. The labels share
-        one probability among those looked at. Raises `EmbedxError` where labels cannot be searched.
+        one probability among those scored. Raises `EmbedxError` where labels cannot be searched.
         """
         if not self.objective.ranks_by_score:
             raise EmbedxError(f"--search: {self.objective.name} does not rank labels by their scores alone")
@@ -423,13 +423,8 @@ class Searched:
     """
 
     def __init__(self, found: Classifier, features: Any, k: int, share: float, progress: Progress, threads: int) -> None:
-        self.found, self.features, self.k, self.progress, self.threads = (
-            found,
-            features,
-            min(k, found.n_labels),
-            progress,
-            threads,
-        )
+        self.found, self.features, self.k = found, features, min(k, found.n_labels)
+        self.progress, self.threads = progress, threads
         output = found.arrays["output"]
         bias = found.arrays.get("bias", np.zeros(len(output), dtype=np.float32))
         table = np.ascontiguousarray(np.column_stack([output, bias]), dtype=np.float32)

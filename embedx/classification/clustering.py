@@ -5,14 +5,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
-from embedx.engine.examples import examples_of
-from embedx.engine.label_tiles import lists_of
+from embedx.engine.examples import csr_of, examples_of
 from embedx.engine.label_vectors import label_vectors
 from embedx.labeled.data import Labels
 from embedx.search.balanced_tree import SparseVectors, balanced_tree
 
-MOST_FEATURES = 64  # of a label, the largest, that its cluster is chosen by
-BLOCK_FLOATS = 1 << 22  # sums of dense features that are looked at in one go
+MAX_FEATURES = 64  # of a label, the largest, that its cluster is chosen by
+BLOCK_FLOATS = 1 << 22  # sums of dense features computed at a time
 
 
 def vectors_of(features: Any, labels: Labels, wanted: np.ndarray, threads: int) -> SparseVectors:
@@ -23,8 +22,8 @@ def vectors_of(features: Any, labels: Labels, wanted: np.ndarray, threads: int) 
     place[wanted] = np.arange(len(wanted))
     rows = np.repeat(np.arange(len(labels)), labels.n_of_row)
     if issparse(features):
-        positives = lists_of(place[labels.ids], rows, len(wanted))
-        return label_vectors(examples_of(features, labels), positives, features.shape[1], MOST_FEATURES, threads)
+        positives = csr_of(place[labels.ids], rows, len(wanted))
+        return label_vectors(examples_of(features, labels), positives, features.shape[1], MAX_FEATURES, threads)
     ones = np.ones(len(rows), dtype=np.float32)
     has_label = csr_matrix((ones, (place[labels.ids], rows)), shape=(len(wanted), len(labels)))
     return _dense_vectors(np.asarray(features, dtype=np.float32), has_label)
@@ -33,7 +32,7 @@ def vectors_of(features: Any, labels: Labels, wanted: np.ndarray, threads: int) 
 def _dense_vectors(features: np.ndarray, has_label: csr_matrix) -> SparseVectors:
     """`vectors_of` of dense features; has_label float32 (n_labels, n_rows)."""
     n, width = has_label.shape[0], features.shape[1]
-    n_kept = min(MOST_FEATURES, width)
+    n_kept = min(MAX_FEATURES, width)
     mean = features.mean(axis=0, dtype=np.float64).astype(np.float32)
     columns, values = np.zeros((n, n_kept), dtype=np.int32), np.zeros((n, n_kept), dtype=np.float32)
     step = max(1, BLOCK_FLOATS // max(width, 1))

@@ -4,7 +4,7 @@ An objective declares what suits it as `label_defaults`, a value or one for each
 declare is decided here. Rates are for inputs of length 1: features on another scale, a hundred times larger say, want weights a
 hundred times smaller, hence steps that are shorter by as much, and by plain descent by its square. Where rows have several
 labels the gradients of these add up, and say less each: rates fall with the root of their number. Passes are fewer the more
-labels of rows there are, as each row of output weights then meets more examples in one.
+labels of rows there are, as each output row then has more examples in one.
 """
 
 import math
@@ -28,14 +28,14 @@ from embedx.settings import settings_of
 # defaults), by 63 epochs at a rate that does not know of several labels and by these, P@1: softmax .151 and .519, ova .299 and
 # .556, ns .272 and .545, hs .435 and .536; on Bibtex, 2.4 labels a row, .586 and .593, .602 and .600, .589 and .561; on 15,000
 # rows of EURLex-4.3K, 5 labels a row, ar .752 and .796, ove .688 and .711, ns .776 and .754.
-ROOT_EPOCHS, FEWEST_EPOCHS, MOST_EPOCHS = 3000, 5, 100
+ROOT_EPOCHS, MIN_EPOCHS, MAX_EPOCHS = 3000, 5, 100
 HIDDEN_RATE = 0.4  # of a rate, with a hidden layer, whose tables both move
 # Of a rate, with sparse weights; logistic ova on 4,000 rows of EURLex-4.3K has P@1 .765 at 3, and at 1, with a lower initial
 # gradient, .739.
 SPARSE_RATE = 3.0
 DUAL_EPOCHS = 10  # by dual coordinate descent, which ends by itself
-LARGEST_STATE = 1e38  # about what a float32 can be
-LOOKED_AT = 10_000  # rows that tell the scale of the features
+MAX_STATE = 1e38  # about what a float32 can be
+N_SAMPLED = 10_000  # rows by which the scale of the features is estimated
 BIAS = "frequency"
 INITIAL_GRADIENT = 4.0
 
@@ -48,7 +48,7 @@ def new_objective(objective: type[Objective], options: Mapping[str, Any]) -> Obj
 
 
 def kind_of(data: Labeled, hidden: int | None) -> str:
-    """What output rows meet: "dense" or "sparse" features, or a "hidden" layer."""
+    """The inputs of output rows: "dense" or "sparse" features, or a "hidden" layer."""
     return "hidden" if hidden else "sparse" if data.is_sparse else "dense"
 
 
@@ -62,7 +62,7 @@ def epochs(n_positives: int, optimizer: str) -> int:
     """Passes over rows that have so many labels together."""
     if optimizer == DualCoordinateDescent.name:
         return DUAL_EPOCHS
-    return min(max(round(ROOT_EPOCHS / math.sqrt(max(n_positives, 1))), FEWEST_EPOCHS), MOST_EPOCHS)
+    return min(max(round(ROOT_EPOCHS / math.sqrt(max(n_positives, 1))), MIN_EPOCHS), MAX_EPOCHS)
 
 
 def bias(objective: Objective, kind: str, optimizer: str) -> str:
@@ -92,8 +92,8 @@ def learning_rate(
 
 
 def _some_rows(data: Labeled, scaling: str) -> Any:
-    """Features that tell the scale of all."""
-    features = data.features[:: max(1, len(data) // LOOKED_AT)]
+    """A sample of the features."""
+    features = data.features[:: max(1, len(data) // N_SAMPLED)]
     return scaled(features, scaling, column_maxima(data.features)) if scaling == "column-max" else features
 
 
@@ -112,4 +112,4 @@ def first_state(settings: Any, optimizer: UpdateRule, examples: Examples, batch_
     if settings.hidden:  # a sum of rows that are uniform within ±1/√hidden
         square, width = square / 3, float(settings.hidden)
     coefficient = settings.initial_gradient * (n if settings.gradient_scale == "sum" else 1) / batch_size
-    return float(min(coefficient**2 * (square if optimizer.keeps == PER_ROW else square / width), LARGEST_STATE))
+    return float(min(coefficient**2 * (square if optimizer.keeps == PER_ROW else square / width), MAX_STATE))

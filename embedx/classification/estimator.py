@@ -5,6 +5,7 @@ scikit-learn: `pip install "embedx[sklearn]"`.
 """
 
 import dataclasses
+import inspect
 import numbers
 import sys
 import warnings
@@ -38,11 +39,26 @@ except ImportError as error:
     raise ImportError('embedx.SoftmaxClassifier needs scikit-learn 1.6 or later: pip install "embedx[sklearn]"') from error
 
 # lbfgs is the default up to some hundred megabytes of memory (it keeps fifty tables) and some seconds for ten iterations.
-MOST_WEIGHTS = 5_000_000  # features × rows
-MOST_PRODUCTS = 1_000_000_000  # values × rows: multiplications in one look at the data
+MAX_WEIGHTS = 5_000_000  # features × rows
+MAX_PRODUCTS = 1_000_000_000  # values × rows: multiplications in one look at the data
 OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs"}
 NOT_TRAINING = {"unseen", "validation_labels", "weight_threshold", *OF_TREE}  # how files are tested, and what stays as it is
 AUTO = (None, "auto")  # of `weights`
+PARAMETERS: dict[str, Any] = {
+    "options": None,
+    **{name: None for name in settings_of(ClassifySettings) if name not in {*OTHER_NAMES, *NOT_TRAINING}},
+    **{name: None for each in SAMPLERS.values() for name in settings_of(each.Settings)},
+    "random_state": None,
+    "n_jobs": None,
+    "verbose": False,
+}
+
+
+def _signature() -> inspect.Signature:
+    """Of the estimator's constructor: the objective, and each parameter by name."""
+    made = inspect.Parameter
+    first = [made("self", made.POSITIONAL_ONLY), made("objective", made.POSITIONAL_OR_KEYWORD, default="softmax")]
+    return inspect.Signature([*first, *(made(name, made.KEYWORD_ONLY, default=value) for name, value in PARAMETERS.items())])
 
 
 class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -69,7 +85,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     for nothing.
 
     Several labels: an objective that gives each label a probability by itself (ova) predicts those above 1/2, and its scores
-    are above zero there. Under all others labels share one probability, which does not tell how many there are: `predict`
+    are above zero there. Under all others labels share one probability, which does not say how many there are: `predict`
     marks the likeliest label alone. `top_k` is right for both.
 
     After `fit`: classes_, n_features_in_, feature_names_in_ (of data frames), n_iter_ (iterations of lbfgs or passes over the
@@ -78,78 +94,14 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     sparse matrix; a tree has none, and finds the best labels without scores of the others: `predict` and `top_k` alone.
     """
 
-    def __init__(
-        self,
-        objective: str = "softmax",
-        *,
-        options: dict[str, Any] | None = None,
-        labels: str | None = None,
-        scaling: str | None = None,
-        hidden: int | None = None,
-        weights: str | None = None,
-        bias: str | None = None,
-        epochs: int | None = None,
-        batch_size: int | str | None = None,
-        optimizer: str | None = None,
-        learning_rate: float | None = None,
-        initial_gradient: float | None = None,
-        schedule: str | None = None,
-        decay: float | None = None,
-        decay_every: int | None = None,
-        gradient_scale: str | None = None,
-        l2: float | None = None,
-        max_norm: float | None = None,
-        sampler: str | None = None,
-        sampler_exponent: float | None = None,
-        tree_features: int | None = None,
-        tree_l2: float | None = None,
-        uniform_share: float | None = None,
-        replacement: bool | None = None,
-        validation: float | None = None,
-        calibration: float | None = None,
-        patience: int | None = None,
-        max_iterations: int | None = None,
-        tolerance: float | None = None,
-        time_budget: float | str | None = None,
-        deterministic: bool | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
+    def __init__(self, objective: str = "softmax", **parameters: Any) -> None:
+        if unknown := sorted(parameters.keys() - PARAMETERS.keys()):
+            raise TypeError(f"SoftmaxClassifier takes no parameter {', '.join(unknown)}; it takes {', '.join(PARAMETERS)}")
         self.objective = objective
-        self.options = options
-        self.labels = labels
-        self.scaling = scaling
-        self.hidden = hidden
-        self.weights = weights
-        self.bias = bias
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.initial_gradient = initial_gradient
-        self.schedule = schedule
-        self.decay = decay
-        self.decay_every = decay_every
-        self.gradient_scale = gradient_scale
-        self.l2 = l2
-        self.max_norm = max_norm
-        self.sampler = sampler
-        self.sampler_exponent = sampler_exponent
-        self.tree_features = tree_features
-        self.tree_l2 = tree_l2
-        self.uniform_share = uniform_share
-        self.replacement = replacement
-        self.validation = validation
-        self.calibration = calibration
-        self.patience = patience
-        self.max_iterations = max_iterations
-        self.tolerance = tolerance
-        self.time_budget = time_budget
-        self.deterministic = deterministic
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        for name, default in PARAMETERS.items():
+            setattr(self, name, parameters.get(name, default))
+
+    __init__.__signature__ = _signature()  # type: ignore[attr-defined]  # by which scikit-learn knows the parameters
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -166,7 +118,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X              (n, n_features), dense or sparse
         y              (n,) labels, or an indicator matrix (n, n_labels)
         sample_weight  (n,): how much each row counts. Any weights with lbfgs; else whole numbers, by which rows are repeated.
-                       Steps meet rows in an order that is drawn by their places, so that rows with weights and the same rows
+                       Steps take rows in an order that is drawn by their positions, so that rows with weights and the same rows
                        repeated by hand give models that differ as by another random_state: of scikit-learn's checks
                        check_sample_weight_equivalence_on_dense_data and …_on_sparse_data fail where training goes by steps
 
@@ -177,7 +129,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True)
         y = self._settle_classes(y, None)
         objective = self._new_objective()
-        data, weights = Labeled(self._features(X), self._labels_of(y), len(self.classes_)), _weights(sample_weight, X)
+        data, weights = self._labeled(X, y), _weights(sample_weight, X)
         chosen: dict[str, Any] = {"seed": self._seed()}
         if self._is_for_lbfgs(objective, X):
             chosen["optimizer"] = "lbfgs"
@@ -195,7 +147,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         follows a `fit`. The rate of the steps is constant unless a schedule is given, which begins anew at each call. Noise is
         drawn, and a tree was built, by the labels of the first call. What an objective keeps for each example
         begins anew, for these are other examples. After a `fit` by lbfgs the optimiser has kept nothing, and its first steps
-        are as long as those of a new run; to `fit` and go on, give the same optimizer, such as adagrad, to both.
+        are as long as those of a new run; to `fit` and continue, give the same optimizer, such as adagrad, to both.
         """
         is_first = not hasattr(self, "classes_")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=is_first)
@@ -210,9 +162,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.optimizer == "lbfgs":
             raise ValueError("partial_fit goes by steps, and optimizer='lbfgs' looks at all data at once; take 'adagrad', say")
         objective = self._new_objective() if trained is None else trained.classifier.objective
-        data, weights = Labeled(self._features(X), self._labels_of(y), len(self.classes_)), _weights(sample_weight, X)
+        data, weights = self._labeled(X, y), _weights(sample_weight, X)
         if self.weights not in (*AUTO, "dense"):
-            raise ValueError(f"partial_fit goes on from dense weights; with weights={self.weights!r}, fit all rows at once")
+            raise ValueError(f"partial_fit continues from dense weights; with weights={self.weights!r}, fit all rows at once")
         chosen = {
             "epochs": 1,
             "weights": "dense",
@@ -264,7 +216,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _settings(self, chosen: dict[str, Any]) -> ClassifySettings:
         fields = {field.name: field for field in dataclasses.fields(ClassifySettings)}
-        given = {name: getattr(self, name) for name in fields.keys() - OTHER_NAMES.keys() - NOT_TRAINING}
+        given = {name: getattr(self, name) for name in fields.keys() & PARAMETERS.keys()}
         given |= {"weights": None if self.weights in AUTO else self.weights} | chosen
         given["threads"] = effective_n_jobs(self.n_jobs)
         for name, value in given.items():
@@ -297,7 +249,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _is_for_lbfgs(self, objective: Objective, X: Any) -> bool:
         """Whether to go to the optimum at once."""
         if self.optimizer is not None:
-            return self.optimizer == "lbfgs"
+            return bool(self.optimizer == "lbfgs")
         given = {name for name, value in self.get_params(deep=False).items() if value is not None}
         n_rows = objective.n_rows(len(self.classes_))
         return (
@@ -306,8 +258,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             and self.labels != "one"
             and self.weights in (*AUTO, "dense")
             and not given & {*OF_STEPS, "hidden", "time_budget"}
-            and X.shape[1] * n_rows <= MOST_WEIGHTS
-            and (X.nnz if issparse(X) else X.size) * n_rows <= MOST_PRODUCTS
+            and X.shape[1] * n_rows <= MAX_WEIGHTS
+            and (X.nnz if issparse(X) else X.size) * n_rows <= MAX_PRODUCTS
         )
 
     def _seed(self) -> int:
@@ -330,6 +282,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y = column_or_1d(y, warn=True)
         self.classes_ = np.unique(y if classes is None else classes)
         return y
+
+    def _labeled(self, X: Any, y: Any) -> Labeled:
+        return Labeled(self._features(X), self._labels_of(y), len(self.classes_))
 
     def _labels_of(self, y: Any) -> Labels:
         """The places of the labels among `classes_`. Raises ValueError for one that is not there."""
@@ -360,11 +315,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, (n, n_classes)."""
-        return np.concatenate([*self._blocks(X, self._probabilities)])
+        return np.concatenate([*self._blocks(X, lambda z, log_noise: self._probabilities(z, log_noise, is_log=False))])
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """The log of the probability of each class, (n, n_classes)."""
-        return np.concatenate([*self._blocks(X, self._log_probabilities)])
+        return np.concatenate([*self._blocks(X, lambda z, log_noise: self._probabilities(z, log_noise, is_log=True))])
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores that are largest where the probability is, (n, n_classes); for two classes (n,), above zero for the second.
@@ -379,17 +334,19 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ids, p = self._found(X, k)
         return self.classes_[ids], p
 
+    def _checked(self, X: Any) -> Any:
+        """Features to predict from."""
+        return self._fitted()._features(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False))
+
     def _blocks(self, X: Any, of_scores: Any) -> Iterator[Any]:
         """`of_scores` of the scores of all output rows and of `log_noise`, a block of X after another."""
-        self._fitted()
-        X = self._features(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False))
-        for _, found in self.classifier_.blocks(X, threads=effective_n_jobs(self.n_jobs), of_scores=of_scores):
-            yield found
+        X = self._checked(X)
+        found = self.classifier_.blocks(X, threads=effective_n_jobs(self.n_jobs), of_scores=of_scores)
+        return (part for _, part in found)
 
     def _found(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The places of the k likeliest labels, of those that a tree finds if there is one, and their probabilities."""
-        self._fitted()
-        X = self._features(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False))
+        X = self._checked(X)
         found = [*self.classifier_.top_k(X, min(k, len(self.classes_)), threads=effective_n_jobs(self.n_jobs))]
         return np.concatenate([ids for ids, _ in found]), np.concatenate([p for _, p in found])
 
@@ -413,21 +370,16 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return type(self.classifier_.objective).log_probability is Objective.log_probability
 
     def _label_probabilities(self, z: np.ndarray) -> np.ndarray | None:
-        """The probability of each label by itself, where that is asked for and known."""
+        """With several labels the probability of each by itself; None where they share one."""
         return self.classifier_.label_probabilities(z) if self._is_multilabel else None
 
-    def _probabilities(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
+    def _probabilities(self, z: np.ndarray, log_noise: np.ndarray, *, is_log: bool) -> np.ndarray:
         p = self._label_probabilities(z)
-        return np.exp(self._log_shares(z, log_noise)) if p is None else p
-
-    def _log_probabilities(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
-        p = self._label_probabilities(z)
-        with np.errstate(divide="ignore"):
-            return self._log_shares(z, log_noise) if p is None else np.asarray(np.log(p))
-
-    def _log_shares(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
-        """Log-probabilities that sum to one over the labels."""
-        return self.classifier_.tempered(self.classifier_.log_probability(z, log_noise))
+        if p is not None:
+            with np.errstate(divide="ignore"):
+                return np.asarray(np.log(p)) if is_log else p
+        log_p = self.classifier_.tempered(self.classifier_.log_probability(z, log_noise))
+        return log_p if is_log else np.exp(log_p)
 
     def _decisions(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         if self._label_probabilities(z[:1]) is not None:

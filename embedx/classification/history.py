@@ -24,13 +24,8 @@ class History:
         progress: Progress,
         seconds_before: float,
     ) -> None:
-        self.classifier, self.validation, self.settings, self.watch, self.progress = (
-            classifier,
-            validation,
-            settings,
-            watch,
-            progress,
-        )
+        self.classifier, self.validation, self.settings = classifier, validation, settings
+        self.watch, self.progress = watch, progress
         self.seconds_before = seconds_before  # that fitting the sampler took
         self.epochs: list[dict[str, Any]] = []
         self.best: dict[str, np.ndarray] | None = None
@@ -60,8 +55,8 @@ class History:
             entry["validation"] = {
                 name: found[name] for name in ("log_likelihood", "accuracy", "p@1", "ndcg@5") if name in found
             }
-            told = "" if loss is None else f"loss {loss:.4f}, "
-            self.progress.note(f"epoch {epoch + 1}: {told}validation {measure} {found[measure]:.4f}")
+            of_training = "" if loss is None else f"loss {loss:.4f}, "
+            self.progress.note(f"epoch {epoch + 1}: {of_training}validation {measure} {found[measure]:.4f}")
             if found[measure] > self.best_value:
                 self.best_value, self.waited = found[measure], 0
                 self.best = {name: array.copy() for name, array in self.classifier.arrays.items()}

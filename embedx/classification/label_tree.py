@@ -1,9 +1,9 @@
 """A tree over labels, with sparse weights at its nodes: how `--weights sparse` and `--weights tree` store output rows.
 
-The labels are the leaves. A node has a binary classifier of its own, "is one of the labels below me among the input's", trained
-on inputs that meet its parent, and the probability of a label is the product over the nodes on its way. A beam search finds the
-likeliest labels: at each level it goes on from the likeliest nodes alone. Without levels of clusters between, all labels are
-children of the root, and the search is exact.
+The labels are the leaves. A node has a binary classifier of its own, "is one of the labels below me among the input's",
+trained on inputs that reach its parent, and the probability of a label is the product over the nodes on its path. A beam search
+finds the likeliest labels: at each level it continues from the likeliest nodes only. Without levels of clusters between, all
+labels are children of the root, and the search is exact.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from embedx.errors import EmbedxError
 from embedx.storage.schema import Array
 
 PREFIX = "tree_"
-BLOCK_FLOATS = 1 << 23  # scores looked at in one go
+BLOCK_FLOATS = 1 << 23  # scores computed at a time
 CANDIDATES = 100  # labels of each tree whose probabilities are averaged, or made to sum to one
 COUNTS = ("uint16", "int32")  # the smaller where it suffices
 ARRAYS = {

@@ -88,8 +88,8 @@ class ClassifySettings(TrainingSettings):
     epochs: int | None = param(  # type: ignore[assignment]  # None in settings as they are given alone
         None,
         f"passes over the training data; by default {defaults.ROOT_EPOCHS} / √(labels of all rows), at least "
-        f"{defaults.FEWEST_EPOCHS} and at "
-        f"most {defaults.MOST_EPOCHS}, and for dcd at most {defaults.DUAL_EPOCHS}; for lbfgs see --max-iterations",
+        f"{defaults.MIN_EPOCHS} and at "
+        f"most {defaults.MAX_EPOCHS}, and for dcd at most {defaults.DUAL_EPOCHS}; for lbfgs see --max-iterations",
         at_least=1,
     )
     batch_size: int | None = param(None, "examples in a step, or `all`; by default 100", at_least=0, parse=whole_or_all)

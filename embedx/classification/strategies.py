@@ -3,9 +3,8 @@
 Sampled     a few output rows for each example, or those on a tree's path       engine/sampled.py
 Retrieved   those that an index finds to score highest                         engine/retrieved.py
 Full        every output row for each example                                  engine/full.py
-FullTiled   the same, where the rows of the loss do not know of each other     engine/full_tiled.py
-
-`strategies_sparse` has those whose output rows are sparse, and which strategy suits a run.
+FullTiled   the same, where the loss is a sum over labels                      engine/tiles.py
+SampledSparse  sampled, by sparse output rows                                  engine/sparse_rows.py
 
 With --deterministic sampled and retrieved candidates are trained by one thread; where all rows compete, threads share a
 minibatch in a fixed number of parts, so that sums do not depend on the number of threads.
@@ -18,20 +17,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embedx.classification.defaults import first_state
-from embedx.engine import full, full_tiled, retrieved, sampled, sparse_rows
-from embedx.engine.examples import Examples, copy_examples, memory_for, new_feature_workspace, new_groups
+from embedx.classification.label_tree import LabelTree, arrays_of
+from embedx.engine import full, retrieved, sampled, sparse_rows, tiles
+from embedx.engine.examples import Csr, Examples, copy_examples, csr_of, memory_for, new_feature_workspace
 from embedx.engine.loading import compile_function, load_kernel
+from embedx.engine.select import POSITIVES
 from embedx.engine.settings import DETERMINISTIC_PARTS
+from embedx.engine.sparse_levels import level_of
 from embedx.kernels.batch import COEFFICIENTS
 from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_all, step_size
 from embedx.samplers.contract import Sampler
-from embedx.search.index import Index, empty_index
-from embedx.search.message_passing import MessageWorkspace, new_message_workspace
-from embedx.search.query import QueryWorkspace, new_query_workspace
-from embedx.search.updater import IndexUpdater, StaleRows, new_stale_rows
+from embedx.search.index import empty_index
+from embedx.search.message_passing import new_message_workspace
+from embedx.search.query import new_query_workspace
+from embedx.search.updater import IndexUpdater, new_stale_rows
 from embedx.training.progress import Progress
 from embedx.training.schedule import Orders
 from embedx.training.state import TrainState
@@ -39,9 +41,20 @@ from embedx.training.strategy import Strategy, Tally
 
 INITIAL = 2**32  # the place of the initial numbers among a seed's random numbers
 CHUNK = 4096  # examples between two looks at the clock, where steps are small
-LOOKED_AT = 1024  # examples that tell the loss before training
+N_SAMPLED = 1024  # examples by which the loss before training is estimated
 SEARCHED = 64  # the same where rows are found: so old is what an index knows of them
-MOST_FOUND = 2**23  # rows that a minibatch may find
+MAX_FOUND = 2**23  # rows that a minibatch may find
+
+
+class Chunk(NamedTuple):
+    """Examples to be trained."""
+
+    order: np.ndarray  # int64: of the examples of this epoch
+    epoch: int
+    start: int  # the examples order[start:stop]
+    stop: int
+    rate: float
+    clock: float  # of weight decay
 
 
 class Classification(Strategy):
@@ -82,6 +95,7 @@ class Classification(Strategy):
         self.n_updates = np.zeros(self.n if objective.state_width else 1, dtype=np.int64)
         self.clock, self.clock_lock = np.zeros(1), threading.Lock()  # of weight decay; advanced by every thread
         self.orders = Orders(self.n, settings.seed)
+        self.no_examples = Chunk(np.arange(self.n), 0, 0, 0, 0.0, 0.0)
         has_terms = objective.positives == "single" and settings.labels != "one" and np.diff(examples.label_offsets).max() > 1
         self.loss_unit = objective.loss_unit("label" if has_terms else "row")
         self.frequency_bias: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each label occurs
@@ -101,10 +115,8 @@ class Classification(Strategy):
         """Allocate; set `chunk`, `workers` and `outputs`."""
 
     @abc.abstractmethod
-    def train_examples(
-        self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
-    ) -> tuple[float, int, float]:
-        """Train on order[start:stop]; the summed loss, the number of its terms, and what the clock of weight decay gained."""
+    def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
+        """Train on a chunk; return the summed loss, the number of its terms, and by how much the decay clock advanced."""
 
     @abc.abstractmethod
     def decay_outputs(self, clock: float) -> None:
@@ -120,16 +132,16 @@ class Classification(Strategy):
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         start, stop = chunk * self.chunk, min((chunk + 1) * self.chunk, self.n)
-        now = float(self.clock[0])
-        loss, terms, passed = self.train_examples(worker, self.orders.of(epoch), epoch, start, stop, rate, now)
+        examples = Chunk(self.orders.of(epoch), epoch, start, stop, rate, float(self.clock[0]))
+        loss, terms, advance = self.train_examples(worker, examples)
         with self.clock_lock:
-            self.clock[0] += passed
+            self.clock[0] += advance
         return Tally(loss, terms, stop - start)
 
     def untrained_loss(self) -> float | None:
         """From the first examples that are trained, at rate 0."""
-        n = min(LOOKED_AT, self.chunk, self.n)
-        loss, terms, _ = self.train_examples(self.workers[0], self.orders.of(0), 0, 0, n, 0.0, float(self.clock[0]))
+        n = min(N_SAMPLED, self.chunk, self.n)
+        loss, terms, _ = self.train_examples(self.workers[0], Chunk(self.orders.of(0), 0, 0, n, 0.0, float(self.clock[0])))
         return Tally(loss, terms).mean_loss
 
     def baseline_loss(self) -> float | None:
@@ -177,54 +189,55 @@ class Sampled(Classification):
         self.drawing = self.warm_up or self.sampler
         n_draws = min(objective.negatives, n_classes)
         self.draws = self.drawing.data(n_draws)
-        self.constants = objective.constants(max(n_draws, 1), n_classes)
         is_dense = self.examples.dense.size > 0
-        self.plan = sampled.SampledPlan(
+        plan = sampled.SampledPlan(
             n_features=self.examples.dense.shape[1] if is_dense else len(self.hidden.rows) or self.dim - self.has_bias,
-            dim=self.dim, has_bias=self.has_bias, is_dense=is_dense, has_hidden=bool(settings.hidden),
-            has_sparse_rows=len(self.slots.of_slot) > 0, positives=sampled.POSITIVES[objective.positives],
-            on_path=self.drawing.candidates == "path",
-            counts_repeats=self.drawing.counts_repeats, n_draws=n_draws, n_classes=n_classes,
+            dim=self.dim, has_bias=self.has_bias, has_hidden=bool(settings.hidden), has_h=is_dense or bool(settings.hidden),
+            has_sparse_rows=len(self.slots.indices) > 0, positives=POSITIVES[objective.positives],
+            on_path=self.drawing.candidates == "path", counts_repeats=self.drawing.counts_repeats, n_draws=n_draws,
             keeps_accidental_hits=objective.keeps_accidental_hits,
             uses_log_expected_count=objective.needs_log_expected_count, uses_score_gain=objective.uses_score_gain,
             one_label=settings.labels == "one", in_turn=objective.kind == "proximal", batch_size=self.batch,
             sum_over=self.sum_over,
         )  # fmt: skip
+        self.shared = sampled.Shared(
+            self.hidden, self.outputs, self.local_state, self.n_updates, self.slots, self.examples, self.draws,
+            objective.constants(max(n_draws, 1), n_classes), self.optimizer, plan,
+        )  # fmt: skip
         longest = int(np.diff(self.draws.offsets).max(initial=1))
         self.workers = [
-            sampled.new_workspace(self.plan, self.examples, self.n_rows, longest, objective.uniforms_width)
+            sampled.new_workspace(plan, self.examples, self.n_rows, longest, objective.uniforms_width)
             for _ in range(1 if settings.deterministic else self.threads)
         ]
         self.chunk = self.batch * max(1, CHUNK // 4 // self.batch)
-        self.tables = sampled.SampledTables(self.hidden, self.outputs, self.local_state, self.n_updates, self.slots)
+
+    @property
+    def plan(self) -> sampled.SampledPlan:
+        return self.shared.plan
 
     def make_outputs(self) -> None:
         """Set `outputs` and `slots`."""
-        self.outputs, self.slots = new_table(self.n_rows, self.dim, self.optimizer), sparse_rows.no_slots()
+        self.outputs, self.slots = (
+            new_table(self.n_rows, self.dim, self.optimizer),
+            Csr(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)),
+        )
 
     def compile(self, progress: Progress) -> None:
         self.compile_drawn(self.workers[0], progress)
 
     def compile_drawn(self, workspace: sampled.SampledWorkspace, progress: Progress) -> None:
         """The kernels of drawn rows."""
-        arguments = self._arguments(workspace, np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
+        arguments = (self.shared, workspace, *self.positions(self.no_examples))
         self.functions = load_kernel(sampled.train_chunk, self.objective.coefficients, self.drawing, arguments, progress)
 
-    def _arguments(
-        self, workspace: Any, order: np.ndarray, start: int, stop: int, rate: float, clock: float, key: np.uint64
-    ) -> tuple[Any, ...]:
-        return (
-            self.tables, self.examples, self.draws, self.constants, self.optimizer, self.plan, workspace, order, start, stop,
-            np.float32(rate), float(clock), key,
-        )  # fmt: skip
+    def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
+        loss, terms, after = sampled.train_chunk(*self.functions, self.shared, worker, *self.positions(chunk))
+        return loss, terms, after - chunk.clock
 
-    def train_examples(
-        self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
-    ) -> tuple[float, int, float]:
-        key = stream_key(self.settings.seed, epoch)
-        arguments = self._arguments(worker, order, start, stop, rate, clock, key)
-        loss, terms, after = sampled.train_chunk(*self.functions, *arguments)
-        return loss, terms, after - clock
+    def positions(self, chunk: Chunk) -> tuple[Any, ...]:
+        """The last arguments of the kernels."""
+        key = stream_key(self.settings.seed, chunk.epoch)
+        return chunk.order, chunk.start, chunk.stop, np.float32(chunk.rate), float(chunk.clock), key
 
     def decay_outputs(self, clock: float) -> None:
         decay_all(self.outputs, self.dim - self.has_bias, self.optimizer, clock)
@@ -237,8 +250,48 @@ class Sampled(Classification):
         return {"output": rows[:, : self.dim - self.has_bias]} | ({"bias": rows[:, self.dim - 1]} if self.has_bias else {})
 
 
+class SampledSparse(Sampled):
+    """Sampled or path candidates, whose rows have weights for the features of their own examples alone."""
+
+    def make_outputs(self) -> None:
+        own = examples_of_rows(self.examples, self.sampler, self.n_rows)
+        self.slots = sparse_rows.slots_by_row(self.examples, own, self.n_features, self.has_bias)
+        self.outputs = sparse_rows.new_sparse_table(self.slots, self.n_rows, self.optimizer)
+
+    def slots_of_bias(self) -> np.ndarray:
+        """int64 (n_rows,): the slots of the biases."""
+        return np.asarray(self.slots.indptr[1:] - 1)
+
+    def decay_outputs(self, clock: float) -> None:
+        pass  # --l2 does not apply
+
+    def set_bias(self, bias: np.ndarray) -> None:
+        self.outputs.rows[0, self.slots_of_bias()] = bias
+
+    def arrays_of_outputs(self) -> dict[str, np.ndarray]:
+        """The weights above the threshold, as the level of a tree in which all rows are children of the root."""
+        feature, value = self.slots.indices, self.outputs.rows[0]
+        row = np.repeat(np.arange(self.n_rows, dtype=np.int32), np.diff(self.slots.indptr))
+        is_weight = (feature >= 0) & (feature < self.n_features) & ~(np.abs(value) <= self.settings.weight_threshold)  # or NaN
+        bias = self.outputs.rows[0, self.slots_of_bias()] if self.has_bias else np.zeros(self.n_rows, dtype=np.float32)
+        weights = (0, 0, feature[is_weight], row[is_weight], value[is_weight])
+        level = level_of(np.array([0, self.n_rows]), [weights], bias, self.n_features)
+        return arrays_of([LabelTree([level], np.arange(self.n_rows, dtype=np.int32))])
+
+
+def examples_of_rows(examples: Examples, sampler: Sampler, n_rows: int) -> Csr:
+    """The examples that have each output row among their positives, or on the way to these."""
+    example = np.repeat(np.arange(len(examples.label_offsets) - 1), np.diff(examples.label_offsets))
+    if sampler.candidates != "path":
+        return csr_of(examples.label_ids, example, n_rows)
+    paths = sampler.data(0)
+    lengths = np.diff(paths.offsets)[examples.label_ids]
+    first = np.repeat(paths.offsets[examples.label_ids] - np.cumsum(lengths) + lengths, lengths)
+    return csr_of(paths.rows[first + np.arange(len(first))], np.repeat(example, lengths), n_rows)
+
+
 class Retrieved(Sampled):
-    """The rows that an index finds, once a share of the run has drawn them instead: scores that are all alike tell nothing."""
+    """The rows that an index finds, after a warm-up that draws them: untrained scores are all alike."""
 
     def prepare(self) -> None:
         super().prepare()
@@ -246,16 +299,16 @@ class Retrieved(Sampled):
         assert search is not None
         self.search = search = search.for_columns(self.dim)
         most_labels = int(np.diff(self.examples.label_offsets).max(initial=1))
-        most = min(search.blocks * search.n_scored, self.n_rows - 1, max(MOST_FOUND // self.batch - most_labels, 1))
-        self.retrieved_plan = self.plan._replace(n_draws=most)
-        self.retrieved_constants = self.objective.constants(most, len(self.counts))
+        most = min(search.blocks * search.n_scored, self.n_rows - 1, max(MAX_FOUND // self.batch - most_labels, 1))
+        plan = self.plan._replace(n_draws=most)
+        self.retrieving = self.shared._replace(constants=self.objective.constants(most, len(self.counts)), plan=plan)
         for w, workspace in enumerate(self.workers):
-            own = sampled.new_workspace(self.retrieved_plan, self.examples, self.n_rows, 1, self.objective.uniforms_width)
-            self.workers[w] = _Worker(
-                workspace, own, new_query_workspace(self.n_rows, search),
-                new_message_workspace(self.n_rows, search, own.rows.shape[1]),
-                new_stale_rows(self.n_rows),
+            own = sampled.new_workspace(plan, self.examples, self.n_rows, 1, self.objective.uniforms_width)
+            retrieval = retrieved.Retrieval(
+                empty_index(search.blocks), search, new_query_workspace(self.n_rows, search),
+                new_message_workspace(self.n_rows, search, own.rows.shape[1]), new_stale_rows(self.n_rows),
             )  # fmt: skip
+            self.workers[w] = _Worker(workspace, own, retrieval)
         self.chunk = self.batch * max(1, SEARCHED // self.batch)
         self.drawn_first = self.objective.settings.warm_up * self.n
 
@@ -267,40 +320,22 @@ class Retrieved(Sampled):
         worker = self.workers[0]
         if self.drawn_first > 0:
             self.compile_drawn(worker.drawn, progress)
-        arguments = self._retrieved(worker, empty_index(self.search.blocks), np.arange(self.n), 0, 0, 0.0, 0.0, np.uint64(0))
+        arguments = (self.retrieving, worker.found, worker.retrieval, *self.positions(self.no_examples))
         self.retrieved_functions = load_kernel(retrieved.train_chunk, self.objective.coefficients, None, arguments, progress)
-
-    def _retrieved(
-        self,
-        worker: "_Worker",
-        index: Index,
-        order: np.ndarray,
-        start: int,
-        stop: int,
-        rate: float,
-        clock: float,
-        key: np.uint64,
-    ) -> tuple[Any, ...]:
-        return (
-            self.tables, self.examples, index, self.search, self.retrieved_constants, self.optimizer, self.retrieved_plan,
-            worker.found, worker.query, worker.messages, worker.stale, order, start, stop,
-            np.float32(rate), float(clock), key,
-        )  # fmt: skip
 
     def phase(self, step: int) -> int:
         epoch, chunk = divmod(step, self.n_chunks)
         return int(epoch * self.n + chunk * self.chunk >= self.drawn_first)
 
-    def train_examples(
-        self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
-    ) -> tuple[float, int, float]:
-        if epoch * self.n + start < self.drawn_first:
-            return super().train_examples(worker.drawn, order, epoch, start, stop, rate, clock)
-        index, key = self.updater.current(), stream_key(self.settings.seed, epoch)
-        arguments = self._retrieved(worker, index, order, start, stop, rate, clock, key)
-        loss, terms, after = retrieved.train_chunk(*self.retrieved_functions, *arguments)
-        self.updater.update(worker.stale)
-        return loss, terms, after - clock
+    def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
+        if chunk.epoch * self.n + chunk.start < self.drawn_first:
+            return super().train_examples(worker.drawn, chunk)
+        retrieval = worker.retrieval._replace(row_index=self.updater.current())
+        loss, terms, after = retrieved.train_chunk(
+            *self.retrieved_functions, self.retrieving, worker.found, retrieval, *self.positions(chunk)
+        )  # fmt: skip
+        self.updater.update(retrieval.stale)
+        return loss, terms, after - chunk.clock
 
     def state(self) -> TrainState:
         state = super().state()
@@ -316,9 +351,7 @@ class _Worker(NamedTuple):
 
     drawn: sampled.SampledWorkspace
     found: sampled.SampledWorkspace
-    query: QueryWorkspace
-    messages: MessageWorkspace
-    stale: StaleRows
+    retrieval: retrieved.Retrieval
 
 
 class Full(Classification):
@@ -350,9 +383,8 @@ class Full(Classification):
     def workspaces(self) -> Any:
         return self.steps.memory()
 
-    def train_examples(
-        self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
-    ) -> tuple[float, int, float]:
+    def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
+        order, epoch, start, stop, rate, clock = chunk
         loss, terms = self.steps.step(
             order, start, stop, rate, float(step_size(self.optimizer, rate)), clock, self.sum_over / (stop - start),
             np.random.default_rng([self.settings.seed, epoch, start]),
@@ -378,47 +410,53 @@ class FullTiled(Full):
     def prepare(self) -> None:
         super().prepare()
         self.chunk = self.batch * max(1, 2 * CHUNK // self.batch)
-        n_steps = self.chunk // self.batch
-        values = np.sort(np.diff(self.examples.offsets))[::-1][: self.batch].sum()
-        width = int(min(self.dim, values))
-        self.touched = full_tiled.Steps(np.zeros(n_steps + 1, dtype=np.int64), np.zeros(n_steps * width, dtype=np.int32))
-        self.groups = new_groups(self.dim, int(values))
         self.in_order = memory_for(self.examples, min(self.chunk, self.n))
-        self.tile_workspaces = [full_tiled.new_workspace(self.batch, self.dim, self.optimizer) for _ in range(self.parts)]
+        self.plan = tiles.TilePlan(
+            self.batch, self.sum_over, self.has_bias, self.objective.keeps_accidental_hits,
+            POSITIVES[self.objective.positives], is_masked=False, shrinks=False,
+            optimizer=self.optimizer, constants=self.steps.constants,
+        )  # fmt: skip
+        self.tile_workspaces = [
+            tiles.new_columns_workspace(self.in_order, self.dim, self.batch, self.optimizer) for _ in range(self.parts)
+        ]
         # Weight decay is applied to a whole tile before the next one begins, so that none is due between chunks.
-        self.n_tiles = self.outputs.rows.shape[1] // full_tiled.WIDTH
+        self.n_tiles = self.outputs.rows.shape[1] // tiles.WIDTH
 
     def compile(self, progress: Progress) -> None:
-        arguments = self._arguments(self.tile_workspaces[0], 0, 0, 0, 0.0, 0.0)
-        self.functions = load_kernel(full_tiled.train_tiles, self.objective.coefficients, None, arguments, progress)
+        arguments = self._arguments(0, self.no_examples)
+        self.functions = load_kernel(tiles.train_columns, self.objective.coefficients, None, arguments, progress)
 
     def workspaces(self) -> Any:
-        return self.tile_workspaces
+        return [each.steps for each in self.tile_workspaces]
 
-    def _arguments(self, workspace: Any, n: int, first: int, last: int, rate: float, clock: float) -> tuple[Any, ...]:
-        bias_row = self.dim - 1 if self.has_bias else -1
+    def _arguments(self, part: int, chunk: Chunk) -> tuple[Any, ...]:
+        first, last = (self.n_tiles * edge // self.parts * tiles.WIDTH for edge in (part, part + 1))
         return (
-            self.in_order, self.touched, self.outputs, self.steps.constants, self.optimizer, workspace, n, self.batch,
-            self.sum_over, bias_row, self.n_rows, first, last, self.objective.keeps_accidental_hits,
-            self.objective.positives == "summed", np.float32(rate), float(clock),
+            self.in_order, chunk.stop - chunk.start, self.outputs, self.plan, self.tile_workspaces[part], first, last,
+            self.n_rows, np.float32(chunk.rate), float(chunk.clock),
         )  # fmt: skip
 
-    def train_examples(
-        self, worker: Any, order: np.ndarray, epoch: int, start: int, stop: int, rate: float, clock: float
-    ) -> tuple[float, int, float]:
-        copy_examples(self.examples, order, start, stop, self.in_order)
-        full_tiled.find_touched(self.in_order, stop - start, self.batch, self.groups, self.touched)
+    def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
+        copy_examples(self.examples, chunk.order, chunk.start, chunk.stop, self.in_order)
 
-        def work(w: int) -> float:
-            first, last = (self.n_tiles * edge // self.parts * full_tiled.WIDTH for edge in (w, w + 1))
-            arguments = self._arguments(self.tile_workspaces[w], stop - start, first, last, rate, clock)
-            return float(full_tiled.train_tiles(*self.functions, *arguments))
+        def work(part: int) -> float:
+            return float(tiles.train_columns(*self.functions, *self._arguments(part, chunk)))
 
         loss = sum(self.steps.pool.map(work, range(self.parts)))
-        chosen = order[start:stop]
-        has_labels = self.examples.label_offsets[chosen + 1] > self.examples.label_offsets[chosen]
-        n_steps = -(-(stop - start) // self.batch)
-        return loss, int(has_labels.sum()), n_steps * float(clock_step(self.optimizer, rate))
+        n_labels = np.diff(self.in_order.label_offsets[: chunk.stop - chunk.start + 1])
+        n_steps = -(-(chunk.stop - chunk.start) // self.batch)
+        return loss, int((n_labels > 0).sum()), n_steps * float(clock_step(self.optimizer, chunk.rate))
 
     def decay_outputs(self, clock: float) -> None:
         pass
+
+
+def strategy_for(objective: Objective, settings: Any, sampler: Sampler, examples: Examples) -> type[Classification]:
+    """The strategy for resolved settings."""
+    if sampler.candidates == "retrieved":
+        return Retrieved
+    if sampler.candidates != "all":
+        return SampledSparse if settings.weights == "sparse" else Sampled
+    is_sparse_linear = examples.dense.size == 0 and not settings.hidden
+    by_tiles = objective.separable and is_sparse_linear and settings.labels != "one" and not settings.max_norm
+    return FullTiled if by_tiles else Full

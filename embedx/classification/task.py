@@ -13,34 +13,24 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers, samplers
-from embedx.classification import calibration, defaults, tree_training
+from embedx.classification import calibration, tree_training
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
 from embedx.classification.history import History
 from embedx.classification.memory import check_labels, memory_of_lbfgs, memory_plan, remedy, size
+from embedx.classification.resolve import is_label_by_label, is_sparse_linear, new_samplers, resolved
 from embedx.classification.settings import ClassifySettings, share_of_rows
-from embedx.classification.strategies import INITIAL, Classification
-from embedx.classification.strategies_sparse import strategy_for
+from embedx.classification.strategies import INITIAL, Classification, strategy_for
 from embedx.classification.tree_training import TreeTraining
-from embedx.classification.weights import (
-    EVERY_ROW,
-    check_dual,
-    chosen_weights,
-    default_optimizer,
-    is_label_by_label,
-    is_sparse_linear,
-)
 from embedx.engine import lbfgs as optimum
 from embedx.engine.examples import Examples, examples_of
 from embedx.engine.loading import compile_function
-from embedx.engine.settings import check_sampler
 from embedx.errors import DivergedError, EmbedxError
 from embedx.kernels.batch import COEFFICIENTS_64
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import chosen_labels, column_maxima, input_length, known_labels, scaled
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
-from embedx.optimizers.contract import LABELS
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.samplers.contract import Sampler, pairs_of
 from embedx.training import trainer
@@ -52,7 +42,7 @@ from embedx.training.progress import Progress, Silent
 from embedx.training.schedule import Schedule
 from embedx.training.strategy import Strategy, Tally
 
-LEAST_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
+MIN_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,20 +79,20 @@ def train(
     validation  data to watch; else the share of the rows that `settings.validation` names, if it does. Probabilities are
                 calibrated on them, and where there are none on the share of the rows that `settings.calibration` holds out
     weights     float (n_rows,): how much each row counts, for lbfgs alone
-    start       a run to go on from by steps, of the same objective, features and labels: with its parameters, its counts of
+    start       a run to continue by steps, of the same objective, features and labels: with its parameters, its counts of
                 labels, by which noise is drawn and a tree was built, and its optimiser's memory, if it had that optimiser. What
                 an objective keeps by example begins anew, for these are other examples
     dtype       of the parameters that lbfgs finds
-    snapshot    of the `outcome.state` of a run with the same settings on the same data: where training by steps goes on from.
+    snapshot    of the `outcome.state` of a run with the same settings on the same data: where training by steps resumes.
                 With weight decay, take it before this function returns (in `watch`): the decay that is due is applied then
     checkpoints keep the state of training by steps on disk
-    is_guarded  training that diverges goes on at a lower rate; False for who compares rates
+    is_guarded  training that diverges continues at a lower rate; False to compare rates
     wrap        makes the strategy that trains in place of the one it is given, whose parameters it trains
     watch       called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the history
 
     Raises `EmbedxError` for what the user can mend and `DivergedError` when training diverges, at lower rates too, with nothing
-    learned. Where something was, that is returned, and the outcome tells; Ctrl-C likewise ends the training early with what was
-    learned so far.
+    learned. Where something was, that is returned, and the outcome says so; Ctrl-C likewise ends the training early with
+    what was learned so far.
     """
     progress = progress or Silent()
     needs_dense = samplers.SAMPLERS[objective.samplers()[0]].needs_dense_inputs
@@ -115,7 +105,7 @@ def train(
             "lose useful ones where features are negative, as some here are; --weights dense keeps all"
         )
     if snapshot is not None and settings.optimizer == "lbfgs":
-        raise ValueError("lbfgs has no state to go on from")
+        raise ValueError("lbfgs has no state to resume from")
     if weights is not None and settings.optimizer != "lbfgs":
         raise EmbedxError("weights of rows apply with --optimizer lbfgs alone")
     if validation is None and settings.validation is not None:
@@ -140,8 +130,12 @@ def train(
         raise EmbedxError("--validation: no row has a label that the training data have")
     arrays = {} if maxima is None else {"maxima": maxima}
     features = scaled(data.features, settings.scaling, maxima)
-    if objective.wants_order:
-        arrays["label_order"] = _label_order(features, labels, counts, settings, start, progress)
+    threads = int(settings.threads or 1)
+    if objective.wants_order and start is not None:
+        arrays["label_order"] = start.classifier.arrays["label_order"]
+    elif objective.wants_order:
+        progress.note(f"clustering {len(counts):,} labels by the features of their rows")
+        arrays["label_order"] = clustered_order(features, labels, counts, settings.seed, threads)
     objective.prepare(counts, arrays.get("label_order"))
     sampler, warm_up = new_samplers(objective, settings, sampler_options or {}, counts)
     facts: dict[str, Any] = {
@@ -153,11 +147,16 @@ def train(
     }
     what, less = size(objective, settings, data.n_labels, data.n_features), remedy(settings, data.is_sparse)
     if sampler.conditional:
-        _fit_sampler(sampler, features, labels, settings, start, progress)
+        if start is not None:  # it stays that of the run
+            sampler.restore(start.classifier.arrays)
+            sampler.observe(features)
+        else:
+            pairs = pairs_of(np.repeat(np.arange(len(labels)), labels.n_of_row), labels.ids, len(counts))
+            sampler.fit(features, pairs, seed=settings.seed, threads=threads, progress=progress)
         arrays |= sampler.arrays()
         facts["fit_seconds"] = round(sampler.fit_seconds, 3)
     if start is not None and settings.weights != "dense":
-        raise ValueError('sparse weights have no run to go on from: weights="dense"')
+        raise ValueError('sparse weights cannot continue a run: weights="dense"')
     if settings.optimizer == DualCoordinateDescent.name and settings.l2 is None:
         settings = dataclasses.replace(settings, l2=input_length(features) ** 2 / len(data))
     record = settings.record() | (warm_up or sampler).settings.record() | objective.settings.record()
@@ -169,7 +168,7 @@ def train(
         plan.check(what, less)
         plan.report(progress)
         loss_unit = objective.loss_unit("row")
-        outcome = _run_lbfgs(features, labels, objective, settings, sampler, classifier, weights, dtype, history, progress)
+        outcome = _run_lbfgs(features, labels, settings, sampler, weights, dtype, history)
     else:
         examples = examples_of(features, labels)
         n, n_features = features.shape
@@ -196,12 +195,10 @@ def train(
         if checkpoints is not None:
             checkpoints.identify(lambda: _identity(examples, classifier.settings) | training.identity())
         if isinstance(strategy, TreeTraining):
-            outcome = tree_training.run(strategy, training, classifier, snapshot, checkpoints, history, progress, plan)
+            outcome = tree_training.run(strategy, training, history, snapshot, checkpoints, plan)
         else:
             guard = None if is_guarded else Guard(is_on=False)
-            outcome, optimizer_state = _run(
-                strategy, training, classifier, start, snapshot, checkpoints, history, progress, guard, plan
-            )
+            outcome, optimizer_state = _run(strategy, training, history, start, snapshot, checkpoints, guard, plan)
     if start is None:
         outcome.check_trained()
     to_the_end(lambda: _check(classifier))
@@ -220,119 +217,6 @@ def train(
     if held_out is not None and len(known_labels(held_out.labels, counts).ids):
         to_the_end(lambda: classifier.calibrate(held_out, settings.threads))
     return TrainedClassifier(classifier, outcome, optimizer_state)
-
-
-def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) -> ClassifySettings:
-    """The settings with nothing left open but `hidden`, `max_norm`, `decay_every`. Raises `EmbedxError` for what cannot be."""
-    sampler = settings.sampler or _default_sampler(settings, objective, data)
-    candidates = samplers.SAMPLERS[sampler].candidates
-    is_step = objective.kind == "proximal"
-    weights = chosen_weights(settings, objective, data, sampler)
-    optimizer = settings.optimizer or default_optimizer(settings, objective, weights, sampler)
-    kind = defaults.kind_of(data, settings.hidden)
-    by_label = is_label_by_label(dataclasses.replace(settings, weights=weights, sampler=sampler), objective)
-    batch = settings.batch_size if settings.batch_size is not None else int(defaults.suited(objective, "batch_size", kind, 100))
-    found = optimizers.find(optimizer, LABELS)
-    rate = settings.learning_rate or defaults.learning_rate(
-        objective, optimizer, data, settings.scaling, kind, by_label=by_label
-    )
-    epochs = settings.epochs or defaults.epochs(len(data.labels.ids), optimizer)
-    bias = settings.bias or defaults.bias(objective, kind, optimizer)
-    name = f"--objective {objective.name}"
-    check_sampler(sampler, objective.name, objective.samplers())
-    if is_step and (optimizer != "sgd" or batch != 1):
-        raise EmbedxError(f"{name} takes a step of its own for each example: --optimizer sgd, --batch-size 1")
-    if is_step and settings.gradient_scale != "mean":
-        raise EmbedxError(f"{name} takes a step of its own for each example: --set gradient-scale=mean")
-    if is_step and candidates == "all" and data.n_labels > 1 and objective.negatives < data.n_labels - 1:
-        drawn = [each for each in objective.samplers() if samplers.SAMPLERS[each].candidates == "drawn"]
-        raise EmbedxError(f"{name} draws its rows: --sampler {' or '.join(sorted(drawn))}")
-    if optimizer == "lbfgs" and objective.uniforms_width:
-        raise EmbedxError(
-            f"--optimizer lbfgs does not apply to {name}, whose loss is drawn at random at each look; take adagrad"
-        )
-    if optimizer == "lbfgs" and settings.sampler and candidates in ("drawn", "retrieved"):
-        raise EmbedxError(f"--sampler {sampler} does not apply with --optimizer lbfgs, where all rows compete")
-    if optimizer == "lbfgs" and settings.hidden:
-        raise EmbedxError("--optimizer lbfgs does not apply with --hidden; take adagrad")
-    if optimizer == "lbfgs" and settings.labels == "one":
-        raise EmbedxError("--optimizer lbfgs does not apply with --labels one; take --labels all")
-    if samplers.SAMPLERS[sampler].needs_dense_inputs and is_sparse_linear(settings, data):
-        raise EmbedxError(f"--sampler {sampler} needs dense features or --hidden 100; these features are sparse")
-    if settings.hidden and not data.is_sparse:
-        raise EmbedxError("--hidden applies to sparse features; these are dense")
-    if found.keeps == "stateless" and rate is not None and rate * (settings.l2 or 0) >= 1:
-        raise EmbedxError(f"--l2 {settings.l2:g}: times --learning-rate {rate:g} must be below 1")
-    if optimizer == "lbfgs" and candidates != "path":
-        sampler = EVERY_ROW
-    threads = settings.threads or trainer.usable_cores()
-    settings = dataclasses.replace(
-        settings, sampler=sampler, optimizer=optimizer, threads=threads, weights=weights, epochs=epochs, bias=bias
-    )
-    if optimizer == DualCoordinateDescent.name:  # whose penalty `train` chooses
-        check_dual(settings, objective, weights)
-        return settings
-    return dataclasses.replace(settings, batch_size=batch or len(data), learning_rate=rate, l2=settings.l2 or 0.0)
-
-
-def _default_sampler(settings: ClassifySettings, objective: Objective, data: Labeled) -> str:
-    """The objective's own; where that needs dense inputs and there are none, every row competes."""
-    usual = defaults.suited(objective, "sampler", defaults.kind_of(data, settings.hidden), objective.samplers()[0])
-    return EVERY_ROW if samplers.SAMPLERS[usual].needs_dense_inputs and is_sparse_linear(settings, data) else usual
-
-
-def chosen_samplers(
-    objective: Objective, settings: ClassifySettings, options: Mapping[str, Any]
-) -> tuple[Sampler, Sampler | None]:
-    """As `new_samplers`, before anything is known of the labels."""
-    return samplers.with_warm_up(
-        str(settings.sampler), objective.samplers(), options, replacement=settings.replacement,
-        corrected=objective.adds_log_noise,
-    )  # fmt: skip
-
-
-def new_samplers(
-    objective: Objective, settings: ClassifySettings, options: Mapping[str, Any], counts: np.ndarray
-) -> tuple[Sampler, Sampler | None]:
-    """The sampler that the resolved settings name, and what draws before it can retrieve rows, if that is what it does.
-
-    options   settings of the sampler's own; those of what draws, where rows are retrieved
-    counts    int64 (n_labels,)  how often each label occurs
-    """
-    return samplers.prepared(chosen_samplers(objective, settings, options), counts, objective.paths())
-
-
-def _fit_sampler(
-    sampler: Sampler,
-    features: Any,
-    labels: Labels,
-    settings: ClassifySettings,
-    start: TrainedClassifier | None,
-    progress: Progress,
-) -> None:
-    """Fit a sampler whose draws depend on the input to the examples; with a run to go on from, it stays that run's."""
-    if start is not None:
-        sampler.restore(start.classifier.arrays)
-        sampler.observe(features)
-        return
-    rows = np.repeat(np.arange(len(labels)), labels.n_of_row)
-    pairs = pairs_of(rows, labels.ids, len(sampler.counts))
-    sampler.fit(features, pairs, seed=settings.seed, threads=int(settings.threads or 1), progress=progress)
-
-
-def _label_order(
-    features: Any,
-    labels: Labels,
-    counts: np.ndarray,
-    settings: ClassifySettings,
-    start: TrainedClassifier | None,
-    progress: Progress,
-) -> np.ndarray:
-    """All labels in an order that clusters them, int32 (n_labels,); with a run to go on from, that run's."""
-    if start is not None:
-        return start.classifier.arrays["label_order"]
-    progress.note(f"clustering {len(counts):,} labels by the features of their rows")
-    return clustered_order(features, labels, counts, settings.seed, int(settings.threads or 1))
 
 
 def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]:
@@ -355,17 +239,15 @@ def _hold_out(data: Labeled, n: int, seed: int) -> tuple[Labeled, Labeled]:
 def _run(
     strategy: Classification,
     training: Strategy,
-    classifier: Classifier,
+    history: History,
     start_from: TrainedClassifier | None,
     snapshot: Mapping[str, Any] | None,
     checkpoints: Checkpoints | None,
-    history: History,
-    progress: Progress,
     guard: Guard | None,
     plan: MemoryPlan,
 ) -> tuple[trainer.Outcome, dict[str, np.ndarray]]:
     """Train `strategy` by steps on minibatches, through `training`; the outcome, and the optimiser's state."""
-    settings = strategy.settings
+    settings, classifier = strategy.settings, history.classifier
     if strategy.has_bias:
         drawing, by_frequency = strategy.warm_up or strategy.sampler, dataclasses.replace(settings, bias="frequency")
         strategy.set_bias(_first_biases(strategy.objective, settings, drawing, strategy.n))
@@ -392,21 +274,21 @@ def _run(
         return history.note(epoch, tally.mean_loss, seconds_passed)
 
     spent = history.seconds_before
-    time_budget = None if settings.time_budget is None else max(settings.time_budget - spent, LEAST_BUDGET)
+    time_budget = None if settings.time_budget is None else max(settings.time_budget - spent, MIN_BUDGET)
     schedule = Schedule(
         float(settings.learning_rate or 0), training.n_chunks, strategy.n, float(settings.epochs or 1), time_budget,
         settings.schedule, settings.decay, settings.decay_every,
         updates=-(-strategy.n // int(settings.batch_size or strategy.n)) / training.n_chunks, unit="examples",
     )  # fmt: skip
-    told = after_epoch if history.is_wanted else None
-    outcome = trainer.run(training, schedule, progress, told, snapshot, history.state(), checkpoints, guard, plan)
+    listener = after_epoch if history.is_wanted else None
+    outcome = trainer.run(training, schedule, history.progress, listener, snapshot, history.state(), checkpoints, guard, plan)
     to_the_end(hand_over)
     history.restore()
     return outcome, optimizer_state
 
 
 def _identity(examples: Examples, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the result, for a run that goes on to be sure that it is the same one."""
+    """What decides the result: a run is resumed only where this is the same."""
     return {
         "data": [checksum(array) for array in examples],
         "settings": {name: value for name, value in settings.items() if name != "threads"},
@@ -428,21 +310,16 @@ def _first_biases(objective: Objective, settings: ClassifySettings, sampler: Sam
 def _run_lbfgs(
     features: Any,
     labels: Labels,
-    objective: Objective,
     settings: ClassifySettings,
     sampler: Sampler,
-    classifier: Classifier,
     weights: np.ndarray | None,
     dtype: Any,
     history: History,
-    progress: Progress,
 ) -> trainer.Outcome:
     """Train to the optimum on the whole data set."""
+    classifier, progress, objective = history.classifier, history.progress, history.classifier.objective
     n, n_features = features.shape
-    n_classes = len(classifier.counts)
-    n_rows = objective.n_rows(n_classes)
-    has_bias = settings.bias != "none"
-    paths = objective.paths()
+    n_rows, has_bias = objective.n_rows(len(classifier.counts)), settings.bias != "none"
     compile_function(objective.coefficients, COEFFICIENTS_64)
 
     def keep(w: np.ndarray) -> None:
@@ -461,7 +338,7 @@ def _run_lbfgs(
     began = time.monotonic()
     found = optimum.minimise(
         objective, features, labels, np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64),
-        n_rows=n_rows, paths=paths, has_bias=has_bias, l2=settings.l2 or 0.0,
+        n_rows=n_rows, paths=objective.paths(), has_bias=has_bias, l2=settings.l2 or 0.0,
         max_iterations=settings.max_iterations, tolerance=settings.tolerance, start=start, after=after,
     )  # fmt: skip
     progress.finish()

@@ -1,10 +1,10 @@
 """How a tree over labels (label_tree.py) is grown and trained: one level after another, a tile of nodes at a time.
 
-The labels are clustered by the features of their examples (search/balanced.py). A node is trained on the examples that meet its
-parent: those with a label below the parent, and those for which the levels above, already trained, put the parent among the
-likeliest nodes, as they will be met when labels are predicted ("matcher-aware negatives" of PECOS, Yu et al. 2022).
+The labels are clustered by the features of their examples (search/balanced.py). A node is trained on the examples that reach
+its parent: those with a label below the parent, and those for which the levels above, already trained, put the parent among the
+likeliest nodes, as they will be in prediction ("matcher-aware negatives" of PECOS, Yu et al. 2022).
 
-A pass of the trainer is a level of a tree, and a chunk one of its tiles (engine/label_tiles.py), which nothing but the level
+A pass of the trainer is a level of a tree, and a chunk one of its tiles (engine/tiles.py), which nothing but the level
 above has an influence on: the result does not depend on the number of threads.
 """
 
@@ -17,17 +17,16 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from embedx.classification import label_tree
-from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import vectors_of
 from embedx.classification.defaults import first_state
 from embedx.classification.history import History
 from embedx.classification.label_tree import LabelTree
-from embedx.engine import label_tiles
-from embedx.engine.examples import Examples
-from embedx.engine.full_tiled import WIDTH
-from embedx.engine.label_tiles import lists_of
+from embedx.engine import tiles
+from embedx.engine.examples import Examples, csr_of
 from embedx.engine.loading import load_kernel
+from embedx.engine.select import POSITIVES
 from embedx.engine.sparse_levels import Level, best_nodes, level_of
+from embedx.engine.tiles import WIDTH
 from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labels
 from embedx.labeled.rules import input_length
@@ -53,9 +52,7 @@ class LevelPlan(NamedTuple):
     """A level that is to be trained: what is known of it before."""
 
     first_node: np.ndarray  # int64 (n_groups + 1,)
-    node_of_place: (
-        np.ndarray
-    )  # int32 (n_places,): the node above each label, which stand in the tree's order; or the label's own
+    node_of_place: np.ndarray  # int32 (n_places,): the node above each label, in the tree's order; or the label's own
     tiles: list[tuple[int, int, int]]  # (group, first node, last node), at most WIDTH nodes
 
 
@@ -72,7 +69,7 @@ class Tiles(NamedTuple):
     number: np.ndarray  # int64 (n,)
     n_kept: np.ndarray  # int64 (n,): weights of each
     feature: np.ndarray  # int32 (all weights,)
-    lane: np.ndarray  # int32
+    label: np.ndarray  # int32: within the tile
     value: np.ndarray  # float32
     bias: np.ndarray  # float32 (all labels,)
     loss: np.ndarray  # float64 (n,): of the last epoch
@@ -110,9 +107,7 @@ def plans(features: csr_matrix, examples: Examples, counts: np.ndarray, settings
     while settings.weights == "tree" and settings.leaf_size << depth < len(labels) and 2 << depth <= len(labels):
         depth += 1
     if depth == 0:
-        by_frequency = labels[
-            np.argsort(-counts[labels], kind="stable")
-        ]  # so that rows of a tile have supports of about one size
+        by_frequency = labels[np.argsort(-counts[labels], kind="stable")]  # rows of a tile have masks of about one size
         return [plan_of(by_frequency, 0, np.array([0, len(labels)]), settings.arity)]
     progress.start("clustering labels", settings.trees, " trees")
     vectors = vectors_of(features, Labels(examples.label_offsets, examples.label_ids), labels, settings.threads)
@@ -150,13 +145,8 @@ class TreeTraining(Strategy):
         by_others: bool = False,
     ) -> None:
         self.by_others, self.loss_unit = by_others, objective.loss_unit("row")
-        self.objective, self.settings, self.features, self.optimizer, self.counts = (
-            objective,
-            settings,
-            features,
-            optimizer,
-            counts,
-        )
+        self.objective, self.settings, self.features = objective, settings, features
+        self.optimizer, self.counts = optimizer, counts
         # Inputs are trained on divided by it, and weights after, so that the penalty, the threshold and the rates by default
         # mean the same whatever the scale of the features.
         self.length = input_length(features)
@@ -177,7 +167,7 @@ class TreeTraining(Strategy):
         self.first_state = np.float32(first_state(settings, optimizer, self.examples, self.batch))
         self.is_dual = settings.optimizer == DualCoordinateDescent.name
         self.workers = [
-            label_tiles.new_workspace(examples, self.n_features, self.batch, optimizer, is_dual=self.is_dual)
+            tiles.new_workspace(examples, self.n_features, self.batch, optimizer, is_dual=self.is_dual)
             for _ in range(0 if by_others else settings.threads)
         ]
         self.trained: list[list[Level]] = [[] for _ in trees]
@@ -185,18 +175,25 @@ class TreeTraining(Strategy):
         self.losses = [np.zeros(len(trees[t].levels[depth].tiles)) for t, depth in self.levels]  # of the last pass, by tile
 
     def _scores_in(self, tree: TreePlan, depth: int) -> float:
-        """About how many scores a pass over a level takes: every example meets the root, and the groups that the beam finds."""
+        """About how many scores an epoch of a level takes: every example reaches the root and the groups of the beam."""
         first_node = tree.levels[depth].first_node
         n_groups = 1 if depth == 0 else min(int(self.settings.beam) + 1, len(first_node) - 1)
         return self.n_labelled * n_groups * float(first_node[-1]) / (len(first_node) - 1)
 
-    def passes(self, level: int) -> label_tiles.Passes:
-        settings = self.settings
-        return label_tiles.Passes(
-            int(settings.epochs), self.batch, np.float32(settings.learning_rate or 0), settings.schedule == "linear",
-            float(len(self.examples.label_offsets) - 1) if settings.gradient_scale == "sum" else 1.0, settings.bias != "none",
-            self.objective.keeps_accidental_hits, self.objective.positives == "summed", True,
-            np.float32(settings.weight_threshold), stream_key(settings.seed, level), self.first_state,
+    def tile_plan(self, n_members: int, rate: float, key: np.uint64) -> tiles.TilePlan:
+        """How a tile of a group of so many examples is trained.
+
+        The penalty belongs to the mean loss over all examples, where those that do not reach the group have none; and to
+        weights of inputs as they were.
+        """
+        settings, l2 = self.settings, self.optimizer.l2 / self.length**2
+        return tiles.TilePlan(
+            self.batch, float(len(self.examples.label_offsets) - 1) if settings.gradient_scale == "sum" else 1.0,
+            settings.bias != "none", self.objective.keeps_accidental_hits, POSITIVES[self.objective.positives],
+            is_masked=True, shrinks=True, optimizer=self.optimizer._replace(l2=l2 * self.n_labelled / max(n_members, 1)),
+            constants=self.constants, epochs=int(settings.epochs), lr=np.float32(rate), falls=settings.schedule == "linear",
+            threshold=np.float32(settings.weight_threshold), key=key, first_state=self.first_state,
+            c=np.float32(1 / (l2 * self.n_labelled) if self.is_dual else 0),
         )  # fmt: skip
 
     def compile(self, progress: Progress) -> None:
@@ -204,22 +201,11 @@ class TreeTraining(Strategy):
             offsets=np.zeros(1, np.int64), columns=np.zeros(0, np.int32), values=np.zeros(0, np.float32),
             label_offsets=np.zeros(1, np.int64),
         )  # fmt: skip
-        memory = label_tiles.new_workspace(none, 0, self.batch, self.optimizer, is_dual=self.is_dual)
-        like = label_tiles.like(self.examples, memory, self.passes(0), self.constants, self.how(1))
-        self.kernel = label_tiles.train_tile_dual if self.is_dual else label_tiles.train_tile
+        memory = tiles.new_workspace(none, 0, self.batch, self.optimizer, is_dual=self.is_dual)
+        self.kernel = tiles.train_tile_dual if self.is_dual else tiles.train_tile
         function = self.objective.dual_steps if self.is_dual else self.objective.coefficients
+        like = tiles.like(self.examples, memory, self.tile_plan(1, 0.0, np.uint64(0)))
         self.functions = load_kernel(self.kernel, function, None, like, progress)
-
-    def how(self, n_members: int) -> Any:
-        """What a kernel is told of the optimiser, for a group of so many examples.
-
-        The penalty belongs to the mean loss over all examples, where those that do not meet the group have none; and to weights
-        of inputs as they were.
-        """
-        l2 = self.optimizer.l2 / self.length**2
-        if self.is_dual:
-            return np.float32(1 / (l2 * self.n_labelled))
-        return self.optimizer._replace(l2=l2 * self.n_labelled / max(n_members, 1))
 
     def prepare(self, level: int) -> None:
         """Begin a level; done while no thread trains."""
@@ -231,18 +217,18 @@ class TreeTraining(Strategy):
             self.bias = np.zeros(int(plan.first_node[-1]), dtype=np.float32)
         else:
             self._find_members(level)
-            self.scores_of_row = float(np.diff(self.members.offsets) @ np.diff(plan.first_node)) / self.n_labelled
+            self.scores_of_row = float(np.diff(self.members.indptr) @ np.diff(plan.first_node)) / self.n_labelled
             self.bias = self._first_biases(plan)
 
     def _find_members(self, level: int) -> None:
-        """Find out which examples meet the level's groups, and which have its nodes."""
+        """Find the examples that reach the level's groups, and which have its nodes."""
         t, depth = self.levels[level]
         tree = self.plans[t]
         plan, n_groups = tree.levels[depth], len(tree.levels[depth].first_node) - 1
         places = self.place[t, self.examples.label_ids]
-        self.positives = lists_of(plan.node_of_place[places], self.example, int(plan.first_node[-1]))
+        self.positives = csr_of(plan.node_of_place[places], self.example, int(plan.first_node[-1]))
         if depth == 0:
-            self.members = lists_of(np.zeros(len(self.example), dtype=np.int64), self.example, n_groups)
+            self.members = csr_of(np.zeros(len(self.example), dtype=np.int64), self.example, n_groups)
         else:
             above = tree.levels[depth - 1].node_of_place[places]
             groups, examples = [above], [self.example]
@@ -256,33 +242,31 @@ class TreeTraining(Strategy):
                 assert found is not None
                 groups.append(found.node.ravel())
                 examples.append(np.repeat(np.arange(start, start + len(found.node), dtype=np.int32), found.node.shape[1]))
-            self.members = lists_of(np.concatenate(groups), np.concatenate(examples), n_groups)
+            self.members = csr_of(np.concatenate(groups), np.concatenate(examples), n_groups)
 
     def _first_biases(self, plan: LevelPlan) -> np.ndarray:
-        """float32 (n_nodes,): zero, or what predicts how often each node occurs among the examples that meet it."""
+        """float32 (n_nodes,): zero, or what predicts how often each node occurs among the examples that reach it."""
         n_nodes = int(plan.first_node[-1])
         if self.settings.bias != "frequency":
             return np.zeros(n_nodes, dtype=np.float32)
-        n_members = np.repeat(np.diff(self.members.offsets), np.diff(plan.first_node))
-        p = np.clip(np.diff(self.positives.offsets), 0.5, np.maximum(n_members - 0.5, 0.5)) / np.maximum(n_members, 1)
+        n_members = np.repeat(np.diff(self.members.indptr), np.diff(plan.first_node))
+        p = np.clip(np.diff(self.positives.indptr), 0.5, np.maximum(n_members - 0.5, 0.5)) / np.maximum(n_members, 1)
         return np.asarray(self.objective.initial_bias(p, np.full(n_nodes, 1 / n_nodes)), dtype=np.float32)
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         t, depth = self.levels[epoch]
-        tiles = self.plans[t].levels[depth].tiles
-        if chunk >= len(tiles) or self.done[chunk] is not None:
+        bounds = self.plans[t].levels[depth].tiles
+        if chunk >= len(bounds) or self.done[chunk] is not None:
             return Tally()
-        group, first, last = tiles[chunk]
-        passes = self.passes(epoch)._replace(lr=np.float32(rate), key=stream_key(self.settings.seed, epoch, chunk))
-        n_members = int(self.members.offsets[group + 1] - self.members.offsets[group])
-        loss, n = self.kernel(
-            *self.functions, self.examples, self.members, self.positives, group, first, last, passes, self.constants,
-            self.how(n_members), worker, self.bias,
-        )  # fmt: skip
+        group, first, last = bounds[chunk]
+        n_members = int(self.members.indptr[group + 1] - self.members.indptr[group])
+        plan = self.tile_plan(n_members, rate, stream_key(self.settings.seed, epoch, chunk))
+        groups = tiles.LabelGroups(self.members, self.positives, self.bias)
+        loss, n = self.kernel(*self.functions, self.examples, groups, group, first, last, plan, worker)
         self.losses[epoch][chunk] = loss  # first: what is done may be handed over
-        self.done[chunk] = (worker.kept_feature[:n].copy(), worker.kept_lane[:n].copy(), worker.kept_value[:n].copy())
+        self.done[chunk] = (worker.kept_feature[:n].copy(), worker.kept_label[:n].copy(), worker.kept_value[:n].copy())
         n_scores = n_members * (last - first)
-        # The loss of a row is the sum over the labels that it meets; that of the nodes above is none of labels.
+        # The loss of a row is the sum over the labels that it reaches; that of the nodes above is none of labels.
         is_of_labels = depth == len(self.plans[t].levels) - 1
         return Tally(loss * is_of_labels, n_scores / self.scores_of_row * is_of_labels, n_scores)
 
@@ -296,8 +280,8 @@ class TreeTraining(Strategy):
         t, depth = self.levels[level]
         plan = self.plans[t].levels[depth]
         tiles = [
-            (group, first, feature, lane, value / np.float32(self.length))
-            for (group, first, _), (feature, lane, value) in self._done_of(plan)
+            (group, first, feature, label, value / np.float32(self.length))
+            for (group, first, _), (feature, label, value) in self._done_of(plan)
         ]
         self.trained[t].append(level_of(plan.first_node, tiles, self.bias, self.n_features))
         self.done = []
@@ -329,13 +313,13 @@ class TreeTraining(Strategy):
         """The trained tiles of a level that is under way."""
         done = [(n, kept) for n, kept in enumerate(self.done) if kept is not None]
         number, bounds = np.array([n for n, _ in done], dtype=np.int64), self.tiles_of(level)
-        feature, lane, value = (
+        feature, label, value = (
             np.concatenate([np.zeros(0, dtype), *(kept[k] for _, kept in done)])
             for k, dtype in enumerate((np.int32, np.int32, np.float32))
         )
         bias = np.concatenate([np.zeros(0, np.float32), *(self.bias[bounds[n][1] : bounds[n][2]] for n in number)])
         n_kept = np.array([len(kept[0]) for _, kept in done], dtype=np.int64)
-        return Tiles(number, n_kept, feature, lane, value, bias, self.losses[level][number])
+        return Tiles(number, n_kept, feature, label, value, bias, self.losses[level][number])
 
     def add_tiles(self, level: int, tiles: Tiles) -> None:
         """Take over trained tiles of the level that is under way."""
@@ -346,7 +330,7 @@ class TreeTraining(Strategy):
             self.bias[first:last] = tiles.bias[first_label : first_label + last - first]
             self.losses[level][number] = loss
             # Copies: views would keep all other tiles in memory.
-            self.done[number] = (tiles.feature[kept].copy(), tiles.lane[kept].copy(), tiles.value[kept].copy())
+            self.done[number] = (tiles.feature[kept].copy(), tiles.label[kept].copy(), tiles.value[kept].copy())
             first_kept, first_label = kept.stop, first_label + last - first
 
     def trees(self) -> list[LabelTree]:
@@ -358,7 +342,7 @@ class TreeTraining(Strategy):
         ]
 
     def mean_loss(self) -> float:
-        """The mean over examples of the loss of their last visits, over the labels that they met; the mean over trees."""
+        """The mean over examples of the loss of their last visits, over the labels that they reached; the mean over trees."""
         at_labels = [self.losses[n].sum() for n, (t, depth) in enumerate(self.levels) if depth == len(self.plans[t].levels) - 1]
         return float(np.sum(at_labels) / self.n_labelled / len(at_labels))
 
@@ -391,11 +375,9 @@ class TreeTraining(Strategy):
 def run(
     strategy: TreeTraining,
     training: Strategy,
-    classifier: Classifier,
+    history: History,
     snapshot: Mapping[str, Any] | None,
     checkpoints: Checkpoints | None,
-    history: History,
-    progress: Progress,
     plan: MemoryPlan,
 ) -> trainer.Outcome:
     """Train sparse weights, a level of a tree after another, by the strategy itself or another that has it trained."""
@@ -412,7 +394,7 @@ def run(
         shape="constant", unit="scores",
     )  # fmt: skip
     strategy.prepare(0)
-    outcome = trainer.run(training, schedule, progress, after_level, snapshot, None, checkpoints, plan=plan)
+    outcome = trainer.run(training, schedule, history.progress, after_level, snapshot, None, checkpoints, plan=plan)
     if outcome.interrupted_by is not None:
         to_the_end(strategy.give_up)
         if not strategy.trees():
@@ -421,8 +403,8 @@ def run(
     outcome.epochs, outcome.final_loss, outcome.tally = epochs, loss, Tally(loss * n, n, round(n * epochs))
 
     def hand_over() -> None:
-        classifier.arrays |= strategy.arrays()
-        classifier.parameters_changed()
+        history.classifier.arrays |= strategy.arrays()
+        history.classifier.parameters_changed()
         if history.is_wanted:
             history.note(int(strategy.settings.epochs) - 1, outcome.final_loss, outcome.seconds)
 

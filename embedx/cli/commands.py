@@ -328,10 +328,10 @@ def train_classifier(
     given: SimpleNamespace, progress: Progress
 ) -> tuple[Path, "classification.TrainedClassifier", dict[str, float] | None]:
     """Train a classifier and write it; the metrics are those on the test data, if there are any."""
+    from embedx.classification import resolve
     from embedx.classification import task as classification
     from embedx.classification.defaults import new_objective
     from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
-    from embedx.classification.weights import suited_objective
     from embedx.labeled.read import check_there, read
 
     typed, name = given.typed or {}, given.objective
@@ -354,7 +354,7 @@ def train_classifier(
         data = None
         if name is None:
             data = labelled_data(given, progress)
-            name, suited = suited_objective(data[0], typed)
+            name, suited = resolve.suited_objective(data[0], typed)
             typed = suited | typed
         found = objectives.find(name)
         check_applies(typed, name, (ClassifySettings,))
@@ -365,9 +365,9 @@ def train_classifier(
         check_given(typed, settings, objective)
         progress.note(shlex.join(["embedx", "classify", given.train, "--objective", name, "--output", str(folder)]))
         training, test, known = data or labelled_data(given, progress)
-        settings = classification.resolved(settings, objective, training)
+        settings = resolve.resolved(settings, objective, training)
         own_options = samplers.own_options(typed)
-        drawing = next(each for each in reversed(classification.chosen_samplers(objective, settings, own_options)) if each)
+        drawing = next(each for each in reversed(resolve.chosen_samplers(objective, settings, own_options)) if each)
         _note_settings(progress, settings, drawing.settings, objective.settings, cluster)
         _note_data(progress, training)
         validation = None

@@ -17,18 +17,18 @@ from scipy.sparse import csr_matrix
 
 from embedx import optimizers, samplers
 from embedx.classification import task as classification
+from embedx.classification.resolve import is_label_by_label, resolved
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.strategies import Classification, Full, FullTiled, Sampled
 from embedx.classification.tree_training import Tiles, TreePlan, TreeTraining
-from embedx.classification.weights import is_label_by_label
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.replica import ParameterReplica
 from embedx.distributed.run import Distributed
 from embedx.distributed.server import Deltas, Parameters, WorkerState
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan, check_memory
-from embedx.engine import sampled
 from embedx.engine.examples import examples_of
+from embedx.engine.select import SINGLE
 from embedx.engine.sparse_levels import Level
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
@@ -83,7 +83,7 @@ def _rates_of_outputs(strategy: Classification, of_features: np.ndarray) -> np.n
     plan, draws, shown = strategy.plan, strategy.draws, strategy.counts / strategy.n
     if plan.on_path:
         return np.bincount(draws.rows, np.repeat(shown, np.diff(draws.offsets)), strategy.n_rows)
-    n_lines = shown.sum() if plan.positives == sampled.SINGLE and not plan.one_label else 1.0
+    n_lines = shown.sum() if plan.positives == SINGLE and not plan.one_label else 1.0
     return np.asarray(shown + n_lines * (1 - (1 - strategy.drawing.noise) ** plan.n_draws))
 
 
@@ -201,7 +201,7 @@ def train(
     **options: Any,
 ) -> classification.TrainedClassifier:
     """As `embedx.classification.task.train`, by workers of the cluster that this process is `connected` to."""
-    settings = classification.resolved(settings, objective, data)
+    settings = resolved(settings, objective, data)
     check(cluster, settings, objective)
 
     def distributed(own: TreeTraining | Classification) -> Distributed:

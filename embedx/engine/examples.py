@@ -43,6 +43,21 @@ def examples_of(features: object, labels: Labels) -> Examples:
     )
 
 
+class Csr(NamedTuple):
+    """Lists in compressed rows: those of k are indices[indptr[k]:indptr[k + 1]]."""
+
+    indptr: np.ndarray  # int64 (n + 1,)
+    indices: np.ndarray  # int32
+
+
+def csr_of(keys: np.ndarray, indices: np.ndarray, n: int) -> Csr:
+    """For each of n keys its distinct indices, ascending."""
+    span = int(indices.max(initial=0)) + 1
+    pairs = np.unique(keys.astype(np.int64) * span + indices)
+    keys, indices = pairs // span, (pairs % span).astype(np.int32)
+    return Csr(np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n))]).astype(np.int64), indices)
+
+
 def memory_for(examples: Examples, n: int) -> Examples:
     """Memory for a copy of any n of the examples, whose features are sparse."""
     most_values = int(np.sort(np.diff(examples.offsets))[::-1][:n].sum())

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embedx.engine.examples import Examples, FeatureWorkspace, descend_features, put, sum_rows
+from embedx.engine.select import counts_among_all_rows
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import SIMD_WIDTH, load, multiply_add, splat, store, zeros
@@ -213,7 +214,7 @@ class FullSteps:
         self.met_again = 0.0  # Σ of a line's coefficients times those of the lines before, by which its rows had moved along h
         self.coefficients, self.layer, self.examples, self.optimizer = coefficients, layer, examples, optimizer
         self.n_rows, self.has_bias = n_rows, has_bias
-        self.pairs, self.sums = positives == "single", positives == "summed"
+        self.pairs, self.positives = positives == "single", positives
         self.keeps_accidental_hits = keeps_accidental_hits
         self.one_label, self.uniforms_width, self.constants, self.features = one_label, uniforms_width, constants, features
         self.uses_score_gain, self.parts = uses_score_gain, parts or threads
@@ -422,10 +423,12 @@ class FullSteps:
         n_lines = len(labels) if self.pairs else len(chosen)
         scores = z[example] if self.pairs and not (n == 1).all() else z
         batch = new_batch(n_lines, self.stride)
-        batch.sample_count[:, : self.n_rows] = 1 if self.pairs else (n if self.sums else n > 0)[:, None]
+        negative, positive = counts_among_all_rows(
+            np.ones(n_lines) if self.pairs else n, self.positives, keeps_accidental_hits=self.keeps_accidental_hits
+        )
+        batch.sample_count[:, : self.n_rows] = negative[:, None]
         batch.label[line, labels] = 1
-        if not self.keeps_accidental_hits:
-            batch.sample_count[line, labels] = 0
+        batch.sample_count[line, labels] = positive[line]
         batch.key[:] = chosen[example] if self.pairs else chosen
         if self.layer.state.shape[1]:
             seen_here = np.arange(n_lines) - np.repeat(np.cumsum(n) - n, n) if self.pairs else 0

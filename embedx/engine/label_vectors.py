@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from embedx.engine.examples import Examples
-from embedx.engine.label_tiles import Lists
+from embedx.engine.examples import Csr, Examples
 from embedx.kernels.compiled import kernel
 from embedx.kernels.select import select
 from embedx.search.balanced_tree import SparseVectors
@@ -22,8 +21,8 @@ def sum_features(examples, positives, begin, end, sums, size, touched, n_kept, c
     """
     for k in range(begin, end):
         n = 0
-        for at in range(positives.offsets[k], positives.offsets[k + 1]):
-            i = positives.items[at]
+        for at in range(positives.indptr[k], positives.indptr[k + 1]):
+            i = positives.indices[at]
             for f in range(examples.offsets[i], examples.offsets[i + 1]):
                 column = examples.columns[f]
                 if size[column] == 0:
@@ -46,13 +45,13 @@ def sum_features(examples, positives, begin, end, sums, size, touched, n_kept, c
             sums[touched[d]], size[touched[d]] = 0, 0
 
 
-def label_vectors(examples: Examples, positives: Lists, n_features: int, n_kept: int, threads: int) -> SparseVectors:
+def label_vectors(examples: Examples, positives: Csr, n_features: int, n_kept: int, threads: int) -> SparseVectors:
     """The vectors of labels whose examples are `positives`, of sparse features; at most `n_kept` numbers each."""
-    n = len(positives.offsets) - 1
+    n = len(positives.indptr) - 1
     columns, values = np.zeros((n, n_kept), dtype=np.int32), np.zeros((n, n_kept), dtype=np.float32)
     sizes = np.zeros(n, dtype=np.int64)
-    edges = np.linspace(0, len(positives.items), 4 * threads + 1)  # of parts with as many examples each
-    edges = np.searchsorted(positives.offsets, edges, side="left").astype(np.int64)
+    edges = np.linspace(0, len(positives.indices), 4 * threads + 1)  # of parts with as many examples each
+    edges = np.searchsorted(positives.indptr, edges, side="left").astype(np.int64)
     edges[0], edges[-1] = 0, n
 
     def work(part: int) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.sparse import issparse
 
+from embedx.engine.select import counts_among_all_rows
 from embedx.kernels.batch import Batch, new_batch
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
@@ -177,8 +178,11 @@ def _entries(objective: Objective, labels: Labels, own_lines: bool) -> _Entries:
     """Where all rows compete."""
     n_of_row, n_labels = labels.n_of_row, len(labels.ids)
     line = np.arange(n_labels) if own_lines else np.repeat(np.arange(len(n_of_row)), n_of_row)
-    base = n_of_row.astype(np.float64) if objective.positives == "summed" else np.ones(n_labels if own_lines else len(n_of_row))
-    return _Entries(base[:, None], line, labels.ids, np.ones(n_labels), base[line] * objective.keeps_accidental_hits)
+    negative, positive = counts_among_all_rows(
+        np.ones(n_labels) if own_lines else n_of_row.astype(np.float64), objective.positives,
+        keeps_accidental_hits=objective.keeps_accidental_hits,
+    )  # fmt: skip
+    return _Entries(negative[:, None], line, labels.ids, np.ones(n_labels), positive[line])
 
 
 def _entries_of_paths(labels: Labels, paths: Paths) -> _Entries:

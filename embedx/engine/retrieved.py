@@ -1,112 +1,102 @@
-"""The training kernel of classification where an index finds the rows that each example meets.
+"""Classification with the candidates that an index finds for each example.
 
-A step is that of `rows`, a minibatch whose examples have a line each; only the choice of candidates differs. With message
-passing (`SearchSpec.message_iterations`) the coefficients come from there, else from the exact scores of the candidates.
+A step is that of `sampled`, with one line for each example; only the choice of candidates differs. With message passing
+(`SearchSpec.message_iterations`) the coefficients come from there, else from the exact scores of the candidates.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
-from embedx.engine.examples import descend_features
 from embedx.engine.sampled import (
-    add_candidate,
-    clear_gradient_of_h,
+    add_positives,
+    backward,
     descend_outputs,
+    encode,
+    fill_up,
     gradient_of_h,
     labels_of,
-    read_examples,
+    new_line,
     score_candidates,
-    visit,
 )
+from embedx.engine.select import set_negative
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits
-from embedx.optimizers.decay import clock_step, decay_row, step_size
-from embedx.search.message_passing import pass_messages
-from embedx.search.query import find_candidates
-from embedx.search.updater import mark_stale
+from embedx.optimizers.decay import clock_step, step_size
+from embedx.search.index import Index
+from embedx.search.message_passing import MessageWorkspace, pass_messages
+from embedx.search.query import QueryWorkspace, find_candidates
+from embedx.search.spec import SearchSpec
+from embedx.search.updater import StaleRows, mark_stale
+
+
+class Retrieval(NamedTuple):
+    """The index, and a worker's buffers for searching it."""
+
+    row_index: Index
+    spec: SearchSpec
+    query: QueryWorkspace
+    messages: MessageWorkspace
+    stale: StaleRows
 
 
 @kernel
-def train_chunk(
-    coefficients, tables, examples, index, search, constants, optimizer, plan, workspace, query, messages, stale,
-    order, start, stop, lr, decay_clock, key,
-):  # fmt: skip
+def train_chunk(coefficients, shared, workspace, retrieval, order, start, stop, lr, decay_clock, key):
     """Train on the examples order[start:stop], a minibatch at a time; return the summed loss, the lines, the decay clock.
 
     `key` decides which label stands for all, where one does. An example without labels is passed over.
     """
+    plan, optimizer = shared.plan, shared.optimizer
     loss = 0.0
     n_seen = 0
     for begin in range(start, stop, plan.batch_size):
         end = min(begin + plan.batch_size, stop)
-        read_examples(tables, examples, optimizer, plan, workspace, order, begin, end, decay_clock)
-        n_lines, width, passed = _choose(
-            coefficients, tables, examples, index, search, constants, optimizer, plan, workspace, query, messages,
-            order, begin, end, decay_clock, key,
-        )  # fmt: skip
-        loss += passed
-        if search.message_iterations == 0:
-            score_candidates(tables, examples, plan, workspace, order, begin, 0, n_lines)
-            loss += coefficients(
-                workspace.batch, tables.state, constants, n_lines, width, np.float32(lr) * optimizer.state_rate
-            )
+        encode(shared, workspace, order[begin:end], decay_clock)
+        n_lines, width, loss_of_messages = _choose(coefficients, shared, workspace, retrieval, order, begin, end, key)
+        fill_up(shared, workspace, n_lines, width, decay_clock)
+        loss += loss_of_messages
+        if retrieval.spec.message_iterations == 0:
+            score_candidates(shared, workspace, order[begin:end], 0, n_lines)
+            state_rate = np.float32(lr) * optimizer.state_rate
+            loss += coefficients(workspace.batch, shared.state, shared.constants, n_lines, width, state_rate)
         n_seen += n_lines
         scale = np.float32(plan.sum_over / (end - begin))
         rate = step_size(optimizer, lr)
-        if plan.has_hidden:
-            clear_gradient_of_h(workspace, end - begin)
-            gradient_of_h(tables, plan, workspace, 0, n_lines, end - begin, scale)
-        n_touched = descend_outputs(tables, examples, optimizer, plan, workspace, order, begin, 0, n_lines, scale, rate)
-        mark_stale(workspace.groups.touched, n_touched, stale)
-        if plan.has_hidden:
-            descend_features(
-                tables.hidden, examples, optimizer, plan.dim - plan.has_bias, workspace.features, workspace.h_gradient,
-                order, begin, end, rate,
-            )  # fmt: skip
+        gradient_of_h(shared, workspace, 0, n_lines, end - begin, scale)
+        n_touched = descend_outputs(shared, workspace, order[begin:end], 0, n_lines, scale, rate)
+        mark_stale(workspace.groups.touched, n_touched, retrieval.stale)
+        backward(shared, workspace, order, begin, end, rate)
         decay_clock += clock_step(optimizer, lr)
     return loss, n_seen, decay_clock
 
 
 @kernel_part
-def _choose(
-    coefficients, tables, examples, index, search, constants, optimizer, plan, workspace, query, messages,
-    order, begin, end, decay_clock, key,
-):  # fmt: skip
-    """Write the lines of a minibatch. Return how many there are, the most candidates of one, and the loss of the messages."""
+def _choose(coefficients, shared, workspace, retrieval, order, begin, end, key):
+    """Write the lines of a minibatch; return how many there are, the most candidates of one, and the loss of the messages."""
     p = width = 0
     loss = 0.0
-    most = workspace.rows.shape[1]
-    batch = workspace.batch
+    batch, rows, index, spec = workspace.batch, workspace.rows, retrieval.row_index, retrieval.spec
     for position in range(begin, end):
         i = order[position]
         stream = bits(key, np.uint64(position))
-        first, last = labels_of(examples, plan, i, stream)
+        first, last = labels_of(shared.examples, shared.plan, i, stream)
         if first == last:
             continue
-        n_positives = last - first
-        for c in range(n_positives):
-            add_candidate(workspace, p, c, np.int64(examples.label_ids[first + c]), 1, 0)
-        e = position - begin
-        if search.message_iterations > 0:
+        n_positives, e = last - first, position - begin
+        add_positives(shared, workspace, p, first, n_positives)
+        if spec.message_iterations > 0:
             n, one_loss = pass_messages(
-                coefficients, index, search, tables.outputs.rows, constants, workspace.h, e, workspace.rows, batch.label, p,
-                n_positives, batch.z, query, messages,
+                coefficients, index, spec, shared.outputs.rows, shared.constants, workspace.h, e, rows, batch.label, p,
+                n_positives, batch.z, retrieval.query, retrieval.messages,
             )  # fmt: skip
             loss += one_loss
         else:
-            n = find_candidates(index, search, workspace.h, e, workspace.rows, p, n_positives, most, query)
+            n = find_candidates(index, spec, workspace.h, e, rows, p, n_positives, rows.shape[1], retrieval.query)
             for c in range(n_positives, n):
-                workspace.batch.label[p, c], workspace.batch.sample_count[p, c], workspace.batch.log_expected_count[p, c] = (
-                    0,
-                    1,
-                    0,
-                )
+                set_negative(batch, p, c, 1)
+                batch.log_expected_count[p, c] = 0
         workspace.n_candidates[p] = n
         width = max(width, n)
-        visit(tables, plan, workspace, p, e, i, stream, 0)
+        new_line(shared, workspace, p, e, i, stream, 0)
         p += 1
-    for line in range(p):
-        for c in range(workspace.n_candidates[line], width):
-            workspace.batch.label[line, c], workspace.batch.sample_count[line, c], workspace.batch.z[line, c] = 0, 0, 0
-        for c in range(workspace.n_candidates[line]):
-            decay_row(tables.outputs, np.int64(workspace.rows[line, c]), plan.dim - plan.has_bias, optimizer, decay_clock)
     return p, width, loss

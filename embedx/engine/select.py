@@ -57,6 +57,14 @@ def set_padding(batch, e, k):
     batch.sample_count[e, k] = 0
 
 
+def counts_among_all_rows(
+    n_positives: np.ndarray, positives: str, *, keeps_accidental_hits: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where all rows compete, sample_count of a negative and of a positive of examples with so many positives, both (n,)."""
+    negative = n_positives if positives == "summed" else np.minimum(n_positives, 1)
+    return negative, negative * keeps_accidental_hits
+
+
 @kernel_part
 def set_all_negative(batch, e, n, weight):
     """Make the first n rows negatives of example e that are present with certainty; `weight` is its draw weight."""

@@ -37,38 +37,6 @@ class Level(NamedTuple):
         return int(np.diff(self.first_node).max(initial=0))
 
 
-@kernel
-def count_features(feature, begin, end, count):
-    """Count the weights feature[begin:end] by feature, in `count`, which is zero before; return how many features there are."""
-    n = 0
-    for at in range(begin, end):
-        n += count[feature[at]] == 0
-        count[feature[at]] += 1
-    return n
-
-
-@kernel
-def sort_by_feature(feature, child, weight, begin, end, count, first_row, features, first_weight, sorted_child, sorted_weight):
-    """Write a group's weights begin:end by feature; count, of `count_features`, is zero afterwards.
-
-    Rows go to features[first_row:] and first_weight[first_row:], weights to the places begin:end.
-    """
-    row, at = first_row, begin
-    for f in range(count.size):
-        if count[f] > 0:
-            features[row], first_weight[row] = f, at
-            row += 1
-            n = count[f]
-            count[f] = at  # where the next weight of this feature goes
-            at += n
-    for k in range(begin, end):
-        place = count[feature[k]]
-        sorted_child[place], sorted_weight[place] = child[k], weight[k]
-        count[feature[k]] = place + 1
-    for k in range(begin, end):
-        count[feature[k]] = 0
-
-
 def level_of(
     first_node: np.ndarray,
     tiles: Sequence[tuple[int, int, np.ndarray, np.ndarray, np.ndarray]],
@@ -77,39 +45,19 @@ def level_of(
 ) -> Level:
     """A level from the weights of its tiles, in order: (group, first node, feature, node within the tile, weight) of each."""
     n_groups = len(first_node) - 1
-    sizes = np.zeros(n_groups, dtype=np.int64)
-    for group, _, feature, _, _ in tiles:
-        sizes[group] += len(feature)
-    edges = np.concatenate([[0], np.cumsum(sizes)])
-    nothing = [np.zeros(0, dtype=np.int32)]
-    feature = np.concatenate([each[2] for each in tiles] or nothing)
+    empty = np.zeros(0, dtype=np.int32)
+    feature = np.concatenate([each[2] for each in tiles] or [empty])
     weight = np.concatenate([each[4] for each in tiles] or [np.zeros(0, dtype=np.float32)])
-    child = np.concatenate([lane + np.int32(first - first_node[group]) for group, first, _, lane, _ in tiles] or nothing)
-    count = np.zeros(n_features, dtype=np.int64)
-    first_row = np.zeros(n_groups + 1, dtype=np.int64)
-    for c in range(n_groups):
-        first_row[c + 1] = first_row[c] + count_features(feature, edges[c], edges[c + 1], count)
-        count[feature[edges[c] : edges[c + 1]]] = 0
-    n_rows = int(first_row[-1])
-    features, first_weight = np.zeros(n_rows, dtype=np.int32), np.zeros(n_rows + 1, dtype=np.int64)
-    sorted_child, sorted_weight = np.zeros(len(child), dtype=np.int32), np.zeros(len(weight), dtype=np.float32)
-    for c in range(n_groups):
-        count_features(feature, edges[c], edges[c + 1], count)
-        sort_by_feature(
-            feature,
-            child,
-            weight,
-            edges[c],
-            edges[c + 1],
-            count,
-            first_row[c],
-            features,
-            first_weight,
-            sorted_child,
-            sorted_weight,
-        )
-    first_weight[-1] = len(weight)
-    return Level(first_node, first_row, features, first_weight, sorted_child, sorted_weight, bias)
+    child = np.concatenate([lane + np.int32(first - first_node[group]) for group, first, _, lane, _ in tiles] or [empty])
+    sizes = [len(each[2]) for each in tiles]
+    row = np.repeat(np.array([each[0] for each in tiles], dtype=np.int64) * n_features, sizes) + feature
+    order = np.argsort(row, kind="stable")
+    first_weight = np.flatnonzero(np.diff(row[order], prepend=-1))
+    rows = row[order[first_weight]]
+    return Level(
+        first_node, np.searchsorted(rows, np.arange(n_groups + 1) * n_features), (rows % max(n_features, 1)).astype(np.int32),
+        np.append(first_weight, len(weight)), child[order], weight[order], bias,
+    )  # fmt: skip
 
 
 def part_of(level: Level, nodes: np.ndarray) -> Level:

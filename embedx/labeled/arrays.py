@@ -2,10 +2,10 @@
 
 Compiled code takes the word of an index array, and a memory-mapped file that is cut off while it is mapped ends the process
 with SIGBUS. So index arrays are checked when they are read, and arrays are read into memory; only one that takes more than
-MOST_READ of the memory stays mapped, which is said.
+MAX_SHARE_READ of the memory stays mapped, which is said.
 
 A header may claim any size, and a small file unpack to any: what is claimed is compared with what is there, or with the
-memory there is, before memory is asked for.
+available memory, before memory is allocated.
 """
 
 import io
@@ -19,8 +19,8 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse, load_npz
 
 from embedx.errors import EmbedxError
-from embedx.labeled.files import MOST_READ, Room, one_line
-from embedx.labeled.schema import MOST_IDS
+from embedx.labeled.files import MAX_SHARE_READ, MemoryBudget, one_line
+from embedx.labeled.schema import MAX_IDS
 from embedx.text.sources import Source, is_url
 from embedx.text.streams import BLOCK_BYTES, UnpackedReader
 from embedx.training.memory import available_memory
@@ -29,7 +29,7 @@ from embedx.training.progress import Progress
 NUMPY_START, ZIP_START = b"\x93NUMPY", b"PK\x03\x04"
 # http://yann.lecun.com/exdb/mnist/: two zeros, the type of the elements, the number of dimensions.
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-MOST_IDX_DIMENSIONS = 8
+MAX_IDX_DIMENSIONS = 8
 # Version 3 differs in the names of fields alone, which no array of numbers has.
 NPY_HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -71,7 +71,7 @@ def features_in(name: str, array: Any) -> Any:
     if not issparse(array) and not array.size:
         raise EmbedxError(f"{name}: {array.shape[0]} rows of no features; is it the right file?")
     if array.dtype != np.float32 or not (issparse(array) or array.flags.c_contiguous):
-        Room(name).take(4 * array.size)  # for the copy
+        MemoryBudget(name).take(4 * array.size)  # for the copy
     with np.errstate(over="ignore"):
         if issparse(array):
             features = csr_matrix(array, dtype=np.float32)
@@ -112,13 +112,13 @@ def _dense(source: Source, progress: Progress) -> np.ndarray:
             if len(values) < math.prod(shape):
                 raise ValueError(f"it ends after {len(values)} of {math.prod(shape)} values")
             if file.read(1):
-                raise ValueError("it goes on after its last value")
+                raise ValueError("there are bytes after its last value")
             return values.reshape(shape, order="F" if is_fortran else "C")
     # Only a file on disk, not packed, can be mapped; this looks at its header and its size.
     mapped: np.memmap = np.load(source.name, mmap_mode="r", allow_pickle=False)
     if mapped.offset + mapped.nbytes < os.path.getsize(source.name):
-        raise ValueError("it goes on after its last value")
-    if mapped.nbytes <= MOST_READ * available_memory():
+        raise ValueError("there are bytes after its last value")
+    if mapped.nbytes <= MAX_SHARE_READ * available_memory():
         return np.asarray(np.load(source.name, allow_pickle=False))
     progress.note(
         f"{source.name}: {mapped.nbytes / 1e9:.1f} GB stay on disk, for they are more than half of the memory there is; "
@@ -135,9 +135,9 @@ def _sparse(source: Source) -> csr_matrix:
     if matrix.ndim != 2:
         raise ValueError(f"{matrix.ndim} dimensions")
     n_rows, n_columns = matrix.shape
-    if n_columns > MOST_IDS:
-        raise EmbedxError(f"{source.name}: {n_columns} columns, more than the {MOST_IDS} there can be; correct its shape")
-    if matrix.format != "csr" and 8 * n_rows > MOST_READ * available_memory():  # what csr needs whatever the values
+    if n_columns > MAX_IDS:
+        raise EmbedxError(f"{source.name}: {n_columns} columns, more than the {MAX_IDS} there can be; correct its shape")
+    if matrix.format != "csr" and 8 * n_rows > MAX_SHARE_READ * available_memory():  # what csr needs whatever the values
         raise EmbedxError(f"{source.name}: {n_rows} rows do not fit into memory; correct its shape")
     _check_indices(source.name, matrix)
     return csr_matrix(matrix)
@@ -172,7 +172,7 @@ def _is_far(source: Source) -> bool:
 
 
 def _is_idx(head: bytes) -> bool:
-    return len(head) > 4 and head[:2] == b"\0\0" and head[2] in IDX_TYPES and 0 < head[3] <= MOST_IDX_DIMENSIONS
+    return len(head) > 4 and head[:2] == b"\0\0" and head[2] in IDX_TYPES and 0 < head[3] <= MAX_IDX_DIMENSIONS
 
 
 def _idx(source: Source) -> np.ndarray:
@@ -204,7 +204,7 @@ def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
 def _filled(name: str, file: io.BufferedIOBase, n_values: int, dtype: np.dtype) -> np.ndarray:
     """The next values of the file, as many as there are; `EmbedxError` unless there is memory for all."""
     n_bytes = n_values * dtype.itemsize
-    Room(name).take(n_bytes)
+    MemoryBudget(name).take(n_bytes)
     content = bytearray()  # grows without being copied, by what is there
     while len(content) < n_bytes and (piece := file.read(min(BLOCK_BYTES, n_bytes - len(content)))):
         content += piece
@@ -213,21 +213,21 @@ def _filled(name: str, file: io.BufferedIOBase, n_values: int, dtype: np.dtype) 
 
 def _content(source: Source) -> bytes:
     """All that an archive holds that cannot be read where it lies."""
-    room = Room(source.name)
+    budget = MemoryBudget(source.name)
     pieces = []
     with UnpackedReader(source) as file:
         while piece := file.read(BLOCK_BYTES):
-            room.take(2 * len(piece))  # there and in what is returned
+            budget.take(2 * len(piece))  # there and in what is returned
             pieces.append(piece)
     return b"".join(pieces)
 
 
 def _check_sizes(name: str, file: IO[bytes]) -> None:
     """`EmbedxError` unless there is memory for the arrays of a .npz, ValueError unless they are as large as they say."""
-    room = Room(name)
+    budget = MemoryBudget(name)
     with zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
-            room.take(member.file_size)
+            budget.take(member.file_size)
             with archive.open(member) as stream:
                 shape, _, dtype = _npy_header(stream)
                 claimed = stream.tell() + math.prod(shape) * dtype.itemsize

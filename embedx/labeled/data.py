@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -33,6 +33,16 @@ class Labels:
         places = np.repeat(self.offsets[:-1][chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
         return Labels(offsets, self.ids[places])
 
+    def distinct(self) -> "Labels":
+        """Each label once in a row, at its first place."""
+        row = np.repeat(np.arange(len(self)), self.n_of_row)
+        _, first = np.unique(row * (int(self.ids.max(initial=0)) + 1) + self.ids, return_index=True)
+        if len(first) == len(self.ids):
+            return self
+        kept = np.sort(first)
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(row[kept], minlength=len(self)))])
+        return Labels(offsets, self.ids[kept])
+
     @classmethod
     def single(cls, ids: np.ndarray) -> "Labels":
         """One label for each row."""
@@ -43,6 +53,18 @@ class Labels:
         """From one list of ids for each row."""
         offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
         return cls(offsets, np.array([label for row in rows for label in row], dtype=np.int32))
+
+
+class TextRows(NamedTuple):
+    """The rows of a text file, before labels and features are those of a `DataSchema`."""
+
+    features: csr_matrix  # float32 (n_rows, n_features), not yet sorted
+    offsets: np.ndarray  # int64 (n_rows + 1,), of the labels of each row
+    labels: np.ndarray  # int32: ids, or numbers in `names`
+    names: list[bytes]  # the different labels, where they are names
+    n_labels: int = 0  # as a header says
+    vocabulary: list[str] | None = None  # of the features, in the order in which they first appear, where they are words
+    first_feature: int = 0  # its id in the file
 
 
 @dataclass(frozen=True)

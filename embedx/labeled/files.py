@@ -1,7 +1,7 @@
 """The files of labelled data, opened: text as chunks of whole lines, binary files as their unpacked bytes.
 
-A few megabytes of compressed data may unpack to any size, so whoever keeps what is read counts it: more than MOST_READ of the
-memory is an error, as is a line without an end.
+A few megabytes of compressed data may unpack to any size, so readers count what they keep: more than MAX_SHARE_READ of the
+available memory is an error, and so is a line of more than MOST_LINE_BYTES.
 """
 
 import io
@@ -17,7 +17,7 @@ from embedx.training.progress import Progress
 
 UTF8_MARK = b"\xef\xbb\xbf"
 HEAD_BYTES = 512
-MOST_READ = 0.5  # of the memory that is available; the parameters and their optimiser need the rest
+MAX_SHARE_READ = 0.5  # of the memory that is available; the parameters and their optimiser need the rest
 MOST_LINE_BYTES = 1 << 25  # a row of two million features; a hundred times what the largest public data sets have
 
 
@@ -52,12 +52,12 @@ def head_of(source: Source) -> bytes:
             return b""  # whoever reads it as text explains what is wrong
 
 
-class Room:
-    """How much of the data of one file may be kept in memory."""
+class MemoryBudget:
+    """How many bytes of one file's data may be kept in memory."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.n_bytes = int(MOST_READ * available_memory())
+        self.n_bytes = int(MAX_SHARE_READ * available_memory())
 
     def take(self, n_bytes: int) -> None:
         """So many bytes more are kept; `EmbedxError` if that is too much."""
@@ -82,9 +82,9 @@ class Lines:
         self.name = source.name
         self.line = 1  # number of the first line of the chunk given last
         self.n_empty_at_end = 0
-        self.room = Room(source.name)
+        self.budget = MemoryBudget(source.name)
         self._chunks = self._read(source, progress)
-        self.head = next(self._chunks, b"")  # the first chunk, to tell the format by
+        self.head = next(self._chunks, b"")  # the first chunk, by which the format is known
         if not self.head:
             raise EmbedxError(f"{self.name}: an empty file; is it the right one, and was it copied whole?")
 
@@ -106,7 +106,7 @@ class Lines:
 
     def _read(self, source: Source, progress: Progress) -> Iterator[bytes]:
         progress.start("reading", source.size, "B")
-        pieces: list[bytes] = []  # of a line that goes on
+        pieces: list[bytes] = []  # of an incomplete line
         n_bytes = 0  # of them
         n_empty = 0  # lines before it, held back as a number because they may be the last
         is_first = is_head = True
@@ -126,7 +126,7 @@ class Lines:
                     pieces = []
                     n_bytes = len(block) - end
                     end_of_text = _end_of_text(lines)
-                    if end_of_text and is_head:  # by which the format is told: not of empty lines alone
+                    if end_of_text and is_head:  # by which the format is known: not of empty lines alone
                         self._check_before_head(n_empty)
                         lines, end_of_text, n_empty = b"\n" * n_empty + lines, end_of_text + n_empty, 0
                         is_head = False

@@ -1,4 +1,4 @@
-"""`read`: labelled data from whatever file holds them, told apart by content.
+"""`read`: labelled data from files of several formats, recognised by content.
 
     XC sparse     ROWS FEATURES LABELS, then lines `l1,l2,... f:v f:v ...`, ids from 0
     XC, one file  DATA@SPLIT or DATA@SPLIT:COLUMN: the rows of DATA numbered, from 1, in a column of the file SPLIT
@@ -25,12 +25,11 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from embedx.errors import EmbedxError
-from embedx.kernels.compiled import kernel
 from embedx.labeled.arrays import check_finite, features_in, is_binary, label_ids_in, read_array
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import GENERATED, named
 from embedx.labeled.files import Lines, head_of, source_of
-from embedx.labeled.schema import MOST_IDS, DataSchema, Numbering, decoded, read_label_names, read_names, settled
+from embedx.labeled.schema import MAX_IDS, DataSchema, Numbering, decoded, read_label_names, read_names, settled
 from embedx.labeled.sparse import HEADER, check_libsvm, read_libsvm, read_xc
 from embedx.labeled.words import is_fasttext, read_bags
 from embedx.text.sources import STANDARD_INPUT
@@ -42,7 +41,6 @@ SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
 URL_HOST = re.compile(r"\w+://[^/]*")
 IDX_NAME = re.compile(r"idx\d-")
 SILENT = Silent()
-MOST_SPARE = 16  # ids for each label of a row, up to which a table of all ids is affordable
 
 
 def read(
@@ -55,8 +53,8 @@ def read(
 ) -> Labeled:
     """The rows in `source`, with the labels in the file `labels` if it has none of its own; they may also have none at all.
 
-    `like` is what `read_training` told. Features not in it are dropped. Labels not in it are kept: they get ids of at least
-    its `n_labels`, while `n_labels` and `names` of the result stay those of the training data.
+    `like` is the schema from `read_training`. Features not in it are dropped. Labels not in it are kept: they get ids of at
+    least its `n_labels`, while `n_labels` and `names` of the result stay those of the training data.
     With `keeps_empty` empty lines at the end of a file without a header are rows, as those between others always are.
     """
     return _read(source, labels, progress, like, keeps_empty)[0]
@@ -83,7 +81,7 @@ def with_names(data: Labeled, known: DataSchema, names: Sequence[str], file: str
                 f'{file}: the labels of the training data have names already, such as "{others[0]}"; '
                 "leave out --label-names, which names labels that are whole numbers from 0"
             )
-        n_labels = max(int(name) if len(name) < 20 else MOST_IDS for name in own) + 1
+        n_labels = max(int(name) if len(name) < 20 else MAX_IDS for name in own) + 1
     if len(names) != n_labels:
         raise EmbedxError(
             f"{file}: {len(names):,} names for {n_labels:,} labels, which count from 0; write one a line for each"
@@ -153,34 +151,22 @@ def _features(name: str, progress: Progress, like: DataSchema | None, keeps_empt
     lines.keeps_empty = keeps_empty and not has_header
     if like and like.vocabulary is not None and has_header:
         raise EmbedxError(f"{name}: features are numbered, but those of the training data are words; give lines of words")
-    if (like and like.vocabulary is not None) or is_fasttext(lines):
-        return _of_words(lines, progress, like)
-    return _of_sparse_text(lines, progress, like)
-
-
-def _of_words(lines: Lines, progress: Progress, like: DataSchema | None) -> tuple[Labeled, DataSchema]:
-    if like and like.vocabulary is None:
-        raise EmbedxError(f"{lines.name}: features are words, but those of the training data are numbered; write ID:VALUE")
-    bags = read_bags(lines, like.vocabulary if like else None)
-    ids, names = settled(bags.found, like.by_name if like else True, like.names if like else None, lines.name)
-    known = DataSchema(len(bags.vocabulary), len(names or []), names, bags.vocabulary, by_name=True)
-    return _finished(lines.name, bags.features, Labels(bags.offsets, ids[bags.labels]), known, like, progress)
-
-
-def _of_sparse_text(lines: Lines, progress: Progress, like: DataSchema | None) -> tuple[Labeled, DataSchema]:
-    has_header = HEADER.fullmatch(lines.first_line) is not None
     by_name = like.by_name if like else not has_header
-    if has_header:
-        rows, first_feature = read_xc(lines, by_name), 0
+    if (like and like.vocabulary is not None) or is_fasttext(lines):
+        if like and like.vocabulary is None:
+            raise EmbedxError(f"{name}: features are words, but those of the training data are numbered; write ID:VALUE")
+        rows, by_name = read_bags(lines, like.vocabulary if like else None), True
+    elif has_header:
+        rows = read_xc(lines, by_name)
     else:
         check_libsvm(lines)
-        rows, first_feature = read_libsvm(lines, like.first_feature if like else None, by_name)
+        rows = read_libsvm(lines, like.first_feature if like else None, by_name)
     ids, names, n_labels = rows.labels, None, rows.n_labels
     if by_name:
-        id_of, names = settled(rows.found, by_name, like.names if like else None, lines.name)
+        id_of, names = settled(rows.names, like.by_name if like else True, like.names if like else None, name)
         ids, n_labels = id_of[ids], len(names or [])
-    known = DataSchema(rows.features.shape[1], n_labels, names, None, by_name, first_feature)
-    return _finished(lines.name, rows.features, Labels(rows.offsets, ids), known, like, progress)
+    known = DataSchema(rows.features.shape[1], n_labels, names, rows.vocabulary, by_name, rows.first_feature)
+    return _finished(name, rows.features, Labels(rows.offsets, ids), known, like, progress)
 
 
 def _finished(
@@ -197,7 +183,7 @@ def _finished(
     elif like and features.shape[1] != like.n_features:
         raise EmbedxError(f"{name}: {features.shape[1]} features, but the training data have {like.n_features}; give the same")
     known = like or known
-    return Labeled(features, _distinct(labels), known.n_labels, known.names, known.vocabulary), known
+    return Labeled(features, labels.distinct(), known.n_labels, known.names, known.vocabulary), known
 
 
 def _cut(name: str, features: csr_matrix, n_features: int, progress: Progress) -> csr_matrix:
@@ -233,13 +219,13 @@ def _with_labels(
     if len(offsets) - 1 != len(data):
         raise EmbedxError(f"{file}: labels of {len(offsets) - 1} rows, but the features have {len(data)}; are they of one set?")
     known = like or replace(known, n_labels=max(n_labels, known.n_labels), names=names, by_name=by_name)
-    labels = _distinct(Labels(offsets, ids))
+    labels = Labels(offsets, ids).distinct()
     return Labeled(data.features, labels, known.n_labels, known.names, known.vocabulary), known
 
 
 def _label_lines(lines: Lines, n_rows: int) -> tuple[np.ndarray, np.ndarray, list[bytes]]:
     """(offsets, numbers, different labels) of a text with a line of labels for each row, which may be empty."""
-    numbering = Numbering(lines.room)
+    numbering = Numbering(lines.budget)
     numbers: list[np.ndarray] = []
     ends = [np.zeros(1, np.int64)]
     n_read = 0
@@ -249,7 +235,7 @@ def _label_lines(lines: Lines, n_rows: int) -> tuple[np.ndarray, np.ndarray, lis
         n_read += len(rows)
         numbers.append(np.fromiter(map(numbering.__getitem__, chain.from_iterable(rows)), np.int32))
         ends.append(ends[-1][-1] + np.cumsum(np.fromiter(map(len, rows), np.int64)))
-        lines.room.take(numbers[-1].nbytes + ends[-1].nbytes)
+        lines.budget.take(numbers[-1].nbytes + ends[-1].nbytes)
     ends.append(np.repeat(ends[-1][-1:], max(min(n_rows - n_read, lines.n_empty_at_end), 0)))
     return np.concatenate(ends), np.concatenate(numbers), list(numbering)
 
@@ -261,7 +247,7 @@ def _split_rows(file: str, column: int, data: Labeled) -> np.ndarray:
     row_bytes = 8 + (8 * data.features.nnz if data.is_sparse else data.features.nbytes) // max(n_rows, 1)
     rows: array.array[int] = array.array("q")
     for chunk in lines:
-        lines.room.take(row_bytes * chunk.count(b"\n"))  # a row may be named again and again
+        lines.budget.take(row_bytes * chunk.count(b"\n"))  # a row may be named again and again
         for number, line in enumerate(chunk.split(b"\n")[:-1], lines.line):
             words = line.split()
             if not 1 <= column <= len(words):
@@ -271,34 +257,3 @@ def _split_rows(file: str, column: int, data: Labeled) -> np.ndarray:
                 raise lines.error(number, f'"{word}" is no row of the data, which has rows 1 to {n_rows}; is it their split?')
             rows.append(int(word) - 1)
     return np.frombuffer(rows, np.int64)
-
-
-def _distinct(labels: Labels) -> Labels:
-    """Each label once in a row, at its first place."""
-    offsets, ids, found = labels.offsets.copy(), labels.ids.copy(), None
-    if ids.max(initial=0) > MOST_SPARE * len(ids):  # few ids far apart: numbered anew, the memory of them is small
-        found, places = np.unique(ids, return_inverse=True)
-        ids = places.astype(np.int32)
-    kept = collapse(offsets, ids, np.full(int(ids.max(initial=-1)) + 1, -1, np.int64))
-    return Labels(offsets, ids[:kept] if found is None else found[ids[:kept]])
-
-
-@kernel
-def collapse(offsets, ids, last):  # type: ignore[no-untyped-def]
-    """Keep in `ids`, and in `offsets`, the first of equal ids in each row; how many there are then.
-
-    `last`, int64 (n_ids,), -1 at the start, becomes the last row that has each id.
-    """
-    kept = 0
-    start = offsets[0]
-    for row in range(len(offsets) - 1):
-        end = offsets[row + 1]
-        offsets[row] = kept
-        for i in range(start, end):
-            if last[ids[i]] != row:
-                last[ids[i]] = row
-                ids[kept] = ids[i]
-                kept += 1
-        start = end
-    offsets[len(offsets) - 1] = kept
-    return kept

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.labeled.files import Lines, Room, source_of
+from embedx.labeled.files import Lines, MemoryBudget, source_of
 from embedx.training.progress import Silent
 
 WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")  # Python reads no number of more than 4,300 digits
-MOST_IDS = 2**31 - 1  # ids are int32
+MAX_IDS = 2**31 - 1  # ids are int32
 WORD_BYTES = 250  # what Python takes for a word and its number beyond the letters, here, as a string, and in the list of names
 
 
@@ -28,13 +28,13 @@ class DataSchema:
 
 
 class Numbering(dict[bytes, int]):
-    """Numbers words in the order in which they are first looked up, as long as there is room for them."""
+    """Numbers words in the order in which they are first looked up, as long as there is memory for them."""
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
 
     def __missing__(self, word: bytes) -> int:
-        self._room.take(len(word) + WORD_BYTES)
+        self._budget.take(len(word) + WORD_BYTES)
         self[word] = number = len(self)
         return number
 
@@ -64,7 +64,7 @@ def read_names(file: str) -> list[str]:
     lines = Lines(source_of(file), Silent())
     names: list[str] = []
     for chunk in lines:
-        lines.room.take(len(chunk) + WORD_BYTES * chunk.count(b"\n"))
+        lines.budget.take(len(chunk) + WORD_BYTES * chunk.count(b"\n"))
         for line in decoded(lines, chunk).split("\n")[:-1]:
             columns = line.rstrip("\r").split("\t")
             if len(columns) > 1 and columns[0] != str(len(names)):
@@ -110,6 +110,6 @@ def _unsigned(label: str) -> str:
 def _as_id(label: str, file: str) -> int:
     if not (label.isdecimal() and label.isascii()):
         raise EmbedxError(f'{file}: label "{label}" is no id; the labels of the training data are whole numbers from 0')
-    if len(label) > 10 or int(label) >= MOST_IDS:
-        raise EmbedxError(f"{file}: label {label} is too large; ids count from 0 and stay below {MOST_IDS}")
+    if len(label) > 10 or int(label) >= MAX_IDS:
+        raise EmbedxError(f"{file}: label {label} is too large; ids count from 0 and stay below {MAX_IDS}")
     return int(label)

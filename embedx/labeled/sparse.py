@@ -5,15 +5,15 @@ Python, which either reads it or says what is wrong with it.
 """
 
 import re
-from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
+from embedx.labeled.data import TextRows
 from embedx.labeled.files import Lines
-from embedx.labeled.schema import MOST_IDS, Numbering
+from embedx.labeled.schema import MAX_IDS, Numbering
 
 HEADER = re.compile(r"(\d{1,1000})\s+(\d{1,1000})\s+(\d{1,1000})")  # Python reads no number of more than 4,300 digits
 DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -22,15 +22,15 @@ WORD = re.compile(r"\S+")
 NOT_FINITE = re.compile(r"\d+:[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 NEWLINE, SPACE, PLUS, COMMA, MINUS, POINT, ZERO, NINE, COLON, E, SMALL_E = b"\n +,-.09:Ee"
-MOST_ID_DIGITS = 10
+MAX_ID_DIGITS = 10
 # Digits of a value beyond the 18th cannot matter here, and 18 always fit into an int64.
 ENOUGH = 10**17
 # Within these exponents fall all products with 18 digits that are float32.
-LEAST_POWER, MOST_POWER = -70, 40
-POWERS = np.array([float(f"1e{power}") for power in range(LEAST_POWER, MOST_POWER + 1)])
+MIN_POWER, MAX_POWER = -70, 40
+POWERS = np.array([float(f"1e{power}") for power in range(MIN_POWER, MAX_POWER + 1)])
 # The product of two rounded doubles is off by less than 2 units of 2⁻⁵² of its size.
 BELOW, ABOVE = 1 - 2.0**-50, 1 + 2.0**-50
-MOST_FLOAT32 = float(np.finfo(np.float32).max)
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 # What the kernel remembers between calls, by place in `state`, int64.
 ROWS, FEATURES, LABELS, WITHIN_ROW, STATE_WIDTH = range(5)
@@ -46,10 +46,10 @@ def whole(data, p):  # type: ignore[no-untyped-def]
     """The whole number at data[p], -1 if it has no digits or too many, and its end."""
     start = p
     number = np.int64(0)
-    while is_digit(data[p]) and p - start <= MOST_ID_DIGITS:
+    while is_digit(data[p]) and p - start <= MAX_ID_DIGITS:
         number = 10 * number + (np.int64(data[p]) - ZERO)
         p += 1
-    return (number if start < p <= start + MOST_ID_DIGITS else np.int64(-1)), p
+    return (number if start < p <= start + MAX_ID_DIGITS else np.int64(-1)), p
 
 
 @kernel
@@ -86,14 +86,14 @@ def decimal(data, p):  # type: ignore[no-untyped-def]
         exponent, p = whole(data, p)
         good = good and exponent >= 0
         power += -exponent if falling else exponent
-    if not good or power < LEAST_POWER or power > MOST_POWER:
+    if not good or power < MIN_POWER or power > MAX_POWER:
         return np.float32(0), p, False
-    value = np.float64(digits) * POWERS[power - LEAST_POWER]
+    value = np.float64(digits) * POWERS[power - MIN_POWER]
     if negative:
         value = -value
     # Close to the middle between two float32 the last bit of the product would decide.
     low, high = np.float32(value * BELOW), np.float32(value * ABOVE)
-    return np.float32(value), p, low == high and abs(value) < MOST_FLOAT32
+    return np.float32(value), p, low == high and abs(value) < MAX_FLOAT32
 
 
 @kernel
@@ -159,24 +159,14 @@ def whole_numbers(data, spans, highest, numbers):  # type: ignore[no-untyped-def
     return len(spans)
 
 
-class SparseRows(NamedTuple):
-    """Rows as they stand in the file."""
-
-    features: csr_matrix  # float32 (n_rows, highest id + 1, or as the header says), not yet sorted
-    offsets: np.ndarray  # int64 (n_rows + 1,), of the labels of each row
-    labels: np.ndarray  # int32, ids or numbers in `found`
-    found: list[bytes]  # the different labels, where they are names
-    n_labels: int  # as the header says, or 0
-
-
-def read_xc(lines: Lines, by_name: bool) -> SparseRows:
+def read_xc(lines: Lines, by_name: bool) -> TextRows:
     """The rows under a header; `EmbedxError` when they are not what it says."""
     header = HEADER.fullmatch(lines.first_line)
     assert header
     n_rows, n_features, n_labels = map(int, header.groups())
     header_line = lines.head[: len(lines.head) - len(lines.head.lstrip())].count(b"\n") + 1
-    if max(n_features, n_labels) > MOST_IDS:
-        raise lines.error(header_line, f"more than {MOST_IDS} features or labels; correct the header, ROWS FEATURES LABELS")
+    if max(n_features, n_labels) > MAX_IDS:
+        raise lines.error(header_line, f"more than {MAX_IDS} features or labels; correct the header, ROWS FEATURES LABELS")
     reader = _Reader(lines, 0, n_features - 1, None if by_name else n_labels - 1)
     n_read = 0
     for number, chunk in enumerate(lines):
@@ -195,12 +185,12 @@ def read_xc(lines: Lines, by_name: bool) -> SparseRows:
     return reader.rows(n_features, n_labels, n_blank)
 
 
-def read_libsvm(lines: Lines, first_feature: int | None, by_name: bool) -> tuple[SparseRows, int]:
-    """The rows of a file without header, and the id of its first feature, which is subtracted from all.
+def read_libsvm(lines: Lines, first_feature: int | None, by_name: bool) -> TextRows:
+    """The rows of a file without header; the id of the first feature is subtracted from all.
 
     If that is not given, it is 0 if feature 0 occurs, and 1 otherwise.
     """
-    reader = _Reader(lines, first_feature or 0, MOST_IDS - 1, None if by_name else MOST_IDS - 1)
+    reader = _Reader(lines, first_feature or 0, MAX_IDS - 1, None if by_name else MAX_IDS - 1)
     for chunk in lines:
         reader.add(chunk, 0)
     rows = reader.rows(None, 0, 0)
@@ -210,7 +200,7 @@ def read_libsvm(lines: Lines, first_feature: int | None, by_name: bool) -> tuple
     columns -= first_feature
     n_rows, n_features = rows.features.shape
     rows.features.resize(n_rows, max(n_features - first_feature, 0))
-    return rows, first_feature
+    return rows._replace(first_feature=first_feature)
 
 
 class _Reader:
@@ -222,7 +212,7 @@ class _Reader:
         self.highest = highest
         self.highest_label = highest_label  # None: labels are names
         self.n_features = self.n_labels = 0  # read so far
-        self.names = Numbering(lines.room)
+        self.names = Numbering(lines.budget)
         self.columns: list[np.ndarray] = []
         self.values: list[np.ndarray] = []
         self.row_ends = [np.zeros(1, np.int64)]
@@ -239,7 +229,7 @@ class _Reader:
         row_ends, label_row_ends = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
         columns, values = np.empty(n_features, np.int32), np.empty(n_features, np.float32)
         spans = np.empty((n_rows + chunk.count(b",", p), 2), np.int64)
-        self.lines.room.take(row_ends.nbytes + label_row_ends.nbytes + columns.nbytes + values.nbytes + 4 * len(spans))
+        self.lines.budget.take(row_ends.nbytes + label_row_ends.nbytes + columns.nbytes + values.nbytes + 4 * len(spans))
         state = np.zeros(STATE_WIDTH, np.int64)
         line = self.lines.line + n_skipped
         while True:
@@ -268,9 +258,9 @@ class _Reader:
         self.values.append(values[: state[FEATURES]])
         return n_rows
 
-    def rows(self, n_features: int | None, n_labels: int, n_blank: int) -> SparseRows:
+    def rows(self, n_features: int | None, n_labels: int, n_blank: int) -> TextRows:
         """All that was read, with blank rows at the end."""
-        self.lines.room.take(16 * n_blank)
+        self.lines.budget.take(16 * n_blank)
         ends = _joined(self.row_ends, np.int64)
         offsets = _joined(self.label_row_ends, np.int64)
         ends, offsets = (np.concatenate([places, np.repeat(places[-1:], n_blank)]) for places in (ends, offsets))
@@ -278,7 +268,7 @@ class _Reader:
         if n_features is None:
             n_features = int(columns.max()) + 1 if len(columns) else 0
         features = csr_matrix((values, columns, ends), shape=(len(ends) - 1, n_features))
-        return SparseRows(features, offsets, _joined(self.labels, np.int32), list(self.names), n_labels)
+        return TextRows(features, offsets, _joined(self.labels, np.int32), list(self.names), n_labels)
 
     def _ids(self, data: np.ndarray, spans: np.ndarray, label_row_ends: np.ndarray, line: int) -> np.ndarray:
         assert self.highest_label is not None
@@ -325,8 +315,8 @@ def _label_fault(label: str, highest: int) -> str:
 
 
 def _limit(highest: int, of_what: str) -> str:
-    if highest == MOST_IDS - 1:
-        return f"{MOST_IDS}, the most {of_what} there can be; number them anew"
+    if highest == MAX_IDS - 1:
+        return f"{MAX_IDS}, the most {of_what} there can be; number them anew"
     return f"{highest + 1}, the number of {of_what} in the header; correct one of them (ids count from 0)"
 
 

@@ -1,12 +1,12 @@
 """fastText's lines, `__label__a __label__b some words here`, as bags of words: a feature is how often its word stands there."""
 
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
-from embedx.labeled.files import Lines, Room
+from embedx.labeled.data import TextRows
+from embedx.labeled.files import Lines, MemoryBudget
 from embedx.labeled.schema import WORD_BYTES, decoded
 
 PREFIX = b"__label__"
@@ -19,10 +19,10 @@ class Tokens(dict[bytes, int]):
     Of words those of the vocabulary alone, if one is given: others are UNKNOWN.
     """
 
-    def __init__(self, room: Room, vocabulary: list[str] | None) -> None:
+    def __init__(self, budget: MemoryBudget, vocabulary: list[str] | None) -> None:
         self.words = [word.encode("utf-8") for word in vocabulary or []]
         self.labels: list[bytes] = []
-        self._room, self._grows = room, vocabulary is None
+        self._budget, self._grows = budget, vocabulary is None
         super().__init__(zip(self.words, range(len(self.words)), strict=True))
 
     def __missing__(self, token: bytes) -> int:
@@ -34,19 +34,9 @@ class Tokens(dict[bytes, int]):
             self.words.append(token)
         else:
             return UNKNOWN
-        self._room.take(len(token) + WORD_BYTES)
+        self._budget.take(len(token) + WORD_BYTES)
         self[token] = number
         return number
-
-
-class Bags(NamedTuple):
-    """One bag of words for each line."""
-
-    features: csr_matrix  # float32 (n_rows, n_words), counts; each word once in a row
-    vocabulary: list[str]  # words in the order in which they first appear
-    offsets: np.ndarray  # int64 (n_rows + 1,), of the labels of each row
-    labels: np.ndarray  # int32, numbers in `found`
-    found: list[bytes]  # the different labels, without the prefix
 
 
 def is_fasttext(lines: Lines) -> bool:
@@ -54,9 +44,9 @@ def is_fasttext(lines: Lines) -> bool:
     return lines.head.startswith(PREFIX) or b" " + PREFIX in lines.head or b"\n" + PREFIX in lines.head
 
 
-def read_bags(lines: Lines, vocabulary: list[str] | None) -> Bags:
+def read_bags(lines: Lines, vocabulary: list[str] | None) -> TextRows:
     """The lines as bags of these words, or of all; words and labels are separated by white space, labels stand anywhere."""
-    known = Tokens(lines.room, vocabulary)
+    known = Tokens(lines.budget, vocabulary)
     counted: list[csr_matrix] = []  # the words of each chunk
     numbers: list[np.ndarray] = []  # its labels
     sizes: list[np.ndarray] = []  # how many of them each row has
@@ -70,14 +60,14 @@ def read_bags(lines: Lines, vocabulary: list[str] | None) -> Bags:
         numbers.append(FIRST_LABEL - tokens[is_label])
         sizes.append(np.bincount(row_of[is_label], minlength=len(rows)))
         features = counted[-1]
-        lines.room.take(features.data.nbytes + features.indices.nbytes + 2 * features.indptr.nbytes)
-        lines.room.take(numbers[-1].nbytes + 2 * sizes[-1].nbytes)
+        lines.budget.take(features.data.nbytes + features.indices.nbytes + 2 * features.indptr.nbytes)
+        lines.budget.take(numbers[-1].nbytes + 2 * sizes[-1].nbytes)
     vocabulary = [word.decode("utf-8") for word in known.words] if vocabulary is None else vocabulary
     for each in counted:
         each.resize(each.shape[0], len(vocabulary))
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(sizes))])
     found = [label.removeprefix(PREFIX) for label in known.labels]
-    return Bags(vstack(counted, "csr"), vocabulary, offsets, np.concatenate(numbers), found)
+    return TextRows(vstack(counted, "csr"), offsets, np.concatenate(numbers), found, vocabulary=vocabulary)
 
 
 def _counts(tokens: np.ndarray, row_of: np.ndarray, n_rows: int, n_words: int) -> csr_matrix:

@@ -5,7 +5,7 @@ Hsieh, Chang, Lin, Keerthi & Sundararajan 2008, as liblinear and the label-tree 
     alpha_i <- argmin of the dual over alpha_i, the others held fixed; w follows
 A step has a closed form where the objective has `dual_steps`. It lowers the dual whatever came before, so that there is no
 learning rate; `--epochs` are the most passes that it makes. Keeps a number for each example and label while 32 labels are
-trained (embedx.engine.label_tiles), so it goes with sparse weights.
+trained (embedx.engine.tiles), so it goes with sparse weights.
 """
 
 from embedx.optimizers.contract import LABELS, Optimizer

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.labeled.files import Room
+from embedx.labeled.files import MemoryBudget
 from embedx.storage.folder import plain
 from embedx.training.memory import available_memory
 from embedx.training.progress import Progress
@@ -94,7 +94,7 @@ def _read(name: str, table: Any, progress: Progress) -> Found:
     blocks: list[np.ndarray] = []
     counts: list[np.ndarray] = []
     dim = 0
-    room = Room(name)
+    budget = MemoryBudget(name)
     for batch in table.iter_batches(ROWS_AT_A_TIME, columns=wanted, use_threads=False):
         if not batch.num_rows:
             continue
@@ -111,7 +111,7 @@ def _read(name: str, table: Any, progress: Progress) -> Found:
                 f"{name}: vectors of {dim:,} and of {numbers.shape[1]:,} numbers after row {len(words):,}; {AGAIN}"
             )
         block = np.empty(numbers.shape, np.float32)
-        room.take(2 * block.nbytes + batch.nbytes)
+        budget.take(2 * block.nbytes + batch.nbytes)
         scaled(numbers, given["scale"].to_numpy(zero_copy_only=False) if "scale" in given else None, block)
         blocks.append(block)
         if "count" in given:

@@ -11,7 +11,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.labeled.files import Room
+from embedx.labeled.files import MemoryBudget
 from embedx.training.progress import Progress
 from embedx.vectors.formats import contract
 from embedx.vectors.formats.contract import Found, Table, shown
@@ -71,7 +71,7 @@ def read_text(name: str, stream: BinaryIO, layout: Layout, progress: Progress) -
     words: list[str] = []
     blocks = [np.empty((0, layout.dim), np.float32)]
     number = 1  # of the line to be read next
-    room = Room(name)
+    budget = MemoryBudget(name)
     if layout.words is not None:
         stream.readline()
         number = 2
@@ -79,7 +79,7 @@ def read_text(name: str, stream: BinaryIO, layout: Layout, progress: Progress) -
         if any(len(line) > contract.MOST_LINE_BYTES for line in lines):
             raise EmbedxError(f"{name}: a line of more than {contract.MOST_LINE_BYTES:,} bytes; {KNOWN}")
         block_words, block = parse(name, number, lines, layout)
-        room.take(2 * block.nbytes + sum(map(len, lines)))
+        budget.take(2 * block.nbytes + sum(map(len, lines)))
         words += block_words
         blocks.append(block)
         number += len(lines)
