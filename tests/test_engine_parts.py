@@ -89,7 +89,7 @@ def test_a_hidden_layer_is_the_weighted_sum_of_its_features_rows():
     rule = update_rule("sgd")
     table, h = new_table(20, DIM, rule), np.full((3, padded(DIM)), 7, np.float32)
     table.rows[:, :DIM] = np.random.default_rng(1).normal(size=(20, DIM))
-    examples.sum_rows(found, 4, table, DIM, rule, np.zeros(1), h, 1)
+    examples.sum_rows(found, 4, table, DIM, rule, 0.0, h, 1)
     np.testing.assert_allclose(h[1], x[4] @ table.rows, atol=1e-5)
     assert (h[[0, 2]] == 7).all()
 
